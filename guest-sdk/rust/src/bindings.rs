@@ -1,0 +1,85 @@
+//! What wit-bindgen makes of the contract.
+//!
+//! A component exports exactly what its world says, and there are three worlds: so each exported
+//! interface has a world of its own here, and the export macros of this crate put them together.
+//! `wit-component` unites the worlds that it finds in a module. Only the imports insist on being linked; an exported
+//! interface comes with its macro.
+
+pub mod imports {
+    wit_bindgen::generate!({
+        path: "wit",
+        inline: "
+            package tollgate:sdk-imports;
+            world imports {
+                import tollgate:admission/types@0.1.0;
+                import tollgate:admission/review@0.1.0;
+                import tollgate:admission/logging@0.1.0;
+            }
+        ",
+        world: "tollgate:sdk-imports/imports",
+        generate_all,
+        generate_unused_types: true,
+        additional_derives: [PartialEq],
+        pub_export_macro: true,
+    });
+}
+
+pub mod lifecycle {
+    wit_bindgen::generate!({
+        path: "wit",
+        inline: "package tollgate:sdk-lifecycle; world lifecycle { export tollgate:admission/lifecycle@0.1.0; }",
+        world: "tollgate:sdk-lifecycle/lifecycle",
+        with: {
+            "tollgate:admission/types@0.1.0": crate::bindings::imports::tollgate::admission::types,
+            "tollgate:admission/lifecycle@0.1.0": generate,
+        },
+        pub_export_macro: true,
+        export_macro_name: "export",
+        default_bindings_module: "tollgate_sdk::bindings::lifecycle",
+        disable_custom_section_link_helpers: true,
+    });
+}
+
+pub mod mutating {
+    wit_bindgen::generate!({
+        path: "wit",
+        inline: "package tollgate:sdk-mutating; world mutating { export tollgate:admission/mutating@0.1.0; }",
+        world: "tollgate:sdk-mutating/mutating",
+        with: {
+            "tollgate:admission/types@0.1.0": crate::bindings::imports::tollgate::admission::types,
+            "tollgate:admission/mutating@0.1.0": generate,
+        },
+        pub_export_macro: true,
+        export_macro_name: "export",
+        default_bindings_module: "tollgate_sdk::bindings::mutating",
+        disable_custom_section_link_helpers: true,
+    });
+}
+
+pub mod validating {
+    wit_bindgen::generate!({
+        path: "wit",
+        inline: "package tollgate:sdk-validating; world validating { export tollgate:admission/validating@0.1.0; }",
+        world: "tollgate:sdk-validating/validating",
+        with: {
+            "tollgate:admission/types@0.1.0": crate::bindings::imports::tollgate::admission::types,
+            "tollgate:admission/validating@0.1.0": generate,
+        },
+        pub_export_macro: true,
+        export_macro_name: "export",
+        default_bindings_module: "tollgate_sdk::bindings::validating",
+        disable_custom_section_link_helpers: true,
+    });
+}
+
+#[cfg(feature = "clock")]
+pub mod clock {
+    wit_bindgen::generate!({
+        path: "wit",
+        inline: "package tollgate:sdk-clock; world clock-user { import tollgate:admission/clock@0.1.0; }",
+        world: "tollgate:sdk-clock/clock-user",
+        generate_all,
+        additional_derives: [PartialEq, Eq, PartialOrd, Ord],
+        pub_export_macro: true,
+    });
+}

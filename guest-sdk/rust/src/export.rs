@@ -1,0 +1,163 @@
+//! From a policy to the exports of a component: one macro for each world of the contract.
+
+use std::marker::PhantomData;
+
+use crate::bindings::imports::tollgate::admission::types;
+use crate::bindings::{lifecycle, mutating, validating};
+use crate::{Manifest, Mutate, Mutation, Plugin, Review, Validate, panic, settings};
+
+/// A policy behind the interfaces of the contract.
+pub struct Component<P>(PhantomData<P>);
+
+// === impl Component ===
+
+impl<P: Plugin> lifecycle::exports::tollgate::admission::lifecycle::Guest for Component<P> {
+    fn describe() -> Manifest {
+        panic::install();
+        P::manifest()
+    }
+
+    fn configure(settings: String) -> types::Configured {
+        panic::install();
+        match settings::configure::<P>(&settings) {
+            Ok(policy) => {
+                P::slot().with(|slot| slot.replace(Some(policy)));
+                types::Configured::Accepted
+            }
+            Err(errors) => types::Configured::Rejected(errors.into()),
+        }
+    }
+}
+
+impl<P: Plugin + Mutate> mutating::exports::tollgate::admission::mutating::Guest for Component<P> {
+    fn mutate() -> types::Mutation {
+        panic::install();
+        Mutation::answer(with_policy(|policy: &P| policy.mutate(&Review::ambient())))
+    }
+}
+
+impl<P: Plugin + Validate> validating::exports::tollgate::admission::validating::Guest for Component<P> {
+    fn validate() -> types::Verdict {
+        panic::install();
+        match with_policy(|policy: &P| policy.validate(&Review::ambient())) {
+            Ok(()) => types::Verdict::Allow,
+            Err(denial) => types::Verdict::Deny(denial),
+        }
+    }
+}
+
+fn with_policy<P: Plugin, T>(judge: impl FnOnce(&P) -> T) -> T {
+    P::slot().with(|slot| judge(slot.borrow().as_ref().expect("`configure` was called before any review")))
+}
+
+/// What the macros ask of a policy where they export nothing, so that a native build fails as the real one would.
+pub const fn check_mutator<P: Plugin + Mutate>() {}
+
+/// See [`check_mutator`].
+pub const fn check_validator<P: Plugin + Validate>() {}
+
+/// Exports a policy that changes objects: the world `mutator`.
+///
+/// The first argument is the type that implements [`Policy`](crate::Policy) and [`Mutate`](crate::Mutate); the
+/// others are functions of [`Manifest`](crate::Manifest) with their arguments, in any order, all optional: `rules`,
+/// `settings_schema`, `labels`, `description`, `name`, `version`. The last three are the package's own unless given.
+/// A crate exports one policy.
+///
+/// ```
+/// use tollgate_sdk::prelude::*;
+///
+/// struct Frozen;
+///
+/// #[derive(serde::Deserialize)]
+/// struct Settings {}
+///
+/// impl Policy for Frozen {
+///     type Settings = Settings;
+///
+///     fn configure(_: Settings) -> Result<Self, SettingsErrors> {
+///         Ok(Self)
+///     }
+/// }
+///
+/// impl Mutate for Frozen {
+///     fn mutate(&self, review: &Review) -> Result<Mutation, Denial> {
+///         Ok(Patch::new().set(review.object(), "/metadata/annotations/frozen", "yes").into())
+///     }
+/// }
+///
+/// tollgate_sdk::mutator! {
+///     Frozen,
+///     rules: [Rule::on([Operation::Create], "", "v1", ["configmaps"])],
+///     labels: [("licence", "Apache-2.0")],
+/// }
+/// # fn main() {}
+/// ```
+#[macro_export]
+macro_rules! mutator {
+    ($policy:ty $(, $key:ident : $value:expr)* $(,)?) => {
+        $crate::__plugin!($policy $(, $key: $value)*);
+        const _: () = $crate::export::check_mutator::<$policy>();
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            type Exported = $crate::export::Component<$policy>;
+            $crate::bindings::lifecycle::export!(Exported with_types_in $crate::bindings::lifecycle);
+            $crate::bindings::mutating::export!(Exported with_types_in $crate::bindings::mutating);
+        };
+    };
+}
+
+/// Exports a policy that judges requests: the world `validator`. See [`mutator!`](crate::mutator) for the
+/// arguments; the policy implements [`Validate`](crate::Validate).
+#[macro_export]
+macro_rules! validator {
+    ($policy:ty $(, $key:ident : $value:expr)* $(,)?) => {
+        $crate::__plugin!($policy $(, $key: $value)*);
+        const _: () = $crate::export::check_validator::<$policy>();
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            type Exported = $crate::export::Component<$policy>;
+            $crate::bindings::lifecycle::export!(Exported with_types_in $crate::bindings::lifecycle);
+            $crate::bindings::validating::export!(Exported with_types_in $crate::bindings::validating);
+        };
+    };
+}
+
+/// Exports a policy that changes objects and judges requests: the world `plugin`. See
+/// [`mutator!`](crate::mutator) for the arguments; the policy implements both traits.
+#[macro_export]
+macro_rules! plugin {
+    ($policy:ty $(, $key:ident : $value:expr)* $(,)?) => {
+        $crate::__plugin!($policy $(, $key: $value)*);
+        const _: () = $crate::export::check_mutator::<$policy>();
+        const _: () = $crate::export::check_validator::<$policy>();
+        #[cfg(target_arch = "wasm32")]
+        const _: () = {
+            type Exported = $crate::export::Component<$policy>;
+            $crate::bindings::lifecycle::export!(Exported with_types_in $crate::bindings::lifecycle);
+            $crate::bindings::mutating::export!(Exported with_types_in $crate::bindings::mutating);
+            $crate::bindings::validating::export!(Exported with_types_in $crate::bindings::validating);
+        };
+    };
+}
+
+#[doc(hidden)]
+#[macro_export]
+macro_rules! __plugin {
+    ($policy:ty $(, $key:ident : $value:expr)*) => {
+        impl $crate::Plugin for $policy {
+            fn manifest() -> $crate::Manifest {
+                $crate::Manifest::new(::core::env!("CARGO_PKG_NAME"), ::core::env!("CARGO_PKG_VERSION"))
+                    .description(::core::env!("CARGO_PKG_DESCRIPTION"))
+                    $(.$key($value))*
+            }
+
+            fn slot() -> &'static ::std::thread::LocalKey<::core::cell::RefCell<::core::option::Option<Self>>> {
+                ::std::thread_local! {
+                    static POLICY: ::core::cell::RefCell<::core::option::Option<$policy>> =
+                        const { ::core::cell::RefCell::new(::core::option::Option::None) };
+                }
+                &POLICY
+            }
+        }
+    };
+}

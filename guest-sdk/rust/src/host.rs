@@ -1,0 +1,18 @@
+//! The contract's imports: the host itself in a plugin, a test review everywhere else.
+//!
+//! This is the only place that knows of the difference; all else is written against these functions.
+
+#[cfg(target_arch = "wasm32")]
+pub(crate) use crate::bindings::imports::tollgate::admission::{
+    logging::{abort, log},
+    review::{annotate, get, get_json, keys, request, select, warn},
+};
+
+#[cfg(not(target_arch = "wasm32"))]
+pub(crate) use crate::testing::host::{annotate, get, get_json, keys, log, request, select, warn};
+
+#[cfg(all(target_arch = "wasm32", feature = "clock"))]
+pub(crate) use crate::bindings::clock::tollgate::admission::clock::now;
+
+#[cfg(all(not(target_arch = "wasm32"), feature = "clock"))]
+pub(crate) use crate::testing::host::now;

@@ -1,0 +1,27 @@
+//! Panics: the operator reads the text and the place of one, where a trap alone says `unreachable`.
+
+/// Makes panics tell the host. Every export calls this first: which of them runs first in an instance depends on
+/// whether the host could take a snapshot.
+pub(crate) fn install() {
+    #[cfg(target_arch = "wasm32")]
+    {
+        use std::sync::atomic::{AtomicBool, Ordering};
+
+        static INSTALLED: AtomicBool = AtomicBool::new(false);
+        if !INSTALLED.swap(true, Ordering::Relaxed) {
+            std::panic::set_hook(Box::new(abort));
+        }
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+fn abort(panic: &std::panic::PanicHookInfo<'_>) {
+    use crate::bindings::imports::tollgate::admission::logging::Location;
+
+    let at = panic.location().map(|location| Location {
+        file: location.file().to_owned(),
+        line: location.line(),
+        column: location.column(),
+    });
+    crate::host::abort(panic.payload_as_str().unwrap_or("a panic without a text"), at.as_ref());
+}

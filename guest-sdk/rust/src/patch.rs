@@ -1,0 +1,205 @@
+//! What a mutator answers: nothing, a JSON Patch, a merge patch or a whole object.
+
+use serde::Serialize;
+
+use crate::bindings::imports::tollgate::admission::types;
+use crate::{Denial, Document, NewValue, PatchOperation, Pointer, Value};
+
+/// The answer of a mutator that does not deny.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub enum Mutation {
+    /// The object stays as it is.
+    #[default]
+    Unchanged,
+    /// A JSON Patch, RFC 6902. An empty one changes nothing.
+    Patch(Patch),
+    /// A merge patch, RFC 7386, as JSON text.
+    Merge(String),
+    /// The whole new object as JSON text; what is left out of it is removed.
+    Object(String),
+}
+
+/// A JSON Patch, RFC 6902, under construction.
+///
+/// ```
+/// use tollgate_sdk::Patch;
+///
+/// let patch = Patch::new().replace("/spec/replicas", 3).add("/metadata/labels/tier", "web").remove("/spec/paused");
+/// assert_eq!(patch.operations().len(), 3);
+/// ```
+///
+/// Strings are given as they are. Booleans, integers and `serde_json::Value` become JSON.
+#[derive(Clone, Debug, Default, PartialEq)]
+#[must_use = "a patch does nothing unless it is returned"]
+pub struct Patch {
+    operations: Vec<PatchOperation>,
+    created: Vec<Pointer>,
+}
+
+// === impl Mutation ===
+
+impl Mutation {
+    /// A merge patch, RFC 7386: members are merged, null removes one, arrays are replaced as a whole.
+    ///
+    /// # Panics
+    /// When the value has no JSON form, such as a map whose keys are not strings.
+    pub fn merge(patch: &impl Serialize) -> Self {
+        Self::Merge(serde_json::to_string(patch).expect("a merge patch has a JSON form"))
+    }
+
+    /// The whole new object. A field that the plugin's own type does not know is lost: prefer a patch.
+    ///
+    /// # Panics
+    /// When the value has no JSON form, such as a map whose keys are not strings.
+    pub fn object(object: &impl Serialize) -> Self {
+        Self::Object(serde_json::to_string(object).expect("an object has a JSON form"))
+    }
+
+    pub(crate) fn answer(result: Result<Self, Denial>) -> types::Mutation {
+        match result {
+            Ok(Self::Unchanged) => types::Mutation::Unchanged,
+            Ok(Self::Patch(patch)) if patch.is_empty() => types::Mutation::Unchanged,
+            Ok(Self::Patch(patch)) => types::Mutation::JsonPatch(patch.operations),
+            Ok(Self::Merge(json)) => types::Mutation::MergePatch(json),
+            Ok(Self::Object(json)) => types::Mutation::Object(json),
+            Err(denial) => types::Mutation::Deny(denial),
+        }
+    }
+}
+
+impl From<Patch> for Mutation {
+    fn from(patch: Patch) -> Self {
+        if patch.is_empty() { Self::Unchanged } else { Self::Patch(patch) }
+    }
+}
+
+// === impl Patch ===
+
+impl Patch {
+    /// A patch that changes nothing yet.
+    pub fn new() -> Self {
+        Self::default()
+    }
+
+    /// Sets a member or inserts before an array's element (`-`: behind the last). The parent has to be there.
+    pub fn add(self, path: impl Into<Pointer>, value: impl Into<NewValue>) -> Self {
+        self.with(PatchOperation::Add(types::PlaceValue { path: path.into().into(), value: value.into() }))
+    }
+
+    /// Replaces what has to be there.
+    pub fn replace(self, path: impl Into<Pointer>, value: impl Into<NewValue>) -> Self {
+        self.with(PatchOperation::Replace(types::PlaceValue { path: path.into().into(), value: value.into() }))
+    }
+
+    /// Removes what has to be there.
+    pub fn remove(self, path: impl Into<Pointer>) -> Self {
+        self.with(PatchOperation::Remove(path.into().into()))
+    }
+
+    /// Moves what has to be there.
+    pub fn rename(self, from: impl Into<Pointer>, path: impl Into<Pointer>) -> Self {
+        self.with(PatchOperation::Move(types::FromPath { from: from.into().into(), path: path.into().into() }))
+    }
+
+    /// Copies what has to be there.
+    pub fn copy(self, from: impl Into<Pointer>, path: impl Into<Pointer>) -> Self {
+        self.with(PatchOperation::Copy(types::FromPath { from: from.into().into(), path: path.into().into() }))
+    }
+
+    /// Makes the patch fail, as a fault of the plugin, unless that value is there.
+    pub fn test(self, path: impl Into<Pointer>, value: impl Into<NewValue>) -> Self {
+        self.with(PatchOperation::Test(types::PlaceValue { path: path.into().into(), value: value.into() }))
+    }
+
+    /// Sets a member and makes the objects on the way to it that are missing: for `/metadata/annotations/a` of an
+    /// object without annotations that is `/metadata/annotations`. An array's element is replaced.
+    ///
+    /// Reads the document, which is the object as it was before this patch; what earlier `set`s of the same patch
+    /// made is known, what other operations did is not.
+    pub fn set(mut self, object: Document, path: impl Into<Pointer>, value: impl Into<NewValue>) -> Self {
+        let path = path.into();
+        let mut missing = Vec::new();
+        let mut parent = path.parent();
+        let mut in_array = false;
+        while let Some(place) = parent {
+            if place.is_root() || self.created.contains(&place) {
+                break;
+            }
+            match object.get(&place) {
+                None | Some(Value::Null) => {
+                    parent = place.parent();
+                    missing.push(place);
+                }
+                Some(found) => {
+                    in_array = missing.is_empty() && matches!(found, Value::Array(_));
+                    break;
+                }
+            }
+        }
+        for place in missing.into_iter().rev() {
+            self = self.add(&place, NewValue::Json("{}".to_owned()));
+            self.created.push(place);
+        }
+        if in_array { self.replace(path, value) } else { self.add(path, value) }
+    }
+
+    /// Appends an operation.
+    pub fn push(&mut self, operation: PatchOperation) {
+        self.operations.push(operation);
+    }
+
+    /// The operations so far.
+    #[must_use]
+    pub fn operations(&self) -> &[PatchOperation] {
+        &self.operations
+    }
+
+    /// Whether there are no operations.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.operations.is_empty()
+    }
+
+    fn with(mut self, operation: PatchOperation) -> Self {
+        self.operations.push(operation);
+        self
+    }
+}
+
+// === impl NewValue ===
+
+impl From<&str> for NewValue {
+    fn from(text: &str) -> Self {
+        Self::Text(text.to_owned())
+    }
+}
+
+impl From<String> for NewValue {
+    fn from(text: String) -> Self {
+        Self::Text(text)
+    }
+}
+
+impl From<bool> for NewValue {
+    fn from(boolean: bool) -> Self {
+        Self::Json(boolean.to_string())
+    }
+}
+
+impl From<i32> for NewValue {
+    fn from(integer: i32) -> Self {
+        Self::Json(integer.to_string())
+    }
+}
+
+impl From<i64> for NewValue {
+    fn from(integer: i64) -> Self {
+        Self::Json(integer.to_string())
+    }
+}
+
+impl From<serde_json::Value> for NewValue {
+    fn from(value: serde_json::Value) -> Self {
+        Self::Json(value.to_string())
+    }
+}

@@ -1,0 +1,171 @@
+//! JSON Pointers that are well formed by construction: the host ends the call over one that is not.
+
+use std::fmt;
+
+/// An RFC 6901 JSON Pointer; empty, it is the whole document.
+///
+/// ```
+/// use tollgate_sdk::{Pointer, pointer};
+///
+/// let label = pointer!["metadata", "labels", "app.kubernetes.io/name"];
+/// assert_eq!(label.as_str(), "/metadata/labels/app.kubernetes.io~1name");
+/// assert_eq!(Pointer::from("/spec/containers/0").child("image"), pointer!["spec", "containers", 0, "image"]);
+/// ```
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Pointer(String);
+
+/// A [`Pointer`] from its tokens, which are escaped: `pointer!["metadata", "labels", key]`. A token is anything that
+/// can be displayed.
+#[macro_export]
+macro_rules! pointer {
+    ($($token:expr),* $(,)?) => {{
+        #[allow(unused_mut, reason = "without tokens nothing is pushed")]
+        let mut pointer = $crate::Pointer::root();
+        $(pointer.push(&$token);)*
+        pointer
+    }};
+}
+
+// === impl Pointer ===
+
+impl Pointer {
+    /// The whole document.
+    #[must_use]
+    pub const fn root() -> Self {
+        Self(String::new())
+    }
+
+    /// Goes one level down. The token is a member's name or an element's index, not escaped.
+    pub fn push(&mut self, token: impl fmt::Display) {
+        use fmt::Write as _;
+
+        self.0.push('/');
+        write!(Escaped(&mut self.0), "{token}").expect("a String takes every write");
+    }
+
+    /// The place one level below this one.
+    #[must_use]
+    pub fn child(&self, token: impl fmt::Display) -> Self {
+        let mut child = self.clone();
+        child.push(token);
+        child
+    }
+
+    /// The container of this place; none for the whole document.
+    #[must_use]
+    pub fn parent(&self) -> Option<Self> {
+        let (parent, _) = self.0.rsplit_once('/')?;
+        Some(Self(parent.to_owned()))
+    }
+
+    /// The last token, unescaped: a member's name or an element's index. None for the whole document.
+    #[must_use]
+    pub fn last(&self) -> Option<String> {
+        let (_, last) = self.0.rsplit_once('/')?;
+        Some(last.replace("~1", "/").replace("~0", "~"))
+    }
+
+    /// Whether this is the whole document.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The text, escapes included.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl AsRef<str> for Pointer {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Takes the text as it is, escapes included. One that is not a pointer ends the call when it is used.
+impl From<&str> for Pointer {
+    fn from(text: &str) -> Self {
+        Self(text.to_owned())
+    }
+}
+
+/// Takes the text as it is, escapes included, such as the pointer of a [`Node`](crate::Node).
+impl From<String> for Pointer {
+    fn from(text: String) -> Self {
+        Self(text)
+    }
+}
+
+impl From<&String> for Pointer {
+    fn from(text: &String) -> Self {
+        Self(text.clone())
+    }
+}
+
+impl From<&Self> for Pointer {
+    fn from(pointer: &Self) -> Self {
+        pointer.clone()
+    }
+}
+
+impl From<Pointer> for String {
+    fn from(pointer: Pointer) -> Self {
+        pointer.0
+    }
+}
+
+impl PartialEq<str> for Pointer {
+    fn eq(&self, other: &str) -> bool {
+        self.0 == other
+    }
+}
+
+impl PartialEq<&str> for Pointer {
+    fn eq(&self, other: &&str) -> bool {
+        self.0 == *other
+    }
+}
+
+struct Escaped<'t>(&'t mut String);
+
+impl fmt::Write for Escaped<'_> {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        for character in text.chars() {
+            match character {
+                '~' => self.0.push_str("~0"),
+                '/' => self.0.push_str("~1"),
+                other => self.0.push(other),
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tokens_are_escaped_and_unescaped() {
+        let pointer = pointer!["a/b", "m~n", "~1", 0, ""];
+        assert_eq!(pointer, "/a~1b/m~0n/~01/0/");
+        assert_eq!(pointer!["~1"].last().as_deref(), Some("~1"));
+        assert_eq!(pointer.last().as_deref(), Some(""));
+    }
+
+    #[test]
+    fn the_parent_of_a_top_level_member_is_the_document() {
+        assert_eq!(pointer!["a", "b"].parent(), Some(pointer!["a"]));
+        assert_eq!(pointer!["a"].parent(), Some(Pointer::root()));
+        assert_eq!(pointer![].parent(), None);
+        assert_eq!(Pointer::root().last(), None);
+    }
+}

@@ -1,0 +1,225 @@
+//! Reviews for unit tests: policies run on the machine that builds them, without WebAssembly and without a host.
+//!
+//! [`TestReview`] stands in for the host. It reads pointers as strictly as the host does, applies patches under strict
+//! RFC 6902, and keeps what the policy warned, annotated and logged. Two things differ: members of an object come in
+//! the order of their names rather than in document order, and there are no budgets.
+//!
+//! ```
+//! # use tollgate_sdk::prelude::*;
+//! # #[derive(serde::Deserialize)]
+//! # struct Owner { team: String }
+//! # impl Policy for Owner {
+//! #     type Settings = Self;
+//! #     fn configure(settings: Self) -> Result<Self, SettingsErrors> { Ok(settings) }
+//! # }
+//! # impl Mutate for Owner {
+//! #     fn mutate(&self, review: &Review) -> Result<Mutation, Denial> {
+//! #         Ok(Patch::new().set(review.object(), "/metadata/labels/team", self.team.as_str()).into())
+//! #     }
+//! # }
+//! use serde_json::json;
+//! use tollgate_sdk::testing::TestReview;
+//!
+//! let outcome = TestReview::create(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a"}}))
+//!     .settings(json!({"team": "blue"}))
+//!     .mutate::<Owner>();
+//! assert_eq!(outcome.object()["metadata"]["labels"], json!({"team": "blue"}));
+//! ```
+
+pub(crate) mod host;
+mod outcome;
+mod patch;
+mod request;
+
+use serde_json::{Value as Json, json};
+
+use crate::{AdmissionRequest, Manifest, Mutate, Operation, Plugin, Policy, Review, SettingsErrors, Validate, settings};
+
+pub use outcome::{Effects, Mutated, Outcome};
+
+/// An admission review under construction, and the settings that a policy judges it by.
+///
+/// What kube-apiserver would say of the request is derived from the object: kind, resource, name, namespace. The other
+/// functions change it.
+#[derive(Clone, Debug)]
+pub struct TestReview {
+    pub(crate) request: AdmissionRequest,
+    pub(crate) document: Json,
+    pub(crate) object: Option<Json>,
+    pub(crate) old_object: Option<Json>,
+    pub(crate) options: Option<Json>,
+    pub(crate) now: Option<std::time::SystemTime>,
+    settings: Json,
+}
+
+/// A policy from settings, as the host would configure it.
+///
+/// # Errors
+/// The errors that the host would be told.
+pub fn configure<P: Policy>(settings: Json) -> Result<P, SettingsErrors> {
+    settings::configure(&settings.to_string())
+}
+
+/// The manifest of an exported policy.
+#[must_use]
+pub fn manifest<P: Plugin>() -> Manifest {
+    P::manifest()
+}
+
+// === impl TestReview ===
+
+impl TestReview {
+    /// An object is created.
+    #[must_use]
+    pub fn create(object: Json) -> Self {
+        Self::new(Operation::Create, Some(object), None)
+    }
+
+    /// An object is replaced by another.
+    #[must_use]
+    pub fn update(old_object: Json, object: Json) -> Self {
+        Self::new(Operation::Update, Some(object), Some(old_object))
+    }
+
+    /// An object is deleted.
+    #[must_use]
+    pub fn delete(old_object: Json) -> Self {
+        Self::new(Operation::Delete, None, Some(old_object))
+    }
+
+    /// A connection is opened; the object is its options, such as PodExecOptions.
+    #[must_use]
+    pub fn connect(object: Json) -> Self {
+        Self::new(Operation::Connect, Some(object), None)
+    }
+
+    /// The request of a whole AdmissionReview, as kube-apiserver sends it.
+    ///
+    /// # Panics
+    /// When the review has no request or no known operation.
+    #[must_use]
+    pub fn from_review(review: Json) -> Self {
+        request::from_review(review)
+    }
+
+    fn new(operation: Operation, object: Option<Json>, old_object: Option<Json>) -> Self {
+        let (request, document) = request::derive(operation, object.as_ref().or(old_object.as_ref()));
+        Self { request, document, object, old_object, options: None, now: None, settings: json!({}) }
+    }
+
+    /// The settings of the policy; `{}` unless they are given.
+    #[must_use]
+    pub fn settings(mut self, settings: Json) -> Self {
+        self.settings = settings;
+        self
+    }
+
+    /// Another object.
+    #[must_use]
+    pub fn object(mut self, object: Json) -> Self {
+        self.object = Some(object);
+        self
+    }
+
+    /// Another old object.
+    #[must_use]
+    pub fn old(mut self, old_object: Json) -> Self {
+        self.old_object = Some(old_object);
+        self
+    }
+
+    /// Another operation. The objects stay as they are.
+    #[must_use]
+    pub fn operation(mut self, operation: Operation) -> Self {
+        self.request.operation = operation;
+        self.document["operation"] = json!(operation.as_str());
+        self
+    }
+
+    /// Another resource than the one derived from the kind.
+    #[must_use]
+    pub fn resource(mut self, group: &str, version: &str, resource: &str) -> Self {
+        self.request.resource =
+            crate::GroupVersionResource { group: group.into(), version: version.into(), resource: resource.into() };
+        self.document["resource"] = json!({"group": group, "version": version, "resource": resource});
+        self
+    }
+
+    /// A subresource such as `ephemeralcontainers`.
+    #[must_use]
+    pub fn sub_resource(mut self, sub_resource: &str) -> Self {
+        self.request.sub_resource = Some(sub_resource.to_owned());
+        self.document["subResource"] = json!(sub_resource);
+        self
+    }
+
+    /// Another namespace than the object's.
+    #[must_use]
+    pub fn namespace(mut self, namespace: &str) -> Self {
+        self.request.namespace = Some(namespace.to_owned());
+        self.document["namespace"] = json!(namespace);
+        self
+    }
+
+    /// Another name than the object's.
+    #[must_use]
+    pub fn name(mut self, name: &str) -> Self {
+        name.clone_into(&mut self.request.name);
+        self.document["name"] = json!(name);
+        self
+    }
+
+    /// Nothing will be persisted.
+    #[must_use]
+    pub fn dry_run(mut self) -> Self {
+        self.request.dry_run = true;
+        self.document["dryRun"] = json!(true);
+        self
+    }
+
+    /// Who makes the request.
+    #[must_use]
+    pub fn user(mut self, username: &str, groups: &[&str]) -> Self {
+        self.document["userInfo"] = json!({"username": username, "groups": groups});
+        self
+    }
+
+    /// The operation's options.
+    #[must_use]
+    pub fn options(mut self, options: Json) -> Self {
+        self.options = Some(options);
+        self
+    }
+
+    /// What `clock::now` says, for plugins that have the capability.
+    #[must_use]
+    pub fn now(mut self, now: std::time::SystemTime) -> Self {
+        self.now = Some(now);
+        self
+    }
+
+    /// Judges the review.
+    ///
+    /// # Panics
+    /// When the policy refuses the settings, or panics itself.
+    pub fn validate<P: Validate>(&self) -> Outcome<()> {
+        let policy = self.policy::<P>();
+        let (answer, effects) = host::with_review(self.clone(), || policy.validate(&Review::ambient()));
+        Outcome::new(answer, effects)
+    }
+
+    /// Mutates the object.
+    ///
+    /// # Panics
+    /// When the policy refuses the settings or panics itself, and when its answer is not one that the host would take:
+    /// a patch that does not apply, a change where no object is.
+    pub fn mutate<P: Mutate>(&self) -> Outcome<Mutated> {
+        let policy = self.policy::<P>();
+        let (answer, effects) = host::with_review(self.clone(), || policy.mutate(&Review::ambient()));
+        Outcome::new(answer.map(|mutation| patch::apply(self.object.as_ref(), mutation)), effects)
+    }
+
+    fn policy<P: Policy>(&self) -> P {
+        configure(self.settings.clone()).unwrap_or_else(|errors| panic!("the policy refuses its settings: {errors}"))
+    }
+}

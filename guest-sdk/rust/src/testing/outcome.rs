@@ -1,0 +1,138 @@
+//! What a policy did with a test review.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value as Json;
+
+use crate::log::Level;
+use crate::{Denial, PatchOperation};
+
+/// The answer of a policy, and what else it did.
+#[derive(Debug)]
+#[must_use = "a test asserts something of the outcome"]
+pub struct Outcome<T> {
+    answer: Result<T, Denial>,
+    effects: Effects,
+}
+
+/// What a mutator made of the object.
+#[derive(Clone, Debug)]
+pub struct Mutated {
+    pub(super) object: Option<Json>,
+    pub(super) operations: Vec<PatchOperation>,
+    pub(super) is_changed: bool,
+}
+
+/// What a policy said besides its answer.
+#[derive(Clone, Debug, Default)]
+pub struct Effects {
+    pub(super) warnings: Vec<String>,
+    pub(super) annotations: BTreeMap<String, String>,
+    pub(super) logs: Vec<(Level, String)>,
+}
+
+// === impl Outcome ===
+
+impl<T> Outcome<T> {
+    pub(super) fn new(answer: Result<T, Denial>, effects: Effects) -> Self {
+        Self { answer, effects }
+    }
+
+    /// Whether the policy did not deny.
+    #[must_use]
+    pub fn is_allowed(&self) -> bool {
+        self.answer.is_ok()
+    }
+
+    /// The answer itself.
+    ///
+    /// # Errors
+    /// The denial.
+    pub fn answer(&self) -> Result<&T, &Denial> {
+        self.answer.as_ref()
+    }
+
+    /// The denial.
+    ///
+    /// # Panics
+    /// When the policy did not deny.
+    #[must_use]
+    pub fn denial(&self) -> &Denial {
+        self.answer.as_ref().err().expect("the policy did not deny")
+    }
+
+    /// The causes of the denial as field (empty when none is to blame) and message. None when the policy did not deny.
+    #[must_use]
+    pub fn causes(&self) -> Vec<(&str, &str)> {
+        let causes = self.answer.as_ref().err().map(|denial| denial.causes.as_slice()).unwrap_or_default();
+        causes.iter().map(|cause| (cause.field.as_deref().unwrap_or_default(), cause.message.as_str())).collect()
+    }
+
+    /// The fields that the denial blames. None when the policy did not deny.
+    #[must_use]
+    pub fn fields(&self) -> Vec<&str> {
+        self.causes().into_iter().map(|(field, _)| field).collect()
+    }
+
+    /// The warnings, in order.
+    #[must_use]
+    pub fn warnings(&self) -> &[String] {
+        &self.effects.warnings
+    }
+
+    /// The audit annotations.
+    #[must_use]
+    pub fn annotations(&self) -> &BTreeMap<String, String> {
+        &self.effects.annotations
+    }
+
+    /// The log, in order.
+    #[must_use]
+    pub fn logs(&self) -> &[(Level, String)] {
+        &self.effects.logs
+    }
+}
+
+impl Outcome<Mutated> {
+    /// The object after the mutation.
+    ///
+    /// # Panics
+    /// When the policy denied, or the review has no object.
+    #[must_use]
+    pub fn object(&self) -> &Json {
+        self.mutated().object.as_ref().expect("the review has no object")
+    }
+
+    /// Whether the object is another than before.
+    ///
+    /// # Panics
+    /// When the policy denied.
+    #[must_use]
+    pub fn is_changed(&self) -> bool {
+        self.mutated().is_changed
+    }
+
+    /// The operations of a JSON Patch; none when the answer was of another kind.
+    ///
+    /// # Panics
+    /// When the policy denied.
+    #[must_use]
+    pub fn operations(&self) -> &[PatchOperation] {
+        &self.mutated().operations
+    }
+
+    fn mutated(&self) -> &Mutated {
+        match &self.answer {
+            Ok(mutated) => mutated,
+            Err(denial) => panic!("the policy denied: {}", denial.message),
+        }
+    }
+}
+
+// === impl Effects ===
+
+impl Effects {
+    pub(super) const fn none() -> Self {
+        Self { warnings: Vec::new(), annotations: BTreeMap::new(), logs: Vec::new() }
+    }
+}

@@ -1,0 +1,68 @@
+//! `tollgate check`
+
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::host::Host;
+use super::{FAILURE, Origin};
+use crate::engine::ConfiguredBy;
+use crate::plugin::{Plugin, PluginState};
+
+/// Check a configuration, and every plugin in it, as `serve` would load them.
+#[derive(Args, Debug)]
+pub(super) struct Check {
+    #[command(flatten)]
+    origin: Origin,
+    /// Check the configuration only; leave the plugins alone.
+    #[arg(long)]
+    no_plugins: bool,
+}
+
+// === impl Check ===
+
+impl Check {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut config = self.origin.load()?;
+        let plugins = std::mem::take(&mut config.plugins);
+        println!("configuration: valid, {} plugin(s)", plugins.len());
+        if self.no_plugins {
+            return Ok(ExitCode::SUCCESS);
+        }
+        config.plugins = plugins;
+        let host = Host::set_up(&config)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("the threads cannot be started")?;
+        let set = runtime.block_on(host.loader.load_all(config.plugins));
+        let mut failed = false;
+        for plugin in set.iter() {
+            failed |= matches!(plugin.state, PluginState::Failed { .. });
+            println!("{}", line(plugin));
+        }
+        Ok(if failed { ExitCode::from(FAILURE) } else { ExitCode::SUCCESS })
+    }
+}
+
+fn line(plugin: &Plugin) -> String {
+    let name = &plugin.config.name;
+    match &plugin.state {
+        PluginState::Failed { reason } => format!("{name}: NOT LOADED ({}): {reason}", plugin.config.source),
+        PluginState::Loaded(loaded) => {
+            let interfaces = loaded.guest.interfaces();
+            let does = match (interfaces.mutating, interfaces.validating) {
+                (true, true) => "mutates and validates",
+                (true, false) => "mutates",
+                _ => "validates",
+            };
+            let version = &loaded.manifest.version;
+            let mut line = format!("{name}: ok, version {version}, {does}, {}", plugin.digest);
+            if let ConfiguredBy::EachCall { reason, .. } = loaded.guest.configured() {
+                line.push_str(&format!("\n  configured anew in every call: {reason}"));
+            }
+            line
+        }
+    }
+}

@@ -1,0 +1,80 @@
+//! What `serve` and `check` both set up: the engine, and a loader for it.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use tempfile::TempDir;
+
+use crate::config::{Config, Limits};
+use crate::engine::{Engine, EngineSettings};
+use crate::metrics::Metrics;
+use crate::plugin::Loader;
+
+/// An engine and a loader, and the folder that they keep compiled code in.
+pub(super) struct Host {
+    pub(super) engine: Engine,
+    pub(super) loader: Loader,
+    pub(super) metrics: Arc<Metrics>,
+    _cache: Option<TempDir>,
+}
+
+// === impl Host ===
+
+impl Host {
+    pub(super) fn set_up(config: &Config) -> anyhow::Result<Self> {
+        let executable = std::env::current_exe().context("the path of this program is not known")?;
+        let (cache_directory, cache) = cache_directory(config.engine.cache_directory.as_deref())?;
+        let default = Limits::default().table_elements;
+        let max_table_elements =
+            config.plugins.iter().map(|plugin| plugin.limits.table_elements).fold(default, u32::max);
+        let engine = Engine::new(&EngineSettings {
+            max_concurrent_calls: config.engine.max_concurrent_calls,
+            max_wasm_stack_bytes: config.engine.max_wasm_stack_bytes,
+            max_table_elements,
+            cache_directory: &cache_directory,
+        })
+        .map_err(anyhow::Error::from)
+        .context("the engine cannot be set up")?;
+        let metrics = Metrics::new();
+        let loader = Loader::new(
+            engine.clone(),
+            executable,
+            config.engine.clone(),
+            max_table_elements,
+            cache_directory,
+            metrics.clone(),
+        );
+        Ok(Self { engine, loader, metrics, _cache: cache })
+    }
+}
+
+/// The configured folder, made private; else one of this process's own, gone with it.
+fn cache_directory(configured: Option<&Path>) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
+    match configured {
+        Some(path) => {
+            make_private(path)
+                .with_context(|| format!("{}: cannot be used for compiled code (engine.cacheDirectory)", path.display()))?;
+            Ok((std::path::absolute(path)?, None))
+        }
+        None => {
+            let folder = tempfile::Builder::new().prefix("tollgate-code-").tempdir();
+            let folder = folder.context("no temporary folder for compiled code; name one as engine.cacheDirectory")?;
+            Ok((folder.path().to_owned(), Some(folder)))
+        }
+    }
+}
+
+/// What lies in the folder is run as it is, so nobody else may be able to write there.
+fn make_private(path: &Path) -> anyhow::Result<()> {
+    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+    if !path.exists() {
+        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+    }
+    let metadata = std::fs::metadata(path)?;
+    anyhow::ensure!(metadata.is_dir(), "it is not a folder");
+    let owner = rustix::process::geteuid().as_raw();
+    anyhow::ensure!(metadata.uid() == owner, "it belongs to user {}, and this is user {owner}", metadata.uid());
+    anyhow::ensure!(metadata.mode() & 0o022 == 0, "others may write to it: run `chmod go-w` on it");
+    Ok(())
+}

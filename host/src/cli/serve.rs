@@ -1,0 +1,93 @@
+//! `tollgate serve`
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::host::Host;
+use super::{FAILURE, Logging, Origin};
+use crate::pipeline::Pipeline;
+use crate::server::{Listen, Server, Signals};
+
+/// Audits that may be under way for each call that the engine takes at once: they wait behind the answers.
+const AUDITS_PER_CALL: usize = 2;
+
+/// Serve admission reviews over HTTPS.
+#[derive(Args, Debug)]
+pub(super) struct Serve {
+    #[command(flatten)]
+    origin: Origin,
+    /// Where to serve HTTPS, over what the configuration says.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// Where to serve /livez, /readyz, /metrics and /plugins in the clear, over what the configuration says.
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    admin_listen: Option<SocketAddr>,
+    #[command(flatten)]
+    logging: Logging,
+}
+
+// === impl Serve ===
+
+impl Serve {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let config = self.origin.load()?;
+        crate::telemetry::install(self.logging.log_format, self.logging.log.as_deref())?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .thread_name("tollgate")
+            .build()
+            .context("the threads cannot be started")?;
+        let ended = runtime.block_on(self.serve(config));
+        // What still blocks is a client that holds on or a file system that hangs: neither is waited for.
+        runtime.shutdown_background();
+        ended
+    }
+
+    async fn serve(self, mut config: crate::config::Config) -> anyhow::Result<ExitCode> {
+        let mut signals = Signals::listen().context("no signal handler could be set up")?;
+        let host = Host::set_up(&config)?;
+        let plugins = std::mem::take(&mut config.plugins);
+        let set = tokio::select! {
+            set = host.loader.load_all(plugins) => set,
+            _ = signals.next() => return Ok(ExitCode::from(FAILURE)),
+        };
+        let audits_at_once = config.engine.max_concurrent_calls as usize * AUDITS_PER_CALL;
+        let max_depth = config.requests.max_depth;
+        let pipeline =
+            Arc::new(Pipeline::new(host.engine.clone(), set, host.metrics.clone(), max_depth, audits_at_once));
+        let listen = Listen {
+            address: self.listen.unwrap_or(config.listen),
+            admin_address: self.admin_listen.unwrap_or(config.admin_listen),
+            tls: config.tls,
+        };
+        let grace_period = config.requests.shutdown_grace_period;
+        let server = Server::bind(&listen, config.requests, pipeline.clone(), host.metrics.clone()).await?;
+        let (stop, stopping) = tokio::sync::oneshot::channel();
+        let running = server.run(async move {
+            match stopping.await {
+                Ok(stop) => stop,
+                Err(_) => std::future::pending().await,
+            }
+        });
+        tokio::pin!(running);
+        tokio::select! {
+            _ = &mut running => return Ok(ExitCode::SUCCESS),
+            signal = signals.next() => {
+                tracing::info!("stopping");
+                let _: Result<(), _> = stop.send(signal);
+            }
+        }
+        tokio::select! {
+            _ = &mut running => {}
+            _ = signals.next() => return Ok(ExitCode::from(FAILURE)),
+        }
+        if tokio::time::timeout(grace_period, pipeline.finish()).await.is_err() {
+            tracing::warn!("audits were still under way at the end of requests.shutdownGracePeriod");
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

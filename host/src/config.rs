@@ -1,0 +1,201 @@
+//! The configuration file: raw YAML in, a validated [`Config`] out, in one step.
+//!
+//! Nothing behind this module asks again whether a value is there or makes sense. What is wrong is reported
+//! all at once, by key path, because an operator who is told one mistake at a time tries as often as there
+//! are mistakes.
+
+mod directory;
+mod limit;
+mod plugin;
+mod problem;
+mod quantity;
+mod read;
+mod rule;
+mod server;
+#[cfg(test)]
+mod tests;
+mod yaml;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use serde_json::Value;
+
+pub use limit::{LIMITS, Limit, Limits, Unit};
+pub use plugin::{
+    Capability, FailurePolicy, Mode, PluginConfig, PluginName, PluginNameError, Source,
+};
+pub use problem::{ConfigError, Problem, Problems};
+pub use quantity::{DurationError, format_bytes, format_count, format_duration, parse_go_duration};
+pub(crate) use rule::Scope;
+pub use rule::{ManifestRule, Match, Rule};
+pub use server::{EngineConfig, Margin, Requests, SelfSigned, ServiceName, Tls};
+
+use problem::Collector;
+use read::Node;
+
+/// Everything that the host has to know, with every default filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Where kube-apiserver connects to, over TLS.
+    pub listen: SocketAddr,
+    /// Where people and probes connect to, in the clear.
+    pub admin_listen: SocketAddr,
+    /// Where the certificate comes from.
+    pub tls: Tls,
+    /// How requests are treated.
+    pub requests: Requests,
+    /// What the engine may use.
+    pub engine: EngineConfig,
+    /// The plugins, in the order in which mutators run.
+    pub plugins: Vec<PluginConfig>,
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Reads a configuration file; relative paths in it start at its folder.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or all that is wrong with it.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let unreadable = |source| ConfigError::Read {
+            what: "configuration file",
+            path: path.to_owned(),
+            source,
+        };
+        let mut bytes = Vec::new();
+        // One byte more than allowed tells a long file from one that just fits.
+        let file = File::open(path).map_err(unreadable)?;
+        file.take(yaml::LONGEST_FILE_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
+        let invalid = |problems| ConfigError::Invalid {
+            origin: path.display().to_string(),
+            problems,
+        };
+        if bytes.len() as u64 > yaml::LONGEST_FILE_BYTES {
+            let longest = format_bytes(yaml::LONGEST_FILE_BYTES);
+            return Err(invalid(Problems::one(
+                "",
+                format!("the file is longer than {longest}"),
+            )));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            invalid(Problems::one(
+                "",
+                format!("the file is not UTF-8 text, from byte {at} on"),
+            ))
+        })?;
+        resolve(&text, yaml::folder_of(path)).map_err(invalid)
+    }
+
+    /// Reads the text of a configuration file that stands in `folder`.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with it.
+    pub fn parse(text: &str, folder: &Path) -> Result<Self, ConfigError> {
+        resolve(text, folder).map_err(|problems| ConfigError::Invalid {
+            origin: "configuration".to_owned(),
+            problems,
+        })
+    }
+
+    /// Makes a plugin with every default of each `*.wasm` file in a folder, in the order of their names.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be read, has no such file, or has one whose name cannot name a plugin.
+    pub fn for_directory(directory: &Path) -> Result<Self, ConfigError> {
+        let plugins = directory::plugins(directory)?;
+        // The folder of the plugins may be read-only, so what is written goes to the working directory.
+        let mut config = Self::parse("allowEmpty: true", Path::new("."))?;
+        config.plugins = plugins;
+        Ok(config)
+    }
+}
+
+fn resolve(text: &str, folder: &Path) -> Result<Config, Problems> {
+    let problems = Collector::default();
+    let document = if yaml::is_blank(text) {
+        Some(Value::Object(serde_json::Map::new()))
+    } else {
+        yaml::read(text, &problems)
+    };
+    let config = document.and_then(|document| read_config(&document, folder, &problems));
+    problems.finish(config)
+}
+
+fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<Config> {
+    let mut fields = Node::root(document, problems).object()?;
+    let (listen, admin_listen) = server::read_listen(&mut fields);
+    let tls = Tls::read(&mut fields, folder);
+    let requests = Requests::read(&mut fields);
+    let engine = EngineConfig::read(&mut fields, folder);
+    let max_calls = engine.max_concurrent_calls;
+    let limits = Limits::read(fields.section("limits"), &Limits::default(), max_calls);
+    let allow_empty = fields
+        .optional("allowEmpty")
+        .and_then(|node| node.boolean())
+        .unwrap_or(false);
+    let expected = "a list of plugins; write allowEmpty: true to run without any";
+    let nodes = if allow_empty {
+        fields.optional("plugins")
+    } else {
+        fields.required("plugins", expected)
+    };
+    let nodes = nodes.and_then(|node| {
+        let nodes = node.elements("plugins")?;
+        if nodes.is_empty() && !allow_empty {
+            node.reject(expected);
+        }
+        Some(nodes)
+    });
+    let nodes = nodes.unwrap_or_default();
+    let mut first = BTreeMap::new();
+    let mut plugins = Vec::with_capacity(nodes.len());
+    for node in &nodes {
+        reject_duplicate_name(node, &mut first, problems);
+        plugins.extend(PluginConfig::read(
+            node, folder, &limits, max_calls, problems,
+        ));
+    }
+    fields.finish();
+    Some(Config {
+        listen,
+        admin_listen,
+        tls,
+        requests,
+        engine,
+        plugins,
+    })
+}
+
+/// Compares names as they are given, so that a name that is wrong otherwise is compared too.
+fn reject_duplicate_name<'a>(
+    node: &Node<'a>,
+    first: &mut BTreeMap<&'a str, String>,
+    problems: &Collector,
+) {
+    let Some(name) = node.value().get("name").and_then(Value::as_str) else {
+        return;
+    };
+    match first.get(name) {
+        Some(earlier) => problems.add(
+            format!("{}.name", node.path()),
+            format!(
+                "got {}, which is the name of {earlier} already",
+                read::quoted(name)
+            ),
+        ),
+        None => {
+            first.insert(name, node.path().to_owned());
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Every number that bounds something: its key, unit, default, bounds, and what happens at it.
+//!
+//! One table for three readers: the parser takes defaults and bounds from it, `docs/configuration.md` is
+//! checked against it by a test, and a person finds all limits in one place.
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::quantity::{
+    format_bytes, format_count, format_duration, parse_bytes, parse_count, parse_go_duration,
+};
+use super::read::Fields;
+
+/// What an amount counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Unit {
+    /// A plain number, with decimal suffixes.
+    Count,
+    /// Bytes, with binary or decimal suffixes.
+    Bytes,
+    /// Time, in Go's syntax; the amount is in nanoseconds.
+    Duration,
+    /// Hundredths.
+    Percent,
+}
+
+/// One limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limit {
+    /// Where it stands in the configuration file.
+    pub key: &'static str,
+    /// What its amounts count.
+    pub unit: Unit,
+    /// When the key is left out.
+    pub default: u64,
+    /// The least that is accepted.
+    pub minimum: u64,
+    /// The most that is accepted.
+    pub maximum: u64,
+    /// What enforces it.
+    pub mechanism: &'static str,
+    /// What happens at it.
+    pub fault: &'static str,
+}
+
+/// What one plugin may use: per call where nothing else is said.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Limits {
+    /// Units of work: about one per WebAssembly instruction, and what host functions charge.
+    pub fuel: u64,
+    /// Time spent running, waiting for a processor not included.
+    pub cpu_time: Duration,
+    /// Time from the start of the call to its answer.
+    pub timeout: Duration,
+    /// All linear memories together.
+    pub memory_bytes: u64,
+    /// Linear memories.
+    pub memories: u32,
+    /// Tables.
+    pub tables: u32,
+    /// Elements of one table.
+    pub table_elements: u32,
+    /// Core instances that one call may create.
+    pub instances: u32,
+    /// What one call may hand to the host in all: the arguments of host functions and the answer.
+    pub output_bytes: u64,
+    /// Operations of one patch.
+    pub patch_operations: u32,
+    /// Warnings of one answer.
+    pub warnings: u32,
+    /// Audit annotations of one answer.
+    pub annotations: u32,
+    /// Log lines of one call.
+    pub log_lines: u32,
+    /// Calls of this plugin at the same time.
+    pub concurrency: u32,
+}
+
+const KI: u64 = 1 << 10;
+const MI: u64 = 1 << 20;
+const GI: u64 = 1 << 30;
+const MILLISECOND: u64 = 1_000_000;
+const SECOND: u64 = 1_000 * MILLISECOND;
+const MINUTE: u64 = 60 * SECOND;
+
+macro_rules! limits {
+    ($($(#[$meta:meta])* $name:ident = $key:literal $unit:ident $default:expr, $minimum:expr => $maximum:expr,
+        $mechanism:literal, $fault:literal;)*) => {
+        $($(#[$meta])* pub(crate) const $name: Limit = Limit {
+            key: $key, unit: Unit::$unit, default: $default, minimum: $minimum, maximum: $maximum,
+            mechanism: $mechanism, fault: $fault,
+        };)*
+
+        /// Every limit there is, in the order of the documentation.
+        pub const LIMITS: &[Limit] = &[$($name),*];
+    };
+}
+
+limits! {
+    FUEL = "limits.fuel" Count 100_000_000, 1 => 1_000_000_000_000,
+        "wasmtime fuel; host functions charge it too", "out-of-fuel";
+    // 30 s is the longest that kube-apiserver waits for a webhook.
+    CPU_TIME = "limits.cpuTime" Duration 250 * MILLISECOND, MILLISECOND => 30 * SECOND,
+        "epoch ticks of 1 ms, counted while the plugin runs", "cpu-deadline";
+    TIMEOUT = "limits.timeout" Duration 500 * MILLISECOND, MILLISECOND => 30 * SECOND,
+        "timer around the call", "deadline";
+    MEMORY = "limits.memory" Bytes 32 * MI, 64 * KI => 4 * GI,
+        "resource limiter, when a linear memory is made or grows", "memory";
+    MEMORIES = "limits.memories" Count 4, 1 => 16,
+        "resource limiter, at instantiation", "memory";
+    TABLES = "limits.tables" Count 8, 1 => 64,
+        "resource limiter, at instantiation", "memory";
+    TABLE_ELEMENTS = "limits.tableElements" Count 20_000, 1 => 1_000_000,
+        "resource limiter, when a table is made or grows", "memory";
+    INSTANCES = "limits.instances" Count 32, 1 => 256,
+        "resource limiter, at instantiation", "memory";
+    OUTPUT = "limits.output" Bytes 4 * MI, KI => 64 * MI,
+        "host-call fuel, and the size of the answer", "output-too-large";
+    PATCH_OPERATIONS = "limits.patchOperations" Count 10_000, 1 => 100_000,
+        "count of the answer's operations", "output-too-large";
+    WARNINGS = "limits.warnings" Count 16, 0 => 100,
+        "count of the answer's warnings", "none: the rest is dropped";
+    ANNOTATIONS = "limits.annotations" Count 16, 0 => 100,
+        "count of the answer's annotations", "none: the rest is dropped";
+    LOG_LINES = "limits.logLines" Count 100, 0 => 10_000,
+        "count in the host function", "none: the rest is dropped";
+    CONCURRENCY = "limits.concurrency" Count 16, 1 => 1_024,
+        "semaphore per plugin; waiting counts towards `limits.timeout`", "deadline";
+    MAX_BODY = "requests.maxBody" Bytes 40 * MI, 64 * KI => GI,
+        "counted while the body is read", "none: the answer names the limit and follows failurePolicy";
+    MAX_IN_FLIGHT = "requests.maxInFlight" Bytes 256 * MI, MI => 64 * GI,
+        "counted over all requests being read or answered", "none: HTTP 429 with Retry-After, which kube-apiserver retries";
+    MARGIN_PERCENT = "requests.deadlineMargin.percent" Percent 10, 0 => 50,
+        "subtracted from `?timeout=`; the larger of the two margins counts", "deadline";
+    MARGIN_AT_LEAST = "requests.deadlineMargin.atLeast" Duration 50 * MILLISECOND, 0 => 5 * SECOND,
+        "subtracted from `?timeout=`; the larger of the two margins counts", "deadline";
+    DEFAULT_TIMEOUT = "requests.defaultTimeout" Duration 10 * SECOND, SECOND => 30 * SECOND,
+        "the deadline of a request without `?timeout=`", "deadline";
+    // kube-apiserver keeps idle connections for 90 s: a server that closes first loses requests.
+    IDLE_TIMEOUT = "requests.idleTimeout" Duration 120 * SECOND, 91 * SECOND => 60 * MINUTE,
+        "timer per connection", "none: the connection is closed";
+    SHUTDOWN_GRACE_PERIOD = "requests.shutdownGracePeriod" Duration 30 * SECOND, 0 => 10 * MINUTE,
+        "timer from SIGTERM on", "none: what still runs is cut off";
+    MAX_DEPTH = "requests.maxDepth" Count 120, 16 => 500,
+        "counted while JSON is parsed, and in what a plugin makes of it", "lossy-object for a plugin's answer, a denial for a request";
+    MAX_CONCURRENT_CALLS = "engine.maxConcurrentCalls" Count 128, 1 => 1_024,
+        "semaphore below the size of the instance pool", "none: HTTP 429 with Retry-After";
+    MAX_WASM_STACK = "engine.maxWasmStack" Bytes 512 * KI, 64 * KI => 8 * MI,
+        "wasmtime's stack limit, for every plugin alike", "trap";
+    MAX_PLUGIN = "engine.maxPlugin" Bytes 64 * MI, KI => GI,
+        "size of the file, before it is read", "none: the plugin is not loaded";
+    LOAD_TIMEOUT = "engine.loadTimeout" Duration 60 * SECOND, SECOND => 30 * MINUTE,
+        "CPU and wall clock of the child process that compiles", "none: the plugin is not loaded";
+    LOAD_MEMORY = "engine.loadMemory" Bytes GI, 64 * MI => 64 * GI,
+        "address space of the child process that compiles", "none: the plugin is not loaded";
+}
+
+// === impl Unit ===
+
+impl Unit {
+    /// As documentation names it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Count => "count",
+            Self::Bytes => "bytes",
+            Self::Duration => "duration",
+            Self::Percent => "percent",
+        }
+    }
+
+    /// Writes an amount the way it is written in a configuration file.
+    #[must_use]
+    pub fn format(self, amount: u64) -> String {
+        match self {
+            Self::Count => format_count(amount),
+            Self::Bytes => format_bytes(amount),
+            Self::Duration => format_duration(Duration::from_nanos(amount)),
+            Self::Percent => amount.to_string(),
+        }
+    }
+
+    pub(crate) fn parse(self, text: &str) -> Option<u64> {
+        match self {
+            Self::Count => parse_count(text),
+            Self::Bytes => parse_bytes(text),
+            Self::Duration => u64::try_from(parse_go_duration(text).ok()?.as_nanos()).ok(),
+            Self::Percent => text.parse().ok(),
+        }
+    }
+
+    pub(crate) fn expected(self) -> &'static str {
+        match self {
+            Self::Count => "a whole number, such as 250, 5k, 100M or 1G",
+            Self::Bytes => "a number of bytes, such as 512Ki, 32Mi, 1Gi or 65536",
+            Self::Duration => "a duration with its unit, such as 500ms, 1.5s or 1m30s",
+            Self::Percent => "a whole number of percent, such as 10",
+        }
+    }
+}
+
+// === impl Limit ===
+
+impl Limit {
+    /// The last part of the key.
+    #[must_use]
+    pub fn name(&self) -> &'static str {
+        self.key.rsplit('.').next().unwrap_or(self.key)
+    }
+
+    pub(crate) fn default_duration(&self) -> Duration {
+        Duration::from_nanos(self.default)
+    }
+
+    /// For limits whose bounds fit.
+    pub(crate) fn default_u32(&self) -> u32 {
+        u32::try_from(self.default).unwrap_or(u32::MAX)
+    }
+}
+
+// === impl Limits ===
+
+impl Limits {
+    /// Reads the keys that are given; `base` has the rest.
+    pub(crate) fn read(mut fields: Fields<'_>, base: &Self, max_concurrent_calls: u32) -> Self {
+        let limits = Self {
+            fuel: fields.amount(&FUEL, base.fuel),
+            cpu_time: fields.duration(&CPU_TIME, base.cpu_time),
+            timeout: fields.duration(&TIMEOUT, base.timeout),
+            memory_bytes: fields.amount(&MEMORY, base.memory_bytes),
+            memories: fields.amount_u32(&MEMORIES, base.memories),
+            tables: fields.amount_u32(&TABLES, base.tables),
+            table_elements: fields.amount_u32(&TABLE_ELEMENTS, base.table_elements),
+            instances: fields.amount_u32(&INSTANCES, base.instances),
+            output_bytes: fields.amount(&OUTPUT, base.output_bytes),
+            patch_operations: fields.amount_u32(&PATCH_OPERATIONS, base.patch_operations),
+            warnings: fields.amount_u32(&WARNINGS, base.warnings),
+            annotations: fields.amount_u32(&ANNOTATIONS, base.annotations),
+            log_lines: fields.amount_u32(&LOG_LINES, base.log_lines),
+            concurrency: fields
+                .amount_u32(&CONCURRENCY, base.concurrency.min(max_concurrent_calls)),
+        };
+        if limits.concurrency > max_concurrent_calls {
+            fields.problem(
+                CONCURRENCY.name(),
+                format!(
+                    "got {}, expected at most {max_concurrent_calls}, which is engine.maxConcurrentCalls",
+                    limits.concurrency
+                ),
+            );
+        }
+        fields.finish();
+        limits
+    }
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            fuel: FUEL.default,
+            cpu_time: CPU_TIME.default_duration(),
+            timeout: TIMEOUT.default_duration(),
+            memory_bytes: MEMORY.default,
+            memories: MEMORIES.default_u32(),
+            tables: TABLES.default_u32(),
+            table_elements: TABLE_ELEMENTS.default_u32(),
+            instances: INSTANCES.default_u32(),
+            output_bytes: OUTPUT.default,
+            patch_operations: PATCH_OPERATIONS.default_u32(),
+            warnings: WARNINGS.default_u32(),
+            annotations: ANNOTATIONS.default_u32(),
+            log_lines: LOG_LINES.default_u32(),
+            concurrency: CONCURRENCY.default_u32(),
+        }
+    }
+}

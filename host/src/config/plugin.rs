@@ -1,0 +1,339 @@
+//! One entry under `plugins`.
+
+use std::borrow::Borrow;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::limit::Limits;
+use super::problem::Collector;
+use super::read::{Fields, Node, join, quoted};
+use super::rule::Match;
+
+/// A plugin as it is to run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PluginConfig {
+    /// Unique among the plugins.
+    pub name: PluginName,
+    /// Where its WebAssembly comes from.
+    pub source: Source,
+    /// What it is called for; none means the rules of its own `describe`.
+    pub matching: Option<Match>,
+    /// A JSON object for its `configure`.
+    pub settings: Value,
+    /// What its verdicts count for.
+    pub mode: Mode,
+    /// What its faults count for.
+    pub failure_policy: FailurePolicy,
+    /// What it may use.
+    pub limits: Limits,
+    /// What it may import beside the contract.
+    pub capabilities: BTreeSet<Capability>,
+    /// Whether an object that it answers may lack fields which the one it was given has.
+    pub allow_removals: bool,
+}
+
+/// The name of a plugin: a DNS-1123 label of at most 40 characters, because it becomes part of paths,
+/// metrics and of audit annotation keys, which have 63. Cloning is cheap.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PluginName(Arc<str>);
+
+/// Text that cannot name a plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a plugin's name is at most 40 of a-z, 0-9 and -, and begins and ends with a letter or digit"
+)]
+pub struct PluginNameError;
+
+/// Where a plugin's WebAssembly comes from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A file: a component, or a core module that can be made one.
+    File(PathBuf),
+}
+
+/// What a plugin's verdicts count for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Denials deny, mutations mutate.
+    #[default]
+    Enforce,
+    /// Denials become warnings; nothing is changed.
+    Warn,
+    /// Runs after the answer; counted and logged only.
+    Audit,
+}
+
+/// What a plugin's faults count for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FailurePolicy {
+    /// A fault denies the request.
+    #[default]
+    Fail,
+    /// The plugin is skipped.
+    Ignore,
+}
+
+/// Something that a plugin can import only when it is granted.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum Capability {
+    /// The time of day.
+    Clock,
+}
+
+/// More than this would not leave room in an annotation's key.
+const LONGEST_NAME: usize = 40;
+
+const NAME_EXPECTED: &str = "a name of at most 40 of a-z, 0-9 and -, such as image-rewrite";
+const SOURCE_EXPECTED: &str =
+    "file: and the path of a WebAssembly file, such as file:./plugin.wasm";
+
+// === impl PluginConfig ===
+
+impl PluginConfig {
+    /// A plugin with every default.
+    #[must_use]
+    pub fn new(name: PluginName, source: Source) -> Self {
+        Self {
+            name,
+            source,
+            matching: None,
+            settings: Value::Object(serde_json::Map::new()),
+            mode: Mode::default(),
+            failure_policy: FailurePolicy::default(),
+            limits: Limits::default(),
+            capabilities: BTreeSet::new(),
+            allow_removals: false,
+        }
+    }
+
+    pub(crate) fn read(
+        node: &Node<'_>,
+        folder: &Path,
+        defaults: &Limits,
+        max_concurrent_calls: u32,
+        problems: &Collector,
+    ) -> Option<Self> {
+        let mut fields = node.object()?;
+        let name = fields
+            .required("name", NAME_EXPECTED)
+            .and_then(|node| PluginName::read(&node));
+        let source = fields
+            .required("source", SOURCE_EXPECTED)
+            .and_then(|node| Source::read(&node, folder));
+        let matching = fields
+            .optional("match")
+            .and_then(|node| Match::read(&node, problems));
+        let settings = fields.optional("settings").and_then(|node| {
+            // Never shown: settings may hold what is nobody's business.
+            if !node.value().is_object() {
+                problems.add(
+                    node.path(),
+                    "expected an object; what is in it is up to the plugin",
+                );
+            }
+            Some(node.value().clone()).filter(Value::is_object)
+        });
+        let mode = fields
+            .optional("mode")
+            .and_then(|node| node.word(Mode::WORDS));
+        let failure_policy = fields
+            .optional("failurePolicy")
+            .and_then(|node| node.word(FailurePolicy::WORDS));
+        let limits = Limits::read(fields.section("limits"), defaults, max_concurrent_calls);
+        let capabilities = read_capabilities(&mut fields);
+        let allow_removals = fields
+            .optional("allowRemovals")
+            .and_then(|node| node.boolean());
+        fields.finish();
+        Some(Self {
+            matching,
+            settings: settings.unwrap_or_else(|| Value::Object(serde_json::Map::new())),
+            mode: mode.unwrap_or_default(),
+            failure_policy: failure_policy.unwrap_or_default(),
+            limits,
+            capabilities,
+            allow_removals: allow_removals.unwrap_or(false),
+            ..Self::new(name?, source?)
+        })
+    }
+}
+
+fn read_capabilities(fields: &mut Fields<'_>) -> BTreeSet<Capability> {
+    let nodes = fields
+        .optional("capabilities")
+        .and_then(|node| node.elements("capabilities"));
+    nodes
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|node| node.word(Capability::WORDS))
+        .collect()
+}
+
+// === impl PluginName ===
+
+impl PluginName {
+    /// Reads a name.
+    ///
+    /// # Errors
+    ///
+    /// When it is not a DNS-1123 label, or longer than 40 characters.
+    pub fn parse(text: &str) -> Result<Self, PluginNameError> {
+        if is_label(text, LONGEST_NAME) {
+            Ok(Self(Arc::from(text)))
+        } else {
+            Err(PluginNameError)
+        }
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    fn read(node: &Node<'_>) -> Option<Self> {
+        let name = Self::parse(node.quotable_text(NAME_EXPECTED)?).ok();
+        if name.is_none() {
+            node.reject(NAME_EXPECTED);
+        }
+        name
+    }
+}
+
+impl fmt::Display for PluginName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl AsRef<str> for PluginName {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// So that a map by name can be asked with a `&str`.
+impl Borrow<str> for PluginName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::str::FromStr for PluginName {
+    type Err = PluginNameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+/// A DNS-1123 label, the way Kubernetes names most things.
+pub(crate) fn is_label(text: &str, longest: usize) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty()
+        && text.len() <= longest
+        && text.bytes().all(inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+// === impl Source ===
+
+impl Source {
+    fn read(node: &Node<'_>, folder: &Path) -> Option<Self> {
+        let text = node.text(SOURCE_EXPECTED)?;
+        if let Some(path) = text.strip_prefix("file:") {
+            // `file://host/path` has a host, `file:///path` has none.
+            let has_host = path.starts_with("//") && !path.starts_with("///");
+            if !path.is_empty() && !has_host {
+                return Some(Self::File(join(folder, path)));
+            }
+            node.reject(SOURCE_EXPECTED);
+        } else if let Some((scheme, _)) = text.split_once("://") {
+            let scheme = quoted(scheme);
+            node.reject(&format!(
+                "{SOURCE_EXPECTED}: {scheme} is not supported yet, download the plugin to a file"
+            ));
+        } else {
+            node.reject(SOURCE_EXPECTED);
+        }
+        None
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "file:{}", path.display()),
+        }
+    }
+}
+
+// === impl Mode, FailurePolicy, Capability ===
+
+impl Mode {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("enforce", Self::Enforce),
+        ("warn", Self::Warn),
+        ("audit", Self::Audit),
+    ];
+
+    /// As it is written in a configuration file.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Warn => "warn",
+            Self::Audit => "audit",
+        }
+    }
+}
+
+impl FailurePolicy {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("Fail", Self::Fail), ("Ignore", Self::Ignore)];
+
+    /// As Kubernetes writes it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fail => "Fail",
+            Self::Ignore => "Ignore",
+        }
+    }
+}
+
+impl Capability {
+    const WORDS: &'static [(&'static str, Self)] = &[("clock", Self::Clock)];
+
+    /// As it is written in a configuration file.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Clock => "clock",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl fmt::Display for FailurePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

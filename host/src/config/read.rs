@@ -1,0 +1,358 @@
+//! A reader over the parsed document: typed values out, problems into a list.
+//!
+//! serde stops at the first error and knows no key path. Here every getter answers with a value or notes a
+//! problem, and reading goes on either way.
+
+use std::borrow::Cow;
+use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde_json::{Map, Value};
+
+use super::limit::{Limit, Unit};
+use super::problem::Collector;
+
+/// Longer values are cut in messages.
+const SHOWN_CHARACTERS: usize = 60;
+
+/// A value and the way to it.
+pub(crate) struct Node<'a> {
+    path: String,
+    value: &'a Value,
+    problems: &'a Collector,
+}
+
+/// The members of an object; remembers which keys were asked for, so that the rest are known to be mistakes.
+pub(crate) struct Fields<'a> {
+    path: String,
+    members: Option<&'a Map<String, Value>>,
+    known: Vec<&'static str>,
+    problems: &'a Collector,
+}
+
+// === impl Node ===
+
+impl<'a> Node<'a> {
+    pub(crate) fn root(value: &'a Value, problems: &'a Collector) -> Self {
+        Self {
+            path: String::new(),
+            value,
+            problems,
+        }
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        &self.path
+    }
+
+    pub(crate) fn value(&self) -> &'a Value {
+        self.value
+    }
+
+    /// Notes that something else was expected here.
+    pub(crate) fn reject(&self, expected: &str) {
+        self.problems.add(
+            self.path.clone(),
+            format!("got {}, expected {expected}", shown(self.value)),
+        );
+    }
+
+    pub(crate) fn object(&self) -> Option<Fields<'a>> {
+        let members = self.value.as_object();
+        if members.is_none() {
+            self.reject("an object");
+        }
+        Some(Fields {
+            path: self.path.clone(),
+            members: Some(members?),
+            known: Vec::new(),
+            problems: self.problems,
+        })
+    }
+
+    /// The elements of a list.
+    pub(crate) fn elements(&self, of: &str) -> Option<Vec<Node<'a>>> {
+        let Some(elements) = self.value.as_array() else {
+            self.reject(&format!("a list of {of}"));
+            return None;
+        };
+        let node = |(index, value)| Node {
+            path: format!("{}[{index}]", self.path),
+            value,
+            problems: self.problems,
+        };
+        Some(elements.iter().enumerate().map(node).collect())
+    }
+
+    pub(crate) fn text(&self, expected: &str) -> Option<&'a str> {
+        let text = self.value.as_str();
+        if text.is_none() {
+            self.reject(expected);
+        }
+        text
+    }
+
+    /// Text that may look like a number or a boolean, and then has to be in quotes.
+    pub(crate) fn quotable_text(&self, expected: &str) -> Option<&'a str> {
+        match self.value {
+            Value::Number(_) | Value::Bool(_) => {
+                self.text(&format!("{expected}; put it in quotes"))
+            }
+            _ => self.text(expected),
+        }
+    }
+
+    pub(crate) fn boolean(&self) -> Option<bool> {
+        let value = self.value.as_bool();
+        if value.is_none() {
+            self.reject("true or false");
+        }
+        value
+    }
+
+    /// One of a few words, spelled exactly so.
+    pub(crate) fn word<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
+        let given = self.value.as_str();
+        if let Some((_, value)) = words.iter().find(|(word, _)| Some(*word) == given) {
+            return Some(*value);
+        }
+        let names: Vec<&str> = words.iter().map(|(word, _)| *word).collect();
+        self.reject(&choice(&names, given));
+        None
+    }
+
+    /// An amount within the bounds of its limit, in the limit's unit.
+    pub(crate) fn amount(&self, limit: &Limit) -> Option<u64> {
+        let text = match self.value {
+            Value::String(text) => Cow::from(text),
+            Value::Number(number) => Cow::from(number.to_string()),
+            _ => Cow::from(""),
+        };
+        let Some(amount) = limit.unit.parse(&text) else {
+            self.reject(limit.unit.expected());
+            return None;
+        };
+        if amount < limit.minimum || amount > limit.maximum {
+            let (minimum, maximum) = (
+                limit.unit.format(limit.minimum),
+                limit.unit.format(limit.maximum),
+            );
+            self.problems.add(
+                self.path.clone(),
+                format!("got {text}, expected {minimum} to {maximum}"),
+            );
+            return None;
+        }
+        Some(amount)
+    }
+
+    pub(crate) fn socket_address(&self) -> Option<SocketAddr> {
+        let expected = "an IP address and a port, such as 0.0.0.0:8443 or [::]:8443";
+        let address = self.text(expected)?.parse().ok();
+        if address.is_none() {
+            self.reject(expected);
+        }
+        address
+    }
+
+    /// A path; a relative one starts at the configuration file's folder.
+    pub(crate) fn path_in(&self, folder: &Path) -> Option<PathBuf> {
+        match self.text("a path")? {
+            "" => {
+                self.reject("a path");
+                None
+            }
+            path => Some(join(folder, path)),
+        }
+    }
+}
+
+// === impl Fields ===
+
+impl<'a> Fields<'a> {
+    /// Notes a problem at one of the keys.
+    pub(crate) fn problem(&self, key: &str, message: impl Into<String>) {
+        self.problems.add(child(&self.path, key), message);
+    }
+
+    /// Whether the key is written down, with whatever value.
+    pub(crate) fn has(&self, key: &str) -> bool {
+        self.members
+            .is_some_and(|members| members.contains_key(key))
+    }
+
+    /// The value of a key that may be left out.
+    pub(crate) fn optional(&mut self, key: &'static str) -> Option<Node<'a>> {
+        self.known.push(key);
+        let value = self.members?.get(key)?;
+        let node = Node {
+            path: child(&self.path, key),
+            value,
+            problems: self.problems,
+        };
+        if value.is_null() {
+            self.problem(
+                key,
+                "got nothing, expected a value; leave the key out to get its default",
+            );
+            return None;
+        }
+        Some(node)
+    }
+
+    /// The value of a key that must be there.
+    pub(crate) fn required(&mut self, key: &'static str, expected: &str) -> Option<Node<'a>> {
+        self.known.push(key);
+        match self.members.and_then(|members| members.get(key)) {
+            None => {
+                self.problem(key, format!("missing, expected {expected}"));
+                None
+            }
+            Some(Value::Null) => {
+                self.problem(key, format!("got nothing, expected {expected}"));
+                None
+            }
+            Some(value) => Some(Node {
+                path: child(&self.path, key),
+                value,
+                problems: self.problems,
+            }),
+        }
+    }
+
+    /// The members under a key that may be left out, which is the same as leaving every one of them out.
+    pub(crate) fn section(&mut self, key: &'static str) -> Fields<'a> {
+        let fields = self.optional(key).and_then(|node| node.object());
+        fields.unwrap_or_else(|| Fields {
+            path: child(&self.path, key),
+            members: None,
+            known: Vec::new(),
+            problems: self.problems,
+        })
+    }
+
+    /// The amount of a limit, or the fallback.
+    pub(crate) fn amount(&mut self, limit: &Limit, fallback: u64) -> u64 {
+        self.optional(limit.name())
+            .and_then(|node| node.amount(limit))
+            .unwrap_or(fallback)
+    }
+
+    /// The amount of a limit whose bounds fit 32 bits.
+    pub(crate) fn amount_u32(&mut self, limit: &Limit, fallback: u32) -> u32 {
+        u32::try_from(self.amount(limit, u64::from(fallback))).unwrap_or(fallback)
+    }
+
+    /// The duration of a limit, or the fallback.
+    pub(crate) fn duration(&mut self, limit: &Limit, fallback: Duration) -> Duration {
+        debug_assert_eq!(limit.unit, Unit::Duration);
+        let amount = self
+            .optional(limit.name())
+            .and_then(|node| node.amount(limit));
+        amount.map_or(fallback, Duration::from_nanos)
+    }
+
+    /// Ends the object: each key that nobody asked for is a problem.
+    pub(crate) fn finish(self) {
+        let Some(members) = self.members else { return };
+        let mut unknown: Vec<&str> = members
+            .keys()
+            .map(String::as_str)
+            .filter(|key| !self.known.contains(key))
+            .collect();
+        // serde_json's order depends on a feature that any crate in the build may turn on.
+        unknown.sort_unstable();
+        for key in unknown {
+            let hint = match closest(key, &self.known) {
+                Some(known) => format!("did you mean {known}?"),
+                None => format!("expected {}", list(&self.known)),
+            };
+            self.problem(key, format!("unknown key, {hint}"));
+        }
+    }
+}
+
+/// `a, b or c`, and the one that was perhaps meant.
+pub(crate) fn choice(words: &[&str], given: Option<&str>) -> String {
+    match given.and_then(|given| closest(given, words)) {
+        Some(word) => format!("{}; did you mean {word}?", list(words)),
+        None => list(words),
+    }
+}
+
+/// A path; a relative one starts at the folder. A leading `./` goes, for the sake of messages.
+pub(crate) fn join(folder: &Path, path: &str) -> PathBuf {
+    folder.join(path.strip_prefix("./").unwrap_or(path))
+}
+
+/// A value for a message: one line, not long, control characters escaped.
+pub(crate) fn shown(value: &Value) -> String {
+    match value {
+        Value::Null => "nothing".to_owned(),
+        Value::String(text) => quoted(text),
+        Value::Object(_) => "an object".to_owned(),
+        Value::Array(elements) if elements.is_empty() => "an empty list".to_owned(),
+        Value::Array(_) => "a list".to_owned(),
+        Value::Bool(_) | Value::Number(_) => value.to_string(),
+    }
+}
+
+/// Text for a message: control and formatting characters escaped, quotes as they are.
+pub(crate) fn escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for character in text.chars() {
+        match character {
+            '\'' | '"' => escaped.push(character),
+            other => escaped.extend(other.escape_debug()),
+        }
+    }
+    escaped
+}
+
+/// Text for a message: quoted, escaped and cut.
+pub(crate) fn quoted(text: &str) -> String {
+    match text.char_indices().nth(SHOWN_CHARACTERS) {
+        Some((end, _)) => format!("{:?}…", &text[..end]),
+        None => format!("{text:?}"),
+    }
+}
+
+fn child(path: &str, key: &str) -> String {
+    let plain = !key.is_empty()
+        && key
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-'));
+    match (plain, path.is_empty()) {
+        (true, true) => key.to_owned(),
+        (true, false) => format!("{path}.{key}"),
+        (false, _) => format!("{path}[{}]", quoted(key)),
+    }
+}
+
+fn list(words: &[&str]) -> String {
+    match words {
+        [] => "no keys".to_owned(),
+        [word] => (*word).to_owned(),
+        [first @ .., last] => format!("{} or {last}", first.join(", ")),
+    }
+}
+
+/// The word that was meant: the same but for case and separators, or else a typing mistake away.
+fn closest<'w>(given: &str, words: &[&'w str]) -> Option<&'w str> {
+    fn plain(word: &str) -> String {
+        word.chars()
+            .filter(|c| !matches!(c, '-' | '_'))
+            .flat_map(char::to_lowercase)
+            .collect()
+    }
+    // Comparing is quadratic, and no key is as long as this.
+    if given.len() > SHOWN_CHARACTERS {
+        return None;
+    }
+    let plain_words: Vec<String> = words.iter().map(|word| plain(word)).collect();
+    let candidates: Vec<&str> = plain_words.iter().map(String::as_str).collect();
+    let best = *similar::get_close_matches(plain(given).as_str(), &candidates, 1, 0.75).first()?;
+    let index = candidates.iter().position(|candidate| *candidate == best)?;
+    words.get(index).copied()
+}

@@ -1,0 +1,380 @@
+//! Which requests a plugin is for: Kubernetes' rules, and namespaces by name.
+//!
+//! Validated as kube-apiserver validates the rules of a webhook, and a little further: a rule that could
+//! never match anything (`apiGroups: [core]`, `resources: [Pod]`) is a mistake, and so is an overlap that
+//! kube-apiserver only sees when it is written in one of two orders. Patterns are split here, once, so that
+//! matching allocates nothing.
+
+mod judge;
+
+use std::fmt;
+
+use crate::review::request::Operation;
+
+use super::problem::{Collector, Problems};
+use super::read::{Fields, Node, quoted};
+use judge::{Item, Items};
+
+/// What a plugin is called for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Match {
+    /// Any of these has to match; never empty.
+    pub(crate) rules: Vec<Rule>,
+    /// Only objects in these, when there are any.
+    pub(crate) namespaces: Vec<Box<str>>,
+    /// Not objects in these.
+    pub(crate) exclude_namespaces: Vec<Box<str>>,
+}
+
+/// Kubernetes' RuleWithOperations, ready to be compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Rule {
+    pub(crate) operations: Operations,
+    pub(crate) api_groups: Vec<Pattern>,
+    pub(crate) api_versions: Vec<Pattern>,
+    pub(crate) resources: Vec<ResourcePattern>,
+    pub(crate) scope: Scope,
+}
+
+/// A rule as a plugin's `describe` gives it.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ManifestRule {
+    /// `CREATE`, `UPDATE`, `DELETE`, `CONNECT` or `*`.
+    pub operations: Vec<String>,
+    /// Such as `apps`; the core group is the empty string.
+    pub api_groups: Vec<String>,
+    /// Such as `v1`.
+    pub api_versions: Vec<String>,
+    /// Such as `pods`, `pods/status`, `pods/*`, `*/scale`.
+    pub resources: Vec<String>,
+    /// `Cluster`, `Namespaced` or `*`, which is also the default.
+    pub scope: Option<String>,
+}
+
+/// A set of operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Operations(u8);
+
+/// A name, or all of them.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Pattern {
+    Any,
+    Exactly(Box<str>),
+}
+
+/// A resource and a subresource; the empty subresource is the resource itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct ResourcePattern {
+    pub(crate) resource: Pattern,
+    pub(crate) sub_resource: Pattern,
+}
+
+/// Where the objects live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Scope {
+    #[default]
+    All,
+    Cluster,
+    Namespaced,
+}
+
+const MOST_MANIFEST_RULES: usize = 64;
+const MOST_MANIFEST_TEXTS: usize = 128;
+
+const RULE_EXAMPLE: &str = "at least one rule, such as \
+    {operations: [CREATE, UPDATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods]}";
+
+// === impl Match ===
+
+impl Match {
+    /// The rules that a plugin gives of itself, judged like those of a configuration file.
+    ///
+    /// # Errors
+    ///
+    /// All that is wrong with them, by paths such as `describe.rules[0].operations[1]`.
+    pub fn from_manifest_rules(rules: &[ManifestRule]) -> Result<Self, Problems> {
+        let problems = Collector::default();
+        if rules.is_empty() {
+            problems.add(
+                "describe.rules",
+                "empty; the plugin names no rules, so write `match` in its configuration",
+            );
+        }
+        // A plugin is not trusted: its rules are compared with every request, and errors go to the log.
+        if rules.len() > MOST_MANIFEST_RULES {
+            let message = format!(
+                "got {} rules, expected at most {MOST_MANIFEST_RULES}",
+                rules.len()
+            );
+            return Err(Problems::one("describe.rules", message));
+        }
+        let read = |(index, rule)| {
+            Rule::from_manifest(&format!("describe.rules[{index}]"), rule, &problems)
+        };
+        let rules = rules.iter().enumerate().map(read).collect();
+        let matching = Self {
+            rules,
+            namespaces: Vec::new(),
+            exclude_namespaces: Vec::new(),
+        };
+        problems.finish(Some(matching))
+    }
+
+    /// The rules, in the order in which they are tried.
+    #[must_use]
+    pub fn rules(&self) -> &[Rule] {
+        &self.rules
+    }
+
+    pub(crate) fn read(node: &Node<'_>, problems: &Collector) -> Option<Self> {
+        let mut fields = node.object()?;
+        let given = fields.required(
+            "rules",
+            &format!("{RULE_EXAMPLE}; without `match` the plugin's own rules apply"),
+        );
+        let nodes = given.and_then(|node| {
+            let nodes = node.elements("rules")?;
+            if nodes.is_empty() {
+                node.reject(RULE_EXAMPLE);
+            }
+            Some(nodes)
+        });
+        let rules = nodes
+            .unwrap_or_default()
+            .iter()
+            .filter_map(|rule| Rule::read(rule, problems))
+            .collect();
+        let namespaces = read_namespaces(&mut fields, "namespaces", problems);
+        let exclude_namespaces = read_namespaces(&mut fields, "excludeNamespaces", problems);
+        if fields.has("namespaces") && namespaces.as_ref().is_some_and(Vec::is_empty) {
+            fields.problem(
+                "namespaces",
+                "got an empty list, expected namespaces; leave the key out to match all",
+            );
+        }
+        let (namespaces, exclude_namespaces) = (
+            namespaces.unwrap_or_default(),
+            exclude_namespaces.unwrap_or_default(),
+        );
+        for name in namespaces
+            .iter()
+            .filter(|name| exclude_namespaces.contains(name))
+        {
+            fields.problem(
+                "excludeNamespaces",
+                format!("{} is in `namespaces` too", quoted(name)),
+            );
+        }
+        fields.finish();
+        Some(Self {
+            rules,
+            namespaces,
+            exclude_namespaces,
+        })
+    }
+}
+
+// === impl Rule ===
+
+impl Rule {
+    fn from_manifest(path: &str, rule: &ManifestRule, problems: &Collector) -> Self {
+        let items = |key: &str, texts: &[String]| {
+            let path = format!("{path}.{key}");
+            if texts.len() > MOST_MANIFEST_TEXTS {
+                let message = format!(
+                    "got {} texts, expected at most {MOST_MANIFEST_TEXTS}",
+                    texts.len()
+                );
+                problems.add(path.as_str(), message);
+            }
+            let item = |(index, text): (usize, &String)| Item {
+                path: format!("{path}[{index}]"),
+                text: text.clone(),
+            };
+            let items = texts
+                .iter()
+                .take(MOST_MANIFEST_TEXTS)
+                .enumerate()
+                .map(item)
+                .collect();
+            let items = Items { path, items };
+            items.require_one(problems);
+            items
+        };
+        let scope = rule.scope.clone().map(|text| Item {
+            path: format!("{path}.scope"),
+            text,
+        });
+        Self {
+            operations: judge::operations(&items("operations", &rule.operations), problems),
+            api_groups: judge::groups(&items("apiGroups", &rule.api_groups), problems),
+            api_versions: judge::versions(&items("apiVersions", &rule.api_versions), problems),
+            resources: judge::resources(&items("resources", &rule.resources), problems),
+            scope: scope.map_or(Scope::All, |item| judge::scope(&item, problems)),
+        }
+    }
+
+    fn read(node: &Node<'_>, problems: &Collector) -> Option<Self> {
+        let mut fields = node.object()?;
+        let mut items = |key, expected: &str| {
+            let node = fields.required(key, expected)?;
+            let items = Items::read(&node)?;
+            items.require_one(problems);
+            Some(items)
+        };
+        let operations = items(
+            "operations",
+            "a list of CREATE, UPDATE, DELETE, CONNECT, or [\"*\"]",
+        );
+        let groups = items("apiGroups", "a list of API groups; the core group is \"\"");
+        let versions = items("apiVersions", "a list of API versions, such as [v1]");
+        let resources = items(
+            "resources",
+            "a list of resources, such as [pods, pods/ephemeralcontainers]",
+        );
+        let scope = fields.optional("scope").and_then(|node| Item::read(&node));
+        fields.finish();
+        Some(Self {
+            operations: operations.map_or(Operations::default(), |items| {
+                judge::operations(&items, problems)
+            }),
+            api_groups: groups.map_or(Vec::new(), |items| judge::groups(&items, problems)),
+            api_versions: versions.map_or(Vec::new(), |items| judge::versions(&items, problems)),
+            resources: resources.map_or(Vec::new(), |items| judge::resources(&items, problems)),
+            scope: scope.map_or(Scope::All, |item| judge::scope(&item, problems)),
+        })
+    }
+}
+
+/// One line for people, in Kubernetes' words.
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fn join<T: fmt::Display>(
+            f: &mut fmt::Formatter<'_>,
+            name: &str,
+            values: &[T],
+        ) -> fmt::Result {
+            write!(f, " {name}=")?;
+            for (index, value) in values.iter().enumerate() {
+                write!(f, "{}{value}", if index == 0 { "" } else { "," })?;
+            }
+            Ok(())
+        }
+        write!(f, "operations={}", self.operations)?;
+        join(f, "apiGroups", &self.api_groups)?;
+        join(f, "apiVersions", &self.api_versions)?;
+        join(f, "resources", &self.resources)?;
+        match self.scope {
+            Scope::All => Ok(()),
+            scope => write!(f, " scope={scope:?}"),
+        }
+    }
+}
+
+// === impl Operations ===
+
+impl Operations {
+    pub(crate) const ALL: Self = Self(0b1111);
+
+    pub(crate) fn insert(&mut self, operation: Operation) {
+        self.0 |= Self::bit(operation);
+    }
+
+    pub(crate) fn contains(self, operation: Operation) -> bool {
+        self.0 & Self::bit(operation) != 0
+    }
+
+    fn bit(operation: Operation) -> u8 {
+        match operation {
+            Operation::Create => 1,
+            Operation::Update => 1 << 1,
+            Operation::Delete => 1 << 2,
+            Operation::Connect => 1 << 3,
+        }
+    }
+}
+
+impl fmt::Display for Operations {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::ALL {
+            return f.write_str("*");
+        }
+        let all = [
+            Operation::Create,
+            Operation::Update,
+            Operation::Delete,
+            Operation::Connect,
+        ];
+        let names: Vec<&str> = all
+            .into_iter()
+            .filter(|one| self.contains(*one))
+            .map(Operation::as_str)
+            .collect();
+        f.write_str(&names.join(","))
+    }
+}
+
+// === impl Pattern ===
+
+impl Pattern {
+    pub(crate) fn matches(&self, name: &str) -> bool {
+        match self {
+            Self::Any => true,
+            Self::Exactly(exactly) => **exactly == *name,
+        }
+    }
+
+    fn new(text: &str) -> Self {
+        if text == "*" {
+            Self::Any
+        } else {
+            Self::Exactly(text.into())
+        }
+    }
+}
+
+impl fmt::Display for Pattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Any => f.write_str("*"),
+            Self::Exactly(name) if name.is_empty() => f.write_str("\"\""),
+            Self::Exactly(name) => f.write_str(name),
+        }
+    }
+}
+
+// === impl ResourcePattern ===
+
+impl fmt::Display for ResourcePattern {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.sub_resource {
+            Pattern::Exactly(name) if name.is_empty() => write!(f, "{}", self.resource),
+            sub_resource => write!(f, "{}/{sub_resource}", self.resource),
+        }
+    }
+}
+
+fn read_namespaces(
+    fields: &mut Fields<'_>,
+    key: &'static str,
+    problems: &Collector,
+) -> Option<Vec<Box<str>>> {
+    let items = Items::read(&fields.optional(key)?)?;
+    for item in items
+        .items
+        .iter()
+        .filter(|item| !super::plugin::is_label(&item.text, 63))
+    {
+        item.reject(
+            "the name of a namespace; patterns are not supported",
+            problems,
+        );
+    }
+    Some(
+        items
+            .items
+            .into_iter()
+            .map(|item| item.text.into())
+            .collect(),
+    )
+}

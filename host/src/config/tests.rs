@@ -1,0 +1,643 @@
+//! The configuration file as a person meets it: what a small one means, and what a wrong one is told.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use insta::assert_snapshot;
+
+use super::*;
+
+fn parse(text: &str) -> Config {
+    match Config::parse(text, Path::new("/etc/tollgate")) {
+        Ok(config) => config,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+fn error(text: &str) -> String {
+    match Config::parse(text, Path::new("/etc/tollgate")) {
+        Ok(config) => panic!("accepted: {config:?}"),
+        Err(error) => error.to_string(),
+    }
+}
+
+#[test]
+fn rejects_everything_that_is_wrong_at_once() {
+    assert_snapshot!(error(r#"
+listen: ":8443"
+admin: { lisen: 127.0.0.1:8081 }
+tls: { certificate: tls.crt, selfSigned: {} }
+requests:
+  maxBody: 300Mi
+  idleTimeout: 60s
+  deadlineMargin: { percent: 90, atLeast: 5 }
+engine: { maxConcurrentCalls: 64 }
+limits: { fuel: lots, memory: 8Gi, concurrency: 100, memry: 1Gi }
+plugins:
+  - name: Image_Rewrite
+    source: oci://registry.example.com/policies/image-rewrite:1.4
+    failure_policy: Ignore
+    failurePolicy: ignore
+    mode: dryrun
+    settings: [1]
+    capabilities: [clock, network]
+    allowRemovals: yes
+    limits: { timeout: 1m, cpuTime: 10 }
+  - name: labels
+    source: ./labels.wasm
+    match: {}
+    timeout: 5s
+  - name: labels
+    source: file:labels.wasm
+    match:
+      rules:
+        - operations: [CREATE, MODIFY, create]
+          apiGroups: [core]
+          apiVersions: [apps/v1]
+          resources: [Pods, pods/*, pods/status]
+          scope: namespaced
+        - operations: ["*", CREATE]
+          apiGroups: []
+          resources: ["*", pods, "*/scale"]
+      namespaces: []
+      excludeNamespaces: [kube-*]
+  - just-a-name
+"#), @r#"
+configuration: 40 problems
+  listen: got ":8443", expected an IP address and a port, such as 0.0.0.0:8443 or [::]:8443
+  admin.lisen: unknown key, did you mean listen?
+  tls: expected either certificate and key, or selfSigned, not both
+  tls.key: missing, expected the path of a PEM file with the private key of `certificate`
+  requests.deadlineMargin.percent: got 90, expected 0 to 50
+  requests.deadlineMargin.atLeast: got 5, expected a duration with its unit, such as 500ms, 1.5s or 1m30s
+  requests.idleTimeout: got 60s, expected 91s to 1h
+  requests.maxInFlight: got 256Mi by default, expected at least requests.maxBody, which is 300Mi
+  limits.fuel: got "lots", expected a whole number, such as 250, 5k, 100M or 1G
+  limits.memory: got 8Gi, expected 64Ki to 4Gi
+  limits.concurrency: got 100, expected at most 64, which is engine.maxConcurrentCalls
+  limits.memry: unknown key, did you mean memory?
+  plugins[0].name: got "Image_Rewrite", expected a name of at most 40 of a-z, 0-9 and -, such as image-rewrite
+  plugins[0].source: got "oci://registry.example.com/policies/image-rewrite:1.4", expected file: and the path of a WebAssembly file, such as file:./plugin.wasm: "oci" is not supported yet, download the plugin to a file
+  plugins[0].settings: expected an object; what is in it is up to the plugin
+  plugins[0].mode: got "dryrun", expected enforce, warn or audit
+  plugins[0].failurePolicy: got "ignore", expected Fail or Ignore; did you mean Ignore?
+  plugins[0].limits.cpuTime: got 10, expected a duration with its unit, such as 500ms, 1.5s or 1m30s
+  plugins[0].limits.timeout: got 1m, expected 1ms to 30s
+  plugins[0].capabilities[1]: got "network", expected clock
+  plugins[0].allowRemovals: got "yes", expected true or false
+  plugins[0].failure_policy: unknown key, did you mean failurePolicy?
+  plugins[1].source: got "./labels.wasm", expected file: and the path of a WebAssembly file, such as file:./plugin.wasm
+  plugins[1].match.rules: missing, expected at least one rule, such as {operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}; without `match` the plugin's own rules apply
+  plugins[1].timeout: unknown key, expected name, source, match, settings, mode, failurePolicy, limits, capabilities or allowRemovals
+  plugins[2].name: got "labels", which is the name of plugins[1] already
+  plugins[2].match.rules[0].operations[1]: got "MODIFY", expected CREATE, UPDATE, DELETE, CONNECT or "*"
+  plugins[2].match.rules[0].operations[2]: got "create", expected CREATE, UPDATE, DELETE, CONNECT or "*"; did you mean CREATE?
+  plugins[2].match.rules[0].apiGroups[0]: got "core", expected "", which is the name of the core group
+  plugins[2].match.rules[0].apiVersions[0]: got "apps/v1", expected an API version without its group, such as v1
+  plugins[2].match.rules[0].resources[0]: got "Pods", expected a resource in the plural and in lower case, such as pods, pods/status, pods/*, */scale, "*" or */*
+  plugins[2].match.rules[0].resources[2]: "pods/status" is covered by pods/*: leave one of them out
+  plugins[2].match.rules[0].scope: got "namespaced", expected Cluster, Namespaced or "*"; did you mean Namespaced?
+  plugins[2].match.rules[1].apiGroups: got an empty list, expected at least one; "*" stands for all
+  plugins[2].match.rules[1].apiVersions: missing, expected a list of API versions, such as [v1]
+  plugins[2].match.rules[1].operations: "*" is all operations: leave out the others, or the "*"
+  plugins[2].match.rules[1].resources: "*" is all resources: leave out those without a subresource, or the "*"
+  plugins[2].match.excludeNamespaces[0]: got "kube-*", expected the name of a namespace; patterns are not supported
+  plugins[2].match.namespaces: got an empty list, expected namespaces; leave the key out to match all
+  plugins[3]: got "just-a-name", expected an object
+"#);
+}
+
+#[test]
+fn rejects_broken_yaml_by_line_and_column() {
+    assert_snapshot!(error("plugins:\n  - name: a\n   source: file:a.wasm\n"), @r#"
+configuration: 1 problem
+  line 3, column 4: not valid YAML: while parsing a block collection, did not find expected '-' indicator
+"#);
+    assert_snapshot!(error("plugins: [\n"), @r#"
+configuration: 1 problem
+  line 1, column 10: not valid YAML: unclosed bracket '['
+"#);
+    assert_snapshot!(error("plugins:\n- match: { rules: [{ operations: [*] }] }\n"), @r#"
+configuration: 1 problem
+  line 2, column 35: * begins the name of an alias in YAML; put it in quotes if it is text
+"#);
+    assert_snapshot!(error("plugins:\n- match:\n    rules:\n    - operations: [CREATE, *, UPDATE]\n"), @r#"
+configuration: 1 problem
+  line 4, column 28: * begins the name of an alias in YAML; put it in quotes if it is text
+"#);
+    assert_snapshot!(error("allowEmpty: true\n---\nallowEmpty: true\n"), @r#"
+configuration: 1 problem
+  line 3, column 1: not valid YAML: only single YAML document expected but multiple found
+"#);
+    assert_snapshot!(error("listen: \"\\q\"\n"), @r#"
+configuration: 1 problem
+  line 1, column 9: not valid YAML: while parsing a quoted scalar, found unknown escape character
+"#);
+    assert_snapshot!(error("\tlisten: 1\n"), @r#"
+configuration: 2 problems
+  listen: got 1, expected an IP address and a port, such as 0.0.0.0:8443 or [::]:8443
+  plugins: missing, expected a list of plugins; write allowEmpty: true to run without any
+"#);
+    assert_snapshot!(error("allowEmpty: true\nlimits: {fuel: .nan}\n"), @r#"
+configuration: 1 problem
+  line 2, column 16: not valid YAML: value `.nan` is not a finite number
+"#);
+    assert_snapshot!(error("just text"), @r#"
+configuration: 1 problem
+  got "just text", expected an object
+"#);
+    assert_snapshot!(error("- a"), @r#"
+configuration: 1 problem
+  got a list, expected an object
+"#);
+}
+
+#[test]
+fn rejects_duplicate_keys_and_still_reports_the_rest() {
+    assert_snapshot!(error("listen: 0.0.0.0:1\nallowEmpty: true\nlisten: 0.0.0.0:2\nplugin: []\n"), @r#"
+configuration: 2 problems
+  line 3, column 1: the key "listen" is given twice; keep one of them
+  plugin: unknown key, did you mean plugins?
+"#);
+    assert_snapshot!(error("allowEmpty: true\nplugins:\n- name: a\n  source: file:a\n  settings: {a: {b: 1, b: 2}}\n"), @r#"
+configuration: 1 problem
+  line 5, column 24: the key "b" is given twice; keep one of them
+"#);
+}
+
+#[test]
+fn rejects_a_file_without_plugins_unless_told_otherwise() {
+    assert_snapshot!(error(""), @r#"
+configuration: 1 problem
+  plugins: missing, expected a list of plugins; write allowEmpty: true to run without any
+"#);
+    assert_snapshot!(error("# only a comment\n"), @r#"
+configuration: 1 problem
+  plugins: missing, expected a list of plugins; write allowEmpty: true to run without any
+"#);
+    assert_snapshot!(error("plugins: []"), @r#"
+configuration: 1 problem
+  plugins: got an empty list, expected a list of plugins; write allowEmpty: true to run without any
+"#);
+    assert_snapshot!(error("plugins:\n"), @r#"
+configuration: 1 problem
+  plugins: got nothing, expected a list of plugins; write allowEmpty: true to run without any
+"#);
+    assert!(parse("allowEmpty: true").plugins.is_empty());
+    assert!(parse("allowEmpty: true\nplugins: []").plugins.is_empty());
+}
+
+#[test]
+fn rejects_sources_that_are_not_files() {
+    let source = |source: &str| error(&format!("plugins: [{{name: a, source: {source}}}]"));
+    assert_snapshot!(source("\"file:\""), @r#"
+configuration: 1 problem
+  plugins[0].source: got "file:", expected file: and the path of a WebAssembly file, such as file:./plugin.wasm
+"#);
+    assert_snapshot!(source("file://host/a.wasm"), @r#"
+configuration: 1 problem
+  plugins[0].source: got "file://host/a.wasm", expected file: and the path of a WebAssembly file, such as file:./plugin.wasm
+"#);
+    assert_snapshot!(source("https://example.com/a.wasm"), @r#"
+configuration: 1 problem
+  plugins[0].source: got "https://example.com/a.wasm", expected file: and the path of a WebAssembly file, such as file:./plugin.wasm: "https" is not supported yet, download the plugin to a file
+"#);
+    assert_snapshot!(source("7"), @r#"
+configuration: 1 problem
+  plugins[0].source: got 7, expected file: and the path of a WebAssembly file, such as file:./plugin.wasm
+"#);
+}
+
+#[test]
+fn rejects_hostile_text_without_repeating_it_raw() {
+    let long = "x".repeat(5_000);
+    let text = format!("allowEmpty: true\n\"a\\n\\e[31m\": 1\nlisten: \"\\e[31m\\u202e{long}\"\n");
+    assert_snapshot!(error(&text), @r#"
+configuration: 2 problems
+  listen: got "\u{1b}[31m\u{202e}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"…, expected an IP address and a port, such as 0.0.0.0:8443 or [::]:8443
+  ["a\n\u{1b}[31m"]: unknown key, expected listen, admin, tls, requests, engine, limits, allowEmpty or plugins
+"#);
+}
+
+#[test]
+fn rejects_an_alias_bomb_in_time() {
+    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..12 {
+        let earlier = level - 1;
+        let aliases = vec![format!("*a{earlier}"); 9].join(", ");
+        text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+    }
+    let error = error(&text);
+    assert!(error.starts_with("configuration: 1 problem"), "{error}");
+}
+
+#[test]
+fn fills_in_every_default() {
+    let config = parse("plugins: [{name: a, source: 'file:./a.wasm'}]");
+    assert_eq!(config.listen.to_string(), "0.0.0.0:8443");
+    assert_eq!(config.admin_listen.to_string(), "127.0.0.1:8081");
+    let Tls::SelfSigned(self_signed) = &config.tls else {
+        panic!("{:?}", config.tls)
+    };
+    assert_eq!(
+        self_signed.directory,
+        Path::new("/etc/tollgate/tollgate-tls")
+    );
+    assert_eq!(
+        self_signed.subject_names(),
+        ["localhost", "127.0.0.1", "::1"]
+    );
+    assert_eq!(config.requests.max_body_bytes, 40 << 20);
+    assert_eq!(config.requests.idle_timeout, Duration::from_secs(120));
+    assert_eq!(config.engine.max_concurrent_calls, 128);
+    assert_eq!(config.engine.cache_directory, None);
+    let name = PluginName::parse("a").unwrap();
+    let expected = PluginConfig::new(name, Source::File(PathBuf::from("/etc/tollgate/a.wasm")));
+    assert_eq!(config.plugins, [expected]);
+    let limits = &config.plugins[0].limits;
+    assert_eq!(
+        (limits.fuel, limits.timeout),
+        (100_000_000, Duration::from_millis(500))
+    );
+}
+
+#[test]
+fn every_default_is_within_its_bounds() {
+    for limit in LIMITS {
+        assert!(
+            (limit.minimum..=limit.maximum).contains(&limit.default),
+            "{}",
+            limit.key
+        );
+    }
+}
+
+#[test]
+fn accepts_every_key() {
+    let config = parse(
+        r#"
+listen: "[::1]:9443"
+admin: { listen: 0.0.0.0:9081 }
+tls:
+  selfSigned: { directory: /tls, names: [gate.example.com, 10.0.0.1, "fd00::1"], service: tollgate.gate-system }
+requests:
+  maxBody: 10M
+  maxInFlight: 1Gi
+  deadlineMargin: { percent: 20, atLeast: 100ms }
+  defaultTimeout: 5s
+  idleTimeout: 2m
+  shutdownGracePeriod: 0s
+  maxDepth: 64
+engine:
+  maxConcurrentCalls: 32
+  maxWasmStack: 1Mi
+  maxPlugin: 128Mi
+  loadTimeout: 1m30s
+  loadMemory: 2Gi
+  cacheDirectory: cache
+limits: { fuel: 1G, cpuTime: 100ms, timeout: 1.5s, memory: 64Mi, memories: 2, tables: 3, tableElements: 10k,
+  instances: 5, output: 1Mi, patchOperations: 100, warnings: 0, annotations: 1, logLines: 2, concurrency: 8 }
+plugins:
+  - name: first
+    source: file:/plugins/first.wasm
+    match:
+      rules:
+        - { operations: [CREATE, UPDATE], apiGroups: ["", apps], apiVersions: [v1], resources: [pods, "*/scale"] }
+        - { operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], scope: Cluster }
+      namespaces: [shop, bank]
+      excludeNamespaces: [kube-system]
+    settings: { rewrite: [{ from: k8s.gcr.io/, to: registry.k8s.io/ }], none: null }
+    mode: audit
+    failurePolicy: Ignore
+    limits: { fuel: 5, timeout: 50ms }
+    capabilities: [clock]
+    allowRemovals: true
+"#,
+    );
+    let Tls::SelfSigned(self_signed) = &config.tls else {
+        panic!("{:?}", config.tls)
+    };
+    assert_eq!(
+        self_signed.subject_names()[3..],
+        [
+            "tollgate.gate-system",
+            "tollgate.gate-system.svc",
+            "tollgate.gate-system.svc.cluster.local",
+            "gate.example.com",
+            "10.0.0.1",
+            "fd00::1",
+        ]
+    );
+    assert_eq!(config.requests.max_body_bytes, 10_000_000);
+    assert_eq!(
+        config.requests.deadline_margin.of(Duration::from_secs(1)),
+        Duration::from_millis(200)
+    );
+    assert_eq!(
+        config
+            .requests
+            .deadline_margin
+            .of(Duration::from_millis(50)),
+        Duration::from_millis(50)
+    );
+    assert_eq!(config.engine.load_timeout, Duration::from_secs(90));
+    assert_eq!(
+        config.engine.cache_directory.as_deref(),
+        Some(Path::new("/etc/tollgate/cache"))
+    );
+    let plugin = &config.plugins[0];
+    assert_eq!(plugin.limits.fuel, 5);
+    assert_eq!(plugin.limits.timeout, Duration::from_millis(50));
+    assert_eq!(plugin.limits.table_elements, 10_000);
+    assert_eq!(plugin.limits.concurrency, 8);
+    assert_eq!(plugin.settings["rewrite"][0]["from"], "k8s.gcr.io/");
+    assert!(plugin.capabilities.contains(&Capability::Clock) && plugin.allow_removals);
+    assert_eq!(
+        (plugin.mode, plugin.failure_policy),
+        (Mode::Audit, FailurePolicy::Ignore)
+    );
+    let rules: Vec<String> = plugin
+        .matching
+        .iter()
+        .flat_map(Match::rules)
+        .map(ToString::to_string)
+        .collect();
+    assert_snapshot!(rules.join("\n"), @r#"
+operations=CREATE,UPDATE apiGroups="",apps apiVersions=v1 resources=pods,*/scale
+operations=* apiGroups=* apiVersions=* resources=*/* scope=Cluster
+"#);
+}
+
+#[test]
+fn a_smaller_engine_lowers_the_default_concurrency() {
+    let config = parse("engine: {maxConcurrentCalls: 4}\nplugins: [{name: a, source: 'file:a'}]");
+    assert_eq!(config.plugins[0].limits.concurrency, 4);
+}
+
+#[test]
+fn rejects_two_listeners_on_one_port() {
+    let listeners = |listen: &str, admin: &str| {
+        let text = format!("allowEmpty: true\nlisten: '{listen}'\nadmin: {{listen: '{admin}'}}");
+        Config::parse(&text, Path::new("."))
+    };
+    assert!(listeners("10.0.0.1:8443", "127.0.0.1:8443").is_ok());
+    assert!(listeners("127.0.0.1:0", "127.0.0.1:0").is_ok());
+    assert_snapshot!(listeners("0.0.0.0:8443", "127.0.0.1:8443").unwrap_err(), @r#"
+configuration: 1 problem
+  admin.listen: got 127.0.0.1:8443, expected another port than `listen` has
+"#);
+}
+
+#[test]
+fn accepts_certificate_files() {
+    let config = parse("allowEmpty: true\ntls: { certificate: tls.crt, key: /tls/tls.key }");
+    let expected = Tls::Files {
+        certificate: "/etc/tollgate/tls.crt".into(),
+        key: "/tls/tls.key".into(),
+    };
+    assert_eq!(config.tls, expected);
+    assert_snapshot!(error("allowEmpty: true\ntls: { certificate: , key: }"), @r#"
+configuration: 2 problems
+  tls.certificate: got nothing, expected the path of a PEM file with the certificate of `key`
+  tls.key: got nothing, expected the path of a PEM file with the private key of `certificate`
+"#);
+    assert_snapshot!(error("allowEmpty: true\ntls: { selfSigned: { names: [a_b, ''], service: tollgate } }"), @r#"
+configuration: 3 problems
+  tls.selfSigned.service: got "tollgate", expected a service's name and namespace, such as tollgate.tollgate-system
+  tls.selfSigned.names[0]: got "a_b", expected a DNS name or an IP address
+  tls.selfSigned.names[1]: got "", expected a DNS name or an IP address
+"#);
+}
+
+#[test]
+fn rejects_rules_as_kubernetes_does_whatever_their_order() {
+    let resources = |resources: &str| {
+        let rule = format!(
+            "{{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: [{resources}]}}"
+        );
+        Config::parse(
+            &format!("plugins: [{{name: a, source: 'file:a', match: {{rules: [{rule}]}}}}]"),
+            Path::new("."),
+        )
+    };
+    for accepted in [
+        "pods",
+        "pods, pods/status",
+        "'*'",
+        "'*', '*/scale'",
+        "'*', pods/status",
+        "'*/*'",
+        "pods, pods/*",
+        "pods/*, services/*",
+        "pods/*, '*/scale'",
+        "'*/scale', '*/status'",
+        "pods, pods",
+        "widgets.v2, a-b/c-d",
+    ] {
+        assert!(resources(accepted).is_ok(), "{accepted}");
+    }
+    for rejected in [
+        "",
+        "''",
+        "'*', pods",
+        "pods, '*'",
+        "'*', pods, services/status",
+        "'*/*', pods",
+        "pods/status, '*/*'",
+        "'*/*', '*/*'",
+        "pods/*, pods/status",
+        "pods/status, pods/*",
+        "pods/*, pods/*",
+        "'*/scale', pods/scale",
+        "pods/scale, '*/scale'",
+        "Pods",
+        "pod*",
+        "pods/",
+        "/status",
+        "pods/a/b",
+        "1",
+    ] {
+        assert!(resources(rejected).is_err(), "{rejected}");
+    }
+}
+
+#[test]
+fn judges_the_rules_of_a_plugin_by_the_same_measure() {
+    let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let good = ManifestRule {
+        operations: texts(&["CREATE"]),
+        api_groups: texts(&[""]),
+        api_versions: texts(&["v1"]),
+        resources: texts(&["pods"]),
+        scope: None,
+    };
+    assert_eq!(
+        Match::from_manifest_rules(std::slice::from_ref(&good))
+            .unwrap()
+            .rules()
+            .len(),
+        1
+    );
+    let bad = ManifestRule {
+        operations: texts(&["CREATE", "WATCH\u{1b}"]),
+        scope: Some("All".into()),
+        ..good.clone()
+    };
+    let empty = ManifestRule::default();
+    assert_snapshot!(Match::from_manifest_rules(&[good, bad, empty]).unwrap_err(), @r#"
+6 problems
+  describe.rules[1].operations[1]: got "WATCH\u{1b}", expected CREATE, UPDATE, DELETE, CONNECT or "*"
+  describe.rules[1].scope: got "All", expected Cluster, Namespaced or "*"
+  describe.rules[2].operations: got an empty list, expected at least one; "*" stands for all
+  describe.rules[2].apiGroups: got an empty list, expected at least one; "*" stands for all
+  describe.rules[2].apiVersions: got an empty list, expected at least one; "*" stands for all
+  describe.rules[2].resources: got an empty list, expected at least one; "*" stands for all
+"#);
+    assert_snapshot!(Match::from_manifest_rules(&[]).unwrap_err(), @r#"
+1 problem
+  describe.rules: empty; the plugin names no rules, so write `match` in its configuration
+"#);
+}
+
+#[test]
+fn bounds_the_rules_of_a_plugin() {
+    let rule = ManifestRule {
+        operations: vec!["\u{1b}".repeat(500); 500],
+        ..ManifestRule::default()
+    };
+    let error = Match::from_manifest_rules(std::slice::from_ref(&rule)).unwrap_err();
+    assert!(error.to_string().len() < 100_000);
+    assert_snapshot!(Match::from_manifest_rules(&vec![rule; 65]).unwrap_err(), @r#"
+1 problem
+  describe.rules: got 65 rules, expected at most 64
+"#);
+}
+
+/// The documentation of what this module reads.
+fn documentation() -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
+    std::fs::read_to_string(path).unwrap()
+}
+
+#[test]
+fn the_documentation_has_the_table_of_limits() {
+    let mut expected = String::new();
+    for limit in LIMITS {
+        let (unit, default) = (limit.unit.name(), limit.unit.format(limit.default));
+        let (minimum, maximum) = (
+            limit.unit.format(limit.minimum),
+            limit.unit.format(limit.maximum),
+        );
+        let Limit {
+            key,
+            mechanism,
+            fault,
+            ..
+        } = limit;
+        expected.push_str(&format!(
+            "| `{key}` | {unit} | {default} | {minimum} to {maximum} | {mechanism} | {fault} |\n"
+        ));
+    }
+    assert!(
+        documentation().contains(&expected),
+        "docs/configuration.md lacks these rows:\n{expected}"
+    );
+}
+
+#[test]
+fn every_example_of_the_documentation_is_valid() {
+    let documentation = documentation();
+    let examples: Vec<&str> = documentation
+        .split("```yaml\n")
+        .skip(1)
+        .filter_map(|rest| rest.split("```").next())
+        .collect();
+    assert!(examples.len() > 3);
+    for example in examples {
+        // A fragment need not have plugins.
+        let empty = if example.contains("plugins:") {
+            ""
+        } else {
+            "allowEmpty: true\n"
+        };
+        parse(&format!("{empty}{example}"));
+    }
+}
+
+#[test]
+fn makes_a_plugin_of_each_file_in_a_folder() {
+    let folder = tempfile::tempdir().unwrap();
+    let touch = |name: &str| std::fs::write(folder.path().join(name), "").unwrap();
+    let problem = || {
+        let error = Config::for_directory(folder.path())
+            .unwrap_err()
+            .to_string();
+        error.replace(&folder.path().display().to_string(), "plugins")
+    };
+    assert_snapshot!(problem(), @r#"
+plugins: 1 problem
+  no plugins: the folder has no file with a name like my-plugin.wasm
+"#);
+    for name in [
+        "required_labels.wasm",
+        "always-pull-images.wasm",
+        "README.md",
+        ".hidden.wasm",
+    ] {
+        touch(name);
+    }
+    std::fs::create_dir(folder.path().join("folder.wasm")).unwrap();
+    let config = Config::for_directory(folder.path()).unwrap();
+    let names: Vec<&str> = config
+        .plugins
+        .iter()
+        .map(|plugin| plugin.name.as_str())
+        .collect();
+    assert_eq!(names, ["always-pull-images", "required-labels"]);
+    assert_eq!(
+        config.plugins[1].source,
+        Source::File(folder.path().join("required_labels.wasm"))
+    );
+    assert_eq!(config.plugins[1].matching, None);
+    touch("required-labels.wasm");
+    touch("Second Try.wasm");
+    assert_snapshot!(problem(), @r#"
+plugins: 2 problems
+  "Second Try.wasm": the file's name cannot name a plugin: a plugin's name is at most 40 of a-z, 0-9 and -, and begins and ends with a letter or digit; rename the file
+  "required_labels.wasm": would be the plugin required-labels, as "required-labels.wasm" is
+"#);
+    folder.close().unwrap();
+}
+
+#[test]
+fn says_which_file_is_wrong() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("tollgate.yaml");
+    let problem = || {
+        Config::load(&path)
+            .unwrap_err()
+            .to_string()
+            .replace(&path.display().to_string(), "tollgate.yaml")
+    };
+    assert_snapshot!(problem(), @"cannot read the configuration file tollgate.yaml");
+    std::fs::write(&path, [b'a', 0xff]).unwrap();
+    assert_snapshot!(problem(), @r#"
+tollgate.yaml: 1 problem
+  the file is not UTF-8 text, from byte 1 on
+"#);
+    std::fs::write(&path, vec![b'#'; (4 << 20) + 1]).unwrap();
+    assert_snapshot!(problem(), @r#"
+tollgate.yaml: 1 problem
+  the file is longer than 4Mi
+"#);
+    std::fs::write(&path, "plugins: 1").unwrap();
+    assert_snapshot!(problem(), @r#"
+tollgate.yaml: 1 problem
+  plugins: got 1, expected a list of plugins
+"#);
+    std::fs::write(&path, "plugins: [{name: a, source: 'file:a.wasm'}]").unwrap();
+    assert_eq!(
+        Config::load(&path).unwrap().plugins[0].source,
+        Source::File(folder.path().join("a.wasm"))
+    );
+}

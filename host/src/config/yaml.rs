@@ -1,0 +1,96 @@
+//! YAML text into a plain value, with one syntax problem by line and column.
+
+use std::path::Path;
+
+use serde_json::Value;
+use serde_saphyr::{
+    Budget, DuplicateKeyPolicy, Error, MessageFormatter, Options, UserMessageFormatter,
+};
+
+use super::problem::Collector;
+use super::read::{escaped, quoted};
+
+/// A configuration file is written by people; what is longer than this is something else.
+pub(crate) const LONGEST_FILE_BYTES: u64 = 4 << 20;
+
+/// Reads the text. A duplicate key is noted, and reading goes on with the first of the two, so that the
+/// other problems are reported too.
+pub(crate) fn read(text: &str, problems: &Collector) -> Option<Value> {
+    let error = match serde_saphyr::from_str_with_options(text, options(DuplicateKeyPolicy::Error))
+    {
+        Ok(value) => return Some(value),
+        Err(error) => error,
+    };
+    note(text, &error, problems);
+    match error.without_snippet() {
+        Error::DuplicateMappingKey { .. } => {
+            serde_saphyr::from_str_with_options(text, options(DuplicateKeyPolicy::FirstWins)).ok()
+        }
+        _ => None,
+    }
+}
+
+/// Whether there is anything beside comments and white space.
+pub(crate) fn is_blank(text: &str) -> bool {
+    text.lines()
+        .map(str::trim)
+        .all(|line| line.is_empty() || line.starts_with('#') || line == "---")
+}
+
+fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
+    let mut budget = Budget::default();
+    // Enough for hundreds of plugins; an alias bomb ends early.
+    budget.max_nodes = 100_000;
+    budget.max_depth = 64;
+    let mut options = Options::default();
+    options.budget = Some(budget);
+    options.duplicate_keys = duplicate_keys;
+    // `yes`, `no`, `on` and `off` are text, as YAML 1.2 has it: a plugin may be named so.
+    options.strict_booleans = true;
+    options.with_snippet = false;
+    options
+}
+
+fn note(text: &str, error: &Error, problems: &Collector) {
+    let error = error.without_snippet();
+    let place = match error.location() {
+        Some(location) => format!("line {}, column {}", location.line(), location.column()),
+        None => String::new(),
+    };
+    // The formatter leaves control characters as they were written.
+    let said = escaped(&UserMessageFormatter.format_message(error));
+    let message = match error {
+        Error::DuplicateMappingKey { key: Some(key), .. } => {
+            format!("the key {} is given twice; keep one of them", quoted(key))
+        }
+        _ if is_star(text, error) => {
+            "* begins the name of an alias in YAML; put it in quotes if it is text".to_owned()
+        }
+        _ => format!("not valid YAML: {said}"),
+    };
+    problems.add(place, message);
+}
+
+/// Whether the error is about a `*`: Kubernetes' rules are full of them, and YAML takes them for aliases.
+fn is_star(text: &str, error: &Error) -> bool {
+    let Some(location) = error.location() else {
+        return false;
+    };
+    let (line, column) = (
+        usize::try_from(location.line()),
+        usize::try_from(location.column()),
+    );
+    let (Ok(line), Ok(column)) = (line, column) else {
+        return false;
+    };
+    let line = text.lines().nth(line.saturating_sub(1)).unwrap_or_default();
+    line.chars().nth(column.saturating_sub(1)) == Some('*')
+}
+
+/// The folder that a file's relative paths start at.
+pub(crate) fn folder_of(path: &Path) -> &Path {
+    match path.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    }
+}

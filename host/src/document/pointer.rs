@@ -1,0 +1,248 @@
+//! RFC 6901 JSON Pointers, read strictly.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use super::Json;
+
+/// A well-formed JSON Pointer; `""` is the whole document.
+#[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Pointer(Arc<str>);
+
+/// Why a text is not a JSON Pointer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PointerError {
+    /// It neither is empty nor starts with a slash.
+    #[error("a JSON Pointer is empty or starts with `/`")]
+    NoLeadingSlash,
+    /// A `~` is followed by something other than `0` or `1`.
+    #[error("in a JSON Pointer `~` is followed by `0` (for `~`) or `1` (for `/`)")]
+    BadEscape,
+}
+
+/// What an array makes of a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayIndex {
+    /// The element at that position.
+    At(usize),
+    /// `-`: behind the last element.
+    End,
+}
+
+// === impl Pointer ===
+
+impl Pointer {
+    /// The whole document.
+    #[must_use]
+    pub fn root() -> Self {
+        Self(Arc::from(""))
+    }
+
+    /// Reads a pointer strictly.
+    ///
+    /// # Errors
+    /// When the text is not a JSON Pointer.
+    pub fn parse(text: &str) -> Result<Self, PointerError> {
+        Self::check(text)?;
+        Ok(Self(Arc::from(text)))
+    }
+
+    /// Whether a text is a JSON Pointer.
+    ///
+    /// # Errors
+    /// When it is not one.
+    pub fn check(text: &str) -> Result<(), PointerError> {
+        if !(text.is_empty() || text.starts_with('/')) {
+            return Err(PointerError::NoLeadingSlash);
+        }
+        let mut bytes = text.bytes();
+        while let Some(byte) = bytes.next() {
+            if byte == b'~' && !matches!(bytes.next(), Some(b'0' | b'1')) {
+                return Err(PointerError::BadEscape);
+            }
+        }
+        Ok(())
+    }
+
+    /// From tokens that are not escaped yet.
+    pub fn from_tokens<T: AsRef<str>>(tokens: impl IntoIterator<Item = T>) -> Self {
+        let mut text = String::new();
+        for token in tokens {
+            push_token(&mut text, token.as_ref());
+        }
+        Self(Arc::from(text))
+    }
+
+    /// The text, escapes included.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Whether this is the whole document.
+    #[must_use]
+    pub fn is_root(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The tokens, unescaped.
+    pub fn tokens(&self) -> impl Iterator<Item = Cow<'_, str>> + Clone {
+        tokens(&self.0)
+    }
+
+    /// The pointer to a member or element below this one.
+    #[must_use]
+    pub fn child(&self, token: &str) -> Self {
+        let mut text = String::with_capacity(self.0.len() + token.len() + 1);
+        text.push_str(&self.0);
+        push_token(&mut text, token);
+        Self(Arc::from(text))
+    }
+
+    /// The container and the last token; none for the whole document.
+    #[must_use]
+    pub fn split_last(&self) -> Option<(Self, Cow<'_, str>)> {
+        let (parent, last) = self.0.rsplit_once('/')?;
+        Some((Self(Arc::from(parent)), unescape(last)))
+    }
+
+    /// Whether this is `other` or an ancestor of it.
+    #[must_use]
+    pub fn is_prefix_of(&self, other: &Self) -> bool {
+        other.0.strip_prefix(&*self.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    }
+}
+
+impl fmt::Display for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl fmt::Debug for Pointer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&*self.0, f)
+    }
+}
+
+// === impl Json ===
+
+impl Json {
+    /// What stands at a pointer given as text, without allocating.
+    ///
+    /// # Errors
+    /// When the text is not a JSON Pointer.
+    pub fn at(&self, pointer: &str) -> Result<Option<&Json>, PointerError> {
+        Pointer::check(pointer)?;
+        Ok(self.walk(tokens(pointer)))
+    }
+
+    /// What stands at a pointer.
+    #[must_use]
+    pub fn lookup(&self, pointer: &Pointer) -> Option<&Json> {
+        self.walk(pointer.tokens())
+    }
+
+    /// The member or element that a token names here.
+    #[must_use]
+    pub fn child(&self, token: &str) -> Option<&Json> {
+        match self {
+            Self::Object(members) => members.get(token),
+            Self::Array(elements) => match array_index(token)? {
+                ArrayIndex::At(index) => elements.get(index),
+                ArrayIndex::End => None,
+            },
+            _ => None,
+        }
+    }
+
+    fn walk<'p>(&self, tokens: impl Iterator<Item = Cow<'p, str>>) -> Option<&Json> {
+        let mut here = self;
+        for token in tokens {
+            here = here.child(&token)?;
+        }
+        Some(here)
+    }
+}
+
+/// RFC 6901's array index: digits without a leading zero, or `-`.
+#[must_use]
+pub fn array_index(token: &str) -> Option<ArrayIndex> {
+    match token.as_bytes() {
+        b"-" => Some(ArrayIndex::End),
+        b"0" => Some(ArrayIndex::At(0)),
+        [b'1'..=b'9', rest @ ..] if rest.iter().all(u8::is_ascii_digit) => token.parse().ok().map(ArrayIndex::At),
+        _ => None,
+    }
+}
+
+fn tokens(pointer: &str) -> impl Iterator<Item = Cow<'_, str>> + Clone {
+    pointer.split('/').skip(1).map(unescape)
+}
+
+fn unescape(token: &str) -> Cow<'_, str> {
+    if token.contains('~') {
+        Cow::Owned(token.replace("~1", "/").replace("~0", "~"))
+    } else {
+        Cow::Borrowed(token)
+    }
+}
+
+pub(super) fn push_token(text: &mut String, token: &str) {
+    text.push('/');
+    if token.contains(['~', '/']) {
+        text.push_str(&token.replace('~', "~0").replace('/', "~1"));
+    } else {
+        text.push_str(token);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_the_examples_of_rfc_6901() {
+        let document = Json::from(serde_json::json!({
+            "foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "e^f": 3, "g|h": 4, "i\\j": 5, "k\"l": 6, " ": 7, "m~n": 8
+        }));
+        for (pointer, expected) in
+            [("/", 0), ("/a~1b", 1), ("/c%d", 2), ("/e^f", 3), ("/g|h", 4), ("/i\\j", 5), ("/k\"l", 6), ("/ ", 7), ("/m~0n", 8)]
+        {
+            assert_eq!(document.at(pointer).unwrap().unwrap().to_text(), expected.to_string(), "{pointer}");
+        }
+        assert_eq!(document.at("/foo/0").unwrap().unwrap().to_text(), "\"bar\"");
+        assert!(document.at("").unwrap().unwrap().as_object().is_some());
+    }
+
+    #[test]
+    fn refuses_what_is_not_a_pointer() {
+        for (text, error) in [
+            ("a", PointerError::NoLeadingSlash),
+            ("/~", PointerError::BadEscape),
+            ("/~2", PointerError::BadEscape),
+            ("/a~/b", PointerError::BadEscape),
+        ] {
+            assert_eq!(Pointer::parse(text), Err(error), "{text}");
+        }
+    }
+
+    #[test]
+    fn reads_array_indices_strictly() {
+        assert_eq!(array_index("0"), Some(ArrayIndex::At(0)));
+        assert_eq!(array_index("10"), Some(ArrayIndex::At(10)));
+        assert_eq!(array_index("-"), Some(ArrayIndex::End));
+        for token in ["", "01", "+1", "-1", "1e0", "99999999999999999999999"] {
+            assert_eq!(array_index(token), None, "{token}");
+        }
+    }
+
+    #[test]
+    fn a_prefix_ends_at_a_token() {
+        let pointer = |text| Pointer::parse(text).unwrap();
+        assert!(pointer("/a").is_prefix_of(&pointer("/a/b")));
+        assert!(pointer("").is_prefix_of(&pointer("/a")));
+        assert!(!pointer("/a").is_prefix_of(&pointer("/ab")));
+    }
+}

@@ -1,0 +1,55 @@
+//! JSON text out of a document.
+
+use std::io::Write as _;
+
+use super::{Json, Number};
+
+// === impl Json ===
+
+impl Json {
+    /// The compact JSON text.
+    #[must_use]
+    pub fn to_text(&self) -> String {
+        let mut bytes = Vec::with_capacity(128);
+        self.write(&mut bytes);
+        String::from_utf8(bytes).expect("strings are UTF-8 and everything else is ASCII")
+    }
+
+    /// Appends the compact JSON text.
+    pub fn write(&self, out: &mut Vec<u8>) {
+        match self {
+            Self::Null => out.extend_from_slice(b"null"),
+            Self::Bool(true) => out.extend_from_slice(b"true"),
+            Self::Bool(false) => out.extend_from_slice(b"false"),
+            Self::Number(Number::Integer(integer)) => write!(out, "{integer}").expect("a Vec takes every write"),
+            Self::Number(Number::Text(text)) => out.extend_from_slice(text.as_bytes()),
+            Self::Text(text) => write_text(text, out),
+            Self::Array(elements) => {
+                out.push(b'[');
+                for (index, element) in elements.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    element.write(out);
+                }
+                out.push(b']');
+            }
+            Self::Object(members) => {
+                out.push(b'{');
+                for (index, (name, value)) in members.iter().enumerate() {
+                    if index > 0 {
+                        out.push(b',');
+                    }
+                    write_text(name, out);
+                    out.push(b':');
+                    value.write(out);
+                }
+                out.push(b'}');
+            }
+        }
+    }
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, text).expect("a string always serialises into a Vec");
+}

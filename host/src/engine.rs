@@ -1,0 +1,153 @@
+//! One tuned wasmtime engine, and how a plugin is called in it.
+//!
+//! Owns everything that touches wasmtime: the configuration, the bindings of the contract, the limits that are
+//! armed before a plugin's first instruction, and the reading of what a call ended with. A call gets a fresh
+//! instance in a new store, on a fiber that yields to tokio at every tick of the epoch; the instance is thrown
+//! away with its memory when the call ends.
+
+mod answer;
+pub(crate) mod bindings;
+mod call;
+mod fault;
+mod guest;
+mod host;
+mod meter;
+mod secrecy;
+mod state;
+mod ticker;
+mod wasi;
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::sync::Semaphore;
+use wasmtime::component::Linker;
+use wasmtime::{Cache, CacheConfig, Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
+
+pub use answer::{Answer, Mutation};
+pub use call::{CallError, CallReport, Overload};
+pub use crate::metrics::Phase;
+pub use fault::{Abort, Fault, Stop, chain};
+pub use guest::{ConfiguredBy, Guest, GuestError, Interfaces};
+pub use secrecy::{Secrecy, WITHHELD};
+pub use state::{LogLine, Subject};
+
+use crate::config::Capability;
+use state::CallState;
+
+/// How often the epoch moves: a call is looked at, and yields, this often.
+pub const TICK: Duration = Duration::from_millis(1);
+
+/// Fuel for one call of a host function, whatever it does.
+pub const FUEL_PER_CALL: u64 = 200;
+/// Fuel for every byte that a host function takes from a plugin or gives to it.
+pub const FUEL_PER_BYTE: u64 = 1;
+/// Fuel for every JSON value that a host function looks at.
+pub const FUEL_PER_NODE: u64 = 20;
+
+/// Core instances, memories and tables that one component may have at most, whatever its limits say: the pool
+/// is laid out for them.
+const PER_COMPONENT: u32 = 64;
+/// What one memory can grow to at most: the 4 GiB that 32 bits reach.
+const MAX_MEMORY_BYTES: usize = 1 << 32;
+/// Above what a call touches, so that resetting a slot is a copy and not a system call.
+const KEEP_RESIDENT_BYTES: usize = 1 << 20;
+/// Room for host functions on a fiber's stack, above the guest's own.
+const HOST_STACK_BYTES: usize = 512 * 1024;
+
+/// What an engine is made of.
+#[derive(Clone, Debug)]
+pub struct EngineSettings<'a> {
+    /// Calls that can be under way at once, and so instances that exist.
+    pub max_concurrent_calls: u32,
+    /// The stack of every guest, in bytes.
+    pub max_wasm_stack_bytes: u64,
+    /// The most elements that a table may have: the pool is laid out for it.
+    pub max_table_elements: u32,
+    /// Where compiled code is kept. Only this user may be able to write there: what lies there is run.
+    pub cache_directory: &'a Path,
+}
+
+/// The engine that every plugin runs in.
+#[derive(Clone)]
+pub struct Engine {
+    wasmtime: wasmtime::Engine,
+    slots: Arc<Semaphore>,
+    _ticker: Arc<ticker::Ticker>,
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Builds the engine and starts its tick.
+    ///
+    /// # Errors
+    /// When the cache directory cannot be used or the pool cannot be reserved.
+    pub fn new(settings: &EngineSettings<'_>) -> wasmtime::Result<Self> {
+        let calls = settings.max_concurrent_calls.max(1);
+        let mut pool = PoolingAllocationConfig::new();
+        pool.total_component_instances(calls)
+            .total_core_instances(calls.saturating_mul(8).max(PER_COMPONENT))
+            .total_memories(calls.saturating_mul(2).max(16))
+            .total_tables(calls.saturating_mul(4).max(16))
+            .total_stacks(calls)
+            .total_gc_heaps(calls)
+            .max_core_instances_per_component(PER_COMPONENT)
+            .max_memories_per_component(16)
+            .max_tables_per_component(PER_COMPONENT)
+            .max_memories_per_module(4)
+            .max_tables_per_module(16)
+            .max_memory_size(MAX_MEMORY_BYTES)
+            .table_elements(settings.max_table_elements as usize)
+            .linear_memory_keep_resident(KEEP_RESIDENT_BYTES)
+            .table_keep_resident(KEEP_RESIDENT_BYTES)
+            .pagemap_scan(Enabled::Auto)
+            // Every slot may stay warm: an unused one costs what is kept resident of it, a cold one 50 µs.
+            .max_unused_warm_slots(calls.saturating_mul(2).max(16));
+
+        let mut config = Config::new();
+        let stack_bytes = usize::try_from(settings.max_wasm_stack_bytes)?;
+        config
+            .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
+            .wasm_component_model(true)
+            .consume_fuel(true)
+            .epoch_interruption(true)
+            .max_wasm_stack(stack_bytes)
+            .async_stack_size(stack_bytes + HOST_STACK_BYTES)
+            .cranelift_opt_level(OptLevel::Speed)
+            .concurrency_support(false)
+            .native_unwind_info(false)
+            .wasm_backtrace_max_frames(None)
+            .wasm_threads(false)
+            .wasm_memory64(false)
+            .wasm_relaxed_simd(false)
+            .wasm_function_references(true)
+            .wasm_gc(false);
+        let mut cache = CacheConfig::new();
+        cache.with_directory(settings.cache_directory);
+        config.cache(Some(Cache::new(cache)?));
+
+        let wasmtime = wasmtime::Engine::new(&config)?;
+        let ticker = ticker::Ticker::start(&wasmtime, TICK);
+        Ok(Self { wasmtime, slots: Arc::new(Semaphore::new(calls as usize)), _ticker: Arc::new(ticker) })
+    }
+
+    /// wasmtime's own.
+    pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
+        &self.wasmtime
+    }
+
+    /// What plugins may import: the contract, WASI without anything behind it, and what is granted.
+    pub(crate) fn linker(&self, capabilities: impl IntoIterator<Item = Capability>) -> wasmtime::Result<Linker<CallState>> {
+        let mut linker = Linker::new(&self.wasmtime);
+        wasi::add_to_linker(&mut linker)?;
+        host::add_contract(&mut linker)?;
+        for capability in capabilities {
+            match capability {
+                Capability::Clock => host::add_clock(&mut linker)?,
+            }
+        }
+        Ok(linker)
+    }
+}

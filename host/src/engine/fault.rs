@@ -1,0 +1,252 @@
+//! Every way in which a plugin can fail to answer, and how each is told from the others.
+//!
+//! A fault is read off typed values only: a [`wasmtime::Trap`], a [`Stop`] that this host raised itself, or –
+//! for what wasmtime keeps private – by elimination. Never off an error's text.
+
+use std::fmt;
+use std::time::Duration;
+
+use wasmtime::Trap;
+
+/// The ways in which a plugin can fail to answer.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fault {
+    /// It used up its fuel.
+    OutOfFuel {
+        /// What it had.
+        limit: u64,
+    },
+    /// It used up its CPU time.
+    CpuDeadline {
+        /// What it had.
+        limit: Duration,
+    },
+    /// The time by the clock was up.
+    Deadline {
+        /// What there was for this call.
+        allowed: Duration,
+        /// CPU time that the plugin had in it; none when it did not get to run.
+        cpu: Option<Duration>,
+    },
+    /// It wanted more memory, or table elements, than it may have.
+    Memory(Stop),
+    /// It trapped.
+    Trap {
+        /// The code that WebAssembly has for it; none when the plugin ended the call itself.
+        code: Option<Trap>,
+        /// What the plugin said before.
+        abort: Option<Abort>,
+    },
+    /// It handed more to the host than it may.
+    OutputTooLarge {
+        /// Which limit it went past.
+        what: String,
+    },
+    /// It did not keep to the contract.
+    ContractViolation {
+        /// What it did.
+        what: String,
+    },
+    /// Its patch cannot be applied, or makes something that Kubernetes could not take.
+    BadPatch {
+        /// Which operation, where, and why.
+        what: String,
+    },
+    /// The whole object that it answered with has lost something.
+    LossyObject {
+        /// What is missing.
+        what: String,
+    },
+    /// It could not be loaded, so it cannot be asked.
+    NotLoaded {
+        /// Why not.
+        reason: String,
+    },
+    /// The object could not be shown to it: it is beyond a limit of the host's.
+    Unreadable {
+        /// Which limit.
+        what: String,
+    },
+}
+
+/// What a plugin said when it ended its call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Abort {
+    /// Its words.
+    pub message: String,
+    /// File, line and column in its own source.
+    pub location: Option<(String, u32, u32)>,
+}
+
+/// Why the host ended a call.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Stop {
+    /// The CPU time was used up.
+    #[error("the CPU time is used up")]
+    Cpu,
+    /// The time by the clock was up.
+    #[error("the time is up")]
+    Wall,
+    /// Too much memory was asked for.
+    #[error("it asked for {wanted_bytes} bytes of memory and may have {limit_bytes} (limits.memory)")]
+    Memory {
+        /// What it would have had.
+        wanted_bytes: u64,
+        /// What it may have.
+        limit_bytes: u64,
+    },
+    /// A table was to have too many elements.
+    #[error("it asked for a table of {wanted_elements} elements and may have {limit_elements} (limits.tableElements)")]
+    Table {
+        /// What it would have had.
+        wanted_elements: u64,
+        /// What it may have.
+        limit_elements: u32,
+    },
+    /// Too much was handed to the host.
+    #[error("it handed over more than {limit_bytes} bytes (limits.output)")]
+    Output {
+        /// What it may hand over.
+        limit_bytes: u64,
+    },
+    /// The plugin ended the call.
+    #[error("the plugin ended the call: {}", .0.message)]
+    Abort(Abort),
+    /// A host function was called with something that the contract forbids.
+    #[error("{0}")]
+    Contract(String),
+}
+
+// === impl Fault ===
+
+impl Fault {
+    /// The fault's name, as metrics, annotations and documentation have it.
+    #[must_use]
+    pub fn kind(&self) -> &'static str {
+        match self {
+            Self::OutOfFuel { .. } => "out-of-fuel",
+            Self::CpuDeadline { .. } => "cpu-deadline",
+            Self::Deadline { .. } => "deadline",
+            Self::Memory(_) => "memory",
+            Self::Trap { .. } => "trap",
+            Self::OutputTooLarge { .. } => "output-too-large",
+            Self::ContractViolation { .. } => "contract-violation",
+            Self::BadPatch { .. } => "bad-patch",
+            Self::LossyObject { .. } => "lossy-object",
+            Self::NotLoaded { .. } => "not-loaded",
+            Self::Unreadable { .. } => "unreadable",
+        }
+    }
+
+    /// The same fault without any word of the plugin's.
+    #[must_use]
+    pub fn without_plugins_words(self) -> Self {
+        let what = super::WITHHELD.to_owned();
+        match self {
+            Self::Trap { code, abort: Some(_) } => {
+                Self::Trap { code, abort: Some(Abort { message: what, location: None }) }
+            }
+            Self::ContractViolation { .. } => Self::ContractViolation { what },
+            Self::BadPatch { .. } => Self::BadPatch { what },
+            Self::LossyObject { .. } => Self::LossyObject { what },
+            other => other,
+        }
+    }
+
+    /// Reads an error that a guest's call ended with. `limits` are the call's own.
+    pub(super) fn read(error: &wasmtime::Error, limits: &Ended) -> Self {
+        if let Some(stop) = error.downcast_ref::<Stop>() {
+            return match stop {
+                Stop::Cpu => Self::CpuDeadline { limit: limits.cpu_time },
+                Stop::Wall => Self::Deadline { allowed: limits.allowed, cpu: Some(limits.cpu_spent) },
+                Stop::Memory { .. } | Stop::Table { .. } => Self::Memory(stop.clone()),
+                Stop::Output { .. } => Self::OutputTooLarge { what: stop.to_string() },
+                Stop::Abort(abort) => Self::Trap { code: None, abort: Some(abort.clone()) },
+                Stop::Contract(what) => Self::ContractViolation { what: what.clone() },
+            };
+        }
+        if let Some(trap) = error.downcast_ref::<Trap>() {
+            return match trap {
+                Trap::OutOfFuel => Self::OutOfFuel { limit: limits.fuel },
+                Trap::Interrupt => Self::CpuDeadline { limit: limits.cpu_time },
+                other => Self::Trap { code: Some(*other), abort: None },
+            };
+        }
+        // What is left comes from lifting what the plugin returned. Malformed values are reported as bare
+        // messages or as bad UTF-8; the one error with a type of its own that is neither is wasmtime's private
+        // HostcallFuelExhausted: the value was larger than `limits.output`.
+        if error.downcast_ref::<std::str::Utf8Error>().is_some() {
+            return Self::ContractViolation { what: "it returned text that is not UTF-8".to_owned() };
+        }
+        if error.downcast_ref::<&'static str>().is_some() || error.downcast_ref::<String>().is_some() {
+            return Self::ContractViolation { what: format!("what it returned cannot be read: {error}") };
+        }
+        Self::OutputTooLarge { what: Stop::Output { limit_bytes: limits.output_bytes }.to_string() }
+    }
+}
+
+/// What a call had, and what it used: for the texts of its fault.
+pub(super) struct Ended {
+    pub(super) fuel: u64,
+    pub(super) cpu_time: Duration,
+    pub(super) cpu_spent: Duration,
+    pub(super) allowed: Duration,
+    pub(super) output_bytes: u64,
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::OutOfFuel { limit } => write!(f, "out of fuel: it used all of its {limit} (limits.fuel)"),
+            Self::CpuDeadline { limit } => {
+                write!(f, "CPU time used up: it ran for {} (limits.cpuTime)", Milliseconds(*limit))
+            }
+            Self::Deadline { allowed, cpu: Some(cpu) } => {
+                let (cpu, allowed) = (Milliseconds(*cpu), Milliseconds(*allowed));
+                write!(f, "deadline passed: it had {cpu} of CPU in the {allowed} that there were for it")
+            }
+            Self::Deadline { allowed, cpu: None } => {
+                write!(f, "deadline passed: it could not be started in the {} that there were for it", Milliseconds(*allowed))
+            }
+            Self::Memory(stop) => write!(f, "too much memory: {stop}"),
+            Self::Trap { abort: Some(abort), .. } => {
+                write!(f, "it gave up: {}", abort.message)?;
+                match &abort.location {
+                    Some((file, line, column)) => write!(f, " (at {file}:{line}:{column})"),
+                    None => Ok(()),
+                }
+            }
+            Self::Trap { code: Some(code), abort: None } => write!(f, "trap: {code}"),
+            Self::Trap { code: None, abort: None } => f.write_str("trap"),
+            Self::OutputTooLarge { what } => write!(f, "output too large: {what}"),
+            Self::ContractViolation { what } => write!(f, "contract violation: {what}"),
+            Self::BadPatch { what } => write!(f, "bad patch: {what}"),
+            Self::LossyObject { what } => write!(f, "lossy object: {what}"),
+            Self::NotLoaded { reason } => write!(f, "not loaded: {reason}"),
+            Self::Unreadable { what } => write!(f, "cannot be reviewed: {what}"),
+        }
+    }
+}
+
+/// A duration as people compare them: `3 ms`, `0.4 ms`.
+struct Milliseconds(Duration);
+
+impl fmt::Display for Milliseconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let milliseconds = self.0.as_secs_f64() * 1000.0;
+        if milliseconds >= 10.0 { write!(f, "{milliseconds:.0} ms") } else { write!(f, "{milliseconds:.1} ms") }
+    }
+}
+
+/// An error and everything that it was caused by, in one line.
+#[must_use]
+pub fn chain(error: &dyn std::error::Error) -> String {
+    let mut text = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        text.push_str(": ");
+        text.push_str(&cause.to_string());
+        source = cause.source();
+    }
+    text
+}

@@ -1,0 +1,243 @@
+//! A plugin, linked and ready: what a call starts from.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use wasmtime::component::{Component, InstancePre};
+
+use super::bindings::{EveryMutatorIndices, EveryPluginIndices, EveryValidatorIndices};
+use super::state::CallState;
+use super::{Engine, PER_COMPONENT};
+use crate::config::{Capability, Limits, PluginName};
+
+/// A plugin that can be called.
+pub struct Guest {
+    pub(super) name: PluginName,
+    pub(super) instance: InstancePre<CallState>,
+    pub(super) lifecycle: EveryPluginIndices,
+    pub(super) mutating: Option<EveryMutatorIndices>,
+    pub(super) validating: Option<EveryValidatorIndices>,
+    pub(super) configured: ConfiguredBy,
+    pub(super) limits: Arc<Limits>,
+    pub(super) slots: Arc<Semaphore>,
+    pub(super) imports_wasi: bool,
+}
+
+/// Where a fresh instance has its settings from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfiguredBy {
+    /// The component is a snapshot, taken after `configure`.
+    Snapshot,
+    /// `configure` is called in every fresh instance before anything else.
+    EachCall {
+        /// The settings, as JSON.
+        settings: String,
+        /// Why there is no snapshot.
+        reason: String,
+    },
+}
+
+/// Which of the contract's interfaces a plugin exports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interfaces {
+    /// `mutating`
+    pub mutating: bool,
+    /// `validating`
+    pub validating: bool,
+}
+
+/// Why a component is not a plugin.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// It cannot be compiled.
+    #[error("it is not a valid component: {0}")]
+    Invalid(String),
+    /// It needs something that is not there.
+    #[error(
+        "it imports `{name}`, which this host does not have; a plugin may import tollgate:admission/review, \
+         /logging and /types @{version}, the capabilities that its configuration grants, and WASI 0.2"
+    )]
+    UnknownImport {
+        /// What it imports.
+        name: String,
+        /// The contract's version here.
+        version: &'static str,
+    },
+    /// It needs something that was not granted.
+    #[error(
+        "it imports `{name}`, a capability that is not granted to it: add `capabilities: [{capability}]` to the \
+         plugin's configuration if it should have it"
+    )]
+    NotGranted {
+        /// What it imports.
+        name: String,
+        /// What would have to be granted.
+        capability: &'static str,
+    },
+    /// It was made for another version of the contract.
+    #[error("it was built for `{name}`; this host serves tollgate:admission@{version}: rebuild it against that")]
+    OtherVersion {
+        /// What it imports or exports.
+        name: String,
+        /// The contract's version here.
+        version: &'static str,
+    },
+    /// It does not export what a plugin has to.
+    #[error("it does not export `{0}`: a plugin exports the interface `lifecycle` and `mutating`, `validating` or both")]
+    MissingExport(String),
+    /// What it imports or exports has another shape than the contract's.
+    #[error("it does not fit the contract tollgate:admission@{version}: {detail}")]
+    Mismatch {
+        /// wasmtime's words.
+        detail: String,
+        /// The contract's version here.
+        version: &'static str,
+    },
+}
+
+/// The version of the contract that this host serves.
+const CONTRACT_VERSION: &str = "0.1.0";
+const PACKAGE: &str = "tollgate:admission/";
+/// Capabilities by the interface that has them.
+const CAPABILITIES: [(&str, &str, Capability); 1] = [("clock", "clock", Capability::Clock)];
+
+// === impl Guest ===
+
+impl Guest {
+    /// Compiles a component – or takes its code from the cache – and links it. Nothing of it runs.
+    ///
+    /// # Errors
+    /// When it is not a component of the contract, or needs what it is not granted.
+    pub fn link(
+        engine: &Engine,
+        name: PluginName,
+        component: &[u8],
+        configured: ConfiguredBy,
+        capabilities: impl IntoIterator<Item = Capability>,
+        limits: Arc<Limits>,
+    ) -> Result<Self, GuestError> {
+        let component = Component::from_binary(engine.wasmtime(), component).map_err(|error| invalid(&error))?;
+        let capabilities: Vec<Capability> = capabilities.into_iter().collect();
+        let interfaces = admit(engine, &component, &capabilities)?;
+        let mismatch = |error: wasmtime::Error| GuestError::Mismatch { detail: format!("{error:#}"), version: CONTRACT_VERSION };
+        let linker = engine.linker(capabilities).map_err(mismatch)?;
+        let instance = linker.instantiate_pre(&component).map_err(mismatch)?;
+        let lifecycle = EveryPluginIndices::new(&instance).map_err(mismatch)?;
+        let mutating = interfaces.mutating.then(|| EveryMutatorIndices::new(&instance)).transpose().map_err(mismatch)?;
+        let validating =
+            interfaces.validating.then(|| EveryValidatorIndices::new(&instance)).transpose().map_err(mismatch)?;
+        let imports_wasi =
+            component.component_type().imports(engine.wasmtime()).any(|(name, _)| name.starts_with("wasi:"));
+        let slots = Arc::new(Semaphore::new(limits.concurrency as usize));
+        Ok(Self { name, instance, lifecycle, mutating, validating, configured, limits, slots, imports_wasi })
+    }
+
+    /// Which interfaces it exports.
+    #[must_use]
+    pub fn interfaces(&self) -> Interfaces {
+        Interfaces { mutating: self.mutating.is_some(), validating: self.validating.is_some() }
+    }
+
+    /// Where its instances have their settings from.
+    #[must_use]
+    pub fn configured(&self) -> &ConfiguredBy {
+        &self.configured
+    }
+
+    /// The limits that every call of it has.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+}
+
+/// Whether everything that a component imports is there and granted, and it exports what a plugin does.
+fn admit(engine: &Engine, component: &Component, capabilities: &[Capability]) -> Result<Interfaces, GuestError> {
+    let kind = component.component_type();
+    for (name, _) in kind.imports(engine.wasmtime()) {
+        admit_import(name, capabilities)?;
+    }
+    let exports: Vec<&str> = kind.exports(engine.wasmtime()).map(|(name, _)| name).collect();
+    let exports_interface = |interface: &str| -> Result<bool, GuestError> {
+        for name in &exports {
+            match contract_interface(name) {
+                Some((found, CONTRACT_VERSION)) if found == interface => return Ok(true),
+                Some((found, _)) if found == interface => {
+                    return Err(GuestError::OtherVersion { name: (*name).to_owned(), version: CONTRACT_VERSION });
+                }
+                _ => {}
+            }
+        }
+        Ok(false)
+    };
+    if !exports_interface("lifecycle")? {
+        return Err(GuestError::MissingExport(format!("{PACKAGE}lifecycle@{CONTRACT_VERSION}")));
+    }
+    let interfaces =
+        Interfaces { mutating: exports_interface("mutating")?, validating: exports_interface("validating")? };
+    if !interfaces.mutating && !interfaces.validating {
+        return Err(GuestError::MissingExport(format!("{PACKAGE}validating@{CONTRACT_VERSION}")));
+    }
+    if let Some(required) = component.resources_required() {
+        let largest = required.num_memories.max(required.num_tables);
+        if largest > PER_COMPONENT {
+            return Err(GuestError::Invalid(format!(
+                "it has {largest} memories or tables; a component may have at most {PER_COMPONENT}"
+            )));
+        }
+    }
+    Ok(interfaces)
+}
+
+fn admit_import(name: &str, capabilities: &[Capability]) -> Result<(), GuestError> {
+    if name.starts_with("wasi:") && name.contains("@0.2.") {
+        return Ok(());
+    }
+    let unknown = || GuestError::UnknownImport { name: name.to_owned(), version: CONTRACT_VERSION };
+    let (interface, version) = contract_interface(name).ok_or_else(unknown)?;
+    if version != CONTRACT_VERSION {
+        return Err(GuestError::OtherVersion { name: name.to_owned(), version: CONTRACT_VERSION });
+    }
+    if matches!(interface, "types" | "review" | "logging") {
+        return Ok(());
+    }
+    let (_, capability, needed) =
+        CAPABILITIES.into_iter().find(|(known, ..)| *known == interface).ok_or_else(unknown)?;
+    if capabilities.contains(&needed) {
+        Ok(())
+    } else {
+        Err(GuestError::NotGranted { name: name.to_owned(), capability })
+    }
+}
+
+/// Interface and version of a name of the contract's package.
+fn contract_interface(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix(PACKAGE)?.split_once('@')
+}
+
+fn invalid(error: &wasmtime::Error) -> GuestError {
+    GuestError::Invalid(format!("{error:#}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn admits_the_contract_wasi_and_what_is_granted() {
+        for name in ["tollgate:admission/review@0.1.0", "tollgate:admission/types@0.1.0", "wasi:cli/environment@0.2.6"] {
+            assert!(admit_import(name, &[]).is_ok(), "{name}");
+        }
+        assert!(admit_import("tollgate:admission/clock@0.1.0", &[Capability::Clock]).is_ok());
+    }
+
+    #[test]
+    fn refuses_everything_else_by_name() {
+        let refused = |name: &str| admit_import(name, &[]).unwrap_err().to_string();
+        assert!(refused("tollgate:admission/clock@0.1.0").contains("capabilities: [clock]"));
+        assert!(refused("tollgate:admission/review@0.9.0").contains("rebuild it"));
+        for name in ["evil:host/exec@1.0.0", "tollgate:admission/secrets@0.1.0", "exec", "wasi:http/types@0.3.0"] {
+            assert!(refused(name).contains(&format!("`{name}`")), "{name}");
+        }
+    }
+}

@@ -1,0 +1,86 @@
+//! How much time a call has had: CPU while it ran, and by the clock.
+
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use rustix::time::{ClockId, clock_gettime};
+
+/// The time of one call, shared between the future that runs it and the epoch's callback inside.
+///
+/// Up to its first tick a call's CPU time is taken to be the time that it ran for by the clock, which costs no
+/// system call; from then on its thread's CPU clock is read, so that a host short of CPU is not mistaken for a
+/// guest that spins.
+pub(super) struct Meter {
+    started: Instant,
+    /// When the slice under way began, on the clock in use; nanoseconds.
+    slice_began: AtomicU64,
+    spent: AtomicU64,
+    ticked: AtomicBool,
+}
+
+/// Runs a future and charges its slices to a meter.
+pub(super) struct Metered<F> {
+    pub(super) meter: Arc<Meter>,
+    pub(super) future: F,
+}
+
+// === impl Meter ===
+
+impl Meter {
+    pub(super) fn start() -> Self {
+        Self {
+            started: Instant::now(),
+            slice_began: AtomicU64::new(0),
+            spent: AtomicU64::new(0),
+            ticked: AtomicBool::new(false),
+        }
+    }
+
+    /// CPU time of the slices that have ended.
+    pub(super) fn cpu(&self) -> Duration {
+        Duration::from_nanos(self.spent.load(Ordering::Relaxed))
+    }
+
+    /// At a tick, inside a slice: charges what the slice has had so far and says how much that makes in all.
+    pub(super) fn tick(&self) -> Duration {
+        self.end_slice();
+        self.ticked.store(true, Ordering::Relaxed);
+        self.begin_slice();
+        self.cpu()
+    }
+
+    fn begin_slice(&self) {
+        self.slice_began.store(self.now(), Ordering::Relaxed);
+    }
+
+    fn end_slice(&self) {
+        let slice = self.now().saturating_sub(self.slice_began.load(Ordering::Relaxed));
+        self.spent.fetch_add(slice, Ordering::Relaxed);
+    }
+
+    fn now(&self) -> u64 {
+        if self.ticked.load(Ordering::Relaxed) {
+            let time = clock_gettime(ClockId::ThreadCPUTime);
+            let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+            seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default()
+        } else {
+            u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+        }
+    }
+}
+
+// === impl Metered ===
+
+impl<F: Future + Unpin> Future for Metered<F> {
+    type Output = F::Output;
+
+    fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        self.meter.begin_slice();
+        let poll = Pin::new(&mut self.future).poll(context);
+        self.meter.end_slice();
+        poll
+    }
+}

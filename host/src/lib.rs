@@ -1,0 +1,28 @@
+//! Tollgate: a WebAssembly plugin host for Kubernetes admission.
+//!
+//! ```text
+//! kube-apiserver ── HTTPS ──▶ server ──▶ review ──▶ pipeline ──▶ review ──▶ answer
+//!                            listener,   decode     match          respond
+//!                            caps,                  mutate ┐
+//!                            drain                  validate├─▶ engine: a fresh instance per call
+//!                                                   merge   │   fuel, CPU, wall, memory, output
+//!                                                   patch ──┘   typed faults
+//!
+//! configuration ─▶ config ─▶ plugin: read → prepare (child process) → link → the live set
+//! ```
+//!
+//! The modules are the stages: [`server`] owns the connection, [`review`] the wire format, [`pipeline`] the way
+//! through the plugins, [`patch`] what a mutation may do and how it is told to kube-apiserver, [`engine`] the
+//! sandbox and its limits, [`plugin`] how a file becomes a guest, [`config`] what the operator said.
+
+pub mod cli;
+pub mod config;
+pub mod document;
+pub mod engine;
+pub mod metrics;
+pub mod patch;
+pub mod pipeline;
+pub mod plugin;
+pub mod review;
+pub mod server;
+pub mod telemetry;

@@ -1,0 +1,382 @@
+//! Everything the host counts, in one value that is made once and passed in.
+//!
+//! Names carry the prefix `tollgate_` and Prometheus' base units. Labels are plugin names, digests
+//! and words from fixed lists: nothing of an object ever becomes a label.
+
+use std::{fmt::Debug, path::Path, sync::Arc, time::Duration};
+
+use prometheus_client::{
+    encoding::{EncodeLabelSet, text::encode},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+
+mod plugin;
+
+use self::plugin::PluginFamilies;
+pub use self::plugin::{Cost, Outcome, Phase, PluginMetrics};
+
+/// The media type of [`Metrics::encode`].
+pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+
+/// What a request takes, in seconds: the apiserver's own webhook histogram, finer at the low end.
+const REQUEST_BUCKETS_SECONDS: [f64; 15] = [
+    0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
+];
+
+/// The registry and every family in it.
+#[derive(Debug)]
+pub struct Metrics {
+    registry: Registry,
+    requests: Family<RequestLabels, Counter>,
+    request_duration: Family<EndpointLabels, Histogram, fn() -> Histogram>,
+    overload: Family<ReasonLabels, Counter>,
+    certificate_expiry: Family<FileLabels, Gauge>,
+    reviews: Family<ReviewLabels, Counter>,
+    conflicts: Family<ConflictLabels, Counter>,
+    plugins_loaded: Gauge,
+    plugin_information: Family<PluginInformationLabels, Gauge>,
+    plugin: PluginFamilies,
+    audit_dropped: Counter,
+    /// Requests being read, judged or answered.
+    pub(crate) requests_in_flight: Gauge,
+    /// Request bytes held.
+    pub(crate) bytes_in_flight: Gauge,
+    /// Open connections of the HTTPS listener.
+    pub(crate) connections: Gauge,
+    /// Connections that did not get through the TLS handshake.
+    pub(crate) tls_handshake_failures: Counter,
+    /// Bodies past `requests.maxBody`.
+    pub(crate) oversized_bodies: Counter,
+    /// Requests that ended in a panic of the host.
+    pub(crate) panics: Counter,
+}
+
+/// Why a request was refused for the host's own load.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Overload {
+    /// `requests.maxInFlight` would have been passed.
+    Bytes,
+    /// The gate had no room: every instance slot is taken.
+    Instances,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct RequestLabels {
+    endpoint: &'static str,
+    code: u16,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct EndpointLabels {
+    endpoint: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct ReasonLabels {
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct FileLabels {
+    file: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct ReviewLabels {
+    endpoint: &'static str,
+    version: &'static str,
+    verdict: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct ConflictLabels {
+    plugin: String,
+    overwrote: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct PluginInformationLabels {
+    plugin: String,
+    digest: String,
+    version: String,
+}
+
+// === impl Metrics ===
+
+impl Metrics {
+    /// A fresh registry with every family at zero.
+    #[must_use]
+    pub fn new() -> Arc<Self> {
+        let mut registry = Registry::with_prefix("tollgate");
+        let mut metrics = Self {
+            requests: Family::default(),
+            request_duration: Family::new_with_constructor(|| {
+                Histogram::new(REQUEST_BUCKETS_SECONDS)
+            }),
+            overload: Family::default(),
+            certificate_expiry: Family::default(),
+            reviews: Family::default(),
+            conflicts: Family::default(),
+            plugins_loaded: Gauge::default(),
+            plugin_information: Family::default(),
+            plugin: PluginFamilies::register(&mut registry),
+            audit_dropped: Counter::default(),
+            requests_in_flight: Gauge::default(),
+            bytes_in_flight: Gauge::default(),
+            connections: Gauge::default(),
+            tls_handshake_failures: Counter::default(),
+            oversized_bodies: Counter::default(),
+            panics: Counter::default(),
+            registry: Registry::default(),
+        };
+        metrics.register_server(&mut registry);
+        metrics.register_reviews(&mut registry);
+        metrics.registry = registry;
+        Arc::new(metrics)
+    }
+
+    fn register_server(&self, registry: &mut Registry) {
+        registry.register(
+            "requests",
+            "Requests of the HTTPS listener, by endpoint and HTTP status code; code 499: the client \
+             went away",
+            self.requests.clone(),
+        );
+        registry.register_with_unit(
+            "request_duration",
+            "From the head of a request to its answer",
+            Unit::Seconds,
+            self.request_duration.clone(),
+        );
+        registry.register(
+            "requests_in_flight",
+            "Requests being read, judged or answered",
+            self.requests_in_flight.clone(),
+        );
+        registry.register(
+            "in_flight_bytes",
+            "Request bytes held, against requests.maxInFlight",
+            self.bytes_in_flight.clone(),
+        );
+        registry.register(
+            "connections",
+            "Open connections of the HTTPS listener",
+            self.connections.clone(),
+        );
+        registry.register(
+            "tls_handshake_failures",
+            "Connections that did not get through the TLS handshake",
+            self.tls_handshake_failures.clone(),
+        );
+        registry.register(
+            "overload_rejections",
+            "Requests answered with 429, by the limit that was reached",
+            self.overload.clone(),
+        );
+        registry.register(
+            "oversized_bodies",
+            "Request bodies past requests.maxBody",
+            self.oversized_bodies.clone(),
+        );
+        registry.register(
+            "panics",
+            "Requests that ended in a panic of the host: each is a defect of Tollgate",
+            self.panics.clone(),
+        );
+        registry.register(
+            "certificate_expiry_timestamp_seconds",
+            "When the serving certificate ends, in seconds since 1970",
+            self.certificate_expiry.clone(),
+        );
+    }
+
+    fn register_reviews(&self, registry: &mut Registry) {
+        registry.register(
+            "reviews",
+            "Reviews answered, by endpoint, AdmissionReview version and verdict",
+            self.reviews.clone(),
+        );
+        registry.register(
+            "conflicts",
+            "Mutations that overwrote what an earlier plugin had written",
+            self.conflicts.clone(),
+        );
+        registry.register(
+            "audit_dropped",
+            "Audit-mode calls that were not run because too many were waiting",
+            self.audit_dropped.clone(),
+        );
+        registry.register(
+            "plugins_loaded",
+            "Plugins that are loaded and serve",
+            self.plugins_loaded.clone(),
+        );
+        registry.register(
+            "plugin_info",
+            "Always 1: the version that serves under a plugin's name",
+            self.plugin_information.clone(),
+        );
+    }
+
+    /// The OpenMetrics text of everything.
+    #[must_use]
+    pub fn encode(&self) -> String {
+        let mut text = String::with_capacity(16 * 1024);
+        if encode(&mut text, &self.registry).is_err() {
+            // Writing into a string fails only when a metric's own encoder does. A body without
+            // its end marker is what makes a scraper report the loss instead of storing half.
+            tracing::error!("the metrics could not be encoded");
+        }
+        text
+    }
+
+    /// The counters of one plugin, to be resolved once at load and kept beside it.
+    #[must_use]
+    pub fn plugin(&self, name: &str) -> PluginMetrics {
+        self.plugin.resolve(name)
+    }
+
+    /// A version of a plugin started to serve.
+    pub fn plugin_loaded(&self, plugin: &str, digest: &str, version: &str) {
+        let labels = PluginInformationLabels::new(plugin, digest, version);
+        let gauge = self.plugin_information.get_or_create_owned(&labels);
+        if gauge.set(1) == 0 {
+            self.plugins_loaded.inc();
+        }
+    }
+
+    /// A version of a plugin stopped to serve.
+    pub fn plugin_unloaded(&self, plugin: &str, digest: &str, version: &str) {
+        let labels = PluginInformationLabels::new(plugin, digest, version);
+        if self.plugin_information.remove(&labels) {
+            self.plugins_loaded.dec();
+        }
+    }
+
+    /// A review was answered. `version` is `v1` or `v1beta1`; `verdict` is a word from a fixed
+    /// list, such as `allowed` or `denied`.
+    pub fn review(&self, endpoint: &'static str, version: &'static str, verdict: &'static str) {
+        self.reviews
+            .get_or_create(&ReviewLabels {
+                endpoint,
+                version,
+                verdict,
+            })
+            .inc();
+    }
+
+    /// `plugin` changed or removed what `overwrote` had written.
+    pub fn conflict(&self, plugin: &str, overwrote: &str) {
+        self.conflicts
+            .get_or_create(&ConflictLabels {
+                plugin: plugin.to_owned(),
+                overwrote: overwrote.to_owned(),
+            })
+            .inc();
+    }
+
+    /// An audit-mode call was not run because too many were waiting.
+    pub fn audit_dropped(&self) {
+        self.audit_dropped.inc();
+    }
+
+    /// A request got 429. The server counts [`Overload::Bytes`] itself and every
+    /// `Reply::Overloaded` as [`Overload::Instances`].
+    pub(crate) fn overloaded(&self, reason: Overload) {
+        self.overload
+            .get_or_create(&ReasonLabels {
+                reason: reason.name(),
+            })
+            .inc();
+    }
+
+    /// A request was answered, or given up by its client (code 499).
+    pub(crate) fn request(&self, endpoint: &'static str, code: u16, duration: Duration) {
+        self.requests
+            .get_or_create(&RequestLabels { endpoint, code })
+            .inc();
+        self.request_duration
+            .get_or_create(&EndpointLabels { endpoint })
+            .observe(duration.as_secs_f64());
+    }
+
+    /// A certificate is served that ends at `timestamp_seconds` since 1970.
+    pub(crate) fn certificate(&self, file: Option<&Path>, timestamp_seconds: i64) {
+        let file = file.map_or_else(
+            || "self-signed".to_owned(),
+            |path| path.display().to_string(),
+        );
+        self.certificate_expiry
+            .get_or_create(&FileLabels { file })
+            .set(timestamp_seconds);
+    }
+}
+
+// === impl Overload ===
+
+impl Overload {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Bytes => "bytes",
+            Self::Instances => "instances",
+        }
+    }
+}
+
+// === impl PluginInformationLabels ===
+
+impl PluginInformationLabels {
+    fn new(plugin: &str, digest: &str, version: &str) -> Self {
+        Self {
+            plugin: plugin.to_owned(),
+            digest: digest.to_owned(),
+            version: version.to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writes_every_family_with_prefix_and_unit() {
+        let metrics = Metrics::new();
+        metrics.request("mutate", 200, Duration::from_millis(2));
+        metrics.overloaded(Overload::Bytes);
+        metrics.review("mutate", "v1", "allowed");
+        metrics.conflict("second", "first");
+        metrics.plugin_loaded("first", "sha256:ab", "1.0.0");
+        metrics.audit_dropped();
+        metrics.certificate(None, 17);
+        let text = metrics.encode();
+        for line in [
+            "tollgate_requests_total{endpoint=\"mutate\",code=\"200\"} 1",
+            "tollgate_request_duration_seconds_count{endpoint=\"mutate\"} 1",
+            "tollgate_overload_rejections_total{reason=\"bytes\"} 1",
+            "tollgate_reviews_total{endpoint=\"mutate\",version=\"v1\",verdict=\"allowed\"} 1",
+            "tollgate_conflicts_total{plugin=\"second\",overwrote=\"first\"} 1",
+            "tollgate_plugin_info{plugin=\"first\",digest=\"sha256:ab\",version=\"1.0.0\"} 1",
+            "tollgate_plugins_loaded 1",
+            "tollgate_audit_dropped_total 1",
+            "tollgate_certificate_expiry_timestamp_seconds{file=\"self-signed\"} 17",
+            "# EOF",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn counts_a_loaded_version_once_and_forgets_it_when_unloaded() {
+        let metrics = Metrics::new();
+        metrics.plugin_loaded("a", "sha256:1", "1");
+        metrics.plugin_loaded("a", "sha256:1", "1");
+        assert!(metrics.encode().contains("tollgate_plugins_loaded 1"));
+        metrics.plugin_unloaded("a", "sha256:1", "1");
+        metrics.plugin_unloaded("a", "sha256:1", "1");
+        let text = metrics.encode();
+        assert!(text.contains("tollgate_plugins_loaded 0"));
+        assert!(!text.contains("sha256:1"));
+    }
+}

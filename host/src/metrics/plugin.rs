@@ -1,0 +1,291 @@
+//! What one plugin did and cost.
+//!
+//! A family's lookup hashes and compares labels under a lock. A plugin's series are therefore
+//! resolved once, at load, and a call then only touches atomics.
+
+use std::{
+    sync::{Arc, OnceLock, atomic::AtomicU64},
+    time::Duration,
+};
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+
+/// What a call takes, in seconds: 10 µs is a small policy, 1 s past the default limit.
+const CALL_BUCKETS_SECONDS: [f64; 16] = [
+    0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025,
+    0.05, 0.1, 0.25, 0.5, 1.0,
+];
+
+/// Which of its exports a plugin was called by.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Phase {
+    /// `mutate`.
+    Mutate,
+    /// `validate`.
+    Validate,
+}
+
+/// How a call ended.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Outcome {
+    /// A validator let the object pass.
+    Allowed,
+    /// The plugin said no.
+    Denied,
+    /// A mutator changed the object.
+    Patched,
+    /// A mutator left the object as it was.
+    Unchanged,
+    /// The plugin did not answer, or not validly.
+    Fault,
+}
+
+/// What a call took.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Cost {
+    /// Wall time.
+    pub duration: Duration,
+    /// Time on a processor.
+    pub cpu_time: Duration,
+    /// Fuel.
+    pub fuel: u64,
+}
+
+/// The counters of one plugin. Cheap to clone, and free of locks on the way of a call.
+#[derive(Clone, Debug)]
+pub struct PluginMetrics {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+    families: PluginFamilies,
+    // Resolved at the first call of a phase, so that a plugin which only validates does not show
+    // twenty series of zeros for `mutate`.
+    phases: [OnceLock<PhaseMetrics>; 2],
+}
+
+#[derive(Debug)]
+struct PhaseMetrics {
+    calls: [Counter; Outcome::ALL.len()],
+    duration: Histogram,
+    cpu_seconds: Counter<f64, AtomicU64>,
+    fuel: Counter,
+}
+
+/// The families that [`PluginMetrics`] is resolved from.
+#[derive(Clone, Debug)]
+pub(super) struct PluginFamilies {
+    calls: Family<CallLabels, Counter>,
+    faults: Family<FaultLabels, Counter>,
+    duration: Family<PhaseLabels, Histogram, fn() -> Histogram>,
+    cpu_seconds: Family<PhaseLabels, Counter<f64, AtomicU64>>,
+    fuel: Family<PhaseLabels, Counter>,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct CallLabels {
+    plugin: String,
+    phase: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct FaultLabels {
+    plugin: String,
+    phase: &'static str,
+    fault: &'static str,
+    failure_policy: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct PhaseLabels {
+    plugin: String,
+    phase: &'static str,
+}
+
+// === impl Phase ===
+
+impl Phase {
+    /// `mutate` or `validate`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mutate => "mutate",
+            Self::Validate => "validate",
+        }
+    }
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    const ALL: [Self; 5] = [
+        Self::Allowed,
+        Self::Denied,
+        Self::Patched,
+        Self::Unchanged,
+        Self::Fault,
+    ];
+
+    /// The word in the label `outcome`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Patched => "patched",
+            Self::Unchanged => "unchanged",
+            Self::Fault => "fault",
+        }
+    }
+}
+
+// === impl PluginMetrics ===
+
+impl PluginMetrics {
+    /// Counts a call that was run, whatever came of it.
+    pub fn call(&self, phase: Phase, outcome: Outcome, cost: Cost) {
+        let metrics = self.phase(phase);
+        metrics.calls[outcome as usize].inc();
+        metrics.duration.observe(cost.duration.as_secs_f64());
+        metrics.cpu_seconds.inc_by(cost.cpu_time.as_secs_f64());
+        metrics.fuel.inc_by(cost.fuel);
+    }
+
+    /// Counts a fault by its kind and by the failure policy that decided what it means. Call
+    /// [`PluginMetrics::call`] with [`Outcome::Fault`] as well.
+    pub fn fault(&self, phase: Phase, fault: &'static str, failure_policy: &'static str) {
+        self.inner
+            .families
+            .faults
+            .get_or_create(&FaultLabels {
+                plugin: self.inner.name.clone(),
+                phase: phase.name(),
+                fault,
+                failure_policy,
+            })
+            .inc();
+    }
+
+    fn phase(&self, phase: Phase) -> &PhaseMetrics {
+        self.inner.phases[phase as usize]
+            .get_or_init(|| self.inner.families.phase(&self.inner.name, phase))
+    }
+}
+
+// === impl PluginFamilies ===
+
+impl PluginFamilies {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let families = Self {
+            calls: Family::default(),
+            faults: Family::default(),
+            duration: Family::new_with_constructor(|| Histogram::new(CALL_BUCKETS_SECONDS)),
+            cpu_seconds: Family::default(),
+            fuel: Family::default(),
+        };
+        registry.register(
+            "plugin_calls",
+            "Calls of a plugin, by export and outcome",
+            families.calls.clone(),
+        );
+        registry.register(
+            "plugin_faults",
+            "Faults of a plugin, by kind and by the failure policy that applied",
+            families.faults.clone(),
+        );
+        registry.register_with_unit(
+            "plugin_duration",
+            "Wall time of one call of a plugin",
+            Unit::Seconds,
+            families.duration.clone(),
+        );
+        registry.register_with_unit(
+            "plugin_cpu",
+            "Processor time that a plugin took",
+            Unit::Seconds,
+            families.cpu_seconds.clone(),
+        );
+        registry.register(
+            "plugin_fuel",
+            "Fuel that a plugin burnt",
+            families.fuel.clone(),
+        );
+        families
+    }
+
+    pub(super) fn resolve(&self, name: &str) -> PluginMetrics {
+        PluginMetrics {
+            inner: Arc::new(Inner {
+                name: name.to_owned(),
+                families: self.clone(),
+                phases: [OnceLock::new(), OnceLock::new()],
+            }),
+        }
+    }
+
+    fn phase(&self, name: &str, phase: Phase) -> PhaseMetrics {
+        let labels = PhaseLabels {
+            plugin: name.to_owned(),
+            phase: phase.name(),
+        };
+        PhaseMetrics {
+            calls: Outcome::ALL.map(|outcome| {
+                self.calls.get_or_create_owned(&CallLabels {
+                    plugin: name.to_owned(),
+                    phase: phase.name(),
+                    outcome: outcome.name(),
+                })
+            }),
+            duration: self.duration.get_or_create_owned(&labels),
+            cpu_seconds: self.cpu_seconds.get_or_create_owned(&labels),
+            fuel: self.fuel.get_or_create_owned(&labels),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::metrics::Metrics;
+
+    #[test]
+    fn counts_each_outcome_under_its_own_label() {
+        for (index, outcome) in Outcome::ALL.into_iter().enumerate() {
+            assert_eq!(outcome as usize, index);
+        }
+        let metrics = Metrics::new();
+        let plugin = metrics.plugin("labels");
+        let cost = Cost {
+            duration: Duration::from_micros(80),
+            cpu_time: Duration::from_millis(500),
+            fuel: 1_234,
+        };
+        plugin.call(Phase::Mutate, Outcome::Patched, cost);
+        metrics
+            .plugin("labels")
+            .call(Phase::Mutate, Outcome::Fault, cost);
+        plugin.fault(Phase::Mutate, "out-of-fuel", "Fail");
+        let text = metrics.encode();
+        let labels = "plugin=\"labels\",phase=\"mutate\"";
+        for line in [
+            format!("tollgate_plugin_calls_total{{{labels},outcome=\"patched\"}} 1"),
+            format!("tollgate_plugin_calls_total{{{labels},outcome=\"fault\"}} 1"),
+            format!(
+                "tollgate_plugin_faults_total{{{labels},fault=\"out-of-fuel\",failure_policy=\"Fail\"}} 1"
+            ),
+            format!("tollgate_plugin_duration_seconds_bucket{{le=\"0.0001\",{labels}}} 2"),
+            format!("tollgate_plugin_cpu_seconds_total{{{labels}}} 1.0"),
+            format!("tollgate_plugin_fuel_total{{{labels}}} 2468"),
+        ] {
+            assert!(text.contains(&line), "{line} is not in\n{text}");
+        }
+        assert!(!text.contains("phase=\"validate\""));
+    }
+}

@@ -1,0 +1,492 @@
+//! RFC 6902 applied strictly, all or nothing, within limits.
+//!
+//! The patch comes from a plugin that may be broken or hostile, and this code runs outside the sandbox where
+//! neither fuel nor epochs reach. So everything here is counted: the depth, the size of what the patch puts in,
+//! and the steps that it takes.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::measure::measure;
+use super::{Operation, Shown};
+use crate::document::{ArrayIndex, Json, Object, Pointer, array_index};
+
+/// What a patch may cost.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ApplyLimits {
+    /// Containers nested at the deepest place of the result.
+    pub max_depth: u32,
+    /// Values that `add`, `replace` and `copy` put in, all together, whether or not a later operation takes
+    /// them out again: the result has at most this many more than the document had.
+    pub max_added_nodes: usize,
+    /// Bytes of the same, before escaping.
+    pub max_added_bytes: usize,
+    /// Path tokens walked, array elements and members moved or copied, values measured and compared. A step
+    /// takes a few nanoseconds.
+    pub max_steps: usize,
+}
+
+/// An operation that could not be applied; none of the patch was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("operation {index} of the patch (`{operation}` at {}) does not apply", Shown(.path))]
+pub struct ApplyError {
+    /// Which operation, from 0.
+    pub index: usize,
+    /// Its name.
+    pub operation: &'static str,
+    /// Its path.
+    pub path: Pointer,
+    /// What was wrong.
+    #[source]
+    pub kind: ApplyErrorKind,
+}
+
+/// Why an operation does not apply.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ApplyErrorKind {
+    /// A container on the way is not there.
+    #[error("there is nothing at {}; add that first", Shown(.0))]
+    ParentMissing(Pointer),
+    /// A value on the way has neither members nor elements.
+    #[error("{} is of type {found} and holds nothing; an object or an array was expected", Shown(.at))]
+    NotAContainer {
+        /// Where.
+        at: Pointer,
+        /// Its type.
+        found: &'static str,
+    },
+    /// The last token names no place in the array.
+    #[error("{} is an array: its places are `0`, `1`, … and, for `add` only, `-`", Shown(.array))]
+    NotAnIndex {
+        /// The array.
+        array: Pointer,
+    },
+    /// The index lies behind the end.
+    #[error("{} has {length} elements; the index lies behind its end", Shown(.array))]
+    IndexOutOfBounds {
+        /// The array.
+        array: Pointer,
+        /// Its length.
+        length: usize,
+    },
+    /// The object has no such member.
+    #[error("there is no member {}", Shown(.0))]
+    MemberMissing(Pointer),
+    /// A `test` found another value.
+    #[error("another value stands there than the one tested for")]
+    TestFailed,
+    /// A value was to move into itself.
+    #[error("{} cannot move into itself", Shown(.from))]
+    MoveIntoOwnChild {
+        /// The value.
+        from: Pointer,
+    },
+    /// The whole document was to be removed.
+    #[error("the root cannot be removed; replace it instead")]
+    RemoveRoot,
+    /// The result would be nested too deep.
+    #[error("the result would be nested deeper than {max_depth} levels (`max_depth`)")]
+    TooDeep {
+        /// The limit.
+        max_depth: u32,
+    },
+    /// The patch puts too many values in.
+    #[error("the patch puts in more than {max_added_nodes} values (`max_added_nodes`)")]
+    TooManyNodes {
+        /// The limit.
+        max_added_nodes: usize,
+    },
+    /// The patch puts too much text in.
+    #[error("the patch puts in more than {max_added_bytes} bytes (`max_added_bytes`)")]
+    TooManyBytes {
+        /// The limit.
+        max_added_bytes: usize,
+    },
+    /// The patch is too much work.
+    #[error(
+        "applying the patch takes more than {max_steps} steps (`max_steps`); use fewer operations"
+    )]
+    TooManySteps {
+        /// The limit.
+        max_steps: usize,
+    },
+}
+
+/// Applies operations one by one and counts what they cost.
+pub(super) struct Applier {
+    limits: ApplyLimits,
+    nodes: usize,
+    bytes: usize,
+    steps: usize,
+}
+
+/// Where a path leads.
+enum Place<'d, 'p> {
+    Root(&'d mut Json),
+    In(&'d mut Json, Cow<'p, str>),
+}
+
+/// The document with all operations applied, as RFC 6902 has it, or unchanged.
+///
+/// What is not touched stays shared with `document`. Of RFC 6902's liberties: the root can be replaced, also by
+/// `add`, but not removed.
+///
+/// # Errors
+/// Names the first operation that does not apply, and why.
+pub fn apply(
+    document: &Json,
+    operations: &[Operation],
+    limits: &ApplyLimits,
+) -> Result<Json, ApplyError> {
+    let mut result = document.clone();
+    let mut applier = Applier::new(*limits);
+    for (index, operation) in operations.iter().enumerate() {
+        applier
+            .operation(&mut result, operation)
+            .map_err(|kind| ApplyError {
+                index,
+                operation: operation.name(),
+                path: operation.path().clone(),
+                kind,
+            })?;
+    }
+    Ok(result)
+}
+
+// === impl ApplyLimits ===
+
+impl ApplyLimits {
+    /// For operations that this host wrote itself.
+    pub(super) const NONE: Self = Self {
+        max_depth: u32::MAX,
+        max_added_nodes: usize::MAX,
+        max_added_bytes: usize::MAX,
+        max_steps: usize::MAX,
+    };
+}
+
+impl Default for ApplyLimits {
+    /// 256 levels; a million values and 16 MiB, five times the largest object that kube-apiserver takes; 32
+    /// million steps, which is a tenth of a second.
+    fn default() -> Self {
+        Self {
+            max_depth: 256,
+            max_added_nodes: 1_000_000,
+            max_added_bytes: 16 * 1024 * 1024,
+            max_steps: 32_000_000,
+        }
+    }
+}
+
+// === impl Applier ===
+
+impl Applier {
+    pub(super) fn new(limits: ApplyLimits) -> Self {
+        Self {
+            limits,
+            nodes: 0,
+            bytes: 0,
+            steps: 0,
+        }
+    }
+
+    /// Applies one operation in place and hands back the value that it took out or replaced. After an error the
+    /// document is in between and has to be dropped.
+    pub(super) fn operation(
+        &mut self,
+        document: &mut Json,
+        operation: &Operation,
+    ) -> Result<Option<Json>, ApplyErrorKind> {
+        match operation {
+            Operation::Add { path, value } => {
+                self.put_in(path, value)?;
+                self.add(document, path, value.clone())
+            }
+            Operation::Remove { path } => self.remove(document, path).map(Some),
+            Operation::Replace { path, value } => {
+                self.put_in(path, value)?;
+                self.replace(document, path, value.clone()).map(Some)
+            }
+            Operation::Move { from, path } => {
+                if from == path {
+                    return self.find(document, from).map(|_| None);
+                }
+                if from.is_prefix_of(path) {
+                    return Err(ApplyErrorKind::MoveIntoOwnChild { from: from.clone() });
+                }
+                let value = self.remove(document, from)?;
+                if path.tokens().count() > from.tokens().count() {
+                    let (size, visited) = measure(&value);
+                    self.step(visited)?;
+                    self.check_depth(path, size.depth)?;
+                }
+                self.add(document, path, value)
+            }
+            Operation::Copy { from, path } => {
+                let value = self.find(document, from)?.clone();
+                self.put_in(path, &value)?;
+                self.add(document, path, value)
+            }
+            Operation::Test { path, value } => {
+                let found = self.find(document, path)?.clone();
+                self.count_comparison(&found, value)?;
+                if found.equivalent(value) {
+                    Ok(None)
+                } else {
+                    Err(ApplyErrorKind::TestFailed)
+                }
+            }
+        }
+    }
+
+    fn step(&mut self, steps: usize) -> Result<(), ApplyErrorKind> {
+        self.steps = self.steps.saturating_add(steps);
+        let max_steps = self.limits.max_steps;
+        if self.steps > max_steps {
+            Err(ApplyErrorKind::TooManySteps { max_steps })
+        } else {
+            Ok(())
+        }
+    }
+
+    fn put_in(&mut self, path: &Pointer, value: &Json) -> Result<(), ApplyErrorKind> {
+        let (size, visited) = measure(value);
+        self.step(visited)?;
+        self.check_depth(path, size.depth)?;
+        self.nodes = self.nodes.saturating_add(size.nodes);
+        self.bytes = self.bytes.saturating_add(size.bytes);
+        let ApplyLimits {
+            max_added_nodes,
+            max_added_bytes,
+            ..
+        } = self.limits;
+        if self.nodes > max_added_nodes {
+            return Err(ApplyErrorKind::TooManyNodes { max_added_nodes });
+        }
+        if self.bytes > max_added_bytes {
+            return Err(ApplyErrorKind::TooManyBytes { max_added_bytes });
+        }
+        Ok(())
+    }
+
+    fn count_comparison(&mut self, found: &Json, expected: &Json) -> Result<(), ApplyErrorKind> {
+        if matches!(expected, Json::Number(_) | Json::Array(_) | Json::Object(_)) {
+            // Numbers are compared digit by digit, and nothing keeps one from having a million.
+            for (size, visited) in [measure(found), measure(expected)] {
+                self.step(visited.saturating_add(size.bytes / 16))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn check_depth(&self, path: &Pointer, depth: u32) -> Result<(), ApplyErrorKind> {
+        let above = u32::try_from(path.tokens().count()).unwrap_or(u32::MAX);
+        let max_depth = self.limits.max_depth;
+        // A scalar is no level of its own: it stands in a container that is there already.
+        if depth > 0 && above.saturating_add(depth) > max_depth {
+            return Err(ApplyErrorKind::TooDeep { max_depth });
+        }
+        Ok(())
+    }
+
+    fn add(
+        &mut self,
+        document: &mut Json,
+        path: &Pointer,
+        value: Json,
+    ) -> Result<Option<Json>, ApplyErrorKind> {
+        let (parent, token) = match self.place(document, path)? {
+            Place::Root(root) => return Ok(Some(std::mem::replace(root, value))),
+            Place::In(parent, token) => (parent, token),
+        };
+        match parent {
+            Json::Object(members) => Ok(self.members(members)?.insert(Arc::from(&*token), value)),
+            Json::Array(elements) => {
+                let length = elements.len();
+                let index = match array_index(&token) {
+                    Some(ArrayIndex::End) => length,
+                    Some(ArrayIndex::At(index)) if index <= length => index,
+                    Some(ArrayIndex::At(_)) => {
+                        return Err(ApplyErrorKind::IndexOutOfBounds {
+                            array: above(path),
+                            length,
+                        });
+                    }
+                    None => return Err(ApplyErrorKind::NotAnIndex { array: above(path) }),
+                };
+                self.step(length - index)?;
+                self.elements(elements)?.insert(index, value);
+                Ok(None)
+            }
+            other => Err(ApplyErrorKind::NotAContainer {
+                at: above(path),
+                found: other.type_name(),
+            }),
+        }
+    }
+
+    fn remove(&mut self, document: &mut Json, path: &Pointer) -> Result<Json, ApplyErrorKind> {
+        let (parent, token) = match self.place(document, path)? {
+            Place::Root(_) => return Err(ApplyErrorKind::RemoveRoot),
+            Place::In(parent, token) => (parent, token),
+        };
+        match parent {
+            Json::Object(members) => {
+                let missing = || ApplyErrorKind::MemberMissing(path.clone());
+                let index = members.get_index_of(&*token).ok_or_else(missing)?;
+                self.step(members.len() - index)?;
+                let removed = self.members(members)?.shift_remove_index(index);
+                removed.map(|(_, value)| value).ok_or_else(missing)
+            }
+            Json::Array(elements) => {
+                let index = existing_index(elements.len(), &token, || above(path))?;
+                self.step(elements.len() - index)?;
+                Ok(self.elements(elements)?.remove(index))
+            }
+            other => Err(ApplyErrorKind::NotAContainer {
+                at: above(path),
+                found: other.type_name(),
+            }),
+        }
+    }
+
+    fn replace(
+        &mut self,
+        document: &mut Json,
+        path: &Pointer,
+        value: Json,
+    ) -> Result<Json, ApplyErrorKind> {
+        let place = match self.place(document, path)? {
+            Place::Root(root) => root,
+            Place::In(parent, token) => self.child(parent, &token, || above(path))?,
+        };
+        Ok(std::mem::replace(place, value))
+    }
+
+    /// Walks to the container that a path's last token names a place in.
+    fn place<'d, 'p>(
+        &mut self,
+        document: &'d mut Json,
+        path: &'p Pointer,
+    ) -> Result<Place<'d, 'p>, ApplyErrorKind> {
+        let mut tokens = path.tokens();
+        let Some(mut token) = tokens.next() else {
+            return Ok(Place::Root(document));
+        };
+        let mut here = document;
+        for (depth, next) in tokens.enumerate() {
+            here = self
+                .child(here, &token, || prefix(path, depth))
+                .map_err(|kind| match kind {
+                    ApplyErrorKind::MemberMissing(_) | ApplyErrorKind::IndexOutOfBounds { .. } => {
+                        ApplyErrorKind::ParentMissing(prefix(path, depth + 1))
+                    }
+                    other => other,
+                })?;
+            token = next;
+        }
+        Ok(Place::In(here, token))
+    }
+
+    /// What stands at a path, to be read.
+    fn find<'d>(&mut self, document: &'d Json, path: &Pointer) -> Result<&'d Json, ApplyErrorKind> {
+        let mut here = document;
+        let last = path.tokens().count();
+        for (depth, token) in path.tokens().enumerate() {
+            self.step(1)?;
+            here = match here {
+                Json::Object(members) => members.get(&*token).ok_or_else(|| {
+                    let missing = prefix(path, depth + 1);
+                    if depth + 1 == last {
+                        ApplyErrorKind::MemberMissing(missing)
+                    } else {
+                        ApplyErrorKind::ParentMissing(missing)
+                    }
+                })?,
+                Json::Array(elements) => {
+                    &elements[existing_index(elements.len(), &token, || prefix(path, depth))?]
+                }
+                other => {
+                    let found = other.type_name();
+                    return Err(ApplyErrorKind::NotAContainer {
+                        at: prefix(path, depth),
+                        found,
+                    });
+                }
+            };
+        }
+        Ok(here)
+    }
+
+    fn child<'d>(
+        &mut self,
+        container: &'d mut Json,
+        token: &str,
+        at: impl Fn() -> Pointer,
+    ) -> Result<&'d mut Json, ApplyErrorKind> {
+        self.step(1)?;
+        match container {
+            Json::Object(members) => {
+                let Some(index) = members.get_index_of(token) else {
+                    return Err(ApplyErrorKind::MemberMissing(at().child(token)));
+                };
+                Ok(&mut self.members(members)?[index])
+            }
+            Json::Array(elements) => {
+                let index = existing_index(elements.len(), token, &at)?;
+                Ok(&mut self.elements(elements)?[index])
+            }
+            other => Err(ApplyErrorKind::NotAContainer {
+                at: at(),
+                found: other.type_name(),
+            }),
+        }
+    }
+
+    /// The members for changing; while somebody else holds them too, that copies them.
+    fn members<'d>(
+        &mut self,
+        members: &'d mut Arc<Object>,
+    ) -> Result<&'d mut Object, ApplyErrorKind> {
+        if Arc::strong_count(members) > 1 {
+            self.step(members.len())?;
+        }
+        Ok(Arc::make_mut(members))
+    }
+
+    fn elements<'d>(
+        &mut self,
+        elements: &'d mut Arc<Vec<Json>>,
+    ) -> Result<&'d mut Vec<Json>, ApplyErrorKind> {
+        if Arc::strong_count(elements) > 1 {
+            self.step(elements.len())?;
+        }
+        Ok(Arc::make_mut(elements))
+    }
+}
+
+fn existing_index(
+    length: usize,
+    token: &str,
+    array: impl Fn() -> Pointer,
+) -> Result<usize, ApplyErrorKind> {
+    match array_index(token) {
+        Some(ArrayIndex::At(index)) if index < length => Ok(index),
+        Some(_) => Err(ApplyErrorKind::IndexOutOfBounds {
+            array: array(),
+            length,
+        }),
+        None => Err(ApplyErrorKind::NotAnIndex { array: array() }),
+    }
+}
+
+/// The first tokens of a path.
+fn prefix(path: &Pointer, tokens: usize) -> Pointer {
+    Pointer::from_tokens(path.tokens().take(tokens))
+}
+
+/// The container that a path's last token is looked up in.
+fn above(path: &Pointer) -> Pointer {
+    path.split_last()
+        .map_or_else(Pointer::root, |(parent, _)| parent)
+}

@@ -1,0 +1,324 @@
+//! Which element of one array becomes which of the other.
+//!
+//! 1. What both begin and end with is set aside.
+//! 2. The longest common subsequence of the rest is kept, where two elements count as equal that have the same
+//!    identity and no other of their array has it (so that a changed container is recognised), or that are equal.
+//! 3. In the gaps that remain, similar elements are paired, then scalars by position.
+//! 4. Everything else is removed or added. Where elements repeat, additions and removals slide right, so that
+//!    none writes what already stands at its index.
+
+use std::collections::HashMap;
+use std::ops::Range;
+
+use foldhash::fast::RandomState;
+use similar::algorithms::Algorithm;
+use similar::{DiffOp, capture_diff_slices};
+
+use super::Fingerprints;
+use super::identity::{Identity, identity};
+use crate::document::{Json, Number};
+
+/// Elements in both arrays up to which the shortest edit is searched for without shortcuts: at worst some
+/// million comparisons of integers. Beyond, `similar` bounds its search as git does.
+const EXACT_SEARCH: usize = 1024;
+
+/// Pairs of elements in a gap up to which each is compared with each.
+const SIMILARITY_PAIRS: usize = 1024;
+
+/// One step on the way through both arrays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Step {
+    /// The next elements of both are equal.
+    Keep,
+    /// The next element of the old array becomes the next of the new.
+    Change,
+    /// The next element of the old array goes.
+    Remove,
+    /// The next element of the new array comes.
+    Add,
+}
+
+/// The steps that lead from `old` to `new`.
+pub(super) fn align(old: &[Json], new: &[Json], fingerprints: &mut Fingerprints) -> Vec<Step> {
+    let head = old
+        .iter()
+        .zip(new)
+        .take_while(|(old, new)| old.is_same(new))
+        .count();
+    let (old, new) = (&old[head..], &new[head..]);
+    let tail = old
+        .iter()
+        .rev()
+        .zip(new.iter().rev())
+        .take_while(|(old, new)| old.is_same(new))
+        .count();
+    let (old, new) = (&old[..old.len() - tail], &new[..new.len() - tail]);
+
+    let mut steps = vec![Step::Keep; head];
+    Alignment::new(old, new, fingerprints).walk(&mut steps);
+    steps.resize(steps.len() + tail, Step::Keep);
+    steps
+}
+
+struct Alignment {
+    /// Numbers that are equal where elements are.
+    old_exact: Vec<u32>,
+    new_exact: Vec<u32>,
+    old_partner: Vec<Option<usize>>,
+    new_partner: Vec<Option<usize>>,
+}
+
+/// Gives equal elements equal numbers.
+#[derive(Default)]
+struct Numbering<'d> {
+    buckets: HashMap<u64, Vec<(u32, &'d Json)>, RandomState>,
+    next: u32,
+}
+
+// === impl Alignment ===
+
+impl Alignment {
+    fn new(old: &[Json], new: &[Json], fingerprints: &mut Fingerprints) -> Self {
+        let mut numbering = Numbering::default();
+        let old_exact: Vec<u32> = old
+            .iter()
+            .map(|element| numbering.number(element, fingerprints))
+            .collect();
+        let new_exact: Vec<u32> = new
+            .iter()
+            .map(|element| numbering.number(element, fingerprints))
+            .collect();
+        let (old_tokens, new_tokens) = tokens(old, new, (&old_exact, &new_exact), numbering.next);
+        let mut alignment = Self {
+            old_exact,
+            new_exact,
+            old_partner: vec![None; old.len()],
+            new_partner: vec![None; new.len()],
+        };
+        let algorithm = if old.len() + new.len() <= EXACT_SEARCH {
+            Algorithm::RawMyers
+        } else {
+            Algorithm::Myers
+        };
+        let (mut old_gap, mut new_gap) = (0, 0);
+        for operation in capture_diff_slices(algorithm, &old_tokens, &new_tokens) {
+            if let DiffOp::Equal {
+                old_index,
+                new_index,
+                len,
+            } = operation
+            {
+                alignment.pair_gap(
+                    old,
+                    new,
+                    old_gap..old_index,
+                    new_gap..new_index,
+                    fingerprints,
+                );
+                for offset in 0..len {
+                    alignment.pair(old_index + offset, new_index + offset);
+                }
+                (old_gap, new_gap) = (old_index + len, new_index + len);
+            }
+        }
+        alignment.pair_gap(
+            old,
+            new,
+            old_gap..old.len(),
+            new_gap..new.len(),
+            fingerprints,
+        );
+        alignment
+    }
+
+    fn pair(&mut self, old: usize, new: usize) {
+        self.old_partner[old] = Some(new);
+        self.new_partner[new] = Some(old);
+    }
+
+    /// Pairs elements between which no equal ones lie.
+    fn pair_gap(
+        &mut self,
+        old: &[Json],
+        new: &[Json],
+        old_gap: Range<usize>,
+        new_gap: Range<usize>,
+        fingerprints: &mut Fingerprints,
+    ) {
+        let all_pairs = old_gap.len().saturating_mul(new_gap.len()) <= SIMILARITY_PAIRS;
+        let (mut old_rest, mut new_rest) = (old_gap.start, new_gap.start);
+        for new_index in new_gap.clone() {
+            let candidates = if all_pairs {
+                old_rest..old_gap.end
+            } else {
+                let same_offset = (old_gap.start + (new_index - new_gap.start)).min(old_gap.end);
+                same_offset.max(old_rest)..(same_offset + 1).min(old_gap.end)
+            };
+            let found = candidates
+                .into_iter()
+                .find(|&old_index| similar(&old[old_index], &new[new_index], fingerprints));
+            if let Some(old_index) = found {
+                self.pair_by_position(old, new, old_rest..old_index, new_rest..new_index);
+                self.pair(old_index, new_index);
+                (old_rest, new_rest) = (old_index + 1, new_index + 1);
+            }
+        }
+        self.pair_by_position(old, new, old_rest..old_gap.end, new_rest..new_gap.end);
+    }
+
+    /// Pairs what a single `replace` turns into the other. Two dissimilar objects are not: most of what a
+    /// replacement writes might stand there already, and one thing goes while another comes.
+    fn pair_by_position(
+        &mut self,
+        old: &[Json],
+        new: &[Json],
+        old_gap: Range<usize>,
+        new_gap: Range<usize>,
+    ) {
+        for (old_index, new_index) in old_gap.zip(new_gap) {
+            let containers = matches!(
+                (&old[old_index], &new[new_index]),
+                (Json::Object(_), Json::Object(_)) | (Json::Array(_), Json::Array(_))
+            );
+            if !containers {
+                self.pair(old_index, new_index);
+            }
+        }
+    }
+
+    fn walk(mut self, steps: &mut Vec<Step>) {
+        let (old_end, new_end) = (self.old_partner.len(), self.new_partner.len());
+        let (mut old, mut new) = (0, 0);
+        while old < old_end || new < new_end {
+            if old < old_end && new < new_end && self.old_exact[old] == self.new_exact[new] {
+                // Taking equal elements as they come loses at most one other pair, so no edit gets longer.
+                if let Some(other) = self.old_partner[old].filter(|other| *other != new) {
+                    self.new_partner[other] = None;
+                }
+                if let Some(other) = self.new_partner[new].filter(|other| *other != old) {
+                    self.old_partner[other] = None;
+                }
+                steps.push(Step::Keep);
+                (old, new) = (old + 1, new + 1);
+            } else if old < old_end && self.old_partner[old].is_none() {
+                steps.push(Step::Remove);
+                old += 1;
+            } else if new < new_end && self.new_partner[new].is_none() {
+                steps.push(Step::Add);
+                new += 1;
+            } else {
+                // Pairs do not cross, and neither element's partner lies behind.
+                steps.push(Step::Change);
+                (old, new) = (old + 1, new + 1);
+            }
+        }
+    }
+}
+
+// === impl Numbering ===
+
+impl<'d> Numbering<'d> {
+    fn number(&mut self, element: &'d Json, fingerprints: &mut Fingerprints) -> u32 {
+        let bucket = self.buckets.entry(fingerprints.of(element)).or_default();
+        if let Some((number, _)) = bucket.iter().find(|(_, known)| *known == element) {
+            return *number;
+        }
+        let number = self.next;
+        self.next += 1;
+        bucket.push((number, element));
+        number
+    }
+}
+
+/// The sequences to align: an element's identity where that is unique in both arrays, else its exact number.
+fn tokens(
+    old: &[Json],
+    new: &[Json],
+    exact: (&[u32], &[u32]),
+    first_free: u32,
+) -> (Vec<u32>, Vec<u32>) {
+    let mut known: HashMap<Identity<'_>, Occurrence, RandomState> = HashMap::default();
+    for identity in old.iter().filter_map(identity) {
+        known.entry(identity).or_default().old += 1;
+    }
+    for identity in new.iter().filter_map(identity) {
+        known.entry(identity).or_default().new += 1;
+    }
+    for (token, occurrence) in (first_free..).zip(known.values_mut()) {
+        occurrence.token = token;
+    }
+    let sequence = |elements: &[Json], exact: &[u32]| -> Vec<u32> {
+        elements
+            .iter()
+            .zip(exact)
+            .map(|(element, exact)| {
+                let occurrence = identity(element).and_then(|identity| known.get(&identity));
+                occurrence
+                    .filter(|found| found.old <= 1 && found.new <= 1)
+                    .map_or(*exact, |found| found.token)
+            })
+            .collect()
+    };
+    (sequence(old, exact.0), sequence(new, exact.1))
+}
+
+/// How often an identity occurs in each array.
+#[derive(Default)]
+struct Occurrence {
+    old: u32,
+    new: u32,
+    token: u32,
+}
+
+/// Whether one is more likely the other, changed, than something else: half of it is equal. Numbers that round
+/// to the same double are the same number, mangled.
+fn similar(old: &Json, new: &Json, fingerprints: &mut Fingerprints) -> bool {
+    match (old, new) {
+        (Json::Object(old), Json::Object(new)) => {
+            let (small, large) = if old.len() <= new.len() {
+                (old, new)
+            } else {
+                (new, old)
+            };
+            let mut common = 0;
+            let mut equal = 0;
+            for (name, value) in small.iter() {
+                if let Some(other) = large.get(name) {
+                    common += 1;
+                    equal += usize::from(alike(value, other, fingerprints));
+                }
+            }
+            equal > 0 && equal * 2 >= small.len() + large.len() - common
+        }
+        (Json::Array(old), Json::Array(new)) => {
+            let (shorter, longer) = (old.len().min(new.len()), old.len().max(new.len()));
+            if shorter * 2 < longer {
+                return false;
+            }
+            let head = old
+                .iter()
+                .zip(new.iter())
+                .take_while(|(old, new)| alike(old, new, fingerprints))
+                .count();
+            let tail = old.iter().rev().zip(new.iter().rev());
+            let tail = tail
+                .take(shorter - head)
+                .take_while(|(old, new)| alike(old, new, fingerprints))
+                .count();
+            head + tail > 0 && (head + tail) * 2 >= longer
+        }
+        (Json::Number(old), Json::Number(new)) => rounds_alike(old, new),
+        _ => false,
+    }
+}
+
+fn alike(old: &Json, new: &Json, fingerprints: &mut Fingerprints) -> bool {
+    match (old, new) {
+        (Json::Number(old), Json::Number(new)) => rounds_alike(old, new),
+        _ => old.is_same(new) || fingerprints.of(old) == fingerprints.of(new),
+    }
+}
+
+fn rounds_alike(old: &Number, new: &Number) -> bool {
+    old == new || old.as_f64().to_bits() == new.as_f64().to_bits()
+}

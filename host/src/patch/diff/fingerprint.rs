@@ -1,0 +1,76 @@
+//! Hashes of values, each container hashed once.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, Hasher};
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use crate::document::{Json, Number};
+
+/// Hashes of values that stay where they are for as long as this lives. Equal values have equal hashes.
+///
+/// Seeded per process; a seed decides only which of two equal answers is found faster, as whoever relies on two
+/// values being equal compares them.
+#[derive(Default)]
+pub(in crate::patch) struct Fingerprints {
+    state: RandomState,
+    known: HashMap<usize, u64, RandomState>,
+}
+
+// === impl Fingerprints ===
+
+impl Fingerprints {
+    /// Hashes that can be compared with those of every other `Fingerprints` of this state.
+    pub(in crate::patch) fn seeded(state: &RandomState) -> Self {
+        Self {
+            state: state.clone(),
+            known: HashMap::default(),
+        }
+    }
+
+    /// The hash of a value. The value has to outlive `self`.
+    pub(in crate::patch) fn of(&mut self, value: &Json) -> u64 {
+        match value {
+            Json::Null => self.state.hash_one(0_u8),
+            Json::Bool(value) => self.state.hash_one((1_u8, value)),
+            Json::Number(number) => self.state.hash_one((2_u8, Self::digits(number))),
+            Json::Text(text) => self.state.hash_one((3_u8, text)),
+            Json::Array(elements) => {
+                let address = Arc::as_ptr(elements).addr();
+                if let Some(hash) = self.known.get(&address) {
+                    return *hash;
+                }
+                let mut hasher = self.state.build_hasher();
+                hasher.write_u8(4);
+                for element in elements.iter() {
+                    hasher.write_u64(self.of(element));
+                }
+                let hash = hasher.finish();
+                self.known.insert(address, hash);
+                hash
+            }
+            Json::Object(members) => {
+                let address = Arc::as_ptr(members).addr();
+                if let Some(hash) = self.known.get(&address) {
+                    return *hash;
+                }
+                // A sum, because the order of members does not matter.
+                let sum = members.iter().fold(0_u64, |sum, (name, value)| {
+                    let value = self.of(value);
+                    sum.wrapping_add(self.state.hash_one((name, value)))
+                });
+                let hash = self.state.hash_one((5_u8, members.len(), sum));
+                self.known.insert(address, hash);
+                hash
+            }
+        }
+    }
+
+    fn digits(number: &Number) -> (i64, Option<&str>) {
+        match number {
+            Number::Integer(integer) => (*integer, None),
+            Number::Text(text) => (0, Some(text)),
+        }
+    }
+}

@@ -1,0 +1,139 @@
+//! How large a value is when it is written out, found without writing it out.
+//!
+//! A `copy` shares what it copies, so thirty of them can describe a gigabyte in a kilobyte of memory. Shared
+//! containers are therefore measured once and counted as often as they occur.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use crate::document::{Json, Number};
+
+/// The size of a value as a tree.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Size {
+    /// Values, containers included.
+    pub(super) nodes: usize,
+    /// Bytes of names, strings and digits, before escaping.
+    pub(super) bytes: usize,
+    /// Containers nested at the deepest place.
+    pub(super) depth: u32,
+}
+
+/// The size of `value`, and how many values were looked at to know it.
+pub(super) fn measure(value: &Json) -> (Size, usize) {
+    let mut measure = Measure {
+        known: HashMap::default(),
+        visited: 0,
+    };
+    let size = measure.value(value);
+    (size, measure.visited)
+}
+
+#[derive(Default)]
+struct Measure {
+    known: HashMap<usize, Size, foldhash::fast::RandomState>,
+    visited: usize,
+}
+
+// === impl Measure ===
+
+impl Measure {
+    fn value(&mut self, value: &Json) -> Size {
+        self.visited += 1;
+        match value {
+            Json::Null | Json::Bool(_) => Size {
+                nodes: 1,
+                bytes: 5,
+                depth: 0,
+            },
+            Json::Number(Number::Integer(_)) => Size {
+                nodes: 1,
+                bytes: 20,
+                depth: 0,
+            },
+            Json::Number(Number::Text(text)) | Json::Text(text) => Size {
+                nodes: 1,
+                bytes: text.len() + 2,
+                depth: 0,
+            },
+            Json::Array(elements) => self.container(elements, |measure, elements| {
+                elements.iter().fold(Size::default(), |sum, element| {
+                    sum.plus(measure.value(element))
+                })
+            }),
+            Json::Object(members) => self.container(members, |measure, members| {
+                members.iter().fold(Size::default(), |sum, (name, value)| {
+                    let mut size = measure.value(value);
+                    size.bytes = size.bytes.saturating_add(name.len() + 3);
+                    sum.plus(size)
+                })
+            }),
+        }
+    }
+
+    fn container<C>(
+        &mut self,
+        container: &Arc<C>,
+        content: impl FnOnce(&mut Self, &C) -> Size,
+    ) -> Size {
+        // What nobody else holds cannot occur twice.
+        let key = (Arc::strong_count(container) > 1).then(|| Arc::as_ptr(container).addr());
+        if let Some(size) = key.and_then(|key| self.known.get(&key)) {
+            return *size;
+        }
+        let content = content(self, container);
+        let size = Size {
+            nodes: content.nodes.saturating_add(1),
+            bytes: content.bytes.saturating_add(2),
+            depth: content.depth.saturating_add(1),
+        };
+        if let Some(key) = key {
+            self.known.insert(key, size);
+        }
+        size
+    }
+}
+
+// === impl Size ===
+
+impl Size {
+    fn plus(self, other: Self) -> Self {
+        Self {
+            nodes: self.nodes.saturating_add(other.nodes),
+            bytes: self.bytes.saturating_add(other.bytes),
+            depth: self.depth.max(other.depth),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn shared_content_counts_as_often_as_it_occurs_and_is_visited_once() {
+        let mut value = Json::from(serde_json::json!(["x"]));
+        for _ in 0..100 {
+            value = Json::Array(Arc::new(vec![value.clone(), value]));
+        }
+        let (size, visited) = measure(&value);
+        assert_eq!(
+            (size.nodes, size.bytes, size.depth),
+            (usize::MAX, usize::MAX, 101)
+        );
+        assert!(visited < 250, "{visited}");
+    }
+
+    #[test]
+    fn the_size_is_close_to_that_of_the_text() {
+        let value =
+            Json::from(serde_json::json!({"name": "text", "list": ["a", "b", {}], "flag": true}));
+        let (size, visited) = measure(&value);
+        assert_eq!((size.nodes, visited, size.depth), (7, 7, 3));
+        assert!(
+            size.bytes.abs_diff(value.to_text().len()) < 10,
+            "{}",
+            size.bytes
+        );
+    }
+}

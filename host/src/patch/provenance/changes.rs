@@ -1,0 +1,181 @@
+//! Operations with everything about them that only the document knows.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use foldhash::fast::RandomState;
+
+use crate::document::{ArrayIndex, Json, Pointer, array_index};
+use crate::patch::Operation;
+use crate::patch::apply::{Applier, ApplyLimits};
+use crate::patch::diff::{Fingerprints, identity};
+
+/// A token of which it is known what kind of container it is looked up in.
+#[derive(Clone, Debug)]
+pub(super) enum Token {
+    Member(Arc<str>),
+    Element(usize),
+}
+
+/// By what an array element is recognised when it comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Recognition {
+    value: u64,
+    identity: Option<u64>,
+}
+
+/// What an operation does to a place.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Add,
+    Replace,
+    Remove,
+}
+
+/// One operation.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    pub(super) tokens: Vec<Token>,
+    pub(super) kind: Kind,
+    /// Of an array element that comes.
+    pub(super) comes: Option<Recognition>,
+    /// Of an array element that goes.
+    pub(super) goes: Option<Recognition>,
+    /// The operation at which the same element goes or comes: both together are a move within the array.
+    pub(super) moved: Option<usize>,
+}
+
+/// The operations of one mutation.
+#[derive(Debug)]
+pub(super) struct Changes<'c> {
+    operations: &'c [Operation],
+    changes: Vec<Change>,
+    state: &'c RandomState,
+}
+
+// === impl Changes ===
+
+impl<'c> Changes<'c> {
+    pub(super) fn resolve(
+        before: &Json,
+        operations: &'c [Operation],
+        state: &'c RandomState,
+    ) -> Self {
+        let mut document = before.clone();
+        let mut applier = Applier::new(ApplyLimits::NONE);
+        let mut changes = Vec::with_capacity(operations.len());
+        for operation in operations {
+            let Some(tokens) = tokens(&document, operation.path()) else {
+                break;
+            };
+            let Ok(displaced) = applier.operation(&mut document, operation) else {
+                break;
+            };
+            let kind = match operation {
+                Operation::Add { .. } if displaced.is_none() => Kind::Add,
+                Operation::Add { .. } | Operation::Replace { .. } => Kind::Replace,
+                Operation::Remove { .. } => Kind::Remove,
+                Operation::Move { .. } | Operation::Copy { .. } | Operation::Test { .. } => break,
+            };
+            let in_array = matches!(tokens.last(), Some(Token::Element(_)));
+            let recognition = |element| Recognition::of(element, state);
+            let comes = operation.value().filter(|_| in_array).map(recognition);
+            let goes = displaced.as_ref().filter(|_| in_array).map(recognition);
+            changes.push(Change {
+                tokens,
+                kind,
+                comes,
+                goes,
+                moved: None,
+            });
+        }
+        let mut resolved = Self {
+            operations,
+            changes,
+            state,
+        };
+        resolved.find_moves();
+        resolved
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.changes.len()
+    }
+
+    pub(super) fn get(&self, index: usize) -> &Change {
+        &self.changes[index]
+    }
+
+    pub(super) fn path(&self, index: usize) -> &'c Pointer {
+        self.operations[index].path()
+    }
+
+    pub(super) fn value(&self, index: usize) -> Option<&'c Json> {
+        self.operations[index].value()
+    }
+
+    pub(super) fn state(&self) -> &'c RandomState {
+        self.state
+    }
+
+    /// Pairs equal elements that come and go in the same array.
+    fn find_moves(&mut self) {
+        let mut coming: HashMap<(Pointer, u64), Vec<usize>, RandomState> = HashMap::default();
+        let mut going = Vec::new();
+        for (index, change) in self.changes.iter().enumerate() {
+            let Some((array, _)) = self.operations[index].path().split_last() else {
+                continue;
+            };
+            match (change.comes, change.goes) {
+                (Some(element), None) => coming
+                    .entry((array, element.value))
+                    .or_default()
+                    .push(index),
+                (None, Some(element)) => going.push((index, (array, element.value))),
+                _ => {}
+            }
+        }
+        for (from, key) in going {
+            if let Some(to) = coming.get_mut(&key).and_then(Vec::pop) {
+                self.changes[from].moved = Some(to);
+                self.changes[to].moved = Some(from);
+            }
+        }
+    }
+}
+
+// === impl Recognition ===
+
+impl Recognition {
+    pub(super) fn of(element: &Json, state: &RandomState) -> Self {
+        use std::hash::BuildHasher as _;
+        Self {
+            // A new memory for each element: some of them are gone by the time of the next.
+            value: Fingerprints::seeded(state).of(element),
+            identity: identity(element).map(|identity| state.hash_one(identity)),
+        }
+    }
+
+    /// Whether both are the same element, perhaps changed.
+    pub(super) fn matches(self, other: Self) -> bool {
+        self.value == other.value || (self.identity.is_some() && self.identity == other.identity)
+    }
+}
+
+fn tokens(document: &Json, path: &Pointer) -> Option<Vec<Token>> {
+    let mut here = Some(document);
+    path.tokens()
+        .map(|token| {
+            let container = here?;
+            here = container.child(&token);
+            match container {
+                Json::Object(_) => Some(Token::Member(Arc::from(&*token))),
+                Json::Array(elements) => match array_index(&token)? {
+                    ArrayIndex::At(index) => Some(Token::Element(index)),
+                    ArrayIndex::End => Some(Token::Element(elements.len())),
+                },
+                _ => None,
+            }
+        })
+        .collect()
+}

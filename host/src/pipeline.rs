@@ -1,0 +1,20 @@
+//! The way of a review through the plugins.
+//!
+//! ```text
+//! decode → snapshot of the plugin set
+//!   mutate:   for each mutator in order: match → call → apply → check → compare → the next one sees it
+//!   validate: all that match, on the object as it came; every denial is collected
+//! → merge (pure) → respond;  audited plugins run after that
+//! ```
+
+pub(crate) mod audit;
+mod gate;
+pub mod matching;
+pub mod merge;
+mod mutate;
+pub mod outcome;
+pub mod text;
+mod turn;
+mod validate;
+
+pub use gate::Pipeline;

@@ -1,0 +1,224 @@
+//! The mutators, one after another over the evolving object.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::audit::Audit;
+use super::outcome::{Ended, Report};
+use super::turn::{Called, Turn, is_final};
+use crate::config::{Mode, PluginConfig};
+use crate::document::Json;
+use crate::engine::{Answer, Engine, Fault, Mutation, Overload, Phase, Secrecy, Subject, chain};
+use crate::metrics::Metrics;
+use crate::patch::{AnswerForm, ApplyLimits, IntegrityError, Operation, Provenance, apply, check, diff, merge_patch};
+use crate::plugin::{Plugin, PluginSet};
+use crate::review::request::AdmissionRequest;
+
+/// What the mutators made of the object.
+pub(super) struct Mutated {
+    pub(super) reports: Vec<Report>,
+    /// Turns the request's object into the final one.
+    pub(super) patch: Vec<Operation>,
+    pub(super) audits: Vec<Audit>,
+}
+
+/// Why there is no answer at all.
+pub(super) enum MutateError {
+    /// The host has too much to do.
+    Overload(Overload),
+    /// The merged patch did not stand the proof: a defect of the host, never sent.
+    Unproven(String),
+}
+
+/// What a chain has come to so far.
+struct Chain {
+    uid: String,
+    original: Option<Json>,
+    current: Option<Json>,
+    secrecy: Secrecy,
+    provenance: Provenance<usize>,
+}
+
+/// A mutation that stood all checks.
+struct Change {
+    after: Json,
+    operations: Vec<Operation>,
+}
+
+/// What applying one plugin's patch may cost the host, which no fuel meters: about 100 ms at worst.
+const LIMITS: ApplyLimits = ApplyLimits {
+    max_depth: 0,
+    max_added_nodes: 500_000,
+    max_added_bytes: 16 << 20,
+    max_steps: 10_000_000,
+};
+/// For the host's own patch.
+const UNLIMITED: ApplyLimits = ApplyLimits {
+    max_depth: u32::MAX,
+    max_added_nodes: usize::MAX,
+    max_added_bytes: usize::MAX,
+    max_steps: usize::MAX,
+};
+
+/// Runs every mutator that applies; `only` limits the run to one of them.
+pub(super) async fn mutate(
+    engine: &Engine,
+    metrics: &Metrics,
+    plugins: &PluginSet,
+    only: Option<&str>,
+    request: &Arc<AdmissionRequest>,
+    deadline: Instant,
+    max_depth: u32,
+) -> Result<Mutated, MutateError> {
+    let mut chain = Chain {
+        uid: request.uid.clone(),
+        original: request.object.clone(),
+        current: request.object.clone(),
+        secrecy: Secrecy::of(request.is_secret()),
+        provenance: Provenance::new(),
+    };
+    let mut reports: Vec<Report> = Vec::new();
+    let mut audits = Vec::new();
+    for (index, plugin) in plugins.iter().enumerate() {
+        if only.is_some_and(|name| plugin.config.name.as_str() != name) || !plugin.applies(Phase::Mutate, request) {
+            continue;
+        }
+        let subject =
+            Subject { request: request.clone(), object: chain.current.clone(), secrecy: chain.secrecy };
+        if plugin.config.mode == Mode::Audit {
+            audits.push(Audit { plugin: plugin.clone(), phase: Phase::Mutate, subject });
+            continue;
+        }
+        let turn = Turn { plugin, phase: Phase::Mutate };
+        let called = turn.call(engine, subject, deadline).await.map_err(MutateError::Overload)?;
+        let report = chain.take(&turn, index, plugins, metrics, called, max_depth);
+        let settled = is_final(&report);
+        reports.push(report);
+        if settled {
+            break;
+        }
+    }
+    let patch = chain.prove().map_err(MutateError::Unproven)?;
+    Ok(Mutated { reports, patch, audits })
+}
+
+// === impl Chain ===
+
+impl Chain {
+    /// Takes a plugin's answer into the chain and reports on it.
+    fn take(
+        &mut self,
+        turn: &Turn<'_>,
+        index: usize,
+        plugins: &PluginSet,
+        metrics: &Metrics,
+        mut called: Called,
+        max_depth: u32,
+    ) -> Report {
+        let secrecy = called.secrecy;
+        let (ended, change) = judge(&turn.plugin.config, called.take_answer(), self.current.as_ref(), max_depth);
+        let ended = match ended {
+            Err(fault) if secrecy.withholds() => Err(fault.without_plugins_words()),
+            other => other,
+        };
+        let mut report = turn.report(&self.uid, called, ended);
+        let Some(change) = change.filter(|_| report.mode == Mode::Enforce) else { return report };
+        let Some(before) = self.current.take() else { return report };
+        let conflicts = self.provenance.record(index, &before, &change.operations);
+        let shown = |pointer: &str| secrecy.pointer(pointer, self.original.as_ref());
+        report.changed = change.operations.iter().map(|operation| shown(operation.path().as_str())).collect();
+        for conflict in conflicts {
+            if let Some(earlier) = plugins.iter().nth(conflict.earlier) {
+                metrics.conflict(turn.plugin.config.name.as_str(), earlier.config.name.as_str());
+                report.conflicts.push((shown(conflict.path.as_str()), earlier.config.name.clone()));
+            }
+        }
+        self.current = Some(change.after);
+        if secrecy.withholds() {
+            // It may have copied what it read to where the next one looks.
+            self.secrecy = secrecy;
+        }
+        report
+    }
+
+    /// The merged patch, after it has been applied to the original and found to give the final object.
+    fn prove(&self) -> Result<Vec<Operation>, String> {
+        let (Some(original), Some(current)) = (&self.original, &self.current) else { return Ok(Vec::new()) };
+        if original.is_same(current) {
+            return Ok(Vec::new());
+        }
+        let patch = diff(original, current);
+        match apply(original, &patch, &UNLIMITED) {
+            Ok(result) if result == *current => Ok(patch),
+            Ok(_) => Err("the merged patch does not give the final object".to_owned()),
+            Err(error) => Err(format!("the merged patch does not apply: {}", chain(&error))),
+        }
+    }
+}
+
+/// What a mutator's answer comes to, and the change if there is one.
+fn judge(
+    config: &PluginConfig,
+    answer: Result<Answer, Fault>,
+    before: Option<&Json>,
+    max_depth: u32,
+) -> (Result<Ended, Fault>, Option<Change>) {
+    let mutation = match answer {
+        Err(fault) => return (Err(fault), None),
+        Ok(Answer::Unchanged | Answer::Allow) => return (Ok(Ended::Unchanged), None),
+        Ok(Answer::Deny(denial)) => return (Ok(Ended::Denied(denial)), None),
+        Ok(Answer::Mutation(mutation)) => mutation,
+    };
+    match change(config, mutation, before, max_depth) {
+        Ok(Some(change)) => (Ok(Ended::Patched), Some(change)),
+        Ok(None) => (Ok(Ended::Unchanged), None),
+        Err(fault) => (Err(fault), None),
+    }
+}
+
+fn change(
+    config: &PluginConfig,
+    mutation: Mutation,
+    before: Option<&Json>,
+    max_depth: u32,
+) -> Result<Option<Change>, Fault> {
+    if matches!(&mutation, Mutation::Operations(operations) if operations.is_empty()) {
+        return Ok(None);
+    }
+    let bad = |what: String| Fault::BadPatch { what };
+    let before = before.ok_or_else(|| {
+        bad("there is no object in this request (DELETE), so there is nothing to patch; answer `unchanged`".to_owned())
+    })?;
+    let limits = ApplyLimits { max_depth, ..LIMITS };
+    let (after, form) = match mutation {
+        Mutation::Operations(operations) => {
+            let after = apply(before, &operations, &limits).map_err(|error| bad(chain(&error)))?;
+            (after, AnswerForm::Operations)
+        }
+        Mutation::MergePatch(patch) => (merge_patch(before, &patch), AnswerForm::Operations),
+        Mutation::Object(object) => (object, AnswerForm::WholeObject { allow_removals: config.allow_removals }),
+    };
+    let depth = after.depth();
+    if depth > max_depth {
+        return Err(bad(format!("the object would be nested {depth} levels deep; it may be {max_depth} (requests.maxDepth)")));
+    }
+    let operations = diff(before, &after);
+    if operations.is_empty() {
+        return Ok(None);
+    }
+    check(before, &after, &operations, form).map_err(|error| match error {
+        IntegrityError::Lossy(..) => Fault::LossyObject { what: chain(&error) },
+        _ => bad(chain(&error)),
+    })?;
+    Ok(Some(Change { after, operations }))
+}
+
+/// Runs a mutator whose answer only counts in numbers.
+pub(super) async fn audit(engine: &Engine, plugin: &Arc<Plugin>, subject: Subject, deadline: Instant, max_depth: u32) -> Result<Report, Overload> {
+    let turn = Turn { plugin, phase: Phase::Mutate };
+    let (uid, before) = (subject.request.uid.clone(), subject.object.clone());
+    let mut called = turn.call(engine, subject, deadline).await?;
+    let (ended, _) = judge(&plugin.config, called.take_answer(), before.as_ref(), max_depth);
+    let ended = if called.secrecy.withholds() { ended.map_err(Fault::without_plugins_words) } else { ended };
+    Ok(turn.report(&uid, called, ended))
+}

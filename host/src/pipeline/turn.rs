@@ -1,0 +1,139 @@
+//! One plugin's turn: the call, what is counted and logged of it, and the report for the merge.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use super::outcome::{Denial, Ended, FaultReport, Report};
+use crate::config::{FailurePolicy, Mode};
+use crate::engine::{Answer, CallError, CallReport, Engine, Fault, Overload, Phase, Secrecy, Subject};
+use crate::metrics::{Cost, Outcome};
+use crate::plugin::{Plugin, PluginState};
+
+/// A turn, with everything that its end is told with.
+pub(super) struct Turn<'p> {
+    pub(super) plugin: &'p Arc<Plugin>,
+    pub(super) phase: Phase,
+}
+
+/// What came of calling a plugin.
+pub(super) struct Called {
+    pub(super) answer: Result<Answer, Fault>,
+    pub(super) warnings: Vec<String>,
+    pub(super) annotations: Vec<(String, String)>,
+    pub(super) secrecy: Secrecy,
+    pub(super) fuel: u64,
+    pub(super) cpu: Duration,
+    pub(super) wall: Duration,
+}
+
+// === impl Turn ===
+
+impl Turn<'_> {
+    /// Calls the plugin.
+    pub(super) async fn call(&self, engine: &Engine, subject: Subject, deadline: Instant) -> Result<Called, Overload> {
+        let secrecy = subject.secrecy;
+        match &self.plugin.state {
+            PluginState::Loaded(loaded) => {
+                Called::from_report(loaded.guest.call(engine, self.phase, subject, deadline).await)
+            }
+            PluginState::Failed { reason } => Ok(Called {
+                answer: Err(Fault::NotLoaded { reason: reason.clone() }),
+                warnings: Vec::new(),
+                annotations: Vec::new(),
+                secrecy,
+                fuel: 0,
+                cpu: Duration::ZERO,
+                wall: Duration::ZERO,
+            }),
+        }
+    }
+
+    /// Counts and logs the end of the turn and makes the report of it.
+    pub(super) fn report(&self, uid: &str, called: Called, ended: Result<Ended, Fault>) -> Report {
+        let config = &self.plugin.config;
+        let outcome = match &ended {
+            Ok(Ended::Allowed) => Outcome::Allowed,
+            Ok(Ended::Unchanged) => Outcome::Unchanged,
+            Ok(Ended::Patched) => Outcome::Patched,
+            Ok(Ended::Denied(_)) => Outcome::Denied,
+            Ok(Ended::Faulted(_)) | Err(_) => Outcome::Fault,
+        };
+        self.plugin.metrics.call(self.phase, outcome, called.cost());
+        if let Ok(Ended::Denied(denial)) = &ended {
+            self.log_denial(uid, denial, &called);
+        }
+        let ended = ended.unwrap_or_else(|fault| {
+            self.plugin.metrics.fault(self.phase, fault.kind(), config.failure_policy.as_str());
+            self.log_fault(uid, &fault, &called);
+            Ended::Faulted(FaultReport { kind: fault.kind(), message: fault.to_string() })
+        });
+        Report {
+            plugin: config.name.clone(),
+            mode: config.mode,
+            failure_policy: config.failure_policy,
+            ended,
+            warnings: called.warnings,
+            annotations: called.annotations,
+            changed: Vec::new(),
+            conflicts: Vec::new(),
+            digest: self.plugin.digest.clone(),
+        }
+    }
+
+    /// Places, never the message: that is for the user, and may quote the object.
+    fn log_denial(&self, uid: &str, denial: &Denial, called: &Called) {
+        let fields: Vec<&str> = denial.causes.iter().filter_map(|cause| cause.field.as_deref()).take(20).collect();
+        tracing::info!(
+            plugin = self.plugin.config.name.as_str(), uid, phase = self.phase.name(),
+            mode = self.plugin.config.mode.as_str(), code = denial.code, causes = denial.causes.len(),
+            fields = fields.join(" "), fuel = called.fuel, "denied"
+        );
+    }
+
+    fn log_fault(&self, uid: &str, fault: &Fault, called: &Called) {
+        let config = &self.plugin.config;
+        tracing::warn!(
+            plugin = config.name.as_str(), uid, phase = self.phase.name(), mode = config.mode.as_str(),
+            failure_policy = config.failure_policy.as_str(), fault = fault.kind(), fuel = called.fuel,
+            cpu_milliseconds = called.cpu.as_secs_f64() * 1000.0,
+            milliseconds = called.wall.as_secs_f64() * 1000.0, "{fault}"
+        );
+    }
+}
+
+// === impl Called ===
+
+impl Called {
+    fn from_report(report: CallReport) -> Result<Self, Overload> {
+        let answer = match report.result {
+            Ok(answer) => Ok(answer),
+            Err(CallError::Fault(fault)) => Err(fault),
+            Err(CallError::Overload(overload)) => return Err(overload),
+        };
+        Ok(Self {
+            answer,
+            warnings: report.warnings,
+            annotations: report.annotations,
+            secrecy: report.secrecy,
+            fuel: report.fuel,
+            cpu: report.cpu,
+            wall: report.wall,
+        })
+    }
+
+    fn cost(&self) -> Cost {
+        Cost { duration: self.wall, cpu_time: self.cpu, fuel: self.fuel }
+    }
+
+    /// Takes the answer out.
+    pub(super) fn take_answer(&mut self) -> Result<Answer, Fault> {
+        std::mem::replace(&mut self.answer, Ok(Answer::Unchanged))
+    }
+}
+
+/// Whether this end settles the review: later mutators would only see an object that goes nowhere.
+pub(super) fn is_final(report: &Report) -> bool {
+    report.mode == Mode::Enforce
+        && report.failure_policy == FailurePolicy::Fail
+        && matches!(report.ended, Ended::Faulted(_))
+}

@@ -1,0 +1,63 @@
+//! Turns what a plain `cargo build` leaves – a core module with its WIT embedded – into a component.
+
+use wasmparser::{Encoding, Parser, Payload};
+
+/// Why there is no component.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ComponentizeError {
+    #[error(
+        "it is not WebAssembly: it does not start with `\\0asm`; expected a component, or a core module with its \
+         WIT embedded"
+    )]
+    NotWasm,
+    #[error(
+        "it is a core module without an embedded WIT world (no `component-type` section); build it with \
+         wit-bindgen or the SDK, or run `wasm-tools component embed` and `component new`"
+    )]
+    NoWorld,
+    #[error("the core module cannot be made into a component: {0}")]
+    Encode(String),
+}
+
+/// The component itself, or the one made of a core module.
+pub(super) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, ComponentizeError> {
+    let encoding = match Parser::new(0).parse_all(&bytes).next() {
+        Some(Ok(Payload::Version { encoding, .. })) => encoding,
+        _ => return Err(ComponentizeError::NotWasm),
+    };
+    if encoding == Encoding::Component {
+        return Ok(bytes);
+    }
+    if !has_world(&bytes) {
+        return Err(ComponentizeError::NoWorld);
+    }
+    let encode = || -> anyhow::Result<Vec<u8>> {
+        wit_component::ComponentEncoder::default().validate(true).module(&bytes)?.encode()
+    };
+    encode().map_err(|error| ComponentizeError::Encode(format!("{error:#}")))
+}
+
+fn has_world(module: &[u8]) -> bool {
+    Parser::new(0).parse_all(module).filter_map(Result::ok).any(
+        |payload| matches!(payload, Payload::CustomSection(section) if section.name().starts_with("component-type")),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_what_a_file_is_when_it_is_no_plugin() {
+        let refused = |bytes: &[u8]| componentize(bytes.to_vec()).unwrap_err().to_string();
+        assert!(refused(b"#!/bin/sh").starts_with("it is not WebAssembly"));
+        assert!(refused(b"").starts_with("it is not WebAssembly"));
+        assert!(refused(&wat::parse_str("(module)").unwrap()).contains("without an embedded WIT world"));
+    }
+
+    #[test]
+    fn leaves_a_component_as_it_is() {
+        let component = wat::parse_str("(component)").unwrap();
+        assert_eq!(componentize(component.clone()).unwrap(), component);
+    }
+}

@@ -1,0 +1,144 @@
+//! The plugins as they are at one moment: what one request sees from its start to its end.
+
+use std::sync::Arc;
+
+use super::protocol::Manifest;
+use crate::config::{Match, PluginConfig};
+use crate::engine::{ConfiguredBy, Guest, Phase};
+use crate::metrics::PluginMetrics;
+use crate::review::request::AdmissionRequest;
+
+/// All plugins, in the order in which mutators run.
+#[derive(Default)]
+pub struct PluginSet {
+    plugins: Vec<Arc<Plugin>>,
+}
+
+/// A configured plugin, loaded or not.
+pub struct Plugin {
+    /// What the configuration says of it.
+    pub config: PluginConfig,
+    /// SHA-256 of the file as `sha256:…`; empty where the file could not be read.
+    pub digest: Arc<str>,
+    /// Whether it can be called.
+    pub state: PluginState,
+    /// Where its calls are counted.
+    pub metrics: PluginMetrics,
+}
+
+/// Whether a plugin can be called.
+pub enum PluginState {
+    /// It can.
+    Loaded(LoadedPlugin),
+    /// It cannot; what it would have matched gets its failurePolicy.
+    Failed {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// A plugin that can be called.
+pub struct LoadedPlugin {
+    /// What is called.
+    pub guest: Guest,
+    /// What it says of itself.
+    pub manifest: Manifest,
+    /// What it is asked about: from the configuration, else from the manifest.
+    pub matching: Match,
+}
+
+// === impl PluginSet ===
+
+impl PluginSet {
+    /// A set in the given order.
+    #[must_use]
+    pub fn new(plugins: Vec<Arc<Plugin>>) -> Self {
+        Self { plugins }
+    }
+
+    /// In order.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Plugin>> {
+        self.plugins.iter()
+    }
+
+    /// By name.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Arc<Plugin>> {
+        self.plugins.iter().find(|plugin| plugin.config.name.as_str() == name)
+    }
+
+    /// For `/plugins`.
+    #[must_use]
+    pub fn status(&self) -> serde_json::Value {
+        serde_json::json!({ "plugins": self.plugins.iter().map(|plugin| plugin.status()).collect::<Vec<_>>() })
+    }
+}
+
+// === impl Plugin ===
+
+impl Plugin {
+    /// Whether it is asked in this phase about this request. One that never loaded and whose rules are not in
+    /// the configuration is asked about everything: what it would have judged is not known, and skipping it
+    /// would open the gate.
+    #[must_use]
+    pub fn applies(&self, phase: Phase, request: &AdmissionRequest) -> bool {
+        match &self.state {
+            PluginState::Loaded(loaded) => {
+                let interfaces = loaded.guest.interfaces();
+                let exports = match phase {
+                    Phase::Mutate => interfaces.mutating,
+                    Phase::Validate => interfaces.validating,
+                };
+                exports && loaded.matching.matches(request).is_some()
+            }
+            PluginState::Failed { .. } => {
+                self.config.matching.as_ref().is_none_or(|matching| matching.matches(request).is_some())
+            }
+        }
+    }
+
+    fn status(&self) -> serde_json::Value {
+        let mut status = serde_json::json!({
+            "name": self.config.name.as_str(),
+            "source": self.config.source.to_string(),
+            "digest": &*self.digest,
+            "mode": self.config.mode.as_str(),
+            "failurePolicy": self.config.failure_policy.as_str(),
+            "limits": self.config.limits,
+        });
+        let more = match &self.state {
+            PluginState::Failed { reason } => serde_json::json!({ "state": "failed", "reason": reason }),
+            PluginState::Loaded(loaded) => {
+                let interfaces = loaded.guest.interfaces();
+                let mut exports = Vec::new();
+                if interfaces.mutating {
+                    exports.push("mutate");
+                }
+                if interfaces.validating {
+                    exports.push("validate");
+                }
+                let configure = match loaded.guest.configured() {
+                    ConfiguredBy::Snapshot => serde_json::json!({ "once": true }),
+                    ConfiguredBy::EachCall { reason, .. } => serde_json::json!({ "once": false, "reason": reason }),
+                };
+                serde_json::json!({
+                    "state": "loaded",
+                    "manifest": {
+                        "name": loaded.manifest.name,
+                        "version": loaded.manifest.version,
+                        "description": loaded.manifest.description,
+                        "labels": loaded.manifest.labels.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+                    },
+                    "exports": exports,
+                    "rules": loaded.matching.rules().iter().map(ToString::to_string).collect::<Vec<_>>(),
+                    "rulesFrom": if self.config.matching.is_some() { "configuration" } else { "plugin" },
+                    "configured": configure,
+                })
+            }
+        };
+        if let (Some(status), serde_json::Value::Object(more)) = (status.as_object_mut(), more) {
+            status.extend(more);
+        }
+        status
+    }
+}

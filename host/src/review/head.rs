@@ -1,0 +1,163 @@
+//! What can be told of a review from the beginning of its body alone.
+//!
+//! A body past the size cap, or one with an object that is nested too deep, still gets an answer that matches its
+//! uid and asks only the plugins that the request matches. kube-apiserver writes kind, apiVersion and the request's
+//! metadata before the object, so the head holds them.
+
+use std::sync::Arc;
+
+use super::decode::{ReviewVersion, is_part, read_request};
+use super::request::AdmissionRequest;
+use crate::document::{Json, Object, parse_prefix_member};
+
+/// Deeper than kube-apiserver nests what comes before the object: `request.userInfo.extra` lists are level 5.
+const MAX_DEPTH: u32 = 16;
+
+/// A review of which the object could not be read.
+#[derive(Clone, Debug)]
+pub struct Head {
+    /// The version to answer in.
+    pub version: ReviewVersion,
+    /// What is asked, without object, old object and options, whether or not it had them.
+    ///
+    /// What stands behind the object, `dryRun` above all, is not known and has its default.
+    pub request: AdmissionRequest,
+}
+
+/// Reads the head of an AdmissionReview, however the text goes on; none when version, uid, kind, resource or
+/// operation do not come before it gives out.
+#[must_use]
+pub fn decode_head(head: &[u8]) -> Option<Head> {
+    let mut version = None;
+    let mut is_review = false;
+    let mut request = Object::default();
+    let mut in_request = false;
+    parse_prefix_member(head, "request", MAX_DEPTH, |name, value| {
+        // A name without its value announces a member of the request; a name that was not announced is one of
+        // the top level's, all of which come before the request's.
+        let Some(value) = value else {
+            in_request = true;
+            return !(is_part(name) && has_what_matching_needs(&request));
+        };
+        if in_request {
+            if !is_part(name) {
+                request.insert(Arc::from(name), value);
+            }
+            return true;
+        }
+        match name {
+            "kind" => is_review = value.as_text() == Some("AdmissionReview"),
+            "apiVersion" => version = value.as_text().and_then(ReviewVersion::from_api_version),
+            _ => {}
+        }
+        true
+    });
+    let version = version.filter(|_| is_review)?;
+    let request = read_request(&request).ok()?;
+    Some(Head { version, request })
+}
+
+/// Where the object comes earlier than these it is read as well, in the hope that they follow.
+fn has_what_matching_needs(request: &Object) -> bool {
+    ["uid", "kind", "resource", "operation"]
+        .iter()
+        .all(|name| request.get(*name).is_some_and(|value| *value != Json::Null))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::review::request::Operation;
+
+    const HEAD: &str = concat!(
+        r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","request":{"uid":"u-1","#,
+        r#""kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},"#,
+        r#""subResource":"status","requestKind":{"group":"","version":"v1","kind":"Pod"},"name":"n","namespace":"d","#,
+        r#""operation":"UPDATE","userInfo":{"username":"jane","extra":{"a":["b"]}},"#,
+    );
+
+    fn check(head: &str) {
+        let Head { version, request } = decode_head(head.as_bytes()).unwrap();
+        assert_eq!(version, ReviewVersion::V1);
+        assert_eq!(
+            (request.uid.as_str(), request.operation),
+            ("u-1", Operation::Update)
+        );
+        assert_eq!(
+            (
+                request.kind.kind.as_str(),
+                request.resource.resource.as_str()
+            ),
+            ("Pod", "pods")
+        );
+        assert_eq!(request.sub_resource.as_deref(), Some("status"));
+        assert_eq!(
+            (request.name.as_str(), request.namespace.as_deref()),
+            ("n", Some("d"))
+        );
+        assert!(
+            request.object.is_none() && request.old_object.is_none() && request.options.is_none()
+        );
+    }
+
+    #[test]
+    fn reads_a_body_that_is_cut_off_within_the_object() {
+        check(&format!(r#"{HEAD}"object":{{"data":"aaaa"#));
+        check(&format!(r#"{HEAD}"obj"#));
+        check(HEAD);
+    }
+
+    #[test]
+    fn reads_a_body_with_an_object_nested_too_deep() {
+        check(&format!(
+            r#"{HEAD}"object":{}{}}}}}"#,
+            "[".repeat(100_000),
+            "]".repeat(100_000)
+        ));
+    }
+
+    #[test]
+    fn does_not_look_at_the_object_once_it_knows_enough() {
+        check(&format!(
+            r#"{HEAD}"object":{{}},"uid":"another","oldObject":{{"#
+        ));
+    }
+
+    #[test]
+    fn reads_past_a_small_object_where_the_members_are_sorted() {
+        let sorted = concat!(
+            r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"kind":{"kind":"Pod"},"name":"n","#,
+            r#""object":{"a":1},"oldObject":null,"operation":"DELETE","options":{},"resource":{"resource":"pods"},"uid":"u","#,
+            r#""userInfo":{"us"#,
+        );
+        let request = decode_head(sorted.as_bytes()).unwrap().request;
+        assert_eq!(
+            (request.uid.as_str(), request.operation),
+            ("u", Operation::Delete)
+        );
+        assert!(request.object.is_none());
+    }
+
+    #[test]
+    fn gives_up_where_the_head_says_too_little() {
+        for cut in [0, 1, 20, 60, 90, 150, HEAD.len() - 60] {
+            assert!(decode_head(&HEAD.as_bytes()[..cut]).is_none(), "{cut}");
+        }
+        for (known, other) in [
+            ("AdmissionReview", "Pod"),
+            ("admission.k8s.io/v1", "admission.k8s.io/v3"),
+            ("\"u-1\"", "\"\""),
+            ("\"u-1\"", "1"),
+            ("UPDATE", "PATCH"),
+        ] {
+            assert!(
+                decode_head(HEAD.replace(known, other).as_bytes()).is_none(),
+                "{other}"
+            );
+        }
+        let without_version = HEAD.replace(r#""apiVersion":"admission.k8s.io/v1","#, "");
+        assert!(decode_head(without_version.as_bytes()).is_none());
+        assert!(decode_head(b"\xff\xfe").is_none());
+        assert!(decode_head(b"[[[[[").is_none());
+    }
+}

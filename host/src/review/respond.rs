@@ -1,0 +1,319 @@
+//! The AdmissionReview that goes back.
+//!
+//! Written straight into the body, in the version that came in. kube-apiserver takes an answer as a failed call when
+//! the uid, the version or the pairing of patch and patchType is wrong, which is why there is one writer for all.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+
+use super::decode::ReviewVersion;
+use crate::patch::Operation;
+use crate::pipeline::outcome::{Outcome, Status, StatusDetails};
+
+/// Which of the two kinds of webhook was called.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Endpoint {
+    /// As a mutating webhook: the answer may hold a patch.
+    Mutate,
+    /// As a validating webhook: the answer must not hold one.
+    Validate,
+}
+
+/// The body of the answer to a review that was decoded.
+///
+/// On [`Endpoint::Validate`] a patch is left out, whatever the outcome holds.
+#[must_use]
+pub fn respond(
+    version: ReviewVersion,
+    uid: &str,
+    outcome: &Outcome,
+    endpoint: Endpoint,
+) -> Vec<u8> {
+    let mut body = open(version, uid, outcome.allowed);
+    if let Some(status) = outcome.status.as_ref().filter(|_| !outcome.allowed) {
+        write_status(status, &mut body);
+    }
+    if endpoint == Endpoint::Mutate && outcome.allowed && !outcome.patch.is_empty() {
+        write_patch(&outcome.patch, &mut body);
+    }
+    if !outcome.warnings.is_empty() {
+        body.extend_from_slice(b",\"warnings\":[");
+        separated(outcome.warnings.iter(), &mut body, |warning, body| {
+            write_text(warning, body)
+        });
+        body.push(b']');
+    }
+    if !outcome.audit_annotations.is_empty() {
+        body.extend_from_slice(b",\"auditAnnotations\":{");
+        separated(
+            outcome.audit_annotations.iter(),
+            &mut body,
+            |(key, value), body| {
+                write_text(key, body);
+                body.push(b':');
+                write_text(value, body);
+            },
+        );
+        body.push(b'}');
+    }
+    close(body)
+}
+
+/// The body of a refusal of a review that was not decoded or not run: its body is too large, say.
+///
+/// `code` is 400 or above and `reason` the StatusReason that belongs to it.
+#[must_use]
+pub fn respond_denied(
+    version: ReviewVersion,
+    uid: &str,
+    code: u16,
+    reason: &'static str,
+    message: &str,
+) -> Vec<u8> {
+    let mut body = open(version, uid, false);
+    write_status(
+        &Status {
+            code,
+            reason,
+            message: message.to_owned(),
+            details: None,
+        },
+        &mut body,
+    );
+    close(body)
+}
+
+fn open(version: ReviewVersion, uid: &str, allowed: bool) -> Vec<u8> {
+    let mut body = Vec::with_capacity(512);
+    body.extend_from_slice(b"{\"kind\":\"AdmissionReview\",\"apiVersion\":");
+    write_text(version.api_version(), &mut body);
+    body.extend_from_slice(b",\"response\":{\"uid\":");
+    write_text(uid, &mut body);
+    body.extend_from_slice(if allowed {
+        b",\"allowed\":true"
+    } else {
+        b",\"allowed\":false"
+    });
+    body
+}
+
+fn close(mut body: Vec<u8>) -> Vec<u8> {
+    body.extend_from_slice(b"}}");
+    body
+}
+
+fn write_status(status: &Status, body: &mut Vec<u8>) {
+    body.extend_from_slice(b",\"status\":{\"metadata\":{},\"status\":\"Failure\",\"message\":");
+    write_text(&status.message, body);
+    body.extend_from_slice(b",\"reason\":");
+    write_text(status.reason, body);
+    if let Some(details) = &status.details {
+        write_details(details, body);
+    }
+    body.extend_from_slice(b",\"code\":");
+    body.extend_from_slice(status.code.to_string().as_bytes());
+    body.push(b'}');
+}
+
+fn write_details(details: &StatusDetails, body: &mut Vec<u8>) {
+    body.extend_from_slice(b",\"details\":{");
+    let named = [
+        ("name", &details.name),
+        ("group", &details.group),
+        ("kind", &details.kind),
+        ("uid", &details.uid),
+    ];
+    let named = named.into_iter().filter(|(_, text)| !text.is_empty());
+    let first = body.len();
+    separated(named, body, |(name, text), body| {
+        write_text(name, body);
+        body.push(b':');
+        write_text(text, body);
+    });
+    if !details.causes.is_empty() {
+        if body.len() > first {
+            body.push(b',');
+        }
+        body.extend_from_slice(b"\"causes\":[");
+        separated(details.causes.iter(), body, |cause, body| {
+            body.extend_from_slice(b"{\"reason\":");
+            write_text(cause.reason, body);
+            body.extend_from_slice(b",\"message\":");
+            write_text(&cause.message, body);
+            if let Some(field) = &cause.field {
+                body.extend_from_slice(b",\"field\":");
+                write_text(field, body);
+            }
+            body.push(b'}');
+        });
+        body.push(b']');
+    }
+    body.push(b'}');
+}
+
+fn write_patch(patch: &[Operation], body: &mut Vec<u8>) {
+    let mut json = Vec::with_capacity(patch.len() * 64);
+    json.push(b'[');
+    separated(patch.iter(), &mut json, |operation, json| {
+        operation.write(json)
+    });
+    json.push(b']');
+    body.extend_from_slice(b",\"patchType\":\"JSONPatch\",\"patch\":\"");
+    body.extend_from_slice(STANDARD.encode(json).as_bytes());
+    body.push(b'"');
+}
+
+fn separated<T>(
+    items: impl Iterator<Item = T>,
+    out: &mut Vec<u8>,
+    mut write: impl FnMut(T, &mut Vec<u8>),
+) {
+    for (index, item) in items.enumerate() {
+        if index > 0 {
+            out.push(b',');
+        }
+        write(item, out);
+    }
+}
+
+fn write_text(text: &str, out: &mut Vec<u8>) {
+    serde_json::to_writer(out, text).expect("a string always serialises into a Vec");
+}
+
+// === impl Endpoint ===
+
+impl Endpoint {
+    /// As the path and a metric's label have it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Mutate => "mutate",
+            Self::Validate => "validate",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::document::{Json, Pointer};
+    use crate::pipeline::outcome::StatusCause;
+
+    fn text(body: Vec<u8>) -> String {
+        let text = String::from_utf8(body).unwrap();
+        serde_json::from_str::<serde_json::Value>(&text).unwrap();
+        text
+    }
+
+    fn patch() -> Vec<Operation> {
+        vec![
+            Operation::Add {
+                path: Pointer::parse("/a").unwrap(),
+                value: Json::text("ä\""),
+            },
+            Operation::Remove {
+                path: Pointer::parse("/b").unwrap(),
+            },
+        ]
+    }
+
+    fn denied() -> Outcome {
+        Outcome {
+            allowed: false,
+            status: Some(Status {
+                code: 403,
+                reason: "Forbidden",
+                message: "labels: says \"no\"".to_owned(),
+                details: Some(StatusDetails {
+                    name: "nginx".to_owned(),
+                    kind: "Pod".to_owned(),
+                    causes: vec![
+                        StatusCause {
+                            reason: "FieldValueRequired",
+                            message: "labels: missing".to_owned(),
+                            field: Some("metadata.labels[app]".to_owned()),
+                        },
+                        StatusCause {
+                            reason: "FieldValueForbidden",
+                            message: "labels: no".to_owned(),
+                            field: None,
+                        },
+                    ],
+                    ..StatusDetails::default()
+                }),
+            }),
+            ..Outcome::default()
+        }
+    }
+
+    #[test]
+    fn allows_in_the_version_that_was_asked_in() {
+        let outcome = Outcome {
+            allowed: true,
+            ..Outcome::default()
+        };
+        insta::assert_snapshot!(text(respond(ReviewVersion::V1, "u-1", &outcome, Endpoint::Validate)), @r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u-1","allowed":true}}"#);
+        insta::assert_snapshot!(text(respond(ReviewVersion::V1Beta1, "u-\"1", &outcome, Endpoint::Mutate)), @r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1beta1","response":{"uid":"u-\"1","allowed":true}}"#);
+    }
+
+    #[test]
+    fn a_patch_comes_with_its_type_and_only_from_a_mutating_webhook() {
+        let outcome = Outcome {
+            allowed: true,
+            patch: patch(),
+            ..Outcome::default()
+        };
+        let body = text(respond(ReviewVersion::V1, "u", &outcome, Endpoint::Mutate));
+        insta::assert_snapshot!(body, @r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":true,"patchType":"JSONPatch","patch":"W3sib3AiOiJhZGQiLCJwYXRoIjoiL2EiLCJ2YWx1ZSI6IsOkXCIifSx7Im9wIjoicmVtb3ZlIiwicGF0aCI6Ii9iIn1d"}}"#);
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let patch = STANDARD
+            .decode(body["response"]["patch"].as_str().unwrap())
+            .unwrap();
+        insta::assert_snapshot!(text(patch), @r#"[{"op":"add","path":"/a","value":"ä\""},{"op":"remove","path":"/b"}]"#);
+        assert!(
+            !text(respond(
+                ReviewVersion::V1,
+                "u",
+                &outcome,
+                Endpoint::Validate
+            ))
+            .contains("atch")
+        );
+        let denied = Outcome {
+            patch: outcome.patch,
+            ..denied()
+        };
+        assert!(!text(respond(ReviewVersion::V1, "u", &denied, Endpoint::Mutate)).contains("atch"));
+    }
+
+    #[test]
+    fn a_denial_has_its_status() {
+        insta::assert_snapshot!(text(respond(ReviewVersion::V1, "u", &denied(), Endpoint::Validate)), @r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":false,"status":{"metadata":{},"status":"Failure","message":"labels: says \"no\"","reason":"Forbidden","details":{"name":"nginx","kind":"Pod","causes":[{"reason":"FieldValueRequired","message":"labels: missing","field":"metadata.labels[app]"},{"reason":"FieldValueForbidden","message":"labels: no"}]},"code":403}}}"#);
+    }
+
+    #[test]
+    fn warnings_and_annotations_are_written() {
+        let outcome = Outcome {
+            allowed: true,
+            warnings: vec!["a: old".to_owned(), "b: \"older\"".to_owned()],
+            audit_annotations: vec![
+                ("plugins".to_owned(), "a,b".to_owned()),
+                ("a.x".to_owned(), String::new()),
+            ],
+            ..Outcome::default()
+        };
+        insta::assert_snapshot!(text(respond(ReviewVersion::V1, "u", &outcome, Endpoint::Validate)), @r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":true,"warnings":["a: old","b: \"older\""],"auditAnnotations":{"plugins":"a,b","a.x":""}}}"#);
+    }
+
+    #[test]
+    fn a_review_that_was_not_run_is_refused_with_a_status() {
+        let body = respond_denied(
+            ReviewVersion::V1,
+            "u",
+            413,
+            "RequestEntityTooLarge",
+            "the body is larger than requests.maxBody",
+        );
+        insta::assert_snapshot!(text(body), @r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":false,"status":{"metadata":{},"status":"Failure","message":"the body is larger than requests.maxBody","reason":"RequestEntityTooLarge","code":413}}}"#);
+    }
+}

@@ -1,0 +1,287 @@
+//! The front door: TLS, HTTP, routes, caps, deadlines and the drain.
+//!
+//! The server knows nothing of plugins. It hands every review to a [`Gate`] and turns the gate's
+//! [`Reply`] into HTTP. It owns everything that can go wrong before and after that: slow clients,
+//! oversized bodies, too many bytes at once, a panic in the gate, a shutdown with requests in
+//! flight.
+//!
+//! ```text
+//! accept → TLS handshake → HTTP/1.1 | HTTP/2 → route → body under two caps → Gate → answer
+//!   (connection)  (tls)       (connection)    (route)       (body)         (exchange)
+//! ```
+
+use std::{
+    future::Future,
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Instant,
+};
+
+use bytes::Bytes;
+use tokio::net::TcpListener;
+
+use crate::{
+    config::{Requests, Tls},
+    metrics::Metrics,
+    server::{admin::Admin, connection::Shared, tls::Certificates},
+};
+
+mod accept;
+mod activity;
+mod admin;
+mod answer;
+mod authority;
+mod body;
+mod budget;
+mod connection;
+mod deadline;
+mod exchange;
+mod route;
+mod signals;
+mod tls;
+
+pub use self::{
+    accept::Drained,
+    authority::AuthorityError,
+    deadline::MAX_TIMEOUT,
+    signals::{Signals, Stop},
+    tls::CertificateError,
+};
+
+/// What a webhook call asks for.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Endpoint {
+    /// `POST /mutate` or `/mutate/<plugin>`.
+    Mutate,
+    /// `POST /validate` or `/validate/<plugin>`.
+    Validate,
+}
+
+/// One review, read from the wire and not yet understood.
+#[derive(Debug)]
+pub struct Call {
+    /// Which of the two endpoints was called.
+    pub endpoint: Endpoint,
+    /// The plugin named in the path: only that one is to run.
+    pub plugin: Option<String>,
+    /// When the head of the request had been read.
+    pub received: Instant,
+    /// When the answer has to be ready: `received` plus `?timeout=`, less the configured margin.
+    pub deadline: Instant,
+    /// The body, or as much of it as the cap lets through.
+    pub body: Body,
+}
+
+/// The body of a call.
+///
+/// The bytes count against the cap on bytes in flight for as long as any clone of them is alive,
+/// so work that goes on after the answer (audit mode) stays accounted for.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// All of it.
+    Whole(Bytes),
+    /// Past the cap for one body. The gate still gets to say what that means, because a plain 413
+    /// would let the webhook's failurePolicy decide for plugins that fail differently.
+    TooLarge {
+        /// What was read before the cap was known to be passed, at most 64 KiB.
+        head: Bytes,
+        /// The cap, `requests.maxBody`.
+        limit_bytes: u64,
+    },
+}
+
+/// What the gate answers.
+#[derive(Debug)]
+pub enum Reply {
+    /// 200: an AdmissionReview.
+    Review(Bytes),
+    /// 429 with `Retry-After: 1`, which kube-apiserver retries within its deadline.
+    Overloaded,
+    /// 400: the body is not an AdmissionReview. The text must not quote the body.
+    BadRequest(String),
+    /// 404: no plugin has the name in the path.
+    NoSuchPlugin(String),
+    /// 413: the body is past the cap; the text names the limit.
+    TooLarge(String),
+    /// 500: the host failed. The text must not quote the body.
+    Internal(String),
+}
+
+/// Whether the host should get traffic.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Readiness {
+    /// `/readyz` is 200 when set, else 503. A drain overrides it.
+    pub ready: bool,
+    /// One line for each thing that matters, shown with `?verbose` and whenever not ready.
+    pub detail: Vec<String>,
+}
+
+/// What stands behind the server: the plugins, or in tests something simpler.
+pub trait Gate: Send + Sync + 'static {
+    /// Judges one review. Dropped when the client goes away or the call's whole timeout is over.
+    fn review(&self, call: Call) -> impl Future<Output = Reply> + Send;
+    /// What `/plugins` shows.
+    fn plugins(&self) -> serde_json::Value;
+    /// What `/readyz` shows.
+    fn readiness(&self) -> Readiness;
+}
+
+/// A server that has its sockets and certificate and does not serve yet.
+///
+/// The kernel queues connections from the moment of [`Server::bind`], so a client that comes
+/// between `bind` and [`Server::run`] waits rather than being refused.
+pub struct Server<G> {
+    listener: TcpListener,
+    local_address: SocketAddr,
+    admin: Admin<G>,
+    certificates: Arc<Certificates>,
+    shared: Arc<Shared<G>>,
+}
+
+/// Where to listen and as whom.
+#[derive(Clone, Debug)]
+pub struct Listen {
+    /// The HTTPS listener; port 0 takes a free one.
+    pub address: SocketAddr,
+    /// The plain listener for probes, metrics and status; port 0 takes a free one.
+    pub admin_address: SocketAddr,
+    /// The certificate.
+    pub tls: Tls,
+}
+
+/// The server could not start.
+#[derive(Debug, thiserror::Error)]
+pub enum BindError {
+    /// A listener's address could not be taken.
+    #[error(
+        "cannot listen on {address} ({setting}): the address must be this host's own and its port free"
+    )]
+    Listen {
+        /// The configuration key.
+        setting: &'static str,
+        /// The address.
+        address: SocketAddr,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The certificate could not be used.
+    #[error("cannot serve TLS")]
+    Tls(#[source] CertificateError),
+}
+
+// === impl Endpoint ===
+
+impl Endpoint {
+    /// `mutate` or `validate`, as in the path and in metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mutate => "mutate",
+            Self::Validate => "validate",
+        }
+    }
+}
+
+// === impl Server ===
+
+impl<G: Gate> Server<G> {
+    /// Loads or makes the certificate and takes both addresses.
+    ///
+    /// # Errors
+    ///
+    /// When an address cannot be taken or the certificate cannot be used.
+    pub async fn bind(
+        listen: &Listen,
+        requests: Requests,
+        gate: Arc<G>,
+        metrics: Arc<Metrics>,
+    ) -> Result<Self, BindError> {
+        let certificates = Certificates::load(&listen.tls, &metrics)
+            .await
+            .map_err(BindError::Tls)?;
+        let (listener, local_address) = bind("listen", listen.address).await?;
+        let (admin_listener, admin_address) = bind("admin.listen", listen.admin_address).await?;
+        let shared = Arc::new(Shared::new(Arc::clone(&gate), requests, metrics));
+        tracing::info!(
+            address = %local_address,
+            admin = %admin_address,
+            ca_bundle = certificates.ca_bundle().map(|path| path.display().to_string()),
+            "listening"
+        );
+        Ok(Self {
+            listener,
+            local_address,
+            admin: Admin::new(admin_listener, admin_address, Arc::clone(&shared)),
+            certificates: Arc::new(certificates),
+            shared,
+        })
+    }
+
+    /// The address of the HTTPS listener.
+    #[must_use]
+    pub fn local_address(&self) -> SocketAddr {
+        self.local_address
+    }
+
+    /// The address of the plain listener.
+    #[must_use]
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin.address()
+    }
+
+    /// The file to register as `caBundle`, when the certificate is self-signed.
+    #[must_use]
+    pub fn ca_bundle(&self) -> Option<&Path> {
+        self.certificates.ca_bundle()
+    }
+
+    /// Serves until `stop` resolves, then drains; see [`Stop`] for how.
+    ///
+    /// Dropping the future closes every connection at once.
+    pub async fn run(self, stop: impl Future<Output = Stop>) -> Drained {
+        let Self {
+            listener,
+            admin,
+            certificates,
+            shared,
+            ..
+        } = self;
+        let mut background = tokio::task::JoinSet::new();
+        background.spawn(admin.run());
+        background.spawn(tls::keep_fresh(
+            Arc::clone(&certificates),
+            Arc::clone(&shared.metrics),
+        ));
+        // The background set is dropped, and with it aborted, when the drain is over: probes and
+        // metrics are answered until the very end.
+        accept::run(listener, certificates, shared, stop).await
+    }
+}
+
+impl<G> std::fmt::Debug for Server<G> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Server")
+            .field("local_address", &self.local_address)
+            .field(
+                "ca_bundle",
+                &self.certificates.ca_bundle().map(PathBuf::from),
+            )
+            .finish_non_exhaustive()
+    }
+}
+
+async fn bind(
+    setting: &'static str,
+    address: SocketAddr,
+) -> Result<(TcpListener, SocketAddr), BindError> {
+    let failed = |source| BindError::Listen {
+        setting,
+        address,
+        source,
+    };
+    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let local_address = listener.local_addr().map_err(failed)?;
+    Ok((listener, local_address))
+}

@@ -1,0 +1,186 @@
+//! The plain listener: probes, metrics and what is loaded.
+//!
+//! It has its own small caps, so that whatever happens on the HTTPS listener, kubelet's probes are
+//! answered; and it answers until the drain is over.
+
+use std::{
+    convert::Infallible,
+    net::SocketAddr,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    time::Duration,
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode, header};
+use http_body_util::Full;
+use hyper::{body::Incoming, server::conn::http1, service::service_fn};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet, time::sleep};
+
+use crate::{
+    metrics,
+    server::{Gate, connection::Shared},
+};
+
+/// Probes and a few scrapers.
+const MAX_CONNECTIONS: usize = 64;
+
+/// Between requests as well as for a head: whoever comes seldom can connect again.
+const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
+
+const BUFFER_BYTES: usize = 16 * 1024;
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+const TEXT: &str = "text/plain; charset=utf-8";
+const JSON: &str = "application/json";
+
+/// The admin listener, not yet serving.
+pub(super) struct Admin<G> {
+    listener: TcpListener,
+    address: SocketAddr,
+    shared: Arc<Shared<G>>,
+}
+
+struct Page {
+    status: StatusCode,
+    media_type: &'static str,
+    content: String,
+}
+
+// === impl Admin ===
+
+impl<G: Gate> Admin<G> {
+    pub(super) fn new(listener: TcpListener, address: SocketAddr, shared: Arc<Shared<G>>) -> Self {
+        Self {
+            listener,
+            address,
+            shared,
+        }
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Serves until dropped.
+    pub(super) async fn run(self) {
+        let places = Arc::new(Semaphore::new(MAX_CONNECTIONS));
+        let mut connections = JoinSet::new();
+        loop {
+            let Ok((stream, _)) = self.listener.accept().await else {
+                sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            while connections.try_join_next().is_some() {}
+            let Ok(place) = Arc::clone(&places).try_acquire_owned() else {
+                continue;
+            };
+            let shared = Arc::clone(&self.shared);
+            connections.spawn(async move {
+                let service = service_fn(move |request: Request<Incoming>| {
+                    let response = answer(&shared, &request);
+                    async move { Ok::<_, Infallible>(response) }
+                });
+                // A client that breaks off is its own business.
+                drop(
+                    http1::Builder::new()
+                        .timer(TokioTimer::new())
+                        .header_read_timeout(IDLE_TIMEOUT)
+                        .max_buf_size(BUFFER_BYTES)
+                        .serve_connection(TokioIo::new(stream), service)
+                        .await,
+                );
+                drop(place);
+            });
+        }
+    }
+}
+
+fn answer<G: Gate, B>(shared: &Shared<G>, request: &Request<B>) -> Response<Full<Bytes>> {
+    let reading = matches!(*request.method(), Method::GET | Method::HEAD);
+    let page = if reading {
+        catch_unwind(AssertUnwindSafe(|| page(shared, request.uri())))
+            .unwrap_or_else(|_| Page::text(StatusCode::INTERNAL_SERVER_ERROR, "failed\n"))
+    } else {
+        Page::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n")
+    };
+    let mut response = Response::new(Full::from(page.content));
+    *response.status_mut() = page.status;
+    let headers = response.headers_mut();
+    headers.insert(
+        header::CONTENT_TYPE,
+        HeaderValue::from_static(page.media_type),
+    );
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    if !reading {
+        headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+    }
+    response
+}
+
+fn page<G: Gate>(shared: &Shared<G>, uri: &http::Uri) -> Page {
+    match uri.path() {
+        "/livez" => Page::text(StatusCode::OK, "ok\n"),
+        "/readyz" => readiness(shared, verbose(uri)),
+        "/metrics" => Page {
+            status: StatusCode::OK,
+            media_type: metrics::CONTENT_TYPE,
+            content: shared.metrics.encode(),
+        },
+        "/plugins" => Page {
+            status: StatusCode::OK,
+            media_type: JSON,
+            content: format!("{:#}\n", shared.gate.plugins()),
+        },
+        _ => Page::text(
+            StatusCode::NOT_FOUND,
+            "no such path: there are /livez, /readyz, /metrics and /plugins\n",
+        ),
+    }
+}
+
+fn readiness<G: Gate>(shared: &Shared<G>, verbose: bool) -> Page {
+    let readiness = shared.gate.readiness();
+    let stopping = shared.is_stopping();
+    let ready = readiness.ready && !stopping;
+    let mut content = String::new();
+    if verbose || !ready {
+        for line in &readiness.detail {
+            content.push_str(line);
+            content.push('\n');
+        }
+    }
+    let summary = match (ready, stopping) {
+        (true, _) => "ok\n",
+        (false, true) => "not ready: shutting down\n",
+        (false, false) => "not ready\n",
+    };
+    content.push_str(summary);
+    let status = if ready {
+        StatusCode::OK
+    } else {
+        StatusCode::SERVICE_UNAVAILABLE
+    };
+    Page::text(status, &content)
+}
+
+fn verbose(uri: &http::Uri) -> bool {
+    uri.query().is_some_and(|query| {
+        query
+            .split('&')
+            .any(|pair| pair == "verbose" || pair.starts_with("verbose="))
+    })
+}
+
+// === impl Page ===
+
+impl Page {
+    fn text(status: StatusCode, content: &str) -> Self {
+        Self {
+            status,
+            media_type: TEXT,
+            content: content.to_owned(),
+        }
+    }
+}

@@ -1,0 +1,306 @@
+//! One connection: TLS handshake, HTTP/1.1 or HTTP/2 as agreed by ALPN, and an end that loses no
+//! answer.
+
+use std::{
+    future::{Future, poll_fn},
+    io,
+    pin::Pin,
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    task::{Context, Poll},
+    time::{Duration, Instant},
+};
+
+use hyper::{
+    body::{Body, Incoming},
+    rt::bounds::Http2ServerConnExec,
+    server::conn::{http1, http2},
+    service::{HttpService, service_fn},
+};
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use tokio::{
+    io::{AsyncReadExt, AsyncWriteExt},
+    net::TcpStream,
+    sync::watch,
+    time::{interval, sleep, timeout},
+};
+use tokio_rustls::{TlsAcceptor, server::TlsStream};
+
+use crate::{
+    config::Requests,
+    metrics::Metrics,
+    server::{
+        Gate,
+        activity::{Activity, Circumstances, FRESH_TIMEOUT, Phase, Verdict, Watched},
+        budget::Budget,
+        exchange,
+    },
+};
+
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A wrong `caBundle` fails every call; one line a minute says so as well as a thousand.
+const REFUSAL_REPORT_PERIOD: Duration = Duration::from_secs(60);
+
+/// How often a connection is looked at while serving; every timeout is coarser than this.
+const WATCH_PERIOD: Duration = Duration::from_secs(1);
+
+/// The same in the drain, where it decides how long the end takes.
+const DRAIN_WATCH_PERIOD: Duration = Duration::from_millis(20);
+
+/// After the last answer of a connection: for how long and how much of what the client still sends
+/// is read and forgotten. Closing a socket that has unread bytes resets it, and a reset can
+/// overtake the answer.
+const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
+const LINGER_BYTES: usize = 64 * 1024 * 1024;
+
+/// Heads are bounded by this on HTTP/1.1, and the buffer for bodies is, too.
+const HTTP1_BUFFER_BYTES: usize = 128 * 1024;
+const HTTP2_HEADER_BYTES: u32 = 16 * 1024;
+
+/// What a client may send before anybody reads it. This is outside the cap on bytes in flight, so
+/// it is kept small; kube-apiserver speaks HTTP/2 over the loopback only.
+const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
+const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
+const HTTP2_STREAMS: u32 = 250;
+const HTTP2_PING_PERIOD: Duration = Duration::from_secs(30);
+const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(20);
+
+/// What every connection needs.
+#[derive(Debug)]
+pub(super) struct Shared<G> {
+    pub(super) gate: Arc<G>,
+    pub(super) requests: Requests,
+    pub(super) metrics: Arc<Metrics>,
+    pub(super) budget: Arc<Budget>,
+    pub(super) phase: watch::Sender<Phase>,
+    /// Connections wait for a place: idle ones are to make room.
+    pub(super) crowded: AtomicBool,
+    /// When a client's refusal of the certificate was last reported.
+    refusal_reported: Mutex<Option<Instant>>,
+}
+
+/// A connection of either protocol.
+trait Drive {
+    fn multiplexed(&self) -> bool;
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<hyper::Result<()>>;
+    fn retire(&mut self);
+}
+
+type Transport = TokioIo<Watched<TlsStream<TcpStream>>>;
+
+/// Serves a connection until its end.
+pub(super) async fn serve<G: Gate>(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    shared: Arc<Shared<G>>,
+) {
+    let Some(stream) = handshake(stream, acceptor, &shared).await else {
+        shared.metrics.tls_handshake_failures.inc();
+        return;
+    };
+    let multiplexed = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let activity = Activity::new();
+    let transport = TokioIo::new(Watched::new(stream, Arc::clone(&activity)));
+    let service = {
+        let shared = Arc::clone(&shared);
+        let activity = Arc::clone(&activity);
+        service_fn(move |request| {
+            Box::pin(exchange::answer(
+                Arc::clone(&shared),
+                Arc::clone(&activity),
+                request,
+            ))
+        })
+    };
+    if multiplexed {
+        let mut connection = http2_builder().serve_connection(transport, service);
+        drive(&mut connection, &activity, &shared).await;
+    } else {
+        let mut connection = http1_builder().serve_connection(transport, service);
+        if drive(&mut connection, &activity, &shared).await {
+            linger(connection.into_parts().io).await;
+        }
+    }
+}
+
+async fn handshake<G>(
+    stream: TcpStream,
+    acceptor: TlsAcceptor,
+    shared: &Shared<G>,
+) -> Option<TlsStream<TcpStream>> {
+    let mut phase = shared.phase.subscribe();
+    let too_late = async {
+        // Fails only without the sender, which `shared` holds.
+        let _ = phase.wait_for(|phase| *phase == Phase::Closing).await;
+        sleep(FRESH_TIMEOUT).await;
+    };
+    let failure = tokio::select! {
+        accepted = timeout(HANDSHAKE_TIMEOUT, acceptor.accept(stream)) => match accepted {
+            Ok(Ok(stream)) => return Some(stream),
+            Ok(Err(error)) => error,
+            Err(_) => io::ErrorKind::TimedOut.into(),
+        },
+        () = too_late => return None,
+    };
+    let refused = failure
+        .get_ref()
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>())
+        .is_some_and(|error| matches!(error, rustls::Error::AlertReceived(_)));
+    let error = &failure as &dyn std::error::Error;
+    if refused && shared.refusal_is_news() {
+        tracing::warn!(
+            error,
+            "a client broke off the TLS handshake; if it is kube-apiserver, compare the webhook's \
+             caBundle and the certificate's names with how it is called"
+        );
+    } else {
+        // Mostly port scans and TCP probes.
+        tracing::debug!(error, "a TLS handshake failed");
+    }
+    None
+}
+
+/// Drives the connection and ends it when its watcher says so; true when it ended in order.
+async fn drive<G>(connection: &mut impl Drive, activity: &Activity, shared: &Shared<G>) -> bool {
+    let mut phase = shared.phase.subscribe();
+    let mut watch = interval(WATCH_PERIOD);
+    if *phase.borrow_and_update() != Phase::Serving {
+        watch = interval(DRAIN_WATCH_PERIOD);
+    }
+    loop {
+        // Biased: what the socket holds is read before the connection is judged idle.
+        tokio::select! {
+            biased;
+            ended = poll_fn(|context| connection.poll(context)) => return ended.is_ok(),
+            _ = phase.changed() => watch = interval(DRAIN_WATCH_PERIOD),
+            _ = watch.tick() => {}
+        }
+        let circumstances = Circumstances {
+            phase: *phase.borrow(),
+            idle_timeout: shared.requests.idle_timeout,
+            crowded: shared.crowded.load(Ordering::Relaxed),
+            multiplexed: connection.multiplexed(),
+        };
+        match activity.verdict(circumstances) {
+            Verdict::Keep => {}
+            Verdict::Retire => connection.retire(),
+            Verdict::Cut => return false,
+        }
+    }
+}
+
+async fn linger(transport: Transport) {
+    let mut stream = transport.into_inner().into_inner();
+    let lingered = async {
+        stream.shutdown().await?;
+        let mut rest = stream.take(LINGER_BYTES as u64);
+        tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
+    };
+    // Whether the client took its leave, too, changes nothing here.
+    drop(timeout(LINGER_TIMEOUT, lingered).await);
+}
+
+fn http1_builder() -> http1::Builder {
+    let mut builder = http1::Builder::new();
+    builder
+        // The watcher's business: hyper's own timer cannot tell a slow head from an idle client.
+        .header_read_timeout(None)
+        .max_buf_size(HTTP1_BUFFER_BYTES);
+    builder
+}
+
+fn http2_builder() -> http2::Builder<TokioExecutor> {
+    let mut builder = http2::Builder::new(TokioExecutor::new());
+    builder
+        .timer(TokioTimer::new())
+        .initial_stream_window_size(HTTP2_STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(HTTP2_CONNECTION_WINDOW_BYTES)
+        .max_concurrent_streams(HTTP2_STREAMS)
+        .max_header_list_size(HTTP2_HEADER_BYTES)
+        .keep_alive_interval(HTTP2_PING_PERIOD)
+        .keep_alive_timeout(HTTP2_PING_TIMEOUT);
+    builder
+}
+
+// === impl Shared ===
+
+impl<G> Shared<G> {
+    pub(super) fn new(gate: Arc<G>, requests: Requests, metrics: Arc<Metrics>) -> Self {
+        // One body has to fit, whatever the configuration says, or it would be refused for ever.
+        let budget_bytes = requests.max_bytes_in_flight.max(requests.max_body_bytes);
+        Self {
+            gate,
+            budget: Budget::new(budget_bytes, metrics.bytes_in_flight.clone()),
+            requests,
+            metrics,
+            phase: watch::Sender::new(Phase::Serving),
+            crowded: AtomicBool::new(false),
+            refusal_reported: Mutex::new(None),
+        }
+    }
+
+    pub(super) fn is_stopping(&self) -> bool {
+        *self.phase.borrow() != Phase::Serving
+    }
+
+    fn refusal_is_news(&self) -> bool {
+        let mut reported = self
+            .refusal_reported
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let news = reported.is_none_or(|then| then.elapsed() >= REFUSAL_REPORT_PERIOD);
+        if news {
+            *reported = Some(Instant::now());
+        }
+        news
+    }
+}
+
+// === impl Drive ===
+
+impl<I, S, B> Drive for http1::Connection<I, S>
+where
+    I: hyper::rt::Read + hyper::rt::Write + Unpin,
+    S: HttpService<Incoming, ResBody = B> + Unpin,
+    S::Future: Unpin,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    fn multiplexed(&self) -> bool {
+        false
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<hyper::Result<()>> {
+        self.poll_without_shutdown(context)
+    }
+
+    fn retire(&mut self) {
+        Pin::new(self).graceful_shutdown();
+    }
+}
+
+impl<I, S, B, E> Drive for http2::Connection<I, S, E>
+where
+    I: hyper::rt::Read + hyper::rt::Write + Unpin,
+    S: HttpService<Incoming, ResBody = B> + Unpin,
+    S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    B: Body + 'static,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    E: Http2ServerConnExec<S::Future, B> + Unpin,
+{
+    fn multiplexed(&self) -> bool {
+        true
+    }
+
+    fn poll(&mut self, context: &mut Context<'_>) -> Poll<hyper::Result<()>> {
+        Future::poll(Pin::new(self), context)
+    }
+
+    fn retire(&mut self) {
+        Pin::new(self).graceful_shutdown();
+    }
+}

@@ -1,0 +1,43 @@
+//! From `?timeout=` to the moment an answer has to be ready.
+
+use std::time::{Duration, Instant};
+
+use crate::config::Margin;
+
+/// The longest timeout that is believed. Kubernetes allows a webhook 30 seconds at most, and a
+/// longer one would only let a client hold memory for longer.
+pub const MAX_TIMEOUT: Duration = Duration::from_secs(30);
+
+/// When a call that came at `received` with `timeout` has to be answered.
+///
+/// The margin is what the way back takes: `percent` of the timeout or `at_least`, whichever is
+/// more, but never more than half of the timeout, so that a tiny timeout still leaves time to run.
+pub(super) fn after(received: Instant, timeout: Duration, margin: &Margin) -> Instant {
+    let share = timeout.saturating_mul(margin.percent) / 100;
+    let taken = share.max(margin.at_least).min(timeout / 2);
+    received + (timeout - taken)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn left(timeout_milliseconds: u64) -> u128 {
+        let received = Instant::now();
+        let margin = Margin {
+            percent: 10,
+            at_least: Duration::from_millis(50),
+        };
+        let timeout = Duration::from_millis(timeout_milliseconds);
+        (after(received, timeout, &margin) - received).as_millis()
+    }
+
+    #[test]
+    fn takes_the_larger_of_share_and_least_and_never_more_than_half() {
+        assert_eq!(left(10_000), 9_000);
+        assert_eq!(left(500), 450);
+        assert_eq!(left(200), 150);
+        assert_eq!(left(60), 30);
+        assert_eq!(left(0), 0);
+    }
+}

@@ -1,0 +1,199 @@
+//! One request, from its head to its answer.
+
+use std::{
+    convert::Infallible,
+    panic::AssertUnwindSafe,
+    sync::Arc,
+    time::{Duration, Instant},
+};
+
+use futures_util::{FutureExt, future::join};
+use http::{Request, Response, StatusCode};
+use hyper::body::{Body as _, Incoming};
+use tokio::time::timeout_at;
+
+use crate::{
+    metrics::{Metrics, Overload},
+    server::{
+        Body, Call, Gate, Reply,
+        activity::Activity,
+        answer::{Answer, AnswerBody},
+        body::{self, Received},
+        connection::Shared,
+        deadline, route,
+    },
+};
+
+/// How much of an oversized body is drained before the answer, in multiples of the cap.
+const DRAIN_FACTOR: u64 = 4;
+
+/// For how long an oversized body is drained before the answer.
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
+
+/// For how long a refused body is drained before the answer. Draining holds no memory, and is
+/// cheaper for both sides than the handshake of a new connection.
+const REFUSED_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
+
+/// The code that a request is counted under when its client went away before the answer.
+const CLIENT_CLOSED_REQUEST: u16 = 499;
+
+/// A request in flight: counted from its head until its answer is sent or given up.
+#[derive(Debug)]
+pub(super) struct Exchange {
+    metrics: Arc<Metrics>,
+    activity: Arc<Activity>,
+    endpoint: &'static str,
+    received: Instant,
+    answered: bool,
+}
+
+/// Answers one request; never fails and never panics.
+pub(super) async fn answer<G: Gate>(
+    shared: Arc<Shared<G>>,
+    activity: Arc<Activity>,
+    request: Request<Incoming>,
+) -> Result<Response<AnswerBody>, Infallible> {
+    let version = request.version();
+    let mut exchange = Exchange::begin(Arc::clone(&shared.metrics), activity, request.uri().path());
+    let judged = AssertUnwindSafe(judge(&shared, exchange.received, request))
+        .catch_unwind()
+        .await;
+    let answer = judged.unwrap_or_else(|_| {
+        shared.metrics.panics.inc();
+        let mut answer = Answer::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "Tollgate failed on this request; its log says where",
+        );
+        answer.close = true;
+        answer
+    });
+    exchange.answered(answer.status);
+    Ok(answer.into_response(version, shared.is_stopping(), exchange))
+}
+
+async fn judge<G: Gate>(
+    shared: &Shared<G>,
+    received: Instant,
+    request: Request<Incoming>,
+) -> Answer {
+    let (parts, mut incoming) = request.into_parts();
+    let limit_bytes = shared.requests.max_body_bytes;
+    let route = match route::resolve(&parts, shared.requests.default_timeout) {
+        Ok(route) => route,
+        Err(refusal) => {
+            let mut answer = Answer::new(refusal.status, refusal.text);
+            answer.close = !refused(&mut incoming, limit_bytes).await;
+            return answer;
+        }
+    };
+    let deadline = deadline::after(received, route.timeout, &shared.requests.deadline_margin);
+    let receiving = body::receive(&mut incoming, limit_bytes, &shared.budget);
+    let (body, lease) = match timeout_at(deadline.into(), receiving).await {
+        Ok(Received::Whole(bytes, lease)) => (Body::Whole(bytes), lease),
+        Ok(Received::TooLarge(head, lease)) => {
+            shared.metrics.oversized_bodies.inc();
+            (Body::TooLarge { head, limit_bytes }, lease)
+        }
+        Ok(Received::Crowded) => {
+            shared.metrics.overloaded(Overload::Bytes);
+            let mut answer = Answer::overloaded();
+            answer.close = !refused(&mut incoming, limit_bytes).await;
+            return answer;
+        }
+        Ok(Received::Broken) => return incomplete("the body ended before its announced end"),
+        Err(_) => return incomplete("the body did not arrive within the request's timeout"),
+    };
+    let oversized = matches!(body, Body::TooLarge { .. });
+    let review = shared.gate.review(Call {
+        endpoint: route.endpoint,
+        plugin: route.plugin,
+        received,
+        deadline,
+        body,
+    });
+    // The gate keeps the deadline itself. This is the net below it: the client is gone by then.
+    let review = timeout_at((received + route.timeout).into(), review);
+    let (reply, drained) = join(review, async {
+        !oversized || {
+            let until = deadline.min(Instant::now() + DRAIN_TIMEOUT);
+            let drain_bytes = limit_bytes.saturating_mul(DRAIN_FACTOR);
+            body::drain(&mut incoming, drain_bytes, until.into()).await
+        }
+    })
+    .await;
+    let mut answer = match reply {
+        Ok(Reply::Review(review)) => Answer::new(StatusCode::OK, review),
+        Ok(Reply::Overloaded) => {
+            shared.metrics.overloaded(Overload::Instances);
+            Answer::overloaded()
+        }
+        Ok(Reply::BadRequest(text)) => Answer::new(StatusCode::BAD_REQUEST, text),
+        Ok(Reply::NoSuchPlugin(text)) => Answer::new(StatusCode::NOT_FOUND, text),
+        Ok(Reply::TooLarge(text)) => Answer::new(StatusCode::PAYLOAD_TOO_LARGE, text),
+        Ok(Reply::Internal(text)) => Answer::new(StatusCode::INTERNAL_SERVER_ERROR, text),
+        Err(_) => Answer::new(
+            StatusCode::GATEWAY_TIMEOUT,
+            "the review was not answered within the request's timeout",
+        ),
+    };
+    answer.close = !drained;
+    answer.lease = Some(lease);
+    answer
+}
+
+/// Takes the body of a request that is refused unread; true when all of it came.
+async fn refused(incoming: &mut Incoming, limit_bytes: u64) -> bool {
+    if incoming.is_end_stream() {
+        return true;
+    }
+    let until = tokio::time::Instant::now() + REFUSED_DRAIN_TIMEOUT;
+    body::drain(incoming, limit_bytes, until).await
+}
+
+fn incomplete(text: &'static str) -> Answer {
+    let mut answer = Answer::new(StatusCode::REQUEST_TIMEOUT, text);
+    answer.close = true;
+    answer
+}
+
+// === impl Exchange ===
+
+impl Exchange {
+    fn begin(metrics: Arc<Metrics>, activity: Arc<Activity>, path: &str) -> Self {
+        metrics.requests_in_flight.inc();
+        activity.request_began();
+        Self {
+            metrics,
+            activity,
+            endpoint: route::place(path).map_or("other", |(endpoint, _)| endpoint.name()),
+            received: Instant::now(),
+            answered: false,
+        }
+    }
+
+    fn answered(&mut self, status: StatusCode) {
+        self.answered = true;
+        self.count(status.as_u16());
+    }
+
+    fn count(&self, code: u16) {
+        let duration = self.received.elapsed();
+        self.metrics.request(self.endpoint, code, duration);
+        tracing::debug!(
+            endpoint = self.endpoint,
+            code,
+            duration_microseconds = u64::try_from(duration.as_micros()).unwrap_or(u64::MAX),
+            "request"
+        );
+    }
+}
+
+impl Drop for Exchange {
+    fn drop(&mut self) {
+        if !self.answered {
+            self.count(CLIENT_CLOSED_REQUEST);
+        }
+        self.metrics.requests_in_flight.dec();
+        self.activity.request_ended();
+    }
+}

@@ -1,0 +1,214 @@
+//! How the host logs: structured lines on standard error, and nothing of an object in them.
+//!
+//! A process has one subscriber and one panic hook, so this is the only module that sets anything
+//! process-wide; the binary calls [`install`] once and the library never does.
+
+use std::{env, fmt, io::IsTerminal, panic, str::FromStr};
+
+use tracing_subscriber::{
+    EnvFilter,
+    filter::ParseError,
+    fmt::MakeWriter,
+    layer::SubscriberExt,
+    util::{SubscriberInitExt, TryInitError},
+};
+
+/// The environment variable that is read when no filter is given.
+pub const FILTER_VARIABLE: &str = "TOLLGATE_LOG";
+
+/// Info of the host, and of the libraries only what went wrong.
+const DEFAULT_FILTER: &str = "info,hyper=warn,rustls=warn,wasmtime=warn,cranelift=warn";
+
+/// The shape of a log line.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum LogFormat {
+    /// One JSON object for each line.
+    #[default]
+    Json,
+    /// For reading at a terminal.
+    Text,
+}
+
+/// Logging could not be set up.
+#[derive(Debug, thiserror::Error)]
+pub enum TelemetryError {
+    /// The filter does not parse.
+    #[error(
+        "the log filter from {origin} is not valid: expected a level (error, warn, info, debug, trace) or target=level pairs joined by commas, such as info,tollgate=debug"
+    )]
+    Filter {
+        /// `--log` or the environment variable.
+        origin: &'static str,
+        /// What the parser said.
+        source: ParseError,
+    },
+    /// Something in this process has set up logging before.
+    #[error("logging was already set up in this process")]
+    Installed(#[source] TryInitError),
+}
+
+/// A word that is no log format.
+#[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
+#[error("expected json or text")]
+pub struct UnknownLogFormat;
+
+/// Sets up logging and the panic hook for the whole process.
+///
+/// `filter` is the value of `--log`; without one `TOLLGATE_LOG` is read, and without that `info`
+/// applies.
+///
+/// # Errors
+///
+/// When the filter does not parse, or logging was set up before.
+pub fn install(format: LogFormat, filter: Option<&str>) -> Result<(), TelemetryError> {
+    let filter = self::filter(filter, env::var(FILTER_VARIABLE).ok().as_deref())?;
+    match format {
+        LogFormat::Json => subscriber_json(filter, std::io::stderr).try_init(),
+        LogFormat::Text => tracing_subscriber::registry()
+            .with(filter)
+            .with(
+                tracing_subscriber::fmt::layer()
+                    .with_ansi(std::io::stderr().is_terminal())
+                    .with_writer(std::io::stderr),
+            )
+            .try_init(),
+    }
+    .map_err(TelemetryError::Installed)?;
+    panic::set_hook(Box::new(|panic| {
+        tracing::error!(
+            location = panic.location().map(tracing::field::display),
+            message = panic_text(panic.payload()),
+            "panicked"
+        );
+    }));
+    Ok(())
+}
+
+/// The text of a panic when it is a literal of the source. A formatted one is withheld: slicing a
+/// string at the wrong place, for one, quotes the string, and that may come from a Secret.
+fn panic_text(payload: &(dyn std::any::Any + Send)) -> &'static str {
+    payload
+        .downcast_ref::<&'static str>()
+        .copied()
+        .unwrap_or("(withheld: it may quote an object)")
+}
+
+fn filter(flag: Option<&str>, variable: Option<&str>) -> Result<EnvFilter, TelemetryError> {
+    let (origin, text) = match (flag, variable.filter(|text| !text.is_empty())) {
+        (Some(text), _) => ("--log", text),
+        (None, Some(text)) => (FILTER_VARIABLE, text),
+        (None, None) => ("the default", DEFAULT_FILTER),
+    };
+    EnvFilter::builder()
+        .parse(text)
+        .map_err(|source| TelemetryError::Filter { origin, source })
+}
+
+fn subscriber_json<W>(filter: EnvFilter, writer: W) -> impl tracing::Subscriber + Send + Sync
+where
+    W: for<'writer> MakeWriter<'writer> + Send + Sync + 'static,
+{
+    tracing_subscriber::registry().with(filter).with(
+        tracing_subscriber::fmt::layer()
+            .json()
+            .flatten_event(true)
+            .with_current_span(true)
+            .with_span_list(false)
+            .with_writer(writer),
+    )
+}
+
+// === impl LogFormat ===
+
+impl FromStr for LogFormat {
+    type Err = UnknownLogFormat;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        match text {
+            "json" => Ok(Self::Json),
+            "text" => Ok(Self::Text),
+            _ => Err(UnknownLogFormat),
+        }
+    }
+}
+
+impl fmt::Display for LogFormat {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(match self {
+            Self::Json => "json",
+            Self::Text => "text",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{
+        io,
+        sync::{Arc, Mutex},
+    };
+
+    use super::*;
+
+    #[derive(Clone, Default)]
+    struct Captured(Arc<Mutex<Vec<u8>>>);
+
+    impl io::Write for Captured {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            self.0
+                .lock()
+                .expect("not poisoned")
+                .extend_from_slice(bytes);
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn writes_one_json_object_for_each_event_with_its_fields_at_the_top() {
+        let captured = Captured::default();
+        let writer = captured.clone();
+        let filter = filter(Some("info"), None).expect("a filter");
+        let subscriber = subscriber_json(filter, move || writer.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            tracing::info!(uid = "u-1", "answered");
+            tracing::debug!("not shown");
+        });
+        let bytes = captured.0.lock().expect("not poisoned").clone();
+        let event: serde_json::Value = serde_json::from_slice(&bytes).expect("one JSON object");
+        assert_eq!(event["uid"], "u-1");
+        assert_eq!(event["message"], "answered");
+        assert_eq!(event["level"], "INFO");
+    }
+
+    #[test]
+    fn prefers_the_flag_to_the_variable_and_the_variable_to_the_default() {
+        let shown = |flag, variable| {
+            filter(flag, variable)
+                .map_or_else(|error| error.to_string(), |filter| filter.to_string())
+        };
+        assert_eq!(shown(Some("warn"), Some("debug")), "warn");
+        assert_eq!(shown(None, Some("debug")), "debug");
+        assert!(shown(None, Some("")).contains("info"));
+        assert!(shown(Some("tollgate=loud"), None).contains("--log"));
+        assert!(shown(None, Some("a=b=c")).contains(FILTER_VARIABLE));
+    }
+
+    #[test]
+    fn withholds_panic_texts_that_may_quote_an_object() {
+        assert_eq!(panic_text(&"a literal"), "a literal");
+        let quoted: Box<dyn std::any::Any + Send> = Box::new("of hunter2".to_owned());
+        assert!(!panic_text(&*quoted).contains("hunter2"));
+    }
+
+    #[test]
+    fn accepts_both_formats_by_the_word_they_print() {
+        for format in [LogFormat::Json, LogFormat::Text] {
+            assert_eq!(format.to_string().parse(), Ok(format));
+        }
+        assert_eq!("xml".parse::<LogFormat>(), Err(UnknownLogFormat));
+    }
+}

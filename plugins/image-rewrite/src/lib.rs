@@ -1,0 +1,113 @@
+//! Rewrites image references: from `k8s.gcr.io/` to `registry.k8s.io/`, from Docker Hub to a mirror.
+//!
+//! References are compared component by component, as container runtimes read them, so that a rule for
+//! `registry.example.com` leaves `registry.example.com.evil.io` alone and one for `docker.io/library` finds `nginx`.
+
+mod rewrite;
+
+use tollgate_sdk::image::ImageReference;
+use tollgate_sdk::prelude::*;
+
+pub use rewrite::Rewrite;
+use rewrite::Rewrites;
+
+/// The name of a container is put behind this prefix, and the image that the user asked for is the value.
+const ORIGINAL: &str = "original.image-rewrite.tollgate.dev";
+
+/// The policy.
+pub struct ImageRewrite {
+    rewrites: Rewrites,
+    annotate_original: bool,
+}
+
+/// The settings as the configuration has them.
+#[derive(serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Settings {
+    rewrite: Vec<Rewrite>,
+    annotate_original: bool,
+}
+
+// === impl Settings ===
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self { rewrite: Vec::new(), annotate_original: true }
+    }
+}
+
+// === impl ImageRewrite ===
+
+impl Policy for ImageRewrite {
+    type Settings = Settings;
+
+    fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
+        let rewrites = Rewrites::read(&settings.rewrite)?;
+        Ok(Self { rewrites, annotate_original: settings.annotate_original })
+    }
+}
+
+impl Mutate for ImageRewrite {
+    fn mutate(&self, review: &Review) -> Result<Mutation, Denial> {
+        let request = review.request();
+        let is_subresource = request.sub_resource.is_some();
+        let is_update = request.operation == Operation::Update;
+        // Which lists the API server lets this request change.
+        let lists: &[_] = match request.sub_resource.as_deref() {
+            None if is_update => &["initContainers", "containers"],
+            None => &["initContainers", "containers", "ephemeralContainers"],
+            Some("ephemeralcontainers") if is_update => &["ephemeralContainers"],
+            Some(_) => &[],
+        };
+        let pod = review.object();
+        // The kubelet's picture of a static Pod: rewriting it changes nothing on the node.
+        if lists.is_empty() || pod.get("/metadata/annotations/kubernetes.io~1config.mirror").is_some() {
+            return Ok(Mutation::Unchanged);
+        }
+
+        let mut patch = Patch::new();
+        for list in lists {
+            for index in 0..pod.length(pointer!["spec", list]).unwrap_or(0) {
+                let at = pointer!["spec", list, index];
+                let name = pod.text(at.child("name"));
+                let Some(image) = pod.text(at.child("image")) else { continue };
+                if is_update && image_before(review.old_object(), list, name.as_deref()).as_ref() == Some(&image) {
+                    // A rewritten image would restart a container that this request does not touch.
+                    continue;
+                }
+                // What is no reference cannot be pulled either; the kubelet says so.
+                let Ok(reference) = image.parse::<ImageReference>() else { continue };
+                let Some(rewritten) = self.rewrites.apply(&reference) else { continue };
+                patch = patch.replace(at.child("image"), rewritten.to_string());
+                // Through a subresource the metadata cannot be changed.
+                if let Some(name) = name.filter(|_| self.annotate_original && !is_subresource) {
+                    let key = format!("{ORIGINAL}/{name}");
+                    patch = patch.set(pod, pointer!["metadata", "annotations", key], image);
+                }
+            }
+        }
+        Ok(patch.into())
+    }
+}
+
+/// The image of the container of that name before the update; none for a new container.
+fn image_before(old_pod: Document, list: &str, name: Option<&str>) -> Option<String> {
+    let length = old_pod.length(pointer!["spec", list])?;
+    let at = (0..length)
+        .map(|index| pointer!["spec", list, index])
+        .find(|at| old_pod.text(at.child("name")).as_deref() == name)?;
+    old_pod.text(at.child("image"))
+}
+
+tollgate_sdk::mutator! {
+    ImageRewrite,
+    rules: [
+        Rule::on([Operation::Create, Operation::Update], "", "v1", ["pods"]),
+        Rule::on([Operation::Update], "", "v1", ["pods/ephemeralcontainers"]),
+    ],
+    settings_schema: include_str!("../settings-schema.json"),
+    labels: [("licence", "Apache-2.0")],
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,7 @@
+;; world: validator
+;; Takes memory for as long as there is some.
+(func (export "tollgate:admission/validating@0.1.0#validate") (result i32)
+    (loop $again
+        (drop (memory.grow (i32.const 16)))
+        (br $again))
+    unreachable)

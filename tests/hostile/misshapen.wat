@@ -1,0 +1,6 @@
+;; component
+;; Exports the contract's interfaces by name, and nothing is in them.
+(component
+    (instance $empty)
+    (export "tollgate:admission/lifecycle@0.1.0" (instance $empty))
+    (export "tollgate:admission/validating@0.1.0" (instance $empty)))

@@ -1,0 +1,2 @@
+;; world: no-lifecycle
+;; Validates, but can be neither described nor configured.

@@ -1,0 +1,8 @@
+;; world: mutator
+;; Gives an annotation a value that Kubernetes cannot decode.
+(data (i32.const 1024) "/metadata/annotations" "{\"flag\":true}")
+;; add (0) at the path: the JSON (0).
+(data (i32.const 1600) "\00\00\00\00" "\00\04\00\00\15\00\00\00" "\00\00\00\00" "\15\04\00\00\0d\00\00\00")
+;; json-patch (1): that one operation.
+(data (i32.const 1632) "\01\00\00\00" "\40\06\00\00" "\01\00\00\00")
+(func (export "tollgate:admission/mutating@0.1.0#mutate") (result i32) (i32.const 1632))

@@ -1,0 +1,8 @@
+;; world: mutator
+;; Makes it another object.
+(data (i32.const 1024) "/metadata/name" "another")
+;; replace (2) at the path: the text (1).
+(data (i32.const 1600) "\02\00\00\00" "\00\04\00\00\0e\00\00\00" "\01\00\00\00" "\0e\04\00\00\07\00\00\00")
+;; json-patch (1): that one operation.
+(data (i32.const 1632) "\01\00\00\00" "\40\06\00\00" "\01\00\00\00")
+(func (export "tollgate:admission/mutating@0.1.0#mutate") (result i32) (i32.const 1632))

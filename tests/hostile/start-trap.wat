@@ -1,0 +1,4 @@
+;; world: validator
+;; Traps before anything of it can be called.
+(start $trap)
+(func $trap unreachable)

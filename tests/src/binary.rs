@@ -1,0 +1,44 @@
+//! Finds the `tollgate` binary, which the suites run as a user would.
+
+use std::path::{Path, PathBuf};
+
+/// Names another binary than the one beside the tests, such as a released one.
+pub const BINARY_VARIABLE: &str = "TOLLGATE_BIN";
+
+/// The binary of the profile that the tests were built in.
+///
+/// # Panics
+/// When it is not there: cargo builds a crate's own binaries for its tests, not those of another one.
+#[must_use]
+pub fn tollgate() -> PathBuf {
+    if let Some(path) = std::env::var_os(BINARY_VARIABLE) {
+        let path = PathBuf::from(path);
+        assert!(path.is_file(), "{BINARY_VARIABLE} names {}, which is not a file", path.display());
+        return path;
+    }
+    let path = profile_directory().join("tollgate");
+    assert!(
+        path.is_file(),
+        "{} is not there: run `cargo build -p tollgate` first (with --release where the tests have it), or name the \
+         binary in {BINARY_VARIABLE}",
+        path.display()
+    );
+    path
+}
+
+/// `target/debug` or `target/release`: where the test executable's `deps` folder is.
+#[must_use]
+pub fn profile_directory() -> PathBuf {
+    let executable = std::env::current_exe().expect("the path of the running test is known on this system");
+    let folder = executable.parent().expect("an executable lies in a folder");
+    match folder.parent() {
+        Some(profile) if folder.ends_with("deps") => profile.to_owned(),
+        _ => folder.to_owned(),
+    }
+}
+
+/// The workspace's own folder.
+#[must_use]
+pub fn workspace() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace")
+}

@@ -1,0 +1,95 @@
+//! Configuration files for the suites: written as JSON, which every reader of YAML takes.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+
+/// A configuration and the folder that it, its plugins, its certificate and its compiled code lie in.
+#[derive(Debug)]
+pub struct Configuration {
+    folder: TempDir,
+    root: Value,
+}
+
+// === impl Configuration ===
+
+impl Default for Configuration {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Configuration {
+    /// No plugins yet, free ports of the loopback address, everything else at its default.
+    ///
+    /// # Panics
+    /// When there is no temporary folder to be had.
+    #[must_use]
+    pub fn new() -> Self {
+        let folder = tempfile::Builder::new().prefix("tollgate-tests-").tempdir();
+        let folder = folder.expect("a temporary folder can be made: is TMPDIR writable?");
+        let root = json!({
+            "listen": "127.0.0.1:0",
+            "admin": {"listen": "127.0.0.1:0"},
+            "tls": {"selfSigned": {"directory": folder.path().join("tls")}},
+            "engine": {"cacheDirectory": folder.path().join("code")},
+            "plugins": [],
+        });
+        Self { folder, root }
+    }
+
+    /// Sets a key by its path, such as `requests.maxDepth`.
+    #[must_use]
+    pub fn with(mut self, key: &str, value: impl Into<Value>) -> Self {
+        let pointer = format!("/{}", key.replace('.', "/"));
+        let (parent, _) = pointer.rsplit_once('/').unwrap_or_default();
+        let mut here = &mut self.root;
+        for token in parent.split('/').skip(1) {
+            here = &mut here[token];
+        }
+        here[key.rsplit('.').next().unwrap_or(key)] = value.into();
+        self
+    }
+
+    /// Adds a plugin from a file; `more` are further keys of its entry.
+    ///
+    /// # Panics
+    /// When `more` is not an object.
+    pub fn plugin(&mut self, name: &str, file: &Path, more: Value) {
+        let mut entry = json!({"name": name, "source": format!("file:{}", file.display())});
+        let Value::Object(more) = more else { panic!("the keys of the plugin {name} are not an object: {more}") };
+        for (key, value) in more {
+            entry[&key] = value;
+        }
+        let plugins = self.root["plugins"].as_array_mut();
+        plugins.expect("`plugins` is a list from the beginning").push(entry);
+    }
+
+    /// Adds a plugin from bytes.
+    ///
+    /// # Panics
+    /// When the file cannot be written.
+    pub fn plugin_of(&mut self, name: &str, wasm: &[u8], more: Value) {
+        let path = self.folder.path().join(format!("{name}.wasm"));
+        std::fs::write(&path, wasm).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        self.plugin(name, &path, more);
+    }
+
+    /// Where its files lie.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        self.folder.path()
+    }
+
+    /// Writes the file and says where it is.
+    ///
+    /// # Panics
+    /// When it cannot be written.
+    #[must_use]
+    pub fn write(&self) -> PathBuf {
+        let path = self.folder.path().join("tollgate.yaml");
+        std::fs::write(&path, format!("{:#}\n", self.root)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        path
+    }
+}

@@ -1,0 +1,21 @@
+//! The harness that the end-to-end suites share.
+//!
+//! The suites know the host only as an operator does: they start the `tollgate` binary with a configuration file,
+//! send AdmissionReviews over TLS and read answers, logs, metrics and exit codes. Nothing here links the host, so
+//! no test passes because of something that a user could not see.
+//!
+//! ```text
+//! wat ──────┐
+//! hostile ──┼─→ *.wasm ─→ configuration ─→ server ──(TLS)─→ answer ─→ checker
+//! guests ───┘                             ↑    └──→ logs, /metrics, /plugins
+//!                              reviews ───┘
+//! ```
+
+pub mod binary;
+pub mod checker;
+pub mod configuration;
+pub mod guests;
+pub mod hostile;
+pub mod reviews;
+pub mod server;
+pub mod wat;

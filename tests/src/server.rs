@@ -1,0 +1,441 @@
+//! A `tollgate serve` of a test's own, and a client that trusts it.
+
+use std::io::{BufRead, BufReader};
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use reqwest::{Certificate, Client, Version};
+use serde_json::Value;
+
+use crate::binary;
+use crate::checker::{Checked, Endpoint, check};
+use crate::configuration::Configuration;
+
+/// How long a server may take to load its plugins and listen. Modules that are slow to compile are among them.
+const START_LIMIT: Duration = Duration::from_secs(180);
+/// How long a server may take to stop: more than its own grace period.
+const STOP_LIMIT: Duration = Duration::from_secs(60);
+/// No answer may take longer than this, whatever the plugins do.
+const ANSWER_LIMIT: Duration = Duration::from_secs(40);
+
+/// A server that runs until it is stopped or dropped.
+pub struct Server {
+    child: Child,
+    logs: Arc<Logs>,
+    reader: Option<JoinHandle<()>>,
+    client: Client,
+    address: SocketAddr,
+    admin: SocketAddr,
+    ca_bundle: PathBuf,
+    configuration: Configuration,
+}
+
+/// How a server is started.
+#[derive(Default)]
+pub struct Start {
+    environment: Vec<(String, String)>,
+    arguments: Vec<String>,
+}
+
+/// What came back over HTTP.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    /// HTTP status.
+    pub status: u16,
+    /// The protocol that was spoken.
+    pub version: Version,
+    /// Content-Type; empty without one.
+    pub content_type: String,
+    /// The body.
+    pub body: Vec<u8>,
+    /// From the first byte sent to the last byte received.
+    pub took: Duration,
+}
+
+/// How a server ended.
+#[derive(Debug)]
+pub struct Stopped {
+    /// Its exit status.
+    pub status: ExitStatus,
+    /// Everything that it logged.
+    pub logs: Vec<String>,
+}
+
+/// What a server has logged so far.
+#[derive(Default)]
+struct Logs {
+    state: Mutex<LogState>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct LogState {
+    lines: Vec<String>,
+    ended: bool,
+}
+
+// === impl Start ===
+
+impl Start {
+    /// Sets an environment variable of the server.
+    #[must_use]
+    pub fn environment(mut self, name: &str, value: &str) -> Self {
+        self.environment.push((name.to_owned(), value.to_owned()));
+        self
+    }
+
+    /// Adds an argument to `tollgate serve`.
+    #[must_use]
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Starts the server and waits until it listens.
+    ///
+    /// # Panics
+    /// When it does not come up; what it logged is in the panic.
+    #[must_use]
+    pub fn start(self, configuration: Configuration) -> Server {
+        let mut command = Command::new(binary::tollgate());
+        command.arg("serve").arg("--config").arg(configuration.write()).args(&self.arguments);
+        command.envs(self.environment).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap_or_else(|error| panic!("tollgate cannot be started: {error}"));
+        let logs = Arc::new(Logs::default());
+        let stderr = child.stderr.take().expect("standard error was asked for");
+        let reader = std::thread::spawn({
+            let logs = logs.clone();
+            move || logs.read(stderr)
+        });
+        let line = match logs.wait_for_message("listening", START_LIMIT) {
+            Ok(line) => line,
+            Err(why) => {
+                let _: std::io::Result<()> = child.kill();
+                let _: std::io::Result<ExitStatus> = child.wait();
+                panic!("tollgate did not come up ({why}); it logged:\n{}", logs.lock().lines.join("\n"));
+            }
+        };
+        let text = |name: &str| match line[name].as_str() {
+            Some(text) => text.to_owned(),
+            None => panic!("the log line `listening` has no `{name}`: {line}"),
+        };
+        let socket = |name: &str| text(name).parse().unwrap_or_else(|error| panic!("`{name}` is no address: {error}"));
+        let (address, admin): (SocketAddr, SocketAddr) = (socket("address"), socket("admin"));
+        let ca_bundle = PathBuf::from(text("ca_bundle"));
+        let client = client(&ca_bundle, |builder| builder.http1_only());
+        Server { child, logs, reader: Some(reader), client, address, admin, ca_bundle, configuration }
+    }
+}
+
+/// A client that trusts one CA and nothing else.
+fn client(ca_bundle: &PathBuf, more: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Client {
+    let pem = std::fs::read(ca_bundle).unwrap_or_else(|error| panic!("{}: {error}", ca_bundle.display()));
+    let ca = Certificate::from_pem(&pem).unwrap_or_else(|error| panic!("{}: {error}", ca_bundle.display()));
+    let builder = Client::builder().tls_built_in_root_certs(false).add_root_certificate(ca).timeout(ANSWER_LIMIT).no_proxy();
+    more(builder).build().expect("the client's settings do not depend on anything outside")
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Starts a server with nothing special about it.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn start(configuration: Configuration) -> Self {
+        Start::default().start(configuration)
+    }
+
+    /// Sends a review to `/mutate`.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    pub async fn mutate(&self, review: &Value) -> Answer {
+        self.post("/mutate", review).await
+    }
+
+    /// Sends a review to `/validate`.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    pub async fn validate(&self, review: &Value) -> Answer {
+        self.post("/validate", review).await
+    }
+
+    /// Sends a review to a path.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    pub async fn post(&self, path: &str, review: &Value) -> Answer {
+        self.post_bytes(&self.client, path, review.to_string().into_bytes()).await
+    }
+
+    /// Sends a body to a path by a given client.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    pub async fn post_bytes(&self, client: &Client, path: &str, body: Vec<u8>) -> Answer {
+        match self.try_post(client, path, body).await {
+            Ok(answer) => answer,
+            Err(error) => panic!("POST {path} was not answered: {error:?}\nthe last that was logged:\n{}", self.last_logs()),
+        }
+    }
+
+    /// Sends a body to a path by a given client, for tests in which an answer is not a matter of course.
+    ///
+    /// # Errors
+    /// When there is no answer.
+    pub async fn try_post(&self, client: &Client, path: &str, body: Vec<u8>) -> reqwest::Result<Answer> {
+        let started = Instant::now();
+        let request = client.post(self.url(path)).header("content-type", "application/json").body(body);
+        Answer::read(request.send().await?, started).await
+    }
+
+    /// Reads a page of the admin listener.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    pub async fn get_admin(&self, path: &str) -> Answer {
+        let url = format!("http://{}{path}", self.admin);
+        let started = Instant::now();
+        let response = match self.client.get(&url).send().await {
+            Ok(response) => Answer::read(response, started).await,
+            Err(error) => Err(error),
+        };
+        response.unwrap_or_else(|error| panic!("GET {path} was not answered: {error:?}"))
+    }
+
+    /// What `/plugins` says of one plugin.
+    ///
+    /// # Panics
+    /// When it says nothing of it.
+    pub async fn plugin_status(&self, name: &str) -> Value {
+        let page = self.get_admin("/plugins").await.json();
+        let plugins = page["plugins"].as_array().unwrap_or_else(|| panic!("/plugins has no list of plugins: {page}"));
+        let found = plugins.iter().find(|plugin| plugin["name"] == name);
+        found.unwrap_or_else(|| panic!("/plugins does not know {name}: {page}")).clone()
+    }
+
+    /// The metrics page.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    pub async fn metrics(&self) -> String {
+        self.get_admin("/metrics").await.text()
+    }
+
+    /// Another client of the same server, with settings of its own.
+    pub fn client(&self, more: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Client {
+        client(&self.ca_bundle, more)
+    }
+
+    /// The client that the methods without one use: HTTP/1.1 with keep-alive, like kube-apiserver's.
+    #[must_use]
+    pub fn default_client(&self) -> &Client {
+        &self.client
+    }
+
+    /// The URL of a path.
+    #[must_use]
+    pub fn url(&self, path: &str) -> String {
+        format!("https://{}{path}", self.address)
+    }
+
+    /// The HTTPS listener.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// What has been logged so far.
+    #[must_use]
+    pub fn logs(&self) -> Vec<String> {
+        self.logs.lock().lines.clone()
+    }
+
+    /// Where its files lie.
+    #[must_use]
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// Resident memory in KiB.
+    ///
+    /// # Panics
+    /// When the process is gone.
+    #[must_use]
+    pub fn resident_kib(&self) -> u64 {
+        let path = format!("/proc/{}/status", self.child.id());
+        let status = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}: is the server gone?"));
+        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let number = line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|number| number.trim().parse().ok());
+        number.unwrap_or_else(|| panic!("{path} has no VmRSS in kB"))
+    }
+
+    /// Sends SIGTERM and does not wait.
+    ///
+    /// # Panics
+    /// When the process is gone.
+    pub fn terminate(&self) {
+        let id = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let id = id.expect("a process has an id above zero");
+        rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("the server is still there to be stopped");
+    }
+
+    /// Stops the server with SIGTERM and waits for its end.
+    ///
+    /// # Panics
+    /// When it does not end.
+    #[must_use]
+    pub fn stop(mut self) -> Stopped {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            self.terminate();
+        }
+        self.wait()
+    }
+
+    /// Waits for the end of a server that was told to stop.
+    ///
+    /// # Panics
+    /// When it does not end.
+    #[must_use]
+    pub fn wait_for_end(mut self) -> Stopped {
+        self.wait()
+    }
+
+    fn wait(&mut self) -> Stopped {
+        let deadline = Instant::now() + STOP_LIMIT;
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(Some(status)) => break status,
+                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
+                Ok(None) => panic!("tollgate did not stop; the last that it logged:\n{}", self.last_logs()),
+                Err(error) => panic!("the end of tollgate cannot be waited for: {error}"),
+            }
+        };
+        if let Some(reader) = self.reader.take() {
+            reader.join().expect("the thread that reads the logs does not panic");
+        }
+        Stopped { status, logs: self.logs() }
+    }
+
+    fn last_logs(&self) -> String {
+        let logs = self.logs.lock();
+        let from = logs.lines.len().saturating_sub(20);
+        logs.lines[from..].join("\n")
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // Errors mean that it is gone already.
+        let _: std::io::Result<()> = self.child.kill();
+        let _: std::io::Result<ExitStatus> = self.child.wait();
+        if let Some(reader) = self.reader.take() {
+            drop(reader.join());
+        }
+    }
+}
+
+// === impl Answer ===
+
+impl Answer {
+    async fn read(response: reqwest::Response, started: Instant) -> reqwest::Result<Self> {
+        let (status, version) = (response.status().as_u16(), response.version());
+        let content_type = response.headers().get("content-type").and_then(|value| value.to_str().ok());
+        let content_type = content_type.unwrap_or_default().to_owned();
+        let body = response.bytes().await?.to_vec();
+        Ok(Self { status, version, content_type, body, took: started.elapsed() })
+    }
+
+    /// The body as text.
+    #[must_use]
+    pub fn text(&self) -> String {
+        String::from_utf8_lossy(&self.body).into_owned()
+    }
+
+    /// The body as JSON.
+    ///
+    /// # Panics
+    /// When it is not JSON.
+    #[must_use]
+    pub fn json(&self) -> Value {
+        serde_json::from_slice(&self.body)
+            .unwrap_or_else(|error| panic!("HTTP {}, not JSON ({error}): {}", self.status, self.text()))
+    }
+
+    /// The answer, checked as kube-apiserver would read it.
+    ///
+    /// # Panics
+    /// When kube-apiserver would not take it as it is.
+    #[must_use]
+    pub fn checked(&self, endpoint: Endpoint, review: &Value) -> Checked {
+        match check(endpoint, review, self.status, &self.content_type, &self.body) {
+            Ok(checked) => checked,
+            Err(violations) => panic!("{}\nin HTTP {}: {}", violations.join("\n"), self.status, shortened(&self.text())),
+        }
+    }
+}
+
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(4000)]
+}
+
+// === impl Logs ===
+
+impl Logs {
+    fn lock(&self) -> MutexGuard<'_, LogState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn read(&self, stderr: ChildStderr) {
+        let mut reader = BufReader::new(stderr);
+        let mut line = Vec::new();
+        while reader.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+            let text = String::from_utf8_lossy(&line).trim_end().to_owned();
+            self.lock().lines.push(text);
+            self.changed.notify_all();
+            line.clear();
+        }
+        self.lock().ended = true;
+        self.changed.notify_all();
+    }
+
+    fn wait_for_message(&self, message: &str, limit: Duration) -> Result<Value, &'static str> {
+        let deadline = Instant::now() + limit;
+        let mut state = self.lock();
+        loop {
+            let mut parsed = state.lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            if let Some(line) = parsed.find(|line| line["message"] == message) {
+                return Ok(line);
+            }
+            if state.ended {
+                return Err("it ended");
+            }
+            let left = deadline.checked_duration_since(Instant::now()).ok_or("it took too long")?;
+            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+}
+
+/// The value of one series of a metrics page: `labels` as they stand between the braces, in any order. A series
+/// that is not there has not been counted yet.
+///
+/// # Panics
+/// When the value is not a number.
+#[must_use]
+pub fn metric(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
+    let wanted = |series: &str| {
+        let labels_text = series.strip_prefix(name).and_then(|rest| rest.strip_prefix('{')?.strip_suffix('}'));
+        labels_text.is_some_and(|text| labels.iter().all(|(name, value)| text.contains(&format!("{name}=\"{value}\""))))
+    };
+    let series = page.lines().filter_map(|line| line.rsplit_once(' ')).filter(|(series, _)| wanted(series));
+    series
+        .map(|(series, value)| value.parse::<f64>().unwrap_or_else(|_| panic!("{series} is {value}, which is no number")))
+        .sum()
+}

@@ -1,0 +1,196 @@
+//! WebAssembly text with the contract's WIT embedded: what a plugin's compiler would leave, in a few lines of text.
+//!
+//! A fixture holds only what is special about it. Everything else that a plugin needs – a memory, an allocator, a
+//! `describe` with one rule for everything, a `configure` that accepts, a `validate` that allows, a `mutate` that
+//! changes nothing – is added, each unless the fixture exports the same name itself.
+
+use std::path::Path;
+use std::sync::LazyLock;
+
+use wit_component::{StringEncoding, embed_component_metadata};
+use wit_parser::Resolve;
+
+use crate::binary::workspace;
+
+/// Worlds beside the contract's own, for modules that do not keep to it.
+const WORLDS: &str = "
+    package tollgate:hostile;
+
+    /// Can be described and configured, and does nothing.
+    world only-lifecycle {
+        export tollgate:admission/lifecycle@0.1.0;
+    }
+
+    /// Judges without ever having been described.
+    world no-lifecycle {
+        export tollgate:admission/validating@0.1.0;
+    }
+
+    /// Wants to know the time.
+    world with-clock {
+        include tollgate:admission/validator@0.1.0;
+        import tollgate:admission/clock@0.1.0;
+    }
+
+    /// Wants what no host has.
+    world with-unknown-import {
+        include tollgate:admission/validator@0.1.0;
+        import unknown;
+    }
+
+    interface unknown {
+        run: func();
+    }
+";
+
+/// Where the prelude's allocator starts: below lies what fixtures have in data segments.
+pub const HEAP_START: u32 = 32768;
+
+/// A part of the prelude, and the export by which a fixture replaces it.
+struct Part {
+    export: &'static str,
+    worlds: &'static [&'static str],
+    text: &'static str,
+}
+
+const EVERY: &[&str] = &["mutator", "validator", "plugin", "only-lifecycle", "with-clock", "with-unknown-import"];
+const MUTATING: &[&str] = &["mutator", "plugin"];
+const VALIDATING: &[&str] = &["validator", "plugin", "no-lifecycle", "with-clock", "with-unknown-import"];
+const ALL: &[&str] =
+    &["mutator", "validator", "plugin", "only-lifecycle", "no-lifecycle", "with-clock", "with-unknown-import"];
+
+/// Addresses below 1024 are the prelude's own; the rest up to [`HEAP_START`] is the fixture's.
+const PRELUDE: &[Part] = &[
+    Part { export: "memory", worlds: ALL, text: r#"(memory $memory (export "memory") 2)"# },
+    Part {
+        export: "cabi_realloc",
+        worlds: ALL,
+        text: r#"
+            ;; Bumps, grows the memory where it has to, and frees nothing.
+            (global $heap (mut i32) (i32.const 32768))
+            (func $realloc (export "cabi_realloc") (param $old i32) (param $old_size i32) (param $align i32) (param $size i32)
+                (result i32)
+                (local $at i32) (local $end i32)
+                (local.set $at
+                    (i32.and
+                        (i32.add (global.get $heap) (i32.sub (local.get $align) (i32.const 1)))
+                        (i32.sub (i32.const 0) (local.get $align))))
+                (local.set $end (i32.add (local.get $at) (local.get $size)))
+                (if (i32.gt_u (local.get $end) (i32.mul (memory.size) (i32.const 65536)))
+                    (then
+                        (drop (memory.grow
+                            (i32.add
+                                (i32.div_u
+                                    (i32.sub (local.get $end) (i32.mul (memory.size) (i32.const 65536)))
+                                    (i32.const 65536))
+                                (i32.const 1))))))
+                (memory.copy (local.get $at) (local.get $old) (local.get $old_size))
+                (global.set $heap (local.get $end))
+                (local.get $at))"#,
+    },
+    Part {
+        export: "tollgate:admission/lifecycle@0.1.0#describe",
+        worlds: EVERY,
+        text: r#"
+            (data (i32.const 16) "hostile" "*" "*/*")
+            ;; Lists of one text each: `*` and `*/*`.
+            (data (i32.const 32) "\17\00\00\00\01\00\00\00" "\18\00\00\00\03\00\00\00")
+            ;; One rule: operations, groups and versions are `*`, resources are `*/*`, no scope.
+            (data (i32.const 64) "\20\00\00\00\01\00\00\00" "\20\00\00\00\01\00\00\00" "\20\00\00\00\01\00\00\00"
+                "\28\00\00\00\01\00\00\00")
+            ;; The manifest: a name, no version, no description, no schema, that rule, no labels.
+            (data (i32.const 128) "\10\00\00\00\07\00\00\00")
+            (data (i32.const 164) "\40\00\00\00\01\00\00\00")
+            (func $describe (export "tollgate:admission/lifecycle@0.1.0#describe") (result i32) (i32.const 128))"#,
+    },
+    Part {
+        export: "tollgate:admission/lifecycle@0.1.0#configure",
+        worlds: EVERY,
+        text: r#"
+            ;; 256 holds zeros: `accepted`, `allow` and `unchanged` are all case 0.
+            (func $configure (export "tollgate:admission/lifecycle@0.1.0#configure") (param i32 i32) (result i32)
+                (i32.const 256))"#,
+    },
+    Part {
+        export: "tollgate:admission/validating@0.1.0#validate",
+        worlds: VALIDATING,
+        text: r#"(func $validate (export "tollgate:admission/validating@0.1.0#validate") (result i32) (i32.const 256))"#,
+    },
+    Part {
+        export: "tollgate:admission/mutating@0.1.0#mutate",
+        worlds: MUTATING,
+        text: r#"(func $mutate (export "tollgate:admission/mutating@0.1.0#mutate") (result i32) (i32.const 256))"#,
+    },
+];
+
+/// The contract, parsed once.
+static CONTRACT: LazyLock<Resolve> = LazyLock::new(|| {
+    let mut resolve = Resolve::default();
+    resolve.push_dir(workspace().join("wit")).expect("wit/ holds the contract and parses");
+    resolve.push_str("hostile.wit", WORLDS).expect("the worlds above parse");
+    resolve
+});
+
+/// A core module of a world: `fields` are the module's, imports first, and the prelude follows them.
+///
+/// # Panics
+/// When the text is not WebAssembly or there is no such world; the panic says where.
+#[must_use]
+pub fn plugin(world: &str, fields: &str) -> Vec<u8> {
+    let mut bytes = core_module(world, fields);
+    embed(&mut bytes, world);
+    bytes
+}
+
+/// The same without the WIT.
+///
+/// # Panics
+/// When the text is not WebAssembly.
+#[must_use]
+pub fn core_module(world: &str, fields: &str) -> Vec<u8> {
+    let mut text = format!("(module\n{fields}\n");
+    for part in PRELUDE.iter().filter(|part| part.worlds.contains(&world)) {
+        if !fields.contains(&format!("\"{}\"", part.export)) {
+            text.push_str(part.text);
+            text.push('\n');
+        }
+    }
+    text.push_str(")\n");
+    binary(&text)
+}
+
+/// The binary form of a text that stands for itself.
+///
+/// # Panics
+/// When the text is not WebAssembly.
+#[must_use]
+pub fn binary(text: &str) -> Vec<u8> {
+    match ::wat::parse_str(text) {
+        Ok(bytes) => bytes,
+        Err(error) => panic!("a fixture is not valid WebAssembly text: {error}"),
+    }
+}
+
+fn embed(bytes: &mut Vec<u8>, world: &str) {
+    let packages: Vec<_> = CONTRACT.package_names.values().copied().collect();
+    let found = packages.iter().find_map(|package| CONTRACT.packages[*package].worlds.get(world));
+    let world = found.unwrap_or_else(|| panic!("there is no world `{world}` in wit/ or in {}", file!()));
+    embed_component_metadata(bytes, &CONTRACT, *world, StringEncoding::UTF8)
+        .unwrap_or_else(|error| panic!("the world cannot be embedded: {error:#}"));
+}
+
+/// Reads a fixture: its first line says `;; world: NAME`, or `;; component` for a text that stands for itself.
+///
+/// # Panics
+/// When the file is not there or is no such text.
+#[must_use]
+pub fn fixture(path: &Path) -> Vec<u8> {
+    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let first = text.lines().next().unwrap_or_default().trim();
+    match (first.strip_prefix(";; world: "), first) {
+        (Some(world), _) => plugin(world, &text),
+        (None, ";; no world") => core_module("validator", &text),
+        (None, ";; component") => binary(&text),
+        _ => panic!("{}: the first line is `{first}`, not `;; world: NAME`, `;; no world` or `;; component`", path.display()),
+    }
+}
