@@ -40,6 +40,7 @@ mod exchange;
 mod route;
 mod signals;
 mod tls;
+mod transport;
 
 pub use self::{
     accept::Drained,

@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::LazyLock;
 
 use wit_component::{StringEncoding, embed_component_metadata};
-use wit_parser::Resolve;
+use wit_parser::{Resolve, WorldId, WorldKey};
 
 use crate::binary::workspace;
 
@@ -41,30 +41,60 @@ const WORLDS: &str = "
     interface unknown {
         run: func();
     }
+
+    /// Imports what a toolchain for WASI leaves behind: a way to sleep.
+    world with-wasi-clock {
+        include tollgate:admission/validator@0.1.0;
+        import wasi:clocks/monotonic-clock@0.2.0;
+    }
+
+    /// Likewise: the environment.
+    world with-wasi-environment {
+        include tollgate:admission/validator@0.1.0;
+        import wasi:cli/environment@0.2.0;
+    }
 ";
+
+/// As much of WASI as those two need.
+const WASI: [(&str, &str); 3] = [
+    (
+        "io.wit",
+        "package wasi:io@0.2.0; interface poll { resource pollable { block: func(); } }",
+    ),
+    (
+        "clocks.wit",
+        "package wasi:clocks@0.2.0;
+        interface monotonic-clock {
+            use wasi:io/poll@0.2.0.{pollable};
+            type duration = u64;
+            subscribe-duration: func(when: duration) -> pollable;
+        }",
+    ),
+    (
+        "cli.wit",
+        "package wasi:cli@0.2.0;
+        interface environment { get-environment: func() -> list<tuple<string, string>>; }",
+    ),
+];
 
 /// Where the prelude's allocator starts: below lies what fixtures have in data segments.
 pub const HEAP_START: u32 = 32768;
 
-/// A part of the prelude, and the export by which a fixture replaces it.
+/// A part of the prelude.
 struct Part {
+    /// The export by which a fixture replaces it.
     export: &'static str,
-    worlds: &'static [&'static str],
+    /// The interface that a world has to export for the part to be added; none for what every module needs.
+    interface: Option<&'static str>,
     text: &'static str,
 }
 
-const EVERY: &[&str] = &["mutator", "validator", "plugin", "only-lifecycle", "with-clock", "with-unknown-import"];
-const MUTATING: &[&str] = &["mutator", "plugin"];
-const VALIDATING: &[&str] = &["validator", "plugin", "no-lifecycle", "with-clock", "with-unknown-import"];
-const ALL: &[&str] =
-    &["mutator", "validator", "plugin", "only-lifecycle", "no-lifecycle", "with-clock", "with-unknown-import"];
-
 /// Addresses below 1024 are the prelude's own; the rest up to [`HEAP_START`] is the fixture's.
 const PRELUDE: &[Part] = &[
-    Part { export: "memory", worlds: ALL, text: r#"(memory $memory (export "memory") 2)"# },
+    Part { export: "memory", interface: None, text: r#"(memory $memory (export "memory") 2)"# },
     Part {
         export: "cabi_realloc",
-        worlds: ALL,
+        interface: None,
         text: r#"
             ;; Bumps, grows the memory where it has to, and frees nothing.
             (global $heap (mut i32) (i32.const 32768))
@@ -90,7 +120,7 @@ const PRELUDE: &[Part] = &[
     },
     Part {
         export: "tollgate:admission/lifecycle@0.1.0#describe",
-        worlds: EVERY,
+        interface: Some("lifecycle"),
         text: r#"
             (data (i32.const 16) "hostile" "*" "*/*")
             ;; Lists of one text each: `*` and `*/*`.
@@ -105,7 +135,7 @@ const PRELUDE: &[Part] = &[
     },
     Part {
         export: "tollgate:admission/lifecycle@0.1.0#configure",
-        worlds: EVERY,
+        interface: Some("lifecycle"),
         text: r#"
             ;; 256 holds zeros: `accepted`, `allow` and `unchanged` are all case 0.
             (func $configure (export "tollgate:admission/lifecycle@0.1.0#configure") (param i32 i32) (result i32)
@@ -113,12 +143,12 @@ const PRELUDE: &[Part] = &[
     },
     Part {
         export: "tollgate:admission/validating@0.1.0#validate",
-        worlds: VALIDATING,
+        interface: Some("validating"),
         text: r#"(func $validate (export "tollgate:admission/validating@0.1.0#validate") (result i32) (i32.const 256))"#,
     },
     Part {
         export: "tollgate:admission/mutating@0.1.0#mutate",
-        worlds: MUTATING,
+        interface: Some("mutating"),
         text: r#"(func $mutate (export "tollgate:admission/mutating@0.1.0#mutate") (result i32) (i32.const 256))"#,
     },
 ];
@@ -127,6 +157,9 @@ const PRELUDE: &[Part] = &[
 static CONTRACT: LazyLock<Resolve> = LazyLock::new(|| {
     let mut resolve = Resolve::default();
     resolve.push_dir(workspace().join("wit")).expect("wit/ holds the contract and parses");
+    for (file, text) in WASI {
+        resolve.push_str(file, text).expect("the parts of WASI above parse");
+    }
     resolve.push_str("hostile.wit", WORLDS).expect("the worlds above parse");
     resolve
 });
@@ -149,7 +182,9 @@ pub fn plugin(world: &str, fields: &str) -> Vec<u8> {
 #[must_use]
 pub fn core_module(world: &str, fields: &str) -> Vec<u8> {
     let mut text = format!("(module\n{fields}\n");
-    for part in PRELUDE.iter().filter(|part| part.worlds.contains(&world)) {
+    let interfaces = exported_interfaces(find_world(world));
+    let wanted = |part: &&Part| part.interface.is_none_or(|name| interfaces.contains(&name));
+    for part in PRELUDE.iter().filter(wanted) {
         if !fields.contains(&format!("\"{}\"", part.export)) {
             text.push_str(part.text);
             text.push('\n');
@@ -171,11 +206,23 @@ pub fn binary(text: &str) -> Vec<u8> {
     }
 }
 
+fn find_world(name: &str) -> WorldId {
+    let packages = CONTRACT.packages.iter();
+    let found = packages.filter_map(|(_, package)| package.worlds.get(name)).next();
+    *found.unwrap_or_else(|| panic!("there is no world `{name}` in wit/ or in {}", file!()))
+}
+
+fn exported_interfaces(world: WorldId) -> Vec<&'static str> {
+    let exports = CONTRACT.worlds[world].exports.keys();
+    let interfaces = exports.filter_map(|key| match key {
+        WorldKey::Interface(interface) => CONTRACT.interfaces[*interface].name.as_deref(),
+        WorldKey::Name(_) => None,
+    });
+    interfaces.collect()
+}
+
 fn embed(bytes: &mut Vec<u8>, world: &str) {
-    let packages: Vec<_> = CONTRACT.package_names.values().copied().collect();
-    let found = packages.iter().find_map(|package| CONTRACT.packages[*package].worlds.get(world));
-    let world = found.unwrap_or_else(|| panic!("there is no world `{world}` in wit/ or in {}", file!()));
-    embed_component_metadata(bytes, &CONTRACT, *world, StringEncoding::UTF8)
+    embed_component_metadata(bytes, &CONTRACT, find_world(world), StringEncoding::UTF8)
         .unwrap_or_else(|error| panic!("the world cannot be embedded: {error:#}"));
 }
 

@@ -5,7 +5,10 @@
 //! not fit asks for more pages, and a review with a large object works all the same. Nothing is given back but the
 //! newest block: the instance ends with the call, and all its memory with it.
 
-#![expect(unsafe_code, reason = "an allocator hands out raw memory; what makes it sound stands at each place")]
+#![expect(
+    unsafe_code,
+    reason = "an allocator hands out raw memory; what makes it sound stands at each place"
+)]
 
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::{Cell, UnsafeCell};
@@ -74,7 +77,9 @@ unsafe impl Pages for LinearMemory {
 // === impl Bump ===
 
 #[cfg(all(target_arch = "wasm32", target_feature = "atomics"))]
-compile_error!("the bump allocator is for plugins without threads: turn the feature `bump-allocator` off");
+compile_error!(
+    "the bump allocator is for plugins without threads: turn the feature `bump-allocator` off"
+);
 
 // SAFETY: the contract has no threads, and a module built for them is refused above.
 #[cfg(target_arch = "wasm32")]
@@ -83,7 +88,11 @@ unsafe impl<const ARENA: usize, P> Sync for Bump<ARENA, P> {}
 impl<const ARENA: usize, P: Pages> Bump<ARENA, P> {
     pub(crate) const fn new(pages: P) -> Self {
         Self {
-            chunk: Cell::new(Chunk { start: ptr::null_mut(), next: ptr::null_mut(), left: 0 }),
+            chunk: Cell::new(Chunk {
+                start: ptr::null_mut(),
+                next: ptr::null_mut(),
+                left: 0,
+            }),
             arena: Arena(UnsafeCell::new([MaybeUninit::uninit(); ARENA])),
             pages,
         }
@@ -96,7 +105,11 @@ impl<const ARENA: usize, P: Pages> Bump<ARENA, P> {
         }
         // The arena's address is not known before the program runs.
         let start = self.arena.0.get().cast::<u8>();
-        Chunk { start, next: start, left: ARENA }
+        Chunk {
+            start,
+            next: start,
+            left: ARENA,
+        }
     }
 
     /// A chunk with room for a block; the rest of the present one is given up.
@@ -107,7 +120,11 @@ impl<const ARENA: usize, P: Pages> Bump<ARENA, P> {
             // Near the plugin's memory limit less may still do.
             None => (self.pages.grow(pages)?, pages),
         };
-        Some(Chunk { start: start.as_ptr(), next: start.as_ptr(), left: pages * PAGE })
+        Some(Chunk {
+            start: start.as_ptr(),
+            next: start.as_ptr(),
+            left: pages * PAGE,
+        })
     }
 }
 
@@ -117,7 +134,12 @@ impl Chunk {
         let padding = self.next.addr().wrapping_neg() & (layout.align() - 1);
         let left = self.left.checked_sub(padding)?.checked_sub(layout.size())?;
         // SAFETY: padding and size together are at most `left`, so both places are within the chunk or at its end.
-        let (block, next) = unsafe { (self.next.add(padding), self.next.add(padding + layout.size())) };
+        let (block, next) = unsafe {
+            (
+                self.next.add(padding),
+                self.next.add(padding + layout.size()),
+            )
+        };
         Some((block, Self { next, left, ..self }))
     }
 
@@ -141,8 +163,13 @@ impl Chunk {
 // size of the chunk.
 unsafe impl<const ARENA: usize, P: Pages> GlobalAlloc for Bump<ARENA, P> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let cut = self.chunk().cut(layout).or_else(|| self.more(layout)?.cut(layout));
-        let Some((block, chunk)) = cut else { return ptr::null_mut() };
+        let cut = self
+            .chunk()
+            .cut(layout)
+            .or_else(|| self.more(layout)?.cut(layout));
+        let Some((block, chunk)) = cut else {
+            return ptr::null_mut();
+        };
         self.chunk.set(chunk);
         block
     }
@@ -271,7 +298,10 @@ mod tests {
         // SAFETY: the sizes are not zero.
         unsafe {
             assert!(bump.alloc(layout(2 * PAGE + 1, 1)).is_null());
-            assert!(!bump.alloc(layout(PAGE, 1)).is_null(), "less than a whole growth is left, and enough");
+            assert!(
+                !bump.alloc(layout(PAGE, 1)).is_null(),
+                "less than a whole growth is left, and enough"
+            );
             assert!(bump.alloc(layout(isize::MAX as usize, 1)).is_null());
         }
     }

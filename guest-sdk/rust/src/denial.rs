@@ -60,7 +60,12 @@ impl Denial {
     /// A denial: HTTP status 403, no causes.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
-        Self { message: message.into(), code: None, reason: None, causes: Vec::new() }
+        Self {
+            message: message.into(),
+            code: None,
+            reason: None,
+            causes: Vec::new(),
+        }
     }
 
     /// Another HTTP status, 400 to 499.
@@ -106,13 +111,21 @@ impl Cause {
     /// A cause that blames a field.
     #[must_use]
     pub fn at(field: impl Into<Pointer>, message: impl Into<String>) -> Self {
-        Self { field: Some(field.into().into()), message: message.into(), reason: None }
+        Self {
+            field: Some(field.into().into()),
+            message: message.into(),
+            reason: None,
+        }
     }
 
     /// A cause that blames no single field.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
-        Self { field: None, message: message.into(), reason: None }
+        Self {
+            field: None,
+            message: message.into(),
+            reason: None,
+        }
     }
 
     /// A Kubernetes CauseType, such as [`Cause::VALUE_INVALID`].

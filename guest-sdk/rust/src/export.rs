@@ -36,7 +36,9 @@ impl<P: Plugin + Mutate> mutating::exports::tollgate::admission::mutating::Guest
     }
 }
 
-impl<P: Plugin + Validate> validating::exports::tollgate::admission::validating::Guest for Component<P> {
+impl<P: Plugin + Validate> validating::exports::tollgate::admission::validating::Guest
+    for Component<P>
+{
     fn validate() -> types::Verdict {
         panic::install();
         match with_policy(|policy: &P| policy.validate(&Review::ambient())) {
@@ -47,7 +49,13 @@ impl<P: Plugin + Validate> validating::exports::tollgate::admission::validating:
 }
 
 fn with_policy<P: Plugin, T>(judge: impl FnOnce(&P) -> T) -> T {
-    P::slot().with(|slot| judge(slot.borrow().as_ref().expect("`configure` was called before any review")))
+    P::slot().with(|slot| {
+        judge(
+            slot.borrow()
+                .as_ref()
+                .expect("`configure` was called before any review"),
+        )
+    })
 }
 
 /// What the macros ask of a policy where they export nothing, so that a native build fails as the real one would.

@@ -99,7 +99,11 @@ impl ImageReference {
             (path, "") => path.to_owned(),
             (path, rest) => format!("{path}/{rest}"),
         };
-        Some(Self { registry: to.registry.clone(), repository: in_registry(&to.registry, &repository), ..self.clone() })
+        Some(Self {
+            registry: to.registry.clone(),
+            repository: in_registry(&to.registry, &repository),
+            ..self.clone()
+        })
     }
 }
 
@@ -130,7 +134,12 @@ impl std::str::FromStr for ImageReference {
             return Err(ImageError::Repository);
         }
         let repository = in_registry(&registry, repository);
-        Ok(Self { registry, repository, tag, digest })
+        Ok(Self {
+            registry,
+            repository,
+            tag,
+            digest,
+        })
     }
 }
 
@@ -165,7 +174,11 @@ impl ImagePrefix {
     /// How many components it has: of two that match the longer one is the more exact.
     #[must_use]
     pub fn length(&self) -> usize {
-        if self.path.is_empty() { 1 } else { 2 + self.path.matches('/').count() }
+        if self.path.is_empty() {
+            1
+        } else {
+            2 + self.path.matches('/').count()
+        }
     }
 }
 
@@ -180,19 +193,29 @@ impl std::str::FromStr for ImagePrefix {
         }
         let registry = host_of(host)?;
         if path.is_empty() && text == host {
-            return Ok(Self { registry, path: String::new() });
+            return Ok(Self {
+                registry,
+                path: String::new(),
+            });
         }
         if !is_path(path) {
             return Err(ImageError::Repository);
         }
-        Ok(Self { registry, path: path.to_owned() })
+        Ok(Self {
+            registry,
+            path: path.to_owned(),
+        })
     }
 }
 
 impl fmt::Display for ImagePrefix {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.registry)?;
-        if self.path.is_empty() { Ok(()) } else { write!(f, "/{}", self.path) }
+        if self.path.is_empty() {
+            Ok(())
+        } else {
+            write!(f, "/{}", self.path)
+        }
     }
 }
 
@@ -215,7 +238,9 @@ impl std::error::Error for ImageError {}
 
 /// Docker's rule: what could be a path component is one, unless it has a dot or a port, has upper case or is localhost.
 fn looks_like_host(component: &str) -> bool {
-    component == "localhost" || component.contains(['.', ':']) || component.contains(|c: char| c.is_ascii_uppercase())
+    component == "localhost"
+        || component.contains(['.', ':'])
+        || component.contains(|c: char| c.is_ascii_uppercase())
 }
 
 fn host_of(text: &str) -> Result<String, ImageError> {
@@ -223,7 +248,11 @@ fn host_of(text: &str) -> Result<String, ImageError> {
         // An IPv6 address.
         Some(rest) => {
             let (address, port) = rest.split_once(']').ok_or(ImageError::Registry)?;
-            if address.is_empty() || !address.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b':') {
+            if address.is_empty()
+                || !address
+                    .bytes()
+                    .all(|byte| byte.is_ascii_hexdigit() || byte == b':')
+            {
                 return Err(ImageError::Registry);
             }
             if !port.is_empty() && !port.starts_with(':') {
@@ -237,19 +266,26 @@ fn host_of(text: &str) -> Result<String, ImageError> {
         },
     };
     let host_is_good = host.is_none_or(|host| host.split('.').all(is_host_label));
-    let port_is_good = port.is_none_or(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()));
+    let port_is_good =
+        port.is_none_or(|port| !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit()));
     if !(host_is_good && port_is_good) {
         return Err(ImageError::Registry);
     }
     let registry = text.to_ascii_lowercase();
-    Ok(if registry == LEGACY_REGISTRY { DEFAULT_REGISTRY.to_owned() } else { registry })
+    Ok(if registry == LEGACY_REGISTRY {
+        DEFAULT_REGISTRY.to_owned()
+    } else {
+        registry
+    })
 }
 
 fn is_host_label(label: &str) -> bool {
     !label.is_empty()
         && !label.starts_with('-')
         && !label.ends_with('-')
-        && label.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
+        && label
+            .bytes()
+            .all(|byte| byte.is_ascii_alphanumeric() || byte == b'-')
 }
 
 fn in_registry(registry: &str, repository: &str) -> String {
@@ -267,7 +303,9 @@ fn is_path(path: &str) -> bool {
 /// Lower-case letters and digits, separated by a dot, one or two underscores, or any number of dashes.
 fn is_path_component(component: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
-    let separators = component.split(|c: char| c.is_ascii() && is_word(c as u8)).filter(|separator| !separator.is_empty());
+    let separators = component
+        .split(|c: char| c.is_ascii() && is_word(c as u8))
+        .filter(|separator| !separator.is_empty());
     component.bytes().next().is_some_and(is_word)
         && component.bytes().last().is_some_and(is_word)
         && separators.into_iter().all(|separator| {
@@ -279,20 +317,30 @@ fn is_tag(tag: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'_';
     tag.len() <= 128
         && tag.bytes().next().is_some_and(is_word)
-        && tag.bytes().all(|byte| is_word(byte) || byte == b'.' || byte == b'-')
+        && tag
+            .bytes()
+            .all(|byte| is_word(byte) || byte == b'.' || byte == b'-')
 }
 
 fn is_digest(digest: &str) -> bool {
     digest.split_once(':').is_some_and(|(algorithm, hex)| {
-        algorithm.bytes().next().is_some_and(|byte| byte.is_ascii_alphabetic())
-            && algorithm.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"+.-_".contains(&byte))
+        algorithm
+            .bytes()
+            .next()
+            .is_some_and(|byte| byte.is_ascii_alphabetic())
+            && algorithm
+                .bytes()
+                .all(|byte| byte.is_ascii_alphanumeric() || b"+.-_".contains(&byte))
             && hex.len() >= 32
             && hex.bytes().all(|byte| byte.is_ascii_hexdigit())
     })
 }
 
 fn begins_with(path: &str, prefix: &str) -> bool {
-    prefix.is_empty() || path.strip_prefix(prefix).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+    prefix.is_empty()
+        || path
+            .strip_prefix(prefix)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -302,11 +350,13 @@ mod tests {
     const DIGEST: &str = "sha256:1782cafde43390b032f960c0fad3def745fac18994ced169003cb56e9a93c028";
 
     fn image(text: &str) -> ImageReference {
-        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+        text.parse()
+            .unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
     fn prefix(text: &str) -> ImagePrefix {
-        text.parse().unwrap_or_else(|error| panic!("{text}: {error}"))
+        text.parse()
+            .unwrap_or_else(|error| panic!("{text}: {error}"))
     }
 
     #[test]
@@ -320,7 +370,10 @@ mod tests {
             ("localhost/app", "localhost/app"),
             ("localhost:5000/app:1", "localhost:5000/app:1"),
             ("registry:5000/app", "registry:5000/app"),
-            ("Registry.Example.com/a/b/c:T_1", "registry.example.com/a/b/c:T_1"),
+            (
+                "Registry.Example.com/a/b/c:T_1",
+                "registry.example.com/a/b/c:T_1",
+            ),
             ("[2001:db8::1]:5000/app:1", "[2001:db8::1]:5000/app:1"),
             ("k8s.gcr.io/pause", "k8s.gcr.io/pause"),
             ("a__b/c--d.e", "docker.io/a__b/c--d.e"),
@@ -359,7 +412,9 @@ mod tests {
     fn a_prefix_ends_at_a_component() {
         assert!(prefix("registry.example.com").matches(&image("registry.example.com/app")));
         assert!(prefix("registry.example.com/").matches(&image("registry.example.com/team/app")));
-        assert!(prefix("registry.example.com/team").matches(&image("registry.example.com/team/app:1")));
+        assert!(
+            prefix("registry.example.com/team").matches(&image("registry.example.com/team/app:1"))
+        );
         for other in [
             "registry.example.com.evil.io/app",
             "registry.example.com:5000/app",
@@ -367,7 +422,10 @@ mod tests {
             "registry.example.com/teams/app",
             "registry.example.com",
         ] {
-            assert!(!prefix("registry.example.com/team").matches(&image(other)), "{other}");
+            assert!(
+                !prefix("registry.example.com/team").matches(&image(other)),
+                "{other}"
+            );
         }
         assert!(prefix("docker.io/library").matches(&image("nginx")));
     }
@@ -375,24 +433,48 @@ mod tests {
     #[test]
     fn a_prefix_names_its_registry() {
         for text in ["", "/", "library", "nginx/", "library/nginx"] {
-            assert_eq!(text.parse::<ImagePrefix>(), Err(ImageError::Registry), "{text:?}");
+            assert_eq!(
+                text.parse::<ImagePrefix>(),
+                Err(ImageError::Registry),
+                "{text:?}"
+            );
         }
-        assert_eq!("ghcr.io//".parse::<ImagePrefix>(), Err(ImageError::Repository));
-        assert_eq!("ghcr.io/a:1".parse::<ImagePrefix>(), Err(ImageError::Repository));
+        assert_eq!(
+            "ghcr.io//".parse::<ImagePrefix>(),
+            Err(ImageError::Repository)
+        );
+        assert_eq!(
+            "ghcr.io/a:1".parse::<ImagePrefix>(),
+            Err(ImageError::Repository)
+        );
     }
 
     #[test]
     fn a_reference_moves_from_one_prefix_to_another() {
         let moved = |text: &str, from: &str, to: &str| {
-            image(text).rebase(&prefix(from), &prefix(to)).map(|image| image.to_string())
+            image(text)
+                .rebase(&prefix(from), &prefix(to))
+                .map(|image| image.to_string())
         };
         let pinned = format!("k8s.gcr.io/sig/pause:3.9@{DIGEST}");
-        assert_eq!(moved(&pinned, "k8s.gcr.io/", "registry.k8s.io/"), Some(format!("registry.k8s.io/sig/pause:3.9@{DIGEST}")));
-        assert_eq!(moved("nginx", "docker.io", "mirror.example.com/hub").as_deref(), Some("mirror.example.com/hub/library/nginx"));
-        assert_eq!(moved("ghcr.io/a/b", "ghcr.io/a/b", "quay.io/c").as_deref(), Some("quay.io/c"));
+        assert_eq!(
+            moved(&pinned, "k8s.gcr.io/", "registry.k8s.io/"),
+            Some(format!("registry.k8s.io/sig/pause:3.9@{DIGEST}"))
+        );
+        assert_eq!(
+            moved("nginx", "docker.io", "mirror.example.com/hub").as_deref(),
+            Some("mirror.example.com/hub/library/nginx")
+        );
+        assert_eq!(
+            moved("ghcr.io/a/b", "ghcr.io/a/b", "quay.io/c").as_deref(),
+            Some("quay.io/c")
+        );
         assert_eq!(moved("ghcr.io/a/b", "ghcr.io/a/b", "quay.io"), None);
         assert_eq!(moved("quay.io/a", "ghcr.io", "quay.io"), None);
-        assert_eq!(moved("quay.io/a", "quay.io", "docker.io").as_deref(), Some("docker.io/library/a"));
+        assert_eq!(
+            moved("quay.io/a", "quay.io", "docker.io").as_deref(),
+            Some("docker.io/library/a")
+        );
         assert_eq!(moved("quay.io/a", "quay.io/a", "docker.io/b"), None);
     }
 }

@@ -70,7 +70,14 @@
 //! - `bump-allocator` (default): memory for one review that does not grow while the review is of ordinary size.
 //! - `clock`: [`clock::now`], for plugins whose configuration grants the capability `clock`.
 
-#[cfg(any(test, all(target_family = "wasm", target_os = "unknown", feature = "bump-allocator")))]
+#[cfg(any(
+    test,
+    all(
+        target_family = "wasm",
+        target_os = "unknown",
+        feature = "bump-allocator"
+    )
+))]
 mod allocator;
 #[doc(hidden)]
 pub mod bindings;
@@ -93,8 +100,8 @@ mod settings;
 pub mod testing;
 
 pub use bindings::imports::tollgate::admission::types::{
-    AdmissionRequest, Cause, Denial, FromPath, GroupVersionKind, GroupVersionResource, Manifest, NewValue, Node,
-    Operation, PatchOperation, PlaceValue, Rule, SettingsError, Value,
+    AdmissionRequest, Cause, Denial, FromPath, GroupVersionKind, GroupVersionResource, Manifest,
+    NewValue, Node, Operation, PatchOperation, PlaceValue, Rule, SettingsError, Value,
 };
 pub use denial::Findings;
 pub use patch::{Mutation, Patch};
@@ -106,7 +113,12 @@ pub use settings::SettingsErrors;
 /// What nearly every plugin uses.
 pub mod prelude {
     pub use crate::{
-        Cause, Denial, Document, Findings, Mutate, Mutation, Node, Operation, Patch, Pointer, Policy, Review, Rule,
-        SettingsErrors, Validate, Value, pointer,
+        Cause, Denial, Document, Findings, Mutate, Mutation, Node, Operation, Patch, Pointer,
+        Policy, Review, Rule, SettingsErrors, Validate, Value, pointer,
     };
 }
+
+/// The examples of the README compile.
+#[cfg(doctest)]
+#[doc = include_str!("../README.md")]
+struct Readme;

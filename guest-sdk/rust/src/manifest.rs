@@ -55,8 +55,14 @@ impl Manifest {
 
     /// More, by well-known or reverse-DNS key.
     #[must_use]
-    pub fn labels<K: Into<String>, V: Into<String>>(mut self, labels: impl IntoIterator<Item = (K, V)>) -> Self {
-        self.labels = labels.into_iter().map(|(key, value)| (key.into(), value.into())).collect();
+    pub fn labels<K: Into<String>, V: Into<String>>(
+        mut self,
+        labels: impl IntoIterator<Item = (K, V)>,
+    ) -> Self {
+        self.labels = labels
+            .into_iter()
+            .map(|(key, value)| (key.into(), value.into()))
+            .collect();
         self
     }
 }
@@ -81,7 +87,10 @@ impl Rule {
         resources: impl IntoIterator<Item = R>,
     ) -> Self {
         Self {
-            operations: operations.into_iter().map(|operation| operation.as_str().to_owned()).collect(),
+            operations: operations
+                .into_iter()
+                .map(|operation| operation.as_str().to_owned())
+                .collect(),
             api_groups: vec![group.into()],
             api_versions: vec![version.into()],
             resources: resources.into_iter().map(Into::into).collect(),

@@ -23,5 +23,8 @@ fn abort(panic: &std::panic::PanicHookInfo<'_>) {
         line: location.line(),
         column: location.column(),
     });
-    crate::host::abort(panic.payload_as_str().unwrap_or("a panic without a text"), at.as_ref());
+    crate::host::abort(
+        panic.payload_as_str().unwrap_or("a panic without a text"),
+        at.as_ref(),
+    );
 }

@@ -69,7 +69,11 @@ impl Mutation {
 
 impl From<Patch> for Mutation {
     fn from(patch: Patch) -> Self {
-        if patch.is_empty() { Self::Unchanged } else { Self::Patch(patch) }
+        if patch.is_empty() {
+            Self::Unchanged
+        } else {
+            Self::Patch(patch)
+        }
     }
 }
 
@@ -83,12 +87,18 @@ impl Patch {
 
     /// Sets a member or inserts before an array's element (`-`: behind the last). The parent has to be there.
     pub fn add(self, path: impl Into<Pointer>, value: impl Into<NewValue>) -> Self {
-        self.with(PatchOperation::Add(types::PlaceValue { path: path.into().into(), value: value.into() }))
+        self.with(PatchOperation::Add(types::PlaceValue {
+            path: path.into().into(),
+            value: value.into(),
+        }))
     }
 
     /// Replaces what has to be there.
     pub fn replace(self, path: impl Into<Pointer>, value: impl Into<NewValue>) -> Self {
-        self.with(PatchOperation::Replace(types::PlaceValue { path: path.into().into(), value: value.into() }))
+        self.with(PatchOperation::Replace(types::PlaceValue {
+            path: path.into().into(),
+            value: value.into(),
+        }))
     }
 
     /// Removes what has to be there.
@@ -98,17 +108,26 @@ impl Patch {
 
     /// Moves what has to be there.
     pub fn rename(self, from: impl Into<Pointer>, path: impl Into<Pointer>) -> Self {
-        self.with(PatchOperation::Move(types::FromPath { from: from.into().into(), path: path.into().into() }))
+        self.with(PatchOperation::Move(types::FromPath {
+            from: from.into().into(),
+            path: path.into().into(),
+        }))
     }
 
     /// Copies what has to be there.
     pub fn copy(self, from: impl Into<Pointer>, path: impl Into<Pointer>) -> Self {
-        self.with(PatchOperation::Copy(types::FromPath { from: from.into().into(), path: path.into().into() }))
+        self.with(PatchOperation::Copy(types::FromPath {
+            from: from.into().into(),
+            path: path.into().into(),
+        }))
     }
 
     /// Makes the patch fail, as a fault of the plugin, unless that value is there.
     pub fn test(self, path: impl Into<Pointer>, value: impl Into<NewValue>) -> Self {
-        self.with(PatchOperation::Test(types::PlaceValue { path: path.into().into(), value: value.into() }))
+        self.with(PatchOperation::Test(types::PlaceValue {
+            path: path.into().into(),
+            value: value.into(),
+        }))
     }
 
     /// Sets a member and makes the objects on the way to it that are missing: for `/metadata/annotations/a` of an
@@ -116,7 +135,12 @@ impl Patch {
     ///
     /// Reads the document, which is the object as it was before this patch; what earlier `set`s of the same patch
     /// made is known, what other operations did is not.
-    pub fn set(mut self, object: Document, path: impl Into<Pointer>, value: impl Into<NewValue>) -> Self {
+    pub fn set(
+        mut self,
+        object: Document,
+        path: impl Into<Pointer>,
+        value: impl Into<NewValue>,
+    ) -> Self {
         let path = path.into();
         let mut missing = Vec::new();
         let mut parent = path.parent();
@@ -140,7 +164,11 @@ impl Patch {
             self = self.add(&place, NewValue::Json("{}".to_owned()));
             self.created.push(place);
         }
-        if in_array { self.replace(path, value) } else { self.add(path, value) }
+        if in_array {
+            self.replace(path, value)
+        } else {
+            self.add(path, value)
+        }
     }
 
     /// Appends an operation.

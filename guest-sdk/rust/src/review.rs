@@ -114,7 +114,10 @@ impl Document {
     /// The number at a pointer, rounded to a double; none when nothing or something else is there.
     pub fn number(self, at: impl AsRef<str>) -> Option<f64> {
         match self.get(at)? {
-            #[expect(clippy::cast_precision_loss, reason = "rounding is what the caller asks for")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "rounding is what the caller asks for"
+            )]
             Value::Integer(integer) => Some(integer as f64),
             Value::Number(number) => Some(number),
             _ => None,
@@ -162,10 +165,15 @@ impl Document {
     /// When the value is not of that type. The error carries the pointer and never the value.
     pub fn read<T: DeserializeOwned>(self, at: impl AsRef<str>) -> Result<Option<T>, ReadError> {
         let at = at.as_ref();
-        let Some(json) = self.json(at) else { return Ok(None) };
+        let Some(json) = self.json(at) else {
+            return Ok(None);
+        };
         match serde_json::from_str(&json) {
             Ok(value) => Ok(Some(value)),
-            Err(error) => Err(ReadError { pointer: at.to_owned(), error }),
+            Err(error) => Err(ReadError {
+                pointer: at.to_owned(),
+                error,
+            }),
         }
     }
 }
@@ -211,7 +219,12 @@ impl ReadError {
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // serde's own text quotes the value.
-        write!(f, "{}: not of the expected type, at column {}", self.pointer, self.error.column())
+        write!(
+            f,
+            "{}: not of the expected type, at column {}",
+            self.pointer,
+            self.error.column()
+        )
     }
 }
 

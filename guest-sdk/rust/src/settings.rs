@@ -33,12 +33,15 @@ pub(crate) fn configure<P: Policy>(settings: &str) -> Result<P, SettingsErrors> 
         return Err(SettingsErrors::whole("the settings are not an object"));
     }
     let mut deserializer = serde_json::Deserializer::from_str(settings);
-    let read: P::Settings = serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
-        let mut errors = SettingsErrors::new();
-        errors.at(pointer_to(error.path()), message(error.inner()));
-        errors
-    })?;
-    deserializer.end().map_err(|error| SettingsErrors::whole(message(&error)))?;
+    let read: P::Settings =
+        serde_path_to_error::deserialize(&mut deserializer).map_err(|error| {
+            let mut errors = SettingsErrors::new();
+            errors.at(pointer_to(error.path()), message(error.inner()));
+            errors
+        })?;
+    deserializer
+        .end()
+        .map_err(|error| SettingsErrors::whole(message(&error)))?;
     P::configure(read)
 }
 
@@ -77,14 +80,24 @@ impl SettingsErrors {
     /// One error that is not about a single setting.
     #[must_use]
     pub fn whole(message: impl Into<String>) -> Self {
-        Self(vec![SettingsError { field: None, message: message.into() }])
+        Self(vec![SettingsError {
+            field: None,
+            message: message.into(),
+        }])
     }
 
     /// Adds an error about the setting at a pointer.
     pub fn at(&mut self, setting: impl Into<Pointer>, message: impl Into<String>) -> &mut Self {
         let setting = setting.into();
-        let field = if setting.is_root() { None } else { Some(setting.into()) };
-        self.0.push(SettingsError { field, message: message.into() });
+        let field = if setting.is_root() {
+            None
+        } else {
+            Some(setting.into())
+        };
+        self.0.push(SettingsError {
+            field,
+            message: message.into(),
+        });
         self
     }
 
@@ -93,7 +106,11 @@ impl SettingsErrors {
     /// # Errors
     /// When there are errors.
     pub fn or<T>(self, value: T) -> Result<T, Self> {
-        if self.0.is_empty() { Ok(value) } else { Err(self) }
+        if self.0.is_empty() {
+            Ok(value)
+        } else {
+            Err(self)
+        }
     }
 
     /// Whether there is no error.
@@ -183,7 +200,10 @@ mod tests {
 
     #[test]
     fn an_unknown_setting_is_reported_with_its_pointer() {
-        assert_eq!(error(r#"{"limit": 1}"#), "/limit: unknown field `limit`, expected `limits`");
+        assert_eq!(
+            error(r#"{"limit": 1}"#),
+            "/limit: unknown field `limit`, expected `limits`"
+        );
     }
 
     #[test]
@@ -195,6 +215,9 @@ mod tests {
 
     #[test]
     fn the_policy_reports_several_errors_at_once() {
-        assert_eq!(error(r#"{"limits": {"a": [], "b": []}}"#), "/limits/a: is empty; /limits/b: is empty");
+        assert_eq!(
+            error(r#"{"limits": {"a": [], "b": []}}"#),
+            "/limits/a: is empty; /limits/b: is empty"
+        );
     }
 }

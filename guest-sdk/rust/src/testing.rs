@@ -33,7 +33,10 @@ mod request;
 
 use serde_json::{Value as Json, json};
 
-use crate::{AdmissionRequest, Manifest, Mutate, Operation, Plugin, Policy, Review, SettingsErrors, Validate, settings};
+use crate::{
+    AdmissionRequest, Manifest, Mutate, Operation, Plugin, Policy, Review, SettingsErrors,
+    Validate, settings,
+};
 
 pub use outcome::{Effects, Mutated, Outcome};
 
@@ -103,8 +106,17 @@ impl TestReview {
     }
 
     fn new(operation: Operation, object: Option<Json>, old_object: Option<Json>) -> Self {
-        let (request, document) = request::derive(operation, object.as_ref().or(old_object.as_ref()));
-        Self { request, document, object, old_object, options: None, now: None, settings: json!({}) }
+        let (request, document) =
+            request::derive(operation, object.as_ref().or(old_object.as_ref()));
+        Self {
+            request,
+            document,
+            object,
+            old_object,
+            options: None,
+            now: None,
+            settings: json!({}),
+        }
     }
 
     /// The settings of the policy; `{}` unless they are given.
@@ -139,9 +151,13 @@ impl TestReview {
     /// Another resource than the one derived from the kind.
     #[must_use]
     pub fn resource(mut self, group: &str, version: &str, resource: &str) -> Self {
-        self.request.resource =
-            crate::GroupVersionResource { group: group.into(), version: version.into(), resource: resource.into() };
-        self.document["resource"] = json!({"group": group, "version": version, "resource": resource});
+        self.request.resource = crate::GroupVersionResource {
+            group: group.into(),
+            version: version.into(),
+            resource: resource.into(),
+        };
+        self.document["resource"] =
+            json!({"group": group, "version": version, "resource": resource});
         self
     }
 
@@ -204,7 +220,8 @@ impl TestReview {
     /// When the policy refuses the settings, or panics itself.
     pub fn validate<P: Validate>(&self) -> Outcome<()> {
         let policy = self.policy::<P>();
-        let (answer, effects) = host::with_review(self.clone(), || policy.validate(&Review::ambient()));
+        let (answer, effects) =
+            host::with_review(self.clone(), || policy.validate(&Review::ambient()));
         Outcome::new(answer, effects)
     }
 
@@ -215,11 +232,16 @@ impl TestReview {
     /// a patch that does not apply, a change where no object is.
     pub fn mutate<P: Mutate>(&self) -> Outcome<Mutated> {
         let policy = self.policy::<P>();
-        let (answer, effects) = host::with_review(self.clone(), || policy.mutate(&Review::ambient()));
-        Outcome::new(answer.map(|mutation| patch::apply(self.object.as_ref(), mutation)), effects)
+        let (answer, effects) =
+            host::with_review(self.clone(), || policy.mutate(&Review::ambient()));
+        Outcome::new(
+            answer.map(|mutation| patch::apply(self.object.as_ref(), mutation)),
+            effects,
+        )
     }
 
     fn policy<P: Policy>(&self) -> P {
-        configure(self.settings.clone()).unwrap_or_else(|errors| panic!("the policy refuses its settings: {errors}"))
+        configure(self.settings.clone())
+            .unwrap_or_else(|errors| panic!("the policy refuses its settings: {errors}"))
     }
 }

@@ -111,9 +111,7 @@ impl Guest {
                 });
                 answer.read(state.secrecy, shown, &self.limits).map_err(CallError::Fault)
             }
-            Err(error) if error.downcast_ref::<PoolConcurrencyLimitError>().is_some() => {
-                Err(CallError::Overload(Overload))
-            }
+            Err(error) if is_the_hosts(&error) => Err(CallError::Overload(Overload)),
             Err(error) => Err(CallError::Fault(Fault::read(&error, &ended))),
         };
         let result = match result {
@@ -260,6 +258,14 @@ impl LoadSession {
     fn read<T>(&self, outcome: wasmtime::Result<T>) -> Result<T, Fault> {
         outcome.map_err(|error| Fault::read(&error, &self.ended))
     }
+}
+
+/// Whether a call ended for want of something of the host's: a free slot of the pool, or memory that the system
+/// would not give.
+fn is_the_hosts(error: &wasmtime::Error) -> bool {
+    error.downcast_ref::<PoolConcurrencyLimitError>().is_some()
+        || error.downcast_ref::<std::io::Error>().is_some()
+        || error.downcast_ref::<rustix::io::Errno>().is_some()
 }
 
 async fn acquire(semaphore: &Arc<Semaphore>, deadline: Instant) -> Option<OwnedSemaphorePermit> {

@@ -7,6 +7,7 @@ use std::fmt;
 use std::time::Duration;
 
 use wasmtime::Trap;
+use wasmtime::component::ResourceTableError;
 
 /// The ways in which a plugin can fail to answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -171,6 +172,13 @@ impl Fault {
                 Trap::Interrupt => Self::CpuDeadline { limit: limits.cpu_time },
                 other => Self::Trap { code: Some(*other), abort: None },
             };
+        }
+        if let Some(exit) = error.downcast_ref::<wasmtime_wasi::I32Exit>() {
+            let abort = Abort { message: format!("it exited with status {}", exit.0), location: None };
+            return Self::Trap { code: None, abort: Some(abort) };
+        }
+        if let Some(error) = error.downcast_ref::<ResourceTableError>() {
+            return Self::ContractViolation { what: format!("it misused a WASI resource: {error}") };
         }
         // What is left comes from lifting what the plugin returned. Malformed values are reported as bare
         // messages or as bad UTF-8; the one error with a type of its own that is neither is wasmtime's private

@@ -490,3 +490,6 @@ fn above(path: &Pointer) -> Pointer {
     path.split_last()
         .map_or_else(Pointer::root, |(parent, _)| parent)
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,7 +57,7 @@ pub enum IntegrityError {
         Shown(.path)
     )]
     FieldsDropped {
-        /// The first of the places, in the object as it was save for array elements dropped before it.
+        /// One of the places; what stands left of it in the same arrays may have been dropped already.
         path: Pointer,
         /// How many there are besides.
         others: usize,

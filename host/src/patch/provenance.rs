@@ -100,3 +100,6 @@ impl<W: Copy + Eq> Default for Provenance<W> {
         Self::new()
     }
 }
+
+#[cfg(test)]
+mod tests;

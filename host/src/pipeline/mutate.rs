@@ -10,7 +10,7 @@ use crate::config::{Mode, PluginConfig};
 use crate::document::Json;
 use crate::engine::{Answer, Engine, Fault, Mutation, Overload, Phase, Secrecy, Subject, chain};
 use crate::metrics::Metrics;
-use crate::patch::{AnswerForm, ApplyLimits, IntegrityError, Operation, Provenance, apply, check, diff, merge_patch};
+use crate::patch::{AnswerForm, ApplyLimits, Operation, Provenance, apply, check, diff, merge_patch};
 use crate::plugin::{Plugin, PluginSet};
 use crate::review::request::AdmissionRequest;
 
@@ -206,9 +206,8 @@ fn change(
     if operations.is_empty() {
         return Ok(None);
     }
-    check(before, &after, &operations, form).map_err(|error| match error {
-        IntegrityError::Lossy(..) => Fault::LossyObject { what: chain(&error) },
-        _ => bad(chain(&error)),
+    check(before, &after, &operations, form).map_err(|error| {
+        if error.is_lossy() { Fault::LossyObject { what: chain(&error) } } else { bad(chain(&error)) }
     })?;
     Ok(Some(Change { after, operations }))
 }

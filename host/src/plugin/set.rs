@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::protocol::Manifest;
-use crate::config::{Match, PluginConfig};
+use crate::config::{Limits, Match, PluginConfig, format_bytes, format_count, format_duration};
 use crate::engine::{ConfiguredBy, Guest, Phase};
 use crate::metrics::PluginMetrics;
 use crate::review::request::AdmissionRequest;
@@ -104,7 +104,7 @@ impl Plugin {
             "digest": &*self.digest,
             "mode": self.config.mode.as_str(),
             "failurePolicy": self.config.failure_policy.as_str(),
-            "limits": self.config.limits,
+            "limits": limits(&self.config.limits),
         });
         let more = match &self.state {
             PluginState::Failed { reason } => serde_json::json!({ "state": "failed", "reason": reason }),
@@ -141,4 +141,24 @@ impl Plugin {
         }
         status
     }
+}
+
+/// By the configuration's keys and in its units.
+fn limits(limits: &Limits) -> serde_json::Value {
+    serde_json::json!({
+        "fuel": format_count(limits.fuel),
+        "cpuTime": format_duration(limits.cpu_time),
+        "timeout": format_duration(limits.timeout),
+        "memory": format_bytes(limits.memory_bytes),
+        "memories": limits.memories,
+        "tables": limits.tables,
+        "tableElements": limits.table_elements,
+        "instances": limits.instances,
+        "output": format_bytes(limits.output_bytes),
+        "patchOperations": limits.patch_operations,
+        "warnings": limits.warnings,
+        "annotations": limits.annotations,
+        "logLines": limits.log_lines,
+        "concurrency": limits.concurrency,
+    })
 }

@@ -9,15 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use super::decode::ReviewVersion;
 use crate::patch::Operation;
 use crate::pipeline::outcome::{Outcome, Status, StatusDetails};
-
-/// Which of the two kinds of webhook was called.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Endpoint {
-    /// As a mutating webhook: the answer may hold a patch.
-    Mutate,
-    /// As a validating webhook: the answer must not hold one.
-    Validate,
-}
+use crate::server::Endpoint;
 
 /// The body of the answer to a review that was decoded.
 ///
@@ -178,19 +170,6 @@ fn separated<T>(
 
 fn write_text(text: &str, out: &mut Vec<u8>) {
     serde_json::to_writer(out, text).expect("a string always serialises into a Vec");
-}
-
-// === impl Endpoint ===
-
-impl Endpoint {
-    /// As the path and a metric's label have it.
-    #[must_use]
-    pub fn as_str(self) -> &'static str {
-        match self {
-            Self::Mutate => "mutate",
-            Self::Validate => "validate",
-        }
-    }
 }
 
 #[cfg(test)]

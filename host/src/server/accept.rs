@@ -26,6 +26,9 @@ use crate::server::{
 /// idle ones are closed to make room.
 const MAX_CONNECTIONS: usize = 1_000;
 
+/// How many idle connections are closed at a time to make room.
+const ROOM: usize = 50;
+
 /// The pause after the system refused a connection, most likely for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
@@ -149,7 +152,7 @@ async fn permit<G>(places: &Arc<Semaphore>, shared: &Shared<G>) -> OwnedSemaphor
     let permit = match Arc::clone(places).try_acquire_owned() {
         Ok(permit) => permit,
         Err(_) => {
-            shared.crowded.store(true, Ordering::Relaxed);
+            shared.room_wanted.store(ROOM, Ordering::Relaxed);
             Arc::clone(places)
                 .acquire_owned()
                 .await
@@ -157,7 +160,7 @@ async fn permit<G>(places: &Arc<Semaphore>, shared: &Shared<G>) -> OwnedSemaphor
         }
     };
     if places.available_permits() > 0 {
-        shared.crowded.store(false, Ordering::Relaxed);
+        shared.room_wanted.store(0, Ordering::Relaxed);
     }
     permit
 }
@@ -171,7 +174,7 @@ async fn pause<G>(error: &io::Error, shared: &Shared<G>) {
             | io::ErrorKind::Interrupted
     );
     if !of_one_connection {
-        shared.crowded.store(true, Ordering::Relaxed);
+        shared.room_wanted.store(ROOM, Ordering::Relaxed);
         tracing::warn!(
             error = error as &dyn std::error::Error,
             "cannot accept connections; is the limit of open files too low?"

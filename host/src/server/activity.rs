@@ -5,17 +5,12 @@
 //! kube-apiserver keeps for 90 s. So the bytes and requests of a connection are watched here.
 
 use std::{
-    io,
-    pin::Pin,
     sync::{
         Arc,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
     },
-    task::{Context, Poll, ready},
     time::{Duration, Instant},
 };
-
-use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
 /// A head is small and comes in one piece; whoever takes this long for it does not mean well.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
@@ -73,15 +68,10 @@ pub(super) enum Verdict {
     Keep,
     /// Close it in the protocol's own way, after what is in flight.
     Retire,
+    /// The same, if it is still wanted that somebody makes room.
+    MakeRoom,
     /// Drop it.
     Cut,
-}
-
-/// A transport that notes every byte.
-#[derive(Debug)]
-pub(super) struct Watched<T> {
-    inner: T,
-    activity: Arc<Activity>,
 }
 
 // === impl Activity ===
@@ -140,21 +130,19 @@ impl Activity {
         }
         let idle = since(self.idle_since_milliseconds.load(Relaxed));
         let retire = match circumstances.phase {
-            Phase::Serving if circumstances.crowded => {
-                idle >= CROWDED_IDLE_TIMEOUT.min(circumstances.idle_timeout)
-            }
             Phase::Serving => idle >= circumstances.idle_timeout,
             Phase::Draining => served && circumstances.multiplexed,
             Phase::Closing => served || idle >= FRESH_TIMEOUT,
         };
-        if retire {
-            Verdict::Retire
-        } else {
-            Verdict::Keep
+        match circumstances.crowded {
+            _ if retire => Verdict::Retire,
+            true if idle >= CROWDED_IDLE_TIMEOUT => Verdict::MakeRoom,
+            _ => Verdict::Keep,
         }
     }
 
-    fn read(&self) {
+    /// Bytes came.
+    pub(super) fn read(&self) {
         let now = self.now();
         self.progress_milliseconds.store(now, Relaxed);
         if self.requests_in_flight.load(Relaxed) == 0
@@ -164,73 +152,13 @@ impl Activity {
         }
     }
 
-    fn wrote(&self) {
+    /// Bytes went.
+    pub(super) fn wrote(&self) {
         self.progress_milliseconds.store(self.now(), Relaxed);
     }
 
     fn now(&self) -> u64 {
         u64::try_from(self.born.elapsed().as_millis()).unwrap_or(NEVER - 1)
-    }
-}
-
-// === impl Watched ===
-
-impl<T> Watched<T> {
-    pub(super) fn new(inner: T, activity: Arc<Activity>) -> Self {
-        Self { inner, activity }
-    }
-
-    pub(super) fn into_inner(self) -> T {
-        self.inner
-    }
-}
-
-impl<T: AsyncRead + Unpin> AsyncRead for Watched<T> {
-    fn poll_read(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        buffer: &mut ReadBuf<'_>,
-    ) -> Poll<io::Result<()>> {
-        let before = buffer.filled().len();
-        ready!(Pin::new(&mut self.inner).poll_read(context, buffer))?;
-        if buffer.filled().len() > before {
-            self.activity.read();
-        }
-        Poll::Ready(Ok(()))
-    }
-}
-
-impl<T: AsyncWrite + Unpin> AsyncWrite for Watched<T> {
-    fn poll_write(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        bytes: &[u8],
-    ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.inner).poll_write(context, bytes))?;
-        self.activity.wrote();
-        Poll::Ready(Ok(written))
-    }
-
-    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_flush(context)
-    }
-
-    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.inner).poll_shutdown(context)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.inner.is_write_vectored()
-    }
-
-    fn poll_write_vectored(
-        mut self: Pin<&mut Self>,
-        context: &mut Context<'_>,
-        slices: &[io::IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        let written = ready!(Pin::new(&mut self.inner).poll_write_vectored(context, slices))?;
-        self.activity.wrote();
-        Poll::Ready(Ok(written))
     }
 }
 
@@ -259,7 +187,7 @@ mod tests {
             ..SERVING
         };
         assert_eq!(activity.verdict_at(500, crowded), Verdict::Keep);
-        assert_eq!(activity.verdict_at(1_000, crowded), Verdict::Retire);
+        assert_eq!(activity.verdict_at(1_000, crowded), Verdict::MakeRoom);
     }
 
     #[test]

@@ -2,14 +2,13 @@
 //! answer.
 
 use std::{
-    future::{Future, poll_fn},
+    future::Future,
     io,
-    pin::Pin,
+    pin::{Pin, pin},
     sync::{
         Arc, Mutex, PoisonError,
-        atomic::{AtomicBool, Ordering},
+        atomic::{AtomicUsize, Ordering},
     },
-    task::{Context, Poll},
     time::{Duration, Instant},
 };
 
@@ -21,7 +20,6 @@ use hyper::{
 };
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use tokio::{
-    io::{AsyncReadExt, AsyncWriteExt},
     net::TcpStream,
     sync::watch,
     time::{interval, sleep, timeout},
@@ -33,9 +31,10 @@ use crate::{
     metrics::Metrics,
     server::{
         Gate,
-        activity::{Activity, Circumstances, FRESH_TIMEOUT, Phase, Verdict, Watched},
+        activity::{Activity, Circumstances, FRESH_TIMEOUT, Phase, Verdict},
         budget::Budget,
         exchange,
+        transport::Transport,
     },
 };
 
@@ -49,12 +48,6 @@ const WATCH_PERIOD: Duration = Duration::from_secs(1);
 
 /// The same in the drain, where it decides how long the end takes.
 const DRAIN_WATCH_PERIOD: Duration = Duration::from_millis(20);
-
-/// After the last answer of a connection: for how long and how much of what the client still sends
-/// is read and forgotten. Closing a socket that has unread bytes resets it, and a reset can
-/// overtake the answer.
-const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
-const LINGER_BYTES: usize = 64 * 1024 * 1024;
 
 /// Heads are bounded by this on HTTP/1.1, and the buffer for bodies is, too.
 const HTTP1_BUFFER_BYTES: usize = 128 * 1024;
@@ -76,20 +69,17 @@ pub(super) struct Shared<G> {
     pub(super) metrics: Arc<Metrics>,
     pub(super) budget: Arc<Budget>,
     pub(super) phase: watch::Sender<Phase>,
-    /// Connections wait for a place: idle ones are to make room.
-    pub(super) crowded: AtomicBool,
+    /// How many idle connections are to make room for those that wait for a place.
+    pub(super) room_wanted: AtomicUsize,
     /// When a client's refusal of the certificate was last reported.
     refusal_reported: Mutex<Option<Instant>>,
 }
 
 /// A connection of either protocol.
-trait Drive {
-    fn multiplexed(&self) -> bool;
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<hyper::Result<()>>;
-    fn retire(&mut self);
+trait Drive: Future<Output = hyper::Result<()>> {
+    /// Ends it after what is in flight.
+    fn retire(self: Pin<&mut Self>);
 }
-
-type Transport = TokioIo<Watched<TlsStream<TcpStream>>>;
 
 /// Serves a connection until its end.
 pub(super) async fn serve<G: Gate>(
@@ -103,7 +93,7 @@ pub(super) async fn serve<G: Gate>(
     };
     let multiplexed = stream.get_ref().1.alpn_protocol() == Some(b"h2");
     let activity = Activity::new();
-    let transport = TokioIo::new(Watched::new(stream, Arc::clone(&activity)));
+    let transport = TokioIo::new(Transport::new(stream, Arc::clone(&activity)));
     let service = {
         let shared = Arc::clone(&shared);
         let activity = Arc::clone(&activity);
@@ -116,13 +106,21 @@ pub(super) async fn serve<G: Gate>(
         })
     };
     if multiplexed {
-        let mut connection = http2_builder().serve_connection(transport, service);
-        drive(&mut connection, &activity, &shared).await;
+        drive(
+            http2_builder().serve_connection(transport, service),
+            true,
+            &activity,
+            &shared,
+        )
+        .await;
     } else {
-        let mut connection = http1_builder().serve_connection(transport, service);
-        if drive(&mut connection, &activity, &shared).await {
-            linger(connection.into_parts().io).await;
-        }
+        drive(
+            http1_builder().serve_connection(transport, service),
+            false,
+            &activity,
+            &shared,
+        )
+        .await;
     }
 }
 
@@ -163,44 +161,45 @@ async fn handshake<G>(
     None
 }
 
-/// Drives the connection and ends it when its watcher says so; true when it ended in order.
-async fn drive<G>(connection: &mut impl Drive, activity: &Activity, shared: &Shared<G>) -> bool {
+/// Drives the connection and ends it when its activity says so.
+async fn drive<G>(
+    connection: impl Drive,
+    multiplexed: bool,
+    activity: &Activity,
+    shared: &Shared<G>,
+) {
+    let mut connection = pin!(connection);
     let mut phase = shared.phase.subscribe();
     let mut watch = interval(WATCH_PERIOD);
     if *phase.borrow_and_update() != Phase::Serving {
         watch = interval(DRAIN_WATCH_PERIOD);
     }
+    let mut makes_room = false;
     loop {
         // Biased: what the socket holds is read before the connection is judged idle.
         tokio::select! {
             biased;
-            ended = poll_fn(|context| connection.poll(context)) => return ended.is_ok(),
+            _ = &mut connection => return,
             _ = phase.changed() => watch = interval(DRAIN_WATCH_PERIOD),
             _ = watch.tick() => {}
         }
         let circumstances = Circumstances {
             phase: *phase.borrow(),
             idle_timeout: shared.requests.idle_timeout,
-            crowded: shared.crowded.load(Ordering::Relaxed),
-            multiplexed: connection.multiplexed(),
+            crowded: shared.room_wanted.load(Ordering::Relaxed) > 0,
+            multiplexed,
         };
         match activity.verdict(circumstances) {
             Verdict::Keep => {}
-            Verdict::Retire => connection.retire(),
-            Verdict::Cut => return false,
+            Verdict::Retire => connection.as_mut().retire(),
+            Verdict::MakeRoom if !makes_room && shared.makes_room() => {
+                makes_room = true;
+                connection.as_mut().retire();
+            }
+            Verdict::MakeRoom => {}
+            Verdict::Cut => return,
         }
     }
-}
-
-async fn linger(transport: Transport) {
-    let mut stream = transport.into_inner().into_inner();
-    let lingered = async {
-        stream.shutdown().await?;
-        let mut rest = stream.take(LINGER_BYTES as u64);
-        tokio::io::copy(&mut rest, &mut tokio::io::sink()).await
-    };
-    // Whether the client took its leave, too, changes nothing here.
-    drop(timeout(LINGER_TIMEOUT, lingered).await);
 }
 
 fn http1_builder() -> http1::Builder {
@@ -237,13 +236,21 @@ impl<G> Shared<G> {
             requests,
             metrics,
             phase: watch::Sender::new(Phase::Serving),
-            crowded: AtomicBool::new(false),
+            room_wanted: AtomicUsize::new(0),
             refusal_reported: Mutex::new(None),
         }
     }
 
     pub(super) fn is_stopping(&self) -> bool {
         *self.phase.borrow() != Phase::Serving
+    }
+
+    fn makes_room(&self) -> bool {
+        self.room_wanted
+            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |wanted| {
+                wanted.checked_sub(1)
+            })
+            .is_ok()
     }
 
     fn refusal_is_news(&self) -> bool {
@@ -264,43 +271,26 @@ impl<G> Shared<G> {
 impl<I, S, B> Drive for http1::Connection<I, S>
 where
     I: hyper::rt::Read + hyper::rt::Write + Unpin,
-    S: HttpService<Incoming, ResBody = B> + Unpin,
-    S::Future: Unpin,
+    S: HttpService<Incoming, ResBody = B>,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     B: Body + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    fn multiplexed(&self) -> bool {
-        false
-    }
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<hyper::Result<()>> {
-        self.poll_without_shutdown(context)
-    }
-
-    fn retire(&mut self) {
-        Pin::new(self).graceful_shutdown();
+    fn retire(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
     }
 }
 
 impl<I, S, B, E> Drive for http2::Connection<I, S, E>
 where
     I: hyper::rt::Read + hyper::rt::Write + Unpin,
-    S: HttpService<Incoming, ResBody = B> + Unpin,
+    S: HttpService<Incoming, ResBody = B>,
     S::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     B: Body + 'static,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     E: Http2ServerConnExec<S::Future, B> + Unpin,
 {
-    fn multiplexed(&self) -> bool {
-        true
-    }
-
-    fn poll(&mut self, context: &mut Context<'_>) -> Poll<hyper::Result<()>> {
-        Future::poll(Pin::new(self), context)
-    }
-
-    fn retire(&mut self) {
-        Pin::new(self).graceful_shutdown();
+    fn retire(self: Pin<&mut Self>) {
+        self.graceful_shutdown();
     }
 }

@@ -38,7 +38,10 @@ impl Policy for AlwaysPullImages {
             match text.parse() {
                 Ok(prefix) => exempt.push(prefix),
                 Err(error) => {
-                    errors.at(pointer!["exemptImages", index], format!("is no image prefix: {error}"));
+                    errors.at(
+                        pointer!["exemptImages", index],
+                        format!("is no image prefix: {error}"),
+                    );
                 }
             }
         }
@@ -51,7 +54,9 @@ impl Mutate for AlwaysPullImages {
         let patch = self
             .offenders(review)
             .into_iter()
-            .fold(Patch::new(), |patch, container| patch.add(container.pull_policy, "Always"));
+            .fold(Patch::new(), |patch, container| {
+                patch.add(container.pull_policy, "Always")
+            });
         Ok(patch.into())
     }
 }
@@ -60,7 +65,10 @@ impl Validate for AlwaysPullImages {
     fn validate(&self, review: &Review) -> Result<(), Denial> {
         let mut findings = Findings::new("images must be pulled each time that a container starts");
         for container in self.offenders(review) {
-            findings.push(Cause::at(container.pull_policy, "must be Always").reason(Cause::VALUE_NOT_SUPPORTED));
+            findings.push(
+                Cause::at(container.pull_policy, "must be Always")
+                    .reason(Cause::VALUE_NOT_SUPPORTED),
+            );
         }
         findings.verdict()
     }
@@ -77,10 +85,15 @@ impl AlwaysPullImages {
             Some("ephemeralcontainers") => is_update,
             Some(_) => false,
         };
-        if !is_covered || request.resource.resource != "pods" || !request.resource.group.is_empty() {
+        if !is_covered || request.resource.resource != "pods" || !request.resource.group.is_empty()
+        {
             return Vec::new();
         }
-        if review.object().get("/metadata/annotations/kubernetes.io~1config.mirror").is_some() {
+        if review
+            .object()
+            .get("/metadata/annotations/kubernetes.io~1config.mirror")
+            .is_some()
+        {
             // The kubelet's picture of a static Pod: changing or refusing it changes nothing on the node.
             return Vec::new();
         }
@@ -89,16 +102,23 @@ impl AlwaysPullImages {
         if is_update {
             let old = containers::all(review.old_object());
             let old_images: BTreeSet<_> = old.iter().map(|container| &container.image).collect();
-            if containers.iter().all(|container| old_images.contains(&container.image)) {
+            if containers
+                .iter()
+                .all(|container| old_images.contains(&container.image))
+            {
                 return Vec::new();
             }
             if sub_resource.is_some() {
                 // Only new ephemeral containers can be added here; all else is immutable.
                 let old_names: BTreeSet<_> = old.iter().map(|container| &container.name).collect();
-                containers.retain(|container| container.is_ephemeral && !old_names.contains(&container.name));
+                containers.retain(|container| {
+                    container.is_ephemeral && !old_names.contains(&container.name)
+                });
             }
         }
-        containers.retain(|container| container.policy.as_deref() != Some("Always") && !self.is_exempt(container));
+        containers.retain(|container| {
+            container.policy.as_deref() != Some("Always") && !self.is_exempt(container)
+        });
         containers
     }
 
@@ -106,7 +126,10 @@ impl AlwaysPullImages {
         if self.exempt.is_empty() {
             return false;
         }
-        let image = container.image.as_deref().and_then(|image| image.parse::<ImageReference>().ok());
+        let image = container
+            .image
+            .as_deref()
+            .and_then(|image| image.parse::<ImageReference>().ok());
         image.is_some_and(|image| self.exempt.iter().any(|prefix| prefix.matches(&image)))
     }
 }

@@ -32,7 +32,10 @@ pub struct Settings {
 
 impl Default for Settings {
     fn default() -> Self {
-        Self { rewrite: Vec::new(), annotate_original: true }
+        Self {
+            rewrite: Vec::new(),
+            annotate_original: true,
+        }
     }
 }
 
@@ -43,7 +46,10 @@ impl Policy for ImageRewrite {
 
     fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
         let rewrites = Rewrites::read(&settings.rewrite)?;
-        Ok(Self { rewrites, annotate_original: settings.annotate_original })
+        Ok(Self {
+            rewrites,
+            annotate_original: settings.annotate_original,
+        })
     }
 }
 
@@ -61,7 +67,11 @@ impl Mutate for ImageRewrite {
         };
         let pod = review.object();
         // The kubelet's picture of a static Pod: rewriting it changes nothing on the node.
-        if lists.is_empty() || pod.get("/metadata/annotations/kubernetes.io~1config.mirror").is_some() {
+        if lists.is_empty()
+            || pod
+                .get("/metadata/annotations/kubernetes.io~1config.mirror")
+                .is_some()
+        {
             return Ok(Mutation::Unchanged);
         }
 
@@ -70,14 +80,23 @@ impl Mutate for ImageRewrite {
             for index in 0..pod.length(pointer!["spec", list]).unwrap_or(0) {
                 let at = pointer!["spec", list, index];
                 let name = pod.text(at.child("name"));
-                let Some(image) = pod.text(at.child("image")) else { continue };
-                if is_update && image_before(review.old_object(), list, name.as_deref()).as_ref() == Some(&image) {
+                let Some(image) = pod.text(at.child("image")) else {
+                    continue;
+                };
+                if is_update
+                    && image_before(review.old_object(), list, name.as_deref()).as_ref()
+                        == Some(&image)
+                {
                     // A rewritten image would restart a container that this request does not touch.
                     continue;
                 }
                 // What is no reference cannot be pulled either; the kubelet says so.
-                let Ok(reference) = image.parse::<ImageReference>() else { continue };
-                let Some(rewritten) = self.rewrites.apply(&reference) else { continue };
+                let Ok(reference) = image.parse::<ImageReference>() else {
+                    continue;
+                };
+                let Some(rewritten) = self.rewrites.apply(&reference) else {
+                    continue;
+                };
                 patch = patch.replace(at.child("image"), rewritten.to_string());
                 // Through a subresource the metadata cannot be changed.
                 if let Some(name) = name.filter(|_| self.annotate_original && !is_subresource) {

@@ -32,14 +32,20 @@ impl Rewrites {
             let mut prefix = |member: &str, text: &str| match text.parse::<ImagePrefix>() {
                 Ok(prefix) => Some(prefix),
                 Err(error) => {
-                    errors.at(pointer!["rewrite", index, member], format!("is no image prefix: {error}"));
+                    errors.at(
+                        pointer!["rewrite", index, member],
+                        format!("is no image prefix: {error}"),
+                    );
                     None
                 }
             };
             let (from, to) = (prefix("from", &rule.from), prefix("to", &rule.to));
             if let (Some(from), Some(to)) = (from, to) {
                 if steps.iter().any(|step| step.from == from) {
-                    errors.at(pointer!["rewrite", index, "from"], "another rule has the same prefix");
+                    errors.at(
+                        pointer!["rewrite", index, "from"],
+                        "another rule has the same prefix",
+                    );
                 }
                 steps.push(Step { from, to });
             }
@@ -55,8 +61,15 @@ impl Rewrites {
         // No rule applies twice on the way (see `check_end`), so this many steps are enough.
         for _ in &self.0 {
             let image = result.as_ref().unwrap_or(image);
-            let step = self.0.iter().filter(|step| step.from.matches(image)).max_by_key(|step| step.from.length());
-            match step.filter(|step| !step.is_identity()).and_then(|step| image.rebase(&step.from, &step.to)) {
+            let step = self
+                .0
+                .iter()
+                .filter(|step| step.from.matches(image))
+                .max_by_key(|step| step.from.length());
+            match step
+                .filter(|step| !step.is_identity())
+                .and_then(|step| image.rebase(&step.from, &step.to))
+            {
                 Some(rewritten) => result = Some(rewritten),
                 None => break,
             }
@@ -76,7 +89,10 @@ impl Rewrites {
                 }
             }
             if reached[index] {
-                errors.at(pointer!["rewrite", index, "to"], "the result may be rewritten by the same rule again, without end");
+                errors.at(
+                    pointer!["rewrite", index, "to"],
+                    "the result may be rewritten by the same rule again, without end",
+                );
             }
         }
         errors.or(())
@@ -84,7 +100,9 @@ impl Rewrites {
 
     /// The rules that may apply to what a rule makes.
     fn followers(&self, index: usize) -> Vec<usize> {
-        let Some(step) = self.0.get(index).filter(|step| !step.is_identity()) else { return Vec::new() };
+        let Some(step) = self.0.get(index).filter(|step| !step.is_identity()) else {
+            return Vec::new();
+        };
         let (to, mut covering) = (&step.to, None::<usize>);
         let mut followers = Vec::new();
         for (other, next) in self.0.iter().enumerate() {
@@ -117,34 +135,60 @@ mod tests {
     use super::*;
 
     fn read(rules: &[(&str, &str)]) -> Result<Rewrites, SettingsErrors> {
-        let rules: Vec<_> =
-            rules.iter().map(|(from, to)| Rewrite { from: (*from).to_owned(), to: (*to).to_owned() }).collect();
+        let rules: Vec<_> = rules
+            .iter()
+            .map(|(from, to)| Rewrite {
+                from: (*from).to_owned(),
+                to: (*to).to_owned(),
+            })
+            .collect();
         Rewrites::read(&rules)
     }
 
     fn apply(rules: &[(&str, &str)], image: &str) -> Option<String> {
-        read(rules).unwrap().apply(&image.parse().unwrap()).map(|image| image.to_string())
+        read(rules)
+            .unwrap()
+            .apply(&image.parse().unwrap())
+            .map(|image| image.to_string())
     }
 
     #[test]
     fn the_longest_match_wins_in_any_order() {
-        let rules = [("docker.io", "mirror.example.com/hub"), ("docker.io/library", "mirror.example.com/official")];
+        let rules = [
+            ("docker.io", "mirror.example.com/hub"),
+            ("docker.io/library", "mirror.example.com/official"),
+        ];
         for rules in [rules, [rules[1], rules[0]]] {
-            assert_eq!(apply(&rules, "nginx:1").as_deref(), Some("mirror.example.com/official/nginx:1"));
-            assert_eq!(apply(&rules, "acme/app").as_deref(), Some("mirror.example.com/hub/acme/app"));
+            assert_eq!(
+                apply(&rules, "nginx:1").as_deref(),
+                Some("mirror.example.com/official/nginx:1")
+            );
+            assert_eq!(
+                apply(&rules, "acme/app").as_deref(),
+                Some("mirror.example.com/hub/acme/app")
+            );
             assert_eq!(apply(&rules, "ghcr.io/acme/app"), None);
         }
     }
 
     #[test]
     fn a_result_is_rewritten_until_no_rule_matches() {
-        let rules = [("k8s.gcr.io", "registry.k8s.io"), ("registry.k8s.io", "mirror.example.com/k8s")];
-        assert_eq!(apply(&rules, "k8s.gcr.io/pause:3.9").as_deref(), Some("mirror.example.com/k8s/pause:3.9"));
+        let rules = [
+            ("k8s.gcr.io", "registry.k8s.io"),
+            ("registry.k8s.io", "mirror.example.com/k8s"),
+        ];
+        assert_eq!(
+            apply(&rules, "k8s.gcr.io/pause:3.9").as_deref(),
+            Some("mirror.example.com/k8s/pause:3.9")
+        );
     }
 
     #[test]
     fn a_rule_onto_itself_is_an_exemption() {
-        let rules = [("docker.io", "mirror.example.com"), ("docker.io/acme", "docker.io/acme/")];
+        let rules = [
+            ("docker.io", "mirror.example.com"),
+            ("docker.io/acme", "docker.io/acme/"),
+        ];
         assert_eq!(apply(&rules, "acme/app"), None);
         assert!(apply(&rules, "nginx").is_some());
     }
@@ -154,7 +198,10 @@ mod tests {
         let cache = ("docker.io", "docker.io/cache");
         assert!(read(&[cache]).is_err());
         let rules = [cache, ("docker.io/cache", "docker.io/cache")];
-        assert_eq!(apply(&rules, "nginx").as_deref(), Some("docker.io/cache/library/nginx"));
+        assert_eq!(
+            apply(&rules, "nginx").as_deref(),
+            Some("docker.io/cache/library/nginx")
+        );
         assert_eq!(apply(&rules, "docker.io/cache/library/nginx"), None);
     }
 
@@ -164,17 +211,38 @@ mod tests {
             &[("ghcr.io", "ghcr.io/a")] as &[_],
             &[("ghcr.io/a", "ghcr.io")],
             &[("ghcr.io", "quay.io"), ("quay.io", "ghcr.io")],
-            &[("ghcr.io", "quay.io/x"), ("quay.io", "gcr.io"), ("gcr.io/y", "ghcr.io/z")],
+            &[
+                ("ghcr.io", "quay.io/x"),
+                ("quay.io", "gcr.io"),
+                ("gcr.io/y", "ghcr.io/z"),
+            ],
         ] {
-            let errors = read(rules).err().unwrap_or_else(|| panic!("{rules:?} were accepted"));
-            assert!(errors.to_string().starts_with("/rewrite/0/to: "), "{errors}");
+            let errors = read(rules)
+                .err()
+                .unwrap_or_else(|| panic!("{rules:?} were accepted"));
+            assert!(
+                errors.to_string().starts_with("/rewrite/0/to: "),
+                "{errors}"
+            );
         }
     }
 
     #[test]
     fn bad_rules_are_refused_with_their_pointers() {
-        let errors = read(&[("nginx", "ghcr.io/a:1"), ("ghcr.io", "quay.io"), ("ghcr.io/", "gcr.io")]).err().unwrap();
-        let fields: Vec<_> = errors.iter().map(|error| error.field.as_deref().unwrap()).collect();
-        assert_eq!(fields, ["/rewrite/0/from", "/rewrite/0/to", "/rewrite/2/from"]);
+        let errors = read(&[
+            ("nginx", "ghcr.io/a:1"),
+            ("ghcr.io", "quay.io"),
+            ("ghcr.io/", "gcr.io"),
+        ])
+        .err()
+        .unwrap();
+        let fields: Vec<_> = errors
+            .iter()
+            .map(|error| error.field.as_deref().unwrap())
+            .collect();
+        assert_eq!(
+            fields,
+            ["/rewrite/0/from", "/rewrite/0/to", "/rewrite/2/from"]
+        );
     }
 }

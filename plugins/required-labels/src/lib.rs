@@ -40,9 +40,10 @@ impl Policy for RequiredLabels {
     fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
         let mut errors = SettingsErrors::new();
         let mut demands = Vec::new();
-        for (list, singular, keys) in
-            [("labels", "label", settings.labels), ("annotations", "annotation", settings.annotations)]
-        {
+        for (list, singular, keys) in [
+            ("labels", "label", settings.labels),
+            ("annotations", "annotation", settings.annotations),
+        ] {
             for (key, pattern) in keys {
                 if key.is_empty() {
                     errors.at(pointer![list, key], "a key is not empty");
@@ -55,7 +56,10 @@ impl Policy for RequiredLabels {
                         pattern,
                     }),
                     Err(error) => {
-                        errors.at(pointer![list, key], format!("is no regular expression: {error}"));
+                        errors.at(
+                            pointer![list, key],
+                            format!("is no regular expression: {error}"),
+                        );
                     }
                 }
             }
@@ -69,7 +73,10 @@ impl Validate for RequiredLabels {
         let object = review.object();
         let is_subresource = review.request().sub_resource.is_some();
         // An object that is being deleted must be able to lose its finalizers.
-        if is_subresource || !object.exists() || object.text("/metadata/deletionTimestamp").is_some() {
+        if is_subresource
+            || !object.exists()
+            || object.text("/metadata/deletionTimestamp").is_some()
+        {
             return Ok(());
         }
         let mut findings = Findings::new("labels or annotations are missing or malformed");
@@ -136,7 +143,9 @@ mod tests {
     }
 
     fn judge(metadata: Json, settings: Json) -> Outcome<()> {
-        TestReview::create(deployment(metadata)).settings(settings).validate::<RequiredLabels>()
+        TestReview::create(deployment(metadata))
+            .settings(settings)
+            .validate::<RequiredLabels>()
     }
 
     #[test]
@@ -156,18 +165,42 @@ mod tests {
         assert_eq!(
             outcome.causes(),
             [
-                ("/metadata/labels/app.kubernetes.io~1name", "label app.kubernetes.io/name is required"),
+                (
+                    "/metadata/labels/app.kubernetes.io~1name",
+                    "label app.kubernetes.io/name is required"
+                ),
                 ("/metadata/labels/team", "label team must match [a-z]+"),
-                ("/metadata/annotations/owner", "annotation owner is required, matching .+@example[.]com"),
+                (
+                    "/metadata/annotations/owner",
+                    "annotation owner is required, matching .+@example[.]com"
+                ),
             ]
         );
-        let reasons: Vec<_> = outcome.denial().causes.iter().map(|cause| cause.reason.as_deref().unwrap()).collect();
-        assert_eq!(reasons, ["FieldValueRequired", "FieldValueInvalid", "FieldValueRequired"]);
+        let reasons: Vec<_> = outcome
+            .denial()
+            .causes
+            .iter()
+            .map(|cause| cause.reason.as_deref().unwrap())
+            .collect();
+        assert_eq!(
+            reasons,
+            [
+                "FieldValueRequired",
+                "FieldValueInvalid",
+                "FieldValueRequired"
+            ]
+        );
     }
 
     #[test]
     fn any_value_will_do_where_there_is_no_pattern() {
-        assert!(judge(json!({"labels": {"team": ""}}), json!({"labels": {"team": null}})).is_allowed());
+        assert!(
+            judge(
+                json!({"labels": {"team": ""}}),
+                json!({"labels": {"team": null}})
+            )
+            .is_allowed()
+        );
     }
 
     #[test]
@@ -183,28 +216,42 @@ mod tests {
             ("", "", true),
             ("", "a", false),
         ] {
-            let outcome = judge(json!({"labels": {"tier": value}}), json!({"labels": {"tier": pattern}}));
+            let outcome = judge(
+                json!({"labels": {"tier": value}}),
+                json!({"labels": {"tier": pattern}}),
+            );
             assert_eq!(outcome.is_allowed(), is_allowed, "{pattern} on {value:?}");
         }
     }
 
     #[test]
     fn a_denial_does_not_repeat_values() {
-        let outcome = judge(json!({"annotations": {"key": "hunter2"}}), json!({"annotations": {"key": "[0-9]+"}}));
+        let outcome = judge(
+            json!({"annotations": {"key": "hunter2"}}),
+            json!({"annotations": {"key": "[0-9]+"}}),
+        );
         assert!(!format!("{:?}", outcome.denial()).contains("hunter2"));
     }
 
     #[test]
     fn a_value_that_is_no_string_counts_as_missing() {
-        let outcome = judge(json!({"labels": {"team": null}}), json!({"labels": {"team": null}}));
-        assert_eq!(outcome.causes(), [("/metadata/labels/team", "label team is required")]);
+        let outcome = judge(
+            json!({"labels": {"team": null}}),
+            json!({"labels": {"team": null}}),
+        );
+        assert_eq!(
+            outcome.causes(),
+            [("/metadata/labels/team", "label team is required")]
+        );
     }
 
     #[test]
     fn deletion_is_never_in_the_way() {
         let settings = json!({"labels": {"team": null}});
-        let finalizing = deployment(json!({"deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": []}));
-        let review = TestReview::update(deployment(json!({})), finalizing).settings(settings.clone());
+        let finalizing =
+            deployment(json!({"deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": []}));
+        let review =
+            TestReview::update(deployment(json!({})), finalizing).settings(settings.clone());
         assert!(review.validate::<RequiredLabels>().is_allowed());
         let review = TestReview::delete(deployment(json!({}))).settings(settings);
         assert!(review.validate::<RequiredLabels>().is_allowed());
@@ -212,26 +259,47 @@ mod tests {
 
     #[test]
     fn subresources_are_ignored() {
-        let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 3}});
-        let review = TestReview::update(scale.clone(), scale).sub_resource("scale").settings(json!({"labels": {"team": null}}));
+        let scale =
+            json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "spec": {"replicas": 3}});
+        let review = TestReview::update(scale.clone(), scale)
+            .sub_resource("scale")
+            .settings(json!({"labels": {"team": null}}));
         assert!(review.validate::<RequiredLabels>().is_allowed());
     }
 
     #[test]
     fn a_bad_pattern_is_refused_with_the_pointer_of_its_setting() {
         for pattern in ["(", "a)|(b"] {
-            let errors = configure::<RequiredLabels>(json!({"labels": {"a/b": pattern}})).err().unwrap();
-            assert!(errors.to_string().starts_with("/labels/a~1b: is no regular expression"), "{errors}");
+            let errors = configure::<RequiredLabels>(json!({"labels": {"a/b": pattern}}))
+                .err()
+                .unwrap();
+            assert!(
+                errors
+                    .to_string()
+                    .starts_with("/labels/a~1b: is no regular expression"),
+                "{errors}"
+            );
         }
-        let errors = configure::<RequiredLabels>(json!({"labels": {"a": 1}})).err().unwrap();
-        assert!(errors.to_string().starts_with("/labels/a: invalid type"), "{errors}");
-        let errors = configure::<RequiredLabels>(json!({"label": {}})).err().unwrap();
-        assert!(errors.to_string().starts_with("/label: unknown field"), "{errors}");
+        let errors = configure::<RequiredLabels>(json!({"labels": {"a": 1}}))
+            .err()
+            .unwrap();
+        assert!(
+            errors.to_string().starts_with("/labels/a: invalid type"),
+            "{errors}"
+        );
+        let errors = configure::<RequiredLabels>(json!({"label": {}}))
+            .err()
+            .unwrap();
+        assert!(
+            errors.to_string().starts_with("/label: unknown field"),
+            "{errors}"
+        );
     }
 
     #[test]
     fn the_settings_schema_is_json() {
-        let schema: Json = serde_json::from_str(&manifest::<RequiredLabels>().settings_schema.unwrap()).unwrap();
+        let schema: Json =
+            serde_json::from_str(&manifest::<RequiredLabels>().settings_schema.unwrap()).unwrap();
         assert_eq!(schema["title"], json!(env!("CARGO_PKG_NAME")));
     }
 }

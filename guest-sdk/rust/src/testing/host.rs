@@ -46,7 +46,9 @@ pub(crate) fn get_json(part: Part, at: &str) -> Option<String> {
 }
 
 pub(crate) fn keys(part: Part, at: &str) -> Option<Vec<String>> {
-    at_place(part, at, |value| Some(value.as_object()?.keys().cloned().collect()))?
+    at_place(part, at, |value| {
+        Some(value.as_object()?.keys().cloned().collect())
+    })?
 }
 
 pub(crate) fn select(part: Part, pattern: &str) -> Vec<Node> {
@@ -76,8 +78,11 @@ pub(crate) fn log(level: Level, message: &str) {
 
 #[cfg(feature = "clock")]
 pub(crate) fn now() -> crate::bindings::clock::tollgate::admission::clock::Datetime {
-    let now = read(|review| review.now).expect("a test of a policy that reads the clock sets it: TestReview::now");
-    let since = now.duration_since(std::time::UNIX_EPOCH).expect("the clock is not before 1970");
+    let now = read(|review| review.now)
+        .expect("a test of a policy that reads the clock sets it: TestReview::now");
+    let since = now
+        .duration_since(std::time::UNIX_EPOCH)
+        .expect("the clock is not before 1970");
     crate::bindings::clock::tollgate::admission::clock::Datetime {
         seconds: since.as_secs(),
         nanoseconds: since.subsec_nanos(),
@@ -85,7 +90,13 @@ pub(crate) fn now() -> crate::bindings::clock::tollgate::admission::clock::Datet
 }
 
 fn read<T>(read: impl FnOnce(&TestReview) -> T) -> T {
-    REVIEW.with_borrow(|review| read(review.as_ref().expect("there is no review outside of `mutate` and `validate`")))
+    REVIEW.with_borrow(|review| {
+        read(
+            review
+                .as_ref()
+                .expect("there is no review outside of `mutate` and `validate`"),
+        )
+    })
 }
 
 fn document(review: &TestReview, part: Part) -> Option<&Json> {
@@ -110,7 +121,10 @@ fn at_place<T>(part: Part, at: &str, answer: impl FnOnce(&Json) -> T) -> Option<
 
 /// The host ends the call over a malformed pointer, so a test must not pass with one.
 fn tokens(pointer: &str) -> Vec<String> {
-    assert!(pointer.is_empty() || pointer.starts_with('/'), "`{pointer}` is no JSON Pointer: no leading slash");
+    assert!(
+        pointer.is_empty() || pointer.starts_with('/'),
+        "`{pointer}` is no JSON Pointer: no leading slash"
+    );
     let mut bytes = pointer.bytes();
     while let Some(byte) = bytes.next() {
         assert!(
@@ -118,14 +132,19 @@ fn tokens(pointer: &str) -> Vec<String> {
             "`{pointer}` is no JSON Pointer: `~` is followed by neither 0 nor 1"
         );
     }
-    pointer.split('/').skip(1).map(|token| token.replace("~1", "/").replace("~0", "~")).collect()
+    pointer
+        .split('/')
+        .skip(1)
+        .map(|token| token.replace("~1", "/").replace("~0", "~"))
+        .collect()
 }
 
 fn child<'d>(value: &'d Json, token: &str) -> Option<&'d Json> {
     match value {
         Json::Object(members) => members.get(token),
         Json::Array(elements) => {
-            let is_index = token == "0" || (!token.starts_with('0') && token.bytes().all(|byte| byte.is_ascii_digit()));
+            let is_index = token == "0"
+                || (!token.starts_with('0') && token.bytes().all(|byte| byte.is_ascii_digit()));
             elements.get(token.parse::<usize>().ok().filter(|_| is_index)?)
         }
         _ => None,
@@ -134,7 +153,10 @@ fn child<'d>(value: &'d Json, token: &str) -> Option<&'d Json> {
 
 fn walk(tokens: &[String], here: &Json, at: &Pointer, nodes: &mut Vec<Node>) {
     let Some((token, rest)) = tokens.split_first() else {
-        nodes.push(Node { pointer: at.to_string(), value: describe(here) });
+        nodes.push(Node {
+            pointer: at.to_string(),
+            value: describe(here),
+        });
         return;
     };
     match here {
@@ -156,14 +178,21 @@ fn walk(tokens: &[String], here: &Json, at: &Pointer, nodes: &mut Vec<Node>) {
     }
 }
 
-#[expect(clippy::cast_possible_truncation, reason = "no test has four thousand million elements")]
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "no test has four thousand million elements"
+)]
 fn describe(value: &Json) -> Value {
     match value {
         Json::Null => Value::Null,
         Json::Bool(boolean) => Value::Boolean(*boolean),
         Json::Number(number) => match number.as_i64() {
             Some(integer) => Value::Integer(integer),
-            None => Value::Number(number.as_f64().expect("a JSON number is a double, if rounded")),
+            None => Value::Number(
+                number
+                    .as_f64()
+                    .expect("a JSON number is a double, if rounded"),
+            ),
         },
         Json::String(text) => Value::Text(text.clone()),
         Json::Array(elements) => Value::Array(elements.len() as u32),

@@ -64,8 +64,21 @@ impl<T> Outcome<T> {
     /// The causes of the denial as field (empty when none is to blame) and message. None when the policy did not deny.
     #[must_use]
     pub fn causes(&self) -> Vec<(&str, &str)> {
-        let causes = self.answer.as_ref().err().map(|denial| denial.causes.as_slice()).unwrap_or_default();
-        causes.iter().map(|cause| (cause.field.as_deref().unwrap_or_default(), cause.message.as_str())).collect()
+        let causes = self
+            .answer
+            .as_ref()
+            .err()
+            .map(|denial| denial.causes.as_slice())
+            .unwrap_or_default();
+        causes
+            .iter()
+            .map(|cause| {
+                (
+                    cause.field.as_deref().unwrap_or_default(),
+                    cause.message.as_str(),
+                )
+            })
+            .collect()
     }
 
     /// The fields that the denial blames. None when the policy did not deny.
@@ -100,7 +113,10 @@ impl Outcome<Mutated> {
     /// When the policy denied, or the review has no object.
     #[must_use]
     pub fn object(&self) -> &Json {
-        self.mutated().object.as_ref().expect("the review has no object")
+        self.mutated()
+            .object
+            .as_ref()
+            .expect("the review has no object")
     }
 
     /// Whether the object is another than before.
@@ -133,6 +149,10 @@ impl Outcome<Mutated> {
 
 impl Effects {
     pub(super) const fn none() -> Self {
-        Self { warnings: Vec::new(), annotations: BTreeMap::new(), logs: Vec::new() }
+        Self {
+            warnings: Vec::new(),
+            annotations: BTreeMap::new(),
+            logs: Vec::new(),
+        }
     }
 }

@@ -15,9 +15,11 @@ pub(super) fn apply(object: Option<&Json>, mutation: Mutation) -> Mutated {
         Mutation::Patch(patch) if patch.is_empty() => object.cloned(),
         Mutation::Patch(patch) => {
             let operations = Json::Array(patch.operations().iter().map(operation).collect());
-            let patch: json_patch::Patch = serde_json::from_value(operations).expect("the paths are JSON Pointers");
+            let patch: json_patch::Patch =
+                serde_json::from_value(operations).expect("the paths are JSON Pointers");
             let mut changed = present(object);
-            json_patch::patch(&mut changed, &patch).unwrap_or_else(|error| panic!("the patch does not apply: {error}"));
+            json_patch::patch(&mut changed, &patch)
+                .unwrap_or_else(|error| panic!("the patch does not apply: {error}"));
             Some(changed)
         }
         Mutation::Merge(patch) => {
@@ -30,21 +32,35 @@ pub(super) fn apply(object: Option<&Json>, mutation: Mutation) -> Mutated {
             Some(parse(&changed))
         }
     };
-    Mutated { is_changed: changed.as_ref() != object, object: changed, operations }
+    Mutated {
+        is_changed: changed.as_ref() != object,
+        object: changed,
+        operations,
+    }
 }
 
 fn present(object: Option<&Json>) -> Json {
-    object.expect("where there is no object, nothing can be changed").clone()
+    object
+        .expect("where there is no object, nothing can be changed")
+        .clone()
 }
 
 fn operation(operation: &PatchOperation) -> Json {
     match operation {
         PatchOperation::Add(at) => json!({"op": "add", "path": at.path, "value": value(&at.value)}),
         PatchOperation::Remove(path) => json!({"op": "remove", "path": path}),
-        PatchOperation::Replace(at) => json!({"op": "replace", "path": at.path, "value": value(&at.value)}),
-        PatchOperation::Move(places) => json!({"op": "move", "from": places.from, "path": places.path}),
-        PatchOperation::Copy(places) => json!({"op": "copy", "from": places.from, "path": places.path}),
-        PatchOperation::Test(at) => json!({"op": "test", "path": at.path, "value": value(&at.value)}),
+        PatchOperation::Replace(at) => {
+            json!({"op": "replace", "path": at.path, "value": value(&at.value)})
+        }
+        PatchOperation::Move(places) => {
+            json!({"op": "move", "from": places.from, "path": places.path})
+        }
+        PatchOperation::Copy(places) => {
+            json!({"op": "copy", "from": places.from, "path": places.path})
+        }
+        PatchOperation::Test(at) => {
+            json!({"op": "test", "path": at.path, "value": value(&at.value)})
+        }
     }
 }
 

@@ -32,8 +32,16 @@ pub(super) fn derive(operation: Operation, object: Option<&Json>) -> (AdmissionR
     let request = AdmissionRequest {
         uid: UID.to_owned(),
         operation,
-        kind: GroupVersionKind { group: group.to_owned(), version: version.to_owned(), kind: kind.to_owned() },
-        resource: GroupVersionResource { group: group.to_owned(), version: version.to_owned(), resource },
+        kind: GroupVersionKind {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            kind: kind.to_owned(),
+        },
+        resource: GroupVersionResource {
+            group: group.to_owned(),
+            version: version.to_owned(),
+            resource,
+        },
         sub_resource: None,
         name: name.to_owned(),
         namespace: namespace.map(str::to_owned),
@@ -44,10 +52,18 @@ pub(super) fn derive(operation: Operation, object: Option<&Json>) -> (AdmissionR
 
 pub(super) fn from_review(mut review: Json) -> TestReview {
     let mut document = review["request"].take();
-    let members = document.as_object_mut().expect("an AdmissionReview has a request");
+    let members = document
+        .as_object_mut()
+        .expect("an AdmissionReview has a request");
     let mut take = |name: &str| members.remove(name).filter(|part| !part.is_null());
     let (object, old_object, options) = (take("object"), take("oldObject"), take("options"));
-    let text = |pointer: &str| document.pointer(pointer).and_then(Json::as_str).unwrap_or_default().to_owned();
+    let text = |pointer: &str| {
+        document
+            .pointer(pointer)
+            .and_then(Json::as_str)
+            .unwrap_or_default()
+            .to_owned()
+    };
     let some = |pointer: &str| Some(text(pointer)).filter(|text| !text.is_empty());
     let operation = match text("/operation").as_str() {
         "CREATE" => Operation::Create,
@@ -59,7 +75,11 @@ pub(super) fn from_review(mut review: Json) -> TestReview {
     let request = AdmissionRequest {
         uid: text("/uid"),
         operation,
-        kind: GroupVersionKind { group: text("/kind/group"), version: text("/kind/version"), kind: text("/kind/kind") },
+        kind: GroupVersionKind {
+            group: text("/kind/group"),
+            version: text("/kind/version"),
+            kind: text("/kind/kind"),
+        },
         resource: GroupVersionResource {
             group: text("/resource/group"),
             version: text("/resource/version"),
@@ -70,7 +90,15 @@ pub(super) fn from_review(mut review: Json) -> TestReview {
         namespace: some("/namespace"),
         dry_run: document["dryRun"] == json!(true),
     };
-    TestReview { request, document, object, old_object, options, now: None, settings: json!({}) }
+    TestReview {
+        request,
+        document,
+        object,
+        old_object,
+        options,
+        now: None,
+        settings: json!({}),
+    }
 }
 
 /// English plurals as Kubernetes forms them; `TestReview::resource` is for the others.
@@ -107,15 +135,20 @@ mod tests {
 
     #[test]
     fn a_whole_review_is_read() {
-        let review = TestReview::from_review(json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
+        let review = TestReview::from_review(
+            json!({"apiVersion": "admission.k8s.io/v1", "kind": "AdmissionReview",
             "request": {"uid": "u", "operation": "UPDATE", "subResource": "status", "namespace": "a", "dryRun": true,
                 "kind": {"group": "apps", "version": "v1", "kind": "Deployment"},
                 "resource": {"group": "apps", "version": "v1", "resource": "deployments"},
-                "object": {"a": 1}, "oldObject": {"a": 2}, "options": null}}));
+                "object": {"a": 1}, "oldObject": {"a": 2}, "options": null}}),
+        );
         assert_eq!(review.request.kind.kind, "Deployment");
         assert_eq!(review.request.sub_resource.as_deref(), Some("status"));
         assert!(review.request.dry_run);
-        assert_eq!((review.object, review.old_object, review.options), (Some(json!({"a": 1})), Some(json!({"a": 2})), None));
+        assert_eq!(
+            (review.object, review.old_object, review.options),
+            (Some(json!({"a": 1})), Some(json!({"a": 2})), None)
+        );
         assert_eq!(review.document.get("object"), None);
     }
 }

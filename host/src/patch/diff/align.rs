@@ -52,16 +52,17 @@ pub(super) fn align(old: &[Json], new: &[Json], fingerprints: &mut Fingerprints)
         .zip(new.iter().rev())
         .take_while(|(old, new)| old.is_same(new))
         .count();
-    let (old, new) = (&old[..old.len() - tail], &new[..new.len() - tail]);
 
+    let (old_middle, new_middle) = (&old[..old.len() - tail], &new[..new.len() - tail]);
+    let mut alignment = Alignment::new(old_middle, new_middle, fingerprints);
+    alignment.append_tail(tail);
     let mut steps = vec![Step::Keep; head];
-    Alignment::new(old, new, fingerprints).walk(&mut steps);
-    steps.resize(steps.len() + tail, Step::Keep);
+    alignment.walk(old, new, &mut steps);
     steps
 }
 
 struct Alignment {
-    /// Numbers that are equal where elements are.
+    /// Numbers that are equal where elements are; the tail has none.
     old_exact: Vec<u32>,
     new_exact: Vec<u32>,
     old_partner: Vec<Option<usize>>,
@@ -186,11 +187,28 @@ impl Alignment {
         }
     }
 
-    fn walk(mut self, steps: &mut Vec<Step>) {
+    /// Pairs what both arrays end with. It takes part in the walk, as additions may slide into it.
+    fn append_tail(&mut self, tail: usize) {
+        let (old_middle, new_middle) = (self.old_partner.len(), self.new_partner.len());
+        self.old_partner
+            .extend((new_middle..new_middle + tail).map(Some));
+        self.new_partner
+            .extend((old_middle..old_middle + tail).map(Some));
+    }
+
+    fn walk(mut self, old_elements: &[Json], new_elements: &[Json], steps: &mut Vec<Step>) {
         let (old_end, new_end) = (self.old_partner.len(), self.new_partner.len());
         let (mut old, mut new) = (0, 0);
+        let (old_exact, new_exact) = (
+            std::mem::take(&mut self.old_exact),
+            std::mem::take(&mut self.new_exact),
+        );
+        let equal = |old: usize, new: usize| match (old_exact.get(old), new_exact.get(new)) {
+            (Some(old), Some(new)) => old == new,
+            _ => old_elements[old] == new_elements[new],
+        };
         while old < old_end || new < new_end {
-            if old < old_end && new < new_end && self.old_exact[old] == self.new_exact[new] {
+            if old < old_end && new < new_end && equal(old, new) {
                 // Taking equal elements as they come loses at most one other pair, so no edit gets longer.
                 if let Some(other) = self.old_partner[old].filter(|other| *other != new) {
                     self.new_partner[other] = None;

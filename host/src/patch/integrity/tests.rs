@@ -201,7 +201,7 @@ fn rejects_a_whole_object_that_lost_something() {
         (
             r#"{"a":[{"name":"x"},{"name":"y","z":1}]}"#,
             r#"{"a":[{"name":"y"}]}"#,
-            "/a/0",
+            "/a/0/z",
             1,
         ),
         (

@@ -115,7 +115,7 @@ pub(super) fn merge(reports: &[&Report], request: &AdmissionRequest) -> Option<S
 pub(super) fn words(denial: &Denial, limit: Limit) -> String {
     let message = one_line(&denial.message, limit);
     let mut added = String::new();
-    for cause in &denial.causes {
+    for cause in denial.causes.iter().take(MAX_CAUSES) {
         let text = one_line(&cause.message, MAX_CAUSE);
         let field = cause.field.as_deref().and_then(field_path);
         let is_said =
@@ -322,11 +322,13 @@ fn status_cause(plugin: &str, cause: &Cause, denial: &Denial) -> StatusCause {
         .into_iter()
         .find(|known| cause.reason.as_deref() == Some(*known))
         .unwrap_or(FIELD_FORBIDDEN);
-    let own = [&cause.message, &denial.message].map(|text| one_line(text, MAX_CAUSE));
-    let text = own
-        .iter()
-        .find(|text| !text.is_empty())
-        .map_or("gives no reason", String::as_str);
+    let mut text = one_line(&cause.message, MAX_CAUSE);
+    if text.is_empty() {
+        text = one_line(&denial.message, MAX_CAUSE);
+    }
+    if text.is_empty() {
+        text = "gives no reason".to_owned();
+    }
     StatusCause {
         reason,
         message: one_line(&format!("{plugin}: {text}"), MAX_CAUSE),

@@ -1,0 +1,375 @@
+//! Policies as plugin authors write them, judged by test reviews.
+
+use serde_json::{Value as Json, json};
+use tollgate_sdk::log::Level;
+use tollgate_sdk::prelude::*;
+use tollgate_sdk::testing::{TestReview, manifest};
+
+/// Answers whatever its settings say.
+#[derive(Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Scripted {
+    set: Vec<(String, String)>,
+    merge: Option<Json>,
+    object: Option<Json>,
+    read: Option<String>,
+    select: Option<String>,
+    deny: bool,
+}
+
+#[derive(Debug, serde::Deserialize)]
+struct Labels {
+    team: String,
+}
+
+impl Policy for Scripted {
+    type Settings = Self;
+
+    fn configure(settings: Self) -> Result<Self, SettingsErrors> {
+        Ok(settings)
+    }
+}
+
+impl Mutate for Scripted {
+    fn mutate(&self, review: &Review) -> Result<Mutation, Denial> {
+        if let Some(merge) = &self.merge {
+            return Ok(Mutation::merge(merge));
+        }
+        if let Some(object) = &self.object {
+            return Ok(Mutation::object(object));
+        }
+        let set = |patch: Patch, (path, value): &(String, String)| {
+            patch.set(review.object(), path, value.as_str())
+        };
+        Ok(self.set.iter().fold(Patch::new(), set).into())
+    }
+}
+
+impl Validate for Scripted {
+    fn validate(&self, review: &Review) -> Result<(), Denial> {
+        if let Some(pointer) = &self.read {
+            let object = review.object();
+            let facts = json!({
+                "exists": object.get(pointer).is_some(),
+                "text": object.text(pointer),
+                "integer": object.integer(pointer),
+                "number": object.number(pointer),
+                "boolean": object.boolean(pointer),
+                "length": object.length(pointer),
+                "keys": object.keys(pointer),
+                "json": object.json(pointer),
+            });
+            tollgate_sdk::info!("{facts}");
+        }
+        if let Some(pattern) = &self.select {
+            for node in review.object().select(pattern) {
+                review.warn(node.pointer);
+            }
+        }
+        review.annotate(
+            "user",
+            review
+                .request_document()
+                .text("/userInfo/username")
+                .unwrap_or_default(),
+        );
+        match self.deny {
+            true => Err(Denial::new("no")
+                .code(422)
+                .reason("Invalid")
+                .cause(Cause::new("because"))),
+            false => Ok(()),
+        }
+    }
+}
+
+tollgate_sdk::plugin! {
+    Scripted,
+    name: "scripted",
+    rules: [Rule::on([Operation::Create], "*", "*", ["*"]).scope("Namespaced")],
+    labels: [("documentation", "https://example.com")],
+}
+
+fn pod() -> Json {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": "a", "namespace": "b", "labels": null},
+        "spec": {"priority": 3, "load": 0.5, "hostNetwork": false, "containers": [{"image": "x"}, {}, {"image": "y"}]}
+    })
+}
+
+fn facts(pointer: &str) -> Json {
+    let outcome = TestReview::create(pod())
+        .settings(json!({"read": pointer}))
+        .validate::<Scripted>();
+    let [(Level::Info, line)] = outcome.logs() else {
+        panic!("one line is logged")
+    };
+    let mut facts: Json = serde_json::from_str(line).unwrap();
+    facts
+        .as_object_mut()
+        .unwrap()
+        .retain(|_, fact| !fact.is_null());
+    facts
+}
+
+#[test]
+fn a_value_is_read_as_what_it_is_and_as_nothing_else() {
+    assert_eq!(
+        facts("/spec/containers/0/image"),
+        json!({"exists": true, "text": "x", "json": "\"x\""})
+    );
+    assert_eq!(
+        facts("/spec/priority"),
+        json!({"exists": true, "integer": 3, "number": 3.0, "json": "3"})
+    );
+    assert_eq!(
+        facts("/spec/load"),
+        json!({"exists": true, "number": 0.5, "json": "0.5"})
+    );
+    assert_eq!(
+        facts("/spec/hostNetwork"),
+        json!({"exists": true, "boolean": false, "json": "false"})
+    );
+    assert_eq!(
+        facts("/metadata/labels"),
+        json!({"exists": true, "json": "null"})
+    );
+    assert_eq!(
+        facts("/spec/containers/1"),
+        json!({"exists": true, "length": 0, "keys": [], "json": "{}"})
+    );
+    assert_eq!(facts("/spec/containers")["length"], json!(3));
+    for absent in [
+        "/spec/nothing",
+        "/spec/containers/3",
+        "/spec/containers/00",
+        "/spec/containers/-",
+        "/spec/priority/0",
+    ] {
+        assert_eq!(facts(absent), json!({"exists": false}), "{absent}");
+    }
+}
+
+#[test]
+fn a_pattern_selects_every_place_that_is_there() {
+    let review = TestReview::create(pod());
+    let select = |pattern: &str| {
+        review
+            .clone()
+            .settings(json!({"select": pattern}))
+            .validate::<Scripted>()
+            .warnings()
+            .to_vec()
+    };
+    assert_eq!(
+        select("/spec/containers/*/image"),
+        ["/spec/containers/0/image", "/spec/containers/2/image"]
+    );
+    assert_eq!(select("/metadata/*").len(), 3);
+    assert!(select("/spec/*/image").is_empty());
+}
+
+#[test]
+#[should_panic(expected = "no leading slash")]
+fn a_malformed_pointer_ends_the_call() {
+    facts("spec");
+}
+
+#[test]
+fn the_next_review_of_a_thread_knows_nothing_of_the_last() {
+    std::panic::catch_unwind(|| facts("/~")).unwrap_err();
+    let outcome = TestReview::create(pod())
+        .user("jane", &[])
+        .validate::<Scripted>();
+    assert!(outcome.logs().is_empty());
+    assert_eq!(outcome.annotations()["user"], "jane");
+}
+
+#[test]
+fn a_denial_is_what_the_policy_said() {
+    let outcome = TestReview::create(pod())
+        .settings(json!({"deny": true}))
+        .validate::<Scripted>();
+    let denial = outcome.denial();
+    assert_eq!(
+        (
+            denial.message.as_str(),
+            denial.code,
+            denial.reason.as_deref()
+        ),
+        ("no", Some(422), Some("Invalid"))
+    );
+    assert_eq!(outcome.causes(), [("", "because")]);
+}
+
+#[test]
+fn setting_makes_each_missing_parent_once() {
+    let set = json!({"set": [
+        ["/metadata/annotations/a", "1"],
+        ["/metadata/annotations/b~1c", "2"],
+        ["/metadata/labels/d", "3"],
+        ["/status/deep/er/e", "4"],
+        ["/status/deep/f", "5"],
+        ["/spec/containers/1/image", "6"],
+        ["/spec/containers/1", "7"],
+    ]});
+    let outcome = TestReview::create(pod()).settings(set).mutate::<Scripted>();
+    let object = outcome.object();
+    assert_eq!(
+        object["metadata"]["annotations"],
+        json!({"a": "1", "b/c": "2"})
+    );
+    assert_eq!(
+        object["metadata"]["labels"],
+        json!({"d": "3"}),
+        "null is as good as missing"
+    );
+    assert_eq!(
+        object["status"],
+        json!({"deep": {"er": {"e": "4"}, "f": "5"}})
+    );
+    assert_eq!(
+        object["spec"]["containers"],
+        json!([{"image": "x"}, "7", {"image": "y"}]),
+        "elements are replaced"
+    );
+}
+
+#[test]
+fn merge_patches_and_whole_objects_are_applied() {
+    let merged = TestReview::create(pod())
+        .settings(json!({"merge": {"spec": null}}))
+        .mutate::<Scripted>();
+    assert_eq!(merged.object().get("spec"), None);
+    let replaced = TestReview::create(pod())
+        .settings(json!({"object": {"a": 1}}))
+        .mutate::<Scripted>();
+    assert_eq!(replaced.object(), &json!({"a": 1}));
+    assert!(!TestReview::create(pod()).mutate::<Scripted>().is_changed());
+}
+
+#[test]
+#[should_panic(expected = "the patch does not apply")]
+fn a_patch_that_does_not_apply_fails_the_test() {
+    let set = json!({"set": [["/spec/priority/x", "1"]]});
+    drop(TestReview::create(pod()).settings(set).mutate::<Scripted>());
+}
+
+#[test]
+#[should_panic(expected = "nothing can be changed")]
+fn a_change_without_an_object_fails_the_test() {
+    drop(
+        TestReview::delete(pod())
+            .settings(json!({"merge": {}}))
+            .mutate::<Scripted>(),
+    );
+}
+
+#[test]
+#[should_panic(expected = "/sett: unknown field")]
+fn refused_settings_fail_the_test() {
+    drop(
+        TestReview::create(pod())
+            .settings(json!({"sett": 1}))
+            .mutate::<Scripted>(),
+    );
+}
+
+#[test]
+fn the_manifest_is_what_the_macro_was_given() {
+    let manifest = manifest::<Scripted>();
+    assert_eq!(manifest.name, "scripted");
+    assert_eq!(manifest.version, env!("CARGO_PKG_VERSION"));
+    assert_eq!(manifest.description, env!("CARGO_PKG_DESCRIPTION"));
+    assert_eq!(manifest.rules[0].scope.as_deref(), Some("Namespaced"));
+    assert_eq!(
+        manifest.labels,
+        [("documentation".to_owned(), "https://example.com".to_owned())]
+    );
+    assert_eq!(manifest.settings_schema, None);
+}
+
+/// Reads with serde.
+struct Typed;
+
+impl Policy for Typed {
+    type Settings = serde::de::IgnoredAny;
+
+    fn configure(_: Self::Settings) -> Result<Self, SettingsErrors> {
+        Ok(Self)
+    }
+}
+
+impl Validate for Typed {
+    fn validate(&self, review: &Review) -> Result<(), Denial> {
+        match review.object().read::<Labels>("/metadata/labels") {
+            Ok(None) => Ok(()),
+            Ok(Some(labels)) if labels.team == "blue" => Ok(()),
+            Ok(Some(_)) => Err(Denial::new("not blue")),
+            Err(error) => Err(Denial::new(error.to_string())),
+        }
+    }
+}
+
+#[test]
+fn a_part_of_the_object_is_read_into_a_type() {
+    let judge =
+        |metadata: Json| TestReview::create(json!({"metadata": metadata})).validate::<Typed>();
+    assert!(judge(json!({})).is_allowed());
+    assert!(judge(json!({"labels": {"team": "blue"}})).is_allowed());
+    assert_eq!(
+        judge(json!({"labels": {"team": "red"}})).denial().message,
+        "not blue"
+    );
+    let error = judge(json!({"labels": {"team": ["hunter2"]}}));
+    assert!(
+        error
+            .denial()
+            .message
+            .starts_with("/metadata/labels: not of the expected type")
+    );
+    let error = judge(json!({"labels": "hunter2"}));
+    assert!(
+        !error.denial().message.contains("hunter2"),
+        "errors do not repeat values"
+    );
+}
+
+#[cfg(feature = "clock")]
+mod clock {
+    use std::time::{Duration, SystemTime};
+
+    use super::*;
+
+    struct Curfew;
+
+    impl Policy for Curfew {
+        type Settings = serde::de::IgnoredAny;
+
+        fn configure(_: Self::Settings) -> Result<Self, SettingsErrors> {
+            Ok(Self)
+        }
+    }
+
+    impl Validate for Curfew {
+        fn validate(&self, _: &Review) -> Result<(), Denial> {
+            let now = tollgate_sdk::clock::now();
+            if now < SystemTime::UNIX_EPOCH + Duration::from_secs(60) {
+                Err(Denial::new("too early"))
+            } else {
+                Ok(())
+            }
+        }
+    }
+
+    #[test]
+    fn the_clock_stands_where_the_test_put_it() {
+        let at = |seconds| {
+            TestReview::create(pod()).now(SystemTime::UNIX_EPOCH + Duration::from_secs(seconds))
+        };
+        assert!(!at(59).validate::<Curfew>().is_allowed());
+        assert!(at(60).validate::<Curfew>().is_allowed());
+    }
+}
