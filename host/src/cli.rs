@@ -85,7 +85,8 @@ pub fn run() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Check(check) => check.run(),
         Command::Prepare => {
-            crate::plugin::prepare::run(std::io::stdin().lock(), std::io::stdout().lock()).map(|()| ExitCode::SUCCESS)
+            crate::plugin::prepare::run(std::io::stdin().lock(), std::io::stdout().lock())
+                .map(|()| ExitCode::SUCCESS)
         }
     };
     result.unwrap_or_else(|error| {

@@ -6,6 +6,7 @@
 //! away with its memory when the call ends.
 
 mod answer;
+#[expect(unreachable_pub, reason = "generated, and public in itself")]
 pub(crate) mod bindings;
 mod call;
 mod fault;
@@ -23,11 +24,14 @@ use std::time::Duration;
 
 use tokio::sync::Semaphore;
 use wasmtime::component::Linker;
-use wasmtime::{Cache, CacheConfig, Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig};
+use wasmtime::{
+    Cache, CacheConfig, Config, Enabled, InstanceAllocationStrategy, OptLevel,
+    PoolingAllocationConfig,
+};
 
+pub use crate::metrics::Phase;
 pub use answer::{Answer, Mutation};
 pub use call::{CallError, CallReport, Overload};
-pub use crate::metrics::Phase;
 pub use fault::{Abort, Fault, Stop, chain};
 pub use guest::{ConfiguredBy, Guest, GuestError, Interfaces};
 pub use secrecy::{Secrecy, WITHHELD};
@@ -130,7 +134,11 @@ impl Engine {
 
         let wasmtime = wasmtime::Engine::new(&config)?;
         let ticker = ticker::Ticker::start(&wasmtime, TICK);
-        Ok(Self { wasmtime, slots: Arc::new(Semaphore::new(calls as usize)), _ticker: Arc::new(ticker) })
+        Ok(Self {
+            wasmtime,
+            slots: Arc::new(Semaphore::new(calls as usize)),
+            _ticker: Arc::new(ticker),
+        })
     }
 
     /// wasmtime's own.
@@ -139,7 +147,10 @@ impl Engine {
     }
 
     /// What plugins may import: the contract, WASI without anything behind it, and what is granted.
-    pub(crate) fn linker(&self, capabilities: impl IntoIterator<Item = Capability>) -> wasmtime::Result<Linker<CallState>> {
+    pub(crate) fn linker(
+        &self,
+        capabilities: impl IntoIterator<Item = Capability>,
+    ) -> wasmtime::Result<Linker<CallState>> {
         let mut linker = Linker::new(&self.wasmtime);
         wasi::add_to_linker(&mut linker)?;
         host::add_contract(&mut linker)?;

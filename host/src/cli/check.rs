@@ -42,14 +42,20 @@ impl Check {
             failed |= matches!(plugin.state, PluginState::Failed { .. });
             println!("{}", line(plugin));
         }
-        Ok(if failed { ExitCode::from(FAILURE) } else { ExitCode::SUCCESS })
+        Ok(if failed {
+            ExitCode::from(FAILURE)
+        } else {
+            ExitCode::SUCCESS
+        })
     }
 }
 
 fn line(plugin: &Plugin) -> String {
     let name = &plugin.config.name;
     match &plugin.state {
-        PluginState::Failed { reason } => format!("{name}: NOT LOADED ({}): {reason}", plugin.config.source),
+        PluginState::Failed { reason } => {
+            format!("{name}: NOT LOADED ({}): {reason}", plugin.config.source)
+        }
         PluginState::Loaded(loaded) => {
             let interfaces = loaded.guest.interfaces();
             let does = match (interfaces.mutating, interfaces.validating) {

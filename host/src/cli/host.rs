@@ -23,11 +23,15 @@ pub(super) struct Host {
 
 impl Host {
     pub(super) fn set_up(config: &Config) -> anyhow::Result<Self> {
-        let executable = std::env::current_exe().context("the path of this program is not known")?;
+        let executable =
+            std::env::current_exe().context("the path of this program is not known")?;
         let (cache_directory, cache) = cache_directory(config.engine.cache_directory.as_deref())?;
         let default = Limits::default().table_elements;
-        let max_table_elements =
-            config.plugins.iter().map(|plugin| plugin.limits.table_elements).fold(default, u32::max);
+        let max_table_elements = config
+            .plugins
+            .iter()
+            .map(|plugin| plugin.limits.table_elements)
+            .fold(default, u32::max);
         let engine = Engine::new(&EngineSettings {
             max_concurrent_calls: config.engine.max_concurrent_calls,
             max_wasm_stack_bytes: config.engine.max_wasm_stack_bytes,
@@ -45,7 +49,12 @@ impl Host {
             cache_directory,
             metrics.clone(),
         );
-        Ok(Self { engine, loader, metrics, _cache: cache })
+        Ok(Self {
+            engine,
+            loader,
+            metrics,
+            _cache: cache,
+        })
     }
 }
 
@@ -53,13 +62,19 @@ impl Host {
 fn cache_directory(configured: Option<&Path>) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
     match configured {
         Some(path) => {
-            make_private(path)
-                .with_context(|| format!("{}: cannot be used for compiled code (engine.cacheDirectory)", path.display()))?;
+            make_private(path).with_context(|| {
+                format!(
+                    "{}: cannot be used for compiled code (engine.cacheDirectory)",
+                    path.display()
+                )
+            })?;
             Ok((std::path::absolute(path)?, None))
         }
         None => {
             let folder = tempfile::Builder::new().prefix("tollgate-code-").tempdir();
-            let folder = folder.context("no temporary folder for compiled code; name one as engine.cacheDirectory")?;
+            let folder = folder.context(
+                "no temporary folder for compiled code; name one as engine.cacheDirectory",
+            )?;
             Ok((folder.path().to_owned(), Some(folder)))
         }
     }
@@ -69,12 +84,22 @@ fn cache_directory(configured: Option<&Path>) -> anyhow::Result<(PathBuf, Option
 fn make_private(path: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
     if !path.exists() {
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(path)?;
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(path)?;
     }
     let metadata = std::fs::metadata(path)?;
     anyhow::ensure!(metadata.is_dir(), "it is not a folder");
     let owner = rustix::process::geteuid().as_raw();
-    anyhow::ensure!(metadata.uid() == owner, "it belongs to user {}, and this is user {owner}", metadata.uid());
-    anyhow::ensure!(metadata.mode() & 0o022 == 0, "others may write to it: run `chmod go-w` on it");
+    anyhow::ensure!(
+        metadata.uid() == owner,
+        "it belongs to user {}, and this is user {owner}",
+        metadata.uid()
+    );
+    anyhow::ensure!(
+        metadata.mode() & 0o022 == 0,
+        "others may write to it: run `chmod go-w` on it"
+    );
     Ok(())
 }

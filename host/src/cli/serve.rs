@@ -57,15 +57,26 @@ impl Serve {
         };
         let audits_at_once = config.engine.max_concurrent_calls as usize * AUDITS_PER_CALL;
         let max_depth = config.requests.max_depth;
-        let pipeline =
-            Arc::new(Pipeline::new(host.engine.clone(), set, host.metrics.clone(), max_depth, audits_at_once));
+        let pipeline = Arc::new(Pipeline::new(
+            host.engine.clone(),
+            set,
+            host.metrics.clone(),
+            max_depth,
+            audits_at_once,
+        ));
         let listen = Listen {
             address: self.listen.unwrap_or(config.listen),
             admin_address: self.admin_listen.unwrap_or(config.admin_listen),
             tls: config.tls,
         };
         let grace_period = config.requests.shutdown_grace_period;
-        let server = Server::bind(&listen, config.requests, pipeline.clone(), host.metrics.clone()).await?;
+        let server = Server::bind(
+            &listen,
+            config.requests,
+            pipeline.clone(),
+            host.metrics.clone(),
+        )
+        .await?;
         let (stop, stopping) = tokio::sync::oneshot::channel();
         let running = server.run(async move {
             match stopping.await {
@@ -85,8 +96,13 @@ impl Serve {
             _ = &mut running => {}
             _ = signals.next() => return Ok(ExitCode::from(FAILURE)),
         }
-        if tokio::time::timeout(grace_period, pipeline.finish()).await.is_err() {
-            tracing::warn!("audits were still under way at the end of requests.shutdownGracePeriod");
+        if tokio::time::timeout(grace_period, pipeline.finish())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "audits were still under way at the end of requests.shutdownGracePeriod"
+            );
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -145,11 +145,14 @@ impl Json {
             (Self::Number(left), Self::Number(right)) => left.equivalent(right),
             (Self::Text(left), Self::Text(right)) => left == right,
             (Self::Array(left), Self::Array(right)) => {
-                left.len() == right.len() && left.iter().zip(right.iter()).all(|(l, r)| l.equivalent(r))
+                left.len() == right.len()
+                    && left.iter().zip(right.iter()).all(|(l, r)| l.equivalent(r))
             }
             (Self::Object(left), Self::Object(right)) => {
                 left.len() == right.len()
-                    && left.iter().all(|(name, l)| right.get(name).is_some_and(|r| l.equivalent(r)))
+                    && left
+                        .iter()
+                        .all(|(name, l)| right.get(name).is_some_and(|r| l.equivalent(r)))
             }
             _ => false,
         }
@@ -226,13 +229,18 @@ impl From<serde_json::Value> for Json {
         match value {
             serde_json::Value::Null => Self::Null,
             serde_json::Value::Bool(value) => Self::Bool(value),
-            serde_json::Value::Number(number) => Self::Number(Number::from_text(&number.to_string())),
+            serde_json::Value::Number(number) => {
+                Self::Number(Number::from_text(&number.to_string()))
+            }
             serde_json::Value::String(text) => Self::Text(Arc::from(text)),
             serde_json::Value::Array(elements) => {
                 Self::Array(Arc::new(elements.into_iter().map(Self::from).collect()))
             }
             serde_json::Value::Object(members) => Self::Object(Arc::new(
-                members.into_iter().map(|(name, value)| (Arc::from(name), Self::from(value))).collect(),
+                members
+                    .into_iter()
+                    .map(|(name, value)| (Arc::from(name), Self::from(value)))
+                    .collect(),
             )),
         }
     }
@@ -244,8 +252,10 @@ impl Number {
     /// From text that is a JSON number already.
     #[must_use]
     pub fn from_text(text: &str) -> Self {
-        let canonical =
-            matches!(text.as_bytes(), [b'0'] | [b'-', b'1'..=b'9', ..] | [b'1'..=b'9', ..]);
+        let canonical = matches!(
+            text.as_bytes(),
+            [b'0'] | [b'-', b'1'..=b'9', ..] | [b'1'..=b'9', ..]
+        );
         match text.parse() {
             Ok(integer) if canonical => Self::Integer(integer),
             _ => Self::Text(Arc::from(text)),
@@ -256,7 +266,10 @@ impl Number {
     #[must_use]
     pub fn as_f64(&self) -> f64 {
         match self {
-            #[expect(clippy::cast_precision_loss, reason = "the nearest double is what is asked for")]
+            #[expect(
+                clippy::cast_precision_loss,
+                reason = "the nearest double is what is asked for"
+            )]
             Self::Integer(integer) => *integer as f64,
             Self::Text(text) => text.parse().unwrap_or(f64::NAN),
         }
@@ -281,21 +294,30 @@ impl Number {
         };
         let (mantissa, exponent) = match text.split_once(['e', 'E']) {
             Some((mantissa, exponent)) => {
-                let saturated = if exponent.starts_with('-') { i64::MIN / 2 } else { i64::MAX / 2 };
+                let saturated = if exponent.starts_with('-') {
+                    i64::MIN / 2
+                } else {
+                    i64::MAX / 2
+                };
                 (mantissa, exponent.parse().unwrap_or(saturated))
             }
             None => (text, 0),
         };
         let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
         let mut digits: Vec<u8> = whole.bytes().chain(fraction.bytes()).collect();
-        let mut exponent: i64 = exponent.saturating_sub(i64::try_from(fraction.len()).unwrap_or(i64::MAX));
+        let mut exponent: i64 =
+            exponent.saturating_sub(i64::try_from(fraction.len()).unwrap_or(i64::MAX));
         while digits.last() == Some(&b'0') {
             digits.pop();
             exponent = exponent.saturating_add(1);
         }
         let leading = digits.iter().take_while(|digit| **digit == b'0').count();
         digits.drain(..leading);
-        if digits.is_empty() { (false, digits, 0) } else { (negative, digits, exponent) }
+        if digits.is_empty() {
+            (false, digits, 0)
+        } else {
+            (negative, digits, exponent)
+        }
     }
 }
 
@@ -310,10 +332,20 @@ mod tests {
     #[test]
     fn numbers_keep_their_text_and_compare_by_value() {
         assert!(number("1") != number("1.0"));
-        for (left, right) in [("1", "1.0"), ("10e-1", "1"), ("-0", "0"), ("1e3", "1000"), ("0.10", "1E-1")] {
+        for (left, right) in [
+            ("1", "1.0"),
+            ("10e-1", "1"),
+            ("-0", "0"),
+            ("1e3", "1000"),
+            ("0.10", "1E-1"),
+        ] {
             assert!(number(left).equivalent(&number(right)), "{left} {right}");
         }
-        for (left, right) in [("9007199254740993", "9007199254740992"), ("1", "-1"), ("1e400", "1e401")] {
+        for (left, right) in [
+            ("9007199254740993", "9007199254740992"),
+            ("1", "-1"),
+            ("1e400", "1e401"),
+        ] {
             assert!(!number(left).equivalent(&number(right)), "{left} {right}");
         }
     }
@@ -321,6 +353,9 @@ mod tests {
     #[test]
     fn debug_shows_no_value() {
         let json = Json::from(serde_json::json!(["marker"]));
-        assert_eq!(format!("{json:?} {:?}", json.as_array().unwrap()), "array of 1 [string of 6 bytes]");
+        assert_eq!(
+            format!("{json:?} {:?}", json.as_array().unwrap()),
+            "array of 1 [string of 6 bytes]"
+        );
     }
 }

@@ -33,7 +33,10 @@ pub enum ParseErrorKind {
 /// # Errors
 /// When the text is not JSON, or is nested deeper than `max_depth`.
 pub fn parse(text: &[u8], max_depth: u32) -> Result<Json, ParseError> {
-    let mut reader = Reader { jiter: Jiter::new(text), max_depth };
+    let mut reader = Reader {
+        jiter: Jiter::new(text),
+        max_depth,
+    };
     let peek = reader.jiter.peek()?;
     let value = reader.value(peek, 0)?;
     reader.jiter.finish()?;
@@ -45,8 +48,16 @@ pub fn parse(text: &[u8], max_depth: u32) -> Result<Json, ParseError> {
 /// With `inside` set, the members of the top-level member of that name are read instead of the top level's.
 ///
 /// A request that is too large to take still has to be told apart by its head: this is how.
-pub fn parse_prefix_member(text: &[u8], inside: &str, max_depth: u32, mut take: impl FnMut(&str, Option<Json>) -> bool) {
-    let mut reader = Reader { jiter: Jiter::new(text), max_depth };
+pub fn parse_prefix_member(
+    text: &[u8],
+    inside: &str,
+    max_depth: u32,
+    mut take: impl FnMut(&str, Option<Json>) -> bool,
+) {
+    let mut reader = Reader {
+        jiter: Jiter::new(text),
+        max_depth,
+    };
     let _: Result<(), ParseError> = reader.prefix(inside, &mut take);
 }
 
@@ -77,8 +88,13 @@ impl Reader<'_> {
         let bytes = self.jiter.known_number_bytes(peek)?;
         // jiter reads `NaN` and the like as numbers where it is told to; RFC 8259 has none.
         match std::str::from_utf8(bytes) {
-            Ok(text) if matches!(text.as_bytes().last(), Some(b'0'..=b'9')) => Ok(Json::Number(Number::from_text(text))),
-            _ => Err(ParseError { kind: ParseErrorKind::Syntax("not a number"), offset }),
+            Ok(text) if matches!(text.as_bytes().last(), Some(b'0'..=b'9')) => {
+                Ok(Json::Number(Number::from_text(text)))
+            }
+            _ => Err(ParseError {
+                kind: ParseErrorKind::Syntax("not a number"),
+                offset,
+            }),
         }
     }
 
@@ -108,13 +124,22 @@ impl Reader<'_> {
 
     fn check(&self, depth: u32) -> Result<(), ParseError> {
         if depth > self.max_depth {
-            let kind = ParseErrorKind::TooDeep { max_depth: self.max_depth };
-            return Err(ParseError { kind, offset: self.jiter.current_index() });
+            let kind = ParseErrorKind::TooDeep {
+                max_depth: self.max_depth,
+            };
+            return Err(ParseError {
+                kind,
+                offset: self.jiter.current_index(),
+            });
         }
         Ok(())
     }
 
-    fn prefix(&mut self, inside: &str, take: &mut impl FnMut(&str, Option<Json>) -> bool) -> Result<(), ParseError> {
+    fn prefix(
+        &mut self,
+        inside: &str,
+        take: &mut impl FnMut(&str, Option<Json>) -> bool,
+    ) -> Result<(), ParseError> {
         let mut name: Option<String> = self.jiter.next_object()?.map(str::to_owned);
         while let Some(key) = name {
             if key == inside {
@@ -130,7 +155,10 @@ impl Reader<'_> {
         Ok(())
     }
 
-    fn prefix_members(&mut self, take: &mut impl FnMut(&str, Option<Json>) -> bool) -> Result<(), ParseError> {
+    fn prefix_members(
+        &mut self,
+        take: &mut impl FnMut(&str, Option<Json>) -> bool,
+    ) -> Result<(), ParseError> {
         let mut name: Option<String> = self.jiter.next_object()?.map(str::to_owned);
         while let Some(key) = name {
             // Announced before it is read: its being there is worth knowing even where it cannot be read.
@@ -156,7 +184,10 @@ impl From<JiterError> for ParseError {
             JiterErrorType::JsonError(kind) => describe(&kind),
             JiterErrorType::WrongType { .. } => "a value of another type was expected",
         };
-        Self { kind: ParseErrorKind::Syntax(what), offset: error.index }
+        Self {
+            kind: ParseErrorKind::Syntax(what),
+            offset: error.index,
+        }
     }
 }
 
@@ -164,7 +195,11 @@ impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
             ParseErrorKind::TooDeep { max_depth } => {
-                write!(f, "nested deeper than {max_depth} levels at byte {}", self.offset)
+                write!(
+                    f,
+                    "nested deeper than {max_depth} levels at byte {}",
+                    self.offset
+                )
             }
             ParseErrorKind::Syntax(what) => write!(f, "not JSON: {what} at byte {}", self.offset),
         }
@@ -183,9 +218,13 @@ fn describe(kind: &JsonErrorType) -> &'static str {
         JsonErrorType::ExpectedListCommaOrEnd => "`,` or `]` expected",
         JsonErrorType::ExpectedObjectCommaOrEnd => "`,` or `}` expected",
         JsonErrorType::ExpectedSomeIdent | JsonErrorType::ExpectedSomeValue => "a value expected",
-        JsonErrorType::InvalidEscape | JsonErrorType::UnexpectedEndOfHexEscape => "an invalid escape",
+        JsonErrorType::InvalidEscape | JsonErrorType::UnexpectedEndOfHexEscape => {
+            "an invalid escape"
+        }
         JsonErrorType::InvalidNumber | JsonErrorType::NumberOutOfRange => "an invalid number",
-        JsonErrorType::InvalidUnicodeCodePoint | JsonErrorType::LoneLeadingSurrogateInHexEscape => "invalid Unicode",
+        JsonErrorType::InvalidUnicodeCodePoint | JsonErrorType::LoneLeadingSurrogateInHexEscape => {
+            "invalid Unicode"
+        }
         JsonErrorType::ControlCharacterWhileParsingString => "a control character in a string",
         JsonErrorType::KeyMustBeAString => "a member name in quotes expected",
         JsonErrorType::TrailingComma => "a trailing comma",
@@ -211,14 +250,37 @@ mod tests {
 
     #[test]
     fn of_two_members_of_one_name_the_last_counts() {
-        assert_eq!(parse(br#"{"a":1,"b":2,"a":3}"#, 8).unwrap().to_text(), r#"{"a":3,"b":2}"#);
+        assert_eq!(
+            parse(br#"{"a":1,"b":2,"a":3}"#, 8).unwrap().to_text(),
+            r#"{"a":3,"b":2}"#
+        );
     }
 
     #[test]
     fn refuses_what_is_not_json() {
-        for text in ["", "{", "[1,]", "{\"a\":}", "01", "1.", "NaN", "-Infinity", "Infinity", "'a'", "{} {}", "\"\u{1}\"", "nul", "+1", ".5", "-"] {
+        for text in [
+            "",
+            "{",
+            "[1,]",
+            "{\"a\":}",
+            "01",
+            "1.",
+            "NaN",
+            "-Infinity",
+            "Infinity",
+            "'a'",
+            "{} {}",
+            "\"\u{1}\"",
+            "nul",
+            "+1",
+            ".5",
+            "-",
+        ] {
             let error = parse(text.as_bytes(), 8).unwrap_err();
-            assert!(matches!(error.kind, ParseErrorKind::Syntax(_)), "{text}: {error}");
+            assert!(
+                matches!(error.kind, ParseErrorKind::Syntax(_)),
+                "{text}: {error}"
+            );
         }
         assert!(parse(b"\"\xff\"", 8).is_err());
         assert!(parse(br#""\ud800""#, 8).is_err());

@@ -110,7 +110,10 @@ impl Pointer {
     /// Whether this is `other` or an ancestor of it.
     #[must_use]
     pub fn is_prefix_of(&self, other: &Self) -> bool {
-        other.0.strip_prefix(&*self.0).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+        other
+            .0
+            .strip_prefix(&*self.0)
+            .is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
     }
 }
 
@@ -172,7 +175,9 @@ pub fn array_index(token: &str) -> Option<ArrayIndex> {
     match token.as_bytes() {
         b"-" => Some(ArrayIndex::End),
         b"0" => Some(ArrayIndex::At(0)),
-        [b'1'..=b'9', rest @ ..] if rest.iter().all(u8::is_ascii_digit) => token.parse().ok().map(ArrayIndex::At),
+        [b'1'..=b'9', rest @ ..] if rest.iter().all(u8::is_ascii_digit) => {
+            token.parse().ok().map(ArrayIndex::At)
+        }
         _ => None,
     }
 }
@@ -207,10 +212,22 @@ mod tests {
         let document = Json::from(serde_json::json!({
             "foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "e^f": 3, "g|h": 4, "i\\j": 5, "k\"l": 6, " ": 7, "m~n": 8
         }));
-        for (pointer, expected) in
-            [("/", 0), ("/a~1b", 1), ("/c%d", 2), ("/e^f", 3), ("/g|h", 4), ("/i\\j", 5), ("/k\"l", 6), ("/ ", 7), ("/m~0n", 8)]
-        {
-            assert_eq!(document.at(pointer).unwrap().unwrap().to_text(), expected.to_string(), "{pointer}");
+        for (pointer, expected) in [
+            ("/", 0),
+            ("/a~1b", 1),
+            ("/c%d", 2),
+            ("/e^f", 3),
+            ("/g|h", 4),
+            ("/i\\j", 5),
+            ("/k\"l", 6),
+            ("/ ", 7),
+            ("/m~0n", 8),
+        ] {
+            assert_eq!(
+                document.at(pointer).unwrap().unwrap().to_text(),
+                expected.to_string(),
+                "{pointer}"
+            );
         }
         assert_eq!(document.at("/foo/0").unwrap().unwrap().to_text(), "\"bar\"");
         assert!(document.at("").unwrap().unwrap().as_object().is_some());

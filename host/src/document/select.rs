@@ -64,7 +64,10 @@ fn walk<'d, B>(
 ) -> ControlFlow<B> {
     step()?;
     let Some((token, rest)) = tokens.split_first() else {
-        return found(Node { pointer: pointer.clone(), value: here });
+        return found(Node {
+            pointer: pointer.clone(),
+            value: here,
+        });
     };
     let length = pointer.len();
     match here {
@@ -104,7 +107,13 @@ mod tests {
             &document,
             || ControlFlow::Continue(()),
             |node| {
-                assert!(document.at(&node.pointer).unwrap().unwrap().is_same(node.value));
+                assert!(
+                    document
+                        .at(&node.pointer)
+                        .unwrap()
+                        .unwrap()
+                        .is_same(node.value)
+                );
                 places.push(node.pointer);
                 ControlFlow::Continue(())
             },
@@ -120,9 +129,15 @@ mod tests {
             "a/b": {"image": "c"},
             "n": 1
         }});
-        assert_eq!(select(&pod, "/spec/containers/*/image"), ["/spec/containers/0/image", "/spec/containers/2/image"]);
+        assert_eq!(
+            select(&pod, "/spec/containers/*/image"),
+            ["/spec/containers/0/image", "/spec/containers/2/image"]
+        );
         assert_eq!(select(&pod, "/spec/*/image"), ["/spec/a~1b/image"]);
-        assert_eq!(select(&pod, "/spec/containers/1/name"), ["/spec/containers/1/name"]);
+        assert_eq!(
+            select(&pod, "/spec/containers/1/name"),
+            ["/spec/containers/1/name"]
+        );
         assert_eq!(select(&pod, "/spec/n/*"), Vec::<String>::new());
         assert_eq!(select(&pod, ""), [""]);
     }
@@ -135,7 +150,11 @@ mod tests {
             &document,
             || {
                 steps += 1;
-                if steps > 3 { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+                if steps > 3 {
+                    ControlFlow::Break(())
+                } else {
+                    ControlFlow::Continue(())
+                }
             },
             |_| ControlFlow::Continue(()),
         );

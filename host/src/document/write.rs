@@ -21,7 +21,9 @@ impl Json {
             Self::Null => out.extend_from_slice(b"null"),
             Self::Bool(true) => out.extend_from_slice(b"true"),
             Self::Bool(false) => out.extend_from_slice(b"false"),
-            Self::Number(Number::Integer(integer)) => write!(out, "{integer}").expect("a Vec takes every write"),
+            Self::Number(Number::Integer(integer)) => {
+                write!(out, "{integer}").expect("a Vec takes every write")
+            }
             Self::Number(Number::Text(text)) => out.extend_from_slice(text.as_bytes()),
             Self::Text(text) => write_text(text, out),
             Self::Array(elements) => {

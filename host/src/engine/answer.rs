@@ -49,15 +49,22 @@ const MAX_CAUSES: usize = 256;
 
 impl RawAnswer {
     /// Reads the answer. `object` is what the plugin was shown.
-    pub(super) fn read(self, secrecy: Secrecy, object: Option<&Json>, limits: &Limits) -> Result<Answer, Fault> {
+    pub(super) fn read(
+        self,
+        secrecy: Secrecy,
+        object: Option<&Json>,
+        limits: &Limits,
+    ) -> Result<Answer, Fault> {
         match self {
             Self::Verdict(Verdict::Allow) => Ok(Answer::Allow),
             Self::Mutation(types::Mutation::Unchanged) => Ok(Answer::Unchanged),
-            Self::Verdict(Verdict::Deny(denial)) | Self::Mutation(types::Mutation::Deny(denial)) => {
+            Self::Verdict(Verdict::Deny(denial))
+            | Self::Mutation(types::Mutation::Deny(denial)) => {
                 Ok(Answer::Deny(read_denial(denial, secrecy, object)))
             }
             Self::Mutation(types::Mutation::JsonPatch(operations)) => {
-                read_operations(operations, limits).map(|operations| Answer::Mutation(Mutation::Operations(operations)))
+                read_operations(operations, limits)
+                    .map(|operations| Answer::Mutation(Mutation::Operations(operations)))
             }
             Self::Mutation(types::Mutation::MergePatch(text)) => read_json(&text)
                 .map(|patch| Answer::Mutation(Mutation::MergePatch(patch)))
@@ -69,25 +76,37 @@ impl RawAnswer {
     }
 }
 
-fn read_operations(operations: Vec<PatchOperation>, limits: &Limits) -> Result<Vec<Operation>, Fault> {
+fn read_operations(
+    operations: Vec<PatchOperation>,
+    limits: &Limits,
+) -> Result<Vec<Operation>, Fault> {
     let limit = limits.patch_operations as usize;
     if operations.len() > limit {
-        let what = format!("a patch of {} operations; it may have {limit} (limits.patchOperations)", operations.len());
+        let what = format!(
+            "a patch of {} operations; it may have {limit} (limits.patchOperations)",
+            operations.len()
+        );
         return Err(Fault::OutputTooLarge { what });
     }
-    operations.into_iter().enumerate().map(|(index, operation)| read_operation(index, operation)).collect()
+    operations
+        .into_iter()
+        .enumerate()
+        .map(|(index, operation)| read_operation(index, operation))
+        .collect()
 }
 
 fn read_operation(index: usize, operation: PatchOperation) -> Result<Operation, Fault> {
     let pointer = |text: &str| {
-        Pointer::parse(text)
-            .map_err(|error| Fault::BadPatch { what: format!("operation {index}: `{}`: {error}", cut(text.to_owned())) })
+        Pointer::parse(text).map_err(|error| Fault::BadPatch {
+            what: format!("operation {index}: `{}`: {error}", cut(text.to_owned())),
+        })
     };
     let placed = |PlaceValue { path, value }: PlaceValue| -> Result<(Pointer, Json), Fault> {
         let path = pointer(&path)?;
         let value = match value {
             NewValue::Text(text) => Json::text(&text),
-            NewValue::Json(text) => read_json(&text).map_err(|error| bad(&format!("operation {index} at `{path}`"), &error))?,
+            NewValue::Json(text) => read_json(&text)
+                .map_err(|error| bad(&format!("operation {index} at `{path}`"), &error))?,
         };
         Ok((path, value))
     };
@@ -104,9 +123,17 @@ fn read_operation(index: usize, operation: PatchOperation) -> Result<Operation, 
             let (path, value) = placed(place)?;
             Operation::Test { path, value }
         }
-        PatchOperation::Remove(path) => Operation::Remove { path: pointer(&path)? },
-        PatchOperation::Move(places) => Operation::Move { from: pointer(&places.from)?, path: pointer(&places.path)? },
-        PatchOperation::Copy(places) => Operation::Copy { from: pointer(&places.from)?, path: pointer(&places.path)? },
+        PatchOperation::Remove(path) => Operation::Remove {
+            path: pointer(&path)?,
+        },
+        PatchOperation::Move(places) => Operation::Move {
+            from: pointer(&places.from)?,
+            path: pointer(&places.path)?,
+        },
+        PatchOperation::Copy(places) => Operation::Copy {
+            from: pointer(&places.from)?,
+            path: pointer(&places.path)?,
+        },
     })
 }
 
@@ -115,7 +142,9 @@ fn read_json(text: &str) -> Result<Json, ParseError> {
 }
 
 fn bad(where_: &str, error: &ParseError) -> Fault {
-    Fault::BadPatch { what: format!("{where_}: {error}") }
+    Fault::BadPatch {
+        what: format!("{where_}: {error}"),
+    }
 }
 
 fn read_denial(denial: types::Denial, secrecy: Secrecy, object: Option<&Json>) -> Denial {
@@ -131,8 +160,14 @@ fn read_denial(denial: types::Denial, secrecy: Secrecy, object: Option<&Json>) -
             .into_iter()
             .take(MAX_CAUSES)
             .map(|cause| Cause {
-                field: cause.field.map(|field| cut(secrecy.pointer(&field, object))),
-                message: if withheld { WITHHELD.to_owned() } else { cut(cause.message) },
+                field: cause
+                    .field
+                    .map(|field| cut(secrecy.pointer(&field, object))),
+                message: if withheld {
+                    WITHHELD.to_owned()
+                } else {
+                    cut(cause.message)
+                },
                 reason: cause.reason.filter(|_| !withheld).map(cut),
             })
             .collect(),

@@ -51,6 +51,6 @@ pub mod every_validator {
 }
 
 pub use every_mutator::EveryMutatorIndices;
-pub use every_plugin::tollgate::admission::{clock, logging, review, types};
 pub use every_plugin::EveryPluginIndices;
+pub use every_plugin::tollgate::admission::{clock, logging, review, types};
 pub use every_validator::EveryValidatorIndices;

@@ -57,7 +57,13 @@ struct Permits {
 
 impl Guest {
     /// Calls the plugin in a fresh instance, before `deadline` or not at all.
-    pub async fn call(&self, engine: &Engine, phase: Phase, subject: Subject, deadline: Instant) -> CallReport {
+    pub async fn call(
+        &self,
+        engine: &Engine,
+        phase: Phase,
+        subject: Subject,
+        deadline: Instant,
+    ) -> CallReport {
         let began = Instant::now();
         let secrecy = subject.secrecy;
         let nothing = |error: CallError| CallReport {
@@ -79,10 +85,20 @@ impl Guest {
 
         let meter = Arc::new(Meter::start());
         let state = CallState::new(self.name.clone(), Some(subject), self.limits.clone());
-        let mut store = self.store(engine, state, self.limits.fuel, self.limits.cpu_time, deadline, &meter);
+        let mut store = self.store(
+            engine,
+            state,
+            self.limits.fuel,
+            self.limits.cpu_time,
+            deadline,
+            &meter,
+        );
         let outcome = {
             let run = Box::pin(self.run(&mut store, phase));
-            let run = Metered { meter: meter.clone(), future: run };
+            let run = Metered {
+                meter: meter.clone(),
+                future: run,
+            };
             if self.imports_wasi {
                 // A guest can sleep in WASI, where no tick reaches it.
                 match tokio::time::timeout_at(deadline.into(), run).await {
@@ -94,7 +110,10 @@ impl Guest {
             }
         };
 
-        let fuel = self.limits.fuel.saturating_sub(store.get_fuel().unwrap_or(0));
+        let fuel = self
+            .limits
+            .fuel
+            .saturating_sub(store.get_fuel().unwrap_or(0));
         let cpu = meter.cpu();
         let state = store.into_data();
         let ended = Ended {
@@ -107,9 +126,14 @@ impl Guest {
         let result = match outcome {
             Ok(answer) => {
                 let shown = state.subject.as_ref().and_then(|subject| {
-                    subject.object.as_ref().or(subject.request.old_object.as_ref())
+                    subject
+                        .object
+                        .as_ref()
+                        .or(subject.request.old_object.as_ref())
                 });
-                answer.read(state.secrecy, shown, &self.limits).map_err(CallError::Fault)
+                answer
+                    .read(state.secrecy, shown, &self.limits)
+                    .map_err(CallError::Fault)
             }
             Err(error) if is_the_hosts(&error) => Err(CallError::Overload(Overload)),
             Err(error) => Err(CallError::Fault(Fault::read(&error, &ended))),
@@ -138,12 +162,20 @@ impl Guest {
     }
 
     /// Asks the plugin what it is. For loading only.
-    pub(crate) async fn describe(&self, engine: &Engine, fuel: u64, time: Duration) -> Result<Manifest, Fault> {
+    pub(crate) async fn describe(
+        &self,
+        engine: &Engine,
+        fuel: u64,
+        time: Duration,
+    ) -> Result<Manifest, Fault> {
         let mut session = LoadSession::start(self, engine, fuel, time);
         let run = async {
             let instance = self.instance.instantiate_async(&mut session.store).await?;
             let plugin = self.lifecycle.load(&mut session.store, &instance)?;
-            plugin.tollgate_admission_lifecycle().call_describe(&mut session.store).await
+            plugin
+                .tollgate_admission_lifecycle()
+                .call_describe(&mut session.store)
+                .await
         };
         let outcome = run.await;
         session.read(outcome)
@@ -161,8 +193,10 @@ impl Guest {
         let run = async {
             let instance = self.instance.instantiate_async(&mut session.store).await?;
             let plugin = self.lifecycle.load(&mut session.store, &instance)?;
-            let configured =
-                plugin.tollgate_admission_lifecycle().call_configure(&mut session.store, settings).await?;
+            let configured = plugin
+                .tollgate_admission_lifecycle()
+                .call_configure(&mut session.store, settings)
+                .await?;
             Ok((instance, configured))
         };
         let outcome = run.await;
@@ -175,21 +209,35 @@ impl Guest {
         if let ConfiguredBy::EachCall { settings, .. } = &self.configured {
             let subject = store.data_mut().subject.take();
             let plugin = self.lifecycle.load(&mut *store, &instance)?;
-            let configured = plugin.tollgate_admission_lifecycle().call_configure(&mut *store, settings).await?;
+            let configured = plugin
+                .tollgate_admission_lifecycle()
+                .call_configure(&mut *store, settings)
+                .await?;
             store.data_mut().subject = subject;
             if matches!(configured, Configured::Rejected(_)) {
-                let what = "it accepted its settings when it was loaded and rejects them now".to_owned();
+                let what =
+                    "it accepted its settings when it was loaded and rejects them now".to_owned();
                 return Err(Stop::Contract(what).into());
             }
         }
         match (phase, &self.mutating, &self.validating) {
             (Phase::Mutate, Some(mutating), _) => {
                 let mutator = mutating.load(&mut *store, &instance)?;
-                Ok(RawAnswer::Mutation(mutator.tollgate_admission_mutating().call_mutate(store).await?))
+                Ok(RawAnswer::Mutation(
+                    mutator
+                        .tollgate_admission_mutating()
+                        .call_mutate(store)
+                        .await?,
+                ))
             }
             (Phase::Validate, _, Some(validating)) => {
                 let validator = validating.load(&mut *store, &instance)?;
-                Ok(RawAnswer::Verdict(validator.tollgate_admission_validating().call_validate(store).await?))
+                Ok(RawAnswer::Verdict(
+                    validator
+                        .tollgate_admission_validating()
+                        .call_validate(store)
+                        .await?,
+                ))
             }
             _ => Err(Stop::Contract(format!("it does not export `{}`", phase.name())).into()),
         }
@@ -197,13 +245,22 @@ impl Guest {
 
     /// A permit of the plugin's, then one of the engine's. Waiting for the plugin's own is the plugin's fault
     /// (none), waiting for the engine's is the host's.
-    async fn permits(&self, engine: &Engine, deadline: Instant) -> Result<Permits, Option<Overload>> {
+    async fn permits(
+        &self,
+        engine: &Engine,
+        deadline: Instant,
+    ) -> Result<Permits, Option<Overload>> {
         if Instant::now() >= deadline {
             return Err(None);
         }
         let plugin = acquire(&self.slots, deadline).await.ok_or(None)?;
-        let engine = acquire(&engine.slots, deadline).await.ok_or(Some(Overload))?;
-        Ok(Permits { _plugin: plugin, _engine: engine })
+        let engine = acquire(&engine.slots, deadline)
+            .await
+            .ok_or(Some(Overload))?;
+        Ok(Permits {
+            _plugin: plugin,
+            _engine: engine,
+        })
     }
 
     /// A store with every limit armed.
@@ -230,7 +287,10 @@ impl Guest {
             if Instant::now() >= deadline {
                 return Err(Stop::Wall.into());
             }
-            Ok(UpdateDeadline::YieldCustom(1, Box::pin(tokio::task::yield_now())))
+            Ok(UpdateDeadline::YieldCustom(
+                1,
+                Box::pin(tokio::task::yield_now()),
+            ))
         });
         store
     }
@@ -252,7 +312,16 @@ impl LoadSession {
         // does nothing else is the same.
         let store = guest.store(engine, state, fuel, time, Instant::now() + time, &meter);
         let output_bytes = guest.limits.output_bytes;
-        Self { store, ended: Ended { fuel, cpu_time: time, cpu_spent: time, allowed: time, output_bytes } }
+        Self {
+            store,
+            ended: Ended {
+                fuel,
+                cpu_time: time,
+                cpu_spent: time,
+                allowed: time,
+                output_bytes,
+            },
+        }
     }
 
     fn read<T>(&self, outcome: wasmtime::Result<T>) -> Result<T, Fault> {
@@ -273,7 +342,10 @@ async fn acquire(semaphore: &Arc<Semaphore>, deadline: Instant) -> Option<OwnedS
         Ok(permit) => Some(permit),
         Err(TryAcquireError::Closed) => None,
         Err(TryAcquireError::NoPermits) => {
-            tokio::time::timeout_at(deadline.into(), semaphore.clone().acquire_owned()).await.ok()?.ok()
+            tokio::time::timeout_at(deadline.into(), semaphore.clone().acquire_owned())
+                .await
+                .ok()?
+                .ok()
         }
     }
 }

@@ -89,7 +89,9 @@ pub enum Stop {
     #[error("the time is up")]
     Wall,
     /// Too much memory was asked for.
-    #[error("it asked for {wanted_bytes} bytes of memory and may have {limit_bytes} (limits.memory)")]
+    #[error(
+        "it asked for {wanted_bytes} bytes of memory and may have {limit_bytes} (limits.memory)"
+    )]
     Memory {
         /// What it would have had.
         wanted_bytes: u64,
@@ -97,7 +99,9 @@ pub enum Stop {
         limit_bytes: u64,
     },
     /// A table was to have too many elements.
-    #[error("it asked for a table of {wanted_elements} elements and may have {limit_elements} (limits.tableElements)")]
+    #[error(
+        "it asked for a table of {wanted_elements} elements and may have {limit_elements} (limits.tableElements)"
+    )]
     Table {
         /// What it would have had.
         wanted_elements: u64,
@@ -144,9 +148,16 @@ impl Fault {
     pub fn without_plugins_words(self) -> Self {
         let what = super::WITHHELD.to_owned();
         match self {
-            Self::Trap { code, abort: Some(_) } => {
-                Self::Trap { code, abort: Some(Abort { message: what, location: None }) }
-            }
+            Self::Trap {
+                code,
+                abort: Some(_),
+            } => Self::Trap {
+                code,
+                abort: Some(Abort {
+                    message: what,
+                    location: None,
+                }),
+            },
             Self::ContractViolation { .. } => Self::ContractViolation { what },
             Self::BadPatch { .. } => Self::BadPatch { what },
             Self::LossyObject { .. } => Self::LossyObject { what },
@@ -158,38 +169,72 @@ impl Fault {
     pub(super) fn read(error: &wasmtime::Error, limits: &Ended) -> Self {
         if let Some(stop) = error.downcast_ref::<Stop>() {
             return match stop {
-                Stop::Cpu => Self::CpuDeadline { limit: limits.cpu_time },
-                Stop::Wall => Self::Deadline { allowed: limits.allowed, cpu: Some(limits.cpu_spent) },
+                Stop::Cpu => Self::CpuDeadline {
+                    limit: limits.cpu_time,
+                },
+                Stop::Wall => Self::Deadline {
+                    allowed: limits.allowed,
+                    cpu: Some(limits.cpu_spent),
+                },
                 Stop::Memory { .. } | Stop::Table { .. } => Self::Memory(stop.clone()),
-                Stop::Output { .. } => Self::OutputTooLarge { what: stop.to_string() },
-                Stop::Abort(abort) => Self::Trap { code: None, abort: Some(abort.clone()) },
+                Stop::Output { .. } => Self::OutputTooLarge {
+                    what: stop.to_string(),
+                },
+                Stop::Abort(abort) => Self::Trap {
+                    code: None,
+                    abort: Some(abort.clone()),
+                },
                 Stop::Contract(what) => Self::ContractViolation { what: what.clone() },
             };
         }
         if let Some(trap) = error.downcast_ref::<Trap>() {
             return match trap {
                 Trap::OutOfFuel => Self::OutOfFuel { limit: limits.fuel },
-                Trap::Interrupt => Self::CpuDeadline { limit: limits.cpu_time },
-                other => Self::Trap { code: Some(*other), abort: None },
+                Trap::Interrupt => Self::CpuDeadline {
+                    limit: limits.cpu_time,
+                },
+                other => Self::Trap {
+                    code: Some(*other),
+                    abort: None,
+                },
             };
         }
         if let Some(exit) = error.downcast_ref::<wasmtime_wasi::I32Exit>() {
-            let abort = Abort { message: format!("it exited with status {}", exit.0), location: None };
-            return Self::Trap { code: None, abort: Some(abort) };
+            let abort = Abort {
+                message: format!("it exited with status {}", exit.0),
+                location: None,
+            };
+            return Self::Trap {
+                code: None,
+                abort: Some(abort),
+            };
         }
         if let Some(error) = error.downcast_ref::<ResourceTableError>() {
-            return Self::ContractViolation { what: format!("it misused a WASI resource: {error}") };
+            return Self::ContractViolation {
+                what: format!("it misused a WASI resource: {error}"),
+            };
         }
         // What is left comes from lifting what the plugin returned. Malformed values are reported as bare
         // messages or as bad UTF-8; the one error with a type of its own that is neither is wasmtime's private
         // HostcallFuelExhausted: the value was larger than `limits.output`.
         if error.downcast_ref::<std::str::Utf8Error>().is_some() {
-            return Self::ContractViolation { what: "it returned text that is not UTF-8".to_owned() };
+            return Self::ContractViolation {
+                what: "it returned text that is not UTF-8".to_owned(),
+            };
         }
-        if error.downcast_ref::<&'static str>().is_some() || error.downcast_ref::<String>().is_some() {
-            return Self::ContractViolation { what: format!("what it returned cannot be read: {error}") };
+        if error.downcast_ref::<&'static str>().is_some()
+            || error.downcast_ref::<String>().is_some()
+        {
+            return Self::ContractViolation {
+                what: format!("what it returned cannot be read: {error}"),
+            };
         }
-        Self::OutputTooLarge { what: Stop::Output { limit_bytes: limits.output_bytes }.to_string() }
+        Self::OutputTooLarge {
+            what: Stop::Output {
+                limit_bytes: limits.output_bytes,
+            }
+            .to_string(),
+        }
     }
 }
 
@@ -205,27 +250,51 @@ pub(super) struct Ended {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::OutOfFuel { limit } => write!(f, "out of fuel: it used all of its {limit} (limits.fuel)"),
-            Self::CpuDeadline { limit } => {
-                write!(f, "CPU time used up: it ran for {} (limits.cpuTime)", Milliseconds(*limit))
+            Self::OutOfFuel { limit } => {
+                write!(f, "out of fuel: it used all of its {limit} (limits.fuel)")
             }
-            Self::Deadline { allowed, cpu: Some(cpu) } => {
+            Self::CpuDeadline { limit } => {
+                write!(
+                    f,
+                    "CPU time used up: it ran for {} (limits.cpuTime)",
+                    Milliseconds(*limit)
+                )
+            }
+            Self::Deadline {
+                allowed,
+                cpu: Some(cpu),
+            } => {
                 let (cpu, allowed) = (Milliseconds(*cpu), Milliseconds(*allowed));
-                write!(f, "deadline passed: it had {cpu} of CPU in the {allowed} that there were for it")
+                write!(
+                    f,
+                    "deadline passed: it had {cpu} of CPU in the {allowed} that there were for it"
+                )
             }
             Self::Deadline { allowed, cpu: None } => {
-                write!(f, "deadline passed: it could not be started in the {} that there were for it", Milliseconds(*allowed))
+                write!(
+                    f,
+                    "deadline passed: it could not be started in the {} that there were for it",
+                    Milliseconds(*allowed)
+                )
             }
             Self::Memory(stop) => write!(f, "too much memory: {stop}"),
-            Self::Trap { abort: Some(abort), .. } => {
+            Self::Trap {
+                abort: Some(abort), ..
+            } => {
                 write!(f, "it gave up: {}", abort.message)?;
                 match &abort.location {
                     Some((file, line, column)) => write!(f, " (at {file}:{line}:{column})"),
                     None => Ok(()),
                 }
             }
-            Self::Trap { code: Some(code), abort: None } => write!(f, "trap: {code}"),
-            Self::Trap { code: None, abort: None } => f.write_str("trap"),
+            Self::Trap {
+                code: Some(code),
+                abort: None,
+            } => write!(f, "trap: {code}"),
+            Self::Trap {
+                code: None,
+                abort: None,
+            } => f.write_str("trap"),
             Self::OutputTooLarge { what } => write!(f, "output too large: {what}"),
             Self::ContractViolation { what } => write!(f, "contract violation: {what}"),
             Self::BadPatch { what } => write!(f, "bad patch: {what}"),
@@ -242,7 +311,11 @@ struct Milliseconds(Duration);
 impl fmt::Display for Milliseconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let milliseconds = self.0.as_secs_f64() * 1000.0;
-        if milliseconds >= 10.0 { write!(f, "{milliseconds:.0} ms") } else { write!(f, "{milliseconds:.1} ms") }
+        if milliseconds >= 10.0 {
+            write!(f, "{milliseconds:.0} ms")
+        } else {
+            write!(f, "{milliseconds:.1} ms")
+        }
     }
 }
 

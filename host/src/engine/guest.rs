@@ -75,7 +75,9 @@ pub enum GuestError {
         capability: &'static str,
     },
     /// It was made for another version of the contract.
-    #[error("it was built for `{name}`; this host serves tollgate:admission@{version}: rebuild it against that")]
+    #[error(
+        "it was built for `{name}`; this host serves tollgate:admission@{version}: rebuild it against that"
+    )]
     OtherVersion {
         /// What it imports or exports.
         name: String,
@@ -83,7 +85,9 @@ pub enum GuestError {
         version: &'static str,
     },
     /// It does not export what a plugin has to.
-    #[error("it does not export `{0}`: a plugin exports the interface `lifecycle` and `mutating`, `validating` or both")]
+    #[error(
+        "it does not export `{0}`: a plugin exports the interface `lifecycle` and `mutating`, `validating` or both"
+    )]
     MissingExport(String),
     /// What it imports or exports has another shape than the contract's.
     #[error("it does not fit the contract tollgate:admission@{version}: {detail}")]
@@ -116,26 +120,52 @@ impl Guest {
         capabilities: impl IntoIterator<Item = Capability>,
         limits: Arc<Limits>,
     ) -> Result<Self, GuestError> {
-        let component = Component::from_binary(engine.wasmtime(), component).map_err(|error| invalid(&error))?;
+        let component = Component::from_binary(engine.wasmtime(), component)
+            .map_err(|error| invalid(&error))?;
         let capabilities: Vec<Capability> = capabilities.into_iter().collect();
         let interfaces = admit(engine, &component, &capabilities)?;
-        let mismatch = |error: wasmtime::Error| GuestError::Mismatch { detail: format!("{error:#}"), version: CONTRACT_VERSION };
+        let mismatch = |error: wasmtime::Error| GuestError::Mismatch {
+            detail: format!("{error:#}"),
+            version: CONTRACT_VERSION,
+        };
         let linker = engine.linker(capabilities).map_err(mismatch)?;
         let instance = linker.instantiate_pre(&component).map_err(mismatch)?;
         let lifecycle = EveryPluginIndices::new(&instance).map_err(mismatch)?;
-        let mutating = interfaces.mutating.then(|| EveryMutatorIndices::new(&instance)).transpose().map_err(mismatch)?;
-        let validating =
-            interfaces.validating.then(|| EveryValidatorIndices::new(&instance)).transpose().map_err(mismatch)?;
-        let imports_wasi =
-            component.component_type().imports(engine.wasmtime()).any(|(name, _)| name.starts_with("wasi:"));
+        let mutating = interfaces
+            .mutating
+            .then(|| EveryMutatorIndices::new(&instance))
+            .transpose()
+            .map_err(mismatch)?;
+        let validating = interfaces
+            .validating
+            .then(|| EveryValidatorIndices::new(&instance))
+            .transpose()
+            .map_err(mismatch)?;
+        let imports_wasi = component
+            .component_type()
+            .imports(engine.wasmtime())
+            .any(|(name, _)| name.starts_with("wasi:"));
         let slots = Arc::new(Semaphore::new(limits.concurrency as usize));
-        Ok(Self { name, instance, lifecycle, mutating, validating, configured, limits, slots, imports_wasi })
+        Ok(Self {
+            name,
+            instance,
+            lifecycle,
+            mutating,
+            validating,
+            configured,
+            limits,
+            slots,
+            imports_wasi,
+        })
     }
 
     /// Which interfaces it exports.
     #[must_use]
     pub fn interfaces(&self) -> Interfaces {
-        Interfaces { mutating: self.mutating.is_some(), validating: self.validating.is_some() }
+        Interfaces {
+            mutating: self.mutating.is_some(),
+            validating: self.validating.is_some(),
+        }
     }
 
     /// Where its instances have their settings from.
@@ -152,18 +182,28 @@ impl Guest {
 }
 
 /// Whether everything that a component imports is there and granted, and it exports what a plugin does.
-fn admit(engine: &Engine, component: &Component, capabilities: &[Capability]) -> Result<Interfaces, GuestError> {
+fn admit(
+    engine: &Engine,
+    component: &Component,
+    capabilities: &[Capability],
+) -> Result<Interfaces, GuestError> {
     let kind = component.component_type();
     for (name, _) in kind.imports(engine.wasmtime()) {
         admit_import(name, capabilities)?;
     }
-    let exports: Vec<&str> = kind.exports(engine.wasmtime()).map(|(name, _)| name).collect();
+    let exports: Vec<&str> = kind
+        .exports(engine.wasmtime())
+        .map(|(name, _)| name)
+        .collect();
     let exports_interface = |interface: &str| -> Result<bool, GuestError> {
         for name in &exports {
             match contract_interface(name) {
                 Some((found, CONTRACT_VERSION)) if found == interface => return Ok(true),
                 Some((found, _)) if found == interface => {
-                    return Err(GuestError::OtherVersion { name: (*name).to_owned(), version: CONTRACT_VERSION });
+                    return Err(GuestError::OtherVersion {
+                        name: (*name).to_owned(),
+                        version: CONTRACT_VERSION,
+                    });
                 }
                 _ => {}
             }
@@ -171,12 +211,18 @@ fn admit(engine: &Engine, component: &Component, capabilities: &[Capability]) ->
         Ok(false)
     };
     if !exports_interface("lifecycle")? {
-        return Err(GuestError::MissingExport(format!("{PACKAGE}lifecycle@{CONTRACT_VERSION}")));
+        return Err(GuestError::MissingExport(format!(
+            "{PACKAGE}lifecycle@{CONTRACT_VERSION}"
+        )));
     }
-    let interfaces =
-        Interfaces { mutating: exports_interface("mutating")?, validating: exports_interface("validating")? };
+    let interfaces = Interfaces {
+        mutating: exports_interface("mutating")?,
+        validating: exports_interface("validating")?,
+    };
     if !interfaces.mutating && !interfaces.validating {
-        return Err(GuestError::MissingExport(format!("{PACKAGE}validating@{CONTRACT_VERSION}")));
+        return Err(GuestError::MissingExport(format!(
+            "{PACKAGE}validating@{CONTRACT_VERSION}"
+        )));
     }
     if let Some(required) = component.resources_required() {
         let largest = required.num_memories.max(required.num_tables);
@@ -193,20 +239,31 @@ fn admit_import(name: &str, capabilities: &[Capability]) -> Result<(), GuestErro
     if name.starts_with("wasi:") && name.contains("@0.2.") {
         return Ok(());
     }
-    let unknown = || GuestError::UnknownImport { name: name.to_owned(), version: CONTRACT_VERSION };
+    let unknown = || GuestError::UnknownImport {
+        name: name.to_owned(),
+        version: CONTRACT_VERSION,
+    };
     let (interface, version) = contract_interface(name).ok_or_else(unknown)?;
     if version != CONTRACT_VERSION {
-        return Err(GuestError::OtherVersion { name: name.to_owned(), version: CONTRACT_VERSION });
+        return Err(GuestError::OtherVersion {
+            name: name.to_owned(),
+            version: CONTRACT_VERSION,
+        });
     }
     if matches!(interface, "types" | "review" | "logging") {
         return Ok(());
     }
-    let (_, capability, needed) =
-        CAPABILITIES.into_iter().find(|(known, ..)| *known == interface).ok_or_else(unknown)?;
+    let (_, capability, needed) = CAPABILITIES
+        .into_iter()
+        .find(|(known, ..)| *known == interface)
+        .ok_or_else(unknown)?;
     if capabilities.contains(&needed) {
         Ok(())
     } else {
-        Err(GuestError::NotGranted { name: name.to_owned(), capability })
+        Err(GuestError::NotGranted {
+            name: name.to_owned(),
+            capability,
+        })
     }
 }
 
@@ -225,7 +282,11 @@ mod tests {
 
     #[test]
     fn admits_the_contract_wasi_and_what_is_granted() {
-        for name in ["tollgate:admission/review@0.1.0", "tollgate:admission/types@0.1.0", "wasi:cli/environment@0.2.6"] {
+        for name in [
+            "tollgate:admission/review@0.1.0",
+            "tollgate:admission/types@0.1.0",
+            "wasi:cli/environment@0.2.6",
+        ] {
             assert!(admit_import(name, &[]).is_ok(), "{name}");
         }
         assert!(admit_import("tollgate:admission/clock@0.1.0", &[Capability::Clock]).is_ok());
@@ -236,7 +297,12 @@ mod tests {
         let refused = |name: &str| admit_import(name, &[]).unwrap_err().to_string();
         assert!(refused("tollgate:admission/clock@0.1.0").contains("capabilities: [clock]"));
         assert!(refused("tollgate:admission/review@0.9.0").contains("rebuild it"));
-        for name in ["evil:host/exec@1.0.0", "tollgate:admission/secrets@0.1.0", "exec", "wasi:http/types@0.3.0"] {
+        for name in [
+            "evil:host/exec@1.0.0",
+            "tollgate:admission/secrets@0.1.0",
+            "exec",
+            "wasi:http/types@0.3.0",
+        ] {
             assert!(refused(name).contains(&format!("`{name}`")), "{name}");
         }
     }

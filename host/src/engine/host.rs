@@ -12,7 +12,9 @@ use wasmtime::component::Linker;
 use wasmtime::{StoreContextMut, Trap};
 
 use super::bindings::review::Part;
-use super::bindings::types::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Node, Operation, Value};
+use super::bindings::types::{
+    AdmissionRequest, GroupVersionKind, GroupVersionResource, Node, Operation, Value,
+};
 use super::bindings::{clock, logging};
 use super::fault::{Abort, Stop};
 use super::state::{CallState, Subject};
@@ -30,21 +32,42 @@ const MAX_TEXT_BYTES: usize = 4096;
 pub(super) fn add_contract(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     let mut review = linker.instance("tollgate:admission/review@0.1.0")?;
     review.func_wrap("request", |host: Host<'_>, (): ()| Ok((request(host)?,)))?;
-    review.func_wrap("get", |host: Host<'_>, (part, at): (Part, String)| Ok((get(host, part, &at)?,)))?;
-    review.func_wrap("get-json", |host: Host<'_>, (part, at): (Part, String)| Ok((get_json(host, part, &at)?,)))?;
-    review.func_wrap("keys", |host: Host<'_>, (part, at): (Part, String)| Ok((keys(host, part, &at)?,)))?;
-    review.func_wrap("select", |host: Host<'_>, (part, at): (Part, String)| Ok((select(host, part, &at)?,)))?;
-    review.func_wrap("warn", |host: Host<'_>, (message,): (String,)| warn(host, message))?;
-    review.func_wrap("annotate", |host: Host<'_>, (key, value): (String, String)| annotate(host, key, value))?;
+    review.func_wrap("get", |host: Host<'_>, (part, at): (Part, String)| {
+        Ok((get(host, part, &at)?,))
+    })?;
+    review.func_wrap("get-json", |host: Host<'_>, (part, at): (Part, String)| {
+        Ok((get_json(host, part, &at)?,))
+    })?;
+    review.func_wrap("keys", |host: Host<'_>, (part, at): (Part, String)| {
+        Ok((keys(host, part, &at)?,))
+    })?;
+    review.func_wrap("select", |host: Host<'_>, (part, at): (Part, String)| {
+        Ok((select(host, part, &at)?,))
+    })?;
+    review.func_wrap("warn", |host: Host<'_>, (message,): (String,)| {
+        warn(host, message)
+    })?;
+    review.func_wrap(
+        "annotate",
+        |host: Host<'_>, (key, value): (String, String)| annotate(host, key, value),
+    )?;
     let mut logging = linker.instance("tollgate:admission/logging@0.1.0")?;
-    logging.func_wrap("log", |host: Host<'_>, (level, message): (logging::Level, String)| log(host, level, message))?;
-    logging.func_wrap("abort", |host: Host<'_>, (message, at): (String, Option<logging::Location>)| {
-        abort(host, message, at)
-    })
+    logging.func_wrap(
+        "log",
+        |host: Host<'_>, (level, message): (logging::Level, String)| log(host, level, message),
+    )?;
+    logging.func_wrap(
+        "abort",
+        |host: Host<'_>, (message, at): (String, Option<logging::Location>)| {
+            abort(host, message, at)
+        },
+    )
 }
 
 pub(super) fn add_clock(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
-    linker.instance("tollgate:admission/clock@0.1.0")?.func_wrap("now", |host: Host<'_>, (): ()| Ok((now(host)?,)))
+    linker
+        .instance("tollgate:admission/clock@0.1.0")?
+        .func_wrap("now", |host: Host<'_>, (): ()| Ok((now(host)?,)))
 }
 
 // === review ===
@@ -82,7 +105,9 @@ fn get_json(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option
 
 fn keys(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<Vec<String>>> {
     let found = find(&mut host, part, at)?;
-    let Some(members) = found.as_ref().and_then(Json::as_object) else { return Ok(None) };
+    let Some(members) = found.as_ref().and_then(Json::as_object) else {
+        return Ok(None);
+    };
     charge_nodes(&mut host, members.len())?;
     charge_bytes(&mut host, members.keys().map(|name| name.len()).sum())?;
     Ok(Some(members.keys().map(|name| name.to_string()).collect()))
@@ -91,7 +116,9 @@ fn keys(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<Vec
 fn select(mut host: Host<'_>, part: Part, pattern: &str) -> wasmtime::Result<Vec<Node>> {
     charge(&mut host, pattern.len(), 1)?;
     let tokens = Pattern::parse(pattern).map_err(|error| malformed(&error))?;
-    let Some(document) = document(&mut host, part)? else { return Ok(Vec::new()) };
+    let Some(document) = document(&mut host, part)? else {
+        return Ok(Vec::new());
+    };
     let mut nodes = Vec::new();
     let mut contents = Vec::new();
     let fuel_left = host.get_fuel()?;
@@ -113,7 +140,10 @@ fn select(mut host: Host<'_>, part: Part, pattern: &str) -> wasmtime::Result<Vec
             if is_scalar(node.value) {
                 contents.push((node.pointer.clone(), node.value.clone()));
             }
-            nodes.push(Node { value: contract_value(node.value), pointer: node.pointer });
+            nodes.push(Node {
+                value: contract_value(node.value),
+                pointer: node.pointer,
+            });
             ControlFlow::Continue(())
         },
     );
@@ -146,7 +176,11 @@ fn annotate(mut host: Host<'_>, key: String, value: String) -> wasmtime::Result<
     state.take(key.len() + value.len())?;
     if state.annotations.len() < state.limits.annotations as usize {
         // A key is the plugin's word too.
-        let key = if state.secrecy.withholds() { "withheld".to_owned() } else { cut(key) };
+        let key = if state.secrecy.withholds() {
+            "withheld".to_owned()
+        } else {
+            cut(key)
+        };
         let value = state.secrecy.text(cut(value));
         state.annotations.push((key, value));
     }
@@ -164,8 +198,11 @@ fn log(mut host: Host<'_>, level: logging::Level, message: String) -> wasmtime::
         return Ok(());
     }
     state.log_lines += 1;
-    let message = state.secrecy.text(cut(message));
-    let uid = state.subject.as_ref().map_or("", |subject| subject.request.uid.as_str());
+    let message = state.secrecy.text(one_line(message));
+    let uid = state
+        .subject
+        .as_ref()
+        .map_or("", |subject| subject.request.uid.as_str());
     let plugin = state.plugin.as_str();
     match level {
         logging::Level::Error => tracing::error!(target: "plugin", plugin, uid, "{message}"),
@@ -177,22 +214,35 @@ fn log(mut host: Host<'_>, level: logging::Level, message: String) -> wasmtime::
     Ok(())
 }
 
-fn abort(mut host: Host<'_>, message: String, at: Option<logging::Location>) -> wasmtime::Result<()> {
+fn abort(
+    mut host: Host<'_>,
+    message: String,
+    at: Option<logging::Location>,
+) -> wasmtime::Result<()> {
     charge(&mut host, message.len(), 0)?;
     let state = host.data_mut();
     state.take(message.len())?;
     let location = at
         .filter(|_| !state.secrecy.withholds())
-        .map(|location| (cut(location.file), location.line, location.column));
-    Err(Stop::Abort(Abort { message: state.secrecy.text(cut(message)), location }).into())
+        .map(|location| (one_line(location.file), location.line, location.column));
+    Err(Stop::Abort(Abort {
+        message: state.secrecy.text(one_line(message)),
+        location,
+    })
+    .into())
 }
 
 // === clock ===
 
 fn now(mut host: Host<'_>) -> wasmtime::Result<clock::Datetime> {
     charge(&mut host, 0, 0)?;
-    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Ok(clock::Datetime { seconds: now.as_secs(), nanoseconds: now.subsec_nanos() })
+    let now = SystemTime::now()
+        .duration_since(UNIX_EPOCH)
+        .unwrap_or_default();
+    Ok(clock::Datetime {
+        seconds: now.as_secs(),
+        nanoseconds: now.subsec_nanos(),
+    })
 }
 
 // === what the above share ===
@@ -203,7 +253,10 @@ fn subject<'a>(host: &'a mut Host<'_>) -> wasmtime::Result<&'a Subject> {
 
 fn subject_of(state: &CallState) -> wasmtime::Result<&Subject> {
     state.subject.as_ref().ok_or_else(|| {
-        Stop::Contract("it asked for the review in `describe` or `configure`, where there is none".to_owned()).into()
+        Stop::Contract(
+            "it asked for the review in `describe` or `configure`, where there is none".to_owned(),
+        )
+        .into()
     })
 }
 
@@ -222,7 +275,9 @@ fn find(host: &mut Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<Js
     charge(host, at.len(), tokens + 1)?;
     match document(host, part)? {
         Some(document) => Ok(document.at(at).map_err(|error| malformed(&error))?.cloned()),
-        None => crate::document::Pointer::check(at).map(|()| None).map_err(|error| malformed(&error)),
+        None => crate::document::Pointer::check(at)
+            .map(|()| None)
+            .map_err(|error| malformed(&error)),
     }
 }
 
@@ -320,6 +375,17 @@ fn contract_request(subject: &Subject) -> AdmissionRequest {
         name: request.name.clone(),
         namespace: request.namespace.clone(),
         dry_run: request.dry_run,
+    }
+}
+
+/// A text for a log line or a fault: cut, and without the control characters that would make it look like
+/// several lines, or like somebody else's.
+fn one_line(text: String) -> String {
+    let text = cut(text);
+    if text.contains(char::is_control) {
+        text.replace(char::is_control, " ")
+    } else {
+        text
     }
 }
 

@@ -57,7 +57,9 @@ impl Meter {
     }
 
     fn end_slice(&self) {
-        let slice = self.now().saturating_sub(self.slice_began.load(Ordering::Relaxed));
+        let slice = self
+            .now()
+            .saturating_sub(self.slice_began.load(Ordering::Relaxed));
         self.spent.fetch_add(slice, Ordering::Relaxed);
     }
 

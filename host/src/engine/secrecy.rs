@@ -26,8 +26,16 @@ pub enum Secrecy {
 const OUTSIDE: [&str; 4] = ["apiVersion", "kind", "type", "immutable"];
 /// Likewise, of its metadata. Annotations are not among them: `kubectl apply` keeps the whole Secret in one.
 const OUTSIDE_METADATA: [&str; 10] = [
-    "name", "generateName", "namespace", "uid", "resourceVersion", "generation", "creationTimestamp", "deletionTimestamp",
-    "labels", "finalizers",
+    "name",
+    "generateName",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "labels",
+    "finalizers",
 ];
 
 // === impl Secrecy ===
@@ -57,7 +65,11 @@ impl Secrecy {
     /// The text, or what stands for it.
     #[must_use]
     pub fn text(self, text: String) -> String {
-        if self.withholds() { WITHHELD.to_owned() } else { text }
+        if self.withholds() {
+            WITHHELD.to_owned()
+        } else {
+            text
+        }
     }
 
     /// A pointer that a plugin wrote, cut where it leaves the names that `document` already had: a name can be
@@ -104,16 +116,29 @@ mod tests {
 
     #[test]
     fn the_outside_of_a_secret_may_be_spoken_of() {
-        for pointer in ["/kind", "/type", "/metadata/name", "/metadata/labels", "/metadata/labels/app"] {
+        for pointer in [
+            "/kind",
+            "/type",
+            "/metadata/name",
+            "/metadata/labels",
+            "/metadata/labels/app",
+        ] {
             assert_eq!(after(pointer, "x".into()), Secrecy::Sealed, "{pointer}");
         }
     }
 
     #[test]
     fn its_content_may_not() {
-        for pointer in
-            ["", "/data", "/data/password", "/stringData/password", "/metadata", "/metadata/annotations", "/metadata/annotations/a", "/metadatas/name"]
-        {
+        for pointer in [
+            "",
+            "/data",
+            "/data/password",
+            "/stringData/password",
+            "/metadata",
+            "/metadata/annotations",
+            "/metadata/annotations/a",
+            "/metadatas/name",
+        ] {
             assert_eq!(after(pointer, "x".into()), Secrecy::Broken, "{pointer}");
         }
     }
@@ -129,8 +154,17 @@ mod tests {
     fn a_pointer_is_cut_at_the_first_name_that_was_not_there() {
         let secret = Json::from(serde_json::json!({"metadata": {"labels": {"a/b": "x"}}}));
         let broken = Secrecy::Broken;
-        assert_eq!(broken.pointer("/metadata/labels/a~1b", Some(&secret)), "/metadata/labels/a~1b");
-        assert_eq!(broken.pointer("/metadata/labels/c2VjcmV0/x", Some(&secret)), "/metadata/labels/[withheld]");
-        assert_eq!(Secrecy::Sealed.pointer("/metadata/labels/c", Some(&secret)), "/metadata/labels/c");
+        assert_eq!(
+            broken.pointer("/metadata/labels/a~1b", Some(&secret)),
+            "/metadata/labels/a~1b"
+        );
+        assert_eq!(
+            broken.pointer("/metadata/labels/c2VjcmV0/x", Some(&secret)),
+            "/metadata/labels/[withheld]"
+        );
+        assert_eq!(
+            Secrecy::Sealed.pointer("/metadata/labels/c", Some(&secret)),
+            "/metadata/labels/c"
+        );
     }
 }

@@ -51,7 +51,9 @@ pub(crate) struct CallState {
 
 impl CallState {
     pub(super) fn new(plugin: PluginName, subject: Option<Subject>, limits: Arc<Limits>) -> Self {
-        let secrecy = subject.as_ref().map_or(Secrecy::Open, |subject| subject.secrecy);
+        let secrecy = subject
+            .as_ref()
+            .map_or(Secrecy::Open, |subject| subject.secrecy);
         Self {
             plugin,
             subject,
@@ -71,23 +73,37 @@ impl CallState {
     pub(super) fn take(&mut self, bytes: usize) -> wasmtime::Result<()> {
         self.output_bytes = self.output_bytes.saturating_add(bytes as u64);
         if self.output_bytes > self.limits.output_bytes {
-            return Err(Stop::Output { limit_bytes: self.limits.output_bytes }.into());
+            return Err(Stop::Output {
+                limit_bytes: self.limits.output_bytes,
+            }
+            .into());
         }
         Ok(())
     }
 
     /// Whether a resource that WASI handed out is still held.
     pub(crate) fn holds_resources(&self) -> bool {
-        self.wasi.as_ref().is_some_and(|wasi| !wasi.table.is_empty())
+        self.wasi
+            .as_ref()
+            .is_some_and(|wasi| !wasi.table.is_empty())
     }
 }
 
 impl ResourceLimiter for CallState {
-    fn memory_growing(&mut self, current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         let grown = desired.saturating_sub(current) as u64;
         let wanted_bytes = self.memory_bytes.saturating_add(grown);
         if wanted_bytes > self.limits.memory_bytes {
-            return Err(Stop::Memory { wanted_bytes, limit_bytes: self.limits.memory_bytes }.into());
+            return Err(Stop::Memory {
+                wanted_bytes,
+                limit_bytes: self.limits.memory_bytes,
+            }
+            .into());
         }
         self.memory_bytes = wanted_bytes;
         Ok(true)
@@ -97,10 +113,19 @@ impl ResourceLimiter for CallState {
         Err(error)
     }
 
-    fn table_growing(&mut self, _current: usize, desired: usize, _maximum: Option<usize>) -> wasmtime::Result<bool> {
+    fn table_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
         let limit_elements = self.limits.table_elements;
         if desired > limit_elements as usize {
-            return Err(Stop::Table { wanted_elements: desired as u64, limit_elements }.into());
+            return Err(Stop::Table {
+                wanted_elements: desired as u64,
+                limit_elements,
+            }
+            .into());
         }
         Ok(true)
     }

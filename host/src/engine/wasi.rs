@@ -33,7 +33,10 @@ impl Wasi {
             .allow_tcp(false)
             .allow_udp(false)
             .build();
-        Self { context, table: ResourceTable::new() }
+        Self {
+            context,
+            table: ResourceTable::new(),
+        }
     }
 }
 
@@ -63,7 +66,10 @@ impl WasiView for CallState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
         // Made at the first use: few guests ever come here, and a call should not pay for it.
         let wasi = self.wasi.get_or_insert_with(|| Box::new(Wasi::inert()));
-        WasiCtxView { ctx: &mut wasi.context, table: &mut wasi.table }
+        WasiCtxView {
+            ctx: &mut wasi.context,
+            table: &mut wasi.table,
+        }
     }
 }
 

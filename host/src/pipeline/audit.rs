@@ -31,8 +31,19 @@ pub(super) struct Auditor {
 // === impl Auditor ===
 
 impl Auditor {
-    pub(super) fn new(engine: Engine, metrics: Arc<Metrics>, at_once: usize, max_depth: u32) -> Self {
-        Self { engine, metrics, slots: Arc::new(Semaphore::new(at_once)), tasks: TaskTracker::new(), max_depth }
+    pub(super) fn new(
+        engine: Engine,
+        metrics: Arc<Metrics>,
+        at_once: usize,
+        max_depth: u32,
+    ) -> Self {
+        Self {
+            engine,
+            metrics,
+            slots: Arc::new(Semaphore::new(at_once)),
+            tasks: TaskTracker::new(),
+            max_depth,
+        }
     }
 
     pub(super) fn start(&self, audits: Vec<Audit>) {
@@ -41,14 +52,21 @@ impl Auditor {
                 self.metrics.audit_dropped();
                 continue;
             };
-            let (engine, metrics, max_depth) = (self.engine.clone(), self.metrics.clone(), self.max_depth);
+            let (engine, metrics, max_depth) =
+                (self.engine.clone(), self.metrics.clone(), self.max_depth);
             self.tasks.spawn(async move {
                 // The answer goes out first.
                 tokio::task::yield_now().await;
-                let Audit { plugin, phase, subject } = audit;
+                let Audit {
+                    plugin,
+                    phase,
+                    subject,
+                } = audit;
                 let deadline = Instant::now() + plugin.config.limits.timeout;
                 let done = match phase {
-                    Phase::Mutate => mutate::audit(&engine, &plugin, subject, deadline, max_depth).await,
+                    Phase::Mutate => {
+                        mutate::audit(&engine, &plugin, subject, deadline, max_depth).await
+                    }
                     Phase::Validate => validate::run(&engine, &plugin, subject, deadline).await,
                 };
                 if done.is_err() {

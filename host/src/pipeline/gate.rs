@@ -39,9 +39,21 @@ pub struct Pipeline {
 impl Pipeline {
     /// A pipeline over a set of plugins.
     #[must_use]
-    pub fn new(engine: Engine, plugins: PluginSet, metrics: Arc<Metrics>, max_depth: u32, audits_at_once: usize) -> Self {
+    pub fn new(
+        engine: Engine,
+        plugins: PluginSet,
+        metrics: Arc<Metrics>,
+        max_depth: u32,
+        audits_at_once: usize,
+    ) -> Self {
         let auditor = Auditor::new(engine.clone(), metrics.clone(), audits_at_once, max_depth);
-        Self { engine, plugins: ArcSwap::from_pointee(plugins), metrics, auditor, max_depth }
+        Self {
+            engine,
+            plugins: ArcSwap::from_pointee(plugins),
+            metrics,
+            auditor,
+            max_depth,
+        }
     }
 
     /// Waits for the audits that are under way.
@@ -56,21 +68,41 @@ impl Pipeline {
         let only = call.plugin.as_deref();
         let (reports, patch, audits) = match call.endpoint {
             Endpoint::Mutate => {
-                match mutate(&self.engine, &self.metrics, &plugins, only, &request, call.deadline, self.max_depth).await {
+                match mutate(
+                    &self.engine,
+                    &self.metrics,
+                    &plugins,
+                    only,
+                    &request,
+                    call.deadline,
+                    self.max_depth,
+                )
+                .await
+                {
                     Ok(mutated) => (mutated.reports, mutated.patch, mutated.audits),
                     Err(MutateError::Overload(_)) => return Reply::Overloaded,
                     Err(MutateError::Unproven(what)) => {
-                        tracing::error!(uid = request.uid, "{what}; nothing of it was sent. This is a defect: please report it");
+                        tracing::error!(
+                            uid = request.uid,
+                            "{what}; nothing of it was sent. This is a defect: please report it"
+                        );
                         return Reply::Internal(format!("tollgate: {what}"));
                     }
                 }
             }
-            Endpoint::Validate => match validate(&self.engine, &plugins, only, &request, call.deadline).await {
-                Ok(validated) => (validated.reports, Vec::new(), validated.audits),
-                Err(_) => return Reply::Overloaded,
-            },
+            Endpoint::Validate => {
+                match validate(&self.engine, &plugins, only, &request, call.deadline).await {
+                    Ok(validated) => (validated.reports, Vec::new(), validated.audits),
+                    Err(_) => return Reply::Overloaded,
+                }
+            }
         };
-        let reply = self.reply(call.endpoint, version, &request, merge(&reports, patch, &request));
+        let reply = self.reply(
+            call.endpoint,
+            version,
+            &request,
+            merge(&reports, patch, &request),
+        );
         self.auditor.start(audits);
         reply
     }
@@ -79,20 +111,33 @@ impl Pipeline {
     /// failurePolicy, as if it had failed.
     fn unreadable(&self, call: &Call, head: &[u8], what: &str) -> Option<Reply> {
         let head = decode_head(head)?;
-        let fault = Fault::Unreadable { what: what.to_owned() };
+        let fault = Fault::Unreadable {
+            what: what.to_owned(),
+        };
         let phase = phase_of(call.endpoint);
         let plugins = self.plugins.load();
         let reports: Vec<Report> = plugins
             .iter()
-            .filter(|plugin| call.plugin.as_deref().is_none_or(|name| plugin.config.name.as_str() == name))
-            .filter(|plugin| plugin.config.mode != Mode::Audit && plugin.applies(phase, &head.request))
+            .filter(|plugin| {
+                call.plugin
+                    .as_deref()
+                    .is_none_or(|name| plugin.config.name.as_str() == name)
+            })
+            .filter(|plugin| {
+                plugin.config.mode != Mode::Audit && plugin.applies(phase, &head.request)
+            })
             .map(|plugin| {
-                plugin.metrics.fault(phase, fault.kind(), plugin.config.failure_policy.as_str());
+                plugin
+                    .metrics
+                    .fault(phase, fault.kind(), plugin.config.failure_policy.as_str());
                 Report {
                     plugin: plugin.config.name.clone(),
                     mode: plugin.config.mode,
                     failure_policy: plugin.config.failure_policy,
-                    ended: Ended::Faulted(FaultReport { kind: fault.kind(), message: fault.to_string() }),
+                    ended: Ended::Faulted(FaultReport {
+                        kind: fault.kind(),
+                        message: fault.to_string(),
+                    }),
                     warnings: Vec::new(),
                     annotations: Vec::new(),
                     changed: Vec::new(),
@@ -106,14 +151,30 @@ impl Pipeline {
         Some(self.reply(call.endpoint, head.version, &head.request, outcome))
     }
 
-    fn reply(&self, endpoint: Endpoint, version: ReviewVersion, request: &AdmissionRequest, outcome: Outcome) -> Reply {
+    fn reply(
+        &self,
+        endpoint: Endpoint,
+        version: ReviewVersion,
+        request: &AdmissionRequest,
+        outcome: Outcome,
+    ) -> Reply {
         tracing::debug!(
-            uid = request.uid, operation = request.operation.as_str(), resource = request.resource.resource,
-            namespace = request.namespace.as_deref().unwrap_or_default(), allowed = outcome.allowed,
-            operations = outcome.patch.len(), "reviewed"
+            uid = request.uid,
+            operation = request.operation.as_str(),
+            resource = request.resource.resource,
+            namespace = request.namespace.as_deref().unwrap_or_default(),
+            allowed = outcome.allowed,
+            operations = outcome.patch.len(),
+            "reviewed"
         );
-        self.metrics.review(endpoint.name(), version.as_str(), verdict(&outcome));
-        Reply::Review(Bytes::from(respond(version, &request.uid, &outcome, endpoint)))
+        self.metrics
+            .review(endpoint.name(), version.as_str(), verdict(&outcome));
+        Reply::Review(Bytes::from(respond(
+            version,
+            &request.uid,
+            &outcome,
+            endpoint,
+        )))
     }
 }
 
@@ -121,7 +182,11 @@ impl Gate for Pipeline {
     async fn review(&self, call: Call) -> Reply {
         if let Some(name) = &call.plugin {
             match self.plugins.load().get(name) {
-                None => return Reply::NoSuchPlugin(format!("no plugin of the name `{name}` is configured")),
+                None => {
+                    return Reply::NoSuchPlugin(format!(
+                        "no plugin of the name `{name}` is configured"
+                    ));
+                }
                 Some(plugin) => {
                     if let PluginState::Loaded(loaded) = &plugin.state {
                         let interfaces = loaded.guest.interfaces();
@@ -131,7 +196,9 @@ impl Gate for Pipeline {
                         };
                         if missing {
                             let phase = phase_of(call.endpoint).name();
-                            return Reply::NoSuchPlugin(format!("the plugin `{name}` does not {phase}"));
+                            return Reply::NoSuchPlugin(format!(
+                                "the plugin `{name}` does not {phase}"
+                            ));
                         }
                     }
                 }
@@ -140,8 +207,11 @@ impl Gate for Pipeline {
         let body = match &call.body {
             Body::Whole(body) => body.clone(),
             Body::TooLarge { head, limit_bytes } => {
-                let what = format!("the review has more than {limit_bytes} bytes (requests.maxBody)");
-                return self.unreadable(&call, head, &what).unwrap_or(Reply::TooLarge(what));
+                let what =
+                    format!("the review has more than {limit_bytes} bytes (requests.maxBody)");
+                return self
+                    .unreadable(&call, head, &what)
+                    .unwrap_or(Reply::TooLarge(what));
             }
         };
         let max_depth = self.max_depth + DEPTH_OF_OBJECT;
@@ -153,8 +223,12 @@ impl Gate for Pipeline {
         match decoded {
             Ok(review) => self.take(&call, review).await,
             Err(error @ DecodeError::TooDeep { .. }) => {
-                let what = format!("the object is nested deeper than {} levels (requests.maxDepth)", self.max_depth);
-                self.unreadable(&call, &body, &what).unwrap_or_else(|| Reply::BadRequest(error.to_string()))
+                let what = format!(
+                    "the object is nested deeper than {} levels (requests.maxDepth)",
+                    self.max_depth
+                );
+                self.unreadable(&call, &body, &what)
+                    .unwrap_or_else(|| Reply::BadRequest(error.to_string()))
             }
             Err(error) => Reply::BadRequest(error.to_string()),
         }
@@ -169,11 +243,17 @@ impl Gate for Pipeline {
         let detail = plugins
             .iter()
             .filter_map(|plugin| match &plugin.state {
-                PluginState::Failed { reason } => Some(format!("plugin {} is not loaded: {reason}", plugin.config.name)),
+                PluginState::Failed { reason } => Some(format!(
+                    "plugin {} is not loaded: {reason}",
+                    plugin.config.name
+                )),
                 PluginState::Loaded(_) => None,
             })
             .collect();
-        Readiness { ready: true, detail }
+        Readiness {
+            ready: true,
+            detail,
+        }
     }
 }
 

@@ -10,7 +10,9 @@ use crate::config::{Mode, PluginConfig};
 use crate::document::Json;
 use crate::engine::{Answer, Engine, Fault, Mutation, Overload, Phase, Secrecy, Subject, chain};
 use crate::metrics::Metrics;
-use crate::patch::{AnswerForm, ApplyLimits, Operation, Provenance, apply, check, diff, merge_patch};
+use crate::patch::{
+    AnswerForm, ApplyLimits, Operation, Provenance, apply, check, diff, merge_patch,
+};
 use crate::plugin::{Plugin, PluginSet};
 use crate::review::request::AdmissionRequest;
 
@@ -80,17 +82,32 @@ pub(super) async fn mutate(
     let mut reports: Vec<Report> = Vec::new();
     let mut audits = Vec::new();
     for (index, plugin) in plugins.iter().enumerate() {
-        if only.is_some_and(|name| plugin.config.name.as_str() != name) || !plugin.applies(Phase::Mutate, request) {
+        if only.is_some_and(|name| plugin.config.name.as_str() != name)
+            || !plugin.applies(Phase::Mutate, request)
+        {
             continue;
         }
-        let subject =
-            Subject { request: request.clone(), object: chain.current.clone(), secrecy: chain.secrecy };
+        let subject = Subject {
+            request: request.clone(),
+            object: chain.current.clone(),
+            secrecy: chain.secrecy,
+        };
         if plugin.config.mode == Mode::Audit {
-            audits.push(Audit { plugin: plugin.clone(), phase: Phase::Mutate, subject });
+            audits.push(Audit {
+                plugin: plugin.clone(),
+                phase: Phase::Mutate,
+                subject,
+            });
             continue;
         }
-        let turn = Turn { plugin, phase: Phase::Mutate };
-        let called = turn.call(engine, subject, deadline).await.map_err(MutateError::Overload)?;
+        let turn = Turn {
+            plugin,
+            phase: Phase::Mutate,
+        };
+        let called = turn
+            .call(engine, subject, deadline)
+            .await
+            .map_err(MutateError::Overload)?;
         let report = chain.take(&turn, index, plugins, metrics, called, max_depth);
         let settled = is_final(&report);
         reports.push(report);
@@ -99,7 +116,11 @@ pub(super) async fn mutate(
         }
     }
     let patch = chain.prove().map_err(MutateError::Unproven)?;
-    Ok(Mutated { reports, patch, audits })
+    Ok(Mutated {
+        reports,
+        patch,
+        audits,
+    })
 }
 
 // === impl Chain ===
@@ -116,21 +137,39 @@ impl Chain {
         max_depth: u32,
     ) -> Report {
         let secrecy = called.secrecy;
-        let (ended, change) = judge(&turn.plugin.config, called.take_answer(), self.current.as_ref(), max_depth);
+        let (ended, change) = judge(
+            &turn.plugin.config,
+            called.take_answer(),
+            self.current.as_ref(),
+            max_depth,
+        );
         let ended = match ended {
             Err(fault) if secrecy.withholds() => Err(fault.without_plugins_words()),
             other => other,
         };
         let mut report = turn.report(&self.uid, called, ended);
-        let Some(change) = change.filter(|_| report.mode == Mode::Enforce) else { return report };
-        let Some(before) = self.current.take() else { return report };
+        let Some(change) = change.filter(|_| report.mode == Mode::Enforce) else {
+            return report;
+        };
+        let Some(before) = self.current.take() else {
+            return report;
+        };
         let conflicts = self.provenance.record(index, &before, &change.operations);
         let shown = |pointer: &str| secrecy.pointer(pointer, self.original.as_ref());
-        report.changed = change.operations.iter().map(|operation| shown(operation.path().as_str())).collect();
+        report.changed = change
+            .operations
+            .iter()
+            .map(|operation| shown(operation.path().as_str()))
+            .collect();
         for conflict in conflicts {
             if let Some(earlier) = plugins.iter().nth(conflict.earlier) {
-                metrics.conflict(turn.plugin.config.name.as_str(), earlier.config.name.as_str());
-                report.conflicts.push((shown(conflict.path.as_str()), earlier.config.name.clone()));
+                metrics.conflict(
+                    turn.plugin.config.name.as_str(),
+                    earlier.config.name.as_str(),
+                );
+                report
+                    .conflicts
+                    .push((shown(conflict.path.as_str()), earlier.config.name.clone()));
             }
         }
         self.current = Some(change.after);
@@ -143,7 +182,9 @@ impl Chain {
 
     /// The merged patch, after it has been applied to the original and found to give the final object.
     fn prove(&self) -> Result<Vec<Operation>, String> {
-        let (Some(original), Some(current)) = (&self.original, &self.current) else { return Ok(Vec::new()) };
+        let (Some(original), Some(current)) = (&self.original, &self.current) else {
+            return Ok(Vec::new());
+        };
         if original.is_same(current) {
             return Ok(Vec::new());
         }
@@ -151,7 +192,10 @@ impl Chain {
         match apply(original, &patch, &UNLIMITED) {
             Ok(result) if result == *current => Ok(patch),
             Ok(_) => Err("the merged patch does not give the final object".to_owned()),
-            Err(error) => Err(format!("the merged patch does not apply: {}", chain(&error))),
+            Err(error) => Err(format!(
+                "the merged patch does not apply: {}",
+                chain(&error)
+            )),
         }
     }
 }
@@ -189,35 +233,69 @@ fn change(
     let before = before.ok_or_else(|| {
         bad("there is no object in this request (DELETE), so there is nothing to patch; answer `unchanged`".to_owned())
     })?;
-    let limits = ApplyLimits { max_depth, ..LIMITS };
+    let limits = ApplyLimits {
+        max_depth,
+        ..LIMITS
+    };
     let (after, form) = match mutation {
         Mutation::Operations(operations) => {
             let after = apply(before, &operations, &limits).map_err(|error| bad(chain(&error)))?;
             (after, AnswerForm::Operations)
         }
         Mutation::MergePatch(patch) => (merge_patch(before, &patch), AnswerForm::Operations),
-        Mutation::Object(object) => (object, AnswerForm::WholeObject { allow_removals: config.allow_removals }),
+        Mutation::Object(object) => (
+            object,
+            AnswerForm::WholeObject {
+                allow_removals: config.allow_removals,
+            },
+        ),
     };
     let depth = after.depth();
     if depth > max_depth {
-        return Err(bad(format!("the object would be nested {depth} levels deep; it may be {max_depth} (requests.maxDepth)")));
+        return Err(bad(format!(
+            "the object would be nested {depth} levels deep; it may be {max_depth} (requests.maxDepth)"
+        )));
     }
     let operations = diff(before, &after);
     if operations.is_empty() {
         return Ok(None);
     }
     check(before, &after, &operations, form).map_err(|error| {
-        if error.is_lossy() { Fault::LossyObject { what: chain(&error) } } else { bad(chain(&error)) }
+        if error.is_lossy() {
+            Fault::LossyObject {
+                what: chain(&error),
+            }
+        } else {
+            bad(chain(&error))
+        }
     })?;
     Ok(Some(Change { after, operations }))
 }
 
 /// Runs a mutator whose answer only counts in numbers.
-pub(super) async fn audit(engine: &Engine, plugin: &Arc<Plugin>, subject: Subject, deadline: Instant, max_depth: u32) -> Result<Report, Overload> {
-    let turn = Turn { plugin, phase: Phase::Mutate };
+pub(super) async fn audit(
+    engine: &Engine,
+    plugin: &Arc<Plugin>,
+    subject: Subject,
+    deadline: Instant,
+    max_depth: u32,
+) -> Result<Report, Overload> {
+    let turn = Turn {
+        plugin,
+        phase: Phase::Mutate,
+    };
     let (uid, before) = (subject.request.uid.clone(), subject.object.clone());
     let mut called = turn.call(engine, subject, deadline).await?;
-    let (ended, _) = judge(&plugin.config, called.take_answer(), before.as_ref(), max_depth);
-    let ended = if called.secrecy.withholds() { ended.map_err(Fault::without_plugins_words) } else { ended };
+    let (ended, _) = judge(
+        &plugin.config,
+        called.take_answer(),
+        before.as_ref(),
+        max_depth,
+    );
+    let ended = if called.secrecy.withholds() {
+        ended.map_err(Fault::without_plugins_words)
+    } else {
+        ended
+    };
     Ok(turn.report(&uid, called, ended))
 }

@@ -5,7 +5,9 @@ use std::time::{Duration, Instant};
 
 use super::outcome::{Denial, Ended, FaultReport, Report};
 use crate::config::{FailurePolicy, Mode};
-use crate::engine::{Answer, CallError, CallReport, Engine, Fault, Overload, Phase, Secrecy, Subject};
+use crate::engine::{
+    Answer, CallError, CallReport, Engine, Fault, Overload, Phase, Secrecy, Subject,
+};
 use crate::metrics::{Cost, Outcome};
 use crate::plugin::{Plugin, PluginState};
 
@@ -30,14 +32,24 @@ pub(super) struct Called {
 
 impl Turn<'_> {
     /// Calls the plugin.
-    pub(super) async fn call(&self, engine: &Engine, subject: Subject, deadline: Instant) -> Result<Called, Overload> {
+    pub(super) async fn call(
+        &self,
+        engine: &Engine,
+        subject: Subject,
+        deadline: Instant,
+    ) -> Result<Called, Overload> {
         let secrecy = subject.secrecy;
         match &self.plugin.state {
-            PluginState::Loaded(loaded) => {
-                Called::from_report(loaded.guest.call(engine, self.phase, subject, deadline).await)
-            }
+            PluginState::Loaded(loaded) => Called::from_report(
+                loaded
+                    .guest
+                    .call(engine, self.phase, subject, deadline)
+                    .await,
+            ),
             PluginState::Failed { reason } => Ok(Called {
-                answer: Err(Fault::NotLoaded { reason: reason.clone() }),
+                answer: Err(Fault::NotLoaded {
+                    reason: reason.clone(),
+                }),
                 warnings: Vec::new(),
                 annotations: Vec::new(),
                 secrecy,
@@ -63,9 +75,14 @@ impl Turn<'_> {
             self.log_denial(uid, denial, &called);
         }
         let ended = ended.unwrap_or_else(|fault| {
-            self.plugin.metrics.fault(self.phase, fault.kind(), config.failure_policy.as_str());
+            self.plugin
+                .metrics
+                .fault(self.phase, fault.kind(), config.failure_policy.as_str());
             self.log_fault(uid, &fault, &called);
-            Ended::Faulted(FaultReport { kind: fault.kind(), message: fault.to_string() })
+            Ended::Faulted(FaultReport {
+                kind: fault.kind(),
+                message: fault.to_string(),
+            })
         });
         Report {
             plugin: config.name.clone(),
@@ -82,21 +99,38 @@ impl Turn<'_> {
 
     /// Places, never the message: that is for the user, and may quote the object.
     fn log_denial(&self, uid: &str, denial: &Denial, called: &Called) {
-        let fields: Vec<&str> = denial.causes.iter().filter_map(|cause| cause.field.as_deref()).take(20).collect();
+        let fields: Vec<&str> = denial
+            .causes
+            .iter()
+            .filter_map(|cause| cause.field.as_deref())
+            .take(20)
+            .collect();
         tracing::info!(
-            plugin = self.plugin.config.name.as_str(), uid, phase = self.phase.name(),
-            mode = self.plugin.config.mode.as_str(), code = denial.code, causes = denial.causes.len(),
-            fields = fields.join(" "), fuel = called.fuel, "denied"
+            plugin = self.plugin.config.name.as_str(),
+            uid,
+            phase = self.phase.name(),
+            mode = self.plugin.config.mode.as_str(),
+            code = denial.code,
+            causes = denial.causes.len(),
+            fields = fields.join(" "),
+            fuel = called.fuel,
+            "denied"
         );
     }
 
     fn log_fault(&self, uid: &str, fault: &Fault, called: &Called) {
         let config = &self.plugin.config;
         tracing::warn!(
-            plugin = config.name.as_str(), uid, phase = self.phase.name(), mode = config.mode.as_str(),
-            failure_policy = config.failure_policy.as_str(), fault = fault.kind(), fuel = called.fuel,
+            plugin = config.name.as_str(),
+            uid,
+            phase = self.phase.name(),
+            mode = config.mode.as_str(),
+            failure_policy = config.failure_policy.as_str(),
+            fault = fault.kind(),
+            fuel = called.fuel,
             cpu_milliseconds = called.cpu.as_secs_f64() * 1000.0,
-            milliseconds = called.wall.as_secs_f64() * 1000.0, "{fault}"
+            milliseconds = called.wall.as_secs_f64() * 1000.0,
+            "{fault}"
         );
     }
 }
@@ -122,7 +156,11 @@ impl Called {
     }
 
     fn cost(&self) -> Cost {
-        Cost { duration: self.wall, cpu_time: self.cpu, fuel: self.fuel }
+        Cost {
+            duration: self.wall,
+            cpu_time: self.cpu,
+            fuel: self.fuel,
+        }
     }
 
     /// Takes the answer out.

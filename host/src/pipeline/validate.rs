@@ -38,16 +38,25 @@ pub(super) async fn validate(
     let mut audits = Vec::new();
     let mut calls = Vec::new();
     for plugin in plugins.iter() {
-        if only.is_some_and(|name| plugin.config.name.as_str() != name) || !plugin.applies(Phase::Validate, request) {
+        if only.is_some_and(|name| plugin.config.name.as_str() != name)
+            || !plugin.applies(Phase::Validate, request)
+        {
             continue;
         }
         if plugin.config.mode == Mode::Audit {
-            audits.push(Audit { plugin: plugin.clone(), phase: Phase::Validate, subject: subject.clone() });
+            audits.push(Audit {
+                plugin: plugin.clone(),
+                phase: Phase::Validate,
+                subject: subject.clone(),
+            });
         } else {
             calls.push(run(engine, plugin, subject.clone(), deadline));
         }
     }
-    Ok(Validated { reports: try_join_all(calls).await?, audits })
+    Ok(Validated {
+        reports: try_join_all(calls).await?,
+        audits,
+    })
 }
 
 /// Runs one validator.
@@ -57,15 +66,18 @@ pub(super) async fn run(
     subject: Subject,
     deadline: Instant,
 ) -> Result<Report, Overload> {
-    let turn = Turn { plugin, phase: Phase::Validate };
+    let turn = Turn {
+        plugin,
+        phase: Phase::Validate,
+    };
     let uid = subject.request.uid.clone();
     let mut called = turn.call(engine, subject, deadline).await?;
     let ended = match called.take_answer() {
         Ok(Answer::Allow) => Ok(Ended::Allowed),
         Ok(Answer::Deny(denial)) => Ok(Ended::Denied(denial)),
-        Ok(Answer::Unchanged | Answer::Mutation(_)) => {
-            Err(Fault::ContractViolation { what: "a validator answered with a mutation".to_owned() })
-        }
+        Ok(Answer::Unchanged | Answer::Mutation(_)) => Err(Fault::ContractViolation {
+            what: "a validator answered with a mutation".to_owned(),
+        }),
         Err(fault) => Err(fault),
     };
     Ok(turn.report(&uid, called, ended))

@@ -32,7 +32,10 @@ pub(super) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, ComponentizeError>
         return Err(ComponentizeError::NoWorld);
     }
     let encode = || -> anyhow::Result<Vec<u8>> {
-        wit_component::ComponentEncoder::default().validate(true).module(&bytes)?.encode()
+        wit_component::ComponentEncoder::default()
+            .validate(true)
+            .module(&bytes)?
+            .encode()
     };
     encode().map_err(|error| ComponentizeError::Encode(format!("{error:#}")))
 }
@@ -52,7 +55,9 @@ mod tests {
         let refused = |bytes: &[u8]| componentize(bytes.to_vec()).unwrap_err().to_string();
         assert!(refused(b"#!/bin/sh").starts_with("it is not WebAssembly"));
         assert!(refused(b"").starts_with("it is not WebAssembly"));
-        assert!(refused(&wat::parse_str("(module)").unwrap()).contains("without an embedded WIT world"));
+        assert!(
+            refused(&wat::parse_str("(module)").unwrap()).contains("without an embedded WIT world")
+        );
     }
 
     #[test]

@@ -72,14 +72,26 @@ impl Loader {
         metrics: Arc<Metrics>,
     ) -> Self {
         let max_component_bytes = config.max_plugin_bytes.saturating_mul(4);
-        let worker = Worker { executable, max_component_bytes };
-        Self { engine, worker, config, max_table_elements, cache_directory, metrics }
+        let worker = Worker {
+            executable,
+            max_component_bytes,
+        };
+        Self {
+            engine,
+            worker,
+            config,
+            max_table_elements,
+            cache_directory,
+            metrics,
+        }
     }
 
     /// Loads all of them, as many at once as there are processors. One that fails is in the set as failed.
     pub async fn load_all(&self, configs: Vec<PluginConfig>) -> PluginSet {
         let at_once = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let plugins = futures_util::stream::iter(configs).map(|config| self.load(config)).buffered(at_once);
+        let plugins = futures_util::stream::iter(configs)
+            .map(|config| self.load(config))
+            .buffered(at_once);
         PluginSet::new(plugins.map(Arc::new).collect().await)
     }
 
@@ -95,7 +107,11 @@ impl Loader {
                 self.metrics.plugin_loaded(name, &digest, version);
                 tracing::info!(plugin = name, %digest, version, milliseconds = began.elapsed().as_millis(), "plugin loaded");
                 if let ConfiguredBy::EachCall { reason, .. } = loaded.guest.configured() {
-                    tracing::warn!(plugin = name, reason, "no snapshot: the plugin is configured anew in every call");
+                    tracing::warn!(
+                        plugin = name,
+                        reason,
+                        "no snapshot: the plugin is configured anew in every call"
+                    );
                 }
                 PluginState::Loaded(loaded)
             }
@@ -106,10 +122,19 @@ impl Loader {
             }
         };
         let metrics = self.metrics.plugin(name);
-        Plugin { config, digest, state, metrics }
+        Plugin {
+            config,
+            digest,
+            state,
+            metrics,
+        }
     }
 
-    async fn try_load(&self, config: &PluginConfig, digest: &mut Arc<str>) -> Result<LoadedPlugin, LoadError> {
+    async fn try_load(
+        &self,
+        config: &PluginConfig,
+        digest: &mut Arc<str>,
+    ) -> Result<LoadedPlugin, LoadError> {
         let Source::File(path) = &config.source;
         let (path, limit_bytes) = (path.clone(), self.config.max_plugin_bytes);
         let bytes = tokio::task::spawn_blocking(move || read(&path, limit_bytes)).await??;
@@ -138,11 +163,19 @@ impl Loader {
             None => ConfiguredBy::Snapshot,
             Some(reason) => ConfiguredBy::EachCall { settings, reason },
         };
-        let (engine, name, limits) = (self.engine.clone(), config.name.clone(), Arc::new(config.limits.clone()));
+        let (engine, name, limits) = (
+            self.engine.clone(),
+            config.name.clone(),
+            Arc::new(config.limits.clone()),
+        );
         let (capabilities, component) = (config.capabilities.clone(), prepared.component);
         let link = move || Guest::link(&engine, name, &component, configured, capabilities, limits);
         let guest = tokio::task::spawn_blocking(link).await??;
-        Ok(LoadedPlugin { guest, manifest: prepared.manifest, matching })
+        Ok(LoadedPlugin {
+            guest,
+            manifest: prepared.manifest,
+            matching,
+        })
     }
 }
 
@@ -161,17 +194,30 @@ fn matching_of(rules: &[super::protocol::ManifestRule]) -> Result<Match, LoadErr
             scope: rule.scope.clone(),
         })
         .collect();
-    Match::from_manifest_rules(&rules)
-        .map_err(|error| LoadError::Rules(format!("the rules of the plugin's `describe` are not valid: {error}")))
+    Match::from_manifest_rules(&rules).map_err(|error| {
+        LoadError::Rules(format!(
+            "the rules of the plugin's `describe` are not valid: {error}"
+        ))
+    })
 }
 
 /// Reads a file up to a size, whatever its size is said to be.
 fn read(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, LoadError> {
-    let failed = |error| LoadError::Read { path: path.to_owned(), error };
+    let failed = |error| LoadError::Read {
+        path: path.to_owned(),
+        error,
+    };
     let mut bytes = Vec::new();
-    File::open(path).map_err(failed)?.take(limit_bytes + 1).read_to_end(&mut bytes).map_err(failed)?;
+    File::open(path)
+        .map_err(failed)?
+        .take(limit_bytes + 1)
+        .read_to_end(&mut bytes)
+        .map_err(failed)?;
     if bytes.len() as u64 > limit_bytes {
-        return Err(LoadError::TooLarge { path: path.to_owned(), limit_bytes });
+        return Err(LoadError::TooLarge {
+            path: path.to_owned(),
+            limit_bytes,
+        });
     }
     Ok(bytes)
 }

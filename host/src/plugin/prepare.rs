@@ -46,31 +46,50 @@ pub fn run(input: impl Read, output: impl Write) -> anyhow::Result<()> {
     teller.stage(Stage::Read)?;
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes)?;
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()?;
     let prepared = runtime.block_on(prepare(&order, bytes, &mut teller));
     teller.end(prepared)
 }
 
 /// A module that takes minutes or gigabytes to compile takes down this process and no other.
 fn limit_this_process(order: &Order) -> anyhow::Result<()> {
-    let limit = |soft: u64, hard: u64| Rlimit { current: Some(soft), maximum: Some(hard) };
+    let limit = |soft: u64, hard: u64| Rlimit {
+        current: Some(soft),
+        maximum: Some(hard),
+    };
     setrlimit(Resource::Core, limit(0, 0))?;
-    setrlimit(Resource::Cpu, limit(order.cpu_seconds, order.cpu_seconds + CPU_GRACE_SECONDS))?;
+    setrlimit(
+        Resource::Cpu,
+        limit(order.cpu_seconds, order.cpu_seconds + CPU_GRACE_SECONDS),
+    )?;
     // Data, not address space: what a memory reserves and never touches costs nothing.
-    setrlimit(Resource::Data, limit(order.memory_bytes, order.memory_bytes))?;
+    setrlimit(
+        Resource::Data,
+        limit(order.memory_bytes, order.memory_bytes),
+    )?;
     // Requests come first.
     let _: Result<i32, _> = rustix::process::nice(10);
     Ok(())
 }
 
-async fn prepare(order: &Order, bytes: Vec<u8>, teller: &mut Teller<impl Write>) -> Result<Prepared, Refusal> {
+async fn prepare(
+    order: &Order,
+    bytes: Vec<u8>,
+    teller: &mut Teller<impl Write>,
+) -> Result<Prepared, Refusal> {
     let at = |stage: Stage| move |reason: String| Refusal { stage, reason };
 
-    teller.stage(Stage::Componentize).map_err(|error| at(Stage::Componentize)(error.to_string()))?;
-    let component = componentize(bytes).map_err(|error| at(Stage::Componentize)(error.to_string()))?;
+    teller
+        .stage(Stage::Componentize)
+        .map_err(|error| at(Stage::Componentize)(error.to_string()))?;
+    let component =
+        componentize(bytes).map_err(|error| at(Stage::Componentize)(error.to_string()))?;
 
     let _ = teller.stage(Stage::Compile);
-    let name = PluginName::parse(&order.plugin).map_err(|error| at(Stage::Read)(error.to_string()))?;
+    let name =
+        PluginName::parse(&order.plugin).map_err(|error| at(Stage::Read)(error.to_string()))?;
     let limits = Arc::new(order.limits.clone());
     let engine = Engine::new(&EngineSettings {
         max_concurrent_calls: 4,
@@ -81,12 +100,23 @@ async fn prepare(order: &Order, bytes: Vec<u8>, teller: &mut Teller<impl Write>)
     .map_err(|error| at(Stage::Compile)(format!("the engine cannot be set up: {error:#}")))?;
     let link = |component: &[u8]| {
         let unsettled = ConfiguredBy::Snapshot;
-        Guest::link(&engine, name.clone(), component, unsettled, order.capabilities.iter().copied(), limits.clone())
+        Guest::link(
+            &engine,
+            name.clone(),
+            component,
+            unsettled,
+            order.capabilities.iter().copied(),
+            limits.clone(),
+        )
     };
 
     let wizer = Wizer::new();
     let instrumented = if order.snapshot {
-        caught(|| wizer.instrument_component(&component).map_err(|error| format!("{error:#}")))
+        caught(|| {
+            wizer
+                .instrument_component(&component)
+                .map_err(|error| format!("{error:#}"))
+        })
     } else {
         Err("a snapshot was tried before and ended the process that took it".to_owned())
     };
@@ -95,13 +125,21 @@ async fn prepare(order: &Order, bytes: Vec<u8>, teller: &mut Teller<impl Write>)
             Ok(guest) => (guest, Some(context), None),
             // What the plain component lacks, it lacks too, and says so more plainly.
             Err(error) => match link(&component) {
-                Ok(guest) => (guest, None, Some(format!("the component cannot be instrumented: {error}"))),
+                Ok(guest) => (
+                    guest,
+                    None,
+                    Some(format!("the component cannot be instrumented: {error}")),
+                ),
                 Err(error) => return Err(at(Stage::Compile)(error.to_string())),
             },
         },
         Err(reason) => {
             let guest = link(&component).map_err(|error| at(Stage::Compile)(error.to_string()))?;
-            (guest, None, Some(format!("the component cannot be instrumented: {reason}")))
+            (
+                guest,
+                None,
+                Some(format!("the component cannot be instrumented: {reason}")),
+            )
         }
     };
 
@@ -126,18 +164,29 @@ async fn prepare(order: &Order, bytes: Vec<u8>, teller: &mut Teller<impl Write>)
     if let Some(context) = context {
         let _ = teller.stage(Stage::Snapshot);
         if store.data().holds_resources() {
-            fallback = Some("it holds a WASI resource after `configure`, which no snapshot can hold".to_owned());
+            fallback = Some(
+                "it holds a WASI resource after `configure`, which no snapshot can hold".to_owned(),
+            );
         } else {
             // The plugin's own code is done; what runs now is the instrumentation, which hands out all memory.
             store.set_hostcall_fuel(usize::MAX);
             store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Continue(1)));
             let refuelled = store.set_fuel(u64::MAX);
-            let mut source = WasmtimeWizerComponent { store: &mut store, instance };
-            let taken = AssertUnwindSafe(wizer.snapshot_component(&context, &mut source)).catch_unwind().await;
+            let mut source = WasmtimeWizerComponent {
+                store: &mut store,
+                instance,
+            };
+            let taken = AssertUnwindSafe(wizer.snapshot_component(&context, &mut source))
+                .catch_unwind()
+                .await;
             match (refuelled, taken) {
                 (Ok(()), Ok(Ok(component))) => snapshot = Some(component),
-                (Err(error), _) | (_, Ok(Err(error))) => fallback = Some(format!("the snapshot failed: {error:#}")),
-                (_, Err(panic)) => fallback = Some(format!("the snapshot failed: {}", panic_text(&*panic))),
+                (Err(error), _) | (_, Ok(Err(error))) => {
+                    fallback = Some(format!("the snapshot failed: {error:#}"))
+                }
+                (_, Err(panic)) => {
+                    fallback = Some(format!("the snapshot failed: {}", panic_text(&*panic)))
+                }
             }
         }
     }
@@ -157,7 +206,11 @@ async fn prepare(order: &Order, bytes: Vec<u8>, teller: &mut Teller<impl Write>)
     if fallback.is_some() {
         link(&component).map_err(|error| at(Stage::Compile)(error.to_string()))?;
     }
-    Ok(Prepared { manifest: Manifest::from(manifest), component, fallback })
+    Ok(Prepared {
+        manifest: Manifest::from(manifest),
+        component,
+        fallback,
+    })
 }
 
 fn rejected(errors: &[types::SettingsError]) -> String {
@@ -167,7 +220,9 @@ fn rejected(errors: &[types::SettingsError]) -> String {
     let lines: Vec<String> = errors
         .iter()
         .map(|error| match error.field.as_deref() {
-            Some(field) if !field.is_empty() => format!("settings{}: {}", field.replace('/', "."), error.message),
+            Some(field) if !field.is_empty() => {
+                format!("settings{}: {}", field.replace('/', "."), error.message)
+            }
             _ => format!("settings: {}", error.message),
         })
         .collect();
@@ -175,11 +230,15 @@ fn rejected(errors: &[types::SettingsError]) -> String {
 }
 
 fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
-    std::panic::catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| Err(panic_text(&*panic)))
+    std::panic::catch_unwind(AssertUnwindSafe(work))
+        .unwrap_or_else(|panic| Err(panic_text(&*panic)))
 }
 
 fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
-    let text = panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref::<&str>().copied());
+    let text = panic
+        .downcast_ref::<String>()
+        .map(String::as_str)
+        .or_else(|| panic.downcast_ref::<&str>().copied());
     format!("panicked: {}", text.unwrap_or("no text"))
 }
 
@@ -226,8 +285,16 @@ impl<W: Write> Teller<W> {
 
     fn end(mut self, prepared: Result<Prepared, Refusal>) -> anyhow::Result<()> {
         match prepared {
-            Ok(Prepared { manifest, component, fallback }) => {
-                self.line(&Line::Prepared { manifest, fallback, component_bytes: component.len() as u64 })?;
+            Ok(Prepared {
+                manifest,
+                component,
+                fallback,
+            }) => {
+                self.line(&Line::Prepared {
+                    manifest,
+                    fallback,
+                    component_bytes: component.len() as u64,
+                })?;
                 self.0.write_all(&component)?;
                 Ok(self.0.flush()?)
             }

@@ -34,7 +34,11 @@ pub(super) enum Line {
     /// It has begun a stage.
     Stage(Stage),
     /// It is done; `component_bytes` bytes follow.
-    Prepared { manifest: Manifest, fallback: Option<String>, component_bytes: u64 },
+    Prepared {
+        manifest: Manifest,
+        fallback: Option<String>,
+        component_bytes: u64,
+    },
     /// The plugin cannot be loaded.
     Refused { stage: Stage, reason: String },
 }

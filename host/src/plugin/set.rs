@@ -64,7 +64,9 @@ impl PluginSet {
     /// By name.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<Plugin>> {
-        self.plugins.iter().find(|plugin| plugin.config.name.as_str() == name)
+        self.plugins
+            .iter()
+            .find(|plugin| plugin.config.name.as_str() == name)
     }
 
     /// For `/plugins`.
@@ -91,9 +93,11 @@ impl Plugin {
                 };
                 exports && loaded.matching.matches(request).is_some()
             }
-            PluginState::Failed { .. } => {
-                self.config.matching.as_ref().is_none_or(|matching| matching.matches(request).is_some())
-            }
+            PluginState::Failed { .. } => self
+                .config
+                .matching
+                .as_ref()
+                .is_none_or(|matching| matching.matches(request).is_some()),
         }
     }
 
@@ -107,7 +111,9 @@ impl Plugin {
             "limits": limits(&self.config.limits),
         });
         let more = match &self.state {
-            PluginState::Failed { reason } => serde_json::json!({ "state": "failed", "reason": reason }),
+            PluginState::Failed { reason } => {
+                serde_json::json!({ "state": "failed", "reason": reason })
+            }
             PluginState::Loaded(loaded) => {
                 let interfaces = loaded.guest.interfaces();
                 let mut exports = Vec::new();
@@ -119,7 +125,9 @@ impl Plugin {
                 }
                 let configure = match loaded.guest.configured() {
                     ConfiguredBy::Snapshot => serde_json::json!({ "once": true }),
-                    ConfiguredBy::EachCall { reason, .. } => serde_json::json!({ "once": false, "reason": reason }),
+                    ConfiguredBy::EachCall { reason, .. } => {
+                        serde_json::json!({ "once": false, "reason": reason })
+                    }
                 };
                 serde_json::json!({
                     "state": "loaded",

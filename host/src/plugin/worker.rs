@@ -5,7 +5,9 @@ use std::path::PathBuf;
 use std::process::{ExitStatus, Stdio};
 use std::time::Duration;
 
-use tokio::io::{AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
+use tokio::io::{
+    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
+};
 use tokio::process::{Child, Command};
 
 use super::protocol::{Line, Manifest, Order, Stage};
@@ -70,7 +72,9 @@ pub enum PrepareError {
         stderr: String,
     },
     /// What it made is too large.
-    #[error("the prepared component has {bytes} bytes; it may have {limit_bytes} (4 × engine.maxPlugin)")]
+    #[error(
+        "the prepared component has {bytes} bytes; it may have {limit_bytes} (4 × engine.maxPlugin)"
+    )]
     TooLarge {
         /// How large.
         bytes: u64,
@@ -97,13 +101,15 @@ struct Heard {
 
 impl Worker {
     /// Prepares a plugin; where a child is lost over the snapshot, does without one.
-    pub(super) async fn prepare(&self, mut order: Order, bytes: &[u8]) -> Result<Prepared, PrepareError> {
+    pub(super) async fn prepare(
+        &self,
+        mut order: Order,
+        bytes: &[u8],
+    ) -> Result<Prepared, PrepareError> {
         let error = match self.run(&order, bytes).await {
-            Err(error @ (PrepareError::Lost { stage, .. } | PrepareError::TooSlow { stage, .. }))
-                if matches!(stage, Stage::Snapshot | Stage::CompileSnapshot) =>
-            {
-                error
-            }
+            Err(
+                error @ (PrepareError::Lost { stage, .. } | PrepareError::TooSlow { stage, .. }),
+            ) if matches!(stage, Stage::Snapshot | Stage::CompileSnapshot) => error,
             other => return other,
         };
         order.snapshot = false;
@@ -122,17 +128,36 @@ impl Worker {
             .stderr(Stdio::piped())
             .kill_on_drop(true)
             .spawn()?;
-        let mut heard = Heard { stage: Stage::Read, end: None };
-        let (status, stderr) =
-            match tokio::time::timeout(limit * WALL_FACTOR, self.converse(&mut child, order, bytes, &mut heard)).await {
-                Ok(ended) => ended?,
-                Err(_elapsed) => return Err(PrepareError::TooSlow { stage: heard.stage, limit }),
-            };
+        let mut heard = Heard {
+            stage: Stage::Read,
+            end: None,
+        };
+        let (status, stderr) = match tokio::time::timeout(
+            limit * WALL_FACTOR,
+            self.converse(&mut child, order, bytes, &mut heard),
+        )
+        .await
+        {
+            Ok(ended) => ended?,
+            Err(_elapsed) => {
+                return Err(PrepareError::TooSlow {
+                    stage: heard.stage,
+                    limit,
+                });
+            }
+        };
         let stage = heard.stage;
         match heard.end {
             Some(end) => end,
-            None if matches!(status.signal(), Some(SIGXCPU | SIGKILL)) => Err(PrepareError::TooSlow { stage, limit }),
-            None => Err(PrepareError::Lost { stage, status, memory_bytes: order.memory_bytes, stderr }),
+            None if matches!(status.signal(), Some(SIGXCPU | SIGKILL)) => {
+                Err(PrepareError::TooSlow { stage, limit })
+            }
+            None => Err(PrepareError::Lost {
+                stage,
+                status,
+                memory_bytes: order.memory_bytes,
+                stderr,
+            }),
         }
     }
 
@@ -143,11 +168,13 @@ impl Worker {
         bytes: &[u8],
         heard: &mut Heard,
     ) -> Result<(ExitStatus, String), PrepareError> {
-        let (Some(mut stdin), Some(stdout), Some(stderr)) = (child.stdin.take(), child.stdout.take(), child.stderr.take())
+        let (Some(mut stdin), Some(stdout), Some(stderr)) =
+            (child.stdin.take(), child.stdout.take(), child.stderr.take())
         else {
             return Err(PrepareError::Protocol("its pipes are missing".to_owned()));
         };
-        let mut line = serde_json::to_vec(order).map_err(|error| PrepareError::Protocol(error.to_string()))?;
+        let mut line =
+            serde_json::to_vec(order).map_err(|error| PrepareError::Protocol(error.to_string()))?;
         line.push(b'\n');
         let tell = async {
             // A child that ends early breaks the pipe; what it said before is what counts.
@@ -158,7 +185,8 @@ impl Worker {
         };
         let complain = async {
             let mut text = Vec::new();
-            let _: std::io::Result<usize> = stderr.take(MAX_STDERR_BYTES).read_to_end(&mut text).await;
+            let _: std::io::Result<usize> =
+                stderr.take(MAX_STDERR_BYTES).read_to_end(&mut text).await;
             String::from_utf8_lossy(&text).into_owned()
         };
         let ((), listened, stderr) = tokio::join!(tell, self.listen(stdout, heard), complain);
@@ -166,30 +194,55 @@ impl Worker {
         Ok((child.wait().await?, stderr))
     }
 
-    async fn listen(&self, stdout: impl AsyncRead + Unpin, heard: &mut Heard) -> Result<(), PrepareError> {
+    async fn listen(
+        &self,
+        stdout: impl AsyncRead + Unpin,
+        heard: &mut Heard,
+    ) -> Result<(), PrepareError> {
         let mut stdout = BufReader::new(stdout);
         loop {
             let mut line = Vec::new();
-            (&mut stdout).take(MAX_LINE_BYTES).read_until(b'\n', &mut line).await?;
+            (&mut stdout)
+                .take(MAX_LINE_BYTES)
+                .read_until(b'\n', &mut line)
+                .await?;
             if line.last() != Some(&b'\n') {
                 return Ok(());
             }
-            match serde_json::from_slice(&line).map_err(|error| PrepareError::Protocol(error.to_string()))? {
+            match serde_json::from_slice(&line)
+                .map_err(|error| PrepareError::Protocol(error.to_string()))?
+            {
                 Line::Stage(stage) => heard.stage = stage,
                 Line::Refused { stage, reason } => {
                     heard.end = Some(Err(PrepareError::Refused { stage, reason }));
                     return Ok(());
                 }
-                Line::Prepared { component_bytes, .. } if component_bytes > self.max_component_bytes => {
+                Line::Prepared {
+                    component_bytes, ..
+                } if component_bytes > self.max_component_bytes => {
                     let limit_bytes = self.max_component_bytes;
-                    heard.end = Some(Err(PrepareError::TooLarge { bytes: component_bytes, limit_bytes }));
+                    heard.end = Some(Err(PrepareError::TooLarge {
+                        bytes: component_bytes,
+                        limit_bytes,
+                    }));
                     return Ok(());
                 }
-                Line::Prepared { manifest, fallback, component_bytes } => {
+                Line::Prepared {
+                    manifest,
+                    fallback,
+                    component_bytes,
+                } => {
                     let mut component = Vec::new();
-                    (&mut stdout).take(component_bytes).read_to_end(&mut component).await?;
+                    (&mut stdout)
+                        .take(component_bytes)
+                        .read_to_end(&mut component)
+                        .await?;
                     if component.len() as u64 == component_bytes {
-                        heard.end = Some(Ok(Prepared { manifest, component, fallback }));
+                        heard.end = Some(Ok(Prepared {
+                            manifest,
+                            component,
+                            fallback,
+                        }));
                     }
                     return Ok(());
                 }

@@ -87,10 +87,10 @@ impl Losses {
         match (old, new) {
             (Json::Null, _) => {}
             (_, Json::Null) => self.dropped.add(at),
-            (Json::Number(old), Json::Number(new)) => {
-                if old.as_f64().to_bits() == new.as_f64().to_bits() {
-                    self.rounded.add(at);
-                }
+            (Json::Number(old), Json::Number(new))
+                if old.as_f64().to_bits() == new.as_f64().to_bits() =>
+            {
+                self.rounded.add(at);
             }
             // The difference replaces a container by one of its kind only where it gave up on the details.
             (Json::Object(old), Json::Object(new)) => {

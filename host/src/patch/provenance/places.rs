@@ -35,11 +35,16 @@ struct Elements<W> {
 /// An element that is gone.
 #[derive(Debug)]
 struct Removed<W> {
-    /// The element that now stands where it stood, or the array's length.
-    index: usize,
+    /// The element that now stands where it stood, or the array's length; none when it was replaced.
+    index: Option<usize>,
     recognition: Recognition,
     remover: W,
 }
+
+/// Elements gone from one array that are recognised when they come back. An array has no more than some
+/// thousand removed, as then the difference replaces it; but any number of scalars may be replaced one by one,
+/// and each that comes is compared with all of these.
+const MAX_RECOGNISED: usize = 2000;
 
 /// The mutation being recorded, at one of its operations.
 pub(super) struct Recording<'r, W> {
@@ -93,7 +98,7 @@ impl<W: Copy + Eq> Place<W> {
                     }
                     _ => {
                         if rest.is_empty() {
-                            elements.replace(*index, recording);
+                            elements.replace(recording);
                         }
                         elements.at(*index).descend(rest, inherited, recording);
                     }
@@ -181,16 +186,14 @@ impl<W: Copy + Eq> Place<W> {
                     .written
                     .iter()
                     .for_each(|(index, place)| inside(index.to_string(), place));
-                if !covered {
-                    for removed in elements
-                        .removed
-                        .iter()
-                        .filter(|removed| removed.remover == writer)
-                    {
-                        tokens.push(removed.index.to_string());
-                        paths.push(Pointer::from_tokens(&*tokens));
-                        tokens.pop();
-                    }
+                let removed = elements
+                    .removed
+                    .iter()
+                    .filter(|removed| removed.remover == writer && !covered);
+                for index in removed.filter_map(|removed| removed.index) {
+                    tokens.push(index.to_string());
+                    paths.push(Pointer::from_tokens(&*tokens));
+                    tokens.pop();
                 }
             }
         }
@@ -255,12 +258,8 @@ impl<W: Copy + Eq> Elements<W> {
         {
             *position += 1;
         }
-        for removed in self
-            .removed
-            .iter_mut()
-            .filter(|removed| removed.index > index)
-        {
-            removed.index += 1;
+        for gap in self.gaps().filter(|gap| **gap > index) {
+            *gap += 1;
         }
         let change = recording.change();
         let place = match (change.moved, change.comes) {
@@ -290,12 +289,8 @@ impl<W: Copy + Eq> Elements<W> {
         {
             *position -= 1;
         }
-        for removed in self
-            .removed
-            .iter_mut()
-            .filter(|removed| removed.index > index)
-        {
-            removed.index -= 1;
+        for gap in self.gaps().filter(|gap| **gap > index) {
+            *gap -= 1;
         }
         if place.writers.is_empty() {
             place.writers.extend_from_slice(inherited);
@@ -317,27 +312,38 @@ impl<W: Copy + Eq> Elements<W> {
             (None, recognition) => {
                 let remover = recording.writer;
                 place.bury(None, recording);
-                self.removed.extend(recognition.map(|recognition| Removed {
-                    index,
-                    recognition,
-                    remover,
-                }));
+                self.forget(Some(index), recognition, remover);
             }
         }
     }
 
     /// Remembers what goes where a whole element is replaced by something else.
-    fn replace(&mut self, index: usize, recording: &mut Recording<'_, W>) {
+    fn replace(&mut self, recording: &mut Recording<'_, W>) {
         let (comes, goes) = (recording.change().comes, recording.change().goes);
         if let Some(element) = comes {
             self.bring_back(element, recording);
         }
         let remover = recording.writer;
-        self.removed.extend(goes.map(|recognition| Removed {
-            index,
-            recognition,
-            remover,
-        }));
+        self.forget(None, goes, remover);
+    }
+
+    /// Remembers an element that is gone.
+    fn forget(&mut self, index: Option<usize>, element: Option<Recognition>, remover: W) {
+        if let Some(recognition) = element
+            && (index.is_some() || self.removed.len() < MAX_RECOGNISED)
+        {
+            self.removed.push(Removed {
+                index,
+                recognition,
+                remover,
+            });
+        }
+    }
+
+    fn gaps(&mut self) -> impl Iterator<Item = &mut usize> {
+        self.removed
+            .iter_mut()
+            .filter_map(|removed| removed.index.as_mut())
     }
 
     fn bring_back(&mut self, element: Recognition, recording: &mut Recording<'_, W>) {

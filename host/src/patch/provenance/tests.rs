@@ -292,3 +292,30 @@ fn paths_are_where_writes_stand_and_include_what_was_removed() {
     assert_eq!(paths(&provenance, 'b'), ["/l/0", "/new/deep", "/other"]);
     assert_eq!(paths(&provenance, 'c'), Vec::<String>::new());
 }
+
+#[test]
+fn a_replaced_element_is_one_place_and_is_recognised_when_it_comes_back() {
+    let states = [
+        json!({"l": ["x", "y"]}),
+        json!({"l": ["z", "y"]}),
+        json!({"l": ["z", "y", "x"]}),
+    ];
+    found(&states, &[("/l/2", 'a')]);
+    let (_, provenance) = conflicts(&states[..2]);
+    assert_eq!(paths(&provenance, 'a'), ["/l/0"]);
+}
+
+#[test]
+fn very_large_lists_that_change_completely_are_recorded_within_bounds() {
+    let list = |range: std::ops::Range<u32>| json!({"l": range.collect::<Vec<_>>()});
+    let states = [
+        list(0..50_000),
+        list(50_000..100_000),
+        list(0..50_000),
+        list(100_000..150_000),
+    ];
+    let (conflicts, provenance) = conflicts(&states);
+    assert_eq!(conflicts.len(), 50_000);
+    assert_eq!(paths(&provenance, 'c').len(), 50_000);
+    assert_eq!(paths(&provenance, 'a'), Vec::<String>::new());
+}

@@ -1,0 +1,347 @@
+//! Every hostile module meets the limit that is meant for it, and harms nobody else.
+
+use std::fmt::Write as _;
+
+use serde_json::{Value, json};
+use tollgate_tests::checker::{Checked, Endpoint};
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::hostile;
+use tollgate_tests::reviews::{Review, nested_pod, pod};
+use tollgate_tests::server::{Answer, Server, metric};
+
+/// A fixture under some limits, and what is to become of it.
+struct Case {
+    /// The plugin's name: the fixture's, and more where one fixture meets several limits.
+    name: &'static str,
+    fixture: &'static str,
+    endpoint: Endpoint,
+    /// What it is shown.
+    subject: Subject,
+    /// Further keys of its configuration, as JSON.
+    configuration: &'static str,
+    expected: Expected,
+}
+
+/// What a plugin is shown.
+#[derive(Clone, Copy)]
+enum Subject {
+    /// A Pod is created.
+    Pod,
+    /// A Pod with a list of 20,000 numbers in its spec is created.
+    LargePod,
+    /// A Pod that is nested 1,000 deep is created.
+    DeepPod,
+    /// A Pod is deleted.
+    DeletedPod,
+}
+
+/// What is to become of a plugin.
+#[derive(Clone, Copy)]
+enum Expected {
+    /// It is not loaded, for a reason in which these words are.
+    NotLoaded(&'static str),
+    /// Its call ends with this fault, in whose message these words are.
+    Fault(&'static str, &'static str),
+    /// Its denial counts, with these words in the message.
+    Denied(&'static str),
+    /// Its answer counts and lets the request pass, changed by this many operations.
+    Allowed(usize),
+}
+
+/// Time enough that fuel decides.
+const MUCH_TIME: &str = r#"{"limits": {"cpuTime": "20s", "timeout": "20s"}}"#;
+/// Little fuel and much time: for what is called at load with a multiple of it.
+const LITTLE_FUEL: &str = r#"{"limits": {"fuel": "1M", "cpuTime": "20s", "timeout": "20s"}}"#;
+/// Fuel and wall clock enough that CPU time decides.
+const LITTLE_CPU: &str = r#"{"limits": {"fuel": "1000G", "cpuTime": "50ms", "timeout": "20s"}}"#;
+/// Fuel and CPU time enough that the clock decides.
+const LITTLE_TIME: &str = r#"{"limits": {"fuel": "1000G", "cpuTime": "20s", "timeout": "50ms"}}"#;
+const DEFAULTS: &str = "{}";
+
+const fn validating(name: &'static str, configuration: &'static str, expected: Expected) -> Case {
+    Case { name, fixture: name, endpoint: Endpoint::Validate, subject: Subject::Pod, configuration, expected }
+}
+
+const fn mutating(name: &'static str, configuration: &'static str, expected: Expected) -> Case {
+    Case { name, fixture: name, endpoint: Endpoint::Mutate, subject: Subject::Pod, configuration, expected }
+}
+
+impl Case {
+    const fn of(self, fixture: &'static str) -> Self {
+        Self { fixture, ..self }
+    }
+
+    const fn shown(self, subject: Subject) -> Self {
+        Self { subject, ..self }
+    }
+}
+
+use Expected::{Allowed, Denied, Fault, NotLoaded};
+
+#[rustfmt::skip]
+const CASES: &[Case] = &[
+    // What is not a plugin.
+    validating("not-wasm", DEFAULTS, NotLoaded("not WebAssembly")),
+    validating("empty", DEFAULTS, NotLoaded("not WebAssembly")),
+    validating("truncated", DEFAULTS, NotLoaded("componentize")),
+    validating("no-wit", DEFAULTS, NotLoaded("without an embedded WIT world")),
+    validating("only-lifecycle", DEFAULTS, NotLoaded("does not export `tollgate:admission/validating@0.1.0`")),
+    validating("no-lifecycle", DEFAULTS, NotLoaded("does not export `tollgate:admission/lifecycle@0.1.0`")),
+    validating("missing-export", DEFAULTS, NotLoaded("componentize")),
+    validating("other-version", DEFAULTS, NotLoaded("tollgate:admission/lifecycle@0.9.0")),
+    validating("misshapen", DEFAULTS, NotLoaded("does not fit the contract")),
+    validating("unknown-import", DEFAULTS, NotLoaded("it imports `tollgate:hostile/unknown`")),
+    validating("ungranted-clock", DEFAULTS, NotLoaded("capabilities: [clock]")),
+    validating("memory64", DEFAULTS, NotLoaded("compile")),
+    validating("shared-memory", DEFAULTS, NotLoaded("compile")),
+    validating("many-memories", DEFAULTS, NotLoaded("compile")),
+    // What fails while it is loaded.
+    validating("start-loop", LITTLE_FUEL, NotLoaded("describe: out-of-fuel")),
+    validating("start-trap", DEFAULTS, NotLoaded("describe: trap")),
+    validating("describe-loop", LITTLE_FUEL, NotLoaded("describe: out-of-fuel")),
+    validating("describe-huge", DEFAULTS, NotLoaded("describe: output-too-large")),
+    validating("describe-bad-rules", DEFAULTS, NotLoaded("describe.rules[0].operations[0]")),
+    validating("huge-initial-memory", DEFAULTS, NotLoaded("describe: memory")),
+    validating("configure-loop", LITTLE_FUEL, NotLoaded("configure: out-of-fuel")),
+    validating("configure-asks-for-review", DEFAULTS, NotLoaded("configure: contract-violation")),
+    validating("configure-rejects", DEFAULTS, NotLoaded("settings.colour: must be red or green")),
+    // What cannot be snapshotted, and runs all the same.
+    validating("snapshot-fixed-memory", DEFAULTS, Allowed(0)),
+    validating("snapshot-refused", DEFAULTS, Allowed(0)),
+    validating("snapshot-name-taken", DEFAULTS, Allowed(0)),
+    // Endless loops, and what each limit makes of them.
+    validating("validate-loop", MUCH_TIME, Fault("out-of-fuel", "limits.fuel")),
+    validating("validate-loop-cpu", LITTLE_CPU, Fault("cpu-deadline", "limits.cpuTime")).of("validate-loop"),
+    validating("validate-loop-wall", LITTLE_TIME, Fault("deadline", "deadline passed")).of("validate-loop"),
+    mutating("mutate-loop", MUCH_TIME, Fault("out-of-fuel", "limits.fuel")),
+    mutating("mutate-loop-cpu", LITTLE_CPU, Fault("cpu-deadline", "limits.cpuTime")).of("mutate-loop"),
+    validating("bulk-fill", LITTLE_CPU, Fault("cpu-deadline", "limits.cpuTime")),
+    validating("realloc-loop", MUCH_TIME, Fault("out-of-fuel", "limits.fuel")),
+    validating("post-return-loop", MUCH_TIME, Fault("out-of-fuel", "limits.fuel")),
+    validating("wasi-sleep", LITTLE_TIME, Fault("deadline", "deadline passed")),
+    // Floods of host calls.
+    validating("flood-log", r#"{"limits": {"output": "64Mi", "fuel": "10M", "cpuTime": "20s", "timeout": "20s"}}"#, Fault("out-of-fuel", "limits.fuel")),
+    validating("flood-get", MUCH_TIME, Fault("out-of-fuel", "limits.fuel")),
+    validating("flood-select", MUCH_TIME, Fault("out-of-fuel", "limits.fuel")).shown(Subject::LargePod),
+    validating("flood-json", MUCH_TIME, Fault("out-of-fuel", "limits.fuel")).shown(Subject::LargePod),
+    validating("flood-output", MUCH_TIME, Fault("output-too-large", "limits.output")),
+    validating("million-warnings", MUCH_TIME, Fault("out-of-fuel", "limits.fuel")),
+    validating("million-warnings-paid", r#"{"limits": {"fuel": "1000G", "output": "64Mi", "cpuTime": "20s", "timeout": "20s"}}"#, Allowed(0)).of("million-warnings"),
+    validating("many-annotations", MUCH_TIME, Allowed(0)),
+    // Bombs.
+    validating("memory-bomb", DEFAULTS, Fault("memory", "limits.memory")),
+    validating("table-bomb", DEFAULTS, Fault("memory", "limits.tableElements")),
+    validating("recursion-bomb", MUCH_TIME, Fault("trap", "stack")),
+    // Answers that are too large.
+    mutating("patch-100-megabytes", MUCH_TIME, Fault("output-too-large", "limits.output")),
+    mutating("patch-one-string", r#"{"limits": {"memory": "128Mi"}}"#, Fault("output-too-large", "limits.output")),
+    mutating("patch-million-operations", MUCH_TIME, Fault("output-too-large", "limits.output")),
+    mutating("patch-million-operations-paid", r#"{"limits": {"output": "64Mi", "cpuTime": "20s", "timeout": "20s"}}"#, Fault("output-too-large", "limits.patchOperations")).of("patch-million-operations"),
+    validating("huge-message", MUCH_TIME, Fault("output-too-large", "limits.output")),
+    validating("long-message", MUCH_TIME, Denied("nnnnnnnn")),
+    validating("many-causes", MUCH_TIME, Denied("no")),
+    // Texts that are none, and texts that are more than that.
+    validating("invalid-utf8-message", DEFAULTS, Fault("contract-violation", "UTF-8")),
+    validating("invalid-utf8-argument", DEFAULTS, Fault("contract-violation", "UTF-8")),
+    validating("control-characters", DEFAULTS, Denied("one two [31mred end")),
+    validating("malformed-pointer", DEFAULTS, Fault("contract-violation", "pointer")),
+    // Answers that are none.
+    validating("unreachable", DEFAULTS, Fault("trap", "unreachable")),
+    validating("abort", DEFAULTS, Fault("trap", "index out of range (at src/policy.rs:42:7)")),
+    validating("abort-and-carry-on", DEFAULTS, Fault("trap", "gave up")),
+    validating("malformed-variant", DEFAULTS, Fault("contract-violation", "cannot be read")),
+    validating("list-out-of-bounds", DEFAULTS, Fault("contract-violation", "cannot be read")),
+    validating("answer-out-of-bounds", DEFAULTS, Fault("contract-violation", "cannot be read")),
+    validating("answer-misaligned", DEFAULTS, Fault("contract-violation", "cannot be read")),
+    validating("realloc-out-of-bounds", DEFAULTS, Fault("contract-violation", "")),
+    validating("realloc-calls-host", DEFAULTS, Fault("trap", "leave")),
+    validating("post-return-trap", DEFAULTS, Fault("trap", "unreachable")),
+    // Patches that do not apply, or make what Kubernetes could not take.
+    mutating("patch-missing-parent", DEFAULTS, Fault("bad-patch", "/metadata/nothing/here")),
+    mutating("patch-root", DEFAULTS, Fault("bad-patch", "")),
+    mutating("patch-annotation-boolean", DEFAULTS, Fault("bad-patch", "/metadata/annotations/flag")),
+    mutating("patch-rename", DEFAULTS, Fault("bad-patch", "/metadata/name")),
+    mutating("patch-managed-fields", DEFAULTS, Fault("bad-patch", "managedFields")),
+    mutating("patch-invalid-json", DEFAULTS, Fault("bad-patch", "operation 0")),
+    mutating("patch-two-documents", DEFAULTS, Fault("bad-patch", "operation 0")),
+    mutating("patch-malformed-path", DEFAULTS, Fault("bad-patch", "operation 0")),
+    mutating("patch-long-path", MUCH_TIME, Fault("bad-patch", "/a/a/a")),
+    mutating("patch-deep", DEFAULTS, Fault("bad-patch", "/spec/deep")),
+    mutating("patch-deep-by-steps", MUCH_TIME, Fault("bad-patch", "deep")),
+    mutating("patch-copy-bomb", DEFAULTS, Fault("bad-patch", "operation")),
+    mutating("patch-on-delete", DEFAULTS, Fault("bad-patch", "DELETE")).of("patch-valid").shown(Subject::DeletedPod),
+    mutating("object-lossy", DEFAULTS, Fault("lossy-object", "/spec")),
+    mutating("object-other-kind", DEFAULTS, Fault("bad-patch", "kind")),
+    mutating("object-not-an-object", DEFAULTS, Fault("bad-patch", "")),
+    mutating("object-duplicate-keys", DEFAULTS, Fault("bad-patch", "kind")),
+    // Patches that are work for the host.
+    mutating("patch-many-copies", MUCH_TIME, Fault("bad-patch", "")).shown(Subject::LargePod),
+    mutating("patch-many-inserts", MUCH_TIME, Allowed(10_000)).shown(Subject::LargePod),
+    mutating("merge-long-list", MUCH_TIME, Allowed(1)).shown(Subject::LargePod),
+    // An object that is hostile itself: no plugin is shown it.
+    mutating("deep-object", DEFAULTS, Fault("unreadable", "requests.maxDepth")).of("patch-valid").shown(Subject::DeepPod),
+    // And one that is not hostile at all.
+    mutating("patch-valid", DEFAULTS, Allowed(1)),
+    // Nothing of WASI leads anywhere.
+    validating("wasi-environment", DEFAULTS, Allowed(0)),
+];
+
+impl Subject {
+    fn review(self) -> Value {
+        let review = match self {
+            Self::Pod => Review::create(pod("target")),
+            Self::LargePod => {
+                let mut object = pod("target");
+                object["spec"]["list"] = (0..20_000).map(Value::from).collect();
+                Review::create(object)
+            }
+            Self::DeepPod => Review::create(nested_pod("target", 1000)),
+            Self::DeletedPod => Review::delete(pod("target")),
+        };
+        review.build()
+    }
+}
+
+fn path(endpoint: Endpoint, plugin: &str) -> String {
+    match endpoint {
+        Endpoint::Mutate => format!("/mutate/{plugin}"),
+        Endpoint::Validate => format!("/validate/{plugin}"),
+    }
+}
+
+fn phase(endpoint: Endpoint) -> &'static str {
+    match endpoint {
+        Endpoint::Mutate => "mutate",
+        Endpoint::Validate => "validate",
+    }
+}
+
+/// A server with every case as a plugin of that failure policy, and a harmless one among them.
+fn server(failure_policy: &str, cache: &std::path::Path) -> Server {
+    let modules = hostile::all();
+    let mut configuration = Configuration::new().with("engine.cacheDirectory", cache.to_string_lossy());
+    for case in CASES {
+        let module = modules.get(case.fixture).unwrap_or_else(|| panic!("there is no fixture {}", case.fixture));
+        let mut keys: Value = serde_json::from_str(case.configuration)
+            .unwrap_or_else(|error| panic!("{}: {error} in {}", case.name, case.configuration));
+        keys["failurePolicy"] = json!(failure_policy);
+        configuration.plugin_of(case.name, module, keys);
+    }
+    configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
+    Server::start(configuration)
+}
+
+/// Sends the case's review, and the harmless plugin's beside it, which has to pass.
+async fn ask(server: &Server, case: &Case) -> (Answer, Checked) {
+    let review = case.subject.review();
+    let hostile_path = path(case.endpoint, case.name);
+    let good_review = Review::create(pod("neighbour")).build();
+    let (answer, neighbour) = tokio::join!(server.post(&hostile_path, &review), server.post("/validate/harmless", &good_review));
+    let neighbour = neighbour.checked(Endpoint::Validate, &good_review);
+    assert!(neighbour.allowed, "{}: the harmless plugin beside it does not let a request pass", case.name);
+    let checked = answer.checked(case.endpoint, &review);
+    (answer, checked)
+}
+
+fn fault(case: &Case) -> Option<(&'static str, &'static str)> {
+    match case.expected {
+        NotLoaded(words) => Some(("not-loaded", words)),
+        Fault(kind, words) => Some((kind, words)),
+        Denied(_) | Allowed(_) => None,
+    }
+}
+
+fn message(checked: &Checked) -> String {
+    let text = checked.status.as_ref().and_then(|status| status["message"].as_str());
+    text.unwrap_or_default().to_owned()
+}
+
+/// Everything that is not as it should be, for all cases: one run shows all there is to see.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_hostile_module_ends_in_its_fault_under_both_failure_policies() {
+    let cache = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
+    let failing_closed = server("Fail", cache.path());
+    let failing_open = server("Ignore", cache.path());
+    let mut wrong = Vec::new();
+    let mut table = String::from("fixture | fault | Fail: HTTP, allowed, code, message | Ignore: HTTP, allowed\n");
+    for case in CASES {
+        let (closed_answer, closed) = ask(&failing_closed, case).await;
+        let (open_answer, open) = ask(&failing_open, case).await;
+        let mut expect = |holds: bool, what: String| {
+            if !holds {
+                wrong.push(format!("{}: {what}", case.name));
+            }
+        };
+        let code = closed.status.as_ref().map_or(Value::Null, |status| status["code"].clone());
+        let said = message(&closed);
+        let kind = closed.audit_annotations.get(&format!("{}.fault", case.name)).map_or("–", String::as_str);
+        let shown = &said[..said.floor_char_boundary(160)];
+        let _ = writeln!(
+            table,
+            "{} | {kind} | {}, {}, {}, {shown} | {}, {}",
+            case.name,
+            closed_answer.status,
+            closed.allowed,
+            code.as_u64().map_or_else(|| "–".to_owned(), |code| code.to_string()),
+            open_answer.status,
+            open.allowed
+        );
+        match case.expected {
+            Denied(words) => {
+                for checked in [&closed, &open] {
+                    expect(!checked.allowed, "its denial does not count".to_owned());
+                    let said = message(checked);
+                    expect(said.contains(words), format!("`{words}` is not in `{said}`"));
+                }
+                expect(code == 403, format!("the code of its denial is {code}"));
+            }
+            Allowed(operations) => {
+                for checked in [&closed, &open] {
+                    expect(checked.allowed, format!("refused: {}", message(checked)));
+                    let found = checked.patch.len();
+                    expect(found == operations, format!("{found} operations, not {operations}"));
+                }
+            }
+            NotLoaded(_) | Fault(..) => {
+                let (kind, words) = fault(case).unwrap_or_default();
+                expect(!closed.allowed, "it fails, and the request passes under Fail".to_owned());
+                expect(code == 500, format!("the code is {code}"));
+                expect(said.contains(case.name), format!("the plugin's name is not in `{said}`"));
+                expect(said.contains(words), format!("`{words}` is not in `{said}`"));
+                let annotated = closed.audit_annotations.get(&format!("{}.fault", case.name));
+                expect(annotated.is_some_and(|found| found == kind), format!("the fault is {annotated:?}, not {kind}"));
+                expect(open.allowed, format!("it fails, and the request does not pass under Ignore: {}", message(&open)));
+                expect(open.patch.is_empty(), "it fails, and the object is changed".to_owned());
+                let annotated = open.audit_annotations.get(&format!("{}.failed-open", case.name));
+                expect(annotated.is_some_and(|found| found == kind), format!("it failed open by {annotated:?}, not {kind}"));
+            }
+        }
+        for answer in [&closed_answer, &open_answer] {
+            let took = answer.took;
+            expect(took.as_secs() < 10, format!("it took {} s", took.as_secs_f64()));
+            if took.as_millis() > 1000 {
+                println!("slow: {}: {} ms", case.name, took.as_millis());
+            }
+        }
+    }
+    println!("{table}");
+    for (server, failure_policy) in [(&failing_closed, "Fail"), (&failing_open, "Ignore")] {
+        let page = server.metrics().await;
+        for case in CASES {
+            let Some((kind, _)) = fault(case) else { continue };
+            let labels =
+                [("plugin", case.name), ("phase", phase(case.endpoint)), ("fault", kind), ("failure_policy", failure_policy)];
+            let count = metric(&page, "tollgate_plugin_faults_total", &labels);
+            if count < 1.0 {
+                wrong.push(format!("{}: no fault is counted for {labels:?}", case.name));
+            }
+        }
+    }
+    for server in [failing_closed, failing_open] {
+        let stopped = server.stop();
+        assert!(stopped.status.success(), "tollgate ended with {}", stopped.status);
+        let panicked = stopped.logs.iter().find(|line| line.contains("panicked") && !line.contains("snapshot"));
+        assert_eq!(panicked, None, "the host panicked");
+    }
+    assert!(wrong.is_empty(), "{} expectations do not hold:\n{}", wrong.len(), wrong.join("\n"));
+}
