@@ -53,6 +53,8 @@ pub const FUEL_PER_NODE: u64 = 20;
 /// Core instances, memories and tables that one component may have at most, whatever its limits say: the pool
 /// is laid out for them.
 const PER_COMPONENT: u32 = 64;
+/// Places in the pool beyond the calls that are let in at once: the permits run out first.
+const SPARE_INSTANCES: u32 = 16;
 /// What one memory can grow to at most: the 4 GiB that 32 bits reach.
 const MAX_MEMORY_BYTES: usize = 1 << 32;
 /// Above what a call touches, so that resetting a slot is a copy and not a system call.
@@ -90,13 +92,14 @@ impl Engine {
     /// When the cache directory cannot be used or the pool cannot be reserved.
     pub fn new(settings: &EngineSettings<'_>) -> wasmtime::Result<Self> {
         let calls = settings.max_concurrent_calls.max(1);
+        let instances = calls + SPARE_INSTANCES;
         let mut pool = PoolingAllocationConfig::new();
-        pool.total_component_instances(calls)
-            .total_core_instances(calls.saturating_mul(8).max(PER_COMPONENT))
-            .total_memories(calls.saturating_mul(2).max(16))
-            .total_tables(calls.saturating_mul(4).max(16))
-            .total_stacks(calls)
-            .total_gc_heaps(calls)
+        pool.total_component_instances(instances)
+            .total_core_instances(instances.saturating_mul(8).max(PER_COMPONENT))
+            .total_memories(instances.saturating_mul(2))
+            .total_tables(instances.saturating_mul(4))
+            .total_stacks(instances)
+            .total_gc_heaps(instances)
             .max_core_instances_per_component(PER_COMPONENT)
             .max_memories_per_component(16)
             .max_tables_per_component(PER_COMPONENT)
@@ -108,7 +111,7 @@ impl Engine {
             .table_keep_resident(KEEP_RESIDENT_BYTES)
             .pagemap_scan(Enabled::Auto)
             // Every slot may stay warm: an unused one costs what is kept resident of it, a cold one 50 µs.
-            .max_unused_warm_slots(calls.saturating_mul(2).max(16));
+            .max_unused_warm_slots(instances.saturating_mul(2));
 
         let mut config = Config::new();
         let stack_bytes = usize::try_from(settings.max_wasm_stack_bytes)?;

@@ -8,6 +8,7 @@
 //! ```
 
 pub(crate) mod audit;
+mod blocking;
 mod gate;
 pub mod matching;
 pub mod merge;

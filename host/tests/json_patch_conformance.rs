@@ -3,11 +3,19 @@
 //! The vectors are not part of this repository: they are looked for in the folder that `TOLLGATE_SHARED` names,
 //! or in `shared` beside the repository. Without them the unit tests of `tollgate::patch` still cover each rule.
 
+use std::io::Write as _;
 use std::path::PathBuf;
 
 use serde_json::Value;
 use tollgate::document::Json;
 use tollgate::patch::{ApplyLimits, Operation, apply, diff};
+
+/// Says what was not tested past the test harness, which swallows what a passing test prints.
+macro_rules! skipped {
+    ($($message:tt)*) => {
+        writeln!(std::io::stderr(), "SKIPPED: {}", format_args!($($message)*)).expect("stderr takes it")
+    };
+}
 
 fn vectors(name: &str) -> Option<Vec<Value>> {
     let shared = std::env::var_os("TOLLGATE_SHARED").map_or_else(
@@ -18,8 +26,8 @@ fn vectors(name: &str) -> Option<Vec<Value>> {
     match std::fs::read(&path) {
         Ok(text) => Some(serde_json::from_slice(&text).expect("the vectors are a JSON array")),
         Err(error) => {
-            eprintln!(
-                "SKIPPED: {} cannot be read ({error}); set TOLLGATE_SHARED to its folder",
+            skipped!(
+                "{} cannot be read ({error}); set TOLLGATE_SHARED to its folder",
                 path.display()
             );
             None

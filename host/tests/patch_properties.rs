@@ -14,6 +14,13 @@ use tollgate::patch::{
     AnswerForm, ApplyLimits, Operation, Provenance, apply, check, diff, merge_patch, write_all,
 };
 
+/// Says what was not tested past the test harness, which swallows what a passing test prints.
+macro_rules! skipped {
+    ($($message:tt)*) => {
+        writeln!(std::io::stderr(), "SKIPPED: {}", format_args!($($message)*)).expect("stderr takes it")
+    };
+}
+
 /// Member names that pointers, arrays and Go treat specially somewhere.
 const NAMES: &[&str] = &[
     "a",
@@ -402,14 +409,14 @@ fn apiserver_patch() -> Option<PathBuf> {
                 is_offline(&reason),
                 "go cannot build tests/apiserver-patch: {reason}"
             );
-            eprintln!(
-                "SKIPPED: kube-apiserver's library could not be fetched, so it was NOT tested: {reason}"
+            skipped!(
+                "kube-apiserver's library could not be fetched, so it was NOT tested: {reason}"
             );
             None
         }
         Err(error) => {
-            eprintln!(
-                "SKIPPED: kube-apiserver's library was NOT tested, as `go` does not run ({error}); install Go"
+            skipped!(
+                "kube-apiserver's library was NOT tested, as `go` does not run ({error}); install Go"
             );
             None
         }

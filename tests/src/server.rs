@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::binary;
 use crate::checker::{Checked, Endpoint, check};
 use crate::configuration::Configuration;
+use crate::reviews::as_sent;
 
 /// How long a server may take to load its plugins and listen. Modules that are slow to compile are among them.
 const START_LIMIT: Duration = Duration::from_secs(180);
@@ -167,12 +168,12 @@ impl Server {
         self.post("/validate", review).await
     }
 
-    /// Sends a review to a path.
+    /// Sends a review to a path, as kube-apiserver writes it.
     ///
     /// # Panics
     /// When there is no answer.
     pub async fn post(&self, path: &str, review: &Value) -> Answer {
-        self.post_bytes(&self.client, path, review.to_string().into_bytes()).await
+        self.post_bytes(&self.client, path, as_sent(review)).await
     }
 
     /// Sends a body to a path by a given client.

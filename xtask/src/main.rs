@@ -1,1 +1,31 @@
-fn main() {}
+//! The project's own chores: `cargo xtask demo` shows what Tollgate does, `cargo xtask test` runs every test.
+
+mod cargo;
+mod demo;
+mod terminal;
+mod test;
+mod toolchain;
+mod workspace;
+
+use std::process::ExitCode;
+
+use clap::Parser;
+
+/// The project's own chores.
+#[derive(Debug, Parser)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", version, about)]
+enum Chore {
+    Demo(demo::Demo),
+    Test(test::Test),
+}
+
+fn main() -> ExitCode {
+    let done = match Chore::parse() {
+        Chore::Demo(demo) => demo.run(),
+        Chore::Test(test) => test.run(),
+    };
+    done.unwrap_or_else(|error| {
+        terminal::failure(&format!("{error:#}"));
+        ExitCode::FAILURE
+    })
+}

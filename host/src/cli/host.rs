@@ -23,8 +23,7 @@ pub(super) struct Host {
 
 impl Host {
     pub(super) fn set_up(config: &Config) -> anyhow::Result<Self> {
-        let executable =
-            std::env::current_exe().context("the path of this program is not known")?;
+        let executable = this_program()?;
         let (cache_directory, cache) = cache_directory(config.engine.cache_directory.as_deref())?;
         let default = Limits::default().table_elements;
         let max_table_elements = config
@@ -56,6 +55,16 @@ impl Host {
             _cache: cache,
         })
     }
+}
+
+/// What to run to have a plugin prepared: this very program, also where the file that it was started from has been
+/// replaced since.
+fn this_program() -> anyhow::Result<PathBuf> {
+    let own = PathBuf::from("/proc/self/exe");
+    if own.exists() {
+        return Ok(own);
+    }
+    std::env::current_exe().context("the path of this program is not known")
 }
 
 /// The configured folder, made private; else one of this process's own, gone with it.

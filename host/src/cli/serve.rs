@@ -92,11 +92,12 @@ impl Serve {
                 let _: Result<(), _> = stop.send(signal);
             }
         }
+        let end = tokio::time::Instant::now() + grace_period;
         tokio::select! {
             _ = &mut running => {}
             _ = signals.next() => return Ok(ExitCode::from(FAILURE)),
         }
-        if tokio::time::timeout(grace_period, pipeline.finish())
+        if tokio::time::timeout_at(end, pipeline.finish())
             .await
             .is_err()
         {

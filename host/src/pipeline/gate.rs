@@ -6,12 +6,13 @@ use arc_swap::ArcSwap;
 use bytes::Bytes;
 
 use super::audit::Auditor;
+use super::blocking::blocking_if;
 use super::merge::merge;
 use super::mutate::{MutateError, mutate};
 use super::outcome::{Ended, FaultReport, Outcome, Report};
 use super::validate::validate;
 use crate::config::Mode;
-use crate::engine::{Engine, Fault, Phase};
+use crate::engine::{Engine, Fault, Phase, chain};
 use crate::metrics::Metrics;
 use crate::plugin::{PluginSet, PluginState};
 use crate::review::decode::{DecodeError, Review, ReviewVersion, decode};
@@ -215,11 +216,7 @@ impl Gate for Pipeline {
             }
         };
         let max_depth = self.max_depth + DEPTH_OF_OBJECT;
-        let decoded = if body.len() > PARSE_INLINE_BYTES {
-            tokio::task::block_in_place(|| decode(&body, max_depth))
-        } else {
-            decode(&body, max_depth)
-        };
+        let decoded = blocking_if(body.len() > PARSE_INLINE_BYTES, || decode(&body, max_depth));
         match decoded {
             Ok(review) => self.take(&call, review).await,
             Err(error @ DecodeError::TooDeep { .. }) => {
@@ -228,9 +225,9 @@ impl Gate for Pipeline {
                     self.max_depth
                 );
                 self.unreadable(&call, &body, &what)
-                    .unwrap_or_else(|| Reply::BadRequest(error.to_string()))
+                    .unwrap_or_else(|| Reply::BadRequest(chain(&error)))
             }
-            Err(error) => Reply::BadRequest(error.to_string()),
+            Err(error) => Reply::BadRequest(chain(&error)),
         }
     }
 

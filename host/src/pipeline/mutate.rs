@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use super::audit::Audit;
+use super::blocking::blocking_if;
 use super::outcome::{Ended, Report};
 use super::turn::{Called, Turn, is_final};
 use crate::config::{Mode, PluginConfig};
@@ -54,6 +55,10 @@ const LIMITS: ApplyLimits = ApplyLimits {
     max_added_bytes: 16 << 20,
     max_steps: 10_000_000,
 };
+/// A patch of more operations is applied where other requests can go on meanwhile.
+const HEAVY_OPERATIONS: usize = 256;
+/// Likewise for an answer of more JSON values.
+const HEAVY_NODES: usize = 5_000;
 /// For the host's own patch.
 const UNLIMITED: ApplyLimits = ApplyLimits {
     max_depth: u32::MAX,
@@ -213,10 +218,22 @@ fn judge(
         Ok(Answer::Deny(denial)) => return (Ok(Ended::Denied(denial)), None),
         Ok(Answer::Mutation(mutation)) => mutation,
     };
-    match change(config, mutation, before, max_depth) {
+    let heavy = is_heavy(&mutation);
+    match blocking_if(heavy, || change(config, mutation, before, max_depth)) {
         Ok(Some(change)) => (Ok(Ended::Patched), Some(change)),
         Ok(None) => (Ok(Ended::Unchanged), None),
         Err(fault) => (Err(fault), None),
+    }
+}
+
+/// Whether applying and comparing this can take more than a millisecond. A whole object shares nothing with the
+/// one that it replaces, so it is compared in full.
+fn is_heavy(mutation: &Mutation) -> bool {
+    match mutation {
+        Mutation::Operations(operations) => operations.len() > HEAVY_OPERATIONS,
+        Mutation::MergePatch(json) | Mutation::Object(json) => {
+            json.count_nodes(HEAVY_NODES) >= HEAVY_NODES
+        }
     }
 }
 

@@ -51,30 +51,6 @@ pub fn respond(
     close(body)
 }
 
-/// The body of a refusal of a review that was not decoded or not run: its body is too large, say.
-///
-/// `code` is 400 or above and `reason` the StatusReason that belongs to it.
-#[must_use]
-pub fn respond_denied(
-    version: ReviewVersion,
-    uid: &str,
-    code: u16,
-    reason: &'static str,
-    message: &str,
-) -> Vec<u8> {
-    let mut body = open(version, uid, false);
-    write_status(
-        &Status {
-            code,
-            reason,
-            message: message.to_owned(),
-            details: None,
-        },
-        &mut body,
-    );
-    close(body)
-}
-
 fn open(version: ReviewVersion, uid: &str, allowed: bool) -> Vec<u8> {
     let mut body = Vec::with_capacity(512);
     body.extend_from_slice(b"{\"kind\":\"AdmissionReview\",\"apiVersion\":");
@@ -282,17 +258,5 @@ mod tests {
             ..Outcome::default()
         };
         insta::assert_snapshot!(text(respond(ReviewVersion::V1, "u", &outcome, Endpoint::Validate)), @r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":true,"warnings":["a: old","b: \"older\""],"auditAnnotations":{"plugins":"a,b","a.x":""}}}"#);
-    }
-
-    #[test]
-    fn a_review_that_was_not_run_is_refused_with_a_status() {
-        let body = respond_denied(
-            ReviewVersion::V1,
-            "u",
-            413,
-            "RequestEntityTooLarge",
-            "the body is larger than requests.maxBody",
-        );
-        insta::assert_snapshot!(text(body), @r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":false,"status":{"metadata":{},"status":"Failure","message":"the body is larger than requests.maxBody","reason":"RequestEntityTooLarge","code":413}}}"#);
     }
 }

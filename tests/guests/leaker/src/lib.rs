@@ -1,0 +1,276 @@
+//! Tries to get the content of a Secret out: by everything that a plugin can say, and by every way in which it can
+//! fail. Which way is asked for by the object's label `leak`, so that one loaded plugin serves a whole suite.
+//!
+//! It reads whatever it is shown – a ConfigMap's content just the same –, so that the suite can tell a host that
+//! keeps quiet from a plugin that does.
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use tollgate_sdk::bindings::imports::tollgate::admission::logging::{Level, Location, abort};
+use tollgate_sdk::prelude::*;
+
+/// The policy.
+struct Leaker {
+    /// What is read; empty for the content wherever it is.
+    reads: String,
+}
+
+/// The settings as the configuration has them.
+#[derive(serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+#[derive(Default)]
+struct Settings {
+    /// A pointer into the object, for a plugin that is to read nothing else.
+    reads: String,
+}
+
+/// What was read, in every form in which it might get past a search.
+struct Loot {
+    values: Vec<String>,
+}
+
+// === impl Leaker ===
+
+impl Policy for Leaker {
+    type Settings = Settings;
+
+    fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
+        Ok(Self { reads: settings.reads })
+    }
+}
+
+impl Validate for Leaker {
+    fn validate(&self, review: &Review) -> Result<(), Denial> {
+        let (way, loot) = (way(review), self.steal(review));
+        say(review, &way, &loot);
+        fail(review, &way, &loot);
+        deny(&way, &loot)
+    }
+}
+
+impl Mutate for Leaker {
+    fn mutate(&self, review: &Review) -> Result<Mutation, Denial> {
+        let (way, loot) = (way(review), self.steal(review));
+        say(review, &way, &loot);
+        fail(review, &way, &loot);
+        deny(&way, &loot)?;
+        Ok(change(review, &way, &loot))
+    }
+}
+
+impl Leaker {
+    fn steal(&self, review: &Review) -> Loot {
+        let document = if review.object().exists() { review.object() } else { review.old_object() };
+        if !self.reads.is_empty() {
+            return Loot { values: document.text(&self.reads).into_iter().collect() };
+        }
+        let mut values = Vec::new();
+        for pattern in ["/data/*", "/stringData/*", "/metadata/annotations/*"] {
+            values.extend(document.select(pattern).into_iter().filter_map(|node| node.value.into_text()));
+        }
+        values.extend(document.json("/data"));
+        Loot { values }
+    }
+}
+
+fn way(review: &Review) -> String {
+    let document = if review.object().exists() { review.object() } else { review.old_object() };
+    document.text("/metadata/labels/leak").unwrap_or_default()
+}
+
+/// Says it all, in every way in which a plugin can speak beside its answer.
+fn say(review: &Review, way: &str, loot: &Loot) {
+    if way == "silent" {
+        return;
+    }
+    for text in loot.forms() {
+        tollgate_sdk::error!("{text}");
+        tollgate_sdk::warn!("{text}");
+        tollgate_sdk::info!("{text}");
+        tollgate_sdk::debug!("{text}");
+        tollgate_sdk::trace!("{text}");
+        review.warn(&text);
+        review.annotate("value", &text);
+        review.annotate(&text, "key");
+        review.annotate(text.chars().filter(char::is_ascii_alphanumeric).take(50).collect::<String>(), "short key");
+    }
+}
+
+/// Ends the call, and takes the loot along where that has words.
+fn fail(review: &Review, way: &str, loot: &Loot) {
+    let text = loot.all();
+    match way {
+        "panic" => panic!("{text}"),
+        "abort" => abort(&text, None),
+        "abort-file" => {
+            abort("the file says it all", Some(&Location { file: text, line: 1, column: 1 }));
+        }
+        "unreachable" => unreachable(),
+        "malformed-pointer" => drop(review.object().get(&text)),
+        "malformed-escape" => drop(review.object().get(format!("/data/~{text}"))),
+        "malformed-pattern" => drop(review.object().select(format!("{text}/*"))),
+        "loop" => loop {
+            std::hint::black_box(&text);
+        },
+        "memory" => {
+            let mut hoard = Vec::new();
+            loop {
+                hoard.push(text.clone().into_bytes());
+                hoard.push(vec![0; 1 << 20]);
+                std::hint::black_box(&hoard);
+            }
+        }
+        "recursion" => drop(std::hint::black_box(descend(&text, 0))),
+        "flood" => loop {
+            tollgate_sdk::info!("{text}");
+        },
+        "too-much-output" => review.warn(text.repeat(1 + (5 << 20) / text.len().max(1))),
+        _ => {}
+    }
+}
+
+#[cfg(target_arch = "wasm32")]
+fn unreachable() {
+    core::arch::wasm32::unreachable()
+}
+
+#[cfg(not(target_arch = "wasm32"))]
+fn unreachable() {}
+
+#[expect(unconditional_recursion, reason = "that is the point")]
+fn descend(text: &str, depth: usize) -> usize {
+    let here = [depth; 64];
+    descend(text, depth + 1) + std::hint::black_box(here)[depth % 64]
+}
+
+fn deny(way: &str, loot: &Loot) -> Result<(), Denial> {
+    let text = loot.all();
+    match way {
+        "deny-message" => Err(Denial::new(text)),
+        "deny-cause" => Err(Denial::new("see the causes").cause(Cause::new(text))),
+        "deny-reason" => Err(Denial::new("see the reason").reason(text)),
+        "deny-cause-reason" => Err(Denial::new("see the cause").cause(Cause::new("see its reason").reason(text))),
+        "deny-field" => {
+            let mut denial = Denial::new("see the field");
+            for text in loot.forms() {
+                denial.causes.push(field(format!("/data/{text}")));
+                denial.causes.push(field(text));
+            }
+            Err(denial)
+        }
+        "deny-field-below" => Err(Denial::new("see the field").cause(field(format!("/metadata/labels/{text}/{text}")))),
+        _ => Ok(()),
+    }
+}
+
+/// A cause whose field need not be a pointer.
+fn field(field: String) -> Cause {
+    Cause { field: Some(field), message: "this one".to_owned(), reason: None }
+}
+
+fn change(review: &Review, way: &str, loot: &Loot) -> Mutation {
+    let text = loot.all();
+    let label = format!("stolen-{}", loot.key());
+    match way {
+        // These are for the object alone to keep.
+        "copy" => Patch::new().add("/metadata/labels/stolen", text).into(),
+        "copy-as-key" => Patch::new().add(pointer!["metadata", "labels", label], "x").into(),
+        "copy-as-deep-key" => Patch::new().add(pointer!["metadata", "annotations", label], text).into(),
+        // Takes away what the one before it copied to a key: a conflict at that key.
+        "uncopy-key" => match review.object().keys("/metadata/labels") {
+            Some(keys) => match keys.iter().find(|key| key.starts_with("stolen-")) {
+                Some(key) => Patch::new().remove(pointer!["metadata", "labels", key]).into(),
+                None => Patch::new().add(pointer!["metadata", "labels", label], "x").into(),
+            },
+            None => Mutation::Unchanged,
+        },
+        // These are faults.
+        "bad-path" => Patch::new().remove(pointer!["metadata", "labels", label]).into(),
+        "bad-parent" => Patch::new().add(pointer!["metadata", label, "x"], text).into(),
+        "bad-pointer" => bad_path(text),
+        "bad-value" => bad_value(text),
+        "bad-test" => Patch::new().test("/kind", text).into(),
+        "bad-copy" => Patch::new().copy(pointer!["data", label], "/data/x").into(),
+        "rename" => Patch::new().replace("/metadata/name", text).into(),
+        "wrong-type" => {
+            let value = format!("{{{:?}: true}}", loot.key());
+            Patch::new().add("/metadata/annotations", NewValueJson(value)).into()
+        }
+        "kind" => Patch::new().replace("/kind", text).into(),
+        "lossy-object" => Mutation::Object(format!(
+            "{{\"apiVersion\":\"v1\",\"kind\":\"Secret\",\"metadata\":{{\"name\":\"loot\",\"namespace\":\"default\"}},\"x\":{text:?}}}"
+        )),
+        "not-an-object" => Mutation::Object(format!("{text:?}")),
+        "not-json" => Mutation::Object(text),
+        "not-json-merge" => Mutation::Merge(text),
+        "duplicate-key" => Mutation::Merge(format!("{{{text:?}: 1, {text:?}: 2}}")),
+        "number" => Mutation::Merge(format!("{{\"x\": 1e999999{}}}", loot.key())),
+        _ => Mutation::Unchanged,
+    }
+}
+
+/// JSON text as a value.
+struct NewValueJson(String);
+
+impl From<NewValueJson> for tollgate_sdk::NewValue {
+    fn from(json: NewValueJson) -> Self {
+        Self::Json(json.0)
+    }
+}
+
+fn bad_path(path: String) -> Mutation {
+    let mut patch = Patch::new();
+    patch.push(tollgate_sdk::PatchOperation::Remove(path));
+    patch.into()
+}
+
+fn bad_value(json: String) -> Mutation {
+    Patch::new().add("/metadata/labels/x", NewValueJson(json)).into()
+}
+
+// === impl Loot ===
+
+impl Loot {
+    /// Each value as it is, decoded, encoded, backwards and in capitals.
+    fn forms(&self) -> Vec<String> {
+        let mut forms = Vec::new();
+        for value in &self.values {
+            forms.push(value.clone());
+            if let Some(decoded) = decoded(value) {
+                forms.push(decoded.chars().rev().collect());
+                forms.push(decoded.to_uppercase());
+                forms.push(decoded);
+            }
+            forms.push(STANDARD.encode(value));
+            forms.push(value.chars().rev().collect());
+            forms.push(value.to_uppercase());
+        }
+        forms
+    }
+
+    fn all(&self) -> String {
+        self.forms().join(" ")
+    }
+
+    /// What can stand in a label's key.
+    fn key(&self) -> String {
+        let value = self.values.first().map(|value| decoded(value).unwrap_or_else(|| value.clone()));
+        value.unwrap_or_default().chars().filter(char::is_ascii_alphanumeric).take(40).collect()
+    }
+}
+
+fn decoded(value: &str) -> Option<String> {
+    String::from_utf8(STANDARD.decode(value).ok()?).ok()
+}
+
+// For an object with these labels and nothing else in particular.
+tollgate_sdk::plugin! {
+    Leaker,
+    rules: [Rule {
+        operations: vec!["*".to_owned()],
+        api_groups: vec![String::new()],
+        api_versions: vec!["v1".to_owned()],
+        resources: vec!["secrets".to_owned(), "configmaps".to_owned()],
+        scope: None,
+    }],
+}

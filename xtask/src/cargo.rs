@@ -1,0 +1,122 @@
+//! Runs cargo for a person who waits: a progress bar at a terminal, and elsewhere a word now and then in place of
+//! four hundred lines.
+
+use std::io::{BufRead, BufReader, IsTerminal, Read};
+use std::process::{Command, ExitStatus, Stdio};
+use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+
+use crate::terminal::{self, FAINT};
+
+/// How often cargo's progress is reported where it shows none itself.
+const REPORT_PERIOD: Duration = Duration::from_secs(30);
+
+/// What cargo says about each package, and what it says besides that is no news.
+const PACKAGE_WORDS: [&str; 3] = ["Compiling", "Checking", "Documenting"];
+const IDLE_WORDS: [&str; 12] = [
+    "Adding",
+    "Blocking",
+    "Doc-tests",
+    "Downloaded",
+    "Downloading",
+    "Executable",
+    "Finished",
+    "Fresh",
+    "Generated",
+    "Locking",
+    "Running",
+    "Updating",
+];
+
+/// Runs a cargo command to its end.
+pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
+    let status = watch(command.stdout(Stdio::inherit()), |_| {})?;
+    ended(command, status)
+}
+
+/// Runs a cargo command to its end, printing what it prints and handing each line of its standard output on.
+pub(crate) fn read(command: &mut Command, line: impl FnMut(&str) + Send) -> anyhow::Result<()> {
+    let status = watch(command.stdout(Stdio::piped()), line)?;
+    ended(command, status)
+}
+
+/// The command as one would type it.
+pub(crate) fn typed(command: &Command) -> String {
+    let arguments = command.get_args().map(|argument| argument.to_string_lossy());
+    let variables = command.get_envs().filter_map(|(name, value)| {
+        let (name, value) = (name.to_string_lossy(), value?.to_string_lossy());
+        Some(if value.contains(' ') {
+            format!("{name}=\"{value}\" ")
+        } else {
+            format!("{name}={value} ")
+        })
+    });
+    let words: Vec<_> = std::iter::once("cargo".into()).chain(arguments).collect();
+    format!("{}{}", variables.collect::<String>(), words.join(" "))
+}
+
+fn ended(command: &Command, status: ExitStatus) -> anyhow::Result<()> {
+    anyhow::ensure!(status.success(), "`{}` failed ({status})", typed(command));
+    Ok(())
+}
+
+fn watch(command: &mut Command, line: impl FnMut(&str) + Send) -> anyhow::Result<ExitStatus> {
+    let at_terminal = std::io::stderr().is_terminal();
+    command
+        .stdin(Stdio::null())
+        .stderr(if at_terminal { Stdio::inherit() } else { Stdio::piped() });
+    let mut child = command
+        .spawn()
+        .with_context(|| format!("`{}` cannot be run", typed(command)))?;
+    let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    std::thread::scope(|scope| {
+        if let Some(stdout) = stdout {
+            scope.spawn(move || echo(stdout, line));
+        }
+        if let Some(stderr) = stderr {
+            report(stderr);
+        }
+    });
+    Ok(child.wait()?)
+}
+
+fn echo(stdout: impl Read, mut line: impl FnMut(&str)) {
+    for text in BufReader::new(stdout).lines().map_while(Result::ok) {
+        println!("{text}");
+        line(&text);
+    }
+}
+
+/// Passes on what is not progress, which is warnings and errors, and says now and then how far it is.
+fn report(stderr: impl Read + Send) {
+    let (send, receive) = channel();
+    std::thread::scope(|scope| {
+        scope.spawn(move || {
+            for text in BufReader::new(stderr).lines().map_while(Result::ok) {
+                if send.send(text).is_err() {
+                    break;
+                }
+            }
+        });
+        let began = Instant::now();
+        let (mut packages, mut reported) = (0, Instant::now());
+        loop {
+            match receive.recv_timeout(REPORT_PERIOD.saturating_sub(reported.elapsed())) {
+                Ok(text) => match text.split_whitespace().next() {
+                    Some(word) if PACKAGE_WORDS.contains(&word) => packages += 1,
+                    Some(word) if IDLE_WORDS.contains(&word) => {}
+                    _ => eprintln!("{text}"),
+                },
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => break,
+            }
+            if reported.elapsed() >= REPORT_PERIOD {
+                let time = terminal::time(began.elapsed());
+                anstream::eprintln!("{FAINT}  … {packages} packages so far, {time}{FAINT:#}");
+                reported = Instant::now();
+            }
+        }
+    });
+}

@@ -1,0 +1,92 @@
+//! What the plugins did and cost, from the host's metrics: the difference of two readings is what one review took.
+
+use std::collections::BTreeMap;
+
+/// One plugin in one phase.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(super) struct Cost {
+    /// Calls by how they ended.
+    pub(super) outcomes: BTreeMap<String, f64>,
+    pub(super) fuel: f64,
+    pub(super) seconds: f64,
+}
+
+/// All plugins, by name and phase.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Costs(BTreeMap<(String, String), Cost>);
+
+// === impl Costs ===
+
+impl Costs {
+    /// Reads OpenMetrics text.
+    pub(super) fn read(text: &str) -> Self {
+        let mut costs = Self::default();
+        for line in text.lines().filter(|line| line.starts_with("tollgate_plugin_")) {
+            let Some((name, rest)) = line.split_once('{') else { continue };
+            let Some((labels, value)) = rest.split_once("} ") else { continue };
+            let Ok(value) = value.parse::<f64>() else { continue };
+            // No label of these has a comma or a quote in it: they are plugin names and words from fixed lists.
+            let label = |key: &str| {
+                let mut labels = labels.split(',').filter_map(|label| label.split_once('='));
+                labels.find(|(known, _)| *known == key).map(|(_, value)| value.trim_matches('"').to_owned())
+            };
+            let (Some(plugin), Some(phase)) = (label("plugin"), label("phase")) else { continue };
+            let cost = costs.0.entry((plugin, phase)).or_default();
+            match name {
+                "tollgate_plugin_calls_total" => {
+                    cost.outcomes.insert(label("outcome").unwrap_or_default(), value);
+                }
+                "tollgate_plugin_fuel_total" => cost.fuel = value,
+                "tollgate_plugin_duration_seconds_sum" => cost.seconds = value,
+                _ => {}
+            }
+        }
+        costs
+    }
+
+    /// What was done since `before`: by plugin, how its call ended and what it cost.
+    pub(super) fn since(&self, before: &Self) -> Vec<(String, String, Cost)> {
+        let mut rows = Vec::new();
+        for (key, now) in &self.0 {
+            let then = before.0.get(key).cloned().unwrap_or_default();
+            let ended = now.outcomes.iter().find(|(outcome, count)| {
+                **count > then.outcomes.get(*outcome).copied().unwrap_or_default()
+            });
+            if let Some((outcome, _)) = ended {
+                let cost = Cost {
+                    outcomes: BTreeMap::new(),
+                    fuel: now.fuel - then.fuel,
+                    seconds: now.seconds - then.seconds,
+                };
+                rows.push((key.0.clone(), outcome.clone(), cost));
+            }
+        }
+        rows
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BEFORE: &str = "\
+# HELP tollgate_plugin_calls Calls of a plugin, by export and outcome.
+tollgate_plugin_calls_total{plugin=\"a\",phase=\"validate\",outcome=\"allowed\"} 3
+tollgate_plugin_calls_total{plugin=\"a\",phase=\"validate\",outcome=\"denied\"} 0
+tollgate_plugin_fuel_total{plugin=\"a\",phase=\"validate\"} 3000
+tollgate_plugin_duration_seconds_sum{plugin=\"a\",phase=\"validate\"} 0.5
+# EOF";
+
+    #[test]
+    fn the_difference_is_what_one_review_took() {
+        let after = BEFORE.replace("\"denied\"} 0", "\"denied\"} 1").replace("3000", "4500").replace("0.5", "0.75");
+        let rows = Costs::read(&after).since(&Costs::read(BEFORE));
+        let cost = Cost { outcomes: BTreeMap::new(), fuel: 1500.0, seconds: 0.25 };
+        assert_eq!(rows, [("a".to_owned(), "denied".to_owned(), cost)]);
+    }
+
+    #[test]
+    fn a_plugin_that_was_not_called_is_not_in_it() {
+        assert_eq!(Costs::read(BEFORE).since(&Costs::read(BEFORE)), []);
+    }
+}

@@ -1,0 +1,135 @@
+//! The host as a child process: started as an operator would, stopped as one would.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Sender, channel};
+use std::time::{Duration, Instant};
+
+use anyhow::Context as _;
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+
+/// Compiling the plugins takes a second or two; a busy machine may need longer.
+const START_TIMEOUT: Duration = Duration::from_secs(180);
+/// Nothing is in flight when the demo ends.
+const STOP_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A running host.
+pub(super) struct Server {
+    child: Child,
+    address: String,
+    admin: String,
+    ca: PathBuf,
+    log: PathBuf,
+}
+
+// === impl Server ===
+
+impl Server {
+    /// Starts the host and waits until it listens.
+    pub(super) fn start(executable: &Path, configuration: &Path, folder: &Path) -> anyhow::Result<Self> {
+        let log = configuration.with_file_name("tollgate.log");
+        let file = File::create(&log).with_context(|| format!("{} cannot be written", log.display()))?;
+        let mut child = Command::new(executable)
+            .args(["serve", "--config"])
+            .arg(configuration)
+            .current_dir(folder)
+            .env_remove("TOLLGATE_LOG")
+            .stdin(Stdio::null())
+            .stderr(Stdio::piped())
+            .spawn()
+            .with_context(|| format!("{} cannot be run", executable.display()))?;
+        let stderr = child.stderr.take().context("the standard error of the host is a pipe")?;
+        let (send, receive) = channel();
+        std::thread::spawn(move || copy(stderr, file, &send));
+        let mut server = Self { child, address: String::new(), admin: String::new(), ca: PathBuf::new(), log };
+        let deadline = Instant::now() + START_TIMEOUT;
+        // The channel closes with the pipe, so this ends when the host does.
+        while let Ok(line) = receive.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            if server.reads(&line) {
+                return Ok(server);
+            }
+        }
+        let status = server.child.try_wait().ok().flatten();
+        let what = status.map_or_else(
+            || format!("it does not listen after {} s", START_TIMEOUT.as_secs()),
+            |status| format!("it ended ({status})"),
+        );
+        let log = std::fs::read_to_string(&server.log).unwrap_or_default();
+        anyhow::bail!("the host did not start: {what}. Its log:\n{log}")
+    }
+
+    /// Takes a line of the log; true when it says where the host listens.
+    fn reads(&mut self, line: &str) -> bool {
+        let entry: Value = serde_json::from_str(line).unwrap_or_default();
+        let text = |key: &str| entry[key].as_str().map(str::to_owned);
+        if entry["message"] != "listening" {
+            return false;
+        }
+        let (Some(address), Some(admin), Some(ca)) = (text("address"), text("admin"), text("ca_bundle")) else {
+            return false;
+        };
+        (self.address, self.admin, self.ca) = (address, admin, ca.into());
+        true
+    }
+
+    /// Where reviews go.
+    pub(super) fn url(&self) -> String {
+        format!("https://{}", self.address)
+    }
+
+    /// Where probes and metrics are.
+    pub(super) fn admin_url(&self) -> String {
+        format!("http://{}", self.admin)
+    }
+
+    /// The certificate of the CA.
+    pub(super) fn ca(&self) -> &Path {
+        &self.ca
+    }
+
+    /// The log.
+    pub(super) fn log(&self) -> &Path {
+        &self.log
+    }
+
+    /// Asks the host to end, and sees that it does.
+    pub(super) fn stop(mut self) -> anyhow::Result<()> {
+        kill_process(Pid::from_child(&self.child), Signal::INT).context("the host cannot be signalled")?;
+        let began = Instant::now();
+        while began.elapsed() < STOP_TIMEOUT {
+            if let Some(status) = self.child.try_wait()? {
+                anyhow::ensure!(status.success(), "the host ended badly ({status}); its log: {}", self.log.display());
+                return Ok(());
+            }
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        anyhow::bail!("the host did not end within {} s of SIGINT", STOP_TIMEOUT.as_secs())
+    }
+
+    /// Waits until somebody else ends the host, with Ctrl-C most likely, which reaches this process, too.
+    pub(super) fn wait(mut self) -> anyhow::Result<()> {
+        self.child.wait()?;
+        Ok(())
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if matches!(self.child.try_wait(), Ok(None)) {
+            // Nothing more can be done about one that cannot be killed.
+            let _: std::io::Result<()> = self.child.kill();
+            let _: std::io::Result<_> = self.child.wait();
+        }
+    }
+}
+
+fn copy(stderr: impl Read, mut file: File, lines: &Sender<String>) {
+    for line in BufReader::new(stderr).lines().map_while(Result::ok) {
+        // The log is for reading afterwards; the demo can do without.
+        let _: std::io::Result<()> = writeln!(file, "{line}");
+        let _: Result<(), _> = lines.send(line);
+    }
+}

@@ -1,0 +1,173 @@
+//! `cargo xtask test`: everything that has to hold before a change is in, from an empty target folder.
+//!
+//! ```text
+//! toolchain → format → lints → guests → build → tests → documentation
+//! ```
+//!
+//! Cheap steps come first. The tests are built by the command that runs them, because cargo selects features for what
+//! it is asked to build: another selection would build wasmtime a second time. That build makes the `tollgate` binary,
+//! too, which the end-to-end suites start.
+
+mod count;
+
+use std::process::{Command, ExitCode};
+use std::time::{Duration, Instant};
+
+use clap::Args;
+
+use self::count::Count;
+use crate::terminal::{self, BAD, FAINT, GOOD, STRONG};
+use crate::workspace::{PLUGIN_PROFILE, WASM, Workspace};
+use crate::{cargo, toolchain};
+
+/// Set up and run all tests: format, lints, every suite, documentation.
+///
+/// Installs what is missing: the WebAssembly target, rustfmt and clippy by rustup, and Go by apt-get where it runs as
+/// root (one suite tries the patches with kube-apiserver's own library, which is written in Go). Ends with the time
+/// that each step took and, as its last line, the number of tests.
+#[derive(Args, Debug)]
+pub(crate) struct Test {
+    /// Go on with the next step when one fails.
+    #[arg(long)]
+    keep_going: bool,
+}
+
+/// A step, and what came of it.
+struct Done {
+    name: &'static str,
+    result: anyhow::Result<()>,
+    took: Duration,
+}
+
+/// What a step works with.
+struct Run {
+    workspace: Workspace,
+    count: Count,
+}
+
+type Step = (&'static str, &'static str, fn(&mut Run) -> anyhow::Result<()>);
+
+const STEPS: [Step; 8] = [
+    ("toolchain", "what is needed is installed", toolchain),
+    ("format", "all code is formatted", format),
+    ("lints", "no warnings of the compiler or clippy", lints),
+    ("guest lints", "the same for the plugins as WebAssembly", guest_lints),
+    ("guests", "the plugins build as WebAssembly", guests),
+    ("build", "the host and all suites; the first time takes minutes: wasmtime is large", build),
+    ("tests", "all suites and the examples of the documentation", tests),
+    ("documentation", "no warnings of rustdoc", documentation),
+];
+
+// === impl Test ===
+
+impl Test {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut run = Run { workspace: Workspace::find()?, count: Count::default() };
+        let began = Instant::now();
+        let mut done: Vec<Done> = Vec::new();
+        for (index, (name, what, step)) in STEPS.into_iter().enumerate() {
+            terminal::heading(&format!("{}/{} {name}: {what}", index + 1, STEPS.len()));
+            let step_began = Instant::now();
+            let result = step(&mut run);
+            if let Err(error) = &result {
+                anstream::println!("{BAD}{name} failed: {error:#}{BAD:#}");
+            }
+            let failed = result.is_err();
+            done.push(Done { name, result, took: step_began.elapsed() });
+            if failed && !self.keep_going {
+                break;
+            }
+        }
+        let failed = sum_up(&done, began.elapsed());
+        println!("test: {}", run.count);
+        Ok(if failed || run.count.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    }
+}
+
+/// Prints the table of steps; true when one failed.
+fn sum_up(done: &[Done], took: Duration) -> bool {
+    terminal::heading("summary");
+    for Done { name, result, took } in done {
+        let time = terminal::time(*took);
+        match result {
+            Ok(()) => anstream::println!("  {name:14} {time:>13}  {GOOD}ok{GOOD:#}"),
+            Err(_) => anstream::println!("  {name:14} {time:>13}  {BAD}failed{BAD:#}"),
+        }
+    }
+    let ran: Vec<&str> = done.iter().map(|done| done.name).collect();
+    for (name, ..) in STEPS.into_iter().filter(|(name, ..)| !ran.contains(name)) {
+        anstream::println!("  {FAINT}{name:14} {:>13}  not run{FAINT:#}", "");
+    }
+    anstream::println!("  {STRONG}{:14} {:>13}{STRONG:#}", "together", terminal::time(took));
+    let failures: Vec<&str> = done.iter().filter(|done| done.result.is_err()).map(|done| done.name).collect();
+    if let [first, ..] = failures.as_slice() {
+        anstream::println!("{BAD}failed: {} (look for \"{first} failed\" above){BAD:#}", failures.join(", "));
+    }
+    !failures.is_empty()
+}
+
+fn toolchain(_: &mut Run) -> anyhow::Result<()> {
+    println!("  rust    {}", toolchain::rustc_version()?);
+    toolchain::ensure_wasm_target()?;
+    println!("  target  {WASM}");
+    toolchain::ensure_components()?;
+    println!("  go      {}", toolchain::ensure_go());
+    Ok(())
+}
+
+fn format(run: &mut Run) -> anyhow::Result<()> {
+    cargo(run, ["fmt", "--all", "--check"])
+}
+
+fn lints(run: &mut Run) -> anyhow::Result<()> {
+    cargo(run, ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+}
+
+fn guest_lints(run: &mut Run) -> anyhow::Result<()> {
+    let mut command = run.workspace.cargo();
+    command.args(["clippy", "--target", WASM]);
+    packages(&mut command, &run.workspace);
+    announced(command.args(["--", "-D", "warnings"]))
+}
+
+fn guests(run: &mut Run) -> anyhow::Result<()> {
+    let mut command = run.workspace.cargo();
+    command.args(["build", "--profile", PLUGIN_PROFILE, "--target", WASM]);
+    packages(&mut command, &run.workspace);
+    announced(&mut command)
+}
+
+fn build(run: &mut Run) -> anyhow::Result<()> {
+    cargo(run, ["test", "--workspace", "--no-run"])
+}
+
+fn tests(run: &mut Run) -> anyhow::Result<()> {
+    let mut command = run.workspace.cargo();
+    command.args(["test", "--workspace", "--no-fail-fast"]);
+    println!("$ {}", cargo::typed(&command));
+    let count = &mut run.count;
+    let result = cargo::read(&mut command, |line| count.read(line));
+    count.end();
+    result
+}
+
+fn documentation(run: &mut Run) -> anyhow::Result<()> {
+    let mut command = run.workspace.cargo();
+    command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    announced(&mut command)
+}
+
+fn cargo<const N: usize>(run: &Run, arguments: [&str; N]) -> anyhow::Result<()> {
+    announced(run.workspace.cargo().args(arguments))
+}
+
+fn announced(command: &mut Command) -> anyhow::Result<()> {
+    println!("$ {}", cargo::typed(command));
+    cargo::run(command)
+}
+
+fn packages(command: &mut Command, workspace: &Workspace) {
+    for guest in workspace.guests() {
+        command.args(["--package", guest]);
+    }
+}

@@ -1,0 +1,85 @@
+//! Counts tests as their binaries report them.
+
+use std::fmt;
+
+/// The tests of all binaries together.
+#[derive(Debug, Default, PartialEq)]
+pub(super) struct Count {
+    passed: u64,
+    failed: u64,
+    skipped: u64,
+    /// Tests of a binary that has begun and not reported yet.
+    pending: u64,
+}
+
+// === impl Count ===
+
+impl Count {
+    /// Takes a line of a test binary's output.
+    pub(super) fn read(&mut self, line: &str) {
+        if let Some(tests) = line.strip_prefix("running ").and_then(|rest| rest.strip_suffix(" tests").or_else(|| rest.strip_suffix(" test"))) {
+            self.end();
+            self.pending = tests.parse().unwrap_or(0);
+        } else if let Some(result) = line.strip_prefix("test result: ") {
+            self.pending = 0;
+            let amount = |what: &str| {
+                let mut parts = result.split([';', '.']).map(str::trim);
+                let amount = parts.find_map(|part| part.strip_suffix(what)?.trim().parse::<u64>().ok());
+                amount.unwrap_or(0)
+            };
+            self.passed += amount("passed");
+            self.failed += amount("failed");
+            self.skipped += amount("ignored");
+        }
+    }
+
+    /// A binary ended, or another one began. One that died without a result has failed in all of its tests: which of
+    /// them passed is not known.
+    pub(super) fn end(&mut self) {
+        self.failed += std::mem::take(&mut self.pending);
+    }
+
+    /// Whether a test failed.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed > 0
+    }
+}
+
+impl fmt::Display for Count {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn count(lines: &[&str]) -> String {
+        let mut count = Count::default();
+        lines.iter().for_each(|line| count.read(line));
+        count.end();
+        count.to_string()
+    }
+
+    #[test]
+    fn results_of_several_binaries_add_up() {
+        assert_eq!(
+            count(&[
+                "running 3 tests",
+                "test a ... ok",
+                "test result: ok. 2 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+                "running 1 test",
+                "test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.25s",
+            ]),
+            "2 passed, 1 failed, 1 skipped"
+        );
+    }
+
+    #[test]
+    fn a_binary_that_died_has_failed() {
+        let second = "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
+        assert_eq!(count(&["running 4 tests", "running 1 test", second]), "1 passed, 4 failed, 0 skipped");
+        assert_eq!(count(&["running 2 tests", "test a ... ok"]), "0 passed, 2 failed, 0 skipped");
+    }
+}

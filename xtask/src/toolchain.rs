@@ -1,0 +1,112 @@
+//! What has to be installed besides cargo itself, and installing it.
+
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::Context as _;
+
+use crate::terminal::{self, NOTABLE};
+use crate::workspace::WASM;
+
+/// What `rustc --version` says.
+pub(crate) fn rustc_version() -> anyhow::Result<String> {
+    output(Command::new(rustc()).arg("--version")).context("rustc cannot be run")
+}
+
+/// Sees to it that plugins can be built.
+pub(crate) fn ensure_wasm_target() -> anyhow::Result<()> {
+    if has_wasm_target() {
+        return Ok(());
+    }
+    terminal::paragraph("  ", &format!("installing: rustup target add {WASM}"));
+    let added = Command::new("rustup")
+        .args(["target", "add", WASM])
+        .stdin(Stdio::null())
+        .status();
+    let why = match added {
+        Ok(status) if status.success() && has_wasm_target() => return Ok(()),
+        Ok(status) => format!("`rustup target add {WASM}` did not help ({status})"),
+        Err(error) => format!("rustup cannot be run ({error})"),
+    };
+    anyhow::bail!(
+        "the Rust standard library for {WASM} is not installed, and {why}. Install Rust from https://rustup.rs, or \
+         your distribution's package for the target (Debian: libstd-rust-dev-wasm32, Fedora: \
+         rust-std-static-{WASM}), and run this again"
+    )
+}
+
+/// Sees to it that `cargo fmt` and `cargo clippy` can be run.
+pub(crate) fn ensure_components() -> anyhow::Result<()> {
+    for (component, command) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
+        let works = || {
+            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+            output(Command::new(cargo).args([command, "--version"])).is_ok()
+        };
+        if works() {
+            continue;
+        }
+        terminal::paragraph("  ", &format!("installing: rustup component add {component}"));
+        let added = Command::new("rustup")
+            .args(["component", "add", component])
+            .stdin(Stdio::null())
+            .status();
+        let is_there = added.is_ok_and(|status| status.success()) && works();
+        anyhow::ensure!(
+            is_there,
+            "`cargo {command}` cannot be run, and rustup cannot install {component}: install it by other means and \
+             run this again"
+        );
+    }
+    Ok(())
+}
+
+/// Sees to it, where that is possible, that kube-apiserver's own patch library can be built; says what follows when
+/// it is not.
+pub(crate) fn ensure_go() -> String {
+    let version = || output(Command::new("go").arg("version"));
+    if let Ok(version) = version() {
+        return version;
+    }
+    let is_root = output(Command::new("id").arg("-u")).is_ok_and(|user| user == "0");
+    if is_root && Path::new("/usr/bin/apt-get").exists() {
+        terminal::paragraph("  ", "installing: apt-get install golang-go");
+        let apt_get = |arguments: &[&str]| {
+            let mut command = Command::new("apt-get");
+            command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+            let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
+            status.is_ok_and(|status| status.success())
+        };
+        let packages = ["install", "--yes", "--no-install-recommends", "golang-go"];
+        // The lists of packages are fetched only when they are needed: mostly the image has them.
+        let installed = apt_get(&packages) || (apt_get(&["update"]) && apt_get(&packages));
+        if let (true, Ok(version)) = (installed, version()) {
+            return version;
+        }
+    }
+    anstream::println!(
+        "  {NOTABLE}Go is not installed: the emitted patches are not tried with kube-apiserver's own patch library. \
+         Install Go and run this again to have that tested, too.{NOTABLE:#}"
+    );
+    "not installed".to_owned()
+}
+
+fn has_wasm_target() -> bool {
+    let folder = output(Command::new(rustc()).args(["--print", "target-libdir", "--target", WASM]));
+    // rustc says where it would be whether or not it is there.
+    folder.is_ok_and(|folder| {
+        let files = std::fs::read_dir(folder).into_iter().flatten();
+        let mut names = files.filter_map(Result::ok).map(|file| file.file_name());
+        names.any(|name| name.to_string_lossy().starts_with("libstd-"))
+    })
+}
+
+fn rustc() -> std::ffi::OsString {
+    std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())
+}
+
+/// What a command prints, on one line.
+fn output(command: &mut Command) -> anyhow::Result<String> {
+    let output = command.stdin(Stdio::null()).output()?;
+    anyhow::ensure!(output.status.success(), "it failed ({})", output.status);
+    Ok(String::from_utf8_lossy(&output.stdout).trim().to_owned())
+}

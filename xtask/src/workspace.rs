@@ -1,0 +1,111 @@
+//! Where things are, as cargo knows it: nothing here guesses a path.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::Context as _;
+use serde_json::Value;
+
+/// The target that plugins are built for.
+pub(crate) const WASM: &str = "wasm32-unknown-unknown";
+/// The profile that plugins are built with.
+pub(crate) const PLUGIN_PROFILE: &str = "plugin";
+
+/// The workspace that this program is part of.
+pub(crate) struct Workspace {
+    root: PathBuf,
+    target: PathBuf,
+    guests: Vec<String>,
+}
+
+// === impl Workspace ===
+
+impl Workspace {
+    /// Asks cargo.
+    pub(crate) fn find() -> anyhow::Result<Self> {
+        let output = cargo_in(Path::new(env!("CARGO_MANIFEST_DIR")))
+            .args(["metadata", "--no-deps", "--format-version", "1"])
+            .output()
+            .context("cargo cannot be run")?;
+        anyhow::ensure!(
+            output.status.success(),
+            "cargo metadata failed: {}",
+            String::from_utf8_lossy(&output.stderr).trim()
+        );
+        let metadata: Value = serde_json::from_slice(&output.stdout)
+            .context("cargo metadata printed something that is not JSON")?;
+        let path = |key: &str| {
+            let text = metadata[key].as_str();
+            text.map(PathBuf::from)
+                .with_context(|| format!("cargo metadata does not say `{key}`"))
+        };
+        Ok(Self {
+            root: path("workspace_root")?,
+            target: path("target_directory")?,
+            guests: guests(&metadata),
+        })
+    }
+
+    /// The folder of the workspace.
+    pub(crate) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The folder that cargo builds into.
+    pub(crate) fn target(&self) -> &Path {
+        &self.target
+    }
+
+    /// The packages that can be built as plugins.
+    pub(crate) fn guests(&self) -> &[String] {
+        &self.guests
+    }
+
+    /// Where a package's plugin is built to.
+    pub(crate) fn guest_file(&self, package: &str) -> PathBuf {
+        let name = format!("{}.wasm", package.replace('-', "_"));
+        self.target.join(WASM).join(PLUGIN_PROFILE).join(name)
+    }
+
+    /// A cargo command in the workspace.
+    pub(crate) fn cargo(&self) -> Command {
+        cargo_in(&self.root)
+    }
+
+    /// The path as somebody in the workspace's folder would write it.
+    pub(crate) fn shown<'p>(&self, path: &'p Path) -> std::path::Display<'p> {
+        path.strip_prefix(&self.root).unwrap_or(path).display()
+    }
+}
+
+/// A library that is built as a `cdylib` has no use here but as a plugin.
+fn guests(metadata: &Value) -> Vec<String> {
+    let is_guest = |package: &&Value| {
+        let mut targets = package["targets"].as_array().into_iter().flatten();
+        targets.any(|target| {
+            let kinds = target["kind"].as_array();
+            kinds.is_some_and(|kinds| kinds.iter().any(|kind| kind == "cdylib"))
+        })
+    };
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let names = packages
+        .filter(is_guest)
+        .filter_map(|package| package["name"].as_str());
+    names.map(str::to_owned).collect()
+}
+
+/// The cargo that runs this program. What it says about this package in the environment would make build scripts
+/// of others run again.
+fn cargo_in(folder: &Path) -> Command {
+    let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
+    command.current_dir(folder);
+    for (name, _) in std::env::vars_os() {
+        let about_this_package = name.to_str().is_some_and(|name| {
+            name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_")
+        });
+        if about_this_package {
+            command.env_remove(name);
+        }
+    }
+    command
+}
