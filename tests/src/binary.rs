@@ -13,7 +13,11 @@ pub const BINARY_VARIABLE: &str = "TOLLGATE_BIN";
 pub fn tollgate() -> PathBuf {
     if let Some(path) = std::env::var_os(BINARY_VARIABLE) {
         let path = PathBuf::from(path);
-        assert!(path.is_file(), "{BINARY_VARIABLE} names {}, which is not a file", path.display());
+        assert!(
+            path.is_file(),
+            "{BINARY_VARIABLE} names {}, which is not a file",
+            path.display()
+        );
         return path;
     }
     let path = profile_directory().join("tollgate");
@@ -29,7 +33,8 @@ pub fn tollgate() -> PathBuf {
 /// `target/debug` or `target/release`: where the test executable's `deps` folder is.
 #[must_use]
 pub fn profile_directory() -> PathBuf {
-    let executable = std::env::current_exe().expect("the path of the running test is known on this system");
+    let executable =
+        std::env::current_exe().expect("the path of the running test is known on this system");
     let folder = executable.parent().expect("an executable lies in a folder");
     match folder.parent() {
         Some(profile) if folder.ends_with("deps") => profile.to_owned(),
@@ -40,5 +45,7 @@ pub fn profile_directory() -> PathBuf {
 /// The workspace's own folder.
 #[must_use]
 pub fn workspace() -> &'static Path {
-    Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("the crate lies in the workspace")
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+        .parent()
+        .expect("the crate lies in the workspace")
 }

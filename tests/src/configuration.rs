@@ -58,12 +58,16 @@ impl Configuration {
     /// When `more` is not an object.
     pub fn plugin(&mut self, name: &str, file: &Path, more: Value) {
         let mut entry = json!({"name": name, "source": format!("file:{}", file.display())});
-        let Value::Object(more) = more else { panic!("the keys of the plugin {name} are not an object: {more}") };
+        let Value::Object(more) = more else {
+            panic!("the keys of the plugin {name} are not an object: {more}")
+        };
         for (key, value) in more {
             entry[&key] = value;
         }
         let plugins = self.root["plugins"].as_array_mut();
-        plugins.expect("`plugins` is a list from the beginning").push(entry);
+        plugins
+            .expect("`plugins` is a list from the beginning")
+            .push(entry);
     }
 
     /// Adds a plugin from bytes.
@@ -89,7 +93,8 @@ impl Configuration {
     #[must_use]
     pub fn write(&self) -> PathBuf {
         let path = self.folder.path().join("tollgate.yaml");
-        std::fs::write(&path, format!("{:#}\n", self.root)).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        std::fs::write(&path, format!("{:#}\n", self.root))
+            .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         path
     }
 }

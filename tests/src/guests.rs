@@ -17,7 +17,9 @@ const PROFILE: &str = "plugin";
 #[must_use]
 pub fn build(package: &str) -> PathBuf {
     static IN_THIS_PROCESS: Mutex<Vec<String>> = Mutex::new(Vec::new());
-    let mut built = IN_THIS_PROCESS.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+    let mut built = IN_THIS_PROCESS
+        .lock()
+        .unwrap_or_else(std::sync::PoisonError::into_inner);
     let target_directory = target_directory();
     let file = format!("{}.wasm", package.replace('-', "_"));
     let path = target_directory.join(TARGET).join(PROFILE).join(file);
@@ -27,7 +29,17 @@ pub fn build(package: &str) -> PathBuf {
     let _others = lock(&target_directory);
     let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
     let output = Command::new(cargo)
-        .args(["build", "--quiet", "--profile", PROFILE, "--target", TARGET, "--package", package, "--target-dir"])
+        .args([
+            "build",
+            "--quiet",
+            "--profile",
+            PROFILE,
+            "--target",
+            TARGET,
+            "--package",
+            package,
+            "--target-dir",
+        ])
         .arg(&target_directory)
         .current_dir(workspace())
         .output()
@@ -37,7 +49,11 @@ pub fn build(package: &str) -> PathBuf {
         "{package} does not build for {TARGET} (is the target installed? `rustup target add {TARGET}`):\n{}",
         String::from_utf8_lossy(&output.stderr)
     );
-    assert!(path.is_file(), "cargo built {package}, but not {}: is it a cdylib?", path.display());
+    assert!(
+        path.is_file(),
+        "cargo built {package}, but not {}: is it a cdylib?",
+        path.display()
+    );
     built.push(package.to_owned());
     path
 }
@@ -45,15 +61,22 @@ pub fn build(package: &str) -> PathBuf {
 /// `target`, or whatever cargo was told to use in its place.
 fn target_directory() -> PathBuf {
     let profile = profile_directory();
-    let target = profile.parent().expect("a profile's folder lies in the target folder");
+    let target = profile
+        .parent()
+        .expect("a profile's folder lies in the target folder");
     target.to_owned()
 }
 
 /// Test binaries run one after another, but nothing says that they have to.
 fn lock(target_directory: &Path) -> File {
     let path = target_directory.join("tollgate-guests.lock");
-    let open = File::options().create(true).truncate(false).write(true).open(&path);
+    let open = File::options()
+        .create(true)
+        .truncate(false)
+        .write(true)
+        .open(&path);
     let file = open.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-    file.lock().unwrap_or_else(|error| panic!("{}: cannot be locked: {error}", path.display()));
+    file.lock()
+        .unwrap_or_else(|error| panic!("{}: cannot be locked: {error}", path.display()));
     file
 }

@@ -12,16 +12,28 @@ use crate::wat;
 #[must_use]
 pub fn all() -> BTreeMap<String, Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile");
-    let entries = std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let entries =
+        std::fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
     let paths = entries.filter_map(Result::ok).map(|entry| entry.path());
     let mut modules: BTreeMap<String, Vec<u8>> = paths
         .filter(|path| path.extension().is_some_and(|extension| extension == "wat"))
-        .map(|path| (path.file_stem().unwrap_or_default().to_string_lossy().into_owned(), wat::fixture(&path)))
+        .map(|path| {
+            (
+                path.file_stem()
+                    .unwrap_or_default()
+                    .to_string_lossy()
+                    .into_owned(),
+                wat::fixture(&path),
+            )
+        })
         .collect();
     modules.insert("not-wasm".to_owned(), b"#!/bin/sh\nrm -rf /\n".to_vec());
     modules.insert("empty".to_owned(), Vec::new());
     let whole = wat::plugin("validator", "");
-    modules.insert("truncated".to_owned(), whole[..whole.len() * 2 / 3].to_vec());
+    modules.insert(
+        "truncated".to_owned(),
+        whole[..whole.len() * 2 / 3].to_vec(),
+    );
     modules
 }
 
@@ -75,7 +87,9 @@ pub fn slow_to_compile(loops: usize, locals: usize) -> Vec<u8> {
     }
     for local in 1..=locals {
         let other = local % locals + 1;
-        text.push_str(&format!("(local.set {local} (i64.add (local.get {local}) (local.get {other})))"));
+        text.push_str(&format!(
+            "(local.set {local} (i64.add (local.get {local}) (local.get {other})))"
+        ));
     }
     for _ in 0..loops {
         text.push_str("(br_if 0 (local.get 0)))");

@@ -67,9 +67,17 @@ impl Review {
     }
 
     fn new(operation: &str, object: Value, old_object: Value) -> Self {
-        let about = if object.is_null() { &old_object } else { &object };
+        let about = if object.is_null() {
+            &old_object
+        } else {
+            &object
+        };
         let kind = about["kind"].as_str().unwrap_or("Pod").to_owned();
-        let (group, version) = about["apiVersion"].as_str().unwrap_or("v1").rsplit_once('/').unwrap_or(("", "v1"));
+        let (group, version) = about["apiVersion"]
+            .as_str()
+            .unwrap_or("v1")
+            .rsplit_once('/')
+            .unwrap_or(("", "v1"));
         let kind_of = json!({"group": group, "version": version, "kind": kind});
         let resource = json!({"group": group, "version": version, "resource": format!("{}s", kind.to_lowercase())});
         let options = match operation {
@@ -171,17 +179,29 @@ pub struct SharedReview {
 pub fn shared_reviews() -> Vec<SharedReview> {
     let folder: PathBuf = workspace().join("../shared/reviews");
     let Ok(entries) = std::fs::read_dir(&folder) else {
-        eprintln!("SKIPPED: there are no reviews in {}: only the suite's own were sent", folder.display());
+        eprintln!(
+            "SKIPPED: there are no reviews in {}: only the suite's own were sent",
+            folder.display()
+        );
         return Vec::new();
     };
     let mut reviews: Vec<SharedReview> = entries
         .filter_map(Result::ok)
         .map(|entry| entry.path())
-        .filter(|path| path.extension().is_some_and(|extension| extension == "json"))
+        .filter(|path| {
+            path.extension()
+                .is_some_and(|extension| extension == "json")
+        })
         .map(|path| {
-            let name = path.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-            let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-            let review = serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let name = path
+                .file_stem()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            let text = std::fs::read_to_string(&path)
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+            let review = serde_json::from_str(&text)
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
             SharedReview { name, review }
         })
         .collect();
@@ -213,7 +233,9 @@ const REQUEST_MEMBERS: [&str; 15] = [
 #[must_use]
 pub fn as_sent(review: &Value) -> Vec<u8> {
     let request = &review["request"];
-    let members = REQUEST_MEMBERS.iter().filter_map(|name| Some(format!("\"{name}\":{}", request.get(name)?)));
+    let members = REQUEST_MEMBERS
+        .iter()
+        .filter_map(|name| Some(format!("\"{name}\":{}", request.get(name)?)));
     let members: Vec<String> = members.collect();
     let text = format!(
         "{{\"kind\":{},\"apiVersion\":{},\"request\":{{{}}}}}",
@@ -222,5 +244,8 @@ pub fn as_sent(review: &Value) -> Vec<u8> {
         members.join(",")
     );
     // None of the three stands in JSON outside of a text.
-    text.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026").into_bytes()
+    text.replace('<', "\\u003c")
+        .replace('>', "\\u003e")
+        .replace('&', "\\u0026")
+        .into_bytes()
 }

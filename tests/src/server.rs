@@ -103,9 +103,19 @@ impl Start {
     #[must_use]
     pub fn start(self, configuration: Configuration) -> Server {
         let mut command = Command::new(binary::tollgate());
-        command.arg("serve").arg("--config").arg(configuration.write()).args(&self.arguments);
-        command.envs(self.environment).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-        let mut child = command.spawn().unwrap_or_else(|error| panic!("tollgate cannot be started: {error}"));
+        command
+            .arg("serve")
+            .arg("--config")
+            .arg(configuration.write())
+            .args(&self.arguments);
+        command
+            .envs(self.environment)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::piped());
+        let mut child = command
+            .spawn()
+            .unwrap_or_else(|error| panic!("tollgate cannot be started: {error}"));
         let logs = Arc::new(Logs::default());
         let stderr = child.stderr.take().expect("standard error was asked for");
         let reader = std::thread::spawn({
@@ -117,27 +127,54 @@ impl Start {
             Err(why) => {
                 let _: std::io::Result<()> = child.kill();
                 let _: std::io::Result<ExitStatus> = child.wait();
-                panic!("tollgate did not come up ({why}); it logged:\n{}", logs.lock().lines.join("\n"));
+                panic!(
+                    "tollgate did not come up ({why}); it logged:\n{}",
+                    logs.lock().lines.join("\n")
+                );
             }
         };
         let text = |name: &str| match line[name].as_str() {
             Some(text) => text.to_owned(),
             None => panic!("the log line `listening` has no `{name}`: {line}"),
         };
-        let socket = |name: &str| text(name).parse().unwrap_or_else(|error| panic!("`{name}` is no address: {error}"));
+        let socket = |name: &str| {
+            text(name)
+                .parse()
+                .unwrap_or_else(|error| panic!("`{name}` is no address: {error}"))
+        };
         let (address, admin): (SocketAddr, SocketAddr) = (socket("address"), socket("admin"));
         let ca_bundle = PathBuf::from(text("ca_bundle"));
         let client = client(&ca_bundle, |builder| builder.http1_only());
-        Server { child, logs, reader: Some(reader), client, address, admin, ca_bundle, configuration }
+        Server {
+            child,
+            logs,
+            reader: Some(reader),
+            client,
+            address,
+            admin,
+            ca_bundle,
+            configuration,
+        }
     }
 }
 
 /// A client that trusts one CA and nothing else.
-fn client(ca_bundle: &PathBuf, more: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Client {
-    let pem = std::fs::read(ca_bundle).unwrap_or_else(|error| panic!("{}: {error}", ca_bundle.display()));
-    let ca = Certificate::from_pem(&pem).unwrap_or_else(|error| panic!("{}: {error}", ca_bundle.display()));
-    let builder = Client::builder().tls_built_in_root_certs(false).add_root_certificate(ca).timeout(ANSWER_LIMIT).no_proxy();
-    more(builder).build().expect("the client's settings do not depend on anything outside")
+fn client(
+    ca_bundle: &PathBuf,
+    more: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
+) -> Client {
+    let pem =
+        std::fs::read(ca_bundle).unwrap_or_else(|error| panic!("{}: {error}", ca_bundle.display()));
+    let ca = Certificate::from_pem(&pem)
+        .unwrap_or_else(|error| panic!("{}: {error}", ca_bundle.display()));
+    let builder = Client::builder()
+        .tls_built_in_root_certs(false)
+        .add_root_certificate(ca)
+        .timeout(ANSWER_LIMIT)
+        .no_proxy();
+    more(builder)
+        .build()
+        .expect("the client's settings do not depend on anything outside")
 }
 
 // === impl Server ===
@@ -183,7 +220,10 @@ impl Server {
     pub async fn post_bytes(&self, client: &Client, path: &str, body: Vec<u8>) -> Answer {
         match self.try_post(client, path, body).await {
             Ok(answer) => answer,
-            Err(error) => panic!("POST {path} was not answered: {error:?}\nthe last that was logged:\n{}", self.last_logs()),
+            Err(error) => panic!(
+                "POST {path} was not answered: {error:?}\nthe last that was logged:\n{}",
+                self.last_logs()
+            ),
         }
     }
 
@@ -191,9 +231,17 @@ impl Server {
     ///
     /// # Errors
     /// When there is no answer.
-    pub async fn try_post(&self, client: &Client, path: &str, body: Vec<u8>) -> reqwest::Result<Answer> {
+    pub async fn try_post(
+        &self,
+        client: &Client,
+        path: &str,
+        body: Vec<u8>,
+    ) -> reqwest::Result<Answer> {
         let started = Instant::now();
-        let request = client.post(self.url(path)).header("content-type", "application/json").body(body);
+        let request = client
+            .post(self.url(path))
+            .header("content-type", "application/json")
+            .body(body);
         Answer::read(request.send().await?, started).await
     }
 
@@ -217,9 +265,28 @@ impl Server {
     /// When it says nothing of it.
     pub async fn plugin_status(&self, name: &str) -> Value {
         let page = self.get_admin("/plugins").await.json();
-        let plugins = page["plugins"].as_array().unwrap_or_else(|| panic!("/plugins has no list of plugins: {page}"));
+        let plugins = page["plugins"]
+            .as_array()
+            .unwrap_or_else(|| panic!("/plugins has no list of plugins: {page}"));
         let found = plugins.iter().find(|plugin| plugin["name"] == name);
-        found.unwrap_or_else(|| panic!("/plugins does not know {name}: {page}")).clone()
+        found
+            .unwrap_or_else(|| panic!("/plugins does not know {name}: {page}"))
+            .clone()
+    }
+
+    /// Makes sure that every plugin is loaded: one that is not can pass for one that has nothing to say.
+    ///
+    /// # Panics
+    /// When one is not loaded.
+    pub async fn assert_all_loaded(&self) {
+        let page = self.get_admin("/plugins").await.json();
+        for plugin in page["plugins"].as_array().into_iter().flatten() {
+            assert_eq!(
+                plugin["state"], "loaded",
+                "{} is not loaded: {}",
+                plugin["name"], plugin["reason"]
+            );
+        }
     }
 
     /// The metrics page.
@@ -231,7 +298,10 @@ impl Server {
     }
 
     /// Another client of the same server, with settings of its own.
-    pub fn client(&self, more: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder) -> Client {
+    pub fn client(
+        &self,
+        more: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
+    ) -> Client {
         client(&self.ca_bundle, more)
     }
 
@@ -272,10 +342,41 @@ impl Server {
     #[must_use]
     pub fn resident_kib(&self) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
-        let status = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}: is the server gone?"));
+        let status = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{path}: {error}: is the server gone?"));
         let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-        let number = line.and_then(|line| line.trim().strip_suffix(" kB")).and_then(|number| number.trim().parse().ok());
+        let number = line
+            .and_then(|line| line.trim().strip_suffix(" kB"))
+            .and_then(|number| number.trim().parse().ok());
         number.unwrap_or_else(|| panic!("{path} has no VmRSS in kB"))
+    }
+
+    /// CPU time so far: of the server itself, and of the children that it has waited for.
+    ///
+    /// # Panics
+    /// When the process is gone.
+    #[must_use]
+    pub fn cpu_time(&self) -> (Duration, Duration) {
+        /// `USER_HZ`, which is 100 on every architecture that Linux still builds for.
+        const TICK: Duration = Duration::from_millis(10);
+        let path = format!("/proc/{}/stat", self.child.id());
+        let text = std::fs::read_to_string(&path)
+            .unwrap_or_else(|error| panic!("{path}: {error}: is the server gone?"));
+        // Behind the name, which may hold anything: utime, stime, cutime and cstime are fields 14 to 17 of all.
+        let behind_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
+        let ticks: Vec<u32> = behind_name
+            .split_whitespace()
+            .skip(11)
+            .take(4)
+            .filter_map(|field| field.parse().ok())
+            .collect();
+        match ticks[..] {
+            [user, system, children_user, children_system] => (
+                TICK * (user + system),
+                TICK * (children_user + children_system),
+            ),
+            _ => panic!("{path} is not as proc(5) describes it: {text}"),
+        }
     }
 
     /// Sends SIGTERM and does not wait.
@@ -283,9 +384,12 @@ impl Server {
     /// # Panics
     /// When the process is gone.
     pub fn terminate(&self) {
-        let id = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        let id = i32::try_from(self.child.id())
+            .ok()
+            .and_then(rustix::process::Pid::from_raw);
         let id = id.expect("a process has an id above zero");
-        rustix::process::kill_process(id, rustix::process::Signal::TERM).expect("the server is still there to be stopped");
+        rustix::process::kill_process(id, rustix::process::Signal::TERM)
+            .expect("the server is still there to be stopped");
     }
 
     /// Stops the server with SIGTERM and waits for its end.
@@ -314,15 +418,25 @@ impl Server {
         let status = loop {
             match self.child.try_wait() {
                 Ok(Some(status)) => break status,
-                Ok(None) if Instant::now() < deadline => std::thread::sleep(Duration::from_millis(10)),
-                Ok(None) => panic!("tollgate did not stop; the last that it logged:\n{}", self.last_logs()),
+                Ok(None) if Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(10))
+                }
+                Ok(None) => panic!(
+                    "tollgate did not stop; the last that it logged:\n{}",
+                    self.last_logs()
+                ),
                 Err(error) => panic!("the end of tollgate cannot be waited for: {error}"),
             }
         };
         if let Some(reader) = self.reader.take() {
-            reader.join().expect("the thread that reads the logs does not panic");
+            reader
+                .join()
+                .expect("the thread that reads the logs does not panic");
         }
-        Stopped { status, logs: self.logs() }
+        Stopped {
+            status,
+            logs: self.logs(),
+        }
     }
 
     fn last_logs(&self) -> String {
@@ -348,10 +462,19 @@ impl Drop for Server {
 impl Answer {
     async fn read(response: reqwest::Response, started: Instant) -> reqwest::Result<Self> {
         let (status, version) = (response.status().as_u16(), response.version());
-        let content_type = response.headers().get("content-type").and_then(|value| value.to_str().ok());
+        let content_type = response
+            .headers()
+            .get("content-type")
+            .and_then(|value| value.to_str().ok());
         let content_type = content_type.unwrap_or_default().to_owned();
         let body = response.bytes().await?.to_vec();
-        Ok(Self { status, version, content_type, body, took: started.elapsed() })
+        Ok(Self {
+            status,
+            version,
+            content_type,
+            body,
+            took: started.elapsed(),
+        })
     }
 
     /// The body as text.
@@ -366,8 +489,9 @@ impl Answer {
     /// When it is not JSON.
     #[must_use]
     pub fn json(&self) -> Value {
-        serde_json::from_slice(&self.body)
-            .unwrap_or_else(|error| panic!("HTTP {}, not JSON ({error}): {}", self.status, self.text()))
+        serde_json::from_slice(&self.body).unwrap_or_else(|error| {
+            panic!("HTTP {}, not JSON ({error}): {}", self.status, self.text())
+        })
     }
 
     /// The answer, checked as kube-apiserver would read it.
@@ -376,9 +500,20 @@ impl Answer {
     /// When kube-apiserver would not take it as it is.
     #[must_use]
     pub fn checked(&self, endpoint: Endpoint, review: &Value) -> Checked {
-        match check(endpoint, review, self.status, &self.content_type, &self.body) {
+        match check(
+            endpoint,
+            review,
+            self.status,
+            &self.content_type,
+            &self.body,
+        ) {
             Ok(checked) => checked,
-            Err(violations) => panic!("{}\nin HTTP {}: {}", violations.join("\n"), self.status, shortened(&self.text())),
+            Err(violations) => panic!(
+                "{}\nin HTTP {}: {}",
+                violations.join("\n"),
+                self.status,
+                shortened(&self.text())
+            ),
         }
     }
 }
@@ -397,7 +532,10 @@ impl Logs {
     fn read(&self, stderr: ChildStderr) {
         let mut reader = BufReader::new(stderr);
         let mut line = Vec::new();
-        while reader.read_until(b'\n', &mut line).is_ok_and(|bytes| bytes > 0) {
+        while reader
+            .read_until(b'\n', &mut line)
+            .is_ok_and(|bytes| bytes > 0)
+        {
             let text = String::from_utf8_lossy(&line).trim_end().to_owned();
             self.lock().lines.push(text);
             self.changed.notify_all();
@@ -411,15 +549,24 @@ impl Logs {
         let deadline = Instant::now() + limit;
         let mut state = self.lock();
         loop {
-            let mut parsed = state.lines.iter().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let mut parsed = state
+                .lines
+                .iter()
+                .filter_map(|line| serde_json::from_str::<Value>(line).ok());
             if let Some(line) = parsed.find(|line| line["message"] == message) {
                 return Ok(line);
             }
             if state.ended {
                 return Err("it ended");
             }
-            let left = deadline.checked_duration_since(Instant::now()).ok_or("it took too long")?;
-            state = self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0;
+            let left = deadline
+                .checked_duration_since(Instant::now())
+                .ok_or("it took too long")?;
+            state = self
+                .changed
+                .wait_timeout(state, left)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
         }
     }
 }
@@ -432,11 +579,29 @@ impl Logs {
 #[must_use]
 pub fn metric(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     let wanted = |series: &str| {
-        let labels_text = series.strip_prefix(name).and_then(|rest| rest.strip_prefix('{')?.strip_suffix('}'));
-        labels_text.is_some_and(|text| labels.iter().all(|(name, value)| text.contains(&format!("{name}=\"{value}\""))))
+        let rest = series.strip_prefix(name);
+        let labels_text = rest.and_then(|rest| {
+            if rest.is_empty() {
+                Some("")
+            } else {
+                rest.strip_prefix('{')?.strip_suffix('}')
+            }
+        });
+        labels_text.is_some_and(|text| {
+            labels
+                .iter()
+                .all(|(name, value)| text.contains(&format!("{name}=\"{value}\"")))
+        })
     };
-    let series = page.lines().filter_map(|line| line.rsplit_once(' ')).filter(|(series, _)| wanted(series));
+    let series = page
+        .lines()
+        .filter_map(|line| line.rsplit_once(' '))
+        .filter(|(series, _)| wanted(series));
     series
-        .map(|(series, value)| value.parse::<f64>().unwrap_or_else(|_| panic!("{series} is {value}, which is no number")))
+        .map(|(series, value)| {
+            value
+                .parse::<f64>()
+                .unwrap_or_else(|_| panic!("{series} is {value}, which is no number"))
+        })
         .sum()
 }

@@ -91,7 +91,11 @@ struct Part {
 
 /// Addresses below 1024 are the prelude's own; the rest up to [`HEAP_START`] is the fixture's.
 const PRELUDE: &[Part] = &[
-    Part { export: "memory", interface: None, text: r#"(memory $memory (export "memory") 2)"# },
+    Part {
+        export: "memory",
+        interface: None,
+        text: r#"(memory $memory (export "memory") 2)"#,
+    },
     Part {
         export: "cabi_realloc",
         interface: None,
@@ -156,11 +160,17 @@ const PRELUDE: &[Part] = &[
 /// The contract, parsed once.
 static CONTRACT: LazyLock<Resolve> = LazyLock::new(|| {
     let mut resolve = Resolve::default();
-    resolve.push_dir(workspace().join("wit")).expect("wit/ holds the contract and parses");
+    resolve
+        .push_dir(workspace().join("wit"))
+        .expect("wit/ holds the contract and parses");
     for (file, text) in WASI {
-        resolve.push_str(file, text).expect("the parts of WASI above parse");
+        resolve
+            .push_str(file, text)
+            .expect("the parts of WASI above parse");
     }
-    resolve.push_str("hostile.wit", WORLDS).expect("the worlds above parse");
+    resolve
+        .push_str("hostile.wit", WORLDS)
+        .expect("the worlds above parse");
     resolve
 });
 
@@ -208,7 +218,9 @@ pub fn binary(text: &str) -> Vec<u8> {
 
 fn find_world(name: &str) -> WorldId {
     let packages = CONTRACT.packages.iter();
-    let found = packages.filter_map(|(_, package)| package.worlds.get(name)).next();
+    let found = packages
+        .filter_map(|(_, package)| package.worlds.get(name))
+        .next();
     *found.unwrap_or_else(|| panic!("there is no world `{name}` in wit/ or in {}", file!()))
 }
 
@@ -232,12 +244,16 @@ fn embed(bytes: &mut Vec<u8>, world: &str) {
 /// When the file is not there or is no such text.
 #[must_use]
 pub fn fixture(path: &Path) -> Vec<u8> {
-    let text = std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    let text =
+        std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let first = text.lines().next().unwrap_or_default().trim();
     match (first.strip_prefix(";; world: "), first) {
         (Some(world), _) => plugin(world, &text),
         (None, ";; no world") => core_module("validator", &text),
         (None, ";; component") => binary(&text),
-        _ => panic!("{}: the first line is `{first}`, not `;; world: NAME`, `;; no world` or `;; component`", path.display()),
+        _ => panic!(
+            "{}: the first line is `{first}`, not `;; world: NAME`, `;; no world` or `;; component`",
+            path.display()
+        ),
     }
 }

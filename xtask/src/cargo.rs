@@ -44,7 +44,9 @@ pub(crate) fn read(command: &mut Command, line: impl FnMut(&str) + Send) -> anyh
 
 /// The command as one would type it.
 pub(crate) fn typed(command: &Command) -> String {
-    let arguments = command.get_args().map(|argument| argument.to_string_lossy());
+    let arguments = command
+        .get_args()
+        .map(|argument| argument.to_string_lossy());
     let variables = command.get_envs().filter_map(|(name, value)| {
         let (name, value) = (name.to_string_lossy(), value?.to_string_lossy());
         Some(if value.contains(' ') {
@@ -64,9 +66,11 @@ fn ended(command: &Command, status: ExitStatus) -> anyhow::Result<()> {
 
 fn watch(command: &mut Command, line: impl FnMut(&str) + Send) -> anyhow::Result<ExitStatus> {
     let at_terminal = std::io::stderr().is_terminal();
-    command
-        .stdin(Stdio::null())
-        .stderr(if at_terminal { Stdio::inherit() } else { Stdio::piped() });
+    command.stdin(Stdio::null()).stderr(if at_terminal {
+        Stdio::inherit()
+    } else {
+        Stdio::piped()
+    });
     let mut child = command
         .spawn()
         .with_context(|| format!("`{}` cannot be run", typed(command)))?;

@@ -45,14 +45,16 @@ impl Demo {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let began = Instant::now();
         let workspace = Workspace::find()?;
-        anstream::println!("{STRONG}Tollgate: a WebAssembly plugin host for Kubernetes admission.{STRONG:#}");
+        anstream::println!(
+            "{STRONG}Tollgate: a WebAssembly plugin host for Kubernetes admission.{STRONG:#}"
+        );
         terminal::paragraph(
             "",
             "This demo needs no cluster. It sends a running Tollgate what kube-apiserver would send it, over TLS, and \
              shows what comes back.",
         );
         heading(1, "what is needed");
-        timed(|| check_toolchain())?;
+        timed(check_toolchain)?;
         heading(2, "three plugins, from Rust to WebAssembly");
         timed(|| build_plugins(&workspace))?;
         heading(3, "the host");
@@ -70,19 +72,21 @@ impl Demo {
         terminal::heading("done");
         let problems = stage.problems();
         if problems > 0 {
-            anyhow::bail!("{problems} of the answers' properties are not what they should be; look for ✗ above");
+            anyhow::bail!(
+                "{problems} of the answers' properties are not what they should be; look for ✗ above"
+            );
         }
         anstream::println!(
             "{GOOD}Every answer was what it should be.{GOOD:#} {FAINT}({} in all; the log: {}){FAINT:#}",
             terminal::time(began.elapsed()),
             workspace.shown(server.log())
         );
+        what_next();
         if self.keep {
             keep(&workspace, server)?;
         } else {
             server.stop()?;
         }
-        what_next();
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -115,7 +119,10 @@ fn build_plugins(workspace: &Workspace) -> anyhow::Result<()> {
     cargo::run(&mut command)?;
     for package in PLUGINS {
         let file = workspace.guest_file(package);
-        let size = file.metadata().with_context(|| format!("{} was not built", file.display()))?.len();
+        let size = file
+            .metadata()
+            .with_context(|| format!("{} was not built", file.display()))?
+            .len();
         println!("  {:>4} kB  {}", size / 1000, workspace.shown(&file));
     }
     Ok(())
@@ -147,17 +154,26 @@ fn start(workspace: &Workspace, file: &std::path::Path) -> anyhow::Result<Server
     );
     let server = Server::start(&executable, file, folder)?;
     println!("  reviews          {}/mutate and /validate", server.url());
-    println!("  caBundle         {} (self-signed, made just now)", workspace.shown(server.ca()));
+    println!(
+        "  caBundle         {} (self-signed, made just now)",
+        workspace.shown(server.ca())
+    );
     println!("  probes, metrics  {}", server.admin_url());
+    anstream::println!(
+        "  {FAINT}(a build for development: a release is faster than the times below){FAINT:#}"
+    );
     Ok(server)
 }
 
 fn keep(workspace: &Workspace, server: Server) -> anyhow::Result<()> {
-    let (ca, review) = (workspace.shown(server.ca()), "xtask/demo/create-pod.json");
+    let post = format!(
+        "curl --cacert {} --header 'Content-Type: application/json' --data @xtask/demo/create-pod.json",
+        workspace.shown(server.ca())
+    );
     terminal::heading("still serving: press Ctrl-C to stop");
     println!(
-        "  curl --cacert {ca} --json @{review} '{url}/mutate?timeout=10s'\n  \
-         curl --cacert {ca} --json @{review} '{url}/validate/required-labels'\n  \
+        "  {post} '{url}/mutate?timeout=10s'\n  \
+         {post} {url}/validate/required-labels\n  \
          curl {admin}/plugins\n  \
          curl {admin}/metrics\n  \
          curl '{admin}/readyz?verbose'",

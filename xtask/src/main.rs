@@ -13,7 +13,7 @@ use clap::Parser;
 
 /// The project's own chores.
 #[derive(Debug, Parser)]
-#[command(name = "cargo xtask", bin_name = "cargo xtask", version, about)]
+#[command(name = "cargo xtask", bin_name = "cargo xtask", about)]
 enum Chore {
     Demo(demo::Demo),
     Test(test::Test),

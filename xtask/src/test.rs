@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that has to hold before a change is in, from an empty target folder.
 //!
 //! ```text
-//! toolchain → format → lints → guests → build → tests → documentation
+//! toolchain → dependencies → format → lints → guests → build → tests → documentation
 //! ```
 //!
 //! Cheap steps come first. The tests are built by the command that runs them, because cargo selects features for what
@@ -45,16 +45,37 @@ struct Run {
     count: Count,
 }
 
-type Step = (&'static str, &'static str, fn(&mut Run) -> anyhow::Result<()>);
+type Step = (
+    &'static str,
+    &'static str,
+    fn(&mut Run) -> anyhow::Result<()>,
+);
 
-const STEPS: [Step; 8] = [
+const STEPS: [Step; 9] = [
     ("toolchain", "what is needed is installed", toolchain),
+    (
+        "dependencies",
+        "licences and advisories, where cargo-deny is installed",
+        dependencies,
+    ),
     ("format", "all code is formatted", format),
     ("lints", "no warnings of the compiler or clippy", lints),
-    ("guest lints", "the same for the plugins as WebAssembly", guest_lints),
+    (
+        "guest lints",
+        "the same for the plugins as WebAssembly",
+        guest_lints,
+    ),
     ("guests", "the plugins build as WebAssembly", guests),
-    ("build", "the host and all suites; the first time takes minutes: wasmtime is large", build),
-    ("tests", "all suites and the examples of the documentation", tests),
+    (
+        "build",
+        "the host and all suites; the first time takes minutes: wasmtime is large",
+        build,
+    ),
+    (
+        "tests",
+        "all suites and the examples of the documentation",
+        tests,
+    ),
     ("documentation", "no warnings of rustdoc", documentation),
 ];
 
@@ -62,7 +83,10 @@ const STEPS: [Step; 8] = [
 
 impl Test {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut run = Run { workspace: Workspace::find()?, count: Count::default() };
+        let mut run = Run {
+            workspace: Workspace::find()?,
+            count: Count::default(),
+        };
         let began = Instant::now();
         let mut done: Vec<Done> = Vec::new();
         for (index, (name, what, step)) in STEPS.into_iter().enumerate() {
@@ -73,14 +97,22 @@ impl Test {
                 anstream::println!("{BAD}{name} failed: {error:#}{BAD:#}");
             }
             let failed = result.is_err();
-            done.push(Done { name, result, took: step_began.elapsed() });
+            done.push(Done {
+                name,
+                result,
+                took: step_began.elapsed(),
+            });
             if failed && !self.keep_going {
                 break;
             }
         }
         let failed = sum_up(&done, began.elapsed());
         println!("test: {}", run.count);
-        Ok(if failed || run.count.has_failed() { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+        Ok(if failed || run.count.has_failed() {
+            ExitCode::FAILURE
+        } else {
+            ExitCode::SUCCESS
+        })
     }
 }
 
@@ -98,10 +130,21 @@ fn sum_up(done: &[Done], took: Duration) -> bool {
     for (name, ..) in STEPS.into_iter().filter(|(name, ..)| !ran.contains(name)) {
         anstream::println!("  {FAINT}{name:14} {:>13}  not run{FAINT:#}", "");
     }
-    anstream::println!("  {STRONG}{:14} {:>13}{STRONG:#}", "together", terminal::time(took));
-    let failures: Vec<&str> = done.iter().filter(|done| done.result.is_err()).map(|done| done.name).collect();
+    anstream::println!(
+        "  {STRONG}{:14} {:>13}{STRONG:#}",
+        "together",
+        terminal::time(took)
+    );
+    let failures: Vec<&str> = done
+        .iter()
+        .filter(|done| done.result.is_err())
+        .map(|done| done.name)
+        .collect();
     if let [first, ..] = failures.as_slice() {
-        anstream::println!("{BAD}failed: {} (look for \"{first} failed\" above){BAD:#}", failures.join(", "));
+        anstream::println!(
+            "{BAD}failed: {} (look for \"{first} failed\" above){BAD:#}",
+            failures.join(", ")
+        );
     }
     !failures.is_empty()
 }
@@ -115,12 +158,32 @@ fn toolchain(_: &mut Run) -> anyhow::Result<()> {
     Ok(())
 }
 
+fn dependencies(run: &mut Run) -> anyhow::Result<()> {
+    if !toolchain::has_cargo_deny() {
+        println!(
+            "  cargo-deny is not installed, so deny.toml is not checked: cargo install cargo-deny --locked"
+        );
+        return Ok(());
+    }
+    cargo(run, ["deny", "check"])
+}
+
 fn format(run: &mut Run) -> anyhow::Result<()> {
     cargo(run, ["fmt", "--all", "--check"])
 }
 
 fn lints(run: &mut Run) -> anyhow::Result<()> {
-    cargo(run, ["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"])
+    cargo(
+        run,
+        [
+            "clippy",
+            "--workspace",
+            "--all-targets",
+            "--",
+            "-D",
+            "warnings",
+        ],
+    )
 }
 
 fn guest_lints(run: &mut Run) -> anyhow::Result<()> {
@@ -153,7 +216,9 @@ fn tests(run: &mut Run) -> anyhow::Result<()> {
 
 fn documentation(run: &mut Run) -> anyhow::Result<()> {
     let mut command = run.workspace.cargo();
-    command.args(["doc", "--workspace", "--no-deps"]).env("RUSTDOCFLAGS", "-D warnings");
+    command
+        .args(["doc", "--workspace", "--no-deps"])
+        .env("RUSTDOCFLAGS", "-D warnings");
     announced(&mut command)
 }
 

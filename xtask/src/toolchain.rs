@@ -38,14 +38,14 @@ pub(crate) fn ensure_wasm_target() -> anyhow::Result<()> {
 /// Sees to it that `cargo fmt` and `cargo clippy` can be run.
 pub(crate) fn ensure_components() -> anyhow::Result<()> {
     for (component, command) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
-        let works = || {
-            let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-            output(Command::new(cargo).args([command, "--version"])).is_ok()
-        };
+        let works = || cargo_has(command);
         if works() {
             continue;
         }
-        terminal::paragraph("  ", &format!("installing: rustup component add {component}"));
+        terminal::paragraph(
+            "  ",
+            &format!("installing: rustup component add {component}"),
+        );
         let added = Command::new("rustup")
             .args(["component", "add", component])
             .stdin(Stdio::null())
@@ -72,7 +72,9 @@ pub(crate) fn ensure_go() -> String {
         terminal::paragraph("  ", "installing: apt-get install golang-go");
         let apt_get = |arguments: &[&str]| {
             let mut command = Command::new("apt-get");
-            command.args(arguments).env("DEBIAN_FRONTEND", "noninteractive");
+            command
+                .args(arguments)
+                .env("DEBIAN_FRONTEND", "noninteractive");
             let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
             status.is_ok_and(|status| status.success())
         };
@@ -88,6 +90,16 @@ pub(crate) fn ensure_go() -> String {
          Install Go and run this again to have that tested, too.{NOTABLE:#}"
     );
     "not installed".to_owned()
+}
+
+/// Whether licences and advisories can be checked. Not installed by itself: it takes minutes to build.
+pub(crate) fn has_cargo_deny() -> bool {
+    cargo_has("deny")
+}
+
+fn cargo_has(command: &str) -> bool {
+    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
+    output(Command::new(cargo).args([command, "--version"])).is_ok()
 }
 
 fn has_wasm_target() -> bool {

@@ -12,9 +12,6 @@ use super::{FAILURE, Logging, Origin};
 use crate::pipeline::Pipeline;
 use crate::server::{Listen, Server, Signals};
 
-/// Audits that may be under way for each call that the engine takes at once: they wait behind the answers.
-const AUDITS_PER_CALL: usize = 2;
-
 /// Serve admission reviews over HTTPS.
 #[derive(Args, Debug)]
 pub(super) struct Serve {
@@ -55,14 +52,14 @@ impl Serve {
             set = host.loader.load_all(plugins) => set,
             _ = signals.next() => return Ok(ExitCode::from(FAILURE)),
         };
-        let audits_at_once = config.engine.max_concurrent_calls as usize * AUDITS_PER_CALL;
+        let max_concurrent_calls = config.engine.max_concurrent_calls as usize;
         let max_depth = config.requests.max_depth;
         let pipeline = Arc::new(Pipeline::new(
             host.engine.clone(),
             set,
             host.metrics.clone(),
             max_depth,
-            audits_at_once,
+            max_concurrent_calls,
         ));
         let listen = Listen {
             address: self.listen.unwrap_or(config.listen),

@@ -9,7 +9,7 @@ use wasmtime::{PoolConcurrencyLimitError, Store, UpdateDeadline};
 
 use super::answer::{Answer, RawAnswer};
 use super::bindings::types::{Configured, Manifest};
-use super::fault::{Ended, Fault, Stop};
+use super::fault::{Ended, Fault, Stop, is_for_want_of_memory};
 use super::guest::{ConfiguredBy, Guest};
 use super::meter::{Meter, Metered};
 use super::secrecy::Secrecy;
@@ -332,9 +332,7 @@ impl LoadSession {
 /// Whether a call ended for want of something of the host's: a free slot of the pool, or memory that the system
 /// would not give.
 fn is_the_hosts(error: &wasmtime::Error) -> bool {
-    error.downcast_ref::<PoolConcurrencyLimitError>().is_some()
-        || error.downcast_ref::<std::io::Error>().is_some()
-        || error.downcast_ref::<rustix::io::Errno>().is_some()
+    error.downcast_ref::<PoolConcurrencyLimitError>().is_some() || is_for_want_of_memory(error)
 }
 
 async fn acquire(semaphore: &Arc<Semaphore>, deadline: Instant) -> Option<OwnedSemaphorePermit> {

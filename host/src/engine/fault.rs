@@ -98,6 +98,9 @@ pub enum Stop {
         /// What it may have.
         limit_bytes: u64,
     },
+    /// The system would not give the memory.
+    #[error("the system did not give it the memory that it asked for")]
+    System,
     /// A table was to have too many elements.
     #[error(
         "it asked for a table of {wanted_elements} elements and may have {limit_elements} (limits.tableElements)"
@@ -176,7 +179,7 @@ impl Fault {
                     allowed: limits.allowed,
                     cpu: Some(limits.cpu_spent),
                 },
-                Stop::Memory { .. } | Stop::Table { .. } => Self::Memory(stop.clone()),
+                Stop::Memory { .. } | Stop::Table { .. } | Stop::System => Self::Memory(stop.clone()),
                 Stop::Output { .. } => Self::OutputTooLarge {
                     what: stop.to_string(),
                 },
@@ -198,6 +201,9 @@ impl Fault {
                     abort: None,
                 },
             };
+        }
+        if is_for_want_of_memory(error) {
+            return Self::Memory(Stop::System);
         }
         if let Some(exit) = error.downcast_ref::<wasmtime_wasi::I32Exit>() {
             let abort = Abort {
@@ -236,6 +242,13 @@ impl Fault {
             .to_string(),
         }
     }
+}
+
+/// Whether the system refused memory, or what comes of it. In a call that is the host's trouble, not the plugin's.
+pub(super) fn is_for_want_of_memory(error: &wasmtime::Error) -> bool {
+    error.downcast_ref::<wasmtime::error::OutOfMemory>().is_some()
+        || error.downcast_ref::<std::io::Error>().is_some()
+        || error.downcast_ref::<rustix::io::Errno>().is_some()
 }
 
 /// What a call had, and what it used: for the texts of its fault.

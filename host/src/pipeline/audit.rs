@@ -23,10 +23,18 @@ pub(super) struct Audit {
 pub(super) struct Auditor {
     engine: Engine,
     metrics: Arc<Metrics>,
-    slots: Arc<Semaphore>,
+    /// Audits that have a place, running or not.
+    places: Arc<Semaphore>,
+    /// Audits that run.
+    running: Arc<Semaphore>,
     tasks: TaskTracker,
     max_depth: u32,
 }
+
+/// Audits that may wait or run for each call that the engine takes at once.
+const PLACES_PER_CALL: usize = 2;
+/// Of the calls that the engine takes at once, one in this many may be an audit: enforcing comes first.
+const CALLS_PER_AUDIT: usize = 4;
 
 // === impl Auditor ===
 
@@ -34,13 +42,16 @@ impl Auditor {
     pub(super) fn new(
         engine: Engine,
         metrics: Arc<Metrics>,
-        at_once: usize,
+        max_concurrent_calls: usize,
         max_depth: u32,
     ) -> Self {
         Self {
             engine,
             metrics,
-            slots: Arc::new(Semaphore::new(at_once)),
+            places: Arc::new(Semaphore::new(max_concurrent_calls * PLACES_PER_CALL)),
+            running: Arc::new(Semaphore::new(
+                (max_concurrent_calls / CALLS_PER_AUDIT).max(1),
+            )),
             tasks: TaskTracker::new(),
             max_depth,
         }
@@ -48,15 +59,17 @@ impl Auditor {
 
     pub(super) fn start(&self, audits: Vec<Audit>) {
         for audit in audits {
-            let Ok(permit) = self.slots.clone().try_acquire_owned() else {
+            let Ok(place) = self.places.clone().try_acquire_owned() else {
                 self.metrics.audit_dropped();
                 continue;
             };
             let (engine, metrics, max_depth) =
                 (self.engine.clone(), self.metrics.clone(), self.max_depth);
+            let running = self.running.clone();
             self.tasks.spawn(async move {
                 // The answer goes out first.
                 tokio::task::yield_now().await;
+                let _turn = running.acquire().await;
                 let Audit {
                     plugin,
                     phase,
@@ -72,7 +85,7 @@ impl Auditor {
                 if done.is_err() {
                     metrics.audit_dropped();
                 }
-                drop(permit);
+                drop(place);
             });
         }
     }

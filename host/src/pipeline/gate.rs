@@ -45,9 +45,9 @@ impl Pipeline {
         plugins: PluginSet,
         metrics: Arc<Metrics>,
         max_depth: u32,
-        audits_at_once: usize,
+        max_concurrent_calls: usize,
     ) -> Self {
-        let auditor = Auditor::new(engine.clone(), metrics.clone(), audits_at_once, max_depth);
+        let auditor = Auditor::new(engine.clone(), metrics.clone(), max_concurrent_calls, max_depth);
         Self {
             engine,
             plugins: ArcSwap::from_pointee(plugins),

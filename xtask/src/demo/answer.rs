@@ -27,25 +27,47 @@ impl Answer {
     pub(super) fn read(body: &str, review: &Value) -> anyhow::Result<Self> {
         let answer: Value = serde_json::from_str(body).context("the answer is not JSON")?;
         for key in ["apiVersion", "kind"] {
-            anyhow::ensure!(answer[key] == review[key], "the answer's {key} is not the review's: {}", answer[key]);
+            anyhow::ensure!(
+                answer[key] == review[key],
+                "the answer's {key} is not the review's: {}",
+                answer[key]
+            );
         }
         let response = &answer["response"];
-        anyhow::ensure!(response["uid"] == review["request"]["uid"], "the answer is to another uid: {}", response["uid"]);
-        let allowed = response["allowed"].as_bool().context("the answer has no verdict")?;
+        anyhow::ensure!(
+            response["uid"] == review["request"]["uid"],
+            "the answer is to another uid: {}",
+            response["uid"]
+        );
+        let allowed = response["allowed"]
+            .as_bool()
+            .context("the answer has no verdict")?;
         let operations = operations(response)?;
         let status = &response["status"];
         let causes = status["details"]["causes"].as_array().into_iter().flatten();
-        let annotations = response["auditAnnotations"].as_object().into_iter().flatten();
+        let annotations = response["auditAnnotations"]
+            .as_object()
+            .into_iter()
+            .flatten();
         Ok(Self {
             allowed,
             code: status["code"].as_u64(),
             reason: text(&status["reason"]),
             message: text(&status["message"]),
-            causes: causes.map(|cause| (text(&cause["field"]), text(&cause["message"]))).collect(),
+            causes: causes
+                .map(|cause| (text(&cause["field"]), text(&cause["message"])))
+                .collect(),
             object: patched(&review["request"]["object"], &operations)?,
             operations,
-            warnings: response["warnings"].as_array().into_iter().flatten().map(text).collect(),
-            annotations: annotations.map(|(key, value)| (key.clone(), text(value))).collect(),
+            warnings: response["warnings"]
+                .as_array()
+                .into_iter()
+                .flatten()
+                .map(text)
+                .collect(),
+            annotations: annotations
+                .map(|(key, value)| (key.clone(), text(value)))
+                .collect(),
         })
     }
 
@@ -58,18 +80,25 @@ impl Answer {
 
 fn operations(response: &Value) -> anyhow::Result<Vec<Value>> {
     let Some(patch) = response["patch"].as_str() else {
-        anyhow::ensure!(response["patchType"].is_null(), "there is a patchType and no patch");
+        anyhow::ensure!(
+            response["patchType"].is_null(),
+            "there is a patchType and no patch"
+        );
         return Ok(Vec::new());
     };
-    anyhow::ensure!(response["patchType"] == "JSONPatch", "the patchType is {}", response["patchType"]);
+    anyhow::ensure!(
+        response["patchType"] == "JSONPatch",
+        "the patchType is {}",
+        response["patchType"]
+    );
     let patch = STANDARD.decode(patch).context("the patch is not base64")?;
     serde_json::from_slice(&patch).context("the patch is not a JSON array")
 }
 
 /// Applied by another implementation than the host's own.
 fn patched(object: &Value, operations: &[Value]) -> anyhow::Result<Value> {
-    let patch: json_patch::Patch =
-        serde_json::from_value(Value::Array(operations.to_vec())).context("the patch is not a JSON Patch")?;
+    let patch: json_patch::Patch = serde_json::from_value(Value::Array(operations.to_vec()))
+        .context("the patch is not a JSON Patch")?;
     let mut object = object.clone();
     json_patch::patch(&mut object, &patch).context("the patch does not apply to the object")?;
     Ok(object)

@@ -33,7 +33,8 @@ pub(super) struct Exchange {
 
 impl Client {
     pub(super) fn new(server: &Server) -> anyhow::Result<Self> {
-        let pem = std::fs::read(server.ca()).with_context(|| format!("{} cannot be read", server.ca().display()))?;
+        let pem = std::fs::read(server.ca())
+            .with_context(|| format!("{} cannot be read", server.ca().display()))?;
         let ca = Certificate::from_pem(&pem).context("the host's CA is not a PEM certificate")?;
         let provider = rustls::crypto::ring::default_provider();
         let tls = TlsConfig::builder()
@@ -47,7 +48,11 @@ impl Client {
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
             .build();
-        Ok(Self { agent: config.new_agent(), url: server.url(), admin_url: server.admin_url() })
+        Ok(Self {
+            agent: config.new_agent(),
+            url: server.url(),
+            admin_url: server.admin_url(),
+        })
     }
 
     /// Sends a review to `/mutate` or `/validate`.
@@ -61,19 +66,37 @@ impl Client {
             .content_type("application/json")
             .send(&body)
             .with_context(|| format!("POST {url}"))?;
-        let text = response.body_mut().read_to_string().with_context(|| format!("POST {url}"))?;
+        let text = response
+            .body_mut()
+            .read_to_string()
+            .with_context(|| format!("POST {url}"))?;
         let took = began.elapsed();
         let status = response.status();
-        anyhow::ensure!(status == 200, "POST {url} was answered with HTTP {status}: {text}");
+        anyhow::ensure!(
+            status == 200,
+            "POST {url} was answered with HTTP {status}: {text}"
+        );
         let answer = Answer::read(&text, review)?;
-        Ok(Exchange { answer, request_bytes: body.len(), response_bytes: text.len(), took })
+        Ok(Exchange {
+            answer,
+            request_bytes: body.len(),
+            response_bytes: text.len(),
+            took,
+        })
     }
 
     /// What the plugins have cost so far.
     pub(super) fn costs(&self) -> anyhow::Result<Costs> {
         let url = format!("{}/metrics", self.admin_url);
-        let mut response = self.agent.get(&url).call().with_context(|| format!("GET {url}"))?;
-        let text = response.body_mut().read_to_string().with_context(|| format!("GET {url}"))?;
+        let mut response = self
+            .agent
+            .get(&url)
+            .call()
+            .with_context(|| format!("GET {url}"))?;
+        let text = response
+            .body_mut()
+            .read_to_string()
+            .with_context(|| format!("GET {url}"))?;
         Ok(Costs::read(&text))
     }
 }

@@ -57,7 +57,9 @@ pub(super) fn write(workspace: &Workspace) -> anyhow::Result<PathBuf> {
     let folder = workspace.target().join("demo");
     let file = folder.join("tollgate.yaml");
     let plugins = workspace.guest_file("plugin");
-    let plugins = plugins.parent().context("plugins are built into a folder")?;
+    let plugins = plugins
+        .parent()
+        .context("plugins are built into a folder")?;
     let entries = PLUGIN_ENTRIES.replace("SOURCE", &plugins.display().to_string());
     let text = format!(
         "# Written by `cargo xtask demo`. docs/configuration.md explains every key.\n\
@@ -66,7 +68,8 @@ pub(super) fn write(workspace: &Workspace) -> anyhow::Result<PathBuf> {
          tls: {{ selfSigned: {{ directory: ./tls }} }}  # makes a CA of its own, and ca.crt for use as caBundle\n\
          engine: {{ cacheDirectory: ./code }}         # compiled plugins are kept here for the next start\n\n{entries}"
     );
-    std::fs::create_dir_all(&folder).with_context(|| format!("{} cannot be made", folder.display()))?;
+    std::fs::create_dir_all(&folder)
+        .with_context(|| format!("{} cannot be made", folder.display()))?;
     // The host insists on that for its cache of compiled code, whatever the umask is.
     private(&folder.join("code"))?;
     std::fs::write(&file, text).with_context(|| format!("{} cannot be written", file.display()))?;
@@ -78,14 +81,16 @@ pub(super) fn show() {
     for line in PLUGIN_ENTRIES.replace("file:SOURCE/", "file:…/").lines() {
         match line.split_once(" #") {
             Some((key, comment)) => anstream::println!("  {key} {FAINT}#{comment}{FAINT:#}"),
-            None if line.trim_start().starts_with("- name") => anstream::println!("  {GOOD}{line}{GOOD:#}"),
+            None if line.trim_start().starts_with("- name") => {
+                anstream::println!("  {GOOD}{line}{GOOD:#}")
+            }
             None => println!("  {line}"),
         }
     }
 }
 
 fn private(folder: &std::path::Path) -> anyhow::Result<()> {
-    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt as _};
+    use std::os::unix::fs::{DirBuilderExt as _, PermissionsExt};
     let mut builder = std::fs::DirBuilder::new();
     builder
         .recursive(true)

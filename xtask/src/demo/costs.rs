@@ -21,20 +21,34 @@ impl Costs {
     /// Reads OpenMetrics text.
     pub(super) fn read(text: &str) -> Self {
         let mut costs = Self::default();
-        for line in text.lines().filter(|line| line.starts_with("tollgate_plugin_")) {
-            let Some((name, rest)) = line.split_once('{') else { continue };
-            let Some((labels, value)) = rest.split_once("} ") else { continue };
-            let Ok(value) = value.parse::<f64>() else { continue };
+        for line in text
+            .lines()
+            .filter(|line| line.starts_with("tollgate_plugin_"))
+        {
+            let Some((name, rest)) = line.split_once('{') else {
+                continue;
+            };
+            let Some((labels, value)) = rest.split_once("} ") else {
+                continue;
+            };
+            let Ok(value) = value.parse::<f64>() else {
+                continue;
+            };
             // No label of these has a comma or a quote in it: they are plugin names and words from fixed lists.
             let label = |key: &str| {
                 let mut labels = labels.split(',').filter_map(|label| label.split_once('='));
-                labels.find(|(known, _)| *known == key).map(|(_, value)| value.trim_matches('"').to_owned())
+                labels
+                    .find(|(known, _)| *known == key)
+                    .map(|(_, value)| value.trim_matches('"').to_owned())
             };
-            let (Some(plugin), Some(phase)) = (label("plugin"), label("phase")) else { continue };
+            let (Some(plugin), Some(phase)) = (label("plugin"), label("phase")) else {
+                continue;
+            };
             let cost = costs.0.entry((plugin, phase)).or_default();
             match name {
                 "tollgate_plugin_calls_total" => {
-                    cost.outcomes.insert(label("outcome").unwrap_or_default(), value);
+                    cost.outcomes
+                        .insert(label("outcome").unwrap_or_default(), value);
                 }
                 "tollgate_plugin_fuel_total" => cost.fuel = value,
                 "tollgate_plugin_duration_seconds_sum" => cost.seconds = value,
@@ -79,9 +93,16 @@ tollgate_plugin_duration_seconds_sum{plugin=\"a\",phase=\"validate\"} 0.5
 
     #[test]
     fn the_difference_is_what_one_review_took() {
-        let after = BEFORE.replace("\"denied\"} 0", "\"denied\"} 1").replace("3000", "4500").replace("0.5", "0.75");
+        let after = BEFORE
+            .replace("\"denied\"} 0", "\"denied\"} 1")
+            .replace("3000", "4500")
+            .replace("0.5", "0.75");
         let rows = Costs::read(&after).since(&Costs::read(BEFORE));
-        let cost = Cost { outcomes: BTreeMap::new(), fuel: 1500.0, seconds: 0.25 };
+        let cost = Cost {
+            outcomes: BTreeMap::new(),
+            fuel: 1500.0,
+            seconds: 0.25,
+        };
         assert_eq!(rows, [("a".to_owned(), "denied".to_owned(), cost)]);
     }
 

@@ -29,9 +29,14 @@ pub(super) struct Server {
 
 impl Server {
     /// Starts the host and waits until it listens.
-    pub(super) fn start(executable: &Path, configuration: &Path, folder: &Path) -> anyhow::Result<Self> {
+    pub(super) fn start(
+        executable: &Path,
+        configuration: &Path,
+        folder: &Path,
+    ) -> anyhow::Result<Self> {
         let log = configuration.with_file_name("tollgate.log");
-        let file = File::create(&log).with_context(|| format!("{} cannot be written", log.display()))?;
+        let file =
+            File::create(&log).with_context(|| format!("{} cannot be written", log.display()))?;
         let mut child = Command::new(executable)
             .args(["serve", "--config"])
             .arg(configuration)
@@ -41,13 +46,24 @@ impl Server {
             .stderr(Stdio::piped())
             .spawn()
             .with_context(|| format!("{} cannot be run", executable.display()))?;
-        let stderr = child.stderr.take().context("the standard error of the host is a pipe")?;
+        let stderr = child
+            .stderr
+            .take()
+            .context("the standard error of the host is a pipe")?;
         let (send, receive) = channel();
         std::thread::spawn(move || copy(stderr, file, &send));
-        let mut server = Self { child, address: String::new(), admin: String::new(), ca: PathBuf::new(), log };
+        let mut server = Self {
+            child,
+            address: String::new(),
+            admin: String::new(),
+            ca: PathBuf::new(),
+            log,
+        };
         let deadline = Instant::now() + START_TIMEOUT;
         // The channel closes with the pipe, so this ends when the host does.
-        while let Ok(line) = receive.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+        while let Ok(line) =
+            receive.recv_timeout(deadline.saturating_duration_since(Instant::now()))
+        {
             if server.reads(&line) {
                 return Ok(server);
             }
@@ -68,7 +84,9 @@ impl Server {
         if entry["message"] != "listening" {
             return false;
         }
-        let (Some(address), Some(admin), Some(ca)) = (text("address"), text("admin"), text("ca_bundle")) else {
+        let (Some(address), Some(admin), Some(ca)) =
+            (text("address"), text("admin"), text("ca_bundle"))
+        else {
             return false;
         };
         (self.address, self.admin, self.ca) = (address, admin, ca.into());
@@ -97,16 +115,24 @@ impl Server {
 
     /// Asks the host to end, and sees that it does.
     pub(super) fn stop(mut self) -> anyhow::Result<()> {
-        kill_process(Pid::from_child(&self.child), Signal::INT).context("the host cannot be signalled")?;
+        kill_process(Pid::from_child(&self.child), Signal::INT)
+            .context("the host cannot be signalled")?;
         let began = Instant::now();
         while began.elapsed() < STOP_TIMEOUT {
             if let Some(status) = self.child.try_wait()? {
-                anyhow::ensure!(status.success(), "the host ended badly ({status}); its log: {}", self.log.display());
+                anyhow::ensure!(
+                    status.success(),
+                    "the host ended badly ({status}); its log: {}",
+                    self.log.display()
+                );
                 return Ok(());
             }
             std::thread::sleep(Duration::from_millis(20));
         }
-        anyhow::bail!("the host did not end within {} s of SIGINT", STOP_TIMEOUT.as_secs())
+        anyhow::bail!(
+            "the host did not end within {} s of SIGINT",
+            STOP_TIMEOUT.as_secs()
+        )
     }
 
     /// Waits until somebody else ends the host, with Ctrl-C most likely, which reaches this process, too.

@@ -46,14 +46,18 @@ pub(super) fn plugins(answer: &Answer, costs: &[(String, String, Cost)]) {
     let mut costs: Vec<_> = costs.iter().collect();
     costs.sort_by_key(|(name, ..)| place(name));
     for (name, outcome, cost) in costs {
-        let style = match outcome.as_str() {
-            "denied" | "fault" => BAD,
-            "patched" => NOTABLE,
-            _ => GOOD,
+        let only_warns = !answer.annotation(&format!("{name}.would-deny")).is_empty();
+        let (said, style) = match outcome.as_str() {
+            "denied" if only_warns => ("would deny", NOTABLE),
+            "denied" | "fault" => (outcome.as_str(), BAD),
+            "patched" => (outcome.as_str(), NOTABLE),
+            _ => (outcome.as_str(), GOOD),
         };
         let fuel = terminal::grouped(cost.fuel as u64);
         let milliseconds = cost.seconds * 1000.0;
-        anstream::println!("    {name:20} {style}{outcome:10}{style:#} {fuel:>9} fuel {milliseconds:>6.2} ms");
+        anstream::println!(
+            "    {name:20} {style}{said:10}{style:#} {fuel:>9} fuel {milliseconds:>6.2} ms"
+        );
     }
 }
 
@@ -66,7 +70,14 @@ pub(super) fn verdict(answer: &Answer, success: &str, created_from: Option<&str>
         let (code, reason) = (answer.code.unwrap_or_default(), &answer.reason);
         anstream::println!("    {BAD}denied{BAD:#}, HTTP status {code} {reason} for the user");
         for (field, message) in &answer.causes {
-            println!("    {:45} {message}", if field.is_empty() { "(no single field)" } else { field });
+            println!(
+                "    {:45} {message}",
+                if field.is_empty() {
+                    "(no single field)"
+                } else {
+                    field
+                }
+            );
         }
     }
     title("kubectl prints");
@@ -78,7 +89,9 @@ pub(super) fn verdict(answer: &Answer, success: &str, created_from: Option<&str>
     if answer.allowed {
         println!("    {success}");
     } else {
-        let when = created_from.map_or_else(String::new, |file| format!("error when creating \"{file}\": "));
+        let when = created_from.map_or_else(String::new, |file| {
+            format!("error when creating \"{file}\": ")
+        });
         let (reason, message) = (&answer.reason, &answer.message);
         terminal::paragraph(
             "    ",
@@ -94,20 +107,25 @@ pub(super) fn patch(answer: &Answer, before: &Value) {
     title("patch, merged and decoded");
     for operation in &answer.operations {
         let text = |key: &str| operation[key].as_str().unwrap_or_default();
-        let value = operation.get("value").map_or_else(String::new, |value| cut(&value.to_string(), LONGEST_VALUE));
+        let value = operation
+            .get("value")
+            .map_or_else(String::new, |value| cut(&value.to_string(), LONGEST_VALUE));
         println!("    {:8} {}", text("op"), text("path"));
         if !value.is_empty() {
             anstream::println!("             {FAINT}{value}{FAINT:#}");
         }
     }
     title("the object, before → after");
-    let (before, after) = (format!("{before:#}"), format!("{:#}", answer.object));
+    let (before, after) = (lines(before), lines(&answer.object));
     let diff = TextDiff::from_lines(&before, &after);
     for (index, group) in diff.grouped_ops(CONTEXT_LINES).iter().enumerate() {
         if index > 0 {
             anstream::println!("    {FAINT}  …{FAINT:#}");
         }
-        for change in group.iter().flat_map(|operation| diff.iter_changes(operation)) {
+        for change in group
+            .iter()
+            .flat_map(|operation| diff.iter_changes(operation))
+        {
             let line = cut(change.value().trim_end(), 110);
             match change.tag() {
                 ChangeTag::Delete => anstream::println!("    {BAD}- {line}{BAD:#}"),
@@ -125,6 +143,15 @@ pub(super) fn annotations(answer: &Answer) {
         let value = cut(value, LONGEST_ANNOTATION);
         anstream::println!("    {key}: {FAINT}{value}{FAINT:#}");
     }
+}
+
+/// Without commas: a new last member would change the line before it.
+fn lines(object: &Value) -> String {
+    let text = format!("{object:#}");
+    let lines = text
+        .lines()
+        .map(|line| line.strip_suffix(',').unwrap_or(line));
+    lines.collect::<Vec<_>>().join("\n")
 }
 
 fn title(text: &str) {

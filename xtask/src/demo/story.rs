@@ -61,15 +61,29 @@ fn mutation(stage: &mut Stage) -> anyhow::Result<Value> {
     stage.is("the verdict", &answer.allowed, &true);
     stage.is("the operations", &answer.operations, &expected_operations());
     let pod = &answer.object;
-    stage.is("the image", &pod["spec"]["containers"][0]["image"], &json!("registry.k8s.io/echoserver:1.10"));
-    stage.has("who changed what", answer.annotation("image-rewrite.patched"), "/spec/containers/0/image");
-    stage.has("who changed what", answer.annotation("always-pull-images.patched"), "/spec/containers/0/imagePullPolicy");
+    stage.is(
+        "the image",
+        &pod["spec"]["containers"][0]["image"],
+        &json!("registry.k8s.io/echoserver:1.10"),
+    );
+    stage.has(
+        "who changed what",
+        answer.annotation("image-rewrite.patched"),
+        "/spec/containers/0/image",
+    );
+    stage.has(
+        "who changed what",
+        answer.annotation("always-pull-images.patched"),
+        "/spec/containers/0/imagePullPolicy",
+    );
     Ok(answer.object)
 }
 
 /// Four changes to two containers, and two annotations: nothing else is touched, nothing is written twice.
 fn expected_operations() -> Vec<Value> {
-    let original = |container: &str| format!("/metadata/annotations/original.image-rewrite.tollgate.dev~1{container}");
+    let original = |container: &str| {
+        format!("/metadata/annotations/original.image-rewrite.tollgate.dev~1{container}")
+    };
     vec![
         json!({"op": "add", "path": original("wait"), "value": "busybox:1.37"}),
         json!({"op": "add", "path": original("web"), "value": "k8s.gcr.io/echoserver:1.10"}),
@@ -104,7 +118,11 @@ fn admission(stage: &mut Stage, pod: &Value) -> anyhow::Result<()> {
     stage.is("the number of warnings", &answer.warnings.len(), &1);
     let warning = answer.warnings.concat();
     stage.has("the warning", &warning, "ask-for-an-owner: ");
-    stage.has("the warning", &warning, "metadata.annotations[example.com/owner]");
+    stage.has(
+        "the warning",
+        &warning,
+        "metadata.annotations[example.com/owner]",
+    );
     stage.is("the patch of a validation", &answer.operations.len(), &0);
     Ok(())
 }
@@ -130,7 +148,11 @@ fn denial(stage: &mut Stage) -> anyhow::Result<()> {
 
     stage.is("the verdict", &answer.allowed, &false);
     stage.is("the status code", &answer.code, &Some(403));
-    let fields: Vec<&str> = answer.causes.iter().map(|(field, _)| field.as_str()).collect();
+    let fields: Vec<&str> = answer
+        .causes
+        .iter()
+        .map(|(field, _)| field.as_str())
+        .collect();
     let expected = [
         "spec.initContainers[0].imagePullPolicy",
         "spec.containers[1].imagePullPolicy",
@@ -141,11 +163,18 @@ fn denial(stage: &mut Stage) -> anyhow::Result<()> {
     sorted.0.sort_unstable();
     sorted.1.sort_unstable();
     stage.is("the fields", &sorted.0, &sorted.1);
-    for part in ["always-pull-images: ", "required-labels: "].into_iter().chain(expected) {
+    for part in ["always-pull-images: ", "required-labels: "]
+        .into_iter()
+        .chain(expected)
+    {
         stage.has("the message", &answer.message, part);
     }
     // Sam's value is not repeated: it could have been a Secret's.
-    stage.is("whether values are quoted", &answer.message.contains("Storefront"), &false);
+    stage.is(
+        "whether values are quoted",
+        &answer.message.contains("Storefront"),
+        &false,
+    );
     Ok(())
 }
 
@@ -167,7 +196,11 @@ fn failing_plugins(stage: &mut Stage) -> anyhow::Result<()> {
     let answer = stage.play(&scene)?;
     stage.is("the verdict", &answer.allowed, &false);
     stage.is("the status code", &answer.code, &Some(500));
-    stage.has("the message", &answer.message, "starved failed (out-of-fuel, failurePolicy Fail)");
+    stage.has(
+        "the message",
+        &answer.message,
+        "starved failed (out-of-fuel, failurePolicy Fail)",
+    );
 
     review["request"]["uid"] = json!("0f3e9a77-6c1b-4f52-b7c4-9d8e7f6a5b04");
     review["request"]["namespace"] = json!("sandbox");
@@ -182,7 +215,11 @@ fn failing_plugins(stage: &mut Stage) -> anyhow::Result<()> {
     let answer = stage.play(&scene)?;
     show::annotations(&answer);
     stage.is("the verdict", &answer.allowed, &true);
-    stage.is("the note for the operator", &answer.annotation("starved-optional.failed-open"), &"out-of-fuel");
+    stage.is(
+        "the note for the operator",
+        &answer.annotation("starved-optional.failed-open"),
+        &"out-of-fuel",
+    );
     Ok(())
 }
 
@@ -190,7 +227,10 @@ fn failing_plugins(stage: &mut Stage) -> anyhow::Result<()> {
 
 impl Stage {
     pub(super) fn new(client: Client) -> Self {
-        Self { client, problems: 0 }
+        Self {
+            client,
+            problems: 0,
+        }
     }
 
     /// How many properties of answers were not what they should be.

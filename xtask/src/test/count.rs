@@ -17,14 +17,18 @@ pub(super) struct Count {
 impl Count {
     /// Takes a line of a test binary's output.
     pub(super) fn read(&mut self, line: &str) {
-        if let Some(tests) = line.strip_prefix("running ").and_then(|rest| rest.strip_suffix(" tests").or_else(|| rest.strip_suffix(" test"))) {
+        if let Some(tests) = line.strip_prefix("running ").and_then(|rest| {
+            rest.strip_suffix(" tests")
+                .or_else(|| rest.strip_suffix(" test"))
+        }) {
             self.end();
             self.pending = tests.parse().unwrap_or(0);
         } else if let Some(result) = line.strip_prefix("test result: ") {
             self.pending = 0;
             let amount = |what: &str| {
                 let mut parts = result.split([';', '.']).map(str::trim);
-                let amount = parts.find_map(|part| part.strip_suffix(what)?.trim().parse::<u64>().ok());
+                let amount =
+                    parts.find_map(|part| part.strip_suffix(what)?.trim().parse::<u64>().ok());
                 amount.unwrap_or(0)
             };
             self.passed += amount("passed");
@@ -47,7 +51,11 @@ impl Count {
 
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} passed, {} failed, {} skipped", self.passed, self.failed, self.skipped)
+        write!(
+            f,
+            "{} passed, {} failed, {} skipped",
+            self.passed, self.failed, self.skipped
+        )
     }
 }
 
@@ -79,7 +87,13 @@ mod tests {
     #[test]
     fn a_binary_that_died_has_failed() {
         let second = "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
-        assert_eq!(count(&["running 4 tests", "running 1 test", second]), "1 passed, 4 failed, 0 skipped");
-        assert_eq!(count(&["running 2 tests", "test a ... ok"]), "0 passed, 2 failed, 0 skipped");
+        assert_eq!(
+            count(&["running 4 tests", "running 1 test", second]),
+            "1 passed, 4 failed, 0 skipped"
+        );
+        assert_eq!(
+            count(&["running 2 tests", "test a ... ok"]),
+            "0 passed, 2 failed, 0 skipped"
+        );
     }
 }

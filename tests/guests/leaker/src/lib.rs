@@ -6,7 +6,7 @@
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use tollgate_sdk::bindings::imports::tollgate::admission::logging::{Level, Location, abort};
+use tollgate_sdk::bindings::imports::tollgate::admission::logging::{Location, abort};
 use tollgate_sdk::prelude::*;
 
 /// The policy.
@@ -35,7 +35,9 @@ impl Policy for Leaker {
     type Settings = Settings;
 
     fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
-        Ok(Self { reads: settings.reads })
+        Ok(Self {
+            reads: settings.reads,
+        })
     }
 }
 
@@ -60,13 +62,24 @@ impl Mutate for Leaker {
 
 impl Leaker {
     fn steal(&self, review: &Review) -> Loot {
-        let document = if review.object().exists() { review.object() } else { review.old_object() };
+        let document = if review.object().exists() {
+            review.object()
+        } else {
+            review.old_object()
+        };
         if !self.reads.is_empty() {
-            return Loot { values: document.text(&self.reads).into_iter().collect() };
+            return Loot {
+                values: document.text(&self.reads).into_iter().collect(),
+            };
         }
         let mut values = Vec::new();
         for pattern in ["/data/*", "/stringData/*", "/metadata/annotations/*"] {
-            values.extend(document.select(pattern).into_iter().filter_map(|node| node.value.into_text()));
+            values.extend(
+                document
+                    .select(pattern)
+                    .into_iter()
+                    .filter_map(|node| node.value.into_text()),
+            );
         }
         values.extend(document.json("/data"));
         Loot { values }
@@ -74,7 +87,11 @@ impl Leaker {
 }
 
 fn way(review: &Review) -> String {
-    let document = if review.object().exists() { review.object() } else { review.old_object() };
+    let document = if review.object().exists() {
+        review.object()
+    } else {
+        review.old_object()
+    };
     document.text("/metadata/labels/leak").unwrap_or_default()
 }
 
@@ -92,7 +109,13 @@ fn say(review: &Review, way: &str, loot: &Loot) {
         review.warn(&text);
         review.annotate("value", &text);
         review.annotate(&text, "key");
-        review.annotate(text.chars().filter(char::is_ascii_alphanumeric).take(50).collect::<String>(), "short key");
+        review.annotate(
+            text.chars()
+                .filter(char::is_ascii_alphanumeric)
+                .take(50)
+                .collect::<String>(),
+            "short key",
+        );
     }
 }
 
@@ -103,7 +126,14 @@ fn fail(review: &Review, way: &str, loot: &Loot) {
         "panic" => panic!("{text}"),
         "abort" => abort(&text, None),
         "abort-file" => {
-            abort("the file says it all", Some(&Location { file: text, line: 1, column: 1 }));
+            abort(
+                "the file says it all",
+                Some(&Location {
+                    file: text,
+                    line: 1,
+                    column: 1,
+                }),
+            );
         }
         "unreachable" => unreachable(),
         "malformed-pointer" => drop(review.object().get(&text)),
@@ -116,7 +146,8 @@ fn fail(review: &Review, way: &str, loot: &Loot) {
             let mut hoard = Vec::new();
             loop {
                 hoard.push(text.clone().into_bytes());
-                hoard.push(vec![0; 1 << 20]);
+                // Room, not zeros: those would cost more fuel than there is.
+                hoard.push(Vec::with_capacity(1 << 20));
                 std::hint::black_box(&hoard);
             }
         }
@@ -149,7 +180,9 @@ fn deny(way: &str, loot: &Loot) -> Result<(), Denial> {
         "deny-message" => Err(Denial::new(text)),
         "deny-cause" => Err(Denial::new("see the causes").cause(Cause::new(text))),
         "deny-reason" => Err(Denial::new("see the reason").reason(text)),
-        "deny-cause-reason" => Err(Denial::new("see the cause").cause(Cause::new("see its reason").reason(text))),
+        "deny-cause-reason" => {
+            Err(Denial::new("see the cause").cause(Cause::new("see its reason").reason(text)))
+        }
         "deny-field" => {
             let mut denial = Denial::new("see the field");
             for text in loot.forms() {
@@ -158,14 +191,21 @@ fn deny(way: &str, loot: &Loot) -> Result<(), Denial> {
             }
             Err(denial)
         }
-        "deny-field-below" => Err(Denial::new("see the field").cause(field(format!("/metadata/labels/{text}/{text}")))),
+        "deny-field-below" => {
+            Err(Denial::new("see the field")
+                .cause(field(format!("/metadata/labels/{text}/{text}"))))
+        }
         _ => Ok(()),
     }
 }
 
 /// A cause whose field need not be a pointer.
 fn field(field: String) -> Cause {
-    Cause { field: Some(field), message: "this one".to_owned(), reason: None }
+    Cause {
+        field: Some(field),
+        message: "this one".to_owned(),
+        reason: None,
+    }
 }
 
 fn change(review: &Review, way: &str, loot: &Loot) -> Mutation {
@@ -174,19 +214,31 @@ fn change(review: &Review, way: &str, loot: &Loot) -> Mutation {
     match way {
         // These are for the object alone to keep.
         "copy" => Patch::new().add("/metadata/labels/stolen", text).into(),
-        "copy-as-key" => Patch::new().add(pointer!["metadata", "labels", label], "x").into(),
-        "copy-as-deep-key" => Patch::new().add(pointer!["metadata", "annotations", label], text).into(),
+        "copy-as-key" => Patch::new()
+            .add(pointer!["metadata", "labels", label], "x")
+            .into(),
+        "copy-as-deep-key" => Patch::new()
+            .add(pointer!["metadata", "annotations", label], text)
+            .into(),
         // Takes away what the one before it copied to a key: a conflict at that key.
         "uncopy-key" => match review.object().keys("/metadata/labels") {
             Some(keys) => match keys.iter().find(|key| key.starts_with("stolen-")) {
-                Some(key) => Patch::new().remove(pointer!["metadata", "labels", key]).into(),
-                None => Patch::new().add(pointer!["metadata", "labels", label], "x").into(),
+                Some(key) => Patch::new()
+                    .remove(pointer!["metadata", "labels", key])
+                    .into(),
+                None => Patch::new()
+                    .add(pointer!["metadata", "labels", label], "x")
+                    .into(),
             },
             None => Mutation::Unchanged,
         },
         // These are faults.
-        "bad-path" => Patch::new().remove(pointer!["metadata", "labels", label]).into(),
-        "bad-parent" => Patch::new().add(pointer!["metadata", label, "x"], text).into(),
+        "bad-path" => Patch::new()
+            .remove(pointer!["metadata", "labels", label])
+            .into(),
+        "bad-parent" => Patch::new()
+            .add(pointer!["metadata", label, "x"], text)
+            .into(),
         "bad-pointer" => bad_path(text),
         "bad-value" => bad_value(text),
         "bad-test" => Patch::new().test("/kind", text).into(),
@@ -194,7 +246,9 @@ fn change(review: &Review, way: &str, loot: &Loot) -> Mutation {
         "rename" => Patch::new().replace("/metadata/name", text).into(),
         "wrong-type" => {
             let value = format!("{{{:?}: true}}", loot.key());
-            Patch::new().add("/metadata/annotations", NewValueJson(value)).into()
+            Patch::new()
+                .add("/metadata/annotations", NewValueJson(value))
+                .into()
         }
         "kind" => Patch::new().replace("/kind", text).into(),
         "lossy-object" => Mutation::Object(format!(
@@ -225,7 +279,9 @@ fn bad_path(path: String) -> Mutation {
 }
 
 fn bad_value(json: String) -> Mutation {
-    Patch::new().add("/metadata/labels/x", NewValueJson(json)).into()
+    Patch::new()
+        .add("/metadata/labels/x", NewValueJson(json))
+        .into()
 }
 
 // === impl Loot ===
@@ -254,8 +310,16 @@ impl Loot {
 
     /// What can stand in a label's key.
     fn key(&self) -> String {
-        let value = self.values.first().map(|value| decoded(value).unwrap_or_else(|| value.clone()));
-        value.unwrap_or_default().chars().filter(char::is_ascii_alphanumeric).take(40).collect()
+        let value = self
+            .values
+            .first()
+            .map(|value| decoded(value).unwrap_or_else(|| value.clone()));
+        value
+            .unwrap_or_default()
+            .chars()
+            .filter(char::is_ascii_alphanumeric)
+            .take(40)
+            .collect()
     }
 }
 

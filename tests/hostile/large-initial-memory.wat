@@ -1,0 +1,3 @@
+;; world: validator
+;; Has 64 MB of memory before its first instruction.
+(memory (export "memory") 1000)

@@ -1,0 +1,246 @@
+//! `tollgate check` says everything that is wrong with a configuration at once, and by its exit code whether there is
+//! anything.
+
+use std::path::Path;
+use std::process::Command;
+
+use serde_json::json;
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::{binary, guests, hostile};
+
+/// Everything is as it should be.
+const GOOD: i32 = 0;
+/// The configuration is good, and a plugin in it is not.
+const PLUGIN: i32 = 1;
+/// The configuration is not good, or the command line.
+const CONFIGURATION: i32 = 2;
+
+struct Checked {
+    code: Option<i32>,
+    said: String,
+}
+
+fn check(arguments: &[&str]) -> Checked {
+    let output = Command::new(binary::tollgate())
+        .arg("check")
+        .args(arguments)
+        .output();
+    let output = output.unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    println!(
+        "tollgate check {}: {:?}\n{said}",
+        arguments.join(" "),
+        output.status.code()
+    );
+    Checked {
+        code: output.status.code(),
+        said,
+    }
+}
+
+fn check_file(path: &Path) -> Checked {
+    check(&["--config", &path.to_string_lossy()])
+}
+
+fn check_text(text: &str) -> Checked {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
+    let path = folder.path().join("tollgate.yaml");
+    std::fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    check_file(&path)
+}
+
+impl Checked {
+    #[track_caller]
+    fn assert(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, Some(code), "{}", self.said);
+        for word in words {
+            assert!(
+                self.said.contains(word),
+                "`{word}` is not in:\n{}",
+                self.said
+            );
+        }
+        assert!(!self.said.contains("panicked"), "{}", self.said);
+    }
+}
+
+#[test]
+fn a_good_configuration_with_good_plugins_is_good() {
+    let mut configuration = Configuration::new();
+    configuration.plugin("images", &guests::build("always-pull-images"), json!({}));
+    configuration.plugin_of("harmless", &hostile::harmless(), json!({"mode": "audit"}));
+    check_file(&configuration.write()).assert(
+        GOOD,
+        &["2 plugin(s)", "images: ok", "harmless: ok", "sha256:"],
+    );
+}
+
+#[test]
+fn a_plugin_that_does_not_load_is_told_from_one_that_does() {
+    let modules = hostile::all();
+    let mut configuration = Configuration::new();
+    configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
+    configuration.plugin_of("hostile", &modules["configure-rejects"], json!({}));
+    configuration.plugin("absent", Path::new("/nowhere/absent.wasm"), json!({}));
+    let checked = check_file(&configuration.write());
+    checked.assert(
+        PLUGIN,
+        &[
+            "harmless: ok",
+            "hostile: NOT LOADED",
+            "settings.colour: must be red or green",
+            "absent: NOT LOADED",
+            "/nowhere/absent.wasm",
+        ],
+    );
+}
+
+#[test]
+fn plugins_can_be_left_out() {
+    let mut configuration = Configuration::new();
+    configuration.plugin("absent", Path::new("/nowhere/absent.wasm"), json!({}));
+    let path = configuration.write();
+    check(&["--config", &path.to_string_lossy(), "--no-plugins"]).assert(GOOD, &["valid"]);
+}
+
+#[test]
+fn everything_that_is_wrong_is_said_at_once_by_its_key() {
+    let text = "
+listen: nowhere
+requests: {maxBody: lots}
+limits: {fuel: -1, memory: 1Ki, timeout: 5}
+unknown: key
+plugins:
+  - name: Not A Name
+    source: oci://registry.example.com/policy:1
+    mode: sometimes
+    failurePolicy: Maybe
+    limits: {concurrency: 100000}
+    capabilities: [network]
+    match: {rules: []}
+  - source: file:./x.wasm
+    match: {}
+";
+    check_text(text).assert(
+        CONFIGURATION,
+        &[
+            "listen",
+            "requests.maxBody",
+            "limits.fuel",
+            "limits.memory",
+            "limits.timeout",
+            "unknown",
+            "plugins[0].name",
+            "plugins[0].source",
+            "plugins[0].mode",
+            "plugins[0].failurePolicy",
+            "plugins[0].limits.concurrency",
+            "plugins[0].capabilities[0]",
+            "plugins[0].match.rules",
+            "plugins[1].name",
+            "plugins[1].match",
+        ],
+    );
+}
+
+#[test]
+fn what_is_no_configuration_is_refused() {
+    for (what, text) in [
+        ("no YAML", "plugins: [}\n"),
+        ("a list", "[1, 2]\n"),
+        ("a text", "plugins\n"),
+        (
+            "one key twice",
+            "listen: 127.0.0.1:1\nlisten: 127.0.0.1:2\n",
+        ),
+        (
+            "one plugin twice",
+            "plugins: [{name: a, source: file:a.wasm}, {name: a, source: file:b.wasm}]\n",
+        ),
+    ] {
+        let checked = check_text(text);
+        assert_eq!(
+            checked.code,
+            Some(CONFIGURATION),
+            "{what}: {}",
+            checked.said
+        );
+        assert!(
+            checked.said.lines().count() > 0 && !checked.said.contains("panicked"),
+            "{what}: {}",
+            checked.said
+        );
+    }
+}
+
+#[test]
+fn an_alias_bomb_is_refused_and_not_unrolled() {
+    let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
+    for level in 1..12 {
+        let before = level - 1;
+        let aliases = vec![format!("*a{before}"); 10].join(", ");
+        text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
+    }
+    let started = std::time::Instant::now();
+    check_text(&text).assert(CONFIGURATION, &[]);
+    assert!(
+        started.elapsed().as_secs() < 10,
+        "it took {:?}",
+        started.elapsed()
+    );
+}
+
+#[test]
+fn a_file_that_is_not_there_is_named() {
+    check(&["--config", "/nowhere/tollgate.yaml"])
+        .assert(CONFIGURATION, &["/nowhere/tollgate.yaml"]);
+    check(&["--plugins", "/nowhere"]).assert(CONFIGURATION, &["/nowhere"]);
+    check(&[]).assert(CONFIGURATION, &["--config"]);
+}
+
+#[test]
+fn a_folder_of_plugins_needs_no_file() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
+    let put = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    };
+    put("harmless.wasm", &hostile::harmless());
+    put("with_underscores.wasm", &hostile::harmless());
+    put("notes.txt", b"not a plugin");
+    let path = folder.path().to_string_lossy().into_owned();
+    check(&["--plugins", &path]).assert(GOOD, &["harmless: ok", "with-underscores: ok"]);
+    put("broken.wasm", b"no WebAssembly");
+    check(&["--plugins", &path]).assert(PLUGIN, &["harmless: ok", "broken: NOT LOADED"]);
+    put("Not A Name.wasm", &hostile::harmless());
+    check(&["--plugins", &path]).assert(CONFIGURATION, &["Not A Name.wasm"]);
+}
+
+#[test]
+fn the_secrets_in_settings_are_not_repeated() {
+    let text = "
+plugins:
+  - name: a
+    source: file:a.wasm
+    settings: {password: Xq7HunterTwoZebra42
+";
+    let checked = check_text(text);
+    assert_eq!(checked.code, Some(CONFIGURATION));
+    assert!(
+        !checked.said.contains("HunterTwo"),
+        "the settings are in the error:\n{}",
+        checked.said
+    );
+    let checked =
+        check_text("plugins: [{name: a, source: 'file:a.wasm', settings: Xq7HunterTwoZebra42}]\n");
+    checked.assert(CONFIGURATION, &["plugins[0].settings"]);
+    assert!(
+        !checked.said.contains("HunterTwo"),
+        "the settings are in the error:\n{}",
+        checked.said
+    );
+}

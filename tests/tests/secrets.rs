@@ -1,0 +1,536 @@
+//! The content of a Secret does not get out: not through what a plugin says, not through how it fails, whatever its
+//! mode and failure policy, at any log level.
+//!
+//! The plugin `leaker` does its worst; the suite sends it Secrets with a marker in them and then looks for the marker
+//! – as it is, in base64, backwards, in capitals, and for any ten characters of these – in everything that comes out:
+//! logs, metrics, status, messages, warnings, audit annotations. Only a patch may hold it: it goes where the object
+//! goes.
+
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
+use tollgate_tests::checker::Endpoint;
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::guests;
+use tollgate_tests::reviews::{Review, as_sent, config_map, secret};
+use tollgate_tests::server::{Answer, Server, Start};
+
+/// Letters and digits only, so that it can stand in a key of a label as well.
+const MARKER: &str = "Xq7HunterTwoZebra42KestrelVw9";
+/// As short a piece of it as nobody writes by chance.
+const WINDOW: usize = 10;
+
+const MODES: [&str; 3] = ["enforce", "warn", "audit"];
+const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
+
+/// What `leaker` can do as a validator and as a mutator.
+const WAYS: &[&str] = &[
+    "say",
+    "panic",
+    "abort",
+    "abort-file",
+    "unreachable",
+    "malformed-pointer",
+    "malformed-escape",
+    "malformed-pattern",
+    "loop",
+    "memory",
+    "recursion",
+    "flood",
+    "too-much-output",
+    "deny-message",
+    "deny-cause",
+    "deny-reason",
+    "deny-cause-reason",
+    "deny-field",
+    "deny-field-below",
+];
+
+/// What it can do as a mutator besides.
+const MUTATIONS: &[&str] = &[
+    "copy",
+    "copy-as-key",
+    "copy-as-deep-key",
+    "bad-path",
+    "bad-parent",
+    "bad-pointer",
+    "bad-value",
+    "bad-test",
+    "bad-copy",
+    "rename",
+    "wrong-type",
+    "kind",
+    "lossy-object",
+    "not-an-object",
+    "not-json",
+    "not-json-merge",
+    "duplicate-key",
+    "number",
+];
+
+/// Those of them that are no fault: the copy is in the patch, as it is to be in the object. (Of a name that stands
+/// twice the last one counts.)
+const COPIES: &[&str] = &["copy", "copy-as-key", "copy-as-deep-key", "duplicate-key"];
+
+/// Little enough that a loop is over soon, much enough that everything can be said before.
+const LIMITS: &str =
+    r#"{"fuel": "20M", "cpuTime": "5s", "timeout": "10s", "output": "4Mi", "logLines": 1000}"#;
+const LITTLE_CPU: &str = r#"{"fuel": "1000G", "cpuTime": "40ms", "timeout": "10s"}"#;
+const LITTLE_TIME: &str = r#"{"fuel": "1000G", "cpuTime": "5s", "timeout": "40ms"}"#;
+
+/// Finds the marker in a text, in whatever form.
+struct Search {
+    windows: Vec<String>,
+}
+
+// === impl Search ===
+
+impl Search {
+    fn new() -> Self {
+        let encoded = STANDARD.encode(MARKER);
+        let reversed = |text: &str| text.chars().rev().collect::<String>();
+        let forms = [
+            MARKER.to_owned(),
+            MARKER.to_uppercase(),
+            MARKER.to_lowercase(),
+            reversed(MARKER),
+            encoded.clone(),
+            encoded.to_uppercase(),
+            reversed(&encoded),
+            STANDARD.encode(&encoded),
+            STANDARD.encode(reversed(MARKER)),
+        ];
+        let windows = forms.iter().flat_map(|form| {
+            let last = form.len().saturating_sub(WINDOW);
+            (0..=last).map(|start| form[start..start + WINDOW].to_owned())
+        });
+        Self {
+            windows: windows.collect(),
+        }
+    }
+
+    fn find(&self, text: &str) -> Option<&str> {
+        self.windows
+            .iter()
+            .map(String::as_str)
+            .find(|window| text.contains(*window))
+    }
+
+    /// Looks through all names and texts of a document.
+    fn find_in(&self, value: &Value) -> Option<&str> {
+        match value {
+            Value::String(text) => self.find(text),
+            Value::Array(elements) => elements.iter().find_map(|element| self.find_in(element)),
+            Value::Object(members) => members
+                .iter()
+                .find_map(|(name, value)| self.find(name).or_else(|| self.find_in(value))),
+            _ => None,
+        }
+    }
+}
+
+fn the_secret(way: &str) -> Value {
+    let encoded = STANDARD.encode(MARKER);
+    let last_applied =
+        json!({"kind": "Secret", "stringData": {"token": MARKER}, "data": {"password": encoded}});
+    let mut secret = secret("loot", &encoded, MARKER, &last_applied.to_string());
+    secret["metadata"]["labels"]["leak"] = json!(way);
+    secret
+}
+
+fn reviews(way: &str) -> [Value; 3] {
+    let before = {
+        let mut before = the_secret(way);
+        before["data"]["other"] = json!(STANDARD.encode("nothing special"));
+        before
+    };
+    [
+        Review::create(the_secret(way)).build(),
+        Review::update(the_secret(way), before).build(),
+        Review::delete(the_secret(way)).build(),
+    ]
+}
+
+fn leaker_of(mode: &str, failure_policy: &str) -> String {
+    format!("leaker-{mode}-{}", failure_policy.to_lowercase())
+}
+
+fn configuration() -> Configuration {
+    let leaker = guests::build("leaker");
+    let limits =
+        |text: &str| serde_json::from_str::<Value>(text).expect("the limits above are JSON");
+    let mut configuration = Configuration::new();
+    for mode in MODES {
+        for failure_policy in FAILURE_POLICIES {
+            let keys =
+                json!({"mode": mode, "failurePolicy": failure_policy, "limits": limits(LIMITS)});
+            configuration.plugin(&leaker_of(mode, failure_policy), &leaker, keys);
+        }
+    }
+    configuration.plugin(
+        "leaker-little-cpu",
+        &leaker,
+        json!({"limits": limits(LITTLE_CPU)}),
+    );
+    configuration.plugin(
+        "leaker-little-time",
+        &leaker,
+        json!({"limits": limits(LITTLE_TIME)}),
+    );
+    configuration
+}
+
+/// Everything that an answer says beside its patch.
+fn said(answer: &Answer) -> Value {
+    let mut body = match serde_json::from_slice::<Value>(&answer.body) {
+        Ok(body) => body,
+        // A refusal in plain text.
+        Err(_) => return Value::String(answer.text()),
+    };
+    if let Some(response) = body["response"].as_object_mut() {
+        response.remove("patch");
+    }
+    body
+}
+
+async fn pages(server: &Server) -> Vec<(&'static str, String)> {
+    let mut pages = Vec::new();
+    for path in ["/metrics", "/plugins", "/readyz?verbose"] {
+        pages.push((path, server.get_admin(path).await.text()));
+    }
+    pages
+}
+
+/// Stops the server and looks through all that it had to say.
+async fn search_server(server: Server, search: &Search, found: &mut Vec<String>) -> Vec<String> {
+    // What runs in audit mode runs behind the answers.
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    for (path, page) in pages(&server).await {
+        if let Some(window) = search.find(&page) {
+            found.push(format!("{path} has `{window}`"));
+        }
+    }
+    let stopped = server.stop();
+    assert!(
+        stopped.status.success(),
+        "tollgate ended with {}",
+        stopped.status
+    );
+    for line in &stopped.logs {
+        if let Some(window) = search.find(line) {
+            found.push(format!("the log has `{window}`: {line}"));
+        }
+    }
+    stopped.logs
+}
+
+fn trace() -> Start {
+    Start::default().argument("--log").argument("trace")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_of_a_secret_gets_out_in_any_mode_by_any_fault_under_any_failure_policy() {
+    let search = Search::new();
+    let server = trace().start(configuration());
+    server.assert_all_loaded().await;
+    let mut found = Vec::new();
+    let mut patches_with_the_marker = 0;
+    let mut answers = 0;
+    let mut faults = std::collections::BTreeMap::<String, usize>::new();
+    let mut plugins: Vec<String> = MODES
+        .iter()
+        .flat_map(|mode| {
+            FAILURE_POLICIES
+                .iter()
+                .map(move |failure_policy| leaker_of(mode, failure_policy))
+        })
+        .collect();
+    plugins.extend([
+        "leaker-little-cpu".to_owned(),
+        "leaker-little-time".to_owned(),
+    ]);
+    for plugin in &plugins {
+        for endpoint in [Endpoint::Validate, Endpoint::Mutate] {
+            let (path, mutations) = match endpoint {
+                Endpoint::Validate => (format!("/validate/{plugin}"), &[][..]),
+                Endpoint::Mutate => (format!("/mutate/{plugin}"), MUTATIONS),
+            };
+            let ways: &[&str] = if plugin.contains("little") {
+                &["loop"]
+            } else {
+                WAYS
+            };
+            let mutations = if plugin.contains("little") {
+                &[]
+            } else {
+                mutations
+            };
+            for way in ways.iter().chain(mutations) {
+                for review in reviews(way) {
+                    let answer = server.post(&path, &review).await;
+                    answers += 1;
+                    if let Some(window) = search.find_in(&said(&answer)) {
+                        let answer = said(&answer);
+                        found.push(format!(
+                            "{path}, {way}, {}: `{window}` in {answer}",
+                            review["request"]["operation"]
+                        ));
+                    }
+                    let checked = answer.checked(endpoint, &review);
+                    for (key, value) in &checked.audit_annotations {
+                        if key.ends_with(".fault") || key.ends_with(".failed-open") {
+                            *faults.entry(value.clone()).or_default() += 1;
+                        }
+                    }
+                    if search
+                        .find_in(&Value::Array(checked.patch.clone()))
+                        .is_some()
+                    {
+                        assert!(COPIES.contains(way), "{way} is not to end in a patch");
+                        patches_with_the_marker += 1;
+                    }
+                }
+            }
+        }
+    }
+    search_server(server, &search, &mut found).await;
+    println!(
+        "{answers} answers; faults: {faults:?}; {patches_with_the_marker} patches hold the marker, as they should"
+    );
+    assert!(
+        found.is_empty(),
+        "found {} times:\n{}",
+        found.len(),
+        shown(&found)
+    );
+    // The patch itself is for the object: it has to arrive, or nothing was tried here.
+    let copies = COPIES.len() * 2 * FAILURE_POLICIES.len();
+    assert_eq!(
+        patches_with_the_marker, copies,
+        "patches that copy: each on CREATE and UPDATE, in enforce"
+    );
+    for fault in [
+        "out-of-fuel",
+        "cpu-deadline",
+        "deadline",
+        "memory",
+        "trap",
+        "output-too-large",
+        "contract-violation",
+        "bad-patch",
+        "lossy-object",
+    ] {
+        assert!(
+            faults.contains_key(fault),
+            "no call ended in the fault {fault}, so it was not tried: {faults:?}"
+        );
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_gets_out_through_the_plugins_that_come_after() {
+    let search = Search::new();
+    let leaker = guests::build("leaker");
+    let mut found = Vec::new();
+    for mode in MODES {
+        let mut configuration = Configuration::new();
+        configuration.plugin("first", &leaker, json!({}));
+        // It reads nothing but a label, which of a Secret is nothing secret – unless one before it put it there.
+        configuration.plugin(
+            "second",
+            &leaker,
+            json!({"mode": mode, "settings": {"reads": "/metadata/labels/stolen"}}),
+        );
+        configuration.plugin("third", &leaker, json!({"mode": mode}));
+        let server = trace().start(configuration);
+        server.assert_all_loaded().await;
+        for way in WAYS.iter().chain(MUTATIONS).chain(&["uncopy-key"]) {
+            for review in reviews(way) {
+                for path in ["/mutate", "/validate"] {
+                    let answer = server.post(path, &review).await;
+                    if let Some(window) = search.find_in(&said(&answer)) {
+                        found.push(format!(
+                            "{path}, {way}, {mode}: `{window}` in {}",
+                            said(&answer)
+                        ));
+                    }
+                }
+            }
+        }
+        search_server(server, &search, &mut found).await;
+    }
+    assert!(
+        found.is_empty(),
+        "found {} times:\n{}",
+        found.len(),
+        shown(&found)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_gets_out_of_a_review_that_cannot_be_read() {
+    let search = Search::new();
+    let server = trace().start(configuration().with("requests.maxBody", "128Ki"));
+    server.assert_all_loaded().await;
+    let mut found = Vec::new();
+    let whole = as_sent(&Review::create(the_secret("say")).build());
+    let text = String::from_utf8(whole.clone()).expect("JSON is text");
+    let mut deep = the_secret("say");
+    deep["nested"] = tollgate_tests::reviews::nested_pod("x", 1000)["spec"]["nested"].clone();
+    deep["nested"][0][0][0] = json!([MARKER]);
+    let mut many_levels = json!(MARKER);
+    for _ in 0..1000 {
+        many_levels = json!({ MARKER: many_levels });
+    }
+    deep["nested"] = many_levels;
+    let mut large = the_secret("say");
+    large["data"]["filler"] = json!(STANDARD.encode(MARKER.repeat(10_000)));
+    let bodies: Vec<(&str, Vec<u8>)> = vec![
+        ("cut off", whole[..whole.len() - 40].to_vec()),
+        (
+            "cut off within the marker",
+            text[..text.find(MARKER).expect("it is in there") + 15]
+                .as_bytes()
+                .to_vec(),
+        ),
+        (
+            "not UTF-8",
+            [
+                text.replace(MARKER, &format!("{MARKER}\u{1}")).as_bytes(),
+                b"\xff",
+            ]
+            .concat(),
+        ),
+        (
+            "a text instead of an object",
+            text.replace(
+                "\"request\":{",
+                &format!("\"request\":\"{MARKER}\",\"x\":{{"),
+            )
+            .into_bytes(),
+        ),
+        (
+            "another version",
+            text.replace("admission.k8s.io/v1", &format!("admission.k8s.io/{MARKER}"))
+                .into_bytes(),
+        ),
+        (
+            "another kind",
+            text.replace("AdmissionReview", MARKER).into_bytes(),
+        ),
+        (
+            "another operation",
+            text.replace("CREATE", MARKER).into_bytes(),
+        ),
+        (
+            "a word that is no JSON",
+            text.replace(&format!("\"{MARKER}\""), MARKER).into_bytes(),
+        ),
+        ("nested too deep", as_sent(&Review::create(deep).build())),
+        ("too large", as_sent(&Review::create(large).build())),
+        ("no JSON at all", MARKER.repeat(100).into_bytes()),
+    ];
+    for path in ["/mutate", "/validate"] {
+        for (what, body) in &bodies {
+            let answer = server
+                .post_bytes(server.default_client(), path, body.clone())
+                .await;
+            println!(
+                "{path}, {what}: HTTP {}: {}",
+                answer.status,
+                shortened(&answer.text())
+            );
+            if let Some(window) = search.find_in(&said(&answer)) {
+                found.push(format!(
+                    "{path}, {what}: `{window}` in HTTP {}: {}",
+                    answer.status,
+                    shortened(&answer.text())
+                ));
+            }
+        }
+    }
+    search_server(server, &search, &mut found).await;
+    assert!(
+        found.is_empty(),
+        "found {} times:\n{}",
+        found.len(),
+        shown(&found)
+    );
+}
+
+/// The other three would pass with a plugin that says nothing.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_not_secret_is_passed_on_by_the_same_plugin() {
+    let search = Search::new();
+    let server = trace().start(configuration());
+    server.assert_all_loaded().await;
+    let mut object = config_map("public", serde_json::Map::new());
+    object["data"] = json!({"password": MARKER});
+    let mut silent = Vec::new();
+    for way in [
+        "say",
+        "panic",
+        "abort",
+        "abort-file",
+        "malformed-pointer",
+        "deny-message",
+        "deny-cause",
+        "deny-field",
+    ] {
+        object["metadata"]["labels"] = json!({ "leak": way });
+        let review = Review::create(object.clone()).build();
+        let answer = server
+            .post(
+                &format!("/validate/{}", leaker_of("enforce", "Fail")),
+                &review,
+            )
+            .await;
+        let checked = answer.checked(Endpoint::Validate, &review);
+        let found = match way {
+            "say" => {
+                assert!(
+                    checked
+                        .warnings
+                        .iter()
+                        .any(|warning| search.find(warning).is_some()),
+                    "no warning has it"
+                );
+                let annotations = json!(checked.audit_annotations);
+                assert!(
+                    search.find_in(&annotations).is_some(),
+                    "no annotation has it: {annotations}"
+                );
+                true
+            }
+            // It says so itself: a malformed pointer may be a value.
+            "malformed-pointer" => continue,
+            _ => checked
+                .status
+                .as_ref()
+                .is_some_and(|status| search.find_in(status).is_some()),
+        };
+        if !found {
+            silent.push(way);
+        }
+    }
+    let stopped = server.stop();
+    assert!(
+        stopped.logs.iter().any(|line| search.find(line).is_some()),
+        "no log line has it"
+    );
+    assert!(
+        silent.is_empty(),
+        "the plugin should have been heard, and was not: {silent:?}"
+    );
+}
+
+fn shown(found: &[String]) -> String {
+    let lines: Vec<&str> = found.iter().take(40).map(|line| shortened(line)).collect();
+    lines.join("\n")
+}
+
+fn shortened(text: &str) -> &str {
+    &text[..text.floor_char_boundary(500)]
+}

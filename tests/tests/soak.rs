@@ -1,0 +1,164 @@
+//! What a server holds on to does not grow with what it has answered.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use tollgate_tests::checker::{Endpoint, check};
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::reviews::{Review, as_sent, pod};
+use tollgate_tests::server::Server;
+use tollgate_tests::{guests, hostile};
+
+const REQUESTS: usize = 100_000;
+const WARM_UP: usize = 1_000;
+const AT_ONCE: usize = 16;
+/// Growth that is allowed, in hundredths.
+const GROWTH_PERCENT: u64 = 10;
+/// Nothing waits longer for this test, whatever happens.
+const MINUTES: u64 = 30;
+
+/// What a server of many tenants may run: three policies several times, and modules that fail in different ways.
+const FAULTING: [(&str, Endpoint); 8] = [
+    ("validate-loop", Endpoint::Validate),
+    ("memory-bomb", Endpoint::Validate),
+    ("unreachable", Endpoint::Validate),
+    ("abort", Endpoint::Validate),
+    ("malformed-variant", Endpoint::Validate),
+    ("huge-message", Endpoint::Validate),
+    ("patch-missing-parent", Endpoint::Mutate),
+    ("many-annotations", Endpoint::Validate),
+];
+
+fn server() -> (Server, Vec<(String, Endpoint)>) {
+    let modules = hostile::all();
+    let mut configuration = Configuration::new();
+    let mut paths = Vec::new();
+    for copy in 1..=4 {
+        let name = format!("always-pull-images-{copy}");
+        configuration.plugin(&name, &guests::build("always-pull-images"), json!({}));
+        paths.push((format!("/mutate/{name}"), Endpoint::Mutate));
+        let name = format!("image-rewrite-{copy}");
+        let rewrite = json!({"rewrite": [{"from": "registry.example.com/", "to": format!("mirror-{copy}.example.com/")}]});
+        configuration.plugin(
+            &name,
+            &guests::build("image-rewrite"),
+            json!({"settings": rewrite}),
+        );
+        paths.push((format!("/mutate/{name}"), Endpoint::Mutate));
+        let name = format!("required-labels-{copy}");
+        let labels = json!({"labels": {format!("team-{copy}"): "[a-z]+"}});
+        configuration.plugin(
+            &name,
+            &guests::build("required-labels"),
+            json!({"settings": labels}),
+        );
+        paths.push((format!("/validate/{name}"), Endpoint::Validate));
+    }
+    for (index, (fixture, endpoint)) in FAULTING.into_iter().enumerate() {
+        let failure_policy = if index % 2 == 0 { "Fail" } else { "Ignore" };
+        let limits = json!({"fuel": "1M", "timeout": "5s", "cpuTime": "5s"});
+        configuration.plugin_of(
+            fixture,
+            &modules[fixture],
+            json!({"failurePolicy": failure_policy, "limits": limits}),
+        );
+        let path = if endpoint == Endpoint::Mutate {
+            "/mutate"
+        } else {
+            "/validate"
+        };
+        paths.push((format!("{path}/{fixture}"), endpoint));
+    }
+    (Server::start(configuration), paths)
+}
+
+/// A Pod of a few kilobytes: no two are alike.
+fn review(number: usize) -> Value {
+    let mut object = pod(&format!("web-{number}"));
+    let annotations =
+        (0..number % 20).map(|index| (format!("example.com/{index}"), json!("x".repeat(100))));
+    object["metadata"]["annotations"] = annotations.collect();
+    Review::create(object)
+        .uid(&format!("00000000-0000-4000-8000-{number:012}"))
+        .build()
+}
+
+/// Sends the requests numbered so, some at once, each by the plugins in turn.
+async fn send(server: &Server, paths: &[(String, Endpoint)], numbers: std::ops::Range<usize>) {
+    let mut running = tokio::task::JoinSet::new();
+    for number in numbers {
+        if running.len() >= AT_ONCE {
+            running
+                .join_next()
+                .await
+                .expect("some are running")
+                .expect("a request does not panic");
+        }
+        let (path, endpoint) = &paths[number % paths.len()];
+        let review = review(number);
+        let request = server
+            .default_client()
+            .post(server.url(path))
+            .header("content-type", "application/json");
+        let (request, endpoint) = (request.body(as_sent(&review)), *endpoint);
+        running.spawn(async move {
+            let response = request
+                .send()
+                .await
+                .unwrap_or_else(|error| panic!("request {number} was not answered: {error:?}"));
+            let status = response.status().as_u16();
+            let body = response
+                .bytes()
+                .await
+                .unwrap_or_else(|error| panic!("request {number}: {error:?}"));
+            if let Err(violations) = check(endpoint, &review, status, "application/json", &body) {
+                panic!("request {number}: {violations:?}");
+            }
+        });
+    }
+    while let Some(ended) = running.join_next().await {
+        ended.expect("a request does not panic");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes: run it with --ignored, in release"]
+async fn memory_after_a_hundred_thousand_requests_is_what_it_was_after_a_thousand() {
+    let (server, paths) = server();
+    server.assert_all_loaded().await;
+    assert_eq!(paths.len(), 20, "twenty distinct plugins");
+    let started = Instant::now();
+    println!("requests | resident KiB | seconds");
+    println!("0 | {} | 0", server.resident_kib());
+    send(&server, &paths, 0..WARM_UP).await;
+    let before = server.resident_kib();
+    println!("{WARM_UP} | {before} | {}", started.elapsed().as_secs());
+    let step = REQUESTS / 10;
+    let mut from = WARM_UP;
+    while from < REQUESTS {
+        let to = (from + step).min(REQUESTS) / step * step;
+        send(&server, &paths, from..to).await;
+        println!(
+            "{to} | {} | {}",
+            server.resident_kib(),
+            started.elapsed().as_secs()
+        );
+        assert!(
+            started.elapsed().as_secs() < MINUTES * 60,
+            "{to} requests took {MINUTES} minutes: this is no soak but a siege"
+        );
+        from = to;
+    }
+    let after = server.resident_kib();
+    let stopped = server.stop();
+    assert!(
+        stopped.status.success(),
+        "tollgate ended with {}",
+        stopped.status
+    );
+    let most = before + before * GROWTH_PERCENT / 100;
+    assert!(
+        after <= most,
+        "{after} KiB after {REQUESTS} requests, {before} KiB after {WARM_UP}: more than {GROWTH_PERCENT}% more"
+    );
+}
