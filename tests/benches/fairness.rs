@@ -110,9 +110,10 @@ fn measure(server: &Server, review: &str, others: &[String]) -> (Latencies, Vec<
     let done = AtomicBool::new(false);
     let good_path = format!("/validate/{GOOD}");
     std::thread::scope(|scope| {
-        let call = |path| {
+        let call = |path: &String| {
             let done = &done;
-            scope.spawn(move || call_until(server, path, review, done))
+            let path = path.clone();
+            scope.spawn(move || call_until(server, &path, review, done))
         };
         let good: Vec<_> = (0..GOOD_CONNECTIONS).map(|_| call(&good_path)).collect();
         let others: Vec<_> = others.iter().map(call).collect();

@@ -1,5 +1,5 @@
 ;; world: validator
-;; Writes 30 MB with one instruction, over and over: the work is out of proportion to the fuel.
+;; Writes 30 MB with one instruction, which no tick can interrupt, over and over.
 (memory (export "memory") 480)
 (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)
     (loop $again

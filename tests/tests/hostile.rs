@@ -1,6 +1,7 @@
 //! Every hostile module meets the limit that is meant for it, and harms nobody else.
 
 use std::fmt::Write as _;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tollgate_tests::checker::{Checked, Endpoint};
@@ -119,7 +120,7 @@ const CASES: &[Case] = &[
     validating("describe-bad-rules", DEFAULTS, NotLoaded("describe.rules[0].operations[0]")),
     validating("large-initial-memory", DEFAULTS, NotLoaded("describe: memory")),
     // 4 GiB are beyond the child's own limit before they are beyond the plugin's.
-    validating("huge-initial-memory", DEFAULTS, NotLoaded("describe")),
+    validating("huge-initial-memory", DEFAULTS, NotLoaded("describe: memory")),
     validating("configure-loop", LITTLE_FUEL, NotLoaded("configure: out-of-fuel")),
     validating("configure-asks-for-review", DEFAULTS, NotLoaded("configure: contract-violation")),
     validating("configure-rejects", DEFAULTS, NotLoaded("settings.colour: must be red or green")),
@@ -197,6 +198,8 @@ const CASES: &[Case] = &[
     mutating("patch-many-copies", MUCH_TIME, Fault("bad-patch", "puts in more than")).shown(Subject::LargePod),
     mutating("patch-many-inserts", MUCH_TIME, Fault("bad-patch", "steps")).shown(Subject::LargePod),
     mutating("merge-long-list", MUCH_TIME, Allowed(1)).shown(Subject::LargePod),
+    mutating("merge-huge-list", MUCH_TIME, Allowed(1)).shown(Subject::LargePod),
+    mutating("patch-many-places", MUCH_TIME, Allowed(1)),
     // An object that is hostile itself: no plugin is shown it.
     mutating("deep-object", DEFAULTS, Fault("unreadable", "requests.maxDepth")).of("patch-valid").shown(Subject::DeepPod),
     // And one that is not hostile at all.
@@ -465,6 +468,64 @@ async fn every_hostile_module_ends_in_its_fault_under_both_failure_policies() {
     );
 }
 
+/// What a plugin answers is work for the host: to apply it, to take the difference, to prove it. No fuel and no tick
+/// counts there.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_host_s_own_work_on_an_answer_is_bounded() {
+    let mut configuration = Configuration::new();
+    configuration.plugin_of("hostile", &hostile::all()["merge-huge-list"], json!({}));
+    configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    let mut object = pod("target");
+    // Two hundred thousand numbers of two digits, in no order: 600 kB, which etcd would take.
+    let mut state = 7_u32;
+    let numbers = std::iter::repeat_with(|| {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        Value::from(10 + (state >> 16) % 90)
+    });
+    object["spec"]["list"] = numbers.take(200_000).collect();
+    let review = Review::create(object).build();
+    let good_review = Review::create(pod("neighbour")).build();
+    let path = "/mutate/hostile?timeout=2s";
+    let finished = std::cell::Cell::new(false);
+    let hostile_calls = async {
+        let answers = tokio::join!(
+            server.post(path, &review),
+            server.post(path, &review),
+            server.post(path, &review)
+        );
+        finished.set(true);
+        [answers.0, answers.1, answers.2]
+    };
+    let neighbours = async {
+        let mut slowest = Duration::ZERO;
+        while !finished.get() {
+            slowest = slowest.max(server.post("/validate/harmless", &good_review).await.took);
+            slowest = slowest.max(server.get_admin("/livez").await.took);
+        }
+        slowest
+    };
+    let (answers, slowest_neighbour) = tokio::join!(hostile_calls, neighbours);
+    let slowest = answers
+        .iter()
+        .map(|answer| answer.took)
+        .max()
+        .unwrap_or_default();
+    println!(
+        "three at once with ?timeout=2s: {slowest:?}; the slowest call beside them: {slowest_neighbour:?}"
+    );
+    // Generous: it takes tens of seconds where it is not bounded.
+    assert!(
+        slowest < Duration::from_secs(6),
+        "{slowest:?} for a request that was given two seconds"
+    );
+    assert!(
+        slowest_neighbour < Duration::from_secs(2),
+        "a call beside them took {slowest_neighbour:?}"
+    );
+}
+
 /// A server with one module under some limits of the engine, and the time that it took to start.
 fn server_with(module: &[u8], limits: Value) -> Server {
     let mut configuration = Configuration::new();
@@ -568,4 +629,21 @@ async fn a_file_past_the_limit_is_not_read() {
     assert_not_loaded(server, "engine.maxPlugin").await;
     let server = server_with(&hostile::larger_than(2 << 20), json!({}));
     assert_eq!(server.plugin_status("slow").await["state"], "loaded");
+}
+
+#[test]
+fn every_fixture_is_tried_and_documented() {
+    let table = include_str!("../hostile/README.md");
+    let source = include_str!("hostile.rs");
+    for name in hostile::all().keys() {
+        assert!(
+            table.contains(&format!("| `{name}` |")),
+            "hostile/README.md does not list {name}"
+        );
+        assert!(
+            source.contains(&format!("\"{name}\"")),
+            "no test tries {name}"
+        );
+    }
+    assert!(CASES.len() >= 20);
 }

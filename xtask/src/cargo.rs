@@ -2,8 +2,9 @@
 //! four hundred lines.
 
 use std::io::{BufRead, BufReader, IsTerminal, Read};
-use std::process::{Command, ExitStatus, Stdio};
+use std::process::{Command, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use anyhow::Context as _;
@@ -15,9 +16,8 @@ const REPORT_PERIOD: Duration = Duration::from_secs(30);
 
 /// What cargo says about each package, and what it says besides that is no news.
 const PACKAGE_WORDS: [&str; 3] = ["Compiling", "Checking", "Documenting"];
-const IDLE_WORDS: [&str; 12] = [
+const IDLE_WORDS: [&str; 11] = [
     "Adding",
-    "Blocking",
     "Doc-tests",
     "Downloaded",
     "Downloading",
@@ -32,14 +32,20 @@ const IDLE_WORDS: [&str; 12] = [
 
 /// Runs a cargo command to its end.
 pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
-    let status = watch(command.stdout(Stdio::inherit()), |_| {})?;
-    ended(command, status)
+    command
+        .stdout(Stdio::inherit())
+        .stderr(if std::io::stderr().is_terminal() {
+            Stdio::inherit()
+        } else {
+            Stdio::piped()
+        });
+    finish(command, |_| {})
 }
 
-/// Runs a cargo command to its end, printing what it prints and handing each line of its standard output on.
+/// Runs a cargo command to its end, printing what it prints and handing on each line that is not about its progress.
 pub(crate) fn read(command: &mut Command, line: impl FnMut(&str) + Send) -> anyhow::Result<()> {
-    let status = watch(command.stdout(Stdio::piped()), line)?;
-    ended(command, status)
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    finish(command, line)
 }
 
 /// The command as one would type it.
@@ -59,34 +65,28 @@ pub(crate) fn typed(command: &Command) -> String {
     format!("{}{}", variables.collect::<String>(), words.join(" "))
 }
 
-fn ended(command: &Command, status: ExitStatus) -> anyhow::Result<()> {
-    anyhow::ensure!(status.success(), "`{}` failed ({status})", typed(command));
-    Ok(())
-}
-
-fn watch(command: &mut Command, line: impl FnMut(&str) + Send) -> anyhow::Result<ExitStatus> {
-    let at_terminal = std::io::stderr().is_terminal();
-    command.stdin(Stdio::null()).stderr(if at_terminal {
-        Stdio::inherit()
-    } else {
-        Stdio::piped()
-    });
+fn finish(command: &mut Command, line: impl FnMut(&str) + Send) -> anyhow::Result<()> {
     let mut child = command
+        .stdin(Stdio::null())
         .spawn()
         .with_context(|| format!("`{}` cannot be run", typed(command)))?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+    let line = Mutex::new(line);
+    let line = |text: &str| line.lock().unwrap_or_else(PoisonError::into_inner)(text);
     std::thread::scope(|scope| {
         if let Some(stdout) = stdout {
             scope.spawn(move || echo(stdout, line));
         }
         if let Some(stderr) = stderr {
-            report(stderr);
+            report(stderr, line);
         }
     });
-    Ok(child.wait()?)
+    let status = child.wait()?;
+    anyhow::ensure!(status.success(), "`{}` failed ({status})", typed(command));
+    Ok(())
 }
 
-fn echo(stdout: impl Read, mut line: impl FnMut(&str)) {
+fn echo(stdout: impl Read, line: impl Fn(&str)) {
     for text in BufReader::new(stdout).lines().map_while(Result::ok) {
         println!("{text}");
         line(&text);
@@ -94,7 +94,7 @@ fn echo(stdout: impl Read, mut line: impl FnMut(&str)) {
 }
 
 /// Passes on what is not progress, which is warnings and errors, and says now and then how far it is.
-fn report(stderr: impl Read + Send) {
+fn report(stderr: impl Read + Send, line: impl Fn(&str)) {
     let (send, receive) = channel();
     std::thread::scope(|scope| {
         scope.spawn(move || {
@@ -111,7 +111,10 @@ fn report(stderr: impl Read + Send) {
                 Ok(text) => match text.split_whitespace().next() {
                     Some(word) if PACKAGE_WORDS.contains(&word) => packages += 1,
                     Some(word) if IDLE_WORDS.contains(&word) => {}
-                    _ => eprintln!("{text}"),
+                    _ => {
+                        eprintln!("{text}");
+                        line(&text);
+                    }
                 },
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => break,

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use clap::Args;
 
 use self::count::Count;
-use crate::terminal::{self, BAD, FAINT, GOOD, STRONG};
+use crate::terminal::{self, BAD, FAINT, GOOD, NOTABLE, STRONG};
 use crate::workspace::{PLUGIN_PROFILE, WASM, Workspace};
 use crate::{cargo, toolchain};
 
@@ -55,7 +55,7 @@ const STEPS: [Step; 9] = [
     ("toolchain", "what is needed is installed", toolchain),
     (
         "dependencies",
-        "licences and advisories, where cargo-deny is installed",
+        "what they are and their licences, where cargo-deny is installed",
         dependencies,
     ),
     ("format", "all code is formatted", format),
@@ -107,6 +107,9 @@ impl Test {
             }
         }
         let failed = sum_up(&done, began.elapsed());
+        for what in run.count.left_out() {
+            anstream::println!("  {NOTABLE}not tested: {what}{NOTABLE:#}");
+        }
         println!("test: {}", run.count);
         Ok(if failed || run.count.has_failed() {
             ExitCode::FAILURE
@@ -165,7 +168,7 @@ fn dependencies(run: &mut Run) -> anyhow::Result<()> {
         );
         return Ok(());
     }
-    cargo(run, ["deny", "check"])
+    cargo(run, ["deny", "check", "bans", "licenses", "sources"])
 }
 
 fn format(run: &mut Run) -> anyhow::Result<()> {
@@ -179,6 +182,7 @@ fn lints(run: &mut Run) -> anyhow::Result<()> {
             "clippy",
             "--workspace",
             "--all-targets",
+            "--all-features",
             "--",
             "-D",
             "warnings",
@@ -217,7 +221,7 @@ fn tests(run: &mut Run) -> anyhow::Result<()> {
 fn documentation(run: &mut Run) -> anyhow::Result<()> {
     let mut command = run.workspace.cargo();
     command
-        .args(["doc", "--workspace", "--no-deps"])
+        .args(["doc", "--workspace", "--no-deps", "--all-features"])
         .env("RUSTDOCFLAGS", "-D warnings");
     announced(&mut command)
 }

@@ -10,7 +10,12 @@ pub(super) struct Count {
     skipped: u64,
     /// Tests of a binary that has begun and not reported yet.
     pending: u64,
+    /// What a test says that it left out, past the harness: it counts as passed there.
+    left_out: Vec<String>,
 }
+
+/// How a test begins the line in which it says so.
+const LEFT_OUT: &str = "SKIPPED: ";
 
 // === impl Count ===
 
@@ -23,6 +28,8 @@ impl Count {
         }) {
             self.end();
             self.pending = tests.parse().unwrap_or(0);
+        } else if let Some((_, what)) = line.split_once(LEFT_OUT) {
+            self.left_out.push(what.to_owned());
         } else if let Some(result) = line.strip_prefix("test result: ") {
             self.pending = 0;
             let amount = |what: &str| {
@@ -43,6 +50,11 @@ impl Count {
         self.failed += std::mem::take(&mut self.pending);
     }
 
+    /// What tests left out because something was not there.
+    pub(super) fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
     /// Whether a test failed.
     pub(super) fn has_failed(&self) -> bool {
         self.failed > 0
@@ -51,10 +63,13 @@ impl Count {
 
 impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let left_out = self.left_out.len() as u64;
+        let passed = self.passed.saturating_sub(left_out);
+        let skipped = self.skipped + left_out;
         write!(
             f,
-            "{} passed, {} failed, {} skipped",
-            self.passed, self.failed, self.skipped
+            "{passed} passed, {} failed, {skipped} skipped",
+            self.failed
         )
     }
 }
@@ -81,6 +96,18 @@ mod tests {
                 "test result: FAILED. 0 passed; 1 failed; 0 ignored; 0 measured; 0 filtered out; finished in 1.25s",
             ]),
             "2 passed, 1 failed, 1 skipped"
+        );
+    }
+
+    #[test]
+    fn a_test_that_says_that_it_left_something_out_is_skipped() {
+        assert_eq!(
+            count(&[
+                "running 2 tests",
+                "SKIPPED: `go` does not run",
+                "test result: ok. 2 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s",
+            ]),
+            "1 passed, 0 failed, 1 skipped"
         );
     }
 

@@ -170,7 +170,7 @@ fn unreachable() {}
 
 #[expect(unconditional_recursion, reason = "that is the point")]
 fn descend(text: &str, depth: usize) -> usize {
-    let here = [depth; 64];
+    let here = [text.len() + depth; 64];
     descend(text, depth + 1) + std::hint::black_box(here)[depth % 64]
 }
 
