@@ -80,6 +80,7 @@ pub struct EngineSettings<'a> {
 pub struct Engine {
     wasmtime: wasmtime::Engine,
     slots: Arc<Semaphore>,
+    cache: Cache,
     _ticker: Arc<ticker::Ticker>,
 }
 
@@ -133,13 +134,15 @@ impl Engine {
             .wasm_gc(false);
         let mut cache = CacheConfig::new();
         cache.with_directory(settings.cache_directory);
-        config.cache(Some(Cache::new(cache)?));
+        let cache = Cache::new(cache)?;
+        config.cache(Some(cache.clone()));
 
         let wasmtime = wasmtime::Engine::new(&config)?;
         let ticker = ticker::Ticker::start(&wasmtime, TICK);
         Ok(Self {
             wasmtime,
             slots: Arc::new(Semaphore::new(calls as usize)),
+            cache,
             _ticker: Arc::new(ticker),
         })
     }
@@ -147,6 +150,11 @@ impl Engine {
     /// wasmtime's own.
     pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
         &self.wasmtime
+    }
+
+    /// How often code had to be compiled in this process because the cache did not have it.
+    pub(crate) fn compilations(&self) -> usize {
+        self.cache.cache_misses()
     }
 
     /// What plugins may import: the contract, WASI without anything behind it, and what is granted.

@@ -122,7 +122,7 @@ async fn send(server: &Server, paths: &[(String, Endpoint)], numbers: std::ops::
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "takes minutes: run it with --ignored, in release"]
+#[ignore = "a hundred thousand requests take half a minute and a machine with nothing else to do"]
 async fn memory_after_a_hundred_thousand_requests_is_what_it_was_after_a_thousand() {
     let (server, paths) = server();
     server.assert_all_loaded().await;

@@ -143,7 +143,7 @@ limits! {
     SHUTDOWN_GRACE_PERIOD = "requests.shutdownGracePeriod" Duration 30 * SECOND, 0 => 10 * MINUTE,
         "timer from SIGTERM on", "none: what still runs is cut off";
     MAX_DEPTH = "requests.maxDepth" Count 120, 16 => 500,
-        "counted while JSON is parsed, and in what a plugin makes of it", "lossy-object for a plugin's answer, a denial for a request";
+        "counted while JSON is parsed, and in what a plugin makes of it", "bad-patch for a plugin's answer, unreadable for a request";
     MAX_CONCURRENT_CALLS = "engine.maxConcurrentCalls" Count 128, 1 => 1_024,
         "semaphore below the size of the instance pool", "none: HTTP 429 with Retry-After";
     MAX_WASM_STACK = "engine.maxWasmStack" Bytes 512 * KI, 64 * KI => 8 * MI,

@@ -152,7 +152,7 @@ fn read_denial(denial: types::Denial, secrecy: Secrecy, object: Option<&Json>) -
     let text = |text: String| secrecy.text(cut(text));
     Denial {
         message: text(denial.message),
-        code: denial.code,
+        code: denial.code.filter(|_| !withheld),
         // A reason is a word of the plugin's own choosing too.
         reason: denial.reason.filter(|_| !withheld).map(cut),
         causes: denial

@@ -98,6 +98,9 @@ pub enum Stop {
         /// What it may have.
         limit_bytes: u64,
     },
+    /// Too much memory, or too many table elements, were asked for; how much is not repeated.
+    #[error("{}", super::WITHHELD)]
+    Withheld,
     /// The system would not give the memory.
     #[error("the system did not give it the memory that it asked for")]
     System,
@@ -146,7 +149,7 @@ impl Fault {
         }
     }
 
-    /// The same fault without any word of the plugin's.
+    /// The same fault without anything that the plugin chose: a word, or a number made of what it has read.
     #[must_use]
     pub fn without_plugins_words(self) -> Self {
         let what = super::WITHHELD.to_owned();
@@ -161,6 +164,8 @@ impl Fault {
                     location: None,
                 }),
             },
+            Self::Memory(_) => Self::Memory(Stop::Withheld),
+            Self::OutputTooLarge { .. } => Self::OutputTooLarge { what },
             Self::ContractViolation { .. } => Self::ContractViolation { what },
             Self::BadPatch { .. } => Self::BadPatch { what },
             Self::LossyObject { .. } => Self::LossyObject { what },
@@ -179,7 +184,9 @@ impl Fault {
                     allowed: limits.allowed,
                     cpu: Some(limits.cpu_spent),
                 },
-                Stop::Memory { .. } | Stop::Table { .. } | Stop::System => Self::Memory(stop.clone()),
+                Stop::Memory { .. } | Stop::Table { .. } | Stop::System | Stop::Withheld => {
+                    Self::Memory(stop.clone())
+                }
                 Stop::Output { .. } => Self::OutputTooLarge {
                     what: stop.to_string(),
                 },
@@ -225,7 +232,7 @@ impl Fault {
         // HostcallFuelExhausted: the value was larger than `limits.output`.
         if error.downcast_ref::<std::str::Utf8Error>().is_some() {
             return Self::ContractViolation {
-                what: "it returned text that is not UTF-8".to_owned(),
+                what: "it handed over text that is not UTF-8".to_owned(),
             };
         }
         if error.downcast_ref::<&'static str>().is_some()
@@ -246,7 +253,9 @@ impl Fault {
 
 /// Whether the system refused memory, or what comes of it. In a call that is the host's trouble, not the plugin's.
 pub(super) fn is_for_want_of_memory(error: &wasmtime::Error) -> bool {
-    error.downcast_ref::<wasmtime::error::OutOfMemory>().is_some()
+    error
+        .downcast_ref::<wasmtime::error::OutOfMemory>()
+        .is_some()
         || error.downcast_ref::<std::io::Error>().is_some()
         || error.downcast_ref::<rustix::io::Errno>().is_some()
 }
@@ -303,7 +312,7 @@ impl fmt::Display for Fault {
             Self::Trap {
                 code: Some(code),
                 abort: None,
-            } => write!(f, "trap: {code}"),
+            } => write!(f, "{code}"),
             Self::Trap {
                 code: None,
                 abort: None,

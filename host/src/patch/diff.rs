@@ -11,8 +11,8 @@
 //!   first. So the path of every operation but such a removal is also its place in the final document.
 //! - `1` and `1.0` differ: a number is its text.
 //!
-//! **Bounds.** Time is linear in what differs, save for arrays, where it is that of Myers' algorithm with
-//! `similar`'s limits. Each array operation costs whoever applies it the array's length, so where operations
+//! **Bounds.** Time is linear in what differs, save for arrays, where it is that of Myers' algorithm up to some
+//! ten million comparisons; arrays that would need more are compared by position. Each array operation costs whoever applies it the array's length, so where operations
 //! times length exceed [`MAX_MOVES`], the container is replaced as a whole.
 
 mod align;
@@ -88,6 +88,11 @@ impl<'d> Differ<'d> {
     }
 
     fn array(&mut self, before: &'d [Json], after: &'d [Json], whole: &Json) {
+        // So many have to move whatever the alignment, which need not be looked for then.
+        let at_least = before.len().abs_diff(after.len());
+        if at_least.saturating_mul(before.len().max(after.len())) > MAX_MOVES {
+            return self.replace(whole);
+        }
         let steps = align(before, after, &mut self.fingerprints);
         let moving = steps
             .iter()

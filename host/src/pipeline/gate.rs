@@ -47,7 +47,12 @@ impl Pipeline {
         max_depth: u32,
         max_concurrent_calls: usize,
     ) -> Self {
-        let auditor = Auditor::new(engine.clone(), metrics.clone(), max_concurrent_calls, max_depth);
+        let auditor = Auditor::new(
+            engine.clone(),
+            metrics.clone(),
+            max_concurrent_calls,
+            max_depth,
+        );
         Self {
             engine,
             plugins: ArcSwap::from_pointee(plugins),

@@ -30,11 +30,13 @@ pub(super) enum MutateError {
     /// The host has too much to do.
     Overload(Overload),
     /// The merged patch did not stand the proof: a defect of the host, never sent.
-    Unproven(String),
+    Unproven(&'static str),
 }
 
 /// What a chain has come to so far.
 struct Chain {
+    /// Whether comparing the original and the final object can take more than a millisecond.
+    heavy: bool,
     uid: String,
     original: Option<Json>,
     current: Option<Json>,
@@ -44,6 +46,7 @@ struct Chain {
 
 /// A mutation that stood all checks.
 struct Change {
+    heavy: bool,
     after: Json,
     operations: Vec<Operation>,
 }
@@ -78,6 +81,7 @@ pub(super) async fn mutate(
     max_depth: u32,
 ) -> Result<Mutated, MutateError> {
     let mut chain = Chain {
+        heavy: false,
         uid: request.uid.clone(),
         original: request.object.clone(),
         current: request.object.clone(),
@@ -120,7 +124,7 @@ pub(super) async fn mutate(
             break;
         }
     }
-    let patch = chain.prove().map_err(MutateError::Unproven)?;
+    let patch = blocking_if(chain.heavy, || chain.prove()).map_err(MutateError::Unproven)?;
     Ok(Mutated {
         reports,
         patch,
@@ -177,6 +181,7 @@ impl Chain {
                     .push((shown(conflict.path.as_str()), earlier.config.name.clone()));
             }
         }
+        self.heavy |= change.heavy;
         self.current = Some(change.after);
         if secrecy.withholds() {
             // It may have copied what it read to where the next one looks.
@@ -186,7 +191,7 @@ impl Chain {
     }
 
     /// The merged patch, after it has been applied to the original and found to give the final object.
-    fn prove(&self) -> Result<Vec<Operation>, String> {
+    fn prove(&self) -> Result<Vec<Operation>, &'static str> {
         let (Some(original), Some(current)) = (&self.original, &self.current) else {
             return Ok(Vec::new());
         };
@@ -196,11 +201,9 @@ impl Chain {
         let patch = diff(original, current);
         match apply(original, &patch, &UNLIMITED) {
             Ok(result) if result == *current => Ok(patch),
-            Ok(_) => Err("the merged patch does not give the final object".to_owned()),
-            Err(error) => Err(format!(
-                "the merged patch does not apply: {}",
-                chain(&error)
-            )),
+            // No place is named: a member's name can be made of a Secret's content.
+            Ok(_) => Err("the merged patch does not give the final object"),
+            Err(_) => Err("the merged patch does not apply"),
         }
     }
 }
@@ -220,7 +223,7 @@ fn judge(
     };
     let heavy = is_heavy(&mutation);
     match blocking_if(heavy, || change(config, mutation, before, max_depth)) {
-        Ok(Some(change)) => (Ok(Ended::Patched), Some(change)),
+        Ok(Some(change)) => (Ok(Ended::Patched), Some(Change { heavy, ..change })),
         Ok(None) => (Ok(Ended::Unchanged), None),
         Err(fault) => (Err(fault), None),
     }
@@ -286,7 +289,11 @@ fn change(
             bad(chain(&error))
         }
     })?;
-    Ok(Some(Change { after, operations }))
+    Ok(Some(Change {
+        heavy: false,
+        after,
+        operations,
+    }))
 }
 
 /// Runs a mutator whose answer only counts in numbers.

@@ -110,7 +110,7 @@ impl Turn<'_> {
             uid,
             phase = self.phase.name(),
             mode = self.plugin.config.mode.as_str(),
-            code = denial.code,
+            code = denial.code.filter(|code| (400..500).contains(code)),
             causes = denial.causes.len(),
             fields = fields.join(" "),
             fuel = called.fuel,

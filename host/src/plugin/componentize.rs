@@ -15,6 +15,8 @@ pub(super) enum ComponentizeError {
          wit-bindgen or the SDK, or run `wasm-tools component embed` and `component new`"
     )]
     NoWorld,
+    #[error("the file is damaged or cut off: {0}")]
+    Malformed(String),
     #[error("the core module cannot be made into a component: {0}")]
     Encode(String),
 }
@@ -28,7 +30,7 @@ pub(super) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, ComponentizeError>
     if encoding == Encoding::Component {
         return Ok(bytes);
     }
-    if !has_world(&bytes) {
+    if !has_world(&bytes)? {
         return Err(ComponentizeError::NoWorld);
     }
     let encode = || -> anyhow::Result<Vec<u8>> {
@@ -40,10 +42,15 @@ pub(super) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, ComponentizeError>
     encode().map_err(|error| ComponentizeError::Encode(format!("{error:#}")))
 }
 
-fn has_world(module: &[u8]) -> bool {
-    Parser::new(0).parse_all(module).filter_map(Result::ok).any(
-        |payload| matches!(payload, Payload::CustomSection(section) if section.name().starts_with("component-type")),
-    )
+fn has_world(module: &[u8]) -> Result<bool, ComponentizeError> {
+    for payload in Parser::new(0).parse_all(module) {
+        let payload = payload.map_err(|error| ComponentizeError::Malformed(error.to_string()))?;
+        if matches!(payload, Payload::CustomSection(section) if section.name().starts_with("component-type"))
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }
 
 #[cfg(test)]

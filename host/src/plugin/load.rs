@@ -170,7 +170,17 @@ impl Loader {
         );
         let (capabilities, component) = (config.capabilities.clone(), prepared.component);
         let link = move || Guest::link(&engine, name, &component, configured, capabilities, limits);
+        let before = self.engine.compilations();
         let guest = tokio::task::spawn_blocking(link).await??;
+        if self.engine.compilations() > before {
+            // Bounded all the same: the child has just compiled these very bytes within its limits.
+            tracing::warn!(
+                plugin = config.name.as_str(),
+                folder = %self.cache_directory.display(),
+                "the code that was prepared is not in the cache; it was compiled once more, in this \
+                 process. Is the folder's disk full?"
+            );
+        }
         Ok(LoadedPlugin {
             guest,
             manifest: prepared.manifest,

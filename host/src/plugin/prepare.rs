@@ -160,6 +160,8 @@ async fn prepare(
         return Err(at(Stage::Configure)(rejected(&errors)));
     }
 
+    let configure_fuel = fuel.saturating_sub(store.get_fuel().unwrap_or(0));
+
     let mut snapshot = None;
     if let Some(context) = context {
         let _ = teller.stage(Stage::Snapshot);
@@ -203,7 +205,15 @@ async fn prepare(
         },
         None => component,
     };
-    if fallback.is_some() {
+    if let Some(reason) = &fallback {
+        // It runs in every call then, out of the call's own fuel.
+        if configure_fuel >= order.limits.fuel {
+            return Err(at(Stage::Configure)(format!(
+                "`configure` uses {configure_fuel} fuel and has to run in every call, which has {} \
+                 (limits.fuel), because there is no snapshot: {reason}",
+                order.limits.fuel
+            )));
+        }
         link(&component).map_err(|error| at(Stage::Compile)(error.to_string()))?;
     }
     Ok(Prepared {

@@ -256,7 +256,13 @@ const SIGKILL: i32 = rustix::process::Signal::KILL.as_raw();
 
 impl std::fmt::Display for Tail<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match self.0.trim().lines().last() {
+        // A panic's text comes before a note on how to see its backtrace.
+        let said = self
+            .0
+            .lines()
+            .map(str::trim)
+            .filter(|line| !line.is_empty() && !line.starts_with("note:"));
+        match said.last() {
             Some(last) => write!(f, "; it printed: {last}"),
             None => Ok(()),
         }

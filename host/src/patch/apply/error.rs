@@ -81,7 +81,7 @@ pub enum ApplyErrorKind {
     },
     /// The patch is too much work.
     #[error(
-        "applying the patch takes more than {max_steps} steps (`max_steps`); use fewer operations"
+        "applying the patch takes more than {max_steps} steps, which is fixed; use fewer operations"
     )]
     TooManySteps {
         /// The limit.

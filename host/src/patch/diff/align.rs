@@ -4,6 +4,7 @@
 //! 2. The longest common subsequence of the rest is kept, where two elements count as equal that have the same
 //!    identity and no other of their array has it (so that a changed container is recognised), or that are equal.
 //! 3. In the gaps that remain, similar elements are paired, then scalars by position.
+//!    Where the search would cost too much, all are paired by position instead.
 //! 4. Everything else is removed or added. Where elements repeat, additions and removals slide right, so that
 //!    none writes what already stands at its index.
 
@@ -21,6 +22,10 @@ use crate::document::{Json, Number};
 /// Elements in both arrays up to which the shortest edit is searched for without shortcuts: at worst some
 /// million comparisons of integers. Beyond, `similar` bounds its search as git does.
 const EXACT_SEARCH: usize = 1024;
+
+/// Comparisons of integers that a search among more elements may need, some 30 ms. Where it would need more, the
+/// arrays have too little in common for it to be worth it, and elements are paired by position.
+const SEARCH_STEPS: usize = 10_000_000;
 
 /// Pairs of elements in a gap up to which each is compared with each.
 const SIMILARITY_PAIRS: usize = 1024;
@@ -76,6 +81,43 @@ struct Numbering<'d> {
     next: u32,
 }
 
+/// Whether the shortest edit can be found within [`SEARCH_STEPS`]: Myers' greedy search, for its length only.
+fn is_searchable(old: &[u32], new: &[u32]) -> bool {
+    let mut steps = 0;
+    // The furthest that an edit of the length at hand gets in `old`, by diagonal; `center` is the main one. The
+    // steps run out before an edit of this length.
+    let center = (2 * SEARCH_STEPS).isqrt() + 1;
+    let mut furthest = vec![0_usize; 2 * center + 2];
+    for length in 0..center {
+        for diagonal in (center - length..=center + length).step_by(2) {
+            let from_above = diagonal == center - length
+                || (diagonal != center + length && furthest[diagonal - 1] < furthest[diagonal + 1]);
+            let mut x = if from_above {
+                furthest[diagonal + 1]
+            } else {
+                furthest[diagonal - 1] + 1
+            };
+            // On diagonal `center + k` the place in `new` is `x - k`. Past the end of `new` there is nothing.
+            let Some(mut y) = (x + center).checked_sub(diagonal) else {
+                continue;
+            };
+            while x < old.len() && y < new.len() && old[x] == new[y] {
+                (x, y) = (x + 1, y + 1);
+                steps += 1;
+            }
+            furthest[diagonal] = x;
+            if x >= old.len() && y >= new.len() {
+                return true;
+            }
+            steps += 1;
+        }
+        if steps > SEARCH_STEPS {
+            return false;
+        }
+    }
+    false
+}
+
 // === impl Alignment ===
 
 impl Alignment {
@@ -98,8 +140,13 @@ impl Alignment {
         };
         let algorithm = if old.len() + new.len() <= EXACT_SEARCH {
             Algorithm::RawMyers
-        } else {
+        } else if is_searchable(&old_tokens, &new_tokens) {
             Algorithm::Myers
+        } else {
+            for position in 0..old.len().min(new.len()) {
+                alignment.pair(position, position);
+            }
+            return alignment;
         };
         let (mut old_gap, mut new_gap) = (0, 0);
         for operation in capture_diff_slices(algorithm, &old_tokens, &new_tokens) {
