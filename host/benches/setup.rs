@@ -35,11 +35,10 @@ impl Setup {
             .expect("the threads can be started");
         let code = tempfile::tempdir().expect("a temporary folder can be made");
         let defaults = configuration(&json!([]));
-        let max_table_elements = tollgate::config::Limits::default().table_elements;
         let engine = Engine::new(&EngineSettings {
             max_concurrent_calls: defaults.engine.max_concurrent_calls,
             max_wasm_stack_bytes: defaults.engine.max_wasm_stack_bytes,
-            max_table_elements,
+            largest: tollgate::config::Limits::default(),
             cache_directory: code.path(),
         })
         .expect("the engine can be set up with its defaults");
@@ -47,7 +46,6 @@ impl Setup {
             engine.clone(),
             PathBuf::from(env!("CARGO_BIN_EXE_tollgate")),
             defaults.engine,
-            max_table_elements,
             code.path().to_owned(),
             metrics,
         );

@@ -34,10 +34,10 @@ pub use answer::{Answer, Mutation};
 pub use call::{CallError, CallReport, Overload};
 pub use fault::{Abort, Fault, Stop, chain};
 pub use guest::{ConfiguredBy, Guest, GuestError, Interfaces};
-pub use secrecy::{Secrecy, WITHHELD};
-pub use state::{LogLine, Subject};
+pub use secrecy::{Secrecy, WITHHELD, is_content};
+pub use state::Subject;
 
-use crate::config::Capability;
+use crate::config::{Capability, Limits};
 use state::CallState;
 
 /// How often the epoch moves: a call is looked at, and yields, this often.
@@ -49,11 +49,14 @@ pub const FUEL_PER_CALL: u64 = 200;
 pub const FUEL_PER_BYTE: u64 = 1;
 /// Fuel for every JSON value that a host function looks at.
 pub const FUEL_PER_NODE: u64 = 20;
+/// Fuel for every place that `select` hands out, besides its bytes.
+pub const FUEL_PER_MATCH: u64 = 100;
 
 /// Core instances, memories and tables that one component may have at most, whatever its limits say: the pool
 /// is laid out for them.
 const PER_COMPONENT: u32 = 64;
-/// Places in the pool beyond the calls that are let in at once: the permits run out first.
+/// Places in the pool beyond the calls that are let in at once. Each call may have all the instances, memories and
+/// tables that its limits allow, so it is the permits that run out first, and never a neighbour's share of the pool.
 const SPARE_INSTANCES: u32 = 16;
 /// What one memory can grow to at most: the 4 GiB that 32 bits reach.
 const MAX_MEMORY_BYTES: usize = 1 << 32;
@@ -69,8 +72,8 @@ pub struct EngineSettings<'a> {
     pub max_concurrent_calls: u32,
     /// The stack of every guest, in bytes.
     pub max_wasm_stack_bytes: u64,
-    /// The most elements that a table may have: the pool is laid out for it.
-    pub max_table_elements: u32,
+    /// What the plugins may have each at most; of it, what the pool is laid out for counts.
+    pub largest: Limits,
     /// Where compiled code is kept. Only this user may be able to write there: what lies there is run.
     pub cache_directory: &'a Path,
 }
@@ -94,11 +97,12 @@ impl Engine {
     pub fn new(settings: &EngineSettings<'_>) -> wasmtime::Result<Self> {
         let calls = settings.max_concurrent_calls.max(1);
         let instances = calls + SPARE_INSTANCES;
+        let largest = &settings.largest;
         let mut pool = PoolingAllocationConfig::new();
         pool.total_component_instances(instances)
-            .total_core_instances(instances.saturating_mul(8).max(PER_COMPONENT))
-            .total_memories(instances.saturating_mul(2))
-            .total_tables(instances.saturating_mul(4))
+            .total_core_instances(instances.saturating_mul(largest.instances.min(PER_COMPONENT)))
+            .total_memories(instances.saturating_mul(largest.memories))
+            .total_tables(instances.saturating_mul(largest.tables))
             .total_stacks(instances)
             .total_gc_heaps(instances)
             .max_core_instances_per_component(PER_COMPONENT)
@@ -107,7 +111,7 @@ impl Engine {
             .max_memories_per_module(4)
             .max_tables_per_module(16)
             .max_memory_size(MAX_MEMORY_BYTES)
-            .table_elements(settings.max_table_elements as usize)
+            .table_elements(largest.table_elements as usize)
             .linear_memory_keep_resident(KEEP_RESIDENT_BYTES)
             .table_keep_resident(KEEP_RESIDENT_BYTES)
             .pagemap_scan(Enabled::Auto)

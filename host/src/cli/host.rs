@@ -25,16 +25,10 @@ impl Host {
     pub(super) fn set_up(config: &Config) -> anyhow::Result<Self> {
         let executable = this_program()?;
         let (cache_directory, cache) = cache_directory(config.engine.cache_directory.as_deref())?;
-        let default = Limits::default().table_elements;
-        let max_table_elements = config
-            .plugins
-            .iter()
-            .map(|plugin| plugin.limits.table_elements)
-            .fold(default, u32::max);
         let engine = Engine::new(&EngineSettings {
             max_concurrent_calls: config.engine.max_concurrent_calls,
             max_wasm_stack_bytes: config.engine.max_wasm_stack_bytes,
-            max_table_elements,
+            largest: largest(config),
             cache_directory: &cache_directory,
         })
         .map_err(anyhow::Error::from)
@@ -44,7 +38,6 @@ impl Host {
             engine.clone(),
             executable,
             config.engine.clone(),
-            max_table_elements,
             cache_directory,
             metrics.clone(),
         );
@@ -55,6 +48,18 @@ impl Host {
             _cache: cache,
         })
     }
+}
+
+/// The most that any plugin may have of what the engine's pool counts.
+fn largest(config: &Config) -> Limits {
+    let mut largest = Limits::default();
+    for plugin in &config.plugins {
+        largest.instances = largest.instances.max(plugin.limits.instances);
+        largest.memories = largest.memories.max(plugin.limits.memories);
+        largest.tables = largest.tables.max(plugin.limits.tables);
+        largest.table_elements = largest.table_elements.max(plugin.limits.table_elements);
+    }
+    largest
 }
 
 /// What to run to have a plugin prepared: this very program, also where the file that it was started from has been

@@ -108,13 +108,13 @@ limits! {
     MEMORY = "limits.memory" Bytes 32 * MI, 64 * KI => 4 * GI,
         "resource limiter, when a linear memory is made or grows", "memory";
     MEMORIES = "limits.memories" Count 4, 1 => 16,
-        "resource limiter, at instantiation", "memory";
+        "resource limiter, at instantiation", "none: the plugin is not loaded";
     TABLES = "limits.tables" Count 8, 1 => 64,
-        "resource limiter, at instantiation", "memory";
+        "resource limiter, at instantiation", "none: the plugin is not loaded";
     TABLE_ELEMENTS = "limits.tableElements" Count 20_000, 1 => 1_000_000,
         "resource limiter, when a table is made or grows", "memory";
     INSTANCES = "limits.instances" Count 32, 1 => 256,
-        "resource limiter, at instantiation", "memory";
+        "resource limiter, at instantiation", "none: the plugin is not loaded";
     OUTPUT = "limits.output" Bytes 4 * MI, KI => 64 * MI,
         "host-call fuel, and the size of the answer", "output-too-large";
     PATCH_OPERATIONS = "limits.patchOperations" Count 10_000, 1 => 100_000,
@@ -153,7 +153,7 @@ limits! {
     LOAD_TIMEOUT = "engine.loadTimeout" Duration 60 * SECOND, SECOND => 30 * MINUTE,
         "CPU and wall clock of the child process that compiles", "none: the plugin is not loaded";
     LOAD_MEMORY = "engine.loadMemory" Bytes GI, 64 * MI => 64 * GI,
-        "address space of the child process that compiles", "none: the plugin is not loaded";
+        "data of the child process that compiles (RLIMIT_DATA)", "none: the plugin is not loaded";
 }
 
 // === impl Unit ===

@@ -24,6 +24,11 @@ pub enum ParseErrorKind {
         /// The limit.
         max_depth: u32,
     },
+    /// It has more values than the host takes in.
+    TooMany {
+        /// The limit.
+        max_values: u32,
+    },
     /// It is not JSON (RFC 8259).
     Syntax(&'static str),
 }
@@ -36,6 +41,7 @@ pub fn parse(text: &[u8], max_depth: u32) -> Result<Json, ParseError> {
     let mut reader = Reader {
         jiter: Jiter::new(text),
         max_depth,
+        values: 0,
     };
     let peek = reader.jiter.peek()?;
     let value = reader.value(peek, 0)?;
@@ -57,19 +63,35 @@ pub fn parse_prefix_member(
     let mut reader = Reader {
         jiter: Jiter::new(text),
         max_depth,
+        values: 0,
     };
     let _: Result<(), ParseError> = reader.prefix(inside, &mut take);
 }
 
+/// JSON values in one document. Text of three bytes, `{},`, becomes some hundred in memory, so a cap on bytes alone
+/// would not bound what a review takes; the largest object that Kubernetes takes, at three bytes a value, is below.
+pub const MAX_VALUES: u32 = 2_000_000;
+
 struct Reader<'j> {
     jiter: Jiter<'j>,
     max_depth: u32,
+    values: u32,
 }
 
 // === impl Reader ===
 
 impl Reader<'_> {
     fn value(&mut self, peek: Peek, depth: u32) -> Result<Json, ParseError> {
+        self.values += 1;
+        if self.values > MAX_VALUES {
+            let kind = ParseErrorKind::TooMany {
+                max_values: MAX_VALUES,
+            };
+            return Err(ParseError {
+                kind,
+                offset: self.jiter.current_index(),
+            });
+        }
         match peek {
             Peek::Null => {
                 self.jiter.known_null()?;
@@ -194,6 +216,9 @@ impl From<JiterError> for ParseError {
 impl fmt::Display for ParseError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.kind {
+            ParseErrorKind::TooMany { max_values } => {
+                write!(f, "more than {max_values} values at byte {}", self.offset)
+            }
             ParseErrorKind::TooDeep { max_depth } => {
                 write!(
                     f,
@@ -292,6 +317,16 @@ mod tests {
         assert!(parse(nested(8).as_bytes(), 8).is_ok());
         let error = parse(nested(1000).as_bytes(), 8).unwrap_err();
         assert_eq!(error.to_string(), "nested deeper than 8 levels at byte 8");
+    }
+
+    #[test]
+    fn refuses_what_has_too_many_values() {
+        let text = format!("[{}0]", "0,".repeat(MAX_VALUES as usize));
+        let error = parse(text.as_bytes(), 8).unwrap_err();
+        assert!(
+            matches!(error.kind, ParseErrorKind::TooMany { .. }),
+            "{error}"
+        );
     }
 
     #[test]

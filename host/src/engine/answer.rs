@@ -41,7 +41,7 @@ pub(super) enum RawAnswer {
 
 /// Containers nested deeper than this are refused in an answer; what the object may have in all is checked when
 /// the answer is applied.
-const MAX_DEPTH: u32 = 128;
+const MAX_DEPTH: u32 = 512;
 /// Causes beyond this are dropped from a denial: kubectl prints them one to a line.
 const MAX_CAUSES: usize = 256;
 

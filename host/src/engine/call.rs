@@ -65,7 +65,7 @@ impl Guest {
         deadline: Instant,
     ) -> CallReport {
         let began = Instant::now();
-        let secrecy = subject.secrecy;
+        let secrecy = Secrecy::of(subject.request.is_secret());
         let nothing = |error: CallError| CallReport {
             result: Err(error),
             warnings: Vec::new(),
@@ -125,14 +125,13 @@ impl Guest {
         };
         let result = match outcome {
             Ok(answer) => {
-                let shown = state.subject.as_ref().and_then(|subject| {
-                    subject
-                        .object
-                        .as_ref()
-                        .or(subject.request.old_object.as_ref())
+                // The names that the user gave, not those that an earlier plugin may have made.
+                let known = state.subject.as_ref().and_then(|subject| {
+                    let request = &subject.request;
+                    request.object.as_ref().or(request.old_object.as_ref())
                 });
                 answer
-                    .read(state.secrecy, shown, &self.limits)
+                    .read(state.secrecy, known, &self.limits)
                     .map_err(CallError::Fault)
             }
             Err(error) if is_the_hosts(&error) => Err(CallError::Overload(Overload)),

@@ -1,8 +1,8 @@
 //! The host's side of the contract: what a plugin may ask.
 //!
-//! Nothing here can be interrupted, so everything is paid for in fuel before it is done: [`FUEL_PER_CALL`] for
-//! each call, [`FUEL_PER_BYTE`] for each byte that crosses in either direction, [`FUEL_PER_NODE`] for each JSON
-//! value that is looked at. A flood of calls ends like a loop does, and what a call costs does not depend on
+//! Nothing here can be interrupted, so everything is paid for in fuel before the plugin has it: [`FUEL_PER_CALL`]
+//! for each call, [`FUEL_PER_BYTE`] for each byte that crosses in either direction, [`FUEL_PER_NODE`] for each
+//! JSON value that is looked at and [`FUEL_PER_MATCH`] for each that `select` hands out. A flood of calls ends like a loop does, and what a call costs does not depend on
 //! the machine.
 
 use std::ops::ControlFlow;
@@ -18,7 +18,7 @@ use super::bindings::types::{
 use super::bindings::{clock, logging};
 use super::fault::{Abort, Stop};
 use super::state::{CallState, Subject};
-use super::{FUEL_PER_BYTE, FUEL_PER_CALL, FUEL_PER_NODE};
+use super::{FUEL_PER_BYTE, FUEL_PER_CALL, FUEL_PER_MATCH, FUEL_PER_NODE};
 use crate::document::{Json, Number, Pattern, PointerError};
 use crate::review::request;
 
@@ -26,6 +26,9 @@ type Host<'a> = StoreContextMut<'a, CallState>;
 
 /// What a text may have at most before the rest of it is cut off: long enough for any message.
 const MAX_TEXT_BYTES: usize = 4096;
+
+/// A record of `select` in the plugin's memory, besides its texts.
+const NODE_BYTES: u64 = 32;
 
 /// The contract's own interfaces. Linked by hand and not through the generated traits: those are given the state
 /// only, and what a function costs is paid from the store.
@@ -108,6 +111,9 @@ fn keys(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<Vec
     let Some(members) = found.as_ref().and_then(Json::as_object) else {
         return Ok(None);
     };
+    if matches!(part, Part::Object | Part::OldObject) {
+        host.data_mut().secrecy.reads_names(at);
+    }
     charge_nodes(&mut host, members.len())?;
     charge_bytes(&mut host, members.keys().map(|name| name.len()).sum())?;
     Ok(Some(members.keys().map(|name| name.to_string()).collect()))
@@ -119,26 +125,40 @@ fn select(mut host: Host<'_>, part: Part, pattern: &str) -> wasmtime::Result<Vec
     let Some(document) = document(&mut host, part)? else {
         return Ok(Vec::new());
     };
+    let has_star = pattern.split('/').any(|token| token == "*");
+    let is_object = matches!(part, Part::Object | Part::OldObject);
+    let limit_bytes = host.data().limits.memory_bytes;
+    let mut secrecy = host.data().secrecy;
     let mut nodes = Vec::new();
-    let mut contents = Vec::new();
-    let fuel_left = host.get_fuel()?;
+    let mut wanted_bytes: u64 = 0;
     // Both closures draw on the same purse.
-    let purse = std::cell::Cell::new(fuel_left);
+    let purse = std::cell::Cell::new(host.get_fuel()?);
     let pay = |amount: u64| match purse.get().checked_sub(amount) {
         Some(rest) => {
             purse.set(rest);
             ControlFlow::Continue(())
         }
-        None => ControlFlow::Break(()),
+        None => ControlFlow::Break(None),
     };
     let end = tokens.select(
         &document,
         || pay(FUEL_PER_NODE),
         |node| {
-            let bytes = node.pointer.len() + text_bytes(node.value);
-            pay((bytes as u64).saturating_mul(FUEL_PER_BYTE))?;
-            if is_scalar(node.value) {
-                contents.push((node.pointer.clone(), node.value.clone()));
+            let bytes = (node.pointer.len() + text_bytes(node.value)) as u64;
+            pay(FUEL_PER_MATCH.saturating_add(bytes.saturating_mul(FUEL_PER_BYTE)))?;
+            // What cannot fit into the plugin's memory is not collected in the host's.
+            wanted_bytes = wanted_bytes.saturating_add(bytes + NODE_BYTES);
+            if wanted_bytes > limit_bytes {
+                return ControlFlow::Break(Some(Stop::Memory {
+                    wanted_bytes,
+                    limit_bytes,
+                }));
+            }
+            if is_object && has_star {
+                secrecy.reads_names(&node.pointer);
+            }
+            if is_object && is_scalar(node.value) {
+                secrecy.reads(&node.pointer, node.value);
             }
             nodes.push(Node {
                 value: contract_value(node.value),
@@ -147,13 +167,13 @@ fn select(mut host: Host<'_>, part: Part, pattern: &str) -> wasmtime::Result<Vec
             ControlFlow::Continue(())
         },
     );
-    if end.is_break() {
-        return Err(out_of_fuel(&mut host));
+    match end {
+        ControlFlow::Continue(()) => {}
+        ControlFlow::Break(None) => return Err(out_of_fuel(&mut host)),
+        ControlFlow::Break(Some(stop)) => return Err(stop.into()),
     }
     host.set_fuel(purse.get())?;
-    for (pointer, value) in contents {
-        reads(&mut host, part, &pointer, &value);
-    }
+    host.data_mut().secrecy = secrecy;
     Ok(nodes)
 }
 

@@ -1,10 +1,13 @@
 //! Keeps the content of Secrets out of everything that is written down.
 //!
-//! A plugin that reviews a Secret may well put what it read into a message, and no search for the value finds it
-//! once it is cut, encoded or hashed. So what counts is what the plugin has read: an instance is fresh for every
-//! call, so one that has not read the content cannot speak of it. From the first read on, every text of that call
-//! is withheld – log lines, warnings, annotations, denial messages, the text of a panic – and so is every text of
-//! the plugins that come after a patch of it.
+//! A plugin that reviews a Secret may well put what it read into a message, and no search for the value finds
+//! it once it is cut, encoded or hashed. So what counts is what the plugin has read: an instance is fresh for
+//! every call, so one that has not read the content cannot speak of it. From the first read on, every text of
+//! that call is withheld: log lines, warnings, annotations, denial messages, the text of a panic.
+//!
+//! Nor may content be moved to where the next plugin could read it unnoticed, in this call or – mutate and
+//! validate are two calls that share nothing – in the next: a mutator that has read or copied content may change
+//! `data`, `stringData` and annotations, all of which count as content, and nothing else ([`is_content`]).
 
 use crate::document::Json;
 
@@ -56,6 +59,23 @@ impl Secrecy {
         }
     }
 
+    /// As it is for a mutator whose patch copies content without having read it.
+    #[must_use]
+    pub fn copying(self) -> Self {
+        match self {
+            Self::Sealed => Self::Broken,
+            other => other,
+        }
+    }
+
+    /// Takes note that the names of the members at a pointer, or a name in it, are handed out: a mutator that ran
+    /// before can have made one of a value. `pointer` is well formed.
+    pub(super) fn reads_names(&mut self, pointer: &str) {
+        if *self == Self::Sealed && !matches!(pointer, "" | "/metadata") && !is_outside(pointer) {
+            *self = Self::Broken;
+        }
+    }
+
     /// Whether texts are withheld.
     #[must_use]
     pub fn withholds(self) -> bool {
@@ -93,6 +113,17 @@ impl Secrecy {
         }
         known
     }
+}
+
+/// Whether a place of a Secret may be written by a plugin that has read its content: what stands here counts as
+/// content for every plugin that comes after, in this call and in the next.
+#[must_use]
+pub fn is_content(pointer: &str) -> bool {
+    let mut tokens = pointer.split('/').skip(1);
+    matches!(
+        (tokens.next(), tokens.next()),
+        (Some("data" | "stringData"), _) | (Some("metadata"), Some("annotations"))
+    )
 }
 
 fn is_outside(pointer: &str) -> bool {
@@ -140,6 +171,42 @@ mod tests {
             "/metadatas/name",
         ] {
             assert_eq!(after(pointer, "x".into()), Secrecy::Broken, "{pointer}");
+        }
+    }
+
+    #[test]
+    fn names_are_content_where_a_mutator_could_have_made_them() {
+        let after = |pointer: &str| {
+            let mut secrecy = Secrecy::Sealed;
+            secrecy.reads_names(pointer);
+            secrecy
+        };
+        for pointer in ["", "/metadata", "/metadata/labels"] {
+            assert_eq!(after(pointer), Secrecy::Sealed, "{pointer}");
+        }
+        for pointer in ["/data", "/stringData", "/metadata/annotations"] {
+            assert_eq!(after(pointer), Secrecy::Broken, "{pointer}");
+        }
+    }
+
+    #[test]
+    fn content_may_be_moved_only_to_where_it_counts_as_content() {
+        for pointer in [
+            "/data",
+            "/data/a",
+            "/stringData/a",
+            "/metadata/annotations/a",
+        ] {
+            assert!(is_content(pointer), "{pointer}");
+        }
+        for pointer in [
+            "",
+            "/metadata",
+            "/metadata/labels/a",
+            "/type",
+            "/metadata/finalizers",
+        ] {
+            assert!(!is_content(pointer), "{pointer}");
         }
     }
 

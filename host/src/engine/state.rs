@@ -18,17 +18,6 @@ pub struct Subject {
     pub request: Arc<AdmissionRequest>,
     /// The object, as the mutators before left it; none on DELETE.
     pub object: Option<Json>,
-    /// Whether earlier plugins of this review have read the content of a Secret and changed the object since.
-    pub secrecy: Secrecy,
-}
-
-/// One line that a plugin logged.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LogLine {
-    /// How important the plugin says that it is.
-    pub level: tracing::Level,
-    /// The plugin's words.
-    pub message: String,
 }
 
 /// What a store holds.
@@ -51,9 +40,11 @@ pub(crate) struct CallState {
 
 impl CallState {
     pub(super) fn new(plugin: PluginName, subject: Option<Subject>, limits: Arc<Limits>) -> Self {
-        let secrecy = subject
-            .as_ref()
-            .map_or(Secrecy::Open, |subject| subject.secrecy);
+        let secrecy = Secrecy::of(
+            subject
+                .as_ref()
+                .is_some_and(|subject| subject.request.is_secret()),
+        );
         Self {
             plugin,
             subject,
@@ -94,8 +85,12 @@ impl ResourceLimiter for CallState {
         &mut self,
         current: usize,
         desired: usize,
-        _maximum: Option<usize>,
+        maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            // Past what the module itself declares: it is told so, as WebAssembly has it.
+            return Ok(false);
+        }
         let grown = desired.saturating_sub(current) as u64;
         let wanted_bytes = self.memory_bytes.saturating_add(grown);
         if wanted_bytes > self.limits.memory_bytes {
@@ -115,10 +110,13 @@ impl ResourceLimiter for CallState {
 
     fn table_growing(
         &mut self,
-        _current: usize,
+        current: usize,
         desired: usize,
-        _maximum: Option<usize>,
+        maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
+        if current > 0 && maximum.is_some_and(|maximum| desired > maximum) {
+            return Ok(false);
+        }
         let limit_elements = self.limits.table_elements;
         if desired > limit_elements as usize {
             return Err(Stop::Table {

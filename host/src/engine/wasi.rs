@@ -20,6 +20,9 @@ pub(super) struct Wasi {
 
 struct Frozen;
 
+/// Streams, pollables and the like that a plugin may hold at once.
+const MAX_RESOURCES: usize = 256;
+
 // === impl Wasi ===
 
 impl Wasi {
@@ -30,13 +33,14 @@ impl Wasi {
             .secure_random(Deterministic::new(vec![0x54, 0x6f, 0x6c, 0x6c]))
             .insecure_random(Deterministic::new(vec![0x67, 0x61, 0x74, 0x65]))
             .insecure_random_seed(0x546f_6c6c_6761_7465)
+            // Drawn in one go, which no tick interrupts.
+            .max_random_size(4096)
             .allow_tcp(false)
             .allow_udp(false)
             .build();
-        Self {
-            context,
-            table: ResourceTable::new(),
-        }
+        let mut table = ResourceTable::new();
+        table.set_max_capacity(MAX_RESOURCES);
+        Self { context, table }
     }
 }
 

@@ -67,17 +67,16 @@ impl Pipeline {
         self.auditor.finish().await;
     }
 
-    async fn take(&self, call: &Call, review: Review) -> Reply {
+    async fn take(&self, call: &Call, plugins: &PluginSet, review: Review) -> Reply {
         let Review { version, request } = review;
         let request = Arc::new(request);
-        let plugins = self.plugins.load_full();
         let only = call.plugin.as_deref();
         let (reports, patch, audits) = match call.endpoint {
             Endpoint::Mutate => {
                 match mutate(
                     &self.engine,
                     &self.metrics,
-                    &plugins,
+                    plugins,
                     only,
                     &request,
                     call.deadline,
@@ -97,7 +96,16 @@ impl Pipeline {
                 }
             }
             Endpoint::Validate => {
-                match validate(&self.engine, &plugins, only, &request, call.deadline).await {
+                match validate(
+                    &self.engine,
+                    &self.metrics,
+                    plugins,
+                    only,
+                    &request,
+                    call.deadline,
+                )
+                .await
+                {
                     Ok(validated) => (validated.reports, Vec::new(), validated.audits),
                     Err(_) => return Reply::Overloaded,
                 }
@@ -115,13 +123,18 @@ impl Pipeline {
 
     /// Answers for a review that cannot be shown to any plugin: each that would have been asked is at its
     /// failurePolicy, as if it had failed.
-    fn unreadable(&self, call: &Call, head: &[u8], what: &str) -> Option<Reply> {
+    fn unreadable(
+        &self,
+        call: &Call,
+        plugins: &PluginSet,
+        head: &[u8],
+        what: &str,
+    ) -> Option<Reply> {
         let head = decode_head(head)?;
         let fault = Fault::Unreadable {
             what: what.to_owned(),
         };
         let phase = phase_of(call.endpoint);
-        let plugins = self.plugins.load();
         let reports: Vec<Report> = plugins
             .iter()
             .filter(|plugin| {
@@ -186,8 +199,10 @@ impl Pipeline {
 
 impl Gate for Pipeline {
     async fn review(&self, call: Call) -> Reply {
+        // One set from here to the end, whatever is swapped in meanwhile.
+        let plugins = self.plugins.load_full();
         if let Some(name) = &call.plugin {
-            match self.plugins.load().get(name) {
+            match plugins.get(name) {
                 None => {
                     return Reply::NoSuchPlugin(format!(
                         "no plugin of the name `{name}` is configured"
@@ -216,21 +231,24 @@ impl Gate for Pipeline {
                 let what =
                     format!("the review has more than {limit_bytes} bytes (requests.maxBody)");
                 return self
-                    .unreadable(&call, head, &what)
+                    .unreadable(&call, &plugins, head, &what)
                     .unwrap_or(Reply::TooLarge(what));
             }
         };
         let max_depth = self.max_depth + DEPTH_OF_OBJECT;
         let decoded = blocking_if(body.len() > PARSE_INLINE_BYTES, || decode(&body, max_depth));
         match decoded {
-            Ok(review) => self.take(&call, review).await,
-            Err(error @ DecodeError::TooDeep { .. }) => {
-                let what = format!(
-                    "the object is nested deeper than {} levels (requests.maxDepth)",
-                    self.max_depth
-                );
-                self.unreadable(&call, &body, &what)
-                    .unwrap_or_else(|| Reply::BadRequest(chain(&error)))
+            Ok(review) => self.take(&call, &plugins, review).await,
+            Err(error @ (DecodeError::TooDeep { .. } | DecodeError::TooMany { .. })) => {
+                let what = match &error {
+                    DecodeError::TooMany { .. } => error.to_string(),
+                    _ => format!(
+                        "the object is nested deeper than {} levels (requests.maxDepth)",
+                        self.max_depth
+                    ),
+                };
+                self.unreadable(&call, &plugins, &body, &what)
+                    .unwrap_or_else(|| Reply::BadRequest(error.to_string()))
             }
             Err(error) => Reply::BadRequest(chain(&error)),
         }

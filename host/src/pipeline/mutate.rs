@@ -9,7 +9,7 @@ use super::outcome::{Ended, Report};
 use super::turn::{Called, Turn, is_final};
 use crate::config::{Mode, PluginConfig};
 use crate::document::Json;
-use crate::engine::{Answer, Engine, Fault, Mutation, Overload, Phase, Secrecy, Subject, chain};
+use crate::engine::{Answer, Engine, Fault, Mutation, Overload, Phase, Subject, chain, is_content};
 use crate::metrics::Metrics;
 use crate::patch::{
     AnswerForm, ApplyLimits, Operation, Provenance, apply, check, diff, merge_patch,
@@ -40,13 +40,14 @@ struct Chain {
     uid: String,
     original: Option<Json>,
     current: Option<Json>,
-    secrecy: Secrecy,
     provenance: Provenance<usize>,
 }
 
 /// A mutation that stood all checks.
 struct Change {
     heavy: bool,
+    /// Whether it copies or moves something that would be the content of a Secret.
+    copies_content: bool,
     after: Json,
     operations: Vec<Operation>,
 }
@@ -58,6 +59,11 @@ const LIMITS: ApplyLimits = ApplyLimits {
     max_added_bytes: 16 << 20,
     max_steps: 10_000_000,
 };
+/// The fault of a mutator that would take a Secret's content to where it could be read unnoticed. The host's own
+/// words: nothing of them is the plugin's.
+const SPREADS_CONTENT: &str = "the plugin has read or copied the content of a Secret and changes more than its data, \
+    stringData and annotations; a plugin that labels Secrets must not read or copy their content (with `get-json` \
+    of the whole object it does)";
 /// A patch of more operations is applied where other requests can go on meanwhile.
 const HEAVY_OPERATIONS: usize = 256;
 /// Likewise for an answer of more JSON values.
@@ -85,7 +91,6 @@ pub(super) async fn mutate(
         uid: request.uid.clone(),
         original: request.object.clone(),
         current: request.object.clone(),
-        secrecy: Secrecy::of(request.is_secret()),
         provenance: Provenance::new(),
     };
     let mut reports: Vec<Report> = Vec::new();
@@ -99,7 +104,6 @@ pub(super) async fn mutate(
         let subject = Subject {
             request: request.clone(),
             object: chain.current.clone(),
-            secrecy: chain.secrecy,
         };
         if plugin.config.mode == Mode::Audit {
             audits.push(Audit {
@@ -113,11 +117,16 @@ pub(super) async fn mutate(
             plugin,
             phase: Phase::Mutate,
         };
-        let called = turn
-            .call(engine, subject, deadline)
-            .await
-            .map_err(MutateError::Overload)?;
-        let report = chain.take(&turn, index, plugins, metrics, called, max_depth);
+        let (answer, called) = match turn.call(engine, subject, deadline).await {
+            Ok(answered) => answered,
+            // What it would have said changes nothing, so nothing is refused for want of it.
+            Err(_) if plugin.config.mode == Mode::Warn => {
+                metrics.audit_dropped();
+                continue;
+            }
+            Err(overload) => return Err(MutateError::Overload(overload)),
+        };
+        let report = chain.take(&turn, index, plugins, metrics, answer, called, max_depth);
         let settled = is_final(&report);
         reports.push(report);
         if settled {
@@ -142,19 +151,25 @@ impl Chain {
         index: usize,
         plugins: &PluginSet,
         metrics: &Metrics,
-        mut called: Called,
+        answer: Result<Answer, Fault>,
+        called: Called,
         max_depth: u32,
     ) -> Report {
-        let secrecy = called.secrecy;
-        let (ended, change) = judge(
-            &turn.plugin.config,
-            called.take_answer(),
-            self.current.as_ref(),
-            max_depth,
-        );
-        let ended = match ended {
-            Err(fault) if secrecy.withholds() => Err(fault.without_plugins_words()),
-            other => other,
+        let before = self.current.as_ref();
+        let (ended, change) = judge(&turn.plugin.config, answer, before, max_depth);
+        let copies = change.as_ref().is_some_and(|change| change.copies_content);
+        let secrecy = if copies {
+            called.secrecy.copying()
+        } else {
+            called.secrecy
+        };
+        let (ended, change) = match change {
+            Some(change) if secrecy.withholds() && !change.stays_in_content() => {
+                let what = SPREADS_CONTENT.to_owned();
+                (Err(Fault::BadPatch { what }), None)
+            }
+            change if secrecy.withholds() => (ended.map_err(Fault::without_plugins_words), change),
+            change => (ended, change),
         };
         let mut report = turn.report(&self.uid, called, ended);
         let Some(change) = change.filter(|_| report.mode == Mode::Enforce) else {
@@ -163,7 +178,10 @@ impl Chain {
         let Some(before) = self.current.take() else {
             return report;
         };
-        let conflicts = self.provenance.record(index, &before, &change.operations);
+        let (provenance, operations) = (&mut self.provenance, &change.operations);
+        let conflicts = blocking_if(change.heavy, || {
+            provenance.record(index, &before, operations)
+        });
         let shown = |pointer: &str| secrecy.pointer(pointer, self.original.as_ref());
         report.changed = change
             .operations
@@ -183,10 +201,6 @@ impl Chain {
         }
         self.heavy |= change.heavy;
         self.current = Some(change.after);
-        if secrecy.withholds() {
-            // It may have copied what it read to where the next one looks.
-            self.secrecy = secrecy;
-        }
         report
     }
 
@@ -208,6 +222,26 @@ impl Chain {
     }
 }
 
+// === impl Change ===
+
+impl Change {
+    /// Whether it changes nothing but what would be the content of a Secret.
+    fn stays_in_content(&self) -> bool {
+        let mut operations = self.operations.iter();
+        operations.all(|operation| is_content(operation.path().as_str()))
+    }
+}
+
+/// Whether an operation takes something from where a Secret has its content.
+fn copies_content(operation: &Operation) -> bool {
+    match operation {
+        Operation::Copy { from, .. } | Operation::Move { from, .. } => {
+            matches!(from.as_str(), "" | "/metadata") || is_content(from.as_str())
+        }
+        _ => false,
+    }
+}
+
 /// What a mutator's answer comes to, and the change if there is one.
 fn judge(
     config: &PluginConfig,
@@ -217,11 +251,16 @@ fn judge(
 ) -> (Result<Ended, Fault>, Option<Change>) {
     let mutation = match answer {
         Err(fault) => return (Err(fault), None),
-        Ok(Answer::Unchanged | Answer::Allow) => return (Ok(Ended::Unchanged), None),
+        Ok(Answer::Unchanged) => return (Ok(Ended::Unchanged), None),
+        Ok(Answer::Allow) => {
+            let what = "a mutator answered with a verdict".to_owned();
+            return (Err(Fault::ContractViolation { what }), None);
+        }
         Ok(Answer::Deny(denial)) => return (Ok(Ended::Denied(denial)), None),
         Ok(Answer::Mutation(mutation)) => mutation,
     };
-    let heavy = is_heavy(&mutation);
+    let heavy = is_heavy(&mutation)
+        || before.is_some_and(|object| object.count_nodes(HEAVY_NODES) >= HEAVY_NODES);
     match blocking_if(heavy, || change(config, mutation, before, max_depth)) {
         Ok(Some(change)) => (Ok(Ended::Patched), Some(Change { heavy, ..change })),
         Ok(None) => (Ok(Ended::Unchanged), None),
@@ -233,7 +272,14 @@ fn judge(
 /// one that it replaces, so it is compared in full.
 fn is_heavy(mutation: &Mutation) -> bool {
     match mutation {
-        Mutation::Operations(operations) => operations.len() > HEAVY_OPERATIONS,
+        Mutation::Operations(operations) => {
+            let large = |operation: &Operation| {
+                operation
+                    .value()
+                    .is_some_and(|value| value.count_nodes(HEAVY_NODES) >= HEAVY_NODES)
+            };
+            operations.len() > HEAVY_OPERATIONS || operations.iter().any(large)
+        }
         Mutation::MergePatch(json) | Mutation::Object(json) => {
             json.count_nodes(HEAVY_NODES) >= HEAVY_NODES
         }
@@ -253,6 +299,10 @@ fn change(
     let before = before.ok_or_else(|| {
         bad("there is no object in this request (DELETE), so there is nothing to patch; answer `unchanged`".to_owned())
     })?;
+    let copies_content = match &mutation {
+        Mutation::Operations(operations) => operations.iter().any(copies_content),
+        Mutation::MergePatch(_) | Mutation::Object(_) => false,
+    };
     let limits = ApplyLimits {
         max_depth,
         ..LIMITS
@@ -291,6 +341,7 @@ fn change(
     })?;
     Ok(Some(Change {
         heavy: false,
+        copies_content,
         after,
         operations,
     }))
@@ -309,13 +360,8 @@ pub(super) async fn audit(
         phase: Phase::Mutate,
     };
     let (uid, before) = (subject.request.uid.clone(), subject.object.clone());
-    let mut called = turn.call(engine, subject, deadline).await?;
-    let (ended, _) = judge(
-        &plugin.config,
-        called.take_answer(),
-        before.as_ref(),
-        max_depth,
-    );
+    let (answer, called) = turn.call(engine, subject, deadline).await?;
+    let (ended, _) = judge(&plugin.config, answer, before.as_ref(), max_depth);
     let ended = if called.secrecy.withholds() {
         ended.map_err(Fault::without_plugins_words)
     } else {

@@ -19,7 +19,6 @@ pub(super) struct Turn<'p> {
 
 /// What came of calling a plugin.
 pub(super) struct Called {
-    pub(super) answer: Result<Answer, Fault>,
     pub(super) warnings: Vec<String>,
     pub(super) annotations: Vec<(String, String)>,
     pub(super) secrecy: Secrecy,
@@ -31,32 +30,34 @@ pub(super) struct Called {
 // === impl Turn ===
 
 impl Turn<'_> {
-    /// Calls the plugin.
+    /// Calls the plugin: its answer, and what else there is to say of the call.
     pub(super) async fn call(
         &self,
         engine: &Engine,
         subject: Subject,
         deadline: Instant,
-    ) -> Result<Called, Overload> {
-        let secrecy = subject.secrecy;
+    ) -> Result<(Result<Answer, Fault>, Called), Overload> {
         match &self.plugin.state {
-            PluginState::Loaded(loaded) => Called::from_report(
+            PluginState::Loaded(loaded) => read(
                 loaded
                     .guest
                     .call(engine, self.phase, subject, deadline)
                     .await,
             ),
-            PluginState::Failed { reason } => Ok(Called {
-                answer: Err(Fault::NotLoaded {
+            PluginState::Failed { reason } => {
+                let fault = Fault::NotLoaded {
                     reason: reason.clone(),
-                }),
-                warnings: Vec::new(),
-                annotations: Vec::new(),
-                secrecy,
-                fuel: 0,
-                cpu: Duration::ZERO,
-                wall: Duration::ZERO,
-            }),
+                };
+                let called = Called {
+                    warnings: Vec::new(),
+                    annotations: Vec::new(),
+                    secrecy: Secrecy::of(subject.request.is_secret()),
+                    fuel: 0,
+                    cpu: Duration::ZERO,
+                    wall: Duration::ZERO,
+                };
+                Ok((Err(fault), called))
+            }
         }
     }
 
@@ -138,23 +139,6 @@ impl Turn<'_> {
 // === impl Called ===
 
 impl Called {
-    fn from_report(report: CallReport) -> Result<Self, Overload> {
-        let answer = match report.result {
-            Ok(answer) => Ok(answer),
-            Err(CallError::Fault(fault)) => Err(fault),
-            Err(CallError::Overload(overload)) => return Err(overload),
-        };
-        Ok(Self {
-            answer,
-            warnings: report.warnings,
-            annotations: report.annotations,
-            secrecy: report.secrecy,
-            fuel: report.fuel,
-            cpu: report.cpu,
-            wall: report.wall,
-        })
-    }
-
     fn cost(&self) -> Cost {
         Cost {
             duration: self.wall,
@@ -162,11 +146,23 @@ impl Called {
             fuel: self.fuel,
         }
     }
+}
 
-    /// Takes the answer out.
-    pub(super) fn take_answer(&mut self) -> Result<Answer, Fault> {
-        std::mem::replace(&mut self.answer, Ok(Answer::Unchanged))
-    }
+fn read(report: CallReport) -> Result<(Result<Answer, Fault>, Called), Overload> {
+    let answer = match report.result {
+        Ok(answer) => Ok(answer),
+        Err(CallError::Fault(fault)) => Err(fault),
+        Err(CallError::Overload(overload)) => return Err(overload),
+    };
+    let called = Called {
+        warnings: report.warnings,
+        annotations: report.annotations,
+        secrecy: report.secrecy,
+        fuel: report.fuel,
+        cpu: report.cpu,
+        wall: report.wall,
+    };
+    Ok((answer, called))
 }
 
 /// Whether this end settles the review: later mutators would only see an object that goes nowhere.

@@ -9,7 +9,8 @@ use super::audit::Audit;
 use super::outcome::{Ended, Report};
 use super::turn::Turn;
 use crate::config::Mode;
-use crate::engine::{Answer, Engine, Fault, Overload, Phase, Secrecy, Subject};
+use crate::engine::{Answer, Engine, Fault, Overload, Phase, Subject};
+use crate::metrics::Metrics;
 use crate::plugin::{Plugin, PluginSet};
 use crate::review::request::AdmissionRequest;
 
@@ -25,6 +26,7 @@ pub(super) struct Validated {
 /// one that takes its time yields at every tick to the others.
 pub(super) async fn validate(
     engine: &Engine,
+    metrics: &Metrics,
     plugins: &PluginSet,
     only: Option<&str>,
     request: &Arc<AdmissionRequest>,
@@ -33,7 +35,6 @@ pub(super) async fn validate(
     let subject = Subject {
         request: request.clone(),
         object: request.object.clone(),
-        secrecy: Secrecy::of(request.is_secret()),
     };
     let mut audits = Vec::new();
     let mut calls = Vec::new();
@@ -50,13 +51,32 @@ pub(super) async fn validate(
                 subject: subject.clone(),
             });
         } else {
-            calls.push(run(engine, plugin, subject.clone(), deadline));
+            calls.push(counting(engine, metrics, plugin, subject.clone(), deadline));
         }
     }
     Ok(Validated {
-        reports: try_join_all(calls).await?,
+        reports: try_join_all(calls).await?.into_iter().flatten().collect(),
         audits,
     })
+}
+
+/// Runs one validator whose report counts. What one in mode warn would have said changes nothing, so nothing is
+/// refused when the host has no room for it.
+async fn counting(
+    engine: &Engine,
+    metrics: &Metrics,
+    plugin: &Arc<Plugin>,
+    subject: Subject,
+    deadline: Instant,
+) -> Result<Option<Report>, Overload> {
+    match run(engine, plugin, subject, deadline).await {
+        Ok(report) => Ok(Some(report)),
+        Err(_) if plugin.config.mode == Mode::Warn => {
+            metrics.audit_dropped();
+            Ok(None)
+        }
+        Err(overload) => Err(overload),
+    }
 }
 
 /// Runs one validator.
@@ -71,8 +91,8 @@ pub(super) async fn run(
         phase: Phase::Validate,
     };
     let uid = subject.request.uid.clone();
-    let mut called = turn.call(engine, subject, deadline).await?;
-    let ended = match called.take_answer() {
+    let (answer, called) = turn.call(engine, subject, deadline).await?;
+    let ended = match answer {
         Ok(Answer::Allow) => Ok(Ended::Allowed),
         Ok(Answer::Deny(denial)) => Ok(Ended::Denied(denial)),
         Ok(Answer::Unchanged | Answer::Mutation(_)) => Err(Fault::ContractViolation {

@@ -20,7 +20,6 @@ pub struct Loader {
     engine: Engine,
     worker: Worker,
     config: EngineConfig,
-    max_table_elements: u32,
     cache_directory: PathBuf,
     metrics: Arc<Metrics>,
 }
@@ -67,7 +66,6 @@ impl Loader {
         engine: Engine,
         executable: PathBuf,
         config: EngineConfig,
-        max_table_elements: u32,
         cache_directory: PathBuf,
         metrics: Arc<Metrics>,
     ) -> Self {
@@ -80,7 +78,6 @@ impl Loader {
             engine,
             worker,
             config,
-            max_table_elements,
             cache_directory,
             metrics,
         }
@@ -147,7 +144,6 @@ impl Loader {
             limits: config.limits.clone(),
             capabilities: config.capabilities.clone(),
             max_wasm_stack_bytes: self.config.max_wasm_stack_bytes,
-            max_table_elements: self.max_table_elements,
             cache_directory: self.cache_directory.clone(),
             cpu_seconds: self.config.load_timeout.as_secs().max(1),
             memory_bytes: self.config.load_memory_bytes,

@@ -84,8 +84,8 @@ async fn prepare(
     teller
         .stage(Stage::Componentize)
         .map_err(|error| at(Stage::Componentize)(error.to_string()))?;
-    let component =
-        componentize(bytes).map_err(|error| at(Stage::Componentize)(error.to_string()))?;
+    let component = caught(|| componentize(bytes).map_err(|error| error.to_string()))
+        .map_err(at(Stage::Componentize))?;
 
     let _ = teller.stage(Stage::Compile);
     let name =
@@ -94,7 +94,7 @@ async fn prepare(
     let engine = Engine::new(&EngineSettings {
         max_concurrent_calls: 4,
         max_wasm_stack_bytes: order.max_wasm_stack_bytes,
-        max_table_elements: order.max_table_elements,
+        largest: order.limits.clone(),
         cache_directory: &order.cache_directory,
     })
     .map_err(|error| at(Stage::Compile)(format!("the engine cannot be set up: {error:#}")))?;

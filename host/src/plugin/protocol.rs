@@ -10,6 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Capability, Limits};
+use crate::pipeline::text::{Limit, one_line};
 
 /// What a child is to do. The plugin's bytes follow it.
 #[derive(Debug, Deserialize, Serialize)]
@@ -19,7 +20,6 @@ pub(super) struct Order {
     pub(super) limits: Limits,
     pub(super) capabilities: BTreeSet<Capability>,
     pub(super) max_wasm_stack_bytes: u64,
-    pub(super) max_table_elements: u32,
     pub(super) cache_directory: std::path::PathBuf,
     pub(super) cpu_seconds: u64,
     pub(super) memory_bytes: u64,
@@ -95,6 +95,36 @@ pub struct ManifestRule {
     pub resources: Vec<String>,
     /// Cluster, Namespaced or `*`.
     pub scope: Option<String>,
+}
+
+/// What is kept of a manifest's texts and lists: a plugin writes them, and the host shows them in `/plugins` and –
+/// the version – in a metric's label.
+const MAX_NAME: Limit = Limit::Bytes(128);
+const MAX_TEXT: Limit = Limit::Bytes(4096);
+const MAX_LABELS: usize = 64;
+
+// === impl Manifest ===
+
+impl Manifest {
+    /// The same within bounds, and each text in one line. Rules are not cut but judged where they are read.
+    #[must_use]
+    pub(super) fn bounded(self) -> Self {
+        let label =
+            |(key, value): (String, String)| (one_line(&key, MAX_NAME), one_line(&value, MAX_TEXT));
+        Self {
+            name: one_line(&self.name, MAX_NAME),
+            version: one_line(&self.version, MAX_NAME),
+            description: one_line(&self.description, MAX_TEXT),
+            settings_schema: self.settings_schema,
+            rules: self.rules,
+            labels: self
+                .labels
+                .into_iter()
+                .take(MAX_LABELS)
+                .map(label)
+                .collect(),
+        }
+    }
 }
 
 // === impl Stage ===

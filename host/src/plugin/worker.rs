@@ -10,11 +10,15 @@ use tokio::io::{
 };
 use tokio::process::{Child, Command};
 
+use crate::pipeline::text::{Limit, one_line};
+
 use super::protocol::{Line, Manifest, Order, Stage};
 
 /// A line of the child's is cut off here: a manifest's schema is the longest thing in one.
 const MAX_LINE_BYTES: u64 = 4 << 20;
-/// What is kept of the child's standard error.
+/// What is kept of a reason: it is shown, logged and repeated, and may be the plugin's own words.
+const MAX_REASON: Limit = Limit::Bytes(2048);
+/// What is kept of the child's standard error: its beginning.
 const MAX_STDERR_BYTES: u64 = 64 << 10;
 /// The clock runs this many times as long as the CPU limit: the child is niced and the machine may be busy.
 const WALL_FACTOR: u32 = 4;
@@ -56,10 +60,10 @@ pub enum PrepareError {
         /// The limit.
         limit: Duration,
     },
-    /// The child ended on its own, most likely out of memory.
+    /// The child ended on its own: for want of memory, by the system's hand, or by a panic.
     #[error(
-        "{stage}: the process that prepares it ended with {status}, most likely because it needed more than \
-         {memory_bytes} bytes of memory (engine.loadMemory){}", Tail(.stderr)
+        "{stage}: the process that prepares it ended with {status}; it may have {memory_bytes} bytes of memory \
+         (engine.loadMemory){}", Tail(.stderr)
     )]
     Lost {
         /// What it was at.
@@ -68,7 +72,7 @@ pub enum PrepareError {
         status: ExitStatus,
         /// The limit.
         memory_bytes: u64,
-        /// The end of what it printed.
+        /// The beginning of what it printed.
         stderr: String,
     },
     /// What it made is too large.
@@ -149,9 +153,8 @@ impl Worker {
         let stage = heard.stage;
         match heard.end {
             Some(end) => end,
-            None if matches!(status.signal(), Some(SIGXCPU | SIGKILL)) => {
-                Err(PrepareError::TooSlow { stage, limit })
-            }
+            // Past the soft limit of CPU time comes SIGXCPU; SIGKILL is the system's, for want of memory.
+            None if status.signal() == Some(SIGXCPU) => Err(PrepareError::TooSlow { stage, limit }),
             None => Err(PrepareError::Lost {
                 stage,
                 status,
@@ -207,6 +210,10 @@ impl Worker {
                 .read_until(b'\n', &mut line)
                 .await?;
             if line.last() != Some(&b'\n') {
+                if line.len() as u64 == MAX_LINE_BYTES {
+                    let what = format!("a line of more than {MAX_LINE_BYTES} bytes");
+                    return Err(PrepareError::Protocol(what));
+                }
                 return Ok(());
             }
             match serde_json::from_slice(&line)
@@ -214,6 +221,7 @@ impl Worker {
             {
                 Line::Stage(stage) => heard.stage = stage,
                 Line::Refused { stage, reason } => {
+                    let reason = one_line(&reason, MAX_REASON);
                     heard.end = Some(Err(PrepareError::Refused { stage, reason }));
                     return Ok(());
                 }
@@ -238,8 +246,9 @@ impl Worker {
                         .read_to_end(&mut component)
                         .await?;
                     if component.len() as u64 == component_bytes {
+                        let fallback = fallback.map(|reason| one_line(&reason, MAX_REASON));
                         heard.end = Some(Ok(Prepared {
-                            manifest,
+                            manifest: manifest.bounded(),
                             component,
                             fallback,
                         }));
@@ -252,7 +261,6 @@ impl Worker {
 }
 
 const SIGXCPU: i32 = rustix::process::Signal::XCPU.as_raw();
-const SIGKILL: i32 = rustix::process::Signal::KILL.as_raw();
 
 impl std::fmt::Display for Tail<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {

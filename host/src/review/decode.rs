@@ -40,6 +40,12 @@ pub enum DecodeError {
         /// The byte at which it was noticed.
         offset: usize,
     },
+    /// It has too many values.
+    #[error("the body has more than {max_values} JSON values")]
+    TooMany {
+        /// The limit.
+        max_values: u32,
+    },
     /// `kind` says something else.
     #[error("the body is not an AdmissionReview: `kind` is expected to be `AdmissionReview`")]
     NotAReview,
@@ -265,6 +271,7 @@ impl From<ParseError> for DecodeError {
                 max_depth,
                 offset: error.offset,
             },
+            ParseErrorKind::TooMany { max_values } => Self::TooMany { max_values },
             ParseErrorKind::Syntax(_) => Self::NotJson(error),
         }
     }
