@@ -53,6 +53,8 @@ const MUTATIONS: &[&str] = &[
     "copy",
     "copy-as-key",
     "copy-as-deep-key",
+    "copy-to-data",
+    "copy-operation",
     "bad-path",
     "bad-parent",
     "bad-pointer",
@@ -72,7 +74,7 @@ const MUTATIONS: &[&str] = &[
 
 /// Those of them that are no fault: the copy is in the patch, as it is to be in the object. (Of a name that stands
 /// twice the last one counts.)
-const COPIES: &[&str] = &["copy", "copy-as-key", "copy-as-deep-key", "duplicate-key"];
+const COPIES: &[&str] = &["copy-as-deep-key", "copy-to-data"];
 
 /// Little enough that a loop is over soon, much enough that everything can be said before.
 const LIMITS: &str =
@@ -367,6 +369,28 @@ async fn nothing_gets_out_through_the_plugins_that_come_after() {
         found.len(),
         shown(&found)
     );
+}
+
+/// Mutate and validate are two calls that share nothing, and a copy is made without reading: so what a plugin has
+/// not read must not come to stand where reading tells nothing.
+#[tokio::test]
+async fn content_is_not_taken_to_where_it_could_be_read_unnoticed() {
+    let leaker = guests::build("leaker");
+    let mut configuration = Configuration::new();
+    for (name, reads) in [("unread", "/metadata/name"), ("read", "")] {
+        configuration.plugin(name, &leaker, json!({"settings": {"reads": reads}}));
+    }
+    let server = Start::default().start(configuration);
+    server.assert_all_loaded().await;
+    for (plugin, way) in [("unread", "copy-operation"), ("read", "copy")] {
+        let review = Review::create(the_secret(way)).build();
+        let answer = server.post(&format!("/mutate/{plugin}"), &review).await;
+        let checked = answer.checked(Endpoint::Mutate, &review);
+        assert!(!checked.allowed, "{way}");
+        let said = checked.status.expect("a denial has a status").to_string();
+        assert!(said.contains("(bad-patch"), "{way}: {said}");
+        assert!(said.contains("stringData and annotations"), "{way}: {said}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -212,13 +212,18 @@ fn change(review: &Review, way: &str, loot: &Loot) -> Mutation {
     let text = loot.all();
     let label = format!("stolen-{}", loot.key());
     match way {
-        // These are for the object alone to keep.
+        // These are for the object alone to keep: they stay where a Secret has its content.
+        "copy-as-deep-key" => Patch::new()
+            .add(pointer!["metadata", "annotations", label], text)
+            .into(),
+        "copy-to-data" => Patch::new().add("/data/stolen", text).into(),
+        // These would take it to where it can be read unnoticed, which is a fault; the third does so unread.
         "copy" => Patch::new().add("/metadata/labels/stolen", text).into(),
         "copy-as-key" => Patch::new()
             .add(pointer!["metadata", "labels", label], "x")
             .into(),
-        "copy-as-deep-key" => Patch::new()
-            .add(pointer!["metadata", "annotations", label], text)
+        "copy-operation" => Patch::new()
+            .copy("/data/password", "/metadata/labels/stolen")
             .into(),
         // Takes away what the one before it copied to a key: a conflict at that key.
         "uncopy-key" => match review.object().keys("/metadata/labels") {
