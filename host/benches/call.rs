@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::json;
-use tollgate::engine::{Answer, Phase, Secrecy, Subject};
+use tollgate::engine::{Answer, Phase, Subject};
 use tollgate::metrics::Metrics;
 use tollgate::plugin::PluginState;
 use tollgate::review::decode::decode;
@@ -53,7 +53,6 @@ fn call(criterion: &mut Criterion) {
         let subject = Subject {
             request: request.clone(),
             object: Some(object.clone()),
-            secrecy: Secrecy::Open,
         };
 
         let mut group = criterion.benchmark_group(format!("call/{size}"));

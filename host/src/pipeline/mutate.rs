@@ -117,7 +117,7 @@ pub(super) async fn mutate(
             plugin,
             phase: Phase::Mutate,
         };
-        let (answer, called) = match turn.call(engine, subject, deadline).await {
+        let answered = match turn.call(engine, subject, deadline).await {
             Ok(answered) => answered,
             // What it would have said changes nothing, so nothing is refused for want of it.
             Err(_) if plugin.config.mode == Mode::Warn => {
@@ -126,7 +126,7 @@ pub(super) async fn mutate(
             }
             Err(overload) => return Err(MutateError::Overload(overload)),
         };
-        let report = chain.take(&turn, index, plugins, metrics, answer, called, max_depth);
+        let report = chain.take(&turn, index, plugins, metrics, answered, max_depth);
         let settled = is_final(&report);
         reports.push(report);
         if settled {
@@ -151,8 +151,7 @@ impl Chain {
         index: usize,
         plugins: &PluginSet,
         metrics: &Metrics,
-        answer: Result<Answer, Fault>,
-        called: Called,
+        (answer, called): (Result<Answer, Fault>, Called),
         max_depth: u32,
     ) -> Report {
         let before = self.current.as_ref();

@@ -110,7 +110,7 @@ impl Loader {
                         "no snapshot: the plugin is configured anew in every call"
                     );
                 }
-                PluginState::Loaded(loaded)
+                PluginState::Loaded(Box::new(loaded))
             }
             Err(error) => {
                 let reason = error.to_string();

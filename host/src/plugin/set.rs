@@ -29,7 +29,7 @@ pub struct Plugin {
 /// Whether a plugin can be called.
 pub enum PluginState {
     /// It can.
-    Loaded(LoadedPlugin),
+    Loaded(Box<LoadedPlugin>),
     /// It cannot; what it would have matched gets its failurePolicy.
     Failed {
         /// Why.

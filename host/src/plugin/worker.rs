@@ -265,12 +265,12 @@ const SIGXCPU: i32 = rustix::process::Signal::XCPU.as_raw();
 impl std::fmt::Display for Tail<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // A panic's text comes before a note on how to see its backtrace.
-        let said = self
+        let mut said = self
             .0
             .lines()
             .map(str::trim)
             .filter(|line| !line.is_empty() && !line.starts_with("note:"));
-        match said.last() {
+        match said.next_back() {
             Some(last) => write!(f, "; it printed: {last}"),
             None => Ok(()),
         }
