@@ -23,7 +23,7 @@ pub fn tollgate() -> PathBuf {
     let path = profile_directory().join("tollgate");
     assert!(
         path.is_file(),
-        "{} is not there: run `cargo build -p tollgate` first (with --release where the tests have it), or name the \
+        "{} is not there: run `cargo build --workspace --bin tollgate` first (with --release where the tests have it), or name the \
          binary in {BINARY_VARIABLE}",
         path.display()
     );

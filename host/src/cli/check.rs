@@ -7,6 +7,7 @@ use clap::Args;
 
 use super::host::Host;
 use super::{FAILURE, Origin};
+use crate::config::FailurePolicy;
 use crate::engine::ConfiguredBy;
 use crate::plugin::{Plugin, PluginState};
 
@@ -54,7 +55,16 @@ fn line(plugin: &Plugin) -> String {
     let name = &plugin.config.name;
     match &plugin.state {
         PluginState::Failed { reason } => {
-            format!("{name}: NOT LOADED ({}): {reason}", plugin.config.source)
+            let mut line = format!("{name}: NOT LOADED ({}): {reason}", plugin.config.source);
+            if plugin.config.matching.is_none()
+                && plugin.config.failure_policy == FailurePolicy::Fail
+            {
+                line.push_str(
+                    "\n  it has no `match`, so while it is not loaded it counts as asked about everything: \
+                     with failurePolicy Fail nothing passes",
+                );
+            }
+            line
         }
         PluginState::Loaded(loaded) => {
             let interfaces = loaded.guest.interfaces();

@@ -113,7 +113,7 @@ limits! {
         "resource limiter, at instantiation", "none: the plugin is not loaded";
     TABLE_ELEMENTS = "limits.tableElements" Count 20_000, 1 => 1_000_000,
         "resource limiter, when a table is made or grows", "memory";
-    INSTANCES = "limits.instances" Count 32, 1 => 256,
+    INSTANCES = "limits.instances" Count 32, 1 => 64,
         "resource limiter, at instantiation", "none: the plugin is not loaded";
     OUTPUT = "limits.output" Bytes 4 * MI, KI => 64 * MI,
         "host-call fuel, and the size of the answer", "output-too-large";
@@ -149,9 +149,9 @@ limits! {
     MAX_WASM_STACK = "engine.maxWasmStack" Bytes 512 * KI, 64 * KI => 8 * MI,
         "wasmtime's stack limit, for every plugin alike", "trap";
     MAX_PLUGIN = "engine.maxPlugin" Bytes 64 * MI, KI => GI,
-        "size of the file, before it is read", "none: the plugin is not loaded";
+        "what is read of the file", "none: the plugin is not loaded";
     LOAD_TIMEOUT = "engine.loadTimeout" Duration 60 * SECOND, SECOND => 30 * MINUTE,
-        "CPU and wall clock of the child process that compiles", "none: the plugin is not loaded";
+        "CPU time of the child process that compiles; four times that by the clock", "none: the plugin is not loaded";
     LOAD_MEMORY = "engine.loadMemory" Bytes GI, 64 * MI => 64 * GI,
         "data of the child process that compiles (RLIMIT_DATA)", "none: the plugin is not loaded";
 }
