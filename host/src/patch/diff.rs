@@ -12,7 +12,7 @@
 //! - `1` and `1.0` differ: a number is its text.
 //!
 //! **Bounds.** Time is linear in what differs, save for arrays, where it is that of Myers' algorithm up to some
-//! ten million comparisons; arrays that would need more are compared by position. Each array operation costs whoever applies it the array's length, so where operations
+//! ten million comparisons; an array that would need more is replaced as a whole. Each array operation costs whoever applies it the array's length, so where operations
 //! times length exceed [`MAX_MOVES`], the container is replaced as a whole.
 
 mod align;
@@ -93,7 +93,9 @@ impl<'d> Differ<'d> {
         if at_least.saturating_mul(before.len().max(after.len())) > MAX_MOVES {
             return self.replace(whole);
         }
-        let steps = align(before, after, &mut self.fingerprints);
+        let Some(steps) = align(before, after, &mut self.fingerprints) else {
+            return self.replace(whole);
+        };
         let moving = steps
             .iter()
             .filter(|step| matches!(step, Step::Remove | Step::Add))

@@ -4,11 +4,11 @@
 //! 2. The longest common subsequence of the rest is kept, where two elements count as equal that have the same
 //!    identity and no other of their array has it (so that a changed container is recognised), or that are equal.
 //! 3. In the gaps that remain, similar elements are paired, then scalars by position.
-//!    Where the search would cost too much, all are paired by position instead.
+//!    Where the search would cost too much, there is no alignment.
 //! 4. Everything else is removed or added. Where elements repeat, additions and removals slide right, so that
 //!    none writes what already stands at its index.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::ops::Range;
 
 use foldhash::fast::RandomState;
@@ -24,7 +24,7 @@ use crate::document::{Json, Number};
 const EXACT_SEARCH: usize = 1024;
 
 /// Comparisons of integers that a search among more elements may need, some 30 ms. Where it would need more, the
-/// arrays have too little in common for it to be worth it, and elements are paired by position.
+/// arrays have too little in common for it to be worth it.
 const SEARCH_STEPS: usize = 10_000_000;
 
 /// Pairs of elements in a gap up to which each is compared with each.
@@ -43,8 +43,12 @@ pub(super) enum Step {
     Add,
 }
 
-/// The steps that lead from `old` to `new`.
-pub(super) fn align(old: &[Json], new: &[Json], fingerprints: &mut Fingerprints) -> Vec<Step> {
+/// The steps that lead from `old` to `new`; none when finding them would cost too much.
+pub(super) fn align(
+    old: &[Json],
+    new: &[Json],
+    fingerprints: &mut Fingerprints,
+) -> Option<Vec<Step>> {
     let head = old
         .iter()
         .zip(new)
@@ -59,11 +63,11 @@ pub(super) fn align(old: &[Json], new: &[Json], fingerprints: &mut Fingerprints)
         .count();
 
     let (old_middle, new_middle) = (&old[..old.len() - tail], &new[..new.len() - tail]);
-    let mut alignment = Alignment::new(old_middle, new_middle, fingerprints);
+    let mut alignment = Alignment::new(old_middle, new_middle, fingerprints)?;
     alignment.append_tail(tail);
     let mut steps = vec![Step::Keep; head];
     alignment.walk(old, new, &mut steps);
-    steps
+    Some(steps)
 }
 
 struct Alignment {
@@ -81,8 +85,26 @@ struct Numbering<'d> {
     next: u32,
 }
 
-/// Whether the shortest edit can be found within [`SEARCH_STEPS`]: Myers' greedy search, for its length only.
+/// Whether the shortest edit can be found within [`SEARCH_STEPS`]: Myers' greedy search, for its length only. What
+/// occurs in one of them alone is left out, as `similar` does: it is no choice that a search has to make.
 fn is_searchable(old: &[u32], new: &[u32]) -> bool {
+    let occurring = |tokens: &[u32]| {
+        tokens
+            .iter()
+            .copied()
+            .collect::<HashSet<u32, RandomState>>()
+    };
+    let (in_old, in_new) = (occurring(old), occurring(new));
+    let old: Vec<u32> = old
+        .iter()
+        .copied()
+        .filter(|token| in_new.contains(token))
+        .collect();
+    let new: Vec<u32> = new
+        .iter()
+        .copied()
+        .filter(|token| in_old.contains(token))
+        .collect();
     let mut steps = 0;
     // The furthest that an edit of the length at hand gets in `old`, by diagonal; `center` is the main one. The
     // steps run out before an edit of this length.
@@ -121,7 +143,7 @@ fn is_searchable(old: &[u32], new: &[u32]) -> bool {
 // === impl Alignment ===
 
 impl Alignment {
-    fn new(old: &[Json], new: &[Json], fingerprints: &mut Fingerprints) -> Self {
+    fn new(old: &[Json], new: &[Json], fingerprints: &mut Fingerprints) -> Option<Self> {
         let mut numbering = Numbering::default();
         let old_exact: Vec<u32> = old
             .iter()
@@ -143,10 +165,7 @@ impl Alignment {
         } else if is_searchable(&old_tokens, &new_tokens) {
             Algorithm::Myers
         } else {
-            for position in 0..old.len().min(new.len()) {
-                alignment.pair(position, position);
-            }
-            return alignment;
+            return None;
         };
         let (mut old_gap, mut new_gap) = (0, 0);
         for operation in capture_diff_slices(algorithm, &old_tokens, &new_tokens) {
@@ -176,7 +195,7 @@ impl Alignment {
             new_gap..new.len(),
             fingerprints,
         );
-        alignment
+        Some(alignment)
     }
 
     fn pair(&mut self, old: usize, new: usize) {
