@@ -1,7 +1,6 @@
 //! How much time a call has had: CPU while it ran, and by the clock.
 
 use std::pin::Pin;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
@@ -22,8 +21,8 @@ pub(super) struct Meter {
 }
 
 /// Runs a future and charges its slices to a meter.
-pub(super) struct Metered<F> {
-    pub(super) meter: Arc<Meter>,
+pub(super) struct Metered<'m, F> {
+    pub(super) meter: &'m Meter,
     pub(super) future: F,
 }
 
@@ -76,7 +75,7 @@ impl Meter {
 
 // === impl Metered ===
 
-impl<F: Future + Unpin> Future for Metered<F> {
+impl<F: Future + Unpin> Future for Metered<'_, F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
