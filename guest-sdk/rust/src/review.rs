@@ -66,6 +66,15 @@ impl Review {
         host::request()
     }
 
+    /// Whether the request makes something else of what stands at a pointer. Creating and deleting it is a change, too.
+    ///
+    /// Costs the size of both values, which are compared as JSON text: kube-apiserver writes the members of both objects
+    /// in the same order.
+    pub fn changes(&self, at: impl AsRef<str>) -> bool {
+        let at = at.as_ref();
+        self.object().json(at) != self.old_object().json(at)
+    }
+
     /// Shows a warning to the user who made the request. At most 120 characters are advised.
     pub fn warn(&self, message: impl AsRef<str>) {
         host::warn(message.as_ref());
