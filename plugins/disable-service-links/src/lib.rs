@@ -61,20 +61,22 @@ impl Mutate for DisableServiceLinks {
                 Operation::Update => !pod.is_root() && review.changes(&pod),
                 Operation::Delete | Operation::Connect => false,
             };
-        if !can_change
-            || !matches!(object.get(pod.child("spec")), Some(Value::Object(_)))
+        if !can_change || !matches!(object.get(pod.child("spec")), Some(Value::Object(_))) {
+            return Ok(Mutation::Unchanged);
+        }
+        let field = pod.child("spec").child("enableServiceLinks");
+        let is_as_wanted = match object.boolean(&field) {
+            Some(links) => !links || !self.override_true,
+            None => false,
+        };
+        if is_as_wanted
             || self.is_kept(object, &Pointer::root())
             || self.is_kept(object, &pod)
             || is_mirror_pod(object)
         {
             return Ok(Mutation::Unchanged);
         }
-        let field = pod.child("spec").child("enableServiceLinks");
-        match object.boolean(&field) {
-            Some(false) => Ok(Mutation::Unchanged),
-            Some(true) if !self.override_true => Ok(Mutation::Unchanged),
-            _ => Ok(Patch::new().add(field, false).into()),
-        }
+        Ok(Patch::new().add(field, false).into())
     }
 }
 

@@ -1,7 +1,7 @@
 //! Documents as JSON text, without what stands at certain places.
 //!
-//! Only the way to those places is walked; everything beside it is taken from the host as it is. So the cost does not
-//! depend on how many values a document has, and how deep it nests does not matter.
+//! Only the way to those places is walked; everything beside it is taken from the host as it is. That costs little, and
+//! no document nests too deep for it, as one might for a parser on the small stack of a plugin.
 
 use tollgate_sdk::prelude::*;
 
@@ -46,8 +46,13 @@ impl Printer {
             return;
         }
         let document = self.document;
-        match document.get(at) {
-            Some(Value::Object(_)) if !places.is_empty() => {
+        let walked = if places.is_empty() {
+            None
+        } else {
+            document.get(at)
+        };
+        match walked {
+            Some(Value::Object(_)) => {
                 self.text += "{";
                 for (index, name) in document.keys(at).unwrap_or_default().iter().enumerate() {
                     if self.text.len() > self.enough {
@@ -60,7 +65,7 @@ impl Printer {
                 }
                 self.text += "}";
             }
-            Some(Value::Array(length)) if !places.is_empty() => {
+            Some(Value::Array(length)) => {
                 self.text += "[";
                 for index in 0..length {
                     if self.text.len() > self.enough {

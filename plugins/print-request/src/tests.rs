@@ -162,7 +162,7 @@ fn settings_errors_name_their_setting() {
     for (settings, error) in [
         (
             json!({"maxBytes": 1_000_000}),
-            "/maxBytes: must be at most 131072",
+            "/maxBytes: must be at most 65536",
         ),
         (
             json!({"redact": ["/a", "spec"]}),
