@@ -38,7 +38,11 @@ pub(crate) fn required(field: impl Into<Pointer>, message: impl Into<String>) ->
 /// As Kubernetes writes it: `hostPort (container "a" uses hostPort 80)`.
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} ({})", self.reason, self.detail)
+        f.write_str(self.reason)?;
+        if !self.detail.is_empty() {
+            write!(f, " ({})", self.detail)?;
+        }
+        Ok(())
     }
 }
 
