@@ -186,3 +186,6 @@ impl Check {
         applicable.last().map(|(_, judge)| *judge)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -34,6 +34,10 @@ const ENFORCE_POLICY: &str = "enforce-policy";
 /// The audit annotation with what a template was warned about.
 const AUDIT_VIOLATIONS: &str = "audit-violations";
 
+/// A warning is cut off at 256 characters, the plugin's name included. Where all violations do not fit into one, each
+/// gets its own.
+const LONG_WARNING: usize = 200;
+
 /// The policy, with the checks of its level and version picked out.
 pub struct PodSecurity {
     standard: Standard,
@@ -108,13 +112,22 @@ impl PodSecurity {
     }
 
     fn warn(&self, review: &Review, judged: Result<Vec<Violation>, ReadError>) {
-        let warning = match judged {
+        let would_violate =
+            |violations: &[Violation]| format!("would violate {}", self.summary(violations));
+        let all = match &judged {
             Ok(violations) if violations.is_empty() => return,
-            Ok(violations) => format!("would violate {}", self.summary(&violations)),
-            Err(error) => unreadable(&error),
+            Ok(violations) => would_violate(violations),
+            Err(error) => unreadable(error),
         };
-        review.warn(&warning);
-        review.annotate(AUDIT_VIOLATIONS, warning);
+        match &judged {
+            Ok(violations) if all.len() > LONG_WARNING => {
+                for violation in violations {
+                    review.warn(would_violate(std::slice::from_ref(violation)));
+                }
+            }
+            _ => review.warn(&all),
+        }
+        review.annotate(AUDIT_VIOLATIONS, all);
     }
 
     fn summary(&self, violations: &[Violation]) -> String {
@@ -153,3 +166,6 @@ tollgate_sdk::validator! {
     settings_schema: include_str!("../settings-schema.json"),
     labels: [("licence", "Apache-2.0")],
 }
+
+#[cfg(test)]
+mod tests;

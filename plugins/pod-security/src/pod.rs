@@ -48,18 +48,19 @@ pub(crate) struct Annotation {
 impl Pod {
     /// Reads the Pod that stands at a pointer.
     pub(crate) fn read(document: Document, at: Pointer) -> Result<Self, ReadError> {
-        let spec = at.child("spec");
-        let flag = |name: &str| read::<bool>(document, &spec.child(name));
+        let spec = [at.as_str(), "/spec"].concat();
+        let flag = |name: &str| read::<bool>(document, &[&spec, name].concat());
         Ok(Self {
             document,
             annotations: annotations(document, &at)?,
-            host_network: flag("hostNetwork")?.unwrap_or(false),
-            host_pid: flag("hostPID")?.unwrap_or(false),
-            host_ipc: flag("hostIPC")?.unwrap_or(false),
-            has_host_users: flag("hostUsers")?.unwrap_or(true),
-            is_windows: read::<String>(document, &spec.child("os").child("name"))?.as_deref()
+            host_network: flag("/hostNetwork")?.unwrap_or(false),
+            host_pid: flag("/hostPID")?.unwrap_or(false),
+            host_ipc: flag("/hostIPC")?.unwrap_or(false),
+            has_host_users: flag("/hostUsers")?.unwrap_or(true),
+            is_windows: read::<String>(document, &[&spec, "/os/name"].concat())?.as_deref()
                 == Some("windows"),
-            security_context: read(document, &spec.child("securityContext"))?.unwrap_or_default(),
+            security_context: read(document, &[&spec, "/securityContext"].concat())?
+                .unwrap_or_default(),
             volumes: volumes::all(document, &spec),
             containers: containers::all(document, &spec)?,
             at,
@@ -78,7 +79,9 @@ impl Pod {
 
     /// The place of a field of the Pod's security context, of several levels where need be.
     pub(crate) fn security_context(&self, field: &str) -> Pointer {
-        Pointer::from(format!("{}/spec/securityContext/{field}", self.at))
+        [self.at.as_str(), "/spec/securityContext/", field]
+            .concat()
+            .into()
     }
 
     /// The place of a field of the spec.
@@ -88,17 +91,17 @@ impl Pod {
 }
 
 /// The value at a pointer, JSON null being none as it is for Kubernetes.
-fn read<T: DeserializeOwned>(document: Document, at: &Pointer) -> Result<Option<T>, ReadError> {
+fn read<T: DeserializeOwned>(document: Document, at: &str) -> Result<Option<T>, ReadError> {
     Ok(document.read::<Option<T>>(at)?.flatten())
 }
 
 /// Only those with profiles: `kubectl apply` keeps a copy of the object in another one.
 fn annotations(document: Document, at: &Pointer) -> Result<Vec<Annotation>, ReadError> {
-    let at = at.child("metadata").child("annotations");
+    let at = Pointer::from([at.as_str(), "/metadata/annotations"].concat());
     let mut annotations = Vec::new();
     for key in document.keys(&at).unwrap_or_default() {
         if key == SECCOMP_POD || key.starts_with(SECCOMP_CONTAINER) || key.starts_with(APP_ARMOR) {
-            let value = read(document, &at.child(&key))?.unwrap_or_default();
+            let value = read(document, at.child(&key).as_str())?.unwrap_or_default();
             annotations.push(Annotation { key, value });
         }
     }

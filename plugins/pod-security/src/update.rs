@@ -8,8 +8,8 @@ use tollgate_sdk::prelude::*;
 /// a new image makes Kubernetes judge a Pod again.
 pub(crate) fn is_significant(pod: Document, old: Document) -> bool {
     let is_list_changed = |list: &str| {
-        let at = pointer!["spec", list];
-        let images = at.child("*").child("image");
+        let at = ["/spec/", list].concat();
+        let images = [&at, "/*/image"].concat();
         length(pod, &at) != length(old, &at) || pod.select(&images) != old.select(&images)
     };
     is_list_changed("containers")
@@ -25,9 +25,9 @@ pub(crate) fn is_unchanged(review: &Review, at: &Pointer) -> bool {
 /// Ephemeral containers are told apart by their names, and one that is gone needs no judging.
 fn has_new_ephemeral_image(pod: Document, old: Document) -> bool {
     let containers = |document: Document| {
-        let at = pointer!["spec", "ephemeralContainers"];
-        (0..length(document, &at)).map(move |index| {
-            let container = at.child(index);
+        let at = "/spec/ephemeralContainers";
+        (0..length(document, at)).map(move |index| {
+            let container = Pointer::from(at).child(index);
             (
                 document.text(container.child("name")),
                 document.text(container.child("image")),
@@ -45,6 +45,6 @@ fn has_new_ephemeral_image(pod: Document, old: Document) -> bool {
     })
 }
 
-fn length(document: Document, at: &Pointer) -> usize {
+fn length(document: Document, at: &str) -> usize {
     document.length(at).unwrap_or(0)
 }

@@ -2,36 +2,35 @@
 
 use std::collections::BTreeSet;
 
-use tollgate_sdk::prelude::*;
-
 use crate::pod::{APP_ARMOR, Annotation, Pod, Profile};
 use crate::text::{literal, plural, quoted};
 use crate::violation::{Offenders, Violation, forbidden};
 
+const FIELD: &str = "appArmorProfile/type";
 const ALLOWED: &str = "must be RuntimeDefault or Localhost, or absent";
 
 pub(super) fn judge(pod: &Pod) -> Option<Violation> {
     let mut offenders = Offenders::default();
     let mut kinds = BTreeSet::new();
-    let mut check = |profile: &Option<Profile>, field: Pointer| {
-        let kind = profile.as_ref()?.kind();
-        if matches!(kind, "RuntimeDefault" | "Localhost") {
-            return None;
-        }
-        kinds.insert(kind.to_owned());
-        Some(forbidden(field, ALLOWED))
+    let mut is_bad_profile = |profile: &Option<Profile>| {
+        let kind = profile.as_ref().map(Profile::kind);
+        let kind = kind.filter(|kind| !matches!(*kind, "RuntimeDefault" | "Localhost"));
+        kinds.extend(kind.map(str::to_owned));
+        kind.is_some()
     };
-    let field = "appArmorProfile/type";
-    offenders.pod(check(
-        &pod.security_context.app_armor_profile,
-        pod.security_context(field),
-    ));
+    let is_bad = is_bad_profile(&pod.security_context.app_armor_profile);
+    offenders.pod(is_bad.then(|| forbidden(pod.security_context(FIELD), ALLOWED)));
     for container in &pod.containers {
-        let profile = &container.security_context.app_armor_profile;
-        offenders.container(container, check(profile, container.security_context(field)));
+        let is_bad = is_bad_profile(&container.security_context.app_armor_profile);
+        let cause = is_bad.then(|| forbidden(container.security_context(FIELD), ALLOWED));
+        offenders.container(container, cause);
     }
 
-    let bad: Vec<_> = pod.annotations.iter().filter(|one| is_bad(one)).collect();
+    let bad: Vec<_> = pod
+        .annotations
+        .iter()
+        .filter(|one| is_bad_annotation(one))
+        .collect();
     let pairs: BTreeSet<_> = bad
         .iter()
         .map(|annotation| format!("{}={}", annotation.key, literal(&annotation.value)))
@@ -63,7 +62,7 @@ pub(super) fn judge(pod: &Pod) -> Option<Violation> {
     })
 }
 
-fn is_bad(annotation: &Annotation) -> bool {
+fn is_bad_annotation(annotation: &Annotation) -> bool {
     let value = annotation.value.as_str();
     annotation.key.starts_with(APP_ARMOR)
         && !matches!(value, "" | "runtime/default")

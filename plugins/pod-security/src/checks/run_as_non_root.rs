@@ -1,26 +1,25 @@
 //! Containers that may run as root.
 
-use tollgate_sdk::prelude::*;
-
 use crate::pod::Pod;
 use crate::violation::{Offenders, Violation, forbidden, required};
 
+const FIELD: &str = "runAsNonRoot";
+const FORBIDDEN: &str = "must not be false";
+const REQUIRED: &str = "must be true, here or for the Pod";
+
 pub(super) fn judge(pod: &Pod) -> Option<Violation> {
-    let forbid = |setting: Option<bool>, field: Pointer| {
-        (setting == Some(false)).then(|| forbidden(field, "must not be false"))
-    };
     let pods = pod.security_context.run_as_non_root;
     // Who says that it may, and who does not say that it may not.
     let (mut explicit, mut implicit) = (Offenders::default(), Offenders::default());
-    explicit.pod(forbid(pods, pod.security_context("runAsNonRoot")));
+    explicit.pod((pods == Some(false)).then(|| forbidden(pod.security_context(FIELD), FORBIDDEN)));
     for container in &pod.containers {
-        let setting = container.security_context.run_as_non_root;
-        let field = container.security_context("runAsNonRoot");
-        if setting.is_none() && pods != Some(true) {
-            let message = "must be true, here or for the Pod";
-            implicit.container(container, [required(field, message)]);
-        } else {
-            explicit.container(container, forbid(setting, field));
+        let field = || container.security_context(FIELD);
+        match container.security_context.run_as_non_root {
+            Some(false) => explicit.container(container, [forbidden(field(), FORBIDDEN)]),
+            None if pods != Some(true) => {
+                implicit.container(container, [required(field(), REQUIRED)]);
+            }
+            _ => {}
         }
     }
     let reason = "runAsNonRoot != true";

@@ -2,13 +2,14 @@
 
 use std::collections::BTreeSet;
 
-use tollgate_sdk::prelude::*;
-
 use crate::pod::{Annotation, Pod, Profile, SECCOMP_CONTAINER, SECCOMP_POD};
 use crate::text::{literal, plural, quoted};
 use crate::violation::{Offenders, Violation, forbidden, required};
 
 const REASON: &str = "seccompProfile";
+const FIELD: &str = "seccompProfile/type";
+const FORBIDDEN: &str = "must be RuntimeDefault or Localhost";
+const REQUIRED: &str = "must be RuntimeDefault or Localhost, here or for the Pod";
 
 /// Who turns it off.
 #[derive(Default)]
@@ -66,9 +67,8 @@ pub(super) fn restricted(pod: &Pod) -> Option<Violation> {
     if !is_set(&pod.security_context.seccomp_profile) {
         for container in &pod.containers {
             if container.security_context.seccomp_profile.is_none() {
-                let field = container.security_context("seccompProfile/type");
-                let message = "must be RuntimeDefault or Localhost, here or for the Pod";
-                implicit.container(container, [required(field, message)]);
+                let field = container.security_context(FIELD);
+                implicit.container(container, [required(field, REQUIRED)]);
             }
         }
     }
@@ -90,21 +90,18 @@ fn is_allowed(profile: &Profile) -> bool {
 impl<'p> Unconfined<'p> {
     fn of(pod: &'p Pod) -> Self {
         let mut kinds = BTreeSet::new();
-        let mut check = |profile: &'p Option<Profile>, field: Pointer| {
-            let profile = profile.as_ref().filter(|profile| !is_allowed(profile))?;
-            kinds.insert(profile.kind());
-            let message = "must be RuntimeDefault or Localhost";
-            Some(forbidden(field, message))
+        let mut is_bad_profile = |profile: &'p Option<Profile>| {
+            let bad = profile.as_ref().filter(|profile| !is_allowed(profile));
+            kinds.extend(bad.map(Profile::kind));
+            bad.is_some()
         };
         let mut offenders = Offenders::default();
-        let field = "seccompProfile/type";
-        offenders.pod(check(
-            &pod.security_context.seccomp_profile,
-            pod.security_context(field),
-        ));
+        let is_bad = is_bad_profile(&pod.security_context.seccomp_profile);
+        offenders.pod(is_bad.then(|| forbidden(pod.security_context(FIELD), FORBIDDEN)));
         for container in &pod.containers {
-            let profile = &container.security_context.seccomp_profile;
-            offenders.container(container, check(profile, container.security_context(field)));
+            let is_bad = is_bad_profile(&container.security_context.seccomp_profile);
+            let cause = is_bad.then(|| forbidden(container.security_context(FIELD), FORBIDDEN));
+            offenders.container(container, cause);
         }
         Self { offenders, kinds }
     }

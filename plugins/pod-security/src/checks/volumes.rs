@@ -6,7 +6,7 @@ use crate::pod::{Pod, Volume};
 use crate::text::{plural, quoted};
 use crate::violation::{Violation, forbidden};
 
-const ALLOWED: [&str; 9] = [
+pub(super) const ALLOWED: [&str; 9] = [
     "configMap",
     "csi",
     "downwardAPI",
@@ -18,7 +18,7 @@ const ALLOWED: [&str; 9] = [
     "secret",
 ];
 /// In the order in which Kubernetes looks for them: of a volume made of several things it names the first.
-const RESTRICTED: [&str; 21] = [
+pub(super) const RESTRICTED: [&str; 21] = [
     "hostPath",
     "gcePersistentDisk",
     "awsElasticBlockStore",

@@ -1,21 +1,19 @@
 //! Containers of Windows that are processes of the node.
 
-use tollgate_sdk::prelude::*;
-
-use crate::pod::{Pod, SecurityContext};
+use crate::pod::Pod;
 use crate::violation::{Offenders, Violation, forbidden};
 
+const FIELD: &str = "windowsOptions/hostProcess";
+const MESSAGE: &str = "must not be true";
+
 pub(super) fn judge(pod: &Pod) -> Option<Violation> {
-    let check = |context: &SecurityContext, field: Pointer| {
-        let is_bad = context.is_host_process();
-        is_bad.then(|| forbidden(field, "must not be true"))
-    };
     let mut offenders = Offenders::default();
-    let field = "windowsOptions/hostProcess";
-    offenders.pod(check(&pod.security_context, pod.security_context(field)));
+    let is_bad = pod.security_context.is_host_process();
+    offenders.pod(is_bad.then(|| forbidden(pod.security_context(FIELD), MESSAGE)));
     for container in &pod.containers {
-        let context = &container.security_context;
-        offenders.container(container, check(context, container.security_context(field)));
+        let is_bad = container.security_context.is_host_process();
+        let cause = is_bad.then(|| forbidden(container.security_context(FIELD), MESSAGE));
+        offenders.container(container, cause);
     }
     offenders.violation("hostProcess", |who| {
         format!("{who} must not set securityContext.windowsOptions.hostProcess=true")

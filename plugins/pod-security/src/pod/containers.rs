@@ -39,10 +39,10 @@ struct Port {
 }
 
 /// All of a Pod's.
-pub(super) fn all(document: Document, spec: &Pointer) -> Result<Vec<Container>, ReadError> {
+pub(super) fn all(document: Document, spec: &str) -> Result<Vec<Container>, ReadError> {
     let mut containers = Vec::new();
     for list in LISTS {
-        let list = spec.child(list);
+        let list = Pointer::from([spec, "/", list].concat());
         for index in 0..document.length(&list).unwrap_or(0) {
             containers.push(Container::read(document, list.child(index))?);
         }
@@ -61,15 +61,8 @@ pub(super) fn hosts<'p>(document: Document, containers: &'p [Container]) -> Vec<
     let mut hosts = Vec::new();
     for list in lists {
         for action in ACTIONS {
-            let container = list.child("*");
-            for pattern in [
-                container.child("*").child(action).child("host"),
-                container
-                    .child("lifecycle")
-                    .child("*")
-                    .child(action)
-                    .child("host"),
-            ] {
+            for owner in ["/*/*/", "/*/lifecycle/*/"] {
+                let pattern = [list.as_str(), owner, action, "/host"].concat();
                 let found = document.select(pattern).into_iter();
                 hosts.extend(found.filter_map(|node| Host::of(node, containers)));
             }
@@ -82,11 +75,14 @@ pub(super) fn hosts<'p>(document: Document, containers: &'p [Container]) -> Vec<
 
 impl Container {
     fn read(document: Document, at: Pointer) -> Result<Self, ReadError> {
-        let ports: Vec<Port> = read(document, &at.child("ports"))?.unwrap_or_default();
+        let ports: Vec<Port> =
+            read(document, &[at.as_str(), "/ports"].concat())?.unwrap_or_default();
         let ports = ports.iter().enumerate();
+        let name = document.text([at.as_str(), "/name"].concat());
         Ok(Self {
-            name: document.text(at.child("name")).unwrap_or_default(),
-            security_context: read(document, &at.child("securityContext"))?.unwrap_or_default(),
+            name: name.unwrap_or_default(),
+            security_context: read(document, &[at.as_str(), "/securityContext"].concat())?
+                .unwrap_or_default(),
             host_ports: ports
                 .filter_map(|(index, port)| {
                     Some((index, port.host_port.filter(|&port| port != 0)?))
@@ -98,7 +94,9 @@ impl Container {
 
     /// The place of a field of the security context, of several levels where need be.
     pub(crate) fn security_context(&self, field: &str) -> Pointer {
-        Pointer::from(format!("{}/securityContext/{field}", self.at))
+        [self.at.as_str(), "/securityContext/", field]
+            .concat()
+            .into()
     }
 
     /// The place of the node's port that a port of the container takes.

@@ -11,8 +11,8 @@ pub(crate) struct Volume {
 }
 
 /// All of a Pod's, in order. Which members a volume has says enough.
-pub(crate) fn all(document: Document, spec: &Pointer) -> Vec<Volume> {
-    let at = spec.child("volumes");
+pub(super) fn all(document: Document, spec: &str) -> Vec<Volume> {
+    let at = Pointer::from([spec, "/volumes"].concat());
     let length = document.length(&at).unwrap_or(0);
     let mut volumes: Vec<_> = (0..length)
         .map(|index| Volume {
@@ -24,17 +24,15 @@ pub(crate) fn all(document: Document, spec: &Pointer) -> Vec<Volume> {
     if volumes.is_empty() {
         return volumes;
     }
-    for node in document.select(at.child("*").child("*")) {
-        let member = Pointer::from(node.pointer);
-        let volume = member.parent().and_then(|volume| volume.last());
-        let volume = volume.and_then(|index| volumes.get_mut(index.parse::<usize>().ok()?));
-        let (Some(volume), Some(member)) = (volume, member.last()) else {
-            continue;
-        };
-        match (member.as_str(), node.value) {
-            (_, Value::Null) => {}
-            ("name", value) => volume.name = value.into_text().unwrap_or_default(),
-            _ => volume.sources.push(member),
+    for node in document.select([at.as_str(), "/*/*"].concat()) {
+        let place = node.pointer[at.as_str().len() + 1..].split_once('/');
+        let volume = place.and_then(|(index, member)| {
+            Some((volumes.get_mut(index.parse::<usize>().ok()?)?, member))
+        });
+        match (volume, node.value) {
+            (None, _) | (_, Value::Null) => {}
+            (Some((volume, "name")), name) => volume.name = name.into_text().unwrap_or_default(),
+            (Some((volume, source)), _) => volume.sources.push(source.to_owned()),
         }
     }
     volumes
