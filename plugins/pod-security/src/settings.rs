@@ -30,9 +30,10 @@ pub(crate) enum Level {
 }
 
 /// Whose definition of a level applies.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) enum Version {
+    #[default]
     Latest,
     /// Kubernetes 1.N.
     Minor(u8),
@@ -80,12 +81,6 @@ impl fmt::Display for Level {
 }
 
 // === impl Version ===
-
-impl Default for Version {
-    fn default() -> Self {
-        Self::Latest
-    }
-}
 
 impl TryFrom<String> for Version {
     type Error = String;
