@@ -186,13 +186,16 @@ struct Escaped<'t>(&'t mut String);
 
 impl fmt::Write for Escaped<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for character in text.chars() {
-            match character {
-                '~' => self.0.push_str("~0"),
-                '/' => self.0.push_str("~1"),
-                other => self.0.push(other),
-            }
+        // Nearly every token is free of these two, and is then copied at once.
+        let mut rest = text;
+        while let Some(at) = rest.bytes().position(|byte| matches!(byte, b'~' | b'/')) {
+            let (before, from) = rest.split_at(at);
+            self.0.push_str(before);
+            self.0
+                .push_str(if from.starts_with('~') { "~0" } else { "~1" });
+            rest = &from[1..];
         }
+        self.0.push_str(rest);
         Ok(())
     }
 }
@@ -204,6 +207,7 @@ mod tests {
     #[test]
     fn tokens_are_escaped_and_unescaped() {
         let pointer = pointer!["a/b", "m~n", "~1", 0, ""];
+        assert_eq!(pointer!["a~/b//ü~"], "/a~0~1b~1~1ü~0");
         assert_eq!(pointer, "/a~1b/m~0n/~01/0/");
         assert_eq!(pointer!["~1"].last().as_deref(), Some("~1"));
         assert_eq!(pointer.last().as_deref(), Some(""));
