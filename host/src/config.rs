@@ -32,7 +32,7 @@ pub use problem::{ConfigError, Problem, Problems};
 pub use quantity::{DurationError, format_bytes, format_count, format_duration, parse_go_duration};
 pub(crate) use rule::Scope;
 pub use rule::{ManifestRule, Match, Rule};
-pub use server::{EngineConfig, Margin, Requests, SelfSigned, ServiceName, Tls};
+pub use server::{DecisionLimits, EngineConfig, Margin, Requests, SelfSigned, ServiceName, Tls};
 
 use problem::Collector;
 use read::Node;
@@ -44,6 +44,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where people and probes connect to, in the clear.
     pub admin_listen: SocketAddr,
+    /// How many decisions are kept for those who ask afterwards.
+    pub decisions: DecisionLimits,
     /// Where the certificate comes from.
     pub tls: Tls,
     /// How requests are treated.
@@ -134,7 +136,7 @@ fn resolve(text: &str, folder: &Path) -> Result<Config, Problems> {
 
 fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<Config> {
     let mut fields = Node::root(document, problems).object()?;
-    let (listen, admin_listen) = server::read_listen(&mut fields);
+    let (listen, admin_listen, decisions) = server::read_listen(&mut fields);
     let tls = Tls::read(&mut fields, folder);
     let requests = Requests::read(&mut fields);
     let engine = EngineConfig::read(&mut fields, folder);
@@ -170,6 +172,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     Some(Config {
         listen,
         admin_listen,
+        decisions,
         tls,
         requests,
         engine,

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::config::{FailurePolicy, Mode, PluginName};
+use crate::metrics::Cost;
 use crate::patch::Operation;
 
 /// How one plugin's turn in a review went.
@@ -27,6 +28,8 @@ pub struct Report {
     pub changed: Vec<String>,
     /// The places where it changed what an earlier plugin wrote, and which plugin that was.
     pub conflicts: Vec<(String, PluginName)>,
+    /// What its call took.
+    pub cost: Cost,
     /// The plugin's content, as `sha256:…`.
     pub digest: Arc<str>,
 }

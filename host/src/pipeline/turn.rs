@@ -71,7 +71,8 @@ impl Turn<'_> {
             Ok(Ended::Denied(_)) => Outcome::Denied,
             Ok(Ended::Faulted(_)) | Err(_) => Outcome::Fault,
         };
-        self.plugin.metrics.call(self.phase, outcome, called.cost());
+        let cost = called.cost();
+        self.plugin.metrics.call(self.phase, outcome, cost);
         if let Ok(Ended::Denied(denial)) = &ended {
             self.log_denial(uid, denial, &called);
         }
@@ -94,6 +95,7 @@ impl Turn<'_> {
             annotations: called.annotations,
             changed: Vec::new(),
             conflicts: Vec::new(),
+            cost,
             digest: self.plugin.digest.clone(),
         }
     }

@@ -6,6 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::config::PluginName;
 use crate::document::{Json, Pointer};
+use crate::metrics::Cost;
 use crate::pipeline::outcome::Cause;
 use crate::review::decode::decode;
 
@@ -36,6 +37,7 @@ fn report(plugin: &str, mode: Mode, failure_policy: FailurePolicy, ended: Ended)
         annotations: Vec::new(),
         changed: Vec::new(),
         conflicts: Vec::new(),
+        cost: Cost::default(),
         digest: Arc::from("sha256:0123456789abcdef0123456789abcdef"),
     }
 }
