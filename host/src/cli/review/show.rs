@@ -89,6 +89,10 @@ fn plugins(step: &Step, width: usize, all: bool) {
             continue;
         }
         anstream::println!("    {endpoint:8}  {}", called::line(called, width));
+        // A fault that refuses the request is told with the refusal.
+        if called.ends_chain() {
+            continue;
+        }
         for line in called::details(called) {
             anstream::println!("              {line}");
         }
@@ -112,6 +116,9 @@ fn refusal(step: &Step) {
     let causes = status.details.iter().flat_map(|details| &details.causes);
     for cause in causes {
         let message = plain(&cause.message);
+        if cause.field.is_none() && cause.message == status.message {
+            continue;
+        }
         match &cause.field {
             Some(field) => {
                 anstream::println!("      {STRONG}{}{STRONG:#}: {message}", plain(field))
