@@ -51,7 +51,9 @@ impl Meter {
             self.end_slice();
         } else {
             // The clock went on while others had the processor, which may have been for much longer than a tick.
-            let slice = self.clock().saturating_sub(self.slice_began.load(Ordering::Relaxed));
+            let slice = self
+                .clock()
+                .saturating_sub(self.slice_began.load(Ordering::Relaxed));
             let tick = u64::try_from(TICK.as_nanos()).unwrap_or(u64::MAX);
             self.spent.fetch_add(slice.min(tick), Ordering::Relaxed);
         }
