@@ -18,7 +18,7 @@ use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::{Value, json};
 use tollgate::config::{FailurePolicy, Mode, PluginName};
 use tollgate::document::Json;
-use tollgate::metrics::Metrics;
+use tollgate::metrics::{Cost, Metrics};
 use tollgate::patch::{ApplyLimits, Operation, apply, diff};
 use tollgate::pipeline::Pipeline;
 use tollgate::pipeline::merge::merge;
@@ -197,6 +197,7 @@ fn report(name: &PluginName, ended: Ended, operations: &[Operation]) -> Report {
             .map(|operation| operation.path().to_string())
             .collect(),
         conflicts: Vec::new(),
+        cost: Cost::default(),
         digest: "".into(),
     }
 }

@@ -39,7 +39,7 @@ pub(crate) use rule::Scope;
 pub use rule::{ManifestRule, Match, Rule};
 pub use selector::LabelSelector;
 pub(crate) use selector::LabelTest;
-pub use server::{EngineConfig, Margin, Requests, SelfSigned, ServiceName, Tls};
+pub use server::{DecisionLimits, EngineConfig, Margin, Requests, SelfSigned, ServiceName, Tls};
 
 use problem::Collector;
 use read::Node;
@@ -51,6 +51,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where people and probes connect to, in the clear.
     pub admin_listen: SocketAddr,
+    /// How many decisions are kept for those who ask afterwards.
+    pub decisions: DecisionLimits,
     /// Where the certificate comes from.
     pub tls: Tls,
     /// How requests are treated.
@@ -141,7 +143,7 @@ fn resolve(text: &str, folder: &Path) -> Result<Config, Problems> {
 
 fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<Config> {
     let mut fields = Node::root(document, problems).object()?;
-    let (listen, admin_listen) = server::read_listen(&mut fields);
+    let (listen, admin_listen, decisions) = server::read_listen(&mut fields);
     let tls = Tls::read(&mut fields, folder);
     let requests = Requests::read(&mut fields);
     let engine = EngineConfig::read(&mut fields, folder);
@@ -181,6 +183,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     Some(Config {
         listen,
         admin_listen,
+        decisions,
         tls,
         requests,
         engine,
