@@ -36,6 +36,9 @@ fn report(ended: Ended) -> Report {
         annotations: vec![("marker".to_owned(), "marker".to_owned())],
         changed: Vec::new(),
         conflicts: Vec::new(),
+        existing: None,
+        reinvoked: None,
+        unsettled: Vec::new(),
         cost: Cost {
             duration: Duration::from_millis(3),
             cpu_time: Duration::from_millis(2),

@@ -100,6 +100,9 @@ fn why_not(
     request: &AdmissionRequest,
     ended_by: Option<&str>,
 ) -> Cow<'static, str> {
+    if matches!(plugin.state, PluginState::Disabled) {
+        return Cow::Borrowed("it is disabled");
+    }
     if let PluginState::Loaded(loaded) = &plugin.state {
         let interfaces = loaded.guest.interfaces();
         match phase {
