@@ -2,6 +2,7 @@
 
 mod check;
 mod host;
+mod manifests;
 mod serve;
 
 use std::path::PathBuf;
@@ -26,6 +27,8 @@ enum Command {
     Serve(serve::Serve),
     /// Check a configuration, and every plugin in it, as `serve` would load them.
     Check(check::Check),
+    /// Print the webhook configurations that register this host with kube-apiserver, as YAML.
+    Manifests(manifests::Manifests),
     /// Prepares one plugin for the process that started this one. Speaks over standard input and output.
     #[command(hide = true)]
     Prepare,
@@ -59,7 +62,9 @@ const EXAMPLES: &str = "\
 Examples:
   tollgate serve --plugins ./plugins        every .wasm in a folder, self-signed certificate
   tollgate serve --config tollgate.yaml     as configured
-  tollgate check --config tollgate.yaml     everything that is wrong with it, at once";
+  tollgate check --config tollgate.yaml     everything that is wrong with it, at once
+  tollgate manifests --config tollgate.yaml --service tollgate-system/tollgate | kubectl apply -f -
+                                            register it with kube-apiserver";
 
 /// Exit code of a command that did not do what it was asked.
 const FAILURE: u8 = 1;
@@ -84,6 +89,7 @@ pub fn run() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(serve) => serve.run(),
         Command::Check(check) => check.run(),
+        Command::Manifests(manifests) => manifests.run(),
         Command::Prepare => {
             crate::plugin::prepare::run(std::io::stdin().lock(), std::io::stdout().lock())
                 .map(|()| ExitCode::SUCCESS)
