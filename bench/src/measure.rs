@@ -98,7 +98,11 @@ impl Bench {
     /// # Panics
     /// When a server does not come up.
     pub fn measure(&mut self, group: &Group) -> anyhow::Result<Results> {
-        let setups: Vec<&Setup> = group.subjects.iter().map(|subject| &subject.setup).collect();
+        let setups: Vec<&Setup> = group
+            .subjects
+            .iter()
+            .map(|subject| &subject.setup)
+            .collect();
         self.fleet.keep(&setups);
         let mut results = Results::default();
         for round in 0..group.rounds {

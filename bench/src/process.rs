@@ -43,7 +43,10 @@ impl CpuTimes {
             let nanoseconds = nanoseconds
                 .and_then(|number| number.parse().ok())
                 .with_context(|| format!("{} does not begin with a number", file.display()))?;
-            times.insert(thread.file_name().to_string_lossy().into_owned(), nanoseconds);
+            times.insert(
+                thread.file_name().to_string_lossy().into_owned(),
+                nanoseconds,
+            );
         }
         anyhow::ensure!(
             !times.is_empty(),

@@ -39,6 +39,18 @@ impl Report {
         }
     }
 
+    /// What to say when the machine is busy before anything is measured.
+    #[must_use]
+    pub fn busy_machine() -> Option<String> {
+        /// What a machine has that does nothing in particular.
+        const IDLE: f64 = 0.5;
+        let load = Machine::load().filter(|load| *load > IDLE)?;
+        Some(format!(
+            "this machine is busy with other things (its load is {load}): rates and latencies suffer from it most, \
+             ratios least"
+        ))
+    }
+
     /// Adds what was measured of a group.
     pub fn add(&mut self, group: Group, results: Results) {
         self.groups.push((group, results));
@@ -66,13 +78,6 @@ impl Report {
     /// Prints everything.
     pub fn print(&self) {
         print!("{}", table::whole(self));
-    }
-
-    /// Prints what was measured of the group that was added last.
-    pub fn print_last(&self) {
-        if let Some((group, results)) = self.groups.last() {
-            print!("{}", table::group(group, results));
-        }
     }
 
     /// Writes everything as JSON; the targets stand at its end.

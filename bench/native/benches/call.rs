@@ -19,14 +19,14 @@ use tollgate::review::decode::decode;
 use tollgate_bench::documents;
 use tollgate_bench::plugins::Work;
 use tollgate_native::RequiredLabels;
-use tollgate_native::setup::{self, Setup};
+use tollgate_native::setup::{self, Room, Setup};
 
 const SIZES: [(&str, usize); 2] = [("250 B", 250), ("100 kB", 100_000)];
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 fn call(criterion: &mut Criterion) {
     let runtime = Runtime::new().expect("the threads can be started");
-    let setup = Setup::new(Metrics::new(), runtime, None);
+    let setup = Setup::new(Metrics::new(), runtime, Room::Default);
     let package = Work::ReadsFields.package();
     let settings = Work::ReadsFields.settings(0);
     let set = setup.load(&[setup::entry(package, package, &settings)]);

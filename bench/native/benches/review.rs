@@ -19,7 +19,7 @@ use tollgate::server::{Body, Call, Endpoint, Gate, Reply};
 use tollgate_bench::documents;
 use tollgate_bench::plugins::Work;
 use tollgate_native::Control;
-use tollgate_native::setup::{self, Setup};
+use tollgate_native::setup::{self, Room, Setup};
 
 const POD_BYTES: usize = 5_000;
 const COUNTS: [usize; 3] = [1, 5, 20];
@@ -29,7 +29,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 fn review(criterion: &mut Criterion) {
     let metrics = Metrics::new();
     let runtime = Runtime::new().expect("the threads can be started");
-    let setup = Setup::new(metrics.clone(), runtime, None);
+    let setup = Setup::new(metrics.clone(), runtime, Room::Default);
     let body = Bytes::from(documents::review(&documents::pod(POD_BYTES)));
     for count in COUNTS {
         for (endpoint, work) in [

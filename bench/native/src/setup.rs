@@ -1,16 +1,28 @@
 //! The host's insides without its server: an engine, and plugins loaded into it as `tollgate serve` loads them.
 
-use std::path::Path;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use tollgate::config::Config;
+use tollgate::config::{Config, Limits};
 use tollgate::engine::{Engine, EngineSettings};
 use tollgate::metrics::Metrics;
 use tollgate::plugin::{Loader, PluginSet, PluginState};
 use tollgate_tests::{binary, guests};
+
+/// What an engine reserves addresses for.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Room {
+    /// As many calls at once as by default.
+    Default,
+    /// One call of a plugin with one memory: callgrind has few addresses to give. Compiled code is kept for the next
+    /// process, because compiling takes callgrind a minute.
+    OneCall,
+}
 
 /// An engine with plugins in it.
 pub struct Setup {
@@ -20,33 +32,43 @@ pub struct Setup {
     pub engine: Engine,
     loader: Loader,
     /// Keeps the compiled code for as long as it may be asked for.
-    _code: TempDir,
+    _code: Option<TempDir>,
 }
 
 // === impl Setup ===
 
 impl Setup {
-    /// With every default, or a pool for fewer calls at once.
+    /// With every default but for the room.
     ///
     /// # Panics
     /// When there is no `tollgate` binary beside this program to prepare plugins with, or no room for the pool.
     #[must_use]
-    pub fn new(metrics: Arc<Metrics>, runtime: Runtime, max_concurrent_calls: Option<u32>) -> Self {
-        let code = tempfile::tempdir().expect("a temporary folder can be made");
+    pub fn new(metrics: Arc<Metrics>, runtime: Runtime, room: Room) -> Self {
         let defaults = configuration(&json!([]));
-        let calls = max_concurrent_calls.unwrap_or(defaults.engine.max_concurrent_calls);
+        let mut largest = Limits::default();
+        let mut max_concurrent_calls = defaults.engine.max_concurrent_calls;
+        let (folder, code) = match room {
+            Room::Default => {
+                let code = tempfile::tempdir().expect("a temporary folder can be made");
+                (code.path().to_owned(), Some(code))
+            }
+            Room::OneCall => {
+                (max_concurrent_calls, largest.memories) = (1, 1);
+                (kept_code(), None)
+            }
+        };
         let engine = Engine::new(&EngineSettings {
-            max_concurrent_calls: calls,
+            max_concurrent_calls,
             max_wasm_stack_bytes: defaults.engine.max_wasm_stack_bytes,
-            largest: tollgate::config::Limits::default(),
-            cache_directory: code.path(),
+            largest,
+            cache_directory: &folder,
         })
         .expect("the engine can be set up with its defaults");
         let loader = Loader::new(
             engine.clone(),
             binary::tollgate(),
             defaults.engine,
-            code.path().to_owned(),
+            folder,
             metrics,
         );
         Self {
@@ -72,6 +94,17 @@ impl Setup {
         }
         set
     }
+}
+
+/// In the target folder, and nobody else's: what lies there is run.
+fn kept_code() -> PathBuf {
+    let folder = binary::profile_directory().join("instructions-code");
+    let made = DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&folder);
+    made.unwrap_or_else(|error| panic!("{} cannot be made: {error}", folder.display()));
+    folder
 }
 
 /// A configuration with these entries under `plugins`, and every default.

@@ -48,6 +48,9 @@ impl Cli {
         } else {
             Extent::Full
         };
+        if let Some(notice) = Report::busy_machine() {
+            eprintln!("{notice}");
+        }
         let mut report = Report::new(extent);
         self.measure(extent, &mut report)?;
         report.print();
@@ -64,8 +67,15 @@ impl Cli {
         let mut groups = plan::groups(extent);
         let names = groups.iter().map(|group| group.name);
         let names: Vec<&str> = names.chain([plan::LATENCY, plan::FAIRNESS]).collect();
-        if let Some(unknown) = self.only.iter().find(|only| !names.contains(&only.as_str())) {
-            anyhow::bail!("there is no group `{unknown}`; there are: {}", names.join(", "));
+        if let Some(unknown) = self
+            .only
+            .iter()
+            .find(|only| !names.contains(&only.as_str()))
+        {
+            anyhow::bail!(
+                "there is no group `{unknown}`; there are: {}",
+                names.join(", ")
+            );
         }
         groups.retain(|group| self.wants(group.name));
         let mut bench = Bench::new()?;
@@ -93,7 +103,10 @@ impl Cli {
 
 fn measure(bench: &mut Bench, group: Group, report: &mut Report) -> anyhow::Result<()> {
     let subjects = group.subjects.len();
-    eprintln!("measuring {}: {subjects} in turn, {} rounds …", group.name, group.rounds);
+    eprintln!(
+        "measuring {}: {subjects} in turn, {} rounds …",
+        group.name, group.rounds
+    );
     let results = bench.measure(&group)?;
     report.add(group, results);
     Ok(())

@@ -68,7 +68,10 @@ mod tests {
         let mut shortest = Duration::MAX;
         for _ in 0..50 {
             let began = Instant::now();
-            pacer.until(began + Duration::from_micros(200)).await.unwrap();
+            pacer
+                .until(began + Duration::from_micros(200))
+                .await
+                .unwrap();
             let took = began.elapsed();
             assert!(took >= Duration::from_micros(200), "{took:?}");
             shortest = shortest.min(took);

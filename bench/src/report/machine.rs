@@ -33,6 +33,12 @@ impl Machine {
         }
     }
 
+    /// How busy it is with other things: the load of the last minute.
+    pub(super) fn load() -> Option<f64> {
+        let text = std::fs::read_to_string("/proc/loadavg").ok()?;
+        text.split_whitespace().next()?.parse().ok()
+    }
+
     /// In one line.
     pub(super) fn describe(&self) -> String {
         format!(

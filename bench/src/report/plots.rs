@@ -10,9 +10,7 @@ use plotters::prelude::*;
 use super::Report;
 use super::table::bytes;
 use crate::measure::Subject;
-use crate::plan::{
-    BASE, BY_OBJECT, BY_PLUGINS, LATENCY, OBJECTS, PLUGINS, at, empty, plugins,
-};
+use crate::plan::{BASE, BY_OBJECT, BY_PLUGINS, LATENCY, OBJECTS, PLUGINS, at, empty, plugins};
 use crate::plugins::Work;
 use crate::servers::Side;
 
@@ -52,7 +50,11 @@ fn by_plugins(report: &Report, file: &Path) -> anyhow::Result<()> {
             .collect(),
     };
     let series = [
-        line(Side::Host, "Tollgate, each plugin a module of its own", HOST),
+        line(
+            Side::Host,
+            "Tollgate, each plugin a module of its own",
+            HOST,
+        ),
         line(Side::Native, "the same checks compiled in", NATIVE),
     ];
     let (right, top) = bounds(&series);
@@ -84,9 +86,24 @@ fn by_object(report: &Report, file: &Path) -> anyhow::Result<()> {
     let everything = Work::ParsesEverything;
     let fields = Work::ReadsFields;
     let series = [
-        line(everything, Side::Host, "Tollgate, a plugin that parses everything", OTHER),
-        line(Work::Mutates, Side::Host, "Tollgate, a plugin that mutates", THIRD),
-        line(fields, Side::Host, "Tollgate, a plugin that reads fields", HOST),
+        line(
+            everything,
+            Side::Host,
+            "Tollgate, a plugin that parses everything",
+            OTHER,
+        ),
+        line(
+            Work::Mutates,
+            Side::Host,
+            "Tollgate, a plugin that mutates",
+            THIRD,
+        ),
+        line(
+            fields,
+            Side::Host,
+            "Tollgate, a plugin that reads fields",
+            HOST,
+        ),
         line(fields, Side::Native, "native, reads fields", NATIVE),
     ];
     let (_, top) = bounds(&series);
@@ -229,7 +246,10 @@ where
         {
             let color = *color;
             chart
-                .draw_series(LineSeries::new(points.iter().copied(), color.stroke_width(2)))?
+                .draw_series(LineSeries::new(
+                    points.iter().copied(),
+                    color.stroke_width(2),
+                ))?
                 .label(name)
                 .legend(move |(x, y)| {
                     PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2))

@@ -23,7 +23,7 @@ pub(super) fn whole(report: &Report) -> String {
             text.push_str(&good_line(what, latencies));
         }
     }
-    text.push_str("\ntargets                                                                                   figure   at most\n");
+    text.push_str("\ntargets                                                                                        figure  at most\n");
     for target in report.targets() {
         text.push_str(&target_line(&target));
     }
@@ -79,7 +79,7 @@ fn target_line(target: &Target) -> String {
         what,
     } = target;
     let met = if *met { "met" } else { "NOT MET" };
-    format!("  {id:<3} {what:<88} {figure:>8.2} {limit:>8.2}  {met}\n")
+    format!("  {id:<3} {what:<86} {figure:>8.2} {limit:>8.2}  {met}\n")
 }
 
 /// `250 B`, `5 kB`, `1 MB`.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use clap::{Parser, ValueEnum};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tollgate::config::{FailurePolicy, Mode, PluginName};
 use tollgate::document::{Json, Pointer};
 use tollgate::metrics::Metrics;
@@ -19,7 +19,7 @@ use tollgate::review::respond::respond;
 use tollgate::server::{Body, Call, Endpoint, Gate, Reply};
 use tollgate_bench::documents::{self, UID};
 use tollgate_bench::plugins::Work;
-use tollgate_native::setup::{self, Setup};
+use tollgate_native::setup::{self, Room, Setup};
 
 /// Run one piece of the host so many times.
 #[derive(Debug, Parser)]
@@ -123,12 +123,16 @@ fn run_review(plugins: usize, times: u64) {
         .enable_all()
         .build()
         .expect("a runtime on this thread can be had");
-    // One call at a time: callgrind has little address space to give.
-    let setup = Setup::new(metrics.clone(), runtime, Some(1));
+    let setup = Setup::new(metrics.clone(), runtime, Room::OneCall);
     let work = Work::ReadsFields;
+    // The same settings for all, so that there is one module to compile: callgrind has the program believe in a simpler
+    // processor than the one that the preparing child sees, so what that has compiled is of no use here.
+    let settings = work.settings(0);
     let entry = |index| {
         let name = format!("plugin-{index}");
-        setup::entry(&name, work.package(), &work.settings(index))
+        let mut entry = setup::entry(&name, work.package(), &settings);
+        entry["limits"] = json!({ "cpuTime": "30s", "timeout": "30s" });
+        entry
     };
     let entries: Vec<Value> = (0..plugins).map(entry).collect();
     let pipeline = Pipeline::new(
@@ -178,7 +182,9 @@ fn report(index: usize) -> Report {
         annotations: Vec::new(),
         changed: Vec::new(),
         conflicts: Vec::new(),
-        digest: Arc::from("sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"),
+        digest: Arc::from(
+            "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824",
+        ),
     }
 }
 
