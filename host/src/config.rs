@@ -5,12 +5,15 @@
 //! are mistakes.
 
 mod directory;
+mod exception;
 mod limit;
 mod plugin;
+mod policy;
 mod problem;
 mod quantity;
 mod read;
 mod rule;
+mod selector;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -24,14 +27,18 @@ use std::path::Path;
 
 use serde_json::Value;
 
+pub use exception::Exception;
 pub use limit::{LIMITS, Limit, Limits, Unit};
 pub use plugin::{
     Capability, FailurePolicy, Mode, PluginConfig, PluginName, PluginNameError, Source,
 };
+pub use policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
 pub use problem::{ConfigError, Problem, Problems};
 pub use quantity::{DurationError, format_bytes, format_count, format_duration, parse_go_duration};
 pub(crate) use rule::Scope;
 pub use rule::{ManifestRule, Match, Rule};
+pub use selector::LabelSelector;
+pub(crate) use selector::LabelTest;
 pub use server::{EngineConfig, Margin, Requests, SelfSigned, ServiceName, Tls};
 
 use problem::Collector;
@@ -140,6 +147,10 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     let engine = EngineConfig::read(&mut fields, folder);
     let max_calls = engine.max_concurrent_calls;
     let limits = Limits::read(fields.section("limits"), &Limits::default(), max_calls);
+    let conflicts = fields
+        .optional("conflicts")
+        .and_then(|node| node.word(Conflicts::WORDS))
+        .unwrap_or_default();
     let allow_empty = fields
         .optional("allowEmpty")
         .and_then(|node| node.boolean())
@@ -163,7 +174,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     for node in &nodes {
         reject_duplicate_name(node, &mut first, problems);
         plugins.extend(PluginConfig::read(
-            node, folder, &limits, max_calls, problems,
+            node, folder, &limits, max_calls, conflicts, problems,
         ));
     }
     fields.finish();

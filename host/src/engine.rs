@@ -85,7 +85,7 @@ pub struct Engine {
     wasmtime: wasmtime::Engine,
     slots: Arc<Semaphore>,
     cache: Cache,
-    _ticker: Arc<ticker::Ticker>,
+    ticker: Arc<ticker::Ticker>,
 }
 
 // === impl Engine ===
@@ -148,7 +148,7 @@ impl Engine {
             wasmtime,
             slots: Arc::new(Semaphore::new(calls as usize)),
             cache,
-            _ticker: Arc::new(ticker),
+            ticker: Arc::new(ticker),
         })
     }
 

@@ -12,10 +12,12 @@
 //! ```
 //!
 //! The modules are the stages: [`server`] owns the connection, [`review`] the wire format, [`pipeline`] the way
-//! through the plugins, [`patch`] what a mutation may do and how it is told to kube-apiserver, [`engine`] the
-//! sandbox and its limits, [`plugin`] how a file becomes a guest, [`config`] what the operator said.
+//! through the plugins, [`condition`] the expressions that decide about it, [`patch`] what a mutation may do and how
+//! it is told to kube-apiserver, [`engine`] the sandbox and its limits, [`plugin`] how a file becomes a guest,
+//! [`config`] what the operator said.
 
 pub mod cli;
+pub mod condition;
 pub mod config;
 pub mod document;
 pub mod engine;

@@ -6,11 +6,16 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::{Args, Parser};
+use mimalloc::MiMalloc;
 use tollgate::config::Config;
 use tollgate::metrics::Metrics;
 use tollgate::server::{Listen, Server, Signals};
 use tollgate::telemetry::LogFormat;
 use tollgate_native::Control;
+
+/// That of the host: what is compared is not two allocators.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
 
 /// The native control of the benchmark.
 #[derive(Debug, Parser)]

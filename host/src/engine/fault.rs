@@ -68,6 +68,21 @@ pub enum Fault {
         /// Which limit.
         what: String,
     },
+    /// Whether it is for the request could not be told.
+    MatchCondition {
+        /// Which condition, and why.
+        what: String,
+    },
+    /// It changed what an earlier plugin wrote, and may not.
+    Conflict {
+        /// Where, and whose.
+        what: String,
+    },
+    /// Called again on the final object it would change it once more.
+    NotConverging {
+        /// Where.
+        what: String,
+    },
 }
 
 /// What a plugin said when it ended its call.
@@ -146,6 +161,9 @@ impl Fault {
             Self::LossyObject { .. } => "lossy-object",
             Self::NotLoaded { .. } => "not-loaded",
             Self::Unreadable { .. } => "unreadable",
+            Self::MatchCondition { .. } => "match-condition",
+            Self::Conflict { .. } => "conflict",
+            Self::NotConverging { .. } => "not-converging",
         }
     }
 
@@ -323,6 +341,9 @@ impl fmt::Display for Fault {
             Self::LossyObject { what } => write!(f, "lossy object: {what}"),
             Self::NotLoaded { reason } => write!(f, "not loaded: {reason}"),
             Self::Unreadable { what } => write!(f, "cannot be reviewed: {what}"),
+            Self::MatchCondition { what } => f.write_str(what),
+            Self::Conflict { what } => write!(f, "conflict: {what}"),
+            Self::NotConverging { what } => write!(f, "not converging: {what}"),
         }
     }
 }

@@ -143,26 +143,17 @@ impl Pipeline {
                     .is_none_or(|name| plugin.config.name.as_str() == name)
             })
             .filter(|plugin| {
-                plugin.config.mode != Mode::Audit && plugin.applies(phase, &head.request)
+                plugin.config.mode != Mode::Audit && plugin.could_be_asked(phase, &head.request)
             })
             .map(|plugin| {
                 plugin
                     .metrics
                     .fault(phase, fault.kind(), plugin.config.failure_policy.as_str());
-                Report {
-                    plugin: plugin.config.name.clone(),
-                    mode: plugin.config.mode,
-                    failure_policy: plugin.config.failure_policy,
-                    ended: Ended::Faulted(FaultReport {
-                        kind: fault.kind(),
-                        message: fault.to_string(),
-                    }),
-                    warnings: Vec::new(),
-                    annotations: Vec::new(),
-                    changed: Vec::new(),
-                    conflicts: Vec::new(),
-                    digest: plugin.digest.clone(),
-                }
+                let ended = Ended::Faulted(FaultReport {
+                    kind: fault.kind(),
+                    message: fault.to_string(),
+                });
+                Report::new(&plugin.config, plugin.digest.clone(), ended)
             })
             .collect();
         tracing::warn!(uid = head.request.uid, plugins = reports.len(), "{fault}");
@@ -267,7 +258,7 @@ impl Gate for Pipeline {
                     "plugin {} is not loaded: {reason}",
                     plugin.config.name
                 )),
-                PluginState::Loaded(_) => None,
+                PluginState::Loaded(_) | PluginState::Disabled => None,
             })
             .collect();
         Readiness {

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use clap::{Parser, ValueEnum};
 use serde_json::{Value, json};
-use tollgate::config::{FailurePolicy, Mode, PluginName};
+use tollgate::config::{PluginConfig, PluginName, Source};
 use tollgate::document::{Json, Pointer};
 use tollgate::metrics::Metrics;
 use tollgate::patch::{ApplyLimits, Operation, apply, diff};
@@ -173,19 +173,10 @@ fn operations() -> Vec<Operation> {
 }
 
 fn report(index: usize) -> Report {
-    Report {
-        plugin: PluginName::parse(&format!("plugin-{index}")).expect("a valid name"),
-        mode: Mode::Enforce,
-        failure_policy: FailurePolicy::Fail,
-        ended: Ended::Allowed,
-        warnings: Vec::new(),
-        annotations: Vec::new(),
-        changed: Vec::new(),
-        conflicts: Vec::new(),
-        digest: Arc::from(
-            "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824",
-        ),
-    }
+    let name = PluginName::parse(&format!("plugin-{index}")).expect("a valid name");
+    let digest = "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
+    let config = PluginConfig::new(name, Source::File("plugin.wasm".into()));
+    Report::new(&config, Arc::from(digest), Ended::Allowed)
 }
 
 /// By its text: nothing else of an answer with these words in it says otherwise.

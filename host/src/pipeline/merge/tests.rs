@@ -4,7 +4,7 @@ use std::sync::Arc;
 use serde_json::json;
 
 use super::*;
-use crate::config::PluginName;
+use crate::config::{PluginConfig, PluginName, Source};
 use crate::document::{Json, Pointer};
 use crate::pipeline::outcome::Cause;
 use crate::review::decode::decode;
@@ -27,17 +27,14 @@ fn name(text: &str) -> PluginName {
 }
 
 fn report(plugin: &str, mode: Mode, failure_policy: FailurePolicy, ended: Ended) -> Report {
-    Report {
-        plugin: name(plugin),
+    let source = Source::File("plugin.wasm".into());
+    let config = PluginConfig {
         mode,
         failure_policy,
-        ended,
-        warnings: Vec::new(),
-        annotations: Vec::new(),
-        changed: Vec::new(),
-        conflicts: Vec::new(),
-        digest: Arc::from("sha256:0123456789abcdef0123456789abcdef"),
-    }
+        ..PluginConfig::new(name(plugin), source)
+    };
+    let digest = Arc::from("sha256:0123456789abcdef0123456789abcdef");
+    Report::new(&config, digest, ended)
 }
 
 fn denial(message: &str) -> Denial {
