@@ -28,6 +28,14 @@ fn configuration() -> Configuration {
         let more = json!({"match": matching, "settings": {"labels": {"team": null}}});
         configuration.plugin(name, &labels, more);
     }
+    let mut selected = everything.clone();
+    selected["objectSelector"] = json!({"matchLabels": {"tier": "db"}});
+    let more = json!({"match": selected, "settings": {"labels": {"team": null}}});
+    configuration.plugin("selected", &labels, more);
+    let exception =
+        json!({"namespaces": ["default"], "until": "2999-12-31", "reason": "moving house"});
+    let more = json!({"match": everything, "settings": {"labels": {"team": null}}, "exceptions": [exception]});
+    configuration.plugin("excused", &labels, more);
     let starved = json!({"match": everything, "limits": {"fuel": 10}, "failurePolicy": "Ignore"});
     configuration.plugin_of("starved", &hostile::harmless(), starved);
     configuration
@@ -87,7 +95,7 @@ async fn a_decision_names_who_was_asked_why_and_what_came_of_it() {
             "CREATE pods (core, v1) by jane",
             "patch of 1 operation(s)",
             "image-rewrite  patched",
-            "called for its rule 1",
+            "its rule 1 matched",
             "changed /spec/containers/0/image",
             "fault out-of-fuel, failurePolicy Ignore: out of fuel: it used all of its 10 (limits.fuel)",
             "not called: it does not mutate",
@@ -102,6 +110,8 @@ async fn a_decision_names_who_was_asked_why_and_what_came_of_it() {
             "objects to /metadata/labels/team",
             "elsewhere      not called: a rule matches, and its `match` leaves out this namespace or user",
             "image-rewrite  not called: it does not validate",
+            "selected       not called: a rule matches, and the rest of its `match` does not",
+            "not called, for an exception: moving house (until 2999-12-31)",
         ],
     );
     let list = explain(&server, &[]);
