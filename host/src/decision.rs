@@ -16,7 +16,7 @@ pub use ring::Ring;
 
 use crate::config::FailurePolicy;
 use crate::config::Mode;
-use crate::pipeline::outcome::{Ended, Outcome, Report};
+use crate::pipeline::outcome::{self, Ended, Outcome, Report};
 use crate::pipeline::text::{Limit, one_line};
 use crate::review::request::{AdmissionRequest, GroupVersionKind, GroupVersionResource};
 use crate::server::Endpoint;
@@ -91,14 +91,23 @@ pub struct Called {
     /// The index of the first of its rules that matched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<usize>,
-    /// `allowed`, `unchanged`, `patched`, `denied` or `fault`.
+    /// `allowed`, `unchanged`, `patched`, `denied`, `fault` or `excepted`.
     pub ended: Cow<'static, str>,
+    /// The exception for which it was not called after all, as the configuration has it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub excepted: Option<String>,
+    /// How its second call ended, where there was one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reinvoked: Option<Cow<'static, str>>,
     /// The fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Fault>,
     /// What it refuses the request with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<Denial>,
+    /// What it would have refused, were it not as bad in the old object.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub existing: Option<Denial>,
     /// The places that it changed.
     #[serde(default, skip_serializing_if = "Places::is_empty")]
     pub changed: Places,
@@ -191,13 +200,15 @@ const MOST_ENTRIES: usize = 16;
 /// Hexadecimal digits of a text's hash.
 const HASH_BYTES: usize = 8;
 /// Faults that the host describes in its own words, from its own numbers.
-const TOLD_BY_HOST: [&str; 6] = [
+const TOLD_BY_HOST: [&str; 8] = [
     "out-of-fuel",
     "cpu-deadline",
     "deadline",
     "memory",
     "not-loaded",
     "unreadable",
+    "conflict",
+    "not-converging",
 ];
 
 // === impl Decision ===
@@ -286,7 +297,7 @@ impl Called {
     /// The part that a report tells of.
     #[must_use]
     pub fn of(report: &Report, rule: Option<usize>) -> Self {
-        let (mut fault, mut denial) = (None, None);
+        let (mut fault, mut denial, mut excepted) = (None, None, None);
         match &report.ended {
             Ended::Faulted(report) => {
                 let told = TOLD_BY_HOST.contains(&report.kind);
@@ -297,18 +308,8 @@ impl Called {
                     text: (!told).then(|| Text::of(&report.message)),
                 });
             }
-            Ended::Denied(refusal) => {
-                let fields = refusal
-                    .causes
-                    .iter()
-                    .filter_map(|cause| cause.field.as_deref());
-                denial = Some(Denial {
-                    code: refusal.code,
-                    message: Text::of(&refusal.message),
-                    causes: refusal.causes.len(),
-                    fields: Places::first(fields),
-                });
-            }
+            Ended::Denied(refusal) => denial = Some(Denial::of(refusal)),
+            Ended::Excepted(exception) => excepted = Some(short(exception)),
             _ => {}
         }
         Self {
@@ -318,8 +319,11 @@ impl Called {
             failure_policy: Cow::Borrowed(report.failure_policy.as_str()),
             rule,
             ended: Cow::Borrowed(report.ended.as_str()),
+            excepted,
+            reinvoked: report.reinvoked.map(Cow::Borrowed),
             fault,
             denial,
+            existing: report.existing.as_ref().map(Denial::of),
             changed: Places::first(report.changed.iter().map(String::as_str)),
             conflicts: report
                 .conflicts
@@ -360,12 +364,13 @@ impl Called {
                 .sum::<usize>()
         };
         let fault = self.fault.as_ref().and_then(|fault| fault.message.as_ref());
-        let fields = self.denial.as_ref().map(|denial| places(&denial.fields));
+        let denials = self.denial.iter().chain(&self.existing);
         size_of::<Self>()
             + self.name.len()
             + self.digest.len()
             + places(&self.changed)
-            + fields.unwrap_or_default()
+            + denials.map(|denial| places(&denial.fields)).sum::<usize>()
+            + self.excepted.as_ref().map_or(0, String::len)
             + fault.map_or(0, String::len)
             + self
                 .conflicts
@@ -375,6 +380,20 @@ impl Called {
                 })
                 .sum::<usize>()
             + self.warnings.len() * (size_of::<Text>() + 2 * HASH_BYTES)
+    }
+}
+
+// === impl Denial ===
+
+impl Denial {
+    fn of(refusal: &outcome::Denial) -> Self {
+        let causes = refusal.causes.iter();
+        Self {
+            code: refusal.code,
+            message: Text::of(&refusal.message),
+            causes: refusal.causes.len(),
+            fields: Places::first(causes.filter_map(|cause| cause.field.as_deref())),
+        }
     }
 }
 
@@ -420,8 +439,9 @@ fn short(text: &str) -> String {
     one_line(text, Limit::Bytes(LONGEST_NAME_BYTES))
 }
 
+/// To the microsecond.
 fn milliseconds(duration: Duration) -> f64 {
-    duration.as_secs_f64() * 1000.0
+    (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }
 
 /// RFC 3339, to the millisecond.

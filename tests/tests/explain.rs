@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::reviews::{Review, pod, secret};
 use tollgate_tests::server::Server;
-use tollgate_tests::{binary, guests, hostile};
+use tollgate_tests::{binary, guests};
 
 fn configuration() -> Configuration {
     let mut configuration = Configuration::new();
@@ -28,8 +28,18 @@ fn configuration() -> Configuration {
         let more = json!({"match": matching, "settings": {"labels": {"team": null}}});
         configuration.plugin(name, &labels, more);
     }
-    let starved = json!({"match": everything, "limits": {"fuel": 10}, "failurePolicy": "Ignore"});
-    configuration.plugin_of("starved", &hostile::harmless(), starved);
+    let mut selected = everything.clone();
+    selected["objectSelector"] = json!({"matchLabels": {"tier": "db"}});
+    let more = json!({"match": selected, "settings": {"labels": {"team": null}}});
+    configuration.plugin("selected", &labels, more);
+    let exception =
+        json!({"namespaces": ["default"], "until": "2999-12-31", "reason": "moving house"});
+    let more = json!({"match": everything, "settings": {"labels": {"team": null}}, "exceptions": [exception]});
+    configuration.plugin("excused", &labels, more);
+    let starved = json!({
+        "match": everything, "settings": {"labels": {"team": null}}, "limits": {"fuel": 1000}, "failurePolicy": "Ignore",
+    });
+    configuration.plugin("starved", &labels, starved);
     configuration
 }
 
@@ -85,11 +95,10 @@ async fn a_decision_names_who_was_asked_why_and_what_came_of_it() {
         &[
             "Pod default/web: allowed at /mutate",
             "CREATE pods (core, v1) by jane",
-            "patch of 1 operation(s)",
+            "patch of 2 operation(s)",
             "image-rewrite  patched",
-            "called for its rule 1",
-            "changed /spec/containers/0/image",
-            "fault out-of-fuel, failurePolicy Ignore: out of fuel: it used all of its 10 (limits.fuel)",
+            "its rule 1 matched",
+            "changed /metadata/annotations, /spec/containers/0/image",
             "not called: it does not mutate",
         ],
     );
@@ -100,8 +109,11 @@ async fn a_decision_names_who_was_asked_why_and_what_came_of_it() {
         &[
             "Pod default/web: denied (403) at /validate",
             "objects to /metadata/labels/team",
+            "fault out-of-fuel, failurePolicy Ignore: out of fuel: it used all of its 1000 (limits.fuel)",
             "elsewhere      not called: a rule matches, and its `match` leaves out this namespace or user",
             "image-rewrite  not called: it does not validate",
+            "selected       not called: a rule matches, and the rest of its `match` does not",
+            "not called, for an exception: moving house (until 2999-12-31)",
         ],
     );
     let list = explain(&server, &[]);

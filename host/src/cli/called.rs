@@ -32,6 +32,17 @@ pub(super) fn line(called: &Called, width: usize) -> String {
 /// What else is known of the call: the fault, and the places.
 pub(super) fn details(called: &Called) -> Vec<String> {
     let mut lines = Vec::new();
+    if let Some(exception) = &called.excepted {
+        lines.push(format!(
+            "not called, for an exception: {}",
+            plain(exception)
+        ));
+    }
+    if let Some(ended) = &called.reinvoked {
+        lines.push(format!(
+            "called again after a later plugin's change: {ended}"
+        ));
+    }
     if let Some(fault) = &called.fault {
         let said = match (&fault.message, &fault.text) {
             (Some(message), _) => plain(message),
@@ -49,6 +60,10 @@ pub(super) fn details(called: &Called) -> Vec<String> {
     }
     if let Some(denial) = &called.denial {
         lines.extend(places("objects to", &denial.fields));
+    }
+    if let Some(existing) = &called.existing {
+        let what = "lets through what the old object has as well:";
+        lines.extend(places(what, &existing.fields));
     }
     lines.extend(places("changed", &called.changed));
     for conflict in &called.conflicts {

@@ -15,7 +15,7 @@ use time::format_description::well_known::Rfc3339;
 use tokio::net::TcpStream;
 
 use super::called;
-use super::terminal::{FAINT, STRONG, full_name, milliseconds, plain, style_of};
+use super::terminal::{FAINT, STRONG, full_name, milliseconds, plain, say, style_of};
 use crate::decision::Decision;
 
 /// Explain a decision of a running server: which plugins were called, why, and what they said and changed.
@@ -75,7 +75,7 @@ impl Explain {
             )
         })?;
         if self.output == Output::Json {
-            println!(
+            say!(
                 "{:#}",
                 serde_json::json!({ "decisions": decisions.decisions })
             );
@@ -175,7 +175,7 @@ impl Explain {
 /// One line for each of the last decisions, the newest first.
 fn list(decisions: &[serde_json::Value]) {
     if decisions.is_empty() {
-        anstream::println!("no decisions yet, or none are kept (admin.decisions.maxCount)");
+        say!("no decisions yet, or none are kept (admin.decisions.maxCount)");
     }
     for decision in decisions.iter().take(MOST_LISTED) {
         let text = |name: &str| plain(decision[name].as_str().unwrap_or_default());
@@ -186,7 +186,7 @@ fn list(decisions: &[serde_json::Value]) {
             decision["namespace"].as_str(),
             decision["name"].as_str().unwrap_or_default(),
         );
-        anstream::println!(
+        say!(
             "{}  {FAINT}{time}{FAINT:#}  {:8}  {style}{verdict:10}{style:#}  {} {about}",
             text("uid"),
             text("endpoint"),
@@ -198,7 +198,7 @@ fn list(decisions: &[serde_json::Value]) {
         .checked_sub(MOST_LISTED)
         .filter(|more| *more > 0)
     {
-        anstream::println!("{FAINT}and {more} earlier ones: -o json has them all{FAINT:#}");
+        say!("{FAINT}and {more} earlier ones: -o json has them all{FAINT:#}");
     }
 }
 
@@ -209,7 +209,7 @@ fn explain(decision: &Decision) {
         .code
         .map(|code| format!(" ({code})"))
         .unwrap_or_default();
-    anstream::println!(
+    say!(
         "{STRONG}{} {about}{STRONG:#}: {style}{}{code}{style:#} at /{}",
         plain(&decision.kind),
         decision.verdict,
@@ -227,7 +227,7 @@ fn explain(decision: &Decision) {
     } else {
         &decision.group
     };
-    anstream::println!(
+    say!(
         "  {} {} ({}, {}) by {}{}",
         decision.operation,
         plain(&resource),
@@ -236,50 +236,50 @@ fn explain(decision: &Decision) {
         plain(&decision.user),
         if decision.dry_run { ", dry run" } else { "" },
     );
-    anstream::println!(
+    say!(
         "  {time}, uid {}, took {}",
         plain(&decision.uid),
         milliseconds(decision.milliseconds)
     );
     if decision.patch_operations > 0 {
-        anstream::println!("  patch of {} operation(s)", decision.patch_operations);
+        say!("  patch of {} operation(s)", decision.patch_operations);
     }
     if let Some(message) = &decision.message {
-        anstream::println!(
+        say!(
             "  {FAINT}the user was told why in {} bytes (SHA-256 {}…){FAINT:#}",
             message.bytes,
             message.sha256
         );
     }
     if decision.verdict == "overloaded" {
-        anstream::println!(
+        say!(
             "  the host was out of room (engine.maxConcurrentCalls), and answered 429 for the caller to try again"
         );
     }
     let width = called::width(&[decision]);
     for called in &decision.plugins {
-        anstream::println!("\n  {}", called::line(called, width));
+        say!("\n  {}", called::line(called, width));
         match called.rule {
-            Some(rule) => anstream::println!(
-                "    {FAINT}called for its rule {rule} (/plugins lists them), {}{FAINT:#}",
+            Some(rule) => say!(
+                "    {FAINT}its rule {rule} matched (/plugins lists them), {}{FAINT:#}",
                 called.digest
             ),
-            None => anstream::println!(
-                "    {FAINT}asked about everything: it has no rules that are known{FAINT:#}"
-            ),
+            None => {
+                say!("    {FAINT}asked about everything: it has no rules that are known{FAINT:#}")
+            }
         }
         for line in called::details(called) {
-            anstream::println!("    {line}");
+            say!("    {line}");
         }
         if !called.warnings.is_empty() {
-            anstream::println!("    {} warning(s)", called.warnings.len());
+            say!("    {} warning(s)", called.warnings.len());
         }
     }
     if !decision.not_called.is_empty() {
-        anstream::println!();
+        say!();
     }
     for other in &decision.not_called {
-        anstream::println!("  {}", called::not_called(other, width));
+        say!("  {}", called::not_called(other, width));
     }
-    anstream::println!();
+    say!();
 }

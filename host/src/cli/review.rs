@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use self::examine::{Finding, Verdict, examine};
 use self::request::Maker;
 use super::host::Host;
-use super::terminal::{NOTABLE, plain};
+use super::terminal::{NOTABLE, plain, say};
 use super::{FAILURE, Origin, USAGE};
 use crate::config::Config;
 use crate::pipeline::Pipeline;
@@ -152,8 +152,11 @@ impl Review {
         })?;
         match self.output {
             Output::Text => show::summary(&findings),
-            Output::Json => println!("{:#}", whole(&findings, &common)),
-            Output::Yaml => print!("{}", serde_saphyr::to_string(&whole(&findings, &common))?),
+            Output::Json => say!("{:#}", whole(&findings, &common)),
+            Output::Yaml => say!(
+                "{}",
+                serde_saphyr::to_string(&whole(&findings, &common))?.trim_end()
+            ),
         }
         Ok(exit_code(&findings))
     }

@@ -6,6 +6,16 @@ use anstyle::{AnsiColor, Style};
 
 use crate::pipeline::text::{Limit, one_line};
 
+/// Prints a line on standard output. Whoever reads may stop at any line, as `head` does: the exit code says the same.
+macro_rules! say {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        let _: std::io::Result<()> = writeln!(anstream::stdout(), $($argument)*);
+    }};
+}
+
+pub(super) use say;
+
 /// For what has to be found first.
 pub(super) const STRONG: Style = Style::new().bold();
 /// For what can be skipped.
@@ -24,7 +34,7 @@ const LONGEST_LINE_BYTES: usize = 4096;
 pub(super) fn style_of(ended: &str) -> Style {
     match ended {
         "denied" | "error" | "fault" | "overloaded" => BAD,
-        "patched" | "changed" => NOTABLE,
+        "patched" | "changed" | "excepted" => NOTABLE,
         _ => GOOD,
     }
 }

@@ -5,7 +5,7 @@ use serde_json::json;
 use super::*;
 use crate::config::{DecisionLimits, PluginName};
 use crate::metrics::Cost;
-use crate::pipeline::outcome::{self, FaultReport};
+use crate::pipeline::outcome::FaultReport;
 use crate::review::decode::decode;
 
 fn request(uid: &str) -> AdmissionRequest {

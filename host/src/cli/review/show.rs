@@ -6,7 +6,7 @@ use super::difference;
 use super::examine::{Finding, Step, Verdict};
 use crate::cli::called;
 use crate::cli::terminal::{
-    BAD, FAINT, NOTABLE, STRONG, full_name, grouped, milliseconds, plain, style_of,
+    BAD, FAINT, NOTABLE, STRONG, full_name, grouped, milliseconds, plain, say, style_of,
 };
 use crate::decision::{Called, Decision};
 use crate::document::Json;
@@ -25,7 +25,7 @@ struct Total {
 
 /// What is assumed of all manifests.
 pub(super) fn assumptions(assumptions: &[String]) {
-    anstream::println!(
+    say!(
         "{FAINT}assumed of manifests: {}{FAINT:#}\n",
         assumptions.join("; ")
     );
@@ -41,17 +41,17 @@ pub(super) fn finding(finding: &Finding, all: bool) {
         plain(&finding.document.file),
         finding.document.number
     );
-    anstream::println!(
+    say!(
         "{style}{word}{style:#}  {STRONG}{}{STRONG:#}  {FAINT}({place}){FAINT:#}",
         about(finding)
     );
     if let Some(prepared) = &finding.prepared {
         for assumed in &prepared.assumed {
-            anstream::println!("    {FAINT}assumed: {}{FAINT:#}", plain(assumed));
+            say!("    {FAINT}assumed: {}{FAINT:#}", plain(assumed));
         }
     }
     if let Some(error) = &finding.error {
-        anstream::println!("    {BAD}{}{BAD:#}", plain(error));
+        say!("    {BAD}{}{BAD:#}", plain(error));
     }
     let decisions: Vec<&Decision> = finding.steps.iter().map(|step| &step.decision).collect();
     let width = called::width(&decisions);
@@ -59,24 +59,22 @@ pub(super) fn finding(finding: &Finding, all: bool) {
         plugins(step, width, all);
         refusal(step);
         for warning in &step.outcome.warnings {
-            anstream::println!("    {NOTABLE}warning:{NOTABLE:#} {}", plain(warning));
+            say!("    {NOTABLE}warning:{NOTABLE:#} {}", plain(warning));
         }
         for (plugin, said) in step.objections() {
-            anstream::println!(
+            say!(
                 "    {NOTABLE}in mode audit, {plugin}:{NOTABLE:#} {}",
                 plain(said)
             );
         }
     }
     if verdict == Verdict::Denied && finding.steps.len() == 1 {
-        anstream::println!(
-            "    {FAINT}validators were not asked: the mutators' answer is a refusal{FAINT:#}"
-        );
+        say!("    {FAINT}validators were not asked: the mutators' answer is a refusal{FAINT:#}");
     }
     if let (Some(before), Some(after)) = (finding.before(), &finding.after) {
         if !before.is_same(after) {
             for line in difference::lines(before, after, is_secret(before)) {
-                anstream::println!("      {line}");
+                say!("      {line}");
             }
         }
     }
@@ -88,18 +86,18 @@ fn plugins(step: &Step, width: usize, all: bool) {
         if !all && matches!(&*called.ended, "allowed" | "unchanged") {
             continue;
         }
-        anstream::println!("    {endpoint:8}  {}", called::line(called, width));
+        say!("    {endpoint:8}  {}", called::line(called, width));
         // A fault that refuses the request is told with the refusal.
         if called.ends_chain() {
             continue;
         }
         for line in called::details(called) {
-            anstream::println!("              {line}");
+            say!("              {line}");
         }
     }
     if all {
         for other in &step.decision.not_called {
-            anstream::println!("    {endpoint:8}  {}", called::not_called(other, width));
+            say!("    {endpoint:8}  {}", called::not_called(other, width));
         }
     }
 }
@@ -108,7 +106,7 @@ fn refusal(step: &Step) {
     let Some(status) = &step.outcome.status else {
         return;
     };
-    anstream::println!(
+    say!(
         "    {BAD}denied ({}):{BAD:#} {}",
         status.code,
         plain(&status.message)
@@ -121,9 +119,9 @@ fn refusal(step: &Step) {
         }
         match &cause.field {
             Some(field) => {
-                anstream::println!("      {STRONG}{}{STRONG:#}: {message}", plain(field))
+                say!("      {STRONG}{}{STRONG:#}: {message}", plain(field))
             }
-            None => anstream::println!("      {message}"),
+            None => say!("      {message}"),
         }
     }
 }
@@ -142,7 +140,7 @@ pub(super) fn summary(findings: &[Finding]) {
         count(Verdict::Error),
     );
     let allowed = count(Verdict::Allowed) + changed;
-    anstream::println!(
+    say!(
         "\n{STRONG}{} document(s): {allowed} allowed ({changed} changed), {denied} denied, {errors} in error{STRONG:#}",
         findings.len()
     );
@@ -154,11 +152,11 @@ pub(super) fn summary(findings: &[Finding]) {
         }
     }
     let Some(width) = totals.keys().map(|(name, _)| name.len()).max() else {
-        anstream::println!("{NOTABLE}no plugin was called{NOTABLE:#}");
+        say!("{NOTABLE}no plugin was called{NOTABLE:#}");
         return;
     };
     let width = width.max("plugin".len());
-    anstream::println!(
+    say!(
         "{FAINT}{:width$}  {:8}  {:>5}  {:>7}  {:>6}  {:>6}  {:>12}  {:>9}  {:>9}{FAINT:#}",
         "plugin",
         "",
@@ -173,7 +171,7 @@ pub(super) fn summary(findings: &[Finding]) {
     for ((name, endpoint), total) in &totals {
         #[expect(clippy::cast_precision_loss, reason = "a mean to be looked at")]
         let mean = total.milliseconds / total.calls as f64;
-        anstream::println!(
+        say!(
             "{name:width$}  {endpoint:8}  {:>5}  {:>7}  {:>6}  {:>6}  {:>12}  {:>9}  {:>9}",
             total.calls,
             total.patched,
