@@ -6,12 +6,15 @@
 
 mod authentication;
 mod directory;
+mod exception;
 mod limit;
 mod plugin;
+mod policy;
 mod problem;
 mod quantity;
 mod read;
 mod rule;
+mod selector;
 mod server;
 #[cfg(test)]
 mod tests;
@@ -26,16 +29,20 @@ use std::path::Path;
 use serde_json::Value;
 
 pub use authentication::{Authentication, ClientCertificate};
+pub use exception::Exception;
 pub use limit::{LIMITS, Limit, Limits, Unit};
 pub(crate) use plugin::is_label;
 pub use plugin::{
     Capability, FailurePolicy, Mode, PluginConfig, PluginName, PluginNameError, Source,
 };
+pub use policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
 pub use problem::{ConfigError, Problem, Problems};
 pub use quantity::{DurationError, format_bytes, format_count, format_duration, parse_go_duration};
 pub use rule::{ManifestRule, Match, Rule};
 pub(crate) use rule::{Operations, Pattern, ResourcePattern, Scope};
-pub use server::{EngineConfig, Margin, Requests, SelfSigned, ServiceName, Tls};
+pub use selector::LabelSelector;
+pub(crate) use selector::LabelTest;
+pub use server::{DecisionLimits, EngineConfig, Margin, Requests, SelfSigned, ServiceName, Tls};
 
 use problem::Collector;
 use read::Node;
@@ -47,6 +54,8 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where people and probes connect to, in the clear.
     pub admin_listen: SocketAddr,
+    /// How many decisions are kept for those who ask afterwards.
+    pub decisions: DecisionLimits,
     /// Where the certificate comes from.
     pub tls: Tls,
     /// What a client has to show.
@@ -139,13 +148,17 @@ fn resolve(text: &str, folder: &Path) -> Result<Config, Problems> {
 
 fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<Config> {
     let mut fields = Node::root(document, problems).object()?;
-    let (listen, admin_listen) = server::read_listen(&mut fields);
+    let (listen, admin_listen, decisions) = server::read_listen(&mut fields);
     let tls = Tls::read(&mut fields, folder);
     let authentication = Authentication::read(&mut fields, folder);
     let requests = Requests::read(&mut fields);
     let engine = EngineConfig::read(&mut fields, folder);
     let max_calls = engine.max_concurrent_calls;
     let limits = Limits::read(fields.section("limits"), &Limits::default(), max_calls);
+    let conflicts = fields
+        .optional("conflicts")
+        .and_then(|node| node.word(Conflicts::WORDS))
+        .unwrap_or_default();
     let allow_empty = fields
         .optional("allowEmpty")
         .and_then(|node| node.boolean())
@@ -169,13 +182,14 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     for node in &nodes {
         reject_duplicate_name(node, &mut first, problems);
         plugins.extend(PluginConfig::read(
-            node, folder, &limits, max_calls, problems,
+            node, folder, &limits, max_calls, conflicts, problems,
         ));
     }
     fields.finish();
     Some(Config {
         listen,
         admin_listen,
+        decisions,
         tls,
         authentication,
         requests,

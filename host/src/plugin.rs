@@ -18,5 +18,6 @@ mod set;
 mod worker;
 
 pub use load::{LoadError, Loader};
+pub(crate) use set::Asked;
 pub use set::{LoadedPlugin, Plugin, PluginSet, PluginState};
 pub use worker::PrepareError;

@@ -43,7 +43,7 @@ pub use self::{
     accept::Drained,
     authentication::AuthenticationError,
     authority::AuthorityError,
-    deadline::MAX_TIMEOUT,
+    deadline::{MAX_TIMEOUT, after as deadline_after},
     signals::{Signals, Stop},
     tls::CertificateError,
 };
@@ -123,6 +123,12 @@ pub trait Gate: Send + Sync + 'static {
     fn review(&self, call: Call) -> impl Future<Output = Reply> + Send;
     /// What `/plugins` shows.
     fn plugins(&self) -> serde_json::Value;
+    /// What `/decisions` shows: an object with the list `decisions`, the newest first; with a uid, those of one
+    /// review in full. None are kept unless this is implemented.
+    fn decisions(&self, uid: Option<&str>) -> serde_json::Value {
+        let _ = uid;
+        serde_json::json!({ "decisions": [] })
+    }
     /// What `/readyz` shows.
     fn readiness(&self) -> Readiness;
 }

@@ -1,13 +1,14 @@
 //! `tollgate check`
 
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use anyhow::Context as _;
 use clap::Args;
 
 use super::host::Host;
 use super::{FAILURE, Origin};
-use crate::config::FailurePolicy;
+use crate::config::{Exception, FailurePolicy, Mode};
 use crate::engine::ConfiguredBy;
 use crate::plugin::{Plugin, PluginState};
 
@@ -51,9 +52,16 @@ impl Check {
     }
 }
 
+fn expired(plugin: &Plugin) -> impl Iterator<Item = &Exception> {
+    let now = SystemTime::now();
+    let exceptions = plugin.config.exceptions.iter();
+    exceptions.filter(move |exception| !exception.is_active(now))
+}
+
 fn line(plugin: &Plugin) -> String {
     let name = &plugin.config.name;
     match &plugin.state {
+        PluginState::Disabled => format!("{name}: disabled, not loaded"),
         PluginState::Failed { reason } => {
             let mut line = format!("{name}: NOT LOADED ({}): {reason}", plugin.config.source);
             if plugin.config.matching.is_none()
@@ -77,6 +85,21 @@ fn line(plugin: &Plugin) -> String {
             let mut line = format!("{name}: ok, version {version}, {does}, {}", plugin.digest);
             if let ConfiguredBy::EachCall { reason, .. } = loaded.guest.configured() {
                 line.push_str(&format!("\n  configured anew in every call: {reason}"));
+            }
+            let config = &plugin.config;
+            if interfaces.validating
+                && config.mode == Mode::Enforce
+                && config.failure_policy == FailurePolicy::Ignore
+            {
+                line.push_str(
+                    "\n  warning: it validates under failurePolicy Ignore, so whoever can make it fail gets past it: \
+                     an object large enough to use up limits.fuel or limits.cpuTime will do",
+                );
+            }
+            for exception in expired(plugin) {
+                line.push_str(&format!(
+                    "\n  warning: an exception has expired and does not count: {exception}"
+                ));
             }
             line
         }

@@ -9,7 +9,9 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::exception::Exception;
 use super::limit::Limits;
+use super::policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
 use super::problem::Collector;
 use super::read::{Fields, Node, join, quoted};
 use super::rule::Match;
@@ -19,6 +21,8 @@ use super::rule::Match;
 pub struct PluginConfig {
     /// Unique among the plugins.
     pub name: PluginName,
+    /// Whether it is loaded and asked at all.
+    pub enabled: bool,
     /// Where its WebAssembly comes from.
     pub source: Source,
     /// What it is called for; none means the rules of its own `describe`.
@@ -29,6 +33,14 @@ pub struct PluginConfig {
     pub mode: Mode,
     /// What its faults count for.
     pub failure_policy: FailurePolicy,
+    /// Whether it is called again when a later plugin changed the object.
+    pub reinvocation_policy: ReinvocationPolicy,
+    /// What it means when it changes what an earlier plugin wrote.
+    pub conflicts: Conflicts,
+    /// What its denial means where the old object had given reason for the same.
+    pub existing_violations: ExistingViolations,
+    /// What it is not asked about for a while.
+    pub exceptions: Vec<Exception>,
     /// What it may use.
     pub limits: Limits,
     /// What it may import beside the contract.
@@ -100,11 +112,16 @@ impl PluginConfig {
     pub fn new(name: PluginName, source: Source) -> Self {
         Self {
             name,
+            enabled: true,
             source,
             matching: None,
             settings: Value::Object(serde_json::Map::new()),
             mode: Mode::default(),
             failure_policy: FailurePolicy::default(),
+            reinvocation_policy: ReinvocationPolicy::default(),
+            conflicts: Conflicts::default(),
+            existing_violations: ExistingViolations::default(),
+            exceptions: Vec::new(),
             limits: Limits::default(),
             capabilities: BTreeSet::new(),
             allow_removals: false,
@@ -116,6 +133,7 @@ impl PluginConfig {
         folder: &Path,
         defaults: &Limits,
         max_concurrent_calls: u32,
+        conflicts: Conflicts,
         problems: &Collector,
     ) -> Option<Self> {
         let mut fields = node.object()?;
@@ -125,6 +143,7 @@ impl PluginConfig {
         let source = fields
             .required("source", SOURCE_EXPECTED)
             .and_then(|node| Source::read(&node, folder));
+        let enabled = fields.optional("enabled").and_then(|node| node.boolean());
         let matching = fields
             .optional("match")
             .and_then(|node| Match::read(&node, problems));
@@ -144,6 +163,20 @@ impl PluginConfig {
         let failure_policy = fields
             .optional("failurePolicy")
             .and_then(|node| node.word(FailurePolicy::WORDS));
+        let reinvocation_policy = fields
+            .optional("reinvocationPolicy")
+            .and_then(|node| node.word(ReinvocationPolicy::WORDS));
+        let own_conflicts = fields
+            .optional("conflicts")
+            .and_then(|node| node.word(Conflicts::WORDS));
+        let existing_violations = fields
+            .optional("existingViolations")
+            .and_then(|node| node.word(ExistingViolations::WORDS));
+        let exceptions = fields
+            .optional("exceptions")
+            .and_then(|node| node.elements("exceptions"));
+        let exceptions = exceptions.unwrap_or_default();
+        let exceptions = exceptions.iter().filter_map(Exception::read).collect();
         let limits = Limits::read(fields.section("limits"), defaults, max_concurrent_calls);
         let capabilities = read_capabilities(&mut fields);
         let allow_removals = fields
@@ -151,10 +184,15 @@ impl PluginConfig {
             .and_then(|node| node.boolean());
         fields.finish();
         Some(Self {
+            enabled: enabled.unwrap_or(true),
             matching,
             settings: settings.unwrap_or_else(|| Value::Object(serde_json::Map::new())),
             mode: mode.unwrap_or_default(),
             failure_policy: failure_policy.unwrap_or_default(),
+            reinvocation_policy: reinvocation_policy.unwrap_or_default(),
+            conflicts: own_conflicts.unwrap_or(conflicts),
+            existing_violations: existing_violations.unwrap_or_default(),
+            exceptions,
             limits,
             capabilities,
             allow_removals: allow_removals.unwrap_or(false),

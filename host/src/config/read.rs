@@ -28,6 +28,8 @@ pub(crate) struct Fields<'a> {
     path: String,
     members: Option<&'a Map<String, Value>>,
     known: Vec<&'static str>,
+    /// Keys that are no mistake of spelling, and are refused all the same.
+    refused: Vec<&'static str>,
     problems: &'a Collector,
 }
 
@@ -67,6 +69,7 @@ impl<'a> Node<'a> {
             path: self.path.clone(),
             members: Some(members?),
             known: Vec::new(),
+            refused: Vec::new(),
             problems: self.problems,
         })
     }
@@ -201,6 +204,14 @@ impl<'a> Fields<'a> {
         Some(node)
     }
 
+    /// Refuses a key that Kubernetes has and this host cannot have, with the reason.
+    pub(crate) fn refuse(&mut self, key: &'static str, why: &str) {
+        self.refused.push(key);
+        if self.has(key) {
+            self.problem(key, why);
+        }
+    }
+
     /// The value of a key that must be there.
     pub(crate) fn required(&mut self, key: &'static str, expected: &str) -> Option<Node<'a>> {
         self.known.push(key);
@@ -228,6 +239,7 @@ impl<'a> Fields<'a> {
             path: child(&self.path, key),
             members: None,
             known: Vec::new(),
+            refused: Vec::new(),
             problems: self.problems,
         })
     }
@@ -259,7 +271,7 @@ impl<'a> Fields<'a> {
         let mut unknown: Vec<&str> = members
             .keys()
             .map(String::as_str)
-            .filter(|key| !self.known.contains(key))
+            .filter(|key| !self.known.contains(key) && !self.refused.contains(key))
             .collect();
         // serde_json's order depends on a feature that any crate in the build may turn on.
         unknown.sort_unstable();
@@ -318,7 +330,8 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-fn child(path: &str, key: &str) -> String {
+/// The path of a member.
+pub(crate) fn child(path: &str, key: &str) -> String {
     let plain = !key.is_empty()
         && key
             .bytes()

@@ -1,4 +1,4 @@
-//! Which requests a plugin is for: Kubernetes' rules, and namespaces by name.
+//! Which requests a plugin is for: Kubernetes' rules, namespaces and users by name, labels, and conditions.
 //!
 //! Validated as kube-apiserver validates the rules of a webhook, and a little further: a rule that could
 //! never match anything (`apiGroups: [core]`, `resources: [Pod]`) is a mistake, and so is an overlap that
@@ -11,8 +11,11 @@ use std::fmt;
 
 use crate::review::request::Operation;
 
+use super::exception::read_names;
 use super::problem::{Collector, Problems};
 use super::read::{Fields, Node, quoted};
+use super::selector::LabelSelector;
+use crate::condition::{Condition, MOST_CONDITIONS};
 use judge::{Item, Items};
 
 /// What a plugin is called for.
@@ -24,6 +27,14 @@ pub struct Match {
     pub(crate) namespaces: Vec<Box<str>>,
     /// Not objects in these.
     pub(crate) exclude_namespaces: Vec<Box<str>>,
+    /// Not requests of these users.
+    pub(crate) exclude_users: Vec<Box<str>>,
+    /// Not requests of users in any of these groups.
+    pub(crate) exclude_groups: Vec<Box<str>>,
+    /// Only objects whose labels, new or old, are so.
+    pub(crate) object_selector: LabelSelector,
+    /// All of these have to hold.
+    pub(crate) conditions: Vec<Condition>,
 }
 
 /// Kubernetes' RuleWithOperations, ready to be compared with.
@@ -81,6 +92,10 @@ pub(crate) enum Scope {
 const MOST_MANIFEST_RULES: usize = 64;
 const MOST_MANIFEST_TEXTS: usize = 128;
 
+const NAMESPACE_SELECTOR: &str = "cannot be evaluated here: a review does not hold the labels of the object's \
+    namespace; write it into the webhook configuration, or name namespaces under `namespaces` or `excludeNamespaces`";
+const CONDITION_NAME_EXPECTED: &str = "a name of at most 63 of letters, digits, -, _ and .";
+
 const RULE_EXAMPLE: &str = "at least one rule, such as \
     {operations: [CREATE, UPDATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods]}";
 
@@ -116,6 +131,10 @@ impl Match {
             rules,
             namespaces: Vec::new(),
             exclude_namespaces: Vec::new(),
+            exclude_users: Vec::new(),
+            exclude_groups: Vec::new(),
+            object_selector: LabelSelector::default(),
+            conditions: Vec::new(),
         };
         problems.finish(Some(matching))
     }
@@ -175,11 +194,24 @@ impl Match {
                 format!("{} is in `namespaces` too", quoted(name)),
             );
         }
+        let exclude_users = read_names(&mut fields, "excludeUsers");
+        let exclude_groups = read_names(&mut fields, "excludeGroups");
+        let object_selector = fields
+            .optional("objectSelector")
+            .and_then(|node| LabelSelector::read(&node, problems));
+        let conditions = fields
+            .optional("matchConditions")
+            .map(|node| read_conditions(&node, problems));
+        fields.refuse("namespaceSelector", NAMESPACE_SELECTOR);
         fields.finish();
         Some(Self {
             rules,
             namespaces,
             exclude_namespaces,
+            exclude_users: exclude_users.unwrap_or_default(),
+            exclude_groups: exclude_groups.unwrap_or_default(),
+            object_selector: object_selector.unwrap_or_default(),
+            conditions: conditions.unwrap_or_default(),
         })
     }
 }
@@ -362,6 +394,70 @@ impl fmt::Display for ResourcePattern {
             sub_resource => write!(f, "{}/{sub_resource}", self.resource),
         }
     }
+}
+
+fn read_conditions(node: &Node<'_>, problems: &Collector) -> Vec<Condition> {
+    let nodes = node.elements("conditions").unwrap_or_default();
+    if nodes.len() > MOST_CONDITIONS {
+        problems.add(
+            node.path(),
+            format!(
+                "got {} conditions, expected at most {MOST_CONDITIONS}",
+                nodes.len()
+            ),
+        );
+        return Vec::new();
+    }
+    let mut names: Vec<&str> = Vec::new();
+    let mut conditions = Vec::new();
+    for node in &nodes {
+        let Some(mut fields) = node.object() else {
+            continue;
+        };
+        let name = fields
+            .required("name", CONDITION_NAME_EXPECTED)
+            .and_then(|node| {
+                let name = node.quotable_text(CONDITION_NAME_EXPECTED)?;
+                if !is_condition_name(name) {
+                    node.reject(CONDITION_NAME_EXPECTED);
+                } else if names.contains(&name) {
+                    node.reject("another name: there is a condition with this one already");
+                } else {
+                    names.push(name);
+                }
+                Some(name)
+            });
+        let expected = "a CEL expression, such as \"request.operation != 'DELETE'\"";
+        let expression = fields
+            .required("expression", expected)
+            .and_then(|node| node.quotable_text(expected));
+        fields.finish();
+        let Some(expression) = expression else {
+            continue;
+        };
+        // One without a name is a problem already, and its expression is judged all the same.
+        match Condition::compile(name.unwrap_or_default(), expression) {
+            Ok(condition) => conditions.push(condition),
+            Err(wrong) => {
+                for what in wrong {
+                    problems.add(format!("{}.expression", node.path()), what);
+                }
+            }
+        }
+    }
+    conditions
+}
+
+/// The last part of a qualified name: it stands in messages.
+fn is_condition_name(text: &str) -> bool {
+    let at_ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
+    let bytes = text.as_bytes();
+    bytes.len() <= 63
+        && at_ends(bytes.first())
+        && at_ends(bytes.last())
+        && bytes
+            .iter()
+            .all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_' | b'.'))
 }
 
 fn read_namespaces(

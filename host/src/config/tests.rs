@@ -88,7 +88,7 @@ configuration: 40 problems
   plugins[0].failure_policy: unknown key, did you mean failurePolicy?
   plugins[1].source: got "./labels.wasm", expected file: and the path of a WebAssembly file, such as file:./plugin.wasm
   plugins[1].match.rules: missing, expected at least one rule, such as {operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}; without `match` the plugin's own rules apply
-  plugins[1].timeout: unknown key, expected name, source, match, settings, mode, failurePolicy, limits, capabilities or allowRemovals
+  plugins[1].timeout: unknown key, expected name, source, enabled, match, settings, mode, failurePolicy, reinvocationPolicy, conflicts, existingViolations, exceptions, limits, capabilities or allowRemovals
   plugins[2].name: got "labels", which is the name of plugins[1] already
   plugins[2].match.rules[0].operations[1]: got "MODIFY", expected CREATE, UPDATE, DELETE, CONNECT or "*"
   plugins[2].match.rules[0].operations[2]: got "create", expected CREATE, UPDATE, DELETE, CONNECT or "*"; did you mean CREATE?
@@ -215,7 +215,7 @@ fn rejects_hostile_text_without_repeating_it_raw() {
     assert_snapshot!(error(&text), @r#"
 configuration: 2 problems
   listen: got "\u{1b}[31m\u{202e}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"…, expected an IP address and a port, such as 0.0.0.0:8443 or [::]:8443
-  ["a\n\u{1b}[31m"]: unknown key, expected listen, admin, tls, authentication, requests, engine, limits, allowEmpty or plugins
+  ["a\n\u{1b}[31m"]: unknown key, expected listen, admin, tls, authentication, requests, engine, limits, conflicts, allowEmpty or plugins
 "#);
 }
 
@@ -301,8 +301,10 @@ engine:
   cacheDirectory: cache
 limits: { fuel: 1G, cpuTime: 100ms, timeout: 1.5s, memory: 64Mi, memories: 2, tables: 3, tableElements: 10k,
   instances: 5, output: 1Mi, patchOperations: 100, warnings: 0, annotations: 1, logLines: 2, concurrency: 8 }
+conflicts: deny
 plugins:
   - name: first
+    enabled: false
     source: file:/plugins/first.wasm
     match:
       rules:
@@ -310,9 +312,26 @@ plugins:
         - { operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"], scope: Cluster }
       namespaces: [shop, bank]
       excludeNamespaces: [kube-system]
+      excludeUsers: ["system:serviceaccount:kube-system:replicaset-controller"]
+      excludeGroups: ["system:nodes", "system:masters"]
+      objectSelector:
+        matchLabels: { app: web, example.com/tier: "" }
+        matchExpressions:
+          - { key: stage, operator: In, values: [dev, test] }
+          - { key: stage, operator: NotIn, values: ["1"] }
+          - { key: legacy, operator: DoesNotExist }
+          - { key: owner, operator: Exists, values: [] }
+      matchConditions:
+        - { name: not-deleted, expression: "request.operation != 'DELETE'" }
+        - { name: large, expression: "object.spec.replicas > 3" }
     settings: { rewrite: [{ from: k8s.gcr.io/, to: registry.k8s.io/ }], none: null }
     mode: audit
     failurePolicy: Ignore
+    reinvocationPolicy: IfNeeded
+    existingViolations: allow
+    exceptions:
+      - { namespaces: [legacy], names: [web, "1"], users: [jane], groups: [dev], until: 2026-12-31, reason: moving }
+      - { users: [john], until: "2026-12-31T18:00:00+01:00", reason: on call }
     limits: { fuel: 5, timeout: 50ms }
     capabilities: [clock]
     allowRemovals: true
@@ -381,6 +400,147 @@ plugins:
     assert_snapshot!(rules.join("\n"), @r#"
 operations=CREATE,UPDATE apiGroups="",apps apiVersions=v1 resources=pods,*/scale
 operations=* apiGroups=* apiVersions=* resources=*/* scope=Cluster
+"#);
+    assert!(!plugin.enabled);
+    assert_eq!(
+        (
+            plugin.reinvocation_policy,
+            plugin.conflicts,
+            plugin.existing_violations
+        ),
+        (
+            ReinvocationPolicy::IfNeeded,
+            Conflicts::Deny,
+            ExistingViolations::Allow
+        )
+    );
+    let matching = plugin.matching.as_ref().unwrap();
+    assert_snapshot!(matching.object_selector, @"app=web,example.com/tier=,stage in (dev,test),stage notin (1),!legacy,owner");
+    assert_eq!(matching.exclude_groups.len(), 2);
+    let conditions: Vec<&str> = matching
+        .conditions
+        .iter()
+        .map(|condition| condition.name())
+        .collect();
+    assert_eq!(conditions, ["not-deleted", "large"]);
+    let exceptions: Vec<String> = plugin.exceptions.iter().map(ToString::to_string).collect();
+    assert_eq!(
+        exceptions,
+        [
+            "moving (until 2026-12-31)",
+            "on call (until 2026-12-31T18:00:00+01:00)"
+        ]
+    );
+}
+
+#[test]
+fn a_plugins_own_conflicts_come_before_the_files() {
+    let conflicts = |file: &str, plugin: &str| {
+        let text = format!("{file}\nplugins: [{{name: a, source: 'file:a'{plugin}}}]");
+        parse(&text).plugins[0].conflicts
+    };
+    assert_eq!(conflicts("", ""), Conflicts::Last);
+    assert_eq!(conflicts("conflicts: deny", ""), Conflicts::Deny);
+    assert_eq!(
+        conflicts("conflicts: deny", ", conflicts: last"),
+        Conflicts::Last
+    );
+    assert_eq!(conflicts("", ", conflicts: deny"), Conflicts::Deny);
+}
+
+#[test]
+fn rejects_selectors_conditions_and_exceptions_that_make_no_sense() {
+    assert_snapshot!(error(r#"
+conflicts: first
+plugins:
+  - name: a
+    source: file:a
+    enabled: no
+    reinvocationPolicy: ifNeeded
+    conflicts: Deny
+    existingViolations: warn
+    match:
+      rules: [{ operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"] }]
+      namespaceSelector: { matchLabels: { team: shop } }
+      excludeUsers: ["system:*", 7]
+      excludeGroups: []
+      objectSelector:
+        matchLabels: { -app: web, tier: "no spaces", count: 3, Example.com/a: b }
+        matchExpressions:
+          - { key: stage, operator: in, values: [dev] }
+          - { key: stage, operator: In }
+          - { key: stage, operator: NotIn, values: [] }
+          - { key: stage, operator: Exists, values: [dev] }
+          - { operator: DoesNotExist }
+          - { key: a, operator: In, values: [ok, "-"] }
+      matchConditions:
+        - { name: broken, expression: "object.spec.replicas >" }
+        - { name: unknown, expression: "params.max > 3 && authorizer.path('/').check('get').allowed()" }
+        - { name: broken, expression: "true" }
+        - { name: "a b", expression: 7 }
+        - { expression: "request.name.isQuantity()" }
+    exceptions:
+      - { until: tomorrow, reason: "" }
+      - { namespaces: [], until: 2026-02-30 }
+      - { users: ["*"], until: 2026-12-31T18:00, reason: soon, untill: 2027 }
+      - {}
+"#), @r#"
+configuration: 39 problems
+  conflicts: got "first", expected last or deny
+  plugins[0].enabled: got "no", expected true or false
+  plugins[0].match.excludeUsers[0]: got "system:*", expected an exact name; patterns are not supported
+  plugins[0].match.excludeUsers[1]: got 7, expected a name; put it in quotes
+  plugins[0].match.excludeGroups: got an empty list, expected names; leave the key out when it is not about them
+  plugins[0].match.objectSelector.matchLabels.-app: expected the key of a label, such as app or example.com/tier
+  plugins[0].match.objectSelector.matchLabels["Example.com/a"]: expected the key of a label, such as app or example.com/tier
+  plugins[0].match.objectSelector.matchLabels.count: expected the value of a label: at most 63 of letters, digits, -, _ and ., with a letter or digit at both ends; put it in quotes
+  plugins[0].match.objectSelector.matchLabels.tier: got "no spaces", expected the value of a label: at most 63 of letters, digits, -, _ and ., with a letter or digit at both ends
+  plugins[0].match.objectSelector.matchExpressions[0].operator: got "in", expected In, NotIn, Exists or DoesNotExist; did you mean In?
+  plugins[0].match.objectSelector.matchExpressions[1].values: missing, expected at least one value
+  plugins[0].match.objectSelector.matchExpressions[2].values: got an empty list, expected at least one value
+  plugins[0].match.objectSelector.matchExpressions[3].values: got a list, expected no values: this operator takes none
+  plugins[0].match.objectSelector.matchExpressions[4].key: missing, expected the key of a label, such as app or example.com/tier
+  plugins[0].match.objectSelector.matchExpressions[5].values[1]: got "-", expected the value of a label: at most 63 of letters, digits, -, _ and ., with a letter or digit at both ends
+  plugins[0].match.matchConditions[0].expression: line 1, column 24: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}
+  plugins[0].match.matchConditions[1].expression: line 1, column 1: `params` is not known, expected object, oldObject or request
+  plugins[0].match.matchConditions[1].expression: line 1, column 19: `authorizer` is not known here: it asks the API server, which is not in a review; such a condition belongs in the webhook configuration
+  plugins[0].match.matchConditions[2].name: got "broken", expected another name: there is a condition with this one already
+  plugins[0].match.matchConditions[3].name: got "a b", expected a name of at most 63 of letters, digits, -, _ and .
+  plugins[0].match.matchConditions[3].expression: got 7, expected a CEL expression, such as "request.operation != 'DELETE'"; put it in quotes
+  plugins[0].match.matchConditions[4].name: missing, expected a name of at most 63 of letters, digits, -, _ and .
+  plugins[0].match.matchConditions[4].expression: line 1, column 24: the function `isQuantity` is not known here
+  plugins[0].match.namespaceSelector: cannot be evaluated here: a review does not hold the labels of the object's namespace; write it into the webhook configuration, or name namespaces under `namespaces` or `excludeNamespaces`
+  plugins[0].reinvocationPolicy: got "ifNeeded", expected Never or IfNeeded; did you mean IfNeeded?
+  plugins[0].conflicts: got "Deny", expected last or deny; did you mean deny?
+  plugins[0].existingViolations: got "warn", expected deny or allow
+  plugins[0].exceptions[0]: got an object, expected at least one of namespaces, names, users or groups; to have the plugin asked about nothing write enabled: false
+  plugins[0].exceptions[0].until: got "tomorrow", expected a day, such as 2026-12-31, which is the last one (in UTC), or a time, such as 2026-12-31T18:00:00Z
+  plugins[0].exceptions[0].reason: got "", expected a text that says why, of at most 500 bytes
+  plugins[0].exceptions[1].namespaces: got an empty list, expected names; leave the key out when it is not about them
+  plugins[0].exceptions[1].until: got "2026-02-30", expected a day, such as 2026-12-31, which is the last one (in UTC), or a time, such as 2026-12-31T18:00:00Z
+  plugins[0].exceptions[1].reason: missing, expected a text that says why
+  plugins[0].exceptions[2].users[0]: got "*", expected an exact name; patterns are not supported
+  plugins[0].exceptions[2].until: got "2026-12-31T18:00", expected a day, such as 2026-12-31, which is the last one (in UTC), or a time, such as 2026-12-31T18:00:00Z
+  plugins[0].exceptions[2].untill: unknown key, did you mean until?
+  plugins[0].exceptions[3]: got an object, expected at least one of namespaces, names, users or groups; to have the plugin asked about nothing write enabled: false
+  plugins[0].exceptions[3].until: missing, expected a day, such as 2026-12-31, which is the last one (in UTC), or a time, such as 2026-12-31T18:00:00Z
+  plugins[0].exceptions[3].reason: missing, expected a text that says why
+"#);
+}
+
+#[test]
+fn bounds_the_conditions_of_a_plugin() {
+    let conditions: Vec<String> = (0..65)
+        .map(|index| format!("{{name: c{index}, expression: 'true'}}"))
+        .collect();
+    let rule = "{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: ['*/*']}";
+    let text = format!(
+        "plugins: [{{name: a, source: 'file:a', match: {{rules: [{rule}], matchConditions: [{}]}}}}]",
+        conditions.join(", ")
+    );
+    assert_snapshot!(error(&text), @r#"
+configuration: 1 problem
+  plugins[0].match.matchConditions: got 65 conditions, expected at most 64
 "#);
 }
 

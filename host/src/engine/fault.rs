@@ -68,6 +68,21 @@ pub enum Fault {
         /// Which limit.
         what: String,
     },
+    /// Whether it is for the request could not be told.
+    MatchCondition {
+        /// Which condition, and why.
+        what: String,
+    },
+    /// It changed what an earlier plugin wrote, and may not.
+    Conflict {
+        /// Where, and whose.
+        what: String,
+    },
+    /// Called again on the final object it would change it once more.
+    NotConverging {
+        /// Where.
+        what: String,
+    },
 }
 
 /// What a plugin said when it ended its call.
@@ -146,6 +161,9 @@ impl Fault {
             Self::LossyObject { .. } => "lossy-object",
             Self::NotLoaded { .. } => "not-loaded",
             Self::Unreadable { .. } => "unreadable",
+            Self::MatchCondition { .. } => "match-condition",
+            Self::Conflict { .. } => "conflict",
+            Self::NotConverging { .. } => "not-converging",
         }
     }
 
@@ -286,10 +304,15 @@ impl fmt::Display for Fault {
                 allowed,
                 cpu: Some(cpu),
             } => {
+                let why = if *cpu * 2 < *allowed {
+                    "it was waiting for the rest: the host is short of CPU, or the plugin slept"
+                } else {
+                    "it was running for most of it: a runaway, or too much work"
+                };
                 let (cpu, allowed) = (Milliseconds(*cpu), Milliseconds(*allowed));
                 write!(
                     f,
-                    "deadline passed: it had {cpu} of CPU in the {allowed} that there were for it"
+                    "deadline passed: it had {cpu} of CPU in the {allowed} that there were for it; {why}"
                 )
             }
             Self::Deadline { allowed, cpu: None } => {
@@ -323,6 +346,9 @@ impl fmt::Display for Fault {
             Self::LossyObject { what } => write!(f, "lossy object: {what}"),
             Self::NotLoaded { reason } => write!(f, "not loaded: {reason}"),
             Self::Unreadable { what } => write!(f, "cannot be reviewed: {what}"),
+            Self::MatchCondition { what } => f.write_str(what),
+            Self::Conflict { what } => write!(f, "conflict: {what}"),
+            Self::NotConverging { what } => write!(f, "not converging: {what}"),
         }
     }
 }
@@ -352,4 +378,28 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_tells_a_runaway_from_a_host_short_of_cpu() {
+        let said = |cpu| {
+            let cpu = Some(Duration::from_millis(cpu));
+            let allowed = Duration::from_millis(500);
+            Fault::Deadline { allowed, cpu }.to_string()
+        };
+        assert_eq!(
+            said(3),
+            "deadline passed: it had 3.0 ms of CPU in the 500 ms that there were for it; it was waiting for the rest: \
+             the host is short of CPU, or the plugin slept"
+        );
+        assert_eq!(
+            said(490),
+            "deadline passed: it had 490 ms of CPU in the 500 ms that there were for it; it was running for most of \
+             it: a runaway, or too much work"
+        );
+    }
 }

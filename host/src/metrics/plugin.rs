@@ -86,6 +86,10 @@ pub(super) struct PluginFamilies {
     duration: Family<PhaseLabels, Histogram, fn() -> Histogram>,
     cpu_seconds: Family<PhaseLabels, Counter<f64, AtomicU64>>,
     fuel: Family<PhaseLabels, Counter>,
+    excepted: Family<PhaseLabels, Counter>,
+    existing_violations: Family<PluginLabels, Counter>,
+    reinvocations: Family<PluginLabels, Counter>,
+    not_converging: Family<PluginLabels, Counter>,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -107,6 +111,11 @@ struct FaultLabels {
 struct PhaseLabels {
     plugin: String,
     phase: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct PluginLabels {
+    plugin: String,
 }
 
 // === impl Phase ===
@@ -173,6 +182,39 @@ impl PluginMetrics {
             .inc();
     }
 
+    /// Counts a request that the plugin was not asked about because of an exception.
+    pub fn excepted(&self, phase: Phase) {
+        let labels = PhaseLabels {
+            plugin: self.inner.name.clone(),
+            phase: phase.name(),
+        };
+        self.inner.families.excepted.get_or_create(&labels).inc();
+    }
+
+    /// Counts an UPDATE that was let through because what is wrong with it is not new.
+    pub fn existing_violation(&self) {
+        let family = &self.inner.families.existing_violations;
+        family.get_or_create(&self.labels()).inc();
+    }
+
+    /// Counts a second call, for a later plugin's change.
+    pub fn reinvocation(&self) {
+        let family = &self.inner.families.reinvocations;
+        family.get_or_create(&self.labels()).inc();
+    }
+
+    /// Counts an object that the plugin would have gone on changing.
+    pub fn not_converging(&self) {
+        let family = &self.inner.families.not_converging;
+        family.get_or_create(&self.labels()).inc();
+    }
+
+    fn labels(&self) -> PluginLabels {
+        PluginLabels {
+            plugin: self.inner.name.clone(),
+        }
+    }
+
     fn phase(&self, phase: Phase) -> &PhaseMetrics {
         self.inner.phases[phase as usize]
             .get_or_init(|| self.inner.families.phase(&self.inner.name, phase))
@@ -189,6 +231,10 @@ impl PluginFamilies {
             duration: Family::new_with_constructor(|| Histogram::new(CALL_BUCKETS_SECONDS)),
             cpu_seconds: Family::default(),
             fuel: Family::default(),
+            excepted: Family::default(),
+            existing_violations: Family::default(),
+            reinvocations: Family::default(),
+            not_converging: Family::default(),
         };
         registry.register(
             "plugin_calls",
@@ -216,6 +262,26 @@ impl PluginFamilies {
             "plugin_fuel",
             "Fuel that a plugin burnt",
             families.fuel.clone(),
+        );
+        registry.register(
+            "plugin_excepted",
+            "Requests that a plugin was not asked about because of an exception",
+            families.excepted.clone(),
+        );
+        registry.register(
+            "plugin_existing_violations",
+            "Updates let through because what a plugin denies was there before",
+            families.existing_violations.clone(),
+        );
+        registry.register(
+            "plugin_reinvocations",
+            "Second calls of a mutator because a later plugin changed the object",
+            families.reinvocations.clone(),
+        );
+        registry.register(
+            "plugin_not_converging",
+            "Objects that a mutator would have changed once more after its second call",
+            families.not_converging.clone(),
         );
         families
     }
@@ -272,6 +338,10 @@ mod tests {
             .plugin("labels")
             .call(Phase::Mutate, Outcome::Fault, cost);
         plugin.fault(Phase::Mutate, "out-of-fuel", "Fail");
+        plugin.excepted(Phase::Mutate);
+        plugin.existing_violation();
+        plugin.reinvocation();
+        plugin.not_converging();
         let text = metrics.encode();
         let labels = "plugin=\"labels\",phase=\"mutate\"";
         for line in [
@@ -283,6 +353,10 @@ mod tests {
             format!("tollgate_plugin_duration_seconds_bucket{{le=\"0.0001\",{labels}}} 2"),
             format!("tollgate_plugin_cpu_seconds_total{{{labels}}} 1.0"),
             format!("tollgate_plugin_fuel_total{{{labels}}} 2468"),
+            format!("tollgate_plugin_excepted_total{{{labels}}} 1"),
+            "tollgate_plugin_existing_violations_total{plugin=\"labels\"} 1".to_owned(),
+            "tollgate_plugin_reinvocations_total{plugin=\"labels\"} 1".to_owned(),
+            "tollgate_plugin_not_converging_total{plugin=\"labels\"} 1".to_owned(),
         ] {
             assert!(text.contains(&line), "{line} is not in\n{text}");
         }

@@ -25,7 +25,7 @@ use changes::Changes;
 use places::{Place, Recording};
 
 /// The writes of all mutators to one object; `W` stands for a writer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Provenance<W> {
     root: Place<W>,
     state: RandomState,

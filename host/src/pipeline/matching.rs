@@ -1,10 +1,91 @@
 //! Whether a plugin is called for a request.
 //!
-//! Rules decide exactly as kube-apiserver's do for a webhook, so that a plugin's rule means what the same
-//! rule means in a webhook configuration. Nothing is allocated: every plugin is asked about every request.
+//! Rules, selectors and conditions decide exactly as kube-apiserver's do for a webhook, so that they mean here what
+//! they mean in a webhook configuration. What is cheap and says no most often comes first:
+//!
+//! ```text
+//! rules → namespaces → users → labels → conditions → exceptions
+//! ```
+//!
+//! Nothing is allocated before the conditions: every plugin is asked about every request.
 
-use crate::config::{Match, Rule, Scope};
+mod labels;
+
+use std::time::SystemTime;
+
+use super::blocking::blocking_if;
+use crate::condition::{ConditionError, Decision, decide};
+use crate::config::{Exception, Match, Rule, Scope};
+use crate::document::Json;
+use crate::engine::Phase;
+use crate::plugin::{Asked, Plugin};
 use crate::review::request::AdmissionRequest;
+
+/// Where a plugin stands towards a request.
+#[derive(Debug)]
+pub enum Standing<'p> {
+    /// It is not for it.
+    NotAsked,
+    /// It is called.
+    Asked,
+    /// It would be called, were it not for an exception.
+    Excepted(&'p Exception),
+    /// Whether it is for it cannot be told.
+    Unclear(ConditionError),
+}
+
+/// Conditions are evaluated where other requests can go on meanwhile when the object has so many values.
+const HEAVY_NODES: usize = 5_000;
+
+// === impl Plugin ===
+
+impl Plugin {
+    /// Where it stands, with the object as it is at its turn.
+    pub(crate) fn standing(
+        &self,
+        phase: Phase,
+        request: &AdmissionRequest,
+        object: Option<&Json>,
+    ) -> Standing<'_> {
+        let decision = match self.asked(phase) {
+            Asked::Nothing => return Standing::NotAsked,
+            Asked::Everything => Decision::Holds,
+            Asked::About(matching) => matching.decide(request, object),
+        };
+        if decision == Decision::Fails {
+            return Standing::NotAsked;
+        }
+        if let Some(exception) = self.exception(request, object) {
+            return Standing::Excepted(exception);
+        }
+        match decision {
+            Decision::Unclear(error) => Standing::Unclear(error),
+            _ => Standing::Asked,
+        }
+    }
+
+    /// Whether it could be asked about a request of which the object is not known: labels and conditions are taken
+    /// to hold.
+    pub(crate) fn could_be_asked(&self, phase: Phase, request: &AdmissionRequest) -> bool {
+        let matches = match self.asked(phase) {
+            Asked::Nothing => false,
+            Asked::Everything => true,
+            Asked::About(matching) => matching.matches(request).is_some(),
+        };
+        matches && self.exception(request, None).is_none()
+    }
+
+    fn exception(&self, request: &AdmissionRequest, object: Option<&Json>) -> Option<&Exception> {
+        let exceptions = &self.config.exceptions;
+        if exceptions.is_empty() {
+            return None;
+        }
+        let now = SystemTime::now();
+        exceptions
+            .iter()
+            .find(|exception| exception.covers(request, object) && exception.is_active(now))
+    }
+}
 
 // === impl Match ===
 
@@ -14,11 +95,43 @@ impl Match {
     /// Namespaces are compared by name. A Namespace object counts as being in itself, as it does for a
     /// namespaceSelector. Any other cluster-scoped object is in no namespace, and neither `namespaces` nor
     /// `excludeNamespaces` ever keeps a plugin from it, again as a namespaceSelector: use `scope` for that.
+    ///
+    /// Labels and conditions are not looked at.
     #[must_use]
     pub fn matches(&self, request: &AdmissionRequest) -> Option<usize> {
-        if !self.covers_namespace(request) {
-            return None;
+        let rule = self.rules.iter().position(|rule| rule.matches(request))?;
+        (self.covers_namespace(request) && !self.excludes_user(request)).then_some(rule)
+    }
+
+    fn decide(&self, request: &AdmissionRequest, object: Option<&Json>) -> Decision {
+        if self.matches(request).is_none()
+            || !self
+                .object_selector
+                .selects(object, request.old_object.as_ref())
+        {
+            return Decision::Fails;
         }
+        if self.conditions.is_empty() {
+            return Decision::Holds;
+        }
+        let is_heavy = |json: Option<&Json>| {
+            json.is_some_and(|json| json.count_nodes(HEAVY_NODES) >= HEAVY_NODES)
+        };
+        let heavy = is_heavy(object) || is_heavy(request.old_object.as_ref());
+        blocking_if(heavy, || decide(&self.conditions, request, object))
+    }
+
+    fn excludes_user(&self, request: &AdmissionRequest) -> bool {
+        let named = |list: &[Box<str>], name: &str| list.iter().any(|one| **one == *name);
+        named(&self.exclude_users, request.username())
+            || (!self.exclude_groups.is_empty()
+                && request
+                    .groups()
+                    .any(|group| named(&self.exclude_groups, group)))
+    }
+
+    /// The index of the first rule that the request matches, whatever else the plugin is kept from.
+    pub(crate) fn matching_rule(&self, request: &AdmissionRequest) -> Option<usize> {
         self.rules.iter().position(|rule| rule.matches(request))
     }
 
@@ -26,15 +139,31 @@ impl Match {
         if self.namespaces.is_empty() && self.exclude_namespaces.is_empty() {
             return true;
         }
-        let name = match namespace(request) {
-            Some(name) => name,
-            // With generateName a Namespace has no name yet: it is neither an included one nor an excluded one.
-            None if is_about_namespaces(request) => request.name.as_str(),
-            None => return true,
+        let Some(name) = namespace_or_itself(request) else {
+            return true;
         };
         let contains = |list: &[Box<str>]| list.iter().any(|one| **one == *name);
         (self.namespaces.is_empty() || contains(&self.namespaces))
             && !contains(&self.exclude_namespaces)
+    }
+}
+
+// === impl Exception ===
+
+impl Exception {
+    /// Whether it is about this request, whatever the time.
+    #[must_use]
+    pub fn covers(&self, request: &AdmissionRequest, object: Option<&Json>) -> bool {
+        let holds = |list: &[Box<str>], name: Option<&str>| {
+            list.is_empty() || name.is_some_and(|name| list.iter().any(|one| **one == *name))
+        };
+        holds(&self.namespaces, namespace_or_itself(request))
+            && holds(&self.names, name(request, object))
+            && holds(&self.users, Some(request.username()))
+            && (self.groups.is_empty()
+                || request
+                    .groups()
+                    .any(|group| holds(&self.groups, Some(group))))
     }
 }
 
@@ -83,287 +212,23 @@ fn namespace(request: &AdmissionRequest) -> Option<&str> {
     request.namespace.as_deref().filter(|name| !name.is_empty())
 }
 
+/// The namespace that an object is in; a Namespace object is in itself. With generateName it has no name yet, and is
+/// in one that no list can name.
+fn namespace_or_itself(request: &AdmissionRequest) -> Option<&str> {
+    namespace(request).or_else(|| is_about_namespaces(request).then_some(request.name.as_str()))
+}
+
+/// The object's name, which a CREATE has in the object alone.
+fn name<'r>(request: &'r AdmissionRequest, object: Option<&'r Json>) -> Option<&'r str> {
+    if !request.name.is_empty() {
+        return Some(&request.name);
+    }
+    object?.member("metadata")?.member("name")?.as_text()
+}
+
 fn is_about_namespaces(request: &AdmissionRequest) -> bool {
     request.resource.group.is_empty() && request.resource.resource == "namespaces"
 }
 
 #[cfg(test)]
-mod tests {
-    use std::path::Path;
-
-    use super::*;
-    use crate::config::{Config, ManifestRule};
-    use crate::document::Json;
-    use crate::review::request::{GroupVersionKind, GroupVersionResource, Operation};
-
-    /// A request about `g/v r` named `name` in the namespace `ns`.
-    fn request(group: &str, version: &str, resource: &str) -> AdmissionRequest {
-        let (resource, sub_resource) = match resource.split_once('/') {
-            Some((resource, sub_resource)) => (resource, Some(sub_resource.to_owned())),
-            None => (resource, None),
-        };
-        AdmissionRequest {
-            uid: "uid".to_owned(),
-            operation: Operation::Create,
-            kind: GroupVersionKind::default(),
-            resource: GroupVersionResource {
-                group: group.to_owned(),
-                version: version.to_owned(),
-                resource: resource.to_owned(),
-            },
-            sub_resource,
-            name: "name".to_owned(),
-            namespace: Some("ns".to_owned()),
-            dry_run: false,
-            object: None,
-            old_object: None,
-            options: None,
-            document: Json::Null,
-        }
-    }
-
-    fn in_namespace(namespace: Option<&str>, request: AdmissionRequest) -> AdmissionRequest {
-        AdmissionRequest {
-            namespace: namespace.map(str::to_owned),
-            ..request
-        }
-    }
-
-    fn rule(
-        operations: &[&str],
-        groups: &[&str],
-        versions: &[&str],
-        resources: &[&str],
-    ) -> ManifestRule {
-        let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect();
-        ManifestRule {
-            operations: texts(operations),
-            api_groups: texts(groups),
-            api_versions: texts(versions),
-            resources: texts(resources),
-            scope: None,
-        }
-    }
-
-    fn one_rule(rule: ManifestRule) -> Match {
-        Match::from_manifest_rules(&[rule]).unwrap()
-    }
-
-    /// The `match` of a configuration file for everything, with these namespaces.
-    fn everything_in(namespaces: &str) -> Match {
-        let rule = "{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: ['*/*']}";
-        let plugin =
-            format!("{{name: a, source: 'file:a', match: {{rules: [{rule}], {namespaces}}}}}");
-        let config = Config::parse(&format!("plugins: [{plugin}]"), Path::new(".")).unwrap();
-        config.plugins[0].matching.clone().unwrap()
-    }
-
-    #[test]
-    fn compares_groups() {
-        let any = one_rule(rule(&["*"], &["*"], &["*"], &["*"]));
-        assert_eq!(any.matches(&request("g", "v", "r")), Some(0));
-        let exact = one_rule(rule(&["*"], &["g1", "g2"], &["*"], &["*"]));
-        assert_eq!(exact.matches(&request("g1", "v", "r")), Some(0));
-        assert_eq!(exact.matches(&request("g2", "v2", "r3")), Some(0));
-        assert_eq!(exact.matches(&request("g3", "v", "r")), None);
-        assert_eq!(exact.matches(&request("", "v", "r")), None);
-        let core = one_rule(rule(&["*"], &[""], &["*"], &["*"]));
-        assert_eq!(core.matches(&request("", "v1", "pods")), Some(0));
-        assert_eq!(core.matches(&request("apps", "v1", "deployments")), None);
-    }
-
-    #[test]
-    fn compares_versions() {
-        let exact = one_rule(rule(&["*"], &["*"], &["v1", "v2"], &["*"]));
-        assert_eq!(exact.matches(&request("g1", "v1", "r")), Some(0));
-        assert_eq!(exact.matches(&request("g2", "v2", "r")), Some(0));
-        assert_eq!(exact.matches(&request("g1", "v3", "r")), None);
-        assert_eq!(exact.matches(&request("g1", "v", "r")), None);
-    }
-
-    #[test]
-    fn compares_operations() {
-        use Operation::{Connect, Create, Delete, Update};
-        for (operations, matching) in [
-            (vec!["*"], vec![Create, Update, Delete, Connect]),
-            (vec!["CREATE"], vec![Create]),
-            (vec!["UPDATE"], vec![Update]),
-            (vec!["DELETE"], vec![Delete]),
-            (vec!["CONNECT"], vec![Connect]),
-            (vec!["UPDATE", "DELETE"], vec![Update, Delete]),
-        ] {
-            let matcher = one_rule(rule(&operations, &["*"], &["*"], &["*"]));
-            for operation in [Create, Update, Delete, Connect] {
-                let request = AdmissionRequest {
-                    operation,
-                    ..request("g", "v", "r")
-                };
-                let expected = matching.contains(&operation);
-                assert_eq!(
-                    matcher.matches(&request).is_some(),
-                    expected,
-                    "{operations:?} {operation}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn compares_resources_and_subresources() {
-        for (resources, matching, others) in [
-            (vec!["*"], vec!["r", "r2"], vec!["r/exec", "r2/proxy"]),
-            (vec!["r"], vec!["r"], vec!["r2", "r/exec", "s"]),
-            (vec!["r/*"], vec!["r", "r/exec"], vec!["r2", "r2/proxy"]),
-            (
-                vec!["r/*", "r2"],
-                vec!["r", "r/exec", "r2"],
-                vec!["r2/proxy"],
-            ),
-            (
-                vec!["*/proxy", "*/exec"],
-                vec!["r/exec", "r2/proxy", "r3/proxy"],
-                vec!["r", "r2", "r4/scale"],
-            ),
-            (vec!["r/log"], vec!["r/log"], vec!["r", "r/exec", "r2/log"]),
-            (vec!["*/*"], vec!["r", "r2", "r/exec", "r2/proxy"], vec![]),
-            (vec!["*", "*/scale"], vec!["r", "r/scale"], vec!["r/exec"]),
-        ] {
-            let matcher = one_rule(rule(&["*"], &["*"], &["*"], &resources));
-            for resource in matching {
-                assert!(
-                    matcher.matches(&request("g", "v", resource)).is_some(),
-                    "{resources:?} {resource}"
-                );
-            }
-            for resource in others {
-                assert!(
-                    matcher.matches(&request("g", "v", resource)).is_none(),
-                    "{resources:?} {resource}"
-                );
-            }
-        }
-    }
-
-    #[test]
-    fn an_empty_subresource_is_the_resource_itself() {
-        let matcher = one_rule(rule(&["*"], &["*"], &["*"], &["pods"]));
-        let request = AdmissionRequest {
-            sub_resource: Some(String::new()),
-            ..request("", "v1", "pods")
-        };
-        assert_eq!(matcher.matches(&request), Some(0));
-    }
-
-    #[test]
-    fn compares_scopes_and_takes_namespace_objects_for_cluster_scoped() {
-        let cluster_scoped = [
-            in_namespace(None, request("g", "v", "r")),
-            in_namespace(Some(""), request("g", "v", "r/exec")),
-            in_namespace(None, request("", "v1", "namespaces")),
-            in_namespace(None, request("", "v1", "namespaces/finalize")),
-            request("", "v1", "namespaces"),
-            request("", "v1", "namespaces/finalize"),
-        ];
-        let namespaced = [
-            request("g", "v", "r"),
-            request("g", "v", "r/exec"),
-            request("g", "v1", "namespaces"),
-            request("", "v2", "namespaces"),
-        ];
-        let scoped = |scope: Option<&str>| {
-            let scope = scope.map(str::to_owned);
-            one_rule(ManifestRule {
-                scope,
-                ..rule(&["*"], &["*"], &["*"], &["*/*"])
-            })
-        };
-        for request in &cluster_scoped {
-            assert!(
-                scoped(Some("Cluster")).matches(request).is_some(),
-                "{request:?}"
-            );
-            assert!(
-                scoped(Some("Namespaced")).matches(request).is_none(),
-                "{request:?}"
-            );
-        }
-        for request in &namespaced {
-            assert!(
-                scoped(Some("Cluster")).matches(request).is_none(),
-                "{request:?}"
-            );
-            assert!(
-                scoped(Some("Namespaced")).matches(request).is_some(),
-                "{request:?}"
-            );
-        }
-        for request in cluster_scoped.iter().chain(&namespaced) {
-            assert!(scoped(Some("*")).matches(request).is_some(), "{request:?}");
-            assert!(scoped(None).matches(request).is_some(), "{request:?}");
-        }
-    }
-
-    #[test]
-    fn says_which_rule_matched() {
-        let rules = [
-            rule(&["CREATE"], &[""], &["v1"], &["pods"]),
-            rule(&["*"], &["*"], &["*"], &["*"]),
-        ];
-        let matcher = Match::from_manifest_rules(&rules).unwrap();
-        assert_eq!(matcher.matches(&request("", "v1", "pods")), Some(0));
-        assert_eq!(matcher.matches(&request("", "v1", "services")), Some(1));
-        assert_eq!(matcher.matches(&request("", "v1", "pods/exec")), None);
-    }
-
-    #[test]
-    fn includes_and_excludes_namespaces_by_name() {
-        let pod = |namespace| in_namespace(namespace, request("", "v1", "pods"));
-        let included = everything_in("namespaces: [shop, bank]");
-        let excluded = everything_in("excludeNamespaces: [kube-system]");
-        assert!(included.matches(&pod(Some("bank"))).is_some());
-        assert!(included.matches(&pod(Some("ban"))).is_none());
-        assert!(excluded.matches(&pod(Some("bank"))).is_some());
-        assert!(excluded.matches(&pod(Some("kube-system"))).is_none());
-    }
-
-    #[test]
-    fn never_excludes_cluster_scoped_objects_by_namespace() {
-        for matcher in [
-            everything_in("namespaces: [shop]"),
-            everything_in("excludeNamespaces: [name]"),
-        ] {
-            for namespace in [None, Some("")] {
-                let node = in_namespace(namespace, request("", "v1", "nodes"));
-                assert!(matcher.matches(&node).is_some());
-            }
-        }
-    }
-
-    #[test]
-    fn takes_a_namespace_object_to_be_in_itself() {
-        let namespace = |namespace: Option<&str>, name: &str| AdmissionRequest {
-            name: name.to_owned(),
-            ..in_namespace(namespace, request("", "v1", "namespaces"))
-        };
-        let included = everything_in("namespaces: [shop]");
-        let excluded = everything_in("excludeNamespaces: [kube-system]");
-        for (request, included_expected, excluded_expected) in [
-            (namespace(Some("shop"), "shop"), true, true),
-            (namespace(None, "shop"), true, true),
-            (namespace(Some("kube-system"), "kube-system"), false, false),
-            (namespace(None, "kube-system"), false, false),
-            (namespace(None, ""), false, true),
-        ] {
-            assert_eq!(
-                included.matches(&request).is_some(),
-                included_expected,
-                "{request:?}"
-            );
-            assert_eq!(
-                excluded.matches(&request).is_some(),
-                excluded_expected,
-                "{request:?}"
-            );
-        }
-    }
-}
+mod tests;

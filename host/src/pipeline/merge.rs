@@ -59,9 +59,8 @@ impl<'r> Weight<'r> {
             (Ended::Faulted(fault), Mode::Enforce, FailurePolicy::Fail) => Self::FailsClosed(fault),
             (Ended::Faulted(fault), Mode::Enforce, FailurePolicy::Ignore) => Self::FailsOpen(fault),
             (Ended::Faulted(fault), Mode::Warn, _) => Self::FailsUnheard(fault),
-            (Ended::Allowed | Ended::Unchanged | Ended::Patched, ..) | (_, Mode::Audit, _) => {
-                Self::Agrees
-            }
+            (Ended::Allowed | Ended::Unchanged | Ended::Patched | Ended::Excepted(_), ..)
+            | (_, Mode::Audit, _) => Self::Agrees,
         }
     }
 }

@@ -1,4 +1,6 @@
-//! The mutators, one after another over the evolving object.
+//! The mutators, one after another over the evolving object; then once more those that want it.
+
+mod reinvoke;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -6,13 +8,14 @@ use std::time::Instant;
 use super::audit::Audit;
 use super::blocking::blocking_if;
 use super::outcome::{Ended, Report};
-use super::turn::{Called, Turn, is_final};
-use crate::config::{Mode, PluginConfig};
+use super::text::{Limit, one_line};
+use super::turn::{Answered, Beginning, Turn, is_final};
+use crate::config::{Conflicts, Mode, PluginConfig, PluginName, ReinvocationPolicy};
 use crate::document::Json;
 use crate::engine::{Answer, Engine, Fault, Mutation, Overload, Phase, Subject, chain, is_content};
 use crate::metrics::Metrics;
 use crate::patch::{
-    AnswerForm, ApplyLimits, Operation, Provenance, apply, check, diff, merge_patch,
+    AnswerForm, ApplyLimits, Conflict, Operation, Provenance, apply, check, diff, merge_patch,
 };
 use crate::plugin::{Plugin, PluginSet};
 use crate::review::request::AdmissionRequest;
@@ -33,6 +36,16 @@ pub(super) enum MutateError {
     Unproven(&'static str),
 }
 
+/// What every call of the chain needs.
+struct Round<'r> {
+    engine: &'r Engine,
+    metrics: &'r Metrics,
+    plugins: &'r PluginSet,
+    request: &'r Arc<AdmissionRequest>,
+    deadline: Instant,
+    max_depth: u32,
+}
+
 /// What a chain has come to so far.
 struct Chain {
     /// Whether comparing the original and the final object can take more than a millisecond.
@@ -40,6 +53,8 @@ struct Chain {
     uid: String,
     original: Option<Json>,
     current: Option<Json>,
+    /// How often it was changed.
+    version: u64,
     provenance: Provenance<usize>,
 }
 
@@ -91,15 +106,39 @@ pub(super) async fn mutate(
         uid: request.uid.clone(),
         original: request.object.clone(),
         current: request.object.clone(),
+        version: 0,
         provenance: Provenance::new(),
+    };
+    let round = Round {
+        engine,
+        metrics,
+        plugins,
+        request,
+        deadline,
+        max_depth,
     };
     let mut reports: Vec<Report> = Vec::new();
     let mut audits = Vec::new();
+    let mut seats = Vec::new();
     for (index, plugin) in plugins.iter().enumerate() {
-        if only.is_some_and(|name| plugin.config.name.as_str() != name)
-            || !plugin.applies(Phase::Mutate, request)
-        {
+        if only.is_some_and(|name| plugin.config.name.as_str() != name) {
             continue;
+        }
+        let turn = Turn {
+            plugin,
+            phase: Phase::Mutate,
+        };
+        match turn.begin(request, chain.current.as_ref()) {
+            Beginning::Call => {}
+            Beginning::NotAsked => continue,
+            Beginning::Report(report) => {
+                let settled = is_final(&report);
+                reports.push(*report);
+                if settled {
+                    break;
+                }
+                continue;
+            }
         }
         let subject = Subject {
             request: request.clone(),
@@ -113,10 +152,6 @@ pub(super) async fn mutate(
             });
             continue;
         }
-        let turn = Turn {
-            plugin,
-            phase: Phase::Mutate,
-        };
         let answered = match turn.call(engine, subject, deadline).await {
             Ok(answered) => answered,
             // What it would have said changes nothing, so nothing is refused for want of it.
@@ -128,10 +163,19 @@ pub(super) async fn mutate(
         };
         let report = chain.take(&turn, index, plugins, metrics, answered, max_depth);
         let settled = is_final(&report);
+        if report.mode == Mode::Enforce
+            && plugin.config.reinvocation_policy == ReinvocationPolicy::IfNeeded
+        {
+            seats.push(reinvoke::Seat::new(index, reports.len(), &chain));
+        }
         reports.push(report);
         if settled {
             break;
         }
+    }
+    // What is refused anyway is not worth a second call.
+    if !seats.is_empty() && !reports.iter().any(Report::refuses) {
+        reinvoke::reinvoke(&round, &mut chain, seats, &mut reports).await?;
     }
     let patch = blocking_if(chain.heavy, || chain.prove()).map_err(MutateError::Unproven)?;
     Ok(Mutated {
@@ -151,7 +195,7 @@ impl Chain {
         index: usize,
         plugins: &PluginSet,
         metrics: &Metrics,
-        (answer, called): (Result<Answer, Fault>, Called),
+        (answer, called): Answered,
         max_depth: u32,
     ) -> Report {
         let before = self.current.as_ref();
@@ -170,37 +214,61 @@ impl Chain {
             change if secrecy.withholds() => (ended.map_err(Fault::without_plugins_words), change),
             change => (ended, change),
         };
-        let mut report = turn.report(&self.uid, called, ended);
-        let Some(change) = change.filter(|_| report.mode == Mode::Enforce) else {
-            return report;
+        let counts = turn.plugin.config.mode == Mode::Enforce;
+        let conflicts = match (&change, self.current.clone()) {
+            (Some(change), Some(before)) if counts => self.conflicts(turn, index, &before, change),
+            _ => Vec::new(),
         };
-        let Some(before) = self.current.take() else {
-            return report;
-        };
-        let (provenance, operations) = (&mut self.provenance, &change.operations);
-        let conflicts = blocking_if(change.heavy, || {
-            provenance.record(index, &before, operations)
-        });
         let shown = |pointer: &str| secrecy.pointer(pointer, self.original.as_ref());
+        let conflicts: Vec<(String, PluginName)> = conflicts
+            .iter()
+            .filter_map(|conflict| {
+                let earlier = plugins.iter().nth(conflict.earlier)?;
+                Some((shown(conflict.path.as_str()), earlier.config.name.clone()))
+            })
+            .collect();
+        if !conflicts.is_empty() && turn.plugin.config.conflicts == Conflicts::Deny {
+            let what = refused(&conflicts);
+            return turn.report(&self.uid, called, Err(Fault::Conflict { what }));
+        }
+        let mut report = turn.report(&self.uid, called, ended);
+        let Some(change) = change.filter(|_| counts && self.current.is_some()) else {
+            return report;
+        };
         report.changed = change
             .operations
             .iter()
             .map(|operation| shown(operation.path().as_str()))
             .collect();
-        for conflict in conflicts {
-            if let Some(earlier) = plugins.iter().nth(conflict.earlier) {
-                metrics.conflict(
-                    turn.plugin.config.name.as_str(),
-                    earlier.config.name.as_str(),
-                );
-                report
-                    .conflicts
-                    .push((shown(conflict.path.as_str()), earlier.config.name.clone()));
-            }
+        for (_, earlier) in &conflicts {
+            metrics.conflict(turn.plugin.config.name.as_str(), earlier.as_str());
         }
+        report.conflicts = conflicts;
         self.heavy |= change.heavy;
         self.current = Some(change.after);
+        self.version += 1;
         report
+    }
+
+    /// Where a change undoes the work of others. It is remembered, unless it is refused for that.
+    fn conflicts(
+        &mut self,
+        turn: &Turn<'_>,
+        index: usize,
+        before: &Json,
+        change: &Change,
+    ) -> Vec<Conflict<usize>> {
+        blocking_if(change.heavy, || {
+            if turn.plugin.config.conflicts == Conflicts::Last {
+                return self.provenance.record(index, before, &change.operations);
+            }
+            let mut attempt = self.provenance.clone();
+            let conflicts = attempt.record(index, before, &change.operations);
+            if conflicts.is_empty() {
+                self.provenance = attempt;
+            }
+            conflicts
+        })
     }
 
     /// The merged patch, after it has been applied to the original and found to give the final object.
@@ -229,6 +297,41 @@ impl Change {
         let mut operations = self.operations.iter();
         operations.all(|operation| is_content(operation.path().as_str()))
     }
+}
+
+/// How deep the object is nested at the place of an operation; the rest of it is as it was.
+fn depth_of(operation: &Operation) -> u32 {
+    let above = operation
+        .path()
+        .as_str()
+        .bytes()
+        .filter(|byte| *byte == b'/')
+        .count();
+    let below = operation.value().map_or(0, Json::depth);
+    u32::try_from(above)
+        .unwrap_or(u32::MAX)
+        .saturating_add(below)
+}
+
+/// What a mutator is told that may not change what others wrote: the first places.
+fn refused(conflicts: &[(String, PluginName)]) -> String {
+    const MOST: usize = 5;
+    let places: Vec<String> = conflicts
+        .iter()
+        .take(MOST)
+        .map(|(place, whose)| {
+            let place = one_line(place, Limit::Bytes(256));
+            format!("{place}, which {whose} wrote")
+        })
+        .collect();
+    let more = match conflicts.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!(", and {more} more places"),
+    };
+    format!(
+        "it would change {}{more} (conflicts: deny)",
+        places.join("; ")
+    )
 }
 
 /// Whether an operation takes something from where a Secret has its content.
@@ -319,15 +422,15 @@ fn change(
             },
         ),
     };
-    let depth = after.depth();
+    let operations = diff(before, &after);
+    if operations.is_empty() {
+        return Ok(None);
+    }
+    let depth = operations.iter().map(depth_of).max().unwrap_or_default();
     if depth > max_depth {
         return Err(bad(format!(
             "the object would be nested {depth} levels deep; it may be {max_depth} (requests.maxDepth)"
         )));
-    }
-    let operations = diff(before, &after);
-    if operations.is_empty() {
-        return Ok(None);
     }
     check(before, &after, &operations, form).map_err(|error| {
         if error.is_lossy() {

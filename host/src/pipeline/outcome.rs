@@ -5,7 +5,8 @@
 
 use std::sync::Arc;
 
-use crate::config::{FailurePolicy, Mode, PluginName};
+use crate::config::{FailurePolicy, Mode, PluginConfig, PluginName};
+use crate::metrics::Cost;
 use crate::patch::Operation;
 
 /// How one plugin's turn in a review went.
@@ -27,6 +28,14 @@ pub struct Report {
     pub changed: Vec<String>,
     /// The places where it changed what an earlier plugin wrote, and which plugin that was.
     pub conflicts: Vec<(String, PluginName)>,
+    /// What it would have refused, were it not as bad in the old object.
+    pub existing: Option<Denial>,
+    /// How its second call ended, where there was one.
+    pub reinvoked: Option<&'static str>,
+    /// The places that it would change once more in the final object, after its second call.
+    pub unsettled: Vec<String>,
+    /// What its call took.
+    pub cost: Cost,
     /// The plugin's content, as `sha256:…`.
     pub digest: Arc<str>,
 }
@@ -44,6 +53,8 @@ pub enum Ended {
     Denied(Denial),
     /// It did not come to an answer that counts.
     Faulted(FaultReport),
+    /// It was not asked, for the reason that stands in the configuration.
+    Excepted(String),
 }
 
 /// A plugin's refusal, in its own words.
@@ -133,6 +144,61 @@ pub struct StatusCause {
     pub field: Option<String>,
 }
 
+// === impl Report ===
+
+impl Report {
+    /// A report that says no more than how the turn ended.
+    #[must_use]
+    pub fn new(config: &PluginConfig, digest: Arc<str>, ended: Ended) -> Self {
+        Self {
+            plugin: config.name.clone(),
+            mode: config.mode,
+            failure_policy: config.failure_policy,
+            ended,
+            warnings: Vec::new(),
+            annotations: Vec::new(),
+            changed: Vec::new(),
+            conflicts: Vec::new(),
+            existing: None,
+            reinvoked: None,
+            unsettled: Vec::new(),
+            cost: Cost::default(),
+            digest,
+        }
+    }
+
+    /// Adds what the same plugin's second call came to.
+    pub fn add(&mut self, second: Self) {
+        self.reinvoked = Some(second.ended.as_str());
+        for place in second.changed {
+            if !self.changed.contains(&place) {
+                self.changed.push(place);
+            }
+        }
+        self.conflicts.extend(second.conflicts);
+        self.cost.duration += second.cost.duration;
+        self.cost.cpu_time += second.cost.cpu_time;
+        self.cost.fuel += second.cost.fuel;
+        self.warnings.extend(second.warnings);
+        self.annotations.extend(second.annotations);
+        // What the first call changed stands, whatever the second one left.
+        if !matches!(second.ended, Ended::Unchanged) {
+            self.ended = second.ended;
+        }
+    }
+
+    /// Whether it refuses the request.
+    #[must_use]
+    pub fn refuses(&self) -> bool {
+        self.mode == Mode::Enforce
+            && match self.ended {
+                Ended::Denied(_) => true,
+                Ended::Faulted(_) => self.failure_policy == FailurePolicy::Fail,
+                _ => false,
+            }
+    }
+}
+
 // === impl Ended ===
 
 impl Ended {
@@ -145,6 +211,7 @@ impl Ended {
             Self::Patched => "patched",
             Self::Denied(_) => "denied",
             Self::Faulted(_) => "fault",
+            Self::Excepted(_) => "excepted",
         }
     }
 }

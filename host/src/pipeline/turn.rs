@@ -3,18 +3,31 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::matching::Standing;
 use super::outcome::{Denial, Ended, FaultReport, Report};
-use crate::config::{FailurePolicy, Mode};
+use crate::config::{Exception, FailurePolicy, Mode};
+use crate::document::Json;
 use crate::engine::{
     Answer, CallError, CallReport, Engine, Fault, Overload, Phase, Secrecy, Subject,
 };
 use crate::metrics::{Cost, Outcome};
 use crate::plugin::{Plugin, PluginState};
+use crate::review::request::AdmissionRequest;
 
 /// A turn, with everything that its end is told with.
 pub(super) struct Turn<'p> {
     pub(super) plugin: &'p Arc<Plugin>,
     pub(super) phase: Phase,
+}
+
+/// How a turn begins.
+pub(super) enum Beginning {
+    /// The plugin is not for this request.
+    NotAsked,
+    /// It is not called, and that is to be reported.
+    Report(Box<Report>),
+    /// It is called.
+    Call,
 }
 
 /// What came of calling a plugin.
@@ -27,16 +40,36 @@ pub(super) struct Called {
     pub(super) wall: Duration,
 }
 
+/// What the plugin answered, and what else there is to say of the call.
+pub(super) type Answered = (Result<Answer, Fault>, Called);
+
 // === impl Turn ===
 
 impl Turn<'_> {
+    /// Finds out whether the plugin is to be called, with the object as it is now.
+    pub(super) fn begin(&self, request: &AdmissionRequest, object: Option<&Json>) -> Beginning {
+        match self.plugin.standing(self.phase, request, object) {
+            Standing::NotAsked => Beginning::NotAsked,
+            Standing::Asked => Beginning::Call,
+            Standing::Excepted(exception) => {
+                Beginning::Report(Box::new(self.excepted(&request.uid, exception)))
+            }
+            Standing::Unclear(error) => {
+                let what = error.to_string();
+                let fault = Fault::MatchCondition { what };
+                let report = self.report(&request.uid, Called::nothing(request), Err(fault));
+                Beginning::Report(Box::new(report))
+            }
+        }
+    }
+
     /// Calls the plugin: its answer, and what else there is to say of the call.
     pub(super) async fn call(
         &self,
         engine: &Engine,
         subject: Subject,
         deadline: Instant,
-    ) -> Result<(Result<Answer, Fault>, Called), Overload> {
+    ) -> Result<Answered, Overload> {
         match &self.plugin.state {
             PluginState::Loaded(loaded) => read(
                 loaded
@@ -48,15 +81,12 @@ impl Turn<'_> {
                 let fault = Fault::NotLoaded {
                     reason: reason.clone(),
                 };
-                let called = Called {
-                    warnings: Vec::new(),
-                    annotations: Vec::new(),
-                    secrecy: Secrecy::of(subject.request.is_secret()),
-                    fuel: 0,
-                    cpu: Duration::ZERO,
-                    wall: Duration::ZERO,
-                };
-                Ok((Err(fault), called))
+                Ok((Err(fault), Called::nothing(&subject.request)))
+            }
+            PluginState::Disabled => {
+                let reason = "it is disabled".to_owned();
+                let fault = Fault::NotLoaded { reason };
+                Ok((Err(fault), Called::nothing(&subject.request)))
             }
         }
     }
@@ -69,9 +99,10 @@ impl Turn<'_> {
             Ok(Ended::Unchanged) => Outcome::Unchanged,
             Ok(Ended::Patched) => Outcome::Patched,
             Ok(Ended::Denied(_)) => Outcome::Denied,
-            Ok(Ended::Faulted(_)) | Err(_) => Outcome::Fault,
+            Ok(Ended::Faulted(_) | Ended::Excepted(_)) | Err(_) => Outcome::Fault,
         };
-        self.plugin.metrics.call(self.phase, outcome, called.cost());
+        let cost = called.cost();
+        self.plugin.metrics.call(self.phase, outcome, cost);
         if let Ok(Ended::Denied(denial)) = &ended {
             self.log_denial(uid, denial, &called);
         }
@@ -86,16 +117,28 @@ impl Turn<'_> {
             })
         });
         Report {
-            plugin: config.name.clone(),
-            mode: config.mode,
-            failure_policy: config.failure_policy,
-            ended,
             warnings: called.warnings,
             annotations: called.annotations,
-            changed: Vec::new(),
-            conflicts: Vec::new(),
-            digest: self.plugin.digest.clone(),
+            cost,
+            ..Report::new(config, self.plugin.digest.clone(), ended)
         }
+    }
+
+    /// Takes note of an exception and makes the report of it.
+    fn excepted(&self, uid: &str, exception: &Exception) -> Report {
+        let config = &self.plugin.config;
+        self.plugin.metrics.excepted(self.phase);
+        tracing::info!(
+            plugin = config.name.as_str(),
+            uid,
+            phase = self.phase.name(),
+            mode = config.mode.as_str(),
+            reason = exception.reason(),
+            until = exception.until(),
+            "excepted"
+        );
+        let ended = Ended::Excepted(exception.to_string());
+        Report::new(config, self.plugin.digest.clone(), ended)
     }
 
     /// Places, never the message: that is for the user, and may quote the object.
@@ -139,6 +182,25 @@ impl Turn<'_> {
 // === impl Called ===
 
 impl Called {
+    /// Of a plugin that did not get to run.
+    fn nothing(request: &AdmissionRequest) -> Self {
+        Self {
+            warnings: Vec::new(),
+            annotations: Vec::new(),
+            secrecy: Secrecy::of(request.is_secret()),
+            fuel: 0,
+            cpu: Duration::ZERO,
+            wall: Duration::ZERO,
+        }
+    }
+
+    /// Adds what a further call of the same turn cost.
+    pub(super) fn add_cost(&mut self, further: &Self) {
+        self.fuel += further.fuel;
+        self.cpu += further.cpu;
+        self.wall += further.wall;
+    }
+
     fn cost(&self) -> Cost {
         Cost {
             duration: self.wall,
@@ -148,7 +210,7 @@ impl Called {
     }
 }
 
-fn read(report: CallReport) -> Result<(Result<Answer, Fault>, Called), Overload> {
+fn read(report: CallReport) -> Result<Answered, Overload> {
     let answer = match report.result {
         Ok(answer) => Ok(answer),
         Err(CallError::Fault(fault)) => Err(fault),

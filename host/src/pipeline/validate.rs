@@ -1,13 +1,15 @@
 //! The validators, all of them, on the object as it came.
 
+mod existing;
+
 use std::sync::Arc;
 use std::time::Instant;
 
-use futures_util::future::try_join_all;
+use futures_util::future::{Either, ready, try_join_all};
 
 use super::audit::Audit;
 use super::outcome::{Ended, Report};
-use super::turn::Turn;
+use super::turn::{Beginning, Turn};
 use crate::config::Mode;
 use crate::engine::{Answer, Engine, Fault, Overload, Phase, Subject};
 use crate::metrics::Metrics;
@@ -39,10 +41,20 @@ pub(super) async fn validate(
     let mut audits = Vec::new();
     let mut calls = Vec::new();
     for plugin in plugins.iter() {
-        if only.is_some_and(|name| plugin.config.name.as_str() != name)
-            || !plugin.applies(Phase::Validate, request)
-        {
+        if only.is_some_and(|name| plugin.config.name.as_str() != name) {
             continue;
+        }
+        let turn = Turn {
+            plugin,
+            phase: Phase::Validate,
+        };
+        match turn.begin(request, request.object.as_ref()) {
+            Beginning::Call => {}
+            Beginning::NotAsked => continue,
+            Beginning::Report(report) => {
+                calls.push(Either::Left(ready(Ok(Some(*report)))));
+                continue;
+            }
         }
         if plugin.config.mode == Mode::Audit {
             audits.push(Audit {
@@ -51,7 +63,8 @@ pub(super) async fn validate(
                 subject: subject.clone(),
             });
         } else {
-            calls.push(counting(engine, metrics, plugin, subject.clone(), deadline));
+            let call = counting(engine, metrics, plugin, subject.clone(), deadline);
+            calls.push(Either::Right(call));
         }
     }
     Ok(Validated {
@@ -90,15 +103,31 @@ pub(super) async fn run(
         plugin,
         phase: Phase::Validate,
     };
-    let uid = subject.request.uid.clone();
-    let (answer, called) = turn.call(engine, subject, deadline).await?;
+    let request = subject.request.clone();
+    let uid = request.uid.as_str();
+    let (answer, mut called) = turn.call(engine, subject, deadline).await?;
+    let mut existing = None;
     let ended = match answer {
         Ok(Answer::Allow) => Ok(Ended::Allowed),
-        Ok(Answer::Deny(denial)) => Ok(Ended::Denied(denial)),
+        Ok(Answer::Deny(denial)) => {
+            let old = existing::old_denial(&turn, engine, &request, deadline, &mut called).await?;
+            let split = match old {
+                Some(old) => existing::split(denial, &old, &request),
+                None => existing::Split::new(denial),
+            };
+            existing = split.existing;
+            Ok(split.new.map_or(Ended::Allowed, Ended::Denied))
+        }
         Ok(Answer::Unchanged | Answer::Mutation(_)) => Err(Fault::ContractViolation {
             what: "a validator answered with a mutation".to_owned(),
         }),
         Err(fault) => Err(fault),
     };
-    Ok(turn.report(&uid, called, ended))
+    if existing.is_some() && matches!(ended, Ok(Ended::Allowed)) {
+        plugin.metrics.existing_violation();
+    }
+    Ok(Report {
+        existing,
+        ..turn.report(uid, called, ended)
+    })
 }

@@ -94,6 +94,13 @@ impl Loader {
 
     /// Loads one.
     pub async fn load(&self, config: PluginConfig) -> Plugin {
+        if !config.enabled {
+            tracing::info!(
+                plugin = config.name.as_str(),
+                "plugin disabled: it is not loaded"
+            );
+            return self.plugin(config, Arc::from(""), PluginState::Disabled);
+        }
         let began = std::time::Instant::now();
         let mut digest: Arc<str> = Arc::from("");
         let loaded = self.try_load(&config, &mut digest).await;
@@ -118,7 +125,11 @@ impl Loader {
                 PluginState::Failed { reason }
             }
         };
-        let metrics = self.metrics.plugin(name);
+        self.plugin(config, digest, state)
+    }
+
+    fn plugin(&self, config: PluginConfig, digest: Arc<str>, state: PluginState) -> Plugin {
+        let metrics = self.metrics.plugin(config.name.as_str());
         Plugin {
             config,
             digest,

@@ -1,12 +1,14 @@
 //! The plugins as they are at one moment: what one request sees from its start to its end.
 
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use super::protocol::Manifest;
-use crate::config::{Limits, Match, PluginConfig, format_bytes, format_count, format_duration};
+use crate::config::{
+    Exception, Limits, Match, PluginConfig, format_bytes, format_count, format_duration,
+};
 use crate::engine::{ConfiguredBy, Guest, Phase};
 use crate::metrics::PluginMetrics;
-use crate::review::request::AdmissionRequest;
 
 /// All plugins, in the order in which mutators run.
 #[derive(Default)]
@@ -30,11 +32,23 @@ pub struct Plugin {
 pub enum PluginState {
     /// It can.
     Loaded(Box<LoadedPlugin>),
+    /// It is not to be: it is not asked about anything.
+    Disabled,
     /// It cannot; what it would have matched gets its failurePolicy.
     Failed {
         /// Why.
         reason: String,
     },
+}
+
+/// What a plugin is asked about.
+pub(crate) enum Asked<'p> {
+    /// It is not asked.
+    Nothing,
+    /// What matches.
+    About(&'p Match),
+    /// Every request.
+    Everything,
 }
 
 /// A plugin that can be called.
@@ -79,25 +93,27 @@ impl PluginSet {
 // === impl Plugin ===
 
 impl Plugin {
-    /// Whether it is asked in this phase about this request. One that never loaded and whose rules are not in
-    /// the configuration is asked about everything: what it would have judged is not known, and skipping it
-    /// would open the gate.
-    #[must_use]
-    pub fn applies(&self, phase: Phase, request: &AdmissionRequest) -> bool {
+    /// What it is asked about in this phase. One that never loaded and whose rules are not in the configuration is
+    /// asked about everything: what it would have judged is not known, and skipping it would open the gate.
+    pub(crate) fn asked(&self, phase: Phase) -> Asked<'_> {
         match &self.state {
+            PluginState::Disabled => Asked::Nothing,
             PluginState::Loaded(loaded) => {
                 let interfaces = loaded.guest.interfaces();
                 let exports = match phase {
                     Phase::Mutate => interfaces.mutating,
                     Phase::Validate => interfaces.validating,
                 };
-                exports && loaded.matching.matches(request).is_some()
+                if exports {
+                    Asked::About(&loaded.matching)
+                } else {
+                    Asked::Nothing
+                }
             }
-            PluginState::Failed { .. } => self
-                .config
-                .matching
-                .as_ref()
-                .is_none_or(|matching| matching.matches(request).is_some()),
+            PluginState::Failed { .. } => match &self.config.matching {
+                Some(matching) => Asked::About(matching),
+                None => Asked::Everything,
+            },
         }
     }
 
@@ -108,9 +124,17 @@ impl Plugin {
             "digest": &*self.digest,
             "mode": self.config.mode.as_str(),
             "failurePolicy": self.config.failure_policy.as_str(),
+            "reinvocationPolicy": self.config.reinvocation_policy.as_str(),
+            "conflicts": self.config.conflicts.as_str(),
+            "existingViolations": self.config.existing_violations.as_str(),
+            "exceptions": self.config.exceptions.iter().map(exception).collect::<Vec<_>>(),
             "limits": limits(&self.config.limits),
         });
+        if let Some(matching) = &self.config.matching {
+            status["match"] = narrowed(matching);
+        }
         let more = match &self.state {
+            PluginState::Disabled => serde_json::json!({ "state": "disabled" }),
             PluginState::Failed { reason } => {
                 serde_json::json!({ "state": "failed", "reason": reason })
             }
@@ -149,6 +173,50 @@ impl Plugin {
         }
         status
     }
+}
+
+/// With the configuration's keys, and whether it still counts.
+fn exception(exception: &Exception) -> serde_json::Value {
+    let state = if exception.is_active(SystemTime::now()) {
+        "active"
+    } else {
+        "expired"
+    };
+    let mut status = serde_json::json!({
+        "state": state,
+        "until": exception.until(),
+        "reason": exception.reason(),
+    });
+    for (key, list) in exception.lists() {
+        status[key] = list.iter().map(|name| &**name).collect();
+    }
+    status
+}
+
+/// What the configuration says beside the rules, with its keys.
+fn narrowed(matching: &Match) -> serde_json::Value {
+    let mut status = serde_json::json!({});
+    for (key, list) in [
+        ("namespaces", &matching.namespaces),
+        ("excludeNamespaces", &matching.exclude_namespaces),
+        ("excludeUsers", &matching.exclude_users),
+        ("excludeGroups", &matching.exclude_groups),
+    ] {
+        if !list.is_empty() {
+            status[key] = list.iter().map(|name| &**name).collect();
+        }
+    }
+    let selector = matching.object_selector.to_string();
+    if !selector.is_empty() {
+        status["objectSelector"] = selector.into();
+    }
+    if !matching.conditions.is_empty() {
+        let conditions = matching.conditions.iter().map(|condition| {
+            serde_json::json!({ "name": condition.name(), "expression": condition.text() })
+        });
+        status["matchConditions"] = conditions.collect();
+    }
+    status
 }
 
 /// By the configuration's keys and in its units.

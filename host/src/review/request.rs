@@ -110,4 +110,20 @@ impl AdmissionRequest {
         self.resource.group.is_empty() && self.resource.resource == "secrets"
             || self.kind.group.is_empty() && self.kind.kind == "Secret"
     }
+
+    /// Who asks; empty for somebody without a name.
+    #[must_use]
+    pub fn username(&self) -> &str {
+        self.user("username").and_then(Json::as_text).unwrap_or("")
+    }
+
+    /// The groups of who asks.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        let groups = self.user("groups").and_then(Json::as_array);
+        groups.unwrap_or_default().iter().filter_map(Json::as_text)
+    }
+
+    fn user(&self, member: &str) -> Option<&Json> {
+        self.document.member("userInfo")?.member(member)
+    }
 }

@@ -1,4 +1,4 @@
-//! The plain listener: probes, metrics and what is loaded.
+//! The plain listener: probes, metrics, what is loaded and what was decided.
 //!
 //! It has its own small caps, so that whatever happens on the HTTPS listener, kubelet's probes are
 //! answered; and it answers until the drain is over.
@@ -143,16 +143,28 @@ fn page<G: Gate>(shared: &Shared<G>, certificates: &Certificates, uri: &http::Ur
             media_type: metrics::CONTENT_TYPE,
             content: shared.metrics.encode(),
         },
-        "/plugins" => Page {
-            status: StatusCode::OK,
-            media_type: JSON,
-            content: format!("{:#}\n", shared.gate.plugins()),
+        "/plugins" => Page::json(StatusCode::OK, &shared.gate.plugins()),
+        "/decisions" => Page::json(StatusCode::OK, &shared.gate.decisions(None)),
+        path => match path.strip_prefix("/decisions/") {
+            Some(uid) => decisions_of(shared, uid),
+            None => Page::text(
+                StatusCode::NOT_FOUND,
+                "no such path: there are /livez, /readyz, /metrics, /plugins and /decisions\n",
+            ),
         },
-        _ => Page::text(
-            StatusCode::NOT_FOUND,
-            "no such path: there are /livez, /readyz, /metrics and /plugins\n",
-        ),
     }
+}
+
+fn decisions_of<G: Gate>(shared: &Shared<G>, uid: &str) -> Page {
+    let decisions = shared.gate.decisions(Some(uid));
+    let none = decisions["decisions"].as_array().is_none_or(Vec::is_empty);
+    if none {
+        return Page::text(
+            StatusCode::NOT_FOUND,
+            "no decision of this uid is kept: the last ones are (admin.decisions), until the end of the process\n",
+        );
+    }
+    Page::json(StatusCode::OK, &decisions)
 }
 
 fn readiness<G: Gate>(shared: &Shared<G>, certificates: &Certificates, verbose: bool) -> Page {
@@ -195,6 +207,14 @@ fn verbose(uri: &http::Uri) -> bool {
 // === impl Page ===
 
 impl Page {
+    fn json(status: StatusCode, content: &serde_json::Value) -> Self {
+        Self {
+            status,
+            media_type: JSON,
+            content: format!("{content:#}\n"),
+        }
+    }
+
     fn text(status: StatusCode, content: &str) -> Self {
         Self {
             status,

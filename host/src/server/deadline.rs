@@ -12,7 +12,8 @@ pub const MAX_TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// The margin is what the way back takes: `percent` of the timeout or `at_least`, whichever is
 /// more, but never more than half of the timeout, so that a tiny timeout still leaves time to run.
-pub(super) fn after(received: Instant, timeout: Duration, margin: &Margin) -> Instant {
+#[must_use]
+pub fn after(received: Instant, timeout: Duration, margin: &Margin) -> Instant {
     received + usable(timeout, *margin)
 }
 

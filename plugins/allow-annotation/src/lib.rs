@@ -72,7 +72,7 @@ impl Validate for AllowAnnotation {
 /// what is being deleted must be able to lose its finalizers.
 fn is_covered(review: &Review) -> bool {
     let object = review.object();
-    review.request().sub_resource.is_none()
+    review.sub_resource().is_none()
         && object.exists()
         && object.text("/metadata/deletionTimestamp").is_none()
 }

@@ -81,7 +81,7 @@ impl DeployWindow {
             return Err(denial);
         };
         // Of what is deleted there is only what it was.
-        let object = match review.request().operation {
+        let object = match review.operation() {
             Operation::Delete => review.old_object(),
             _ => review.object(),
         };

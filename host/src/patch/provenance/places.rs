@@ -7,7 +7,7 @@ use super::changes::{Change, Changes, Kind, Recognition, Token};
 use crate::document::{Json, Pointer};
 
 /// One place of the object, and those below it that are worth remembering.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Place<W> {
     /// Who put the value in that stands here. Several when one wrote and others moved it.
     writers: Vec<W>,
@@ -17,7 +17,7 @@ pub(super) struct Place<W> {
 }
 
 /// What is remembered inside a container.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 enum Below<W> {
     Nothing,
     Members(BTreeMap<Arc<str>, Place<W>>),
@@ -25,7 +25,7 @@ enum Below<W> {
 }
 
 /// What is remembered inside an array.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Elements<W> {
     /// By index, ascending.
     written: Vec<(usize, Place<W>)>,
@@ -33,7 +33,7 @@ struct Elements<W> {
 }
 
 /// An element that is gone.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 struct Removed<W> {
     /// The element that now stands where it stood, or the array's length; none when it was replaced.
     index: Option<usize>,

@@ -31,31 +31,42 @@ const WOULD_DENY: &str = "would-deny";
 const FAULT: &str = "fault";
 /// How a plugin failed without which the request passed.
 const FAILED_OPEN: &str = "failed-open";
+/// Why a plugin was not asked.
+const EXCEPTED: &str = "excepted";
+/// What a plugin would have refused, were it not as bad in the old object.
+const EXISTING_VIOLATIONS: &str = "existing-violations";
+/// How a plugin's second call ended.
+const REINVOKED: &str = "reinvoked";
+/// The places that a plugin would change once more in the final object.
+const NOT_CONVERGING: &str = "not-converging";
 /// How many of a plugin's own annotations are not there.
 const LEFT_OUT: &str = "left-out";
 /// What no plugin's own key can be.
-const RESERVED: [&str; 7] = [
+const RESERVED: [&str; 11] = [
     PATCHED,
     CONFLICTS,
     DENIED,
     WOULD_DENY,
     FAULT,
     FAILED_OPEN,
+    EXCEPTED,
+    EXISTING_VIOLATIONS,
+    REINVOKED,
+    NOT_CONVERGING,
     LEFT_OUT,
 ];
 
 /// Annotations ready to be sent, in plugin order, the host's own first.
 pub(super) fn merge(reports: &[&Report], allowed: bool) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
-    if !reports.is_empty() {
-        all.push((
-            PLUGINS.to_owned(),
-            joined(
-                reports.iter().map(|report| versioned(report)),
-                ",",
-                MAX_VALUE_BYTES,
-            ),
-        ));
+    let asked: Vec<String> = reports
+        .iter()
+        .filter(|report| !matches!(report.ended, Ended::Excepted(_)))
+        .map(|report| versioned(report))
+        .collect();
+    if !asked.is_empty() {
+        let asked = joined(asked.iter(), ",", MAX_VALUE_BYTES);
+        all.push((PLUGINS.to_owned(), asked));
     }
     for report in reports {
         hosts_own(report, allowed, |key, value| {
@@ -79,7 +90,13 @@ fn hosts_own(report: &Report, allowed: bool, mut record: impl FnMut(&'static str
         Weight::FailsOpen(fault) => record(FAILED_OPEN, fault.kind.to_owned()),
         Weight::Agrees => {}
     }
-    if report.mode != Mode::Enforce || !matches!(report.ended, Ended::Patched) {
+    if let Ended::Excepted(why) = &report.ended {
+        record(EXCEPTED, one_line(why, value));
+    }
+    if let Some(existing) = &report.existing {
+        record(EXISTING_VIOLATIONS, status::words(existing, value));
+    }
+    if report.mode != Mode::Enforce {
         return;
     }
     // A refused request leaves nothing changed.
@@ -93,6 +110,13 @@ fn hosts_own(report: &Report, allowed: bool, mut record: impl FnMut(&'static str
             .iter()
             .map(|(place, whose)| format!("{} (over {whose})", one_line(place, value)));
         record(CONFLICTS, joined(places, ", ", MAX_VALUE_BYTES));
+    }
+    if let Some(ended) = report.reinvoked {
+        record(REINVOKED, ended.to_owned());
+    }
+    if !report.unsettled.is_empty() {
+        let places = report.unsettled.iter().map(|place| one_line(place, value));
+        record(NOT_CONVERGING, joined(places, ",", MAX_VALUE_BYTES));
     }
 }
 
@@ -123,9 +147,6 @@ fn versioned(report: &Report) -> String {
         .digest
         .strip_prefix("sha256:")
         .unwrap_or(&report.digest);
-    format!(
-        "{}@{}",
-        report.plugin,
-        digest.chars().take(DIGEST_DIGITS).collect::<String>()
-    )
+    let digits = digest.get(..DIGEST_DIGITS).unwrap_or(digest);
+    format!("{}@{digits}", report.plugin)
 }

@@ -39,6 +39,10 @@ pub(super) fn merge(reports: &[&Report]) -> Vec<String> {
             Weight::Warns(denial) => Some(status::words(denial, Limit::Characters(MAX_CHARACTERS))),
             _ => None,
         };
+        let existing = report.existing.as_ref().map(|denial| {
+            let words = status::words(denial, Limit::Characters(MAX_CHARACTERS));
+            format!("not new, so let through: {words}")
+        });
         let own = report
             .warnings
             .iter()
@@ -47,6 +51,7 @@ pub(super) fn merge(reports: &[&Report]) -> Vec<String> {
         left_out += report.warnings.len().saturating_sub(MAX_PER_PLUGIN);
         let texts = verdict
             .into_iter()
+            .chain(existing)
             .chain(own)
             .filter(|text| !text.is_empty());
         for (rank, text) in texts.enumerate() {

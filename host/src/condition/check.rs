@@ -1,0 +1,328 @@
+//! Refuses at load what could never be evaluated: unknown names above all.
+//!
+//! kube-apiserver type-checks an expression; here only `request` has a type, as the object's is not known. What
+//! an expression makes of values of the wrong type is an error at the time.
+
+use cel::common::ast::{CallExpr, EntryExpr, Expr, LiteralValue};
+use cel::parser::Expression;
+use cel::{ParseErrors, Program};
+
+use super::functions;
+use super::needs::{OBJECT, OLD_OBJECT, REQUEST};
+
+/// The names of types are values.
+const TYPES: [&str; 10] = [
+    "bool",
+    "bytes",
+    "double",
+    "int",
+    "list",
+    "map",
+    "null_type",
+    "string",
+    "type",
+    "uint",
+];
+/// What Kubernetes' AdmissionRequest has; object and oldObject are variables.
+const REQUEST_FIELDS: &[(&str, &[&str])] = &[
+    ("uid", &[]),
+    ("kind", &["group", "version", "kind"]),
+    ("resource", &["group", "version", "resource"]),
+    ("subResource", &[]),
+    ("requestKind", &["group", "version", "kind"]),
+    ("requestResource", &["group", "version", "resource"]),
+    ("requestSubResource", &[]),
+    ("name", &[]),
+    ("namespace", &[]),
+    ("operation", &[]),
+    ("userInfo", &["username", "uid", "groups", "extra"]),
+    ("dryRun", &[]),
+    ("options", &[]),
+];
+/// A variable of Kubernetes' that asks the API server.
+const AUTHORIZER: &str = "authorizer";
+/// Evaluating is recursive, on a thread's stack.
+const DEEPEST: usize = 64;
+
+struct Checker<'p> {
+    program: &'p Program,
+    /// Names that comprehensions have given, innermost last.
+    scope: Vec<&'p str>,
+    problems: Vec<String>,
+}
+
+/// The parser's words, each with its place.
+pub(super) fn syntax(errors: &ParseErrors) -> Vec<String> {
+    let errors = errors.errors.iter().take(10).map(|error| {
+        let (line, column) = error.pos;
+        format!(
+            "line {}, column {}: {}",
+            line.max(1),
+            column.max(0) + 1,
+            error.msg
+        )
+    });
+    errors.collect()
+}
+
+/// Everything that is wrong with what was parsed.
+pub(super) fn check(program: &Program) -> Result<(), Vec<String>> {
+    let mut checker = Checker {
+        program,
+        scope: Vec::new(),
+        problems: Vec::new(),
+    };
+    let expression = program.expression();
+    checker.check(expression, 0);
+    if let Some(found) = literal_type(&expression.expr) {
+        checker.note(
+            expression,
+            format!("it is always {found}, and a condition is true or false"),
+        );
+    }
+    if checker.problems.is_empty() {
+        Ok(())
+    } else {
+        Err(checker.problems)
+    }
+}
+
+/// An operator as it is written, or a function's name.
+pub(super) fn operator(name: &str) -> &str {
+    let name = name.trim_start_matches('@');
+    match name {
+        "_[_]" | "_[?_]" => "[]",
+        "_._" | "_?._" => ".",
+        "_?_:_" => "?:",
+        _ => name.trim_matches('_'),
+    }
+}
+
+/// How the evaluator's name of an arithmetic operator is written.
+pub(super) fn arithmetic_sign(name: &str) -> &str {
+    match name {
+        "add" => "+",
+        "sub" => "-",
+        "mul" => "*",
+        "div" => "/",
+        "rem" => "%",
+        other => other,
+    }
+}
+
+// === impl Checker ===
+
+impl<'p> Checker<'p> {
+    fn check(&mut self, expression: &'p Expression, depth: usize) {
+        if depth > DEEPEST {
+            if depth == DEEPEST + 1 {
+                self.note(
+                    expression,
+                    format!("it is nested deeper than {DEEPEST} levels"),
+                );
+            }
+            return;
+        }
+        let below = depth + 1;
+        match &expression.expr {
+            Expr::Ident(name) => self.check_name(expression, name),
+            Expr::Select(select) => {
+                self.check_field(expression, &select.operand, &select.field);
+                self.check(&select.operand, below);
+            }
+            Expr::Call(call) => self.check_call(expression, call, below),
+            Expr::List(list) => list.elements.iter().for_each(|one| self.check(one, below)),
+            Expr::Map(map) => {
+                for entry in &map.entries {
+                    if let EntryExpr::MapEntry(entry) = &entry.expr {
+                        self.check(&entry.key, below);
+                        self.check(&entry.value, below);
+                    }
+                }
+            }
+            Expr::Comprehension(comprehension) => {
+                self.check(&comprehension.iter_range, below);
+                self.check(&comprehension.accu_init, below);
+                let outside = self.scope.len();
+                self.scope.push(&comprehension.accu_var);
+                self.check(&comprehension.result, below);
+                self.scope.push(&comprehension.iter_var);
+                self.scope.extend(comprehension.iter_var2.as_deref());
+                self.check(&comprehension.loop_cond, below);
+                self.check(&comprehension.loop_step, below);
+                self.scope.truncate(outside);
+            }
+            Expr::Struct(made) => {
+                self.note(
+                    expression,
+                    format!("the type `{}` is not known here", made.type_name),
+                );
+            }
+            Expr::Literal(_) | Expr::Unspecified => {}
+        }
+    }
+
+    fn check_name(&mut self, expression: &Expression, name: &str) {
+        if self.scope.contains(&name)
+            || [OBJECT, OLD_OBJECT, REQUEST].contains(&name)
+            || TYPES.contains(&name)
+        {
+            return;
+        }
+        let why = match name {
+            AUTHORIZER => {
+                "`authorizer` is not known here: it asks the API server, which is not in a review; such a \
+                 condition belongs in the webhook configuration"
+            }
+            "namespaceObject" => {
+                "`namespaceObject` is not known here: a review holds the namespace's name (request.namespace) \
+                 and nothing else of it"
+            }
+            _ => "",
+        };
+        if why.is_empty() {
+            self.note(
+                expression,
+                format!("`{name}` is not known, expected object, oldObject or request"),
+            );
+        } else {
+            self.note(expression, why.to_owned());
+        }
+    }
+
+    fn check_call(&mut self, expression: &'p Expression, call: &'p CallExpr, below: usize) {
+        let name = call.func_name.as_str();
+        // Operators have names that cannot be written.
+        let is_operator = |name: &str| !name.starts_with(|first: char| first.is_ascii_alphabetic());
+        let namespace = match call.target.as_deref().map(|target| &target.expr) {
+            Some(Expr::Ident(target)) if !self.scope.contains(&target.as_str()) => {
+                functions::is_qualified(target, name)
+            }
+            _ => false,
+        };
+        if !namespace {
+            // Of a chain that begins with what is not there, the beginning says enough.
+            let explained = call.target.as_deref().is_some_and(begins_with_authorizer);
+            if !is_operator(name) && !functions::is_known(name) && !explained {
+                self.note(
+                    expression,
+                    format!("the function `{name}` is not known here"),
+                );
+            }
+            if let Some(target) = &call.target {
+                self.check(target, below);
+            }
+        }
+        let pattern = match (name, call.args.as_slice()) {
+            (functions::MATCHES, [pattern] | [_, pattern]) => Some(pattern),
+            _ => None,
+        };
+        if let Some(Expr::Literal(LiteralValue::String(text))) =
+            pattern.map(|pattern| &pattern.expr)
+            && functions::pattern(text.inner()).is_err()
+        {
+            self.note(
+                expression,
+                "the pattern of `matches` is not a regular expression, or a very large one"
+                    .to_owned(),
+            );
+        }
+        if let ("_[_]" | "_[?_]" | "_?._", [value, index]) = (name, call.args.as_slice())
+            && let Expr::Literal(LiteralValue::String(field)) = &index.expr
+        {
+            self.check_field(expression, value, field.inner());
+        }
+        call.args.iter().for_each(|arg| self.check(arg, below));
+    }
+
+    /// A field of `request` that there is not.
+    fn check_field(&mut self, expression: &Expression, operand: &Expression, field: &str) {
+        let is_request = |operand: &Expression| {
+            matches!(&operand.expr, Expr::Ident(name) if name == REQUEST)
+                && !self.scope.contains(&REQUEST)
+        };
+        if is_request(operand) {
+            if REQUEST_FIELDS.iter().any(|(known, _)| *known == field) {
+                return;
+            }
+            let why = if field == OBJECT || field == OLD_OBJECT {
+                format!(
+                    "`request.{field}` is not known, expected `{field}`, which is a variable of its own"
+                )
+            } else {
+                let fields: Vec<&str> = REQUEST_FIELDS.iter().map(|(known, _)| *known).collect();
+                format!(
+                    "`request` has no field `{field}`, expected {}",
+                    fields.join(", ")
+                )
+            };
+            self.note(expression, why);
+            return;
+        }
+        let Expr::Select(parent) = &operand.expr else {
+            return;
+        };
+        if !is_request(&parent.operand) {
+            return;
+        }
+        let known = REQUEST_FIELDS
+            .iter()
+            .find(|(known, _)| *known == parent.field);
+        if let Some((parent, fields)) = known
+            && !fields.is_empty()
+            && !fields.contains(&field)
+        {
+            self.note(
+                expression,
+                format!(
+                    "`request.{parent}` has no field `{field}`, expected {}",
+                    fields.join(", ")
+                ),
+            );
+        }
+    }
+
+    fn note(&mut self, at: &Expression, what: String) {
+        let info = self.program.source_info();
+        let problem = match info.offset_for(at.id) {
+            Some((start, _)) => {
+                let before: String = info.source.chars().take(start as usize).collect();
+                let line = before.matches('\n').count() + 1;
+                let column = before
+                    .rsplit('\n')
+                    .next()
+                    .unwrap_or_default()
+                    .chars()
+                    .count()
+                    + 1;
+                format!("line {line}, column {column}: {what}")
+            }
+            None => what,
+        };
+        if !self.problems.contains(&problem) {
+            self.problems.push(problem);
+        }
+    }
+}
+
+fn begins_with_authorizer(expression: &Expression) -> bool {
+    match &expression.expr {
+        Expr::Ident(name) => name == AUTHORIZER,
+        Expr::Call(call) => call.target.as_deref().is_some_and(begins_with_authorizer),
+        _ => false,
+    }
+}
+
+/// The type of what is written down, where that is not a boolean.
+fn literal_type(expr: &Expr) -> Option<&'static str> {
+    Some(match expr {
+        Expr::Literal(LiteralValue::Boolean(_)) => return None,
+        Expr::Literal(LiteralValue::Null) => "null",
+        Expr::Literal(LiteralValue::String(_)) => "a string",
+        Expr::Literal(LiteralValue::Bytes(_)) => "bytes",
+        Expr::Literal(_) => "a number",
+        Expr::List(_) => "a list",
+        Expr::Map(_) => "a map",
+        _ => return None,
+    })
+}

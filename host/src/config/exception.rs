@@ -1,0 +1,201 @@
+//! What a plugin is not asked about for a while.
+//!
+//! An exception has an end and a reason, because one without them is forgotten.
+
+use std::fmt;
+use std::time::SystemTime;
+
+use time::format_description::well_known::Rfc3339;
+use time::{Date, Month, OffsetDateTime, Time};
+
+use super::read::{Fields, Node};
+
+/// Requests that a plugin is not asked about until a day.
+///
+/// Each list that is not empty has to hold what the request has; at least one is not empty.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exception {
+    /// The object's namespace.
+    pub(crate) namespaces: Vec<Box<str>>,
+    /// The object's name.
+    pub(crate) names: Vec<Box<str>>,
+    /// The user's name.
+    pub(crate) users: Vec<Box<str>>,
+    /// One of the user's groups.
+    pub(crate) groups: Vec<Box<str>>,
+    until: Until,
+    reason: Box<str>,
+}
+
+/// The end of an exception.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Until {
+    /// As it was written.
+    text: Box<str>,
+    /// From then on it does not count.
+    end: OffsetDateTime,
+}
+
+const LISTS: &str = "namespaces, names, users or groups";
+const UNTIL_EXPECTED: &str = "a day, such as 2026-12-31, which is the last one (in UTC), or a time, such as \
+    2026-12-31T18:00:00Z";
+const REASON_EXPECTED: &str = "a text that says why";
+/// It is repeated in annotations.
+const LONGEST_REASON_BYTES: usize = 500;
+
+// === impl Exception ===
+
+impl Exception {
+    pub(crate) fn read(node: &Node<'_>) -> Option<Self> {
+        let mut fields = node.object()?;
+        let namespaces = read_names(&mut fields, "namespaces");
+        let names = read_names(&mut fields, "names");
+        let users = read_names(&mut fields, "users");
+        let groups = read_names(&mut fields, "groups");
+        let given = ["namespaces", "names", "users", "groups"];
+        if !given.iter().any(|key| fields.has(key)) {
+            node.reject(&format!(
+                "at least one of {LISTS}; to have the plugin asked about nothing write enabled: false"
+            ));
+        }
+        let until = fields
+            .required("until", UNTIL_EXPECTED)
+            .and_then(|node| Until::read(&node));
+        let reason = fields
+            .required("reason", REASON_EXPECTED)
+            .and_then(|node| read_reason(&node));
+        fields.finish();
+        Some(Self {
+            namespaces: namespaces?,
+            names: names?,
+            users: users?,
+            groups: groups?,
+            until: until?,
+            reason: reason?,
+        })
+    }
+
+    /// Whether it still counts.
+    #[must_use]
+    pub fn is_active(&self, now: SystemTime) -> bool {
+        OffsetDateTime::from(now) < self.until.end
+    }
+
+    /// When it ends, as it was written.
+    #[must_use]
+    pub fn until(&self) -> &str {
+        &self.until.text
+    }
+
+    /// Why it is there.
+    #[must_use]
+    pub fn reason(&self) -> &str {
+        &self.reason
+    }
+
+    /// What it says about whom, by the configuration's keys; only lists that are not empty.
+    pub fn lists(&self) -> impl Iterator<Item = (&'static str, &[Box<str>])> {
+        let lists = [
+            ("namespaces", self.namespaces.as_slice()),
+            ("names", self.names.as_slice()),
+            ("users", self.users.as_slice()),
+            ("groups", self.groups.as_slice()),
+        ];
+        lists.into_iter().filter(|(_, list)| !list.is_empty())
+    }
+}
+
+/// The reason and the end.
+impl fmt::Display for Exception {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} (until {})", self.reason, self.until.text)
+    }
+}
+
+// === impl Until ===
+
+impl Until {
+    fn read(node: &Node<'_>) -> Option<Self> {
+        let text = node.quotable_text(UNTIL_EXPECTED)?;
+        let end = end_of_day(text).or_else(|| OffsetDateTime::parse(text, &Rfc3339).ok());
+        if end.is_none() {
+            node.reject(UNTIL_EXPECTED);
+        }
+        Some(Self {
+            text: text.into(),
+            end: end?,
+        })
+    }
+}
+
+/// The beginning of the day after `2026-12-31`.
+fn end_of_day(text: &str) -> Option<OffsetDateTime> {
+    let digits = |text: &str, count: usize| {
+        let plain = text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
+        plain.then(|| text.parse::<u16>().ok())?
+    };
+    let (year, rest) = text.split_once('-')?;
+    let (month, day) = rest.split_once('-')?;
+    let month = Month::try_from(u8::try_from(digits(month, 2)?).ok()?).ok()?;
+    let day = u8::try_from(digits(day, 2)?).ok()?;
+    let date = Date::from_calendar_date(i32::from(digits(year, 4)?), month, day).ok()?;
+    Some(date.next_day()?.with_time(Time::MIDNIGHT).assume_utc())
+}
+
+fn read_reason(node: &Node<'_>) -> Option<Box<str>> {
+    let reason = node.quotable_text(REASON_EXPECTED)?;
+    if reason.trim().is_empty() || reason.len() > LONGEST_REASON_BYTES {
+        node.reject(&format!(
+            "{REASON_EXPECTED}, of at most {LONGEST_REASON_BYTES} bytes"
+        ));
+        return None;
+    }
+    Some(reason.into())
+}
+
+/// Names, exactly as they are; an empty list would be one that holds nothing.
+pub(super) fn read_names(fields: &mut Fields<'_>, key: &'static str) -> Option<Vec<Box<str>>> {
+    let Some(node) = fields.optional(key) else {
+        return Some(Vec::new());
+    };
+    let nodes = node.elements("names")?;
+    if nodes.is_empty() {
+        node.reject("names; leave the key out when it is not about them");
+        return None;
+    }
+    let names = nodes.iter().map(|node| {
+        let name = node.quotable_text("a name")?;
+        if name.is_empty() || name.contains('*') {
+            node.reject("an exact name; patterns are not supported");
+            return None;
+        }
+        Some(Box::from(name))
+    });
+    // Read to the end, so that every problem is noted.
+    let names: Vec<Option<Box<str>>> = names.collect();
+    names.into_iter().collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_day_is_part_of_the_exception_and_a_time_is_not() {
+        let end = |text: &str| end_of_day(text).map(|end| end.format(&Rfc3339).unwrap());
+        assert_eq!(end("2026-12-31").as_deref(), Some("2027-01-01T00:00:00Z"));
+        assert_eq!(end("2028-02-28").as_deref(), Some("2028-02-29T00:00:00Z"));
+        for text in [
+            "2026-02-30",
+            "2026-13-01",
+            "26-12-31",
+            "2026-12-1",
+            "2026-12-31x",
+            "+026-12-31",
+            "2026-12-31T00:00:00Z",
+            "",
+        ] {
+            assert_eq!(end(text), None, "{text}");
+        }
+    }
+}

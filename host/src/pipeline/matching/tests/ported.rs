@@ -1,0 +1,359 @@
+//! kube-apiserver's own cases, from k8s.io/apiserver v0.37 (Apache-2.0), pkg/admission/plugin/webhook/predicates:
+//! rules/rules_test.go, object/matcher_test.go and namespace/matcher_test.go. Each row names the test and the case
+//! that it is from. Those of matchconditions are beside the conditions.
+
+use serde_json::{Value, json};
+
+use super::*;
+
+/// Group, version, resource with subresource.
+type Attributes = (&'static str, &'static str, &'static str);
+
+struct RuleCase {
+    origin: &'static str,
+    rule: ManifestRule,
+    matching: Vec<AdmissionRequest>,
+    others: Vec<AdmissionRequest>,
+}
+
+fn all(attributes: &[Attributes]) -> Vec<AdmissionRequest> {
+    let requests = attributes
+        .iter()
+        .map(|(group, version, resource)| request(group, version, resource));
+    requests.collect()
+}
+
+fn operations(operations: &[Operation]) -> Vec<AdmissionRequest> {
+    let requests = operations.iter().map(|operation| AdmissionRequest {
+        operation: *operation,
+        ..request("g", "v", "r")
+    });
+    requests.collect()
+}
+
+/// Those cases leave out what they are not about; here every rule is whole.
+fn rule_cases() -> Vec<RuleCase> {
+    use Operation::{Connect, Create, Delete, Update};
+    let any = &["*"][..];
+    let everything = &["*/*"][..];
+    let case = |origin, rule, matching, others| RuleCase {
+        origin,
+        rule,
+        matching,
+        others,
+    };
+    let group = |groups: &[&str]| rule(any, groups, any, everything);
+    let version = |versions: &[&str]| rule(any, any, versions, everything);
+    let operation = |operations: &[&str]| rule(operations, any, any, everything);
+    let resource = |resources: &[&str]| rule(any, any, any, resources);
+    vec![
+        case(
+            "TestGroup/wildcard",
+            group(&["*"]),
+            all(&[("g", "v", "r")]),
+            vec![],
+        ),
+        case(
+            "TestGroup/exact",
+            group(&["g1", "g2"]),
+            all(&[("g1", "v", "r"), ("g2", "v2", "r3")]),
+            all(&[("g3", "v", "r"), ("g4", "v", "r")]),
+        ),
+        case(
+            "TestVersion/wildcard",
+            version(&["*"]),
+            all(&[("g", "v", "r")]),
+            vec![],
+        ),
+        case(
+            "TestVersion/exact",
+            version(&["v1", "v2"]),
+            all(&[("g1", "v1", "r"), ("g2", "v2", "r")]),
+            all(&[("g1", "v3", "r"), ("g2", "v4", "r")]),
+        ),
+        case(
+            "TestOperation/wildcard",
+            operation(&["*"]),
+            operations(&[Create, Update, Delete, Connect]),
+            vec![],
+        ),
+        case(
+            "TestOperation/create",
+            operation(&["CREATE"]),
+            operations(&[Create]),
+            operations(&[Update, Delete, Connect]),
+        ),
+        case(
+            "TestOperation/update",
+            operation(&["UPDATE"]),
+            operations(&[Update]),
+            operations(&[Create, Delete, Connect]),
+        ),
+        case(
+            "TestOperation/delete",
+            operation(&["DELETE"]),
+            operations(&[Delete]),
+            operations(&[Create, Update, Connect]),
+        ),
+        case(
+            "TestOperation/connect",
+            operation(&["CONNECT"]),
+            operations(&[Connect]),
+            operations(&[Create, Update, Delete]),
+        ),
+        case(
+            "TestOperation/multiple",
+            operation(&["UPDATE", "DELETE"]),
+            operations(&[Update, Delete]),
+            operations(&[Create, Connect]),
+        ),
+        case(
+            "TestResource/no subresources",
+            resource(&["*"]),
+            all(&[("g", "v", "r"), ("2", "v", "r2")]),
+            all(&[("g", "v", "r/exec"), ("2", "v", "r2/proxy")]),
+        ),
+        case(
+            "TestResource/r & subresources",
+            resource(&["r/*"]),
+            all(&[("g", "v", "r"), ("g", "v", "r/exec")]),
+            all(&[("2", "v", "r2"), ("2", "v", "r2/proxy")]),
+        ),
+        case(
+            "TestResource/r & subresources or r2",
+            resource(&["r/*", "r2"]),
+            all(&[("g", "v", "r"), ("g", "v", "r/exec"), ("2", "v", "r2")]),
+            all(&[("2", "v", "r2/proxy")]),
+        ),
+        case(
+            "TestResource/proxy or exec",
+            resource(&["*/proxy", "*/exec"]),
+            all(&[
+                ("g", "v", "r/exec"),
+                ("2", "v", "r2/proxy"),
+                ("2", "v", "r3/proxy"),
+            ]),
+            all(&[("g", "v", "r"), ("2", "v", "r2"), ("2", "v", "r4/scale")]),
+        ),
+    ]
+}
+
+#[test]
+fn rules_match_as_kube_apiservers_do() {
+    for RuleCase {
+        origin,
+        rule,
+        matching,
+        others,
+    } in rule_cases()
+    {
+        let matcher = one_rule(rule);
+        for request in &matching {
+            assert!(matcher.matches(request).is_some(), "{origin}: {request:?}");
+        }
+        for request in &others {
+            assert!(matcher.matches(request).is_none(), "{origin}: {request:?}");
+        }
+    }
+}
+
+/// TestScope has one list for all its cases: what is cluster-scoped and what is namespaced. Namespaces are the
+/// former, whatever the request has as its namespace. Its rules have the resource `*`; the cases only ask for the
+/// scope.
+#[test]
+fn scopes_match_as_kube_apiservers_do() {
+    let cluster = |resource| in_namespace(None, request("g", "v", resource));
+    let namespace = |resource, namespace| in_namespace(namespace, request("", "v1", resource));
+    let cluster_scoped = [
+        cluster("r"),
+        cluster("r/exec"),
+        namespace("namespaces", None),
+        namespace("namespaces/finalize", None),
+        namespace("namespaces", Some("ns")),
+        namespace("namespaces/finalize", Some("ns")),
+    ];
+    let namespaced = [request("g", "v", "r"), request("g", "v", "r/exec")];
+    for (origin, scope, matches_cluster, matches_namespaced) in [
+        ("TestScope/cluster scope", "Cluster", true, false),
+        ("TestScope/namespace scope", "Namespaced", false, true),
+        ("TestScope/all scopes", "*", true, true),
+    ] {
+        let matcher = one_rule(ManifestRule {
+            scope: Some(scope.to_owned()),
+            ..rule(&["*"], &["*"], &["*"], &["*/*"])
+        });
+        for (requests, expected) in [
+            (&cluster_scoped[..], matches_cluster),
+            (&namespaced[..], matches_namespaced),
+        ] {
+            for request in requests {
+                let matches = matcher.matches(request).is_some();
+                assert_eq!(matches, expected, "{origin}: {request:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn object_selectors_match_as_kube_apiservers_do() {
+    const EMPTY: &str = "{}";
+    const NOT_RUN_LEVEL_1: &str =
+        "{matchExpressions: [{key: runlevel, operator: NotIn, values: ['1']}]}";
+    let node = |level: &str| json!({"metadata": {"labels": {"runlevel": level}}});
+    let none = Value::Null;
+    // NodeProxyOptions: an object without metadata.
+    let options = json!({"kind": "NodeProxyOptions", "apiVersion": "v1", "path": ""});
+    for (origin, selector, object, old_object, expected) in [
+        (
+            "empty object selector matches everything",
+            EMPTY,
+            &none,
+            &none,
+            true,
+        ),
+        (
+            "matches new object",
+            NOT_RUN_LEVEL_1,
+            &node("2"),
+            &none,
+            true,
+        ),
+        (
+            "matches old object",
+            NOT_RUN_LEVEL_1,
+            &none,
+            &node("2"),
+            true,
+        ),
+        (
+            "does not match new object",
+            NOT_RUN_LEVEL_1,
+            &node("1"),
+            &none,
+            false,
+        ),
+        (
+            "does not match old object",
+            NOT_RUN_LEVEL_1,
+            &none,
+            &node("1"),
+            false,
+        ),
+        (
+            "does not match object that does not implement Object interface",
+            NOT_RUN_LEVEL_1,
+            &options,
+            &none,
+            false,
+        ),
+        (
+            "empty selector matches everything, including object that does not implement Object interface",
+            EMPTY,
+            &options,
+            &none,
+            true,
+        ),
+    ] {
+        let found = selects(selector, object, old_object);
+        assert_eq!(found, expected, "TestObjectSelector/{origin}");
+    }
+}
+
+fn selects(selector: &str, object: &Value, old_object: &Value) -> bool {
+    let part = |value: &Value| (!value.is_null()).then(|| Json::from(value.clone()));
+    let (object, old_object) = (part(object), part(old_object));
+    let matcher = everything_with(&format!("objectSelector: {selector}"));
+    matcher
+        .object_selector
+        .selects(object.as_ref(), old_object.as_ref())
+}
+
+/// Not from there: what apimachinery's selectors make of each operator.
+#[test]
+fn every_requirement_has_to_hold_in_the_same_object() {
+    let labelled = |labels: Value| json!({"metadata": {"labels": labels}});
+    let both = "{matchLabels: {app: web}, matchExpressions: [{key: tier, operator: Exists}]}";
+    let web = labelled(json!({"app": "web", "tier": "front"}));
+    assert!(selects(both, &web, &Value::Null));
+    assert!(selects(both, &labelled(json!({})), &web), "the old one");
+    assert!(!selects(
+        both,
+        &labelled(json!({"app": "web"})),
+        &labelled(json!({"tier": "front"}))
+    ));
+    for (operator, labels, expected) in [
+        ("In, values: [a, b]", json!({"k": "b"}), true),
+        ("In, values: [a, b]", json!({"k": "c"}), false),
+        ("In, values: [a, b]", json!({}), false),
+        ("NotIn, values: [a, b]", json!({"k": "b"}), false),
+        ("NotIn, values: [a, b]", json!({}), true),
+        ("Exists", json!({"k": ""}), true),
+        ("Exists", json!({}), false),
+        ("DoesNotExist", json!({"k": ""}), false),
+        ("DoesNotExist", json!({}), true),
+        ("DoesNotExist", Value::Null, true),
+    ] {
+        let selector = format!("{{matchExpressions: [{{key: k, operator: {operator}}}]}}");
+        assert_eq!(
+            selects(&selector, &labelled(labels.clone()), &Value::Null),
+            expected,
+            "{operator} {labels}"
+        );
+    }
+}
+
+/// There, namespaces are selected by their labels; here by their names. The cases are about which namespace a
+/// request is in, and that is the same.
+#[test]
+fn requests_are_in_the_namespace_that_kube_apiserver_takes_them_to_be_in() {
+    let about = |resource: &str, namespace: Option<&str>, name: &str, operation| AdmissionRequest {
+        operation,
+        name: name.to_owned(),
+        ..in_namespace(namespace, request("", "v1", resource))
+    };
+    for (origin, request, expected) in [
+        (
+            "request is for creating namespace, the labels should be from the object itself",
+            about("namespaces", None, "2", Operation::Create),
+            "2",
+        ),
+        (
+            "request is for updating namespace, the labels should be from the new object",
+            about("namespaces", Some("2"), "2", Operation::Update),
+            "2",
+        ),
+        (
+            "request is for deleting namespace, the labels should be from the cache",
+            about("namespaces", Some("1"), "1", Operation::Delete),
+            "1",
+        ),
+        (
+            "request is for namespace/finalizer",
+            about(
+                "namespaces/finalizers",
+                Some("1"),
+                "mock-name",
+                Operation::Create,
+            ),
+            "1",
+        ),
+        (
+            "request is for pod",
+            about("pods", Some("1"), "mock-name", Operation::Create),
+            "1",
+        ),
+    ] {
+        for (list, included) in [("1", expected == "1"), ("2", expected == "2")] {
+            let matcher = everything_in(&format!("namespaces: ['{list}']"));
+            let matches = matcher.matches(&request).is_some();
+            assert_eq!(matches, included, "TestGetNamespaceLabels/{origin}: {list}");
+        }
+    }
+    let node = in_namespace(None, request("", "v1", "nodes"));
+    assert!(
+        everything_in("namespaces: [a], excludeNamespaces: [b]")
+            .matches(&node)
+            .is_some(),
+        "TestNotExemptClusterScopedResource"
+    );
+}

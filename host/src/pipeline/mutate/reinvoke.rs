@@ -1,0 +1,206 @@
+//! Reinvocation: mutators that are called again because a later plugin changed the object.
+//!
+//! As in kube-apiserver, there is one more round, in the same order; in it a mutator with
+//! `reinvocationPolicy: IfNeeded` is called that was called before, whose object has changed since, and that still
+//! matches. Nobody is called for the first time.
+//!
+//! kube-apiserver leaves it at that, and an object that two webhooks disagree about is what the last one made of it.
+//! Here, whoever changed something in the second round, or had something changed after it, is asked a last time, with
+//! the final object. What it answers is not applied; when it would change something, the chain does not converge.
+
+use super::{Chain, MutateError, Round, judge};
+use crate::config::FailurePolicy;
+use crate::engine::{Fault, Phase, Subject};
+use crate::pipeline::outcome::{Ended, Report};
+use crate::pipeline::text::{Limit, one_line};
+use crate::pipeline::turn::{Answered, Beginning, Turn};
+
+/// A mutator that may be called again.
+pub(super) struct Seat {
+    /// Which of the plugins.
+    index: usize,
+    /// Which of the reports.
+    report: usize,
+    /// The object's version as it left it.
+    version: u64,
+    /// Whether its second call changed the object; none without one.
+    changed_again: Option<bool>,
+}
+
+/// What a message shows of the places.
+const MOST_PLACES: usize = 5;
+
+// === impl Seat ===
+
+impl Seat {
+    pub(super) fn new(index: usize, report: usize, chain: &Chain) -> Self {
+        Self {
+            index,
+            report,
+            version: chain.version,
+            changed_again: None,
+        }
+    }
+
+    fn turn<'r>(&self, round: &Round<'r>) -> Option<Turn<'r>> {
+        Some(Turn {
+            plugin: round.plugins.iter().nth(self.index)?,
+            phase: Phase::Mutate,
+        })
+    }
+}
+
+/// Calls again who wants it, and then finds out whether all are content. A refusal ends it.
+pub(super) async fn reinvoke(
+    round: &Round<'_>,
+    chain: &mut Chain,
+    mut seats: Vec<Seat>,
+    reports: &mut [Report],
+) -> Result<(), MutateError> {
+    for seat in &mut seats {
+        if seat.version == chain.version {
+            continue;
+        }
+        let Some(turn) = seat.turn(round) else {
+            continue;
+        };
+        match turn.begin(round.request, chain.current.as_ref()) {
+            Beginning::Call => {}
+            Beginning::NotAsked => continue,
+            Beginning::Report(report) => {
+                if add(reports, seat, *report) {
+                    return Ok(());
+                }
+                continue;
+            }
+        }
+        turn.plugin.metrics.reinvocation();
+        let answered = call(round, &turn, chain).await?;
+        let (plugins, metrics) = (round.plugins, round.metrics);
+        let report = chain.take(
+            &turn,
+            seat.index,
+            plugins,
+            metrics,
+            answered,
+            round.max_depth,
+        );
+        seat.changed_again = Some(!report.changed.is_empty());
+        seat.version = chain.version;
+        if add(reports, seat, report) {
+            return Ok(());
+        }
+    }
+    let in_doubt = |seat: &&Seat| {
+        seat.changed_again
+            .is_some_and(|changed| changed || seat.version != chain.version)
+    };
+    for seat in seats.iter().filter(in_doubt) {
+        if verify(round, chain, seat, &mut reports[seat.report]).await? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Adds the report of a second turn, and says whether it refuses the request. An exception is no turn.
+fn add(reports: &mut [Report], seat: &Seat, report: Report) -> bool {
+    if matches!(report.ended, Ended::Excepted(_)) {
+        return false;
+    }
+    let refuses = report.refuses();
+    reports[seat.report].add(report);
+    refuses
+}
+
+/// Calls a mutator with the final object, and says whether the request is refused for what it answers.
+async fn verify(
+    round: &Round<'_>,
+    chain: &Chain,
+    seat: &Seat,
+    report: &mut Report,
+) -> Result<bool, MutateError> {
+    let Some(turn) = seat.turn(round) else {
+        return Ok(false);
+    };
+    match turn.begin(round.request, chain.current.as_ref()) {
+        Beginning::Call => {}
+        Beginning::NotAsked => return Ok(false),
+        Beginning::Report(last) => return Ok(refused(report, *last)),
+    }
+    let (answer, called) = call(round, &turn, chain).await?;
+    let config = &turn.plugin.config;
+    let (ended, change) = judge(config, answer, chain.current.as_ref(), round.max_depth);
+    let secrecy = called.secrecy;
+    let Some(change) = change else {
+        let ended = if secrecy.withholds() {
+            ended.map_err(Fault::without_plugins_words)
+        } else {
+            ended
+        };
+        return Ok(refused(report, turn.report(&chain.uid, called, ended)));
+    };
+    let copies = if change.copies_content {
+        secrecy.copying()
+    } else {
+        secrecy
+    };
+    report.unsettled = change
+        .operations
+        .iter()
+        .map(|operation| copies.pointer(operation.path().as_str(), chain.original.as_ref()))
+        .collect();
+    turn.plugin.metrics.not_converging();
+    let what = unsettled(&report.unsettled);
+    if config.failure_policy == FailurePolicy::Ignore {
+        tracing::warn!(
+            plugin = config.name.as_str(),
+            uid = chain.uid,
+            phase = Phase::Mutate.name(),
+            failure_policy = config.failure_policy.as_str(),
+            "not converging: {what}"
+        );
+        turn.report(&chain.uid, called, Ok(Ended::Patched));
+        return Ok(false);
+    }
+    report.ended = turn
+        .report(&chain.uid, called, Err(Fault::NotConverging { what }))
+        .ended;
+    Ok(true)
+}
+
+/// Lets the last turn decide where it refuses the request, and says whether it does.
+fn refused(report: &mut Report, last: Report) -> bool {
+    let refuses = last.refuses();
+    if refuses {
+        report.ended = last.ended;
+    }
+    refuses
+}
+
+async fn call(round: &Round<'_>, turn: &Turn<'_>, chain: &Chain) -> Result<Answered, MutateError> {
+    let subject = Subject {
+        request: round.request.clone(),
+        object: chain.current.clone(),
+    };
+    turn.call(round.engine, subject, round.deadline)
+        .await
+        .map_err(MutateError::Overload)
+}
+
+fn unsettled(places: &[String]) -> String {
+    let shown: Vec<String> = places
+        .iter()
+        .take(MOST_PLACES)
+        .map(|place| one_line(place, Limit::Bytes(256)))
+        .collect();
+    let more = match places.len().saturating_sub(MOST_PLACES) {
+        0 => String::new(),
+        more => format!(" and {more} more places"),
+    };
+    format!(
+        "called again because a later plugin changed the object, and then with the final one, it would still change \
+         {}{more}: it and another plugin want different things, or it is not idempotent",
+        shown.join(", ")
+    )
+}
