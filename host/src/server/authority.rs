@@ -245,8 +245,10 @@ impl Kept {
     }
 
     fn pem(&self) -> String {
+        let lines = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
         let pem = |member: &Member| {
-            pem::encode(&pem::Pem::new("CERTIFICATE", member.certificate.as_ref()))
+            let section = pem::Pem::new("CERTIFICATE", member.certificate.as_ref());
+            pem::encode_config(&section, lines)
         };
         self.bundle.iter().map(pem).collect()
     }

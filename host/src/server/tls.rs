@@ -11,7 +11,7 @@ use arc_swap::ArcSwap;
 use rustls::{
     ServerConfig,
     crypto::{CryptoProvider, ring},
-    server::{ClientHello, ResolvesServerCert, danger::ClientCertVerifier},
+    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, danger::ClientCertVerifier},
     sign::CertifiedKey,
 };
 use rustls_pki_types::{CertificateDer, pem};
@@ -45,7 +45,7 @@ enum Source {
     },
     SelfSigned {
         settings: SelfSigned,
-        authority: Mutex<(Authority, Instant)>,
+        authority: Box<Mutex<(Authority, Instant)>>,
     },
 }
 
@@ -141,14 +141,21 @@ impl Certificates {
         let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
             .map_err(CertificateError::Library)?;
+        let resumes = clients.is_none();
         let mut config = match clients {
             Some(clients) => builder.with_client_cert_verifier(clients),
             None => builder.with_no_client_auth(),
         }
         .with_cert_resolver(Arc::clone(&live) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        // Tickets need no memory here, and resumption spares the signature, the handshake's cost.
-        config.ticketer = ring::Ticketer::new().map_err(CertificateError::Library)?;
+        if resumes {
+            // Tickets need no memory here, and resumption spares the signature, the handshake's cost.
+            config.ticketer = ring::Ticketer::new().map_err(CertificateError::Library)?;
+        } else {
+            // A resumed session would bring a client's certificate along unjudged.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
         Ok(Self {
             source,
             provider,
@@ -314,7 +321,7 @@ impl Source {
                     .map_err(CertificateError::Authority)?;
                 Ok(Self::SelfSigned {
                     settings,
-                    authority: Mutex::new((authority, Instant::now())),
+                    authority: Box::new(Mutex::new((authority, Instant::now()))),
                 })
             }
         }

@@ -114,8 +114,15 @@ async fn until_status(
     wanted: impl Fn(Option<u16>) -> bool,
 ) {
     let end = Instant::now() + TAKEN_UP;
-    while !wanted(status(fixture, client, authorization).await) {
-        assert!(Instant::now() < end, "the new file is not taken up");
+    loop {
+        let status = status(fixture, client, authorization).await;
+        if wanted(status) {
+            return;
+        }
+        assert!(
+            Instant::now() < end,
+            "the new file is not taken up: {status:?}"
+        );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }

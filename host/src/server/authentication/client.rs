@@ -1,8 +1,8 @@
 //! Client certificates: issued by a configured authority and, where it is configured, for one of a few subjects.
 //!
-//! The handshake judges a certificate, and each connection judges it again: at its first request, because a resumed
-//! session skips the handshake's judgement, and from then on when the authorities change or a minute has passed.
-//! kube-apiserver keeps its connections for as long as it can, and would otherwise outlive what it was let in by.
+//! The handshake judges a certificate, and each connection judges it again at its first request, when the authorities
+//! have changed, and when a minute has passed: kube-apiserver keeps its connections for as long as it can, and would
+//! otherwise outlive what it was let in by. Sessions are not resumed, because that would skip the handshake's judgement.
 
 use std::{
     net::SocketAddr,
