@@ -4,6 +4,7 @@ mod called;
 mod check;
 mod explain;
 mod host;
+mod manifests;
 mod review;
 mod serve;
 mod terminal;
@@ -34,6 +35,8 @@ enum Command {
     Review(review::Review),
     /// Explain a decision of a running server: which plugins were called, why, and what they said and changed.
     Explain(explain::Explain),
+    /// Print the webhook configurations that register this host with kube-apiserver, as YAML.
+    Manifests(manifests::Manifests),
     /// Prepares one plugin for the process that started this one. Speaks over standard input and output.
     #[command(hide = true)]
     Prepare,
@@ -71,7 +74,9 @@ Examples:
   tollgate review --config tollgate.yaml deploy.yaml
                                             what would become of it
   tollgate explain 705ab4f5-6393-11e8-b7cc-42010a800002
-                                            why a running server decided as it did";
+                                            why a running server decided as it did
+  tollgate manifests --config tollgate.yaml --service tollgate-system/tollgate | kubectl apply -f -
+                                            register it with kube-apiserver";
 
 /// Exit code of a command that did not do what it was asked.
 const FAILURE: u8 = 1;
@@ -98,6 +103,7 @@ pub fn run() -> ExitCode {
         Command::Check(check) => check.run(),
         Command::Review(review) => review.run(),
         Command::Explain(explain) => explain.run(),
+        Command::Manifests(manifests) => manifests.run(),
         Command::Prepare => {
             crate::plugin::prepare::run(std::io::stdin().lock(), std::io::stdout().lock())
                 .map(|()| ExitCode::SUCCESS)

@@ -4,6 +4,7 @@
 //! all at once, by key path, because an operator who is told one mistake at a time tries as often as there
 //! are mistakes.
 
+mod authentication;
 mod directory;
 mod exception;
 mod limit;
@@ -27,16 +28,18 @@ use std::path::Path;
 
 use serde_json::Value;
 
+pub use authentication::{Authentication, ClientCertificate};
 pub use exception::Exception;
 pub use limit::{LIMITS, Limit, Limits, Unit};
+pub(crate) use plugin::is_label;
 pub use plugin::{
     Capability, FailurePolicy, Mode, PluginConfig, PluginName, PluginNameError, Source,
 };
 pub use policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
 pub use problem::{ConfigError, Problem, Problems};
 pub use quantity::{DurationError, format_bytes, format_count, format_duration, parse_go_duration};
-pub(crate) use rule::Scope;
 pub use rule::{ManifestRule, Match, Rule};
+pub(crate) use rule::{Operations, Pattern, ResourcePattern, Scope};
 pub use selector::LabelSelector;
 pub(crate) use selector::LabelTest;
 pub use server::{DecisionLimits, EngineConfig, Margin, Requests, SelfSigned, ServiceName, Tls};
@@ -55,6 +58,8 @@ pub struct Config {
     pub decisions: DecisionLimits,
     /// Where the certificate comes from.
     pub tls: Tls,
+    /// What a client has to show.
+    pub authentication: Authentication,
     /// How requests are treated.
     pub requests: Requests,
     /// What the engine may use.
@@ -145,6 +150,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     let mut fields = Node::root(document, problems).object()?;
     let (listen, admin_listen, decisions) = server::read_listen(&mut fields);
     let tls = Tls::read(&mut fields, folder);
+    let authentication = Authentication::read(&mut fields, folder);
     let requests = Requests::read(&mut fields);
     let engine = EngineConfig::read(&mut fields, folder);
     let max_calls = engine.max_concurrent_calls;
@@ -185,6 +191,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
         admin_listen,
         decisions,
         tls,
+        authentication,
         requests,
         engine,
         plugins,

@@ -66,6 +66,7 @@ impl Serve {
             address: self.listen.unwrap_or(config.listen),
             admin_address: self.admin_listen.unwrap_or(config.admin_listen),
             tls: config.tls,
+            authentication: config.authentication,
         };
         let grace_period = config.requests.shutdown_grace_period;
         let server = Server::bind(

@@ -14,9 +14,13 @@ pub const MAX_TIMEOUT: Duration = Duration::from_secs(30);
 /// more, but never more than half of the timeout, so that a tiny timeout still leaves time to run.
 #[must_use]
 pub fn after(received: Instant, timeout: Duration, margin: &Margin) -> Instant {
+    received + usable(timeout, *margin)
+}
+
+/// What is left of a timeout for the plugins.
+pub(crate) fn usable(timeout: Duration, margin: Margin) -> Duration {
     let share = timeout.saturating_mul(margin.percent) / 100;
-    let taken = share.max(margin.at_least).min(timeout / 2);
-    received + (timeout - taken)
+    timeout - share.max(margin.at_least).min(timeout / 2)
 }
 
 #[cfg(test)]

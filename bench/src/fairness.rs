@@ -4,8 +4,6 @@
 //! connection of its own; beside them four connections that call a good plugin. The host is the `tollgate` binary
 //! as it ships, in a process of its own. The figures to look at: what the good calls take with and without the
 //! spinners, and how far past their limits the spinners get.
-//!
-//! `cargo build --release -p tollgate && cargo bench -p tollgate-tests --bench fairness`
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -19,24 +17,45 @@ use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::{Server, metric};
 use tollgate_tests::wat;
 
-/// For how long each of the two parts runs.
-const DURATION: Duration = Duration::from_secs(10);
 /// Before a part's first call that counts: connections are made and code pages are mapped in.
 const WARM_UP: Duration = Duration::from_millis(500);
-const GOOD_CONNECTIONS: usize = 4;
+/// Connections that call the good plugin.
+pub const GOOD_CONNECTIONS: usize = 4;
 const GOOD: &str = "good";
 const SPINNERS: [(&str, &str); 2] = [
     ("spins-to-timeout", "limits.timeout"),
     ("spins-to-cpu-time", "limits.cpuTime"),
 ];
 /// The limit that stops each spinner.
-const LIMIT: &str = "100ms";
+pub const LIMIT: &str = "100ms";
 /// Every other limit of theirs: too much to be reached.
 const NEVER: &str = "10s";
 const ENDLESS_FUEL: u64 = 1_000_000_000_000;
 
+/// What was measured.
+pub struct Fairness {
+    /// The good plugin with nothing beside it.
+    pub alone: Latencies,
+    /// The good plugin beside two that spin.
+    pub beside_spinners: Latencies,
+    /// Those two.
+    pub spinners: Vec<Spinner>,
+}
+
+/// A plugin that never ends by itself.
+pub struct Spinner {
+    /// The limit that stops it, such as `limits.cpuTime`.
+    pub limit: &'static str,
+    /// How long its calls took.
+    pub latencies: Latencies,
+    /// What the host measured of a call, in the mean: by the clock.
+    pub wall_milliseconds: f64,
+    /// Likewise, in CPU time.
+    pub cpu_milliseconds: f64,
+}
+
 /// How long the calls of one plugin took, in ascending order.
-struct Latencies(Vec<Duration>);
+pub struct Latencies(Vec<Duration>);
 
 /// What the host says of a plugin, in all calls so far.
 #[derive(Clone, Copy, Default)]
@@ -46,38 +65,50 @@ struct Counted {
     cpu_seconds: f64,
 }
 
-fn main() {
-    let server = Server::start(configuration());
-    let runtime = runtime();
-    let review = Review::create(pod("shop")).build().to_string();
+// === impl Fairness ===
 
-    let (alone, _) = measure(&server, &review, &[]);
-    let before = SPINNERS.map(|(name, _)| runtime.block_on(Counted::read(&server, name)));
-    let paths = SPINNERS.map(|(name, _)| format!("/validate/{name}"));
-    let (beside, spinners) = measure(&server, &review, &paths);
-    let after = SPINNERS.map(|(name, _)| runtime.block_on(Counted::read(&server, name)));
+impl Fairness {
+    /// Measures both parts, each for that long.
+    ///
+    /// # Panics
+    /// When the server does not come up, or does not answer as it should.
+    #[must_use]
+    pub fn measure(duration: Duration) -> Self {
+        let server = Server::start(configuration());
+        let runtime = runtime();
+        let review = Review::create(pod("shop")).build().to_string();
 
-    println!("A good plugin, {GOOD_CONNECTIONS} connections, {DURATION:?}; milliseconds");
-    println!("                        calls/s      p50      p90      p99      max");
-    good_line("alone", &alone);
-    good_line("beside two spinners", &beside);
-    println!("wanted beside spinners:       p50 ≤ 5          p99 ≤ 20\n");
-    println!("The spinners, one connection each; milliseconds");
-    println!(
-        "                          calls      min   median      max   wall*    CPU*  (* host's mean)"
-    );
-    let counted = before.into_iter().zip(after);
-    for (((_, limit), latencies), (before, after)) in SPINNERS.iter().zip(&spinners).zip(counted) {
-        spinner_line(limit, latencies, after.since(before));
+        let (alone, _) = measure(&server, &review, &[], duration);
+        let read = |(name, _): (&str, _)| runtime.block_on(Counted::read(&server, name));
+        let before = SPINNERS.map(read);
+        let paths = SPINNERS.map(|(name, _)| format!("/validate/{name}"));
+        let (beside_spinners, spinning) = measure(&server, &review, &paths, duration);
+        let after = SPINNERS.map(read);
+
+        let counted = before.into_iter().zip(after);
+        let spinners = SPINNERS.iter().zip(spinning).zip(counted);
+        let spinners = spinners.map(|(((_, limit), latencies), (before, after))| {
+            let counted = after.since(before);
+            Spinner {
+                limit,
+                latencies,
+                wall_milliseconds: counted.wall_seconds / counted.calls * 1_000.0,
+                cpu_milliseconds: counted.cpu_seconds / counted.calls * 1_000.0,
+            }
+        });
+        let spinners = spinners.collect();
+        let stopped = server.stop();
+        assert!(
+            stopped.status.success(),
+            "tollgate did not end well: {}",
+            stopped.status
+        );
+        Self {
+            alone,
+            beside_spinners,
+            spinners,
+        }
     }
-    println!("wanted: stopped within 20% of {LIMIT}, by the clock or in CPU time");
-
-    let stopped = server.stop();
-    assert!(
-        stopped.status.success(),
-        "tollgate did not end well: {}",
-        stopped.status
-    );
 }
 
 fn configuration() -> Configuration {
@@ -106,7 +137,12 @@ fn configuration() -> Configuration {
 }
 
 /// Calls the good plugin from all its connections, and each of the other paths from one.
-fn measure(server: &Server, review: &str, others: &[String]) -> (Latencies, Vec<Latencies>) {
+fn measure(
+    server: &Server,
+    review: &str,
+    others: &[String],
+    duration: Duration,
+) -> (Latencies, Vec<Latencies>) {
     let done = AtomicBool::new(false);
     let good_path = format!("/validate/{GOOD}");
     std::thread::scope(|scope| {
@@ -117,7 +153,7 @@ fn measure(server: &Server, review: &str, others: &[String]) -> (Latencies, Vec<
         };
         let good: Vec<_> = (0..GOOD_CONNECTIONS).map(|_| call(&good_path)).collect();
         let others: Vec<_> = others.iter().map(call).collect();
-        std::thread::sleep(WARM_UP + DURATION);
+        std::thread::sleep(WARM_UP + duration);
         done.store(true, Ordering::Relaxed);
         let joined = |thread: std::thread::ScopedJoinHandle<'_, Vec<Duration>>| match thread.join()
         {
@@ -166,36 +202,27 @@ fn runtime() -> tokio::runtime::Runtime {
     runtime.expect("a runtime on this thread needs nothing that could be missing")
 }
 
-fn good_line(what: &str, latencies: &Latencies) {
-    let per_second = latencies.0.len() as f64 / DURATION.as_secs_f64();
-    let [p50, p90, p99, max] = [0.5, 0.9, 0.99, 1.0].map(|share| latencies.at(share));
-    println!("{what:<21} {per_second:>10.0} {p50:>8.2} {p90:>8.2} {p99:>8.2} {max:>8.2}");
-}
-
-fn spinner_line(limit: &str, latencies: &Latencies, counted: Counted) {
-    let [min, median, max] = [0.0, 0.5, 1.0].map(|share| latencies.at(share));
-    let calls = latencies.0.len();
-    let wall = counted.wall_seconds / counted.calls * 1_000.0;
-    let cpu = counted.cpu_seconds / counted.calls * 1_000.0;
-    println!(
-        "{limit:<15} {LIMIT} {calls:>9} {min:>8.1} {median:>8.1} {max:>8.1} {wall:>7.1} {cpu:>7.1}"
-    );
-}
-
 // === impl Latencies ===
 
 impl Latencies {
     fn new(mut latencies: Vec<Duration>) -> Self {
         assert!(
             !latencies.is_empty(),
-            "no call was answered in {DURATION:?}"
+            "no call was answered in all that time"
         );
         latencies.sort_unstable();
         Self(latencies)
     }
 
+    /// How many there were.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.0.len()
+    }
+
     /// The latency that this share of the calls does not exceed, in milliseconds.
-    fn at(&self, share: f64) -> f64 {
+    #[must_use]
+    pub fn at(&self, share: f64) -> f64 {
         let last = self.0.len() - 1;
         let index = (last as f64 * share).round() as usize;
         self.0[index.min(last)].as_secs_f64() * 1_000.0

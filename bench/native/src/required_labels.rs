@@ -8,7 +8,7 @@ use tollgate::pipeline::outcome::{Cause, Denial};
 use tollgate::review::request::AdmissionRequest;
 
 /// The fields, each with the pattern of its whole value.
-pub(crate) struct RequiredLabels {
+pub struct RequiredLabels {
     demands: Vec<(Pointer, Option<Regex>)>,
 }
 
@@ -16,7 +16,11 @@ pub(crate) struct RequiredLabels {
 
 impl RequiredLabels {
     /// From the plugin's own settings.
-    pub(crate) fn new(settings: &Value) -> Self {
+    ///
+    /// # Panics
+    /// When the plugin would not take them either.
+    #[must_use]
+    pub fn new(settings: &Value) -> Self {
         let labels = settings["labels"].as_object().expect("`labels` is there");
         let demands = labels.iter().map(|(key, pattern)| {
             let pattern = pattern.as_str().map(|text| format!("^(?:{text})$"));
@@ -29,7 +33,11 @@ impl RequiredLabels {
         }
     }
 
-    pub(crate) fn validate(&self, request: &AdmissionRequest, object: &Json) -> Result<(), Denial> {
+    /// Judges an object.
+    ///
+    /// # Errors
+    /// When a label is missing or malformed.
+    pub fn validate(&self, request: &AdmissionRequest, object: &Json) -> Result<(), Denial> {
         let deletion = object.at("/metadata/deletionTimestamp").ok().flatten();
         if request.sub_resource.is_some() || deletion.is_some() {
             return Ok(());

@@ -3,8 +3,9 @@
 
 use serde_json::Value;
 use tollgate::document::{Json, Pointer};
-use tollgate::patch::Operation;
 use tollgate_sdk::image::{ImagePrefix, ImageReference};
+
+use crate::changes::Changes;
 
 /// What is rewritten to what.
 pub(crate) struct ImageRewrite {
@@ -30,29 +31,31 @@ impl ImageRewrite {
         }
     }
 
-    pub(crate) fn mutate(&self, object: &Json) -> Vec<Operation> {
+    pub(crate) fn mutate(&self, object: &mut Json, changes: &mut Changes) {
         let mirror = object.at("/metadata/annotations/kubernetes.io~1config.mirror");
         if mirror.ok().flatten().is_some() {
-            return Vec::new();
+            return;
         }
-        let mut operations = Vec::new();
         for list in ["initContainers", "containers", "ephemeralContainers"] {
             let at = Pointer::from_tokens(["spec", list]);
             let containers = object.lookup(&at).and_then(Json::as_array);
-            for (index, container) in containers.unwrap_or_default().iter().enumerate() {
-                let image = container.member("image").and_then(Json::as_text);
-                let Some(Ok(image)) = image.map(str::parse::<ImageReference>) else {
-                    continue;
-                };
-                let rule = self.rules.iter().find(|(from, _)| from.matches(&image));
-                if let Some(rewritten) = rule.and_then(|(from, to)| image.rebase(from, to)) {
-                    operations.push(Operation::Replace {
-                        path: at.child(&index.to_string()).child("image"),
-                        value: Json::text(&rewritten.to_string()),
-                    });
-                }
+            let rewritten: Vec<(usize, ImageReference)> = containers
+                .unwrap_or_default()
+                .iter()
+                .enumerate()
+                .filter_map(|(index, container)| Some((index, self.rewritten(container)?)))
+                .collect();
+            for (index, image) in rewritten {
+                let at = at.child(&index.to_string()).child("image");
+                changes.replace(object, at, Json::text(&image.to_string()));
             }
         }
-        operations
+    }
+
+    fn rewritten(&self, container: &Json) -> Option<ImageReference> {
+        let image = container.member("image").and_then(Json::as_text)?;
+        let image: ImageReference = image.parse().ok()?;
+        let (from, to) = self.rules.iter().find(|(from, _)| from.matches(&image))?;
+        image.rebase(from, to)
     }
 }

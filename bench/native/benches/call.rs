@@ -3,39 +3,35 @@
 //! Both judge the same parsed document, so the plugin's figure is what the sandbox costs: the permits, a store with
 //! its limits, an instance, the fiber, five questions to the host and the answer. It should not depend on the size
 //! of the object, and that of the native check does not either.
-
-mod native {
-    pub(crate) mod required_labels;
-}
-mod setup;
+//!
+//! `cargo build --release --workspace --bin tollgate && cargo bench -p tollgate-native --bench call`
 
 use std::hint::black_box;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
-use serde_json::json;
+use tokio::runtime::Runtime;
 use tollgate::engine::{Answer, Phase, Subject};
 use tollgate::metrics::Metrics;
 use tollgate::plugin::PluginState;
 use tollgate::review::decode::decode;
-
-use native::required_labels::RequiredLabels;
-use setup::Setup;
+use tollgate_bench::documents;
+use tollgate_bench::plugins::Work;
+use tollgate_native::RequiredLabels;
+use tollgate_native::setup::{self, Room, Setup};
 
 const SIZES: [(&str, usize); 2] = [("250 B", 250), ("100 kB", 100_000)];
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 fn call(criterion: &mut Criterion) {
-    let setup = Setup::new(Metrics::new());
-    let settings = json!({ "labels": { "app.kubernetes.io/name": null, "team": "[a-z]+" } });
-    let set = setup.load(&[setup::entry(
-        "required-labels",
-        "required-labels",
-        &settings,
-    )]);
+    let runtime = Runtime::new().expect("the threads can be started");
+    let setup = Setup::new(Metrics::new(), runtime, Room::Default);
+    let package = Work::ReadsFields.package();
+    let settings = Work::ReadsFields.settings(0);
+    let set = setup.load(&[setup::entry(package, package, &settings)]);
     let plugin = set
-        .get("required-labels")
+        .get(package)
         .expect("the plugin was loaded under this name");
     let PluginState::Loaded(loaded) = &plugin.state else {
         unreachable!("a plugin that is not loaded ends the setup")
@@ -43,7 +39,7 @@ fn call(criterion: &mut Criterion) {
     let native = RequiredLabels::new(&settings);
 
     for (size, bytes) in SIZES {
-        let body = setup::review(&setup::pod(bytes));
+        let body = documents::review(&documents::pod(bytes));
         let review = decode(&body, 64).expect("the review can be read");
         let request = Arc::new(review.request);
         let object = request
