@@ -191,9 +191,9 @@ mod tests {
     fn what_is_wrong_is_said_with_its_place() {
         let said = |text: &str| format!("{:#}", documents(text).unwrap_err());
         assert!(
-            said("{\"a\": 1,}").contains("line 1 column"),
+            said("{\"a\": [1}").contains("line 1 column"),
             "{}",
-            said("{\"a\": 1,}")
+            said("{\"a\": [1}")
         );
         assert!(
             said("a: 1\na: 2\n").starts_with("line 2, column 1"),

@@ -71,11 +71,11 @@ pub(super) fn finding(finding: &Finding, all: bool) {
     if verdict == Verdict::Denied && finding.steps.len() == 1 {
         say!("    {FAINT}validators were not asked: the mutators' answer is a refusal{FAINT:#}");
     }
-    if let (Some(before), Some(after)) = (finding.before(), &finding.after) {
-        if !before.is_same(after) {
-            for line in difference::lines(before, after, is_secret(before)) {
-                say!("      {line}");
-            }
+    if let (Some(before), Some(after)) = (finding.before(), &finding.after)
+        && !before.is_same(after)
+    {
+        for line in difference::lines(before, after, is_secret(before)) {
+            say!("      {line}");
         }
     }
 }
