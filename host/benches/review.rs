@@ -197,6 +197,9 @@ fn report(name: &PluginName, ended: Ended, operations: &[Operation]) -> Report {
             .map(|operation| operation.path().to_string())
             .collect(),
         conflicts: Vec::new(),
+        existing: None,
+        reinvoked: None,
+        unsettled: Vec::new(),
         digest: "".into(),
     }
 }

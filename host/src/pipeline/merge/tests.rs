@@ -554,13 +554,6 @@ fn a_plugins_annotations_are_bounded_in_number_and_size() {
     );
 }
 
-fn annotation<'o>(outcome: &'o Outcome, key: &str) -> Option<&'o str> {
-    let mut annotations = outcome.audit_annotations.iter();
-    annotations
-        .find(|(known, _)| known == key)
-        .map(|(_, value)| value.as_str())
-}
-
 #[test]
 fn an_exception_is_recorded_and_its_plugin_is_not_among_those_that_ran() {
     let excepted = report(
