@@ -55,8 +55,9 @@ pub const FUEL_PER_MATCH: u64 = 100;
 /// Core instances, memories and tables that one component may have at most, whatever its limits say: the pool
 /// is laid out for them.
 const PER_COMPONENT: u32 = 64;
-/// Places in the pool beyond the calls that are let in at once. Each call may have all the instances, memories and
-/// tables that its limits allow, so it is the permits that run out first, and never a neighbour's share of the pool.
+/// Places in the pool beyond the calls that are let in at once, and as many as these at most. Each call may have all
+/// the instances, memories and tables that its limits allow, so it is the permits that run out first, and never a
+/// neighbour's share of the pool.
 const SPARE_INSTANCES: u32 = 16;
 /// What one memory can grow to at most: the 4 GiB that 32 bits reach.
 const MAX_MEMORY_BYTES: usize = 1 << 32;
@@ -84,7 +85,7 @@ pub struct Engine {
     wasmtime: wasmtime::Engine,
     slots: Arc<Semaphore>,
     cache: Cache,
-    _ticker: Arc<ticker::Ticker>,
+    ticker: Arc<ticker::Ticker>,
 }
 
 // === impl Engine ===
@@ -96,7 +97,7 @@ impl Engine {
     /// When the cache directory cannot be used or the pool cannot be reserved.
     pub fn new(settings: &EngineSettings<'_>) -> wasmtime::Result<Self> {
         let calls = settings.max_concurrent_calls.max(1);
-        let instances = calls + SPARE_INSTANCES;
+        let instances = calls + SPARE_INSTANCES.min(calls);
         let largest = &settings.largest;
         let mut pool = PoolingAllocationConfig::new();
         pool.total_component_instances(instances)
@@ -147,7 +148,7 @@ impl Engine {
             wasmtime,
             slots: Arc::new(Semaphore::new(calls as usize)),
             cache,
-            _ticker: Arc::new(ticker),
+            ticker: Arc::new(ticker),
         })
     }
 

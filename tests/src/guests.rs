@@ -58,6 +58,29 @@ pub fn build(package: &str) -> PathBuf {
     path
 }
 
+/// The same module or component with one more custom section, which nobody reads: other bytes, the same plugin.
+#[must_use]
+pub fn with_section(wasm: &[u8], name: &str, content: &[u8]) -> Vec<u8> {
+    let mut section = Vec::new();
+    write_length(&mut section, name.len());
+    section.extend_from_slice(name.as_bytes());
+    section.extend_from_slice(content);
+    let mut wasm = wasm.to_vec();
+    wasm.push(0);
+    write_length(&mut wasm, section.len());
+    wasm.extend_from_slice(&section);
+    wasm
+}
+
+/// As LEB128.
+fn write_length(out: &mut Vec<u8>, mut length: usize) {
+    while length >= 0x80 {
+        out.push((length & 0x7f) as u8 | 0x80);
+        length >>= 7;
+    }
+    out.push(length as u8);
+}
+
 /// `target`, or whatever cargo was told to use in its place.
 fn target_directory() -> PathBuf {
     let profile = profile_directory();

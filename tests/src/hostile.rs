@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
-use crate::wat;
+use crate::{guests, wat};
 
 /// Every hostile module by its fixture's name.
 ///
@@ -52,20 +52,7 @@ pub fn harmless() -> Vec<u8> {
 /// Never, as long as the prelude is valid.
 #[must_use]
 pub fn larger_than(bytes: usize) -> Vec<u8> {
-    let mut module = harmless();
-    let name = b"padding";
-    let payload = bytes + name.len() + 1;
-    module.push(0);
-    let mut length = payload;
-    while length >= 0x80 {
-        module.push((length & 0x7f) as u8 | 0x80);
-        length >>= 7;
-    }
-    module.push(length as u8);
-    module.push(name.len() as u8);
-    module.extend_from_slice(name);
-    module.resize(module.len() + bytes, 0);
-    module
+    guests::with_section(&harmless(), "padding", &vec![0; bytes])
 }
 
 /// A module of a few hundred kilobytes that a compiler takes minutes and gigabytes for.

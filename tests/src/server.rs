@@ -2,7 +2,7 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
@@ -38,6 +38,7 @@ pub struct Server {
 /// How a server is started.
 #[derive(Default)]
 pub struct Start {
+    program: Option<PathBuf>,
     environment: Vec<(String, String)>,
     arguments: Vec<String>,
 }
@@ -82,6 +83,14 @@ struct LogState {
 // === impl Start ===
 
 impl Start {
+    /// Runs another program in the place of the `tollgate` binary: one that takes the same command line and says
+    /// where it listens.
+    #[must_use]
+    pub fn program(mut self, program: PathBuf) -> Self {
+        self.program = Some(program);
+        self
+    }
+
     /// Sets an environment variable of the server.
     #[must_use]
     pub fn environment(mut self, name: &str, value: &str) -> Self {
@@ -102,7 +111,7 @@ impl Start {
     /// When it does not come up; what it logged is in the panic.
     #[must_use]
     pub fn start(self, configuration: Configuration) -> Server {
-        let mut command = Command::new(binary::tollgate());
+        let mut command = Command::new(self.program.unwrap_or_else(binary::tollgate));
         command
             .arg("serve")
             .arg("--config")
@@ -323,10 +332,28 @@ impl Server {
         self.address
     }
 
+    /// The admin listener.
+    #[must_use]
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin
+    }
+
     /// What has been logged so far.
     #[must_use]
     pub fn logs(&self) -> Vec<String> {
         self.logs.lock().lines.clone()
+    }
+
+    /// The certificate of the CA that it is to be trusted by.
+    #[must_use]
+    pub fn ca_bundle(&self) -> &Path {
+        &self.ca_bundle
+    }
+
+    /// The id of its process.
+    #[must_use]
+    pub fn process(&self) -> u32 {
+        self.child.id()
     }
 
     /// Where its files lie.

@@ -1,5 +1,7 @@
-//! The project's own chores: `cargo xtask demo` shows what Tollgate does, `cargo xtask test` runs every test.
+//! The project's own chores: `cargo xtask demo` shows what Tollgate does, `cargo xtask test` runs every test,
+//! `cargo xtask bench` measures.
 
+mod bench;
 mod cargo;
 mod demo;
 mod terminal;
@@ -15,12 +17,14 @@ use clap::Parser;
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", about)]
 enum Chore {
+    Bench(bench::Bench),
     Demo(demo::Demo),
     Test(test::Test),
 }
 
 fn main() -> ExitCode {
     let done = match Chore::parse() {
+        Chore::Bench(bench) => bench.run(),
         Chore::Demo(demo) => demo.run(),
         Chore::Test(test) => test.run(),
     };

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that has to hold before a change is in, from an empty target folder.
 //!
 //! ```text
-//! toolchain → dependencies → format → lints → guests → build → tests → documentation
+//! toolchain → dependencies → format → lints → guests → build → tests → instructions → documentation
 //! ```
 //!
 //! Cheap steps come first. The tests are built by the command that runs them, because cargo selects features for what
@@ -18,13 +18,13 @@ use clap::Args;
 use self::count::Count;
 use crate::terminal::{self, BAD, FAINT, GOOD, NOTABLE, STRONG};
 use crate::workspace::{PLUGIN_PROFILE, WASM, Workspace};
-use crate::{cargo, toolchain};
+use crate::{bench, cargo, toolchain};
 
 /// Set up and run all tests: format, lints, every suite, documentation.
 ///
-/// Installs what is missing: the WebAssembly target, rustfmt and clippy by rustup, and Go by apt-get where it runs as
-/// root (one suite tries the patches with kube-apiserver's own library, which is written in Go). Ends with the time
-/// that each step took and, as its last line, the number of tests.
+/// Installs what is missing: the WebAssembly target, rustfmt and clippy by rustup, and by apt-get, where it runs as
+/// root, Go (one suite tries the patches with kube-apiserver's own library, which is written in Go) and valgrind (which
+/// counts instructions). Ends with the time that each step took and, as its last line, the number of tests.
 #[derive(Args, Debug)]
 pub(crate) struct Test {
     /// Go on with the next step when one fails.
@@ -51,7 +51,7 @@ type Step = (
     fn(&mut Run) -> anyhow::Result<()>,
 );
 
-const STEPS: [Step; 9] = [
+const STEPS: [Step; 10] = [
     ("toolchain", "what is needed is installed", toolchain),
     (
         "dependencies",
@@ -75,6 +75,11 @@ const STEPS: [Step; 9] = [
         "tests",
         "all suites and the examples of the documentation",
         tests,
+    ),
+    (
+        "instructions",
+        "no piece takes many more than recorded, where valgrind is installed",
+        instructions,
     ),
     ("documentation", "no warnings of rustdoc", documentation),
 ];
@@ -216,6 +221,10 @@ fn tests(run: &mut Run) -> anyhow::Result<()> {
     let result = cargo::read(&mut command, |line| count.read(line));
     count.end();
     result
+}
+
+fn instructions(run: &mut Run) -> anyhow::Result<()> {
+    bench::instructions::check(&run.workspace)
 }
 
 fn documentation(run: &mut Run) -> anyhow::Result<()> {

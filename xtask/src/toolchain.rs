@@ -67,29 +67,42 @@ pub(crate) fn ensure_go() -> String {
     if let Ok(version) = version() {
         return version;
     }
-    let is_root = output(Command::new("id").arg("-u")).is_ok_and(|user| user == "0");
-    if is_root && Path::new("/usr/bin/apt-get").exists() {
-        terminal::paragraph("  ", "installing: apt-get install golang-go");
-        let apt_get = |arguments: &[&str]| {
-            let mut command = Command::new("apt-get");
-            command
-                .args(arguments)
-                .env("DEBIAN_FRONTEND", "noninteractive");
-            let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
-            status.is_ok_and(|status| status.success())
-        };
-        let packages = ["install", "--yes", "--no-install-recommends", "golang-go"];
-        // The lists of packages are fetched only when they are needed: mostly the image has them.
-        let installed = apt_get(&packages) || (apt_get(&["update"]) && apt_get(&packages));
-        if let (true, Ok(version)) = (installed, version()) {
-            return version;
-        }
+    if apt_get_install("golang-go")
+        && let Ok(version) = version()
+    {
+        return version;
     }
     anstream::println!(
         "  {NOTABLE}Go is not installed: the emitted patches are not tried with kube-apiserver's own patch library. \
          Install Go and run this again to have that tested, too.{NOTABLE:#}"
     );
     "not installed".to_owned()
+}
+
+/// Sees to it, where that is possible, that instructions can be counted; says whether they can.
+pub(crate) fn ensure_valgrind() -> bool {
+    let works = || output(Command::new("valgrind").arg("--version")).is_ok();
+    works() || apt_get_install("valgrind") && works()
+}
+
+/// Installs a package of Debian's where that can be done without asking anybody.
+fn apt_get_install(package: &str) -> bool {
+    let is_root = output(Command::new("id").arg("-u")).is_ok_and(|user| user == "0");
+    if !is_root || !Path::new("/usr/bin/apt-get").exists() {
+        return false;
+    }
+    terminal::paragraph("  ", &format!("installing: apt-get install {package}"));
+    let apt_get = |arguments: &[&str]| {
+        let mut command = Command::new("apt-get");
+        command
+            .args(arguments)
+            .env("DEBIAN_FRONTEND", "noninteractive");
+        let status = command.stdin(Stdio::null()).stdout(Stdio::null()).status();
+        status.is_ok_and(|status| status.success())
+    };
+    let packages = ["install", "--yes", "--no-install-recommends", package];
+    // The lists of packages are fetched only when they are needed: mostly the image has them.
+    apt_get(&packages) || (apt_get(&["update"]) && apt_get(&packages))
 }
 
 /// Whether licences and advisories can be checked. Not installed by itself: it takes minutes to build.

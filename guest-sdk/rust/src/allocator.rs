@@ -15,9 +15,10 @@ use std::cell::{Cell, UnsafeCell};
 use std::mem::MaybeUninit;
 use std::ptr::{self, NonNull};
 
-/// 512 KiB: settings and reviews of ordinary size fit many times over, and untouched pages cost nothing.
+/// 128 KiB: what a policy that reads fields needs, many times over. More is not free: the kernel looks at every page of
+/// the memory to find those that were touched, and where it cannot (Linux before 6.7), the host clears them all.
 #[cfg(target_arch = "wasm32")]
-const ARENA: usize = 512 * 1024;
+const ARENA: usize = 128 * 1024;
 
 /// The size of a WebAssembly page.
 const PAGE: usize = 64 * 1024;

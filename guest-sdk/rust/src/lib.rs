@@ -94,6 +94,7 @@ mod panic;
 mod patch;
 mod pointer;
 mod policy;
+mod qualified_name;
 mod review;
 mod settings;
 #[cfg(not(target_arch = "wasm32"))]
@@ -105,8 +106,9 @@ pub use bindings::imports::tollgate::admission::types::{
 };
 pub use denial::Findings;
 pub use patch::{Mutation, Patch};
-pub use pointer::Pointer;
+pub use pointer::{Pointer, PointerError};
 pub use policy::{Mutate, Plugin, Policy, Validate};
+pub use qualified_name::{QualifiedName, QualifiedNameError};
 pub use review::{Document, ReadError, Review};
 pub use settings::SettingsErrors;
 
@@ -114,7 +116,7 @@ pub use settings::SettingsErrors;
 pub mod prelude {
     pub use crate::{
         Cause, Denial, Document, Findings, Mutate, Mutation, Node, Operation, Patch, Pointer,
-        Policy, Review, Rule, SettingsErrors, Validate, Value, pointer,
+        Policy, QualifiedName, Review, Rule, SettingsErrors, Validate, Value, pointer,
     };
 }
 

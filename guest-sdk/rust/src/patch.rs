@@ -171,6 +171,36 @@ impl Patch {
         }
     }
 
+    /// Inserts before an element of a list, and makes the list when it is missing. The index is at most the length that
+    /// the list has by then.
+    ///
+    /// Reads the document as [`set`](Self::set) does.
+    pub fn insert(
+        self,
+        object: Document,
+        list: impl Into<Pointer>,
+        index: usize,
+        value: impl Into<NewValue>,
+    ) -> Self {
+        let list = list.into();
+        let place = list.child(index);
+        self.with_list(object, list).add(place, value)
+    }
+
+    /// Adds behind the last element of a list, and makes the list when it is missing.
+    ///
+    /// Reads the document as [`set`](Self::set) does.
+    pub fn append(
+        self,
+        object: Document,
+        list: impl Into<Pointer>,
+        value: impl Into<NewValue>,
+    ) -> Self {
+        let list = list.into();
+        let place = list.child("-");
+        self.with_list(object, list).add(place, value)
+    }
+
     /// Appends an operation.
     pub fn push(&mut self, operation: PatchOperation) {
         self.operations.push(operation);
@@ -186,6 +216,15 @@ impl Patch {
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.operations.is_empty()
+    }
+
+    fn with_list(mut self, object: Document, list: Pointer) -> Self {
+        let is_missing = || matches!(object.get(&list), None | Some(Value::Null));
+        if !self.created.contains(&list) && is_missing() {
+            self = self.set(object, &list, NewValue::Json("[]".to_owned()));
+            self.created.push(list);
+        }
+        self
     }
 
     fn with(mut self, operation: PatchOperation) -> Self {

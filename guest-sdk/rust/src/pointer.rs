@@ -11,8 +11,20 @@ use std::fmt;
 /// assert_eq!(label.as_str(), "/metadata/labels/app.kubernetes.io~1name");
 /// assert_eq!(Pointer::from("/spec/containers/0").child("image"), pointer!["spec", "containers", 0, "image"]);
 /// ```
-#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+///
+/// In settings, it is an error when the text is not a pointer.
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[serde(try_from = "Checked")]
 pub struct Pointer(String);
+
+/// Why a text is no [`Pointer`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PointerError(&'static str);
+
+/// Text from outside, of which nobody knows yet whether it is a pointer.
+#[derive(serde::Deserialize)]
+#[serde(transparent)]
+struct Checked(String);
 
 /// A [`Pointer`] from its tokens, which are escaped: `pointer!["metadata", "labels", key]`. A token is anything that
 /// can be displayed.
@@ -62,7 +74,12 @@ impl Pointer {
     #[must_use]
     pub fn last(&self) -> Option<String> {
         let (_, last) = self.0.rsplit_once('/')?;
-        Some(last.replace("~1", "/").replace("~0", "~"))
+        Some(unescaped(last))
+    }
+
+    /// The tokens, unescaped: members' names and elements' indices. None for the whole document.
+    pub fn tokens(&self) -> impl Iterator<Item = String> {
+        self.0.split('/').skip(1).map(unescaped)
     }
 
     /// Whether this is the whole document.
@@ -134,17 +151,51 @@ impl PartialEq<&str> for Pointer {
     }
 }
 
+impl TryFrom<Checked> for Pointer {
+    type Error = PointerError;
+
+    fn try_from(Checked(text): Checked) -> Result<Self, PointerError> {
+        if !text.is_empty() && !text.starts_with('/') {
+            return Err(PointerError("it must begin with a slash"));
+        }
+        let mut escapes = text.split('~').skip(1);
+        if escapes.any(|rest| !rest.starts_with(['0', '1'])) {
+            return Err(PointerError("behind a `~` must stand 0 or 1"));
+        }
+        Ok(Self(text))
+    }
+}
+
+fn unescaped(token: &str) -> String {
+    token.replace("~1", "/").replace("~0", "~")
+}
+
+// === impl PointerError ===
+
+impl fmt::Display for PointerError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "is no JSON Pointer: {}", self.0)
+    }
+}
+
+impl std::error::Error for PointerError {}
+
+// === impl Escaped ===
+
 struct Escaped<'t>(&'t mut String);
 
 impl fmt::Write for Escaped<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        for character in text.chars() {
-            match character {
-                '~' => self.0.push_str("~0"),
-                '/' => self.0.push_str("~1"),
-                other => self.0.push(other),
-            }
+        // Nearly every token is free of these two, and is then copied at once.
+        let mut rest = text;
+        while let Some(at) = rest.bytes().position(|byte| matches!(byte, b'~' | b'/')) {
+            let (before, from) = rest.split_at(at);
+            self.0.push_str(before);
+            self.0
+                .push_str(if from.starts_with('~') { "~0" } else { "~1" });
+            rest = &from[1..];
         }
+        self.0.push_str(rest);
         Ok(())
     }
 }
@@ -156,9 +207,13 @@ mod tests {
     #[test]
     fn tokens_are_escaped_and_unescaped() {
         let pointer = pointer!["a/b", "m~n", "~1", 0, ""];
+        assert_eq!(pointer!["a~/b//ü~"], "/a~0~1b~1~1ü~0");
         assert_eq!(pointer, "/a~1b/m~0n/~01/0/");
         assert_eq!(pointer!["~1"].last().as_deref(), Some("~1"));
         assert_eq!(pointer.last().as_deref(), Some(""));
+        let tokens: Vec<_> = pointer.tokens().collect();
+        assert_eq!(tokens, ["a/b", "m~n", "~1", "0", ""]);
+        assert_eq!(Pointer::root().tokens().count(), 0);
     }
 
     #[test]
@@ -167,5 +222,19 @@ mod tests {
         assert_eq!(pointer!["a"].parent(), Some(Pointer::root()));
         assert_eq!(pointer![].parent(), None);
         assert_eq!(Pointer::root().last(), None);
+    }
+
+    #[test]
+    fn settings_hold_well_formed_pointers_only() {
+        let read = |text: &str| serde_json::from_value::<Pointer>(text.into());
+        assert_eq!(read("/a~1b/*").unwrap(), "/a~1b/*");
+        assert!(read("").unwrap().is_root());
+        for (text, error) in [
+            ("a/b", "is no JSON Pointer: it must begin with a slash"),
+            ("/a~b", "is no JSON Pointer: behind a `~` must stand 0 or 1"),
+            ("/a~", "is no JSON Pointer: behind a `~` must stand 0 or 1"),
+        ] {
+            assert_eq!(read(text).unwrap_err().to_string(), error);
+        }
     }
 }

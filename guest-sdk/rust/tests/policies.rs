@@ -10,10 +10,13 @@ use tollgate_sdk::testing::{TestReview, manifest};
 #[serde(default, deny_unknown_fields)]
 struct Scripted {
     set: Vec<(String, String)>,
+    insert: Vec<(String, usize, String)>,
+    append: Vec<(String, String)>,
     merge: Option<Json>,
     object: Option<Json>,
     read: Option<String>,
     select: Option<String>,
+    changes: Vec<String>,
     deny: bool,
 }
 
@@ -41,7 +44,15 @@ impl Mutate for Scripted {
         let set = |patch: Patch, (path, value): &(String, String)| {
             patch.set(review.object(), path, value.as_str())
         };
-        Ok(self.set.iter().fold(Patch::new(), set).into())
+        let insert = |patch: Patch, (list, index, value): &(String, usize, String)| {
+            patch.insert(review.object(), list, *index, value.as_str())
+        };
+        let append = |patch: Patch, (list, value): &(String, String)| {
+            patch.append(review.object(), list, value.as_str())
+        };
+        let patch = self.set.iter().fold(Patch::new(), set);
+        let patch = self.insert.iter().fold(patch, insert);
+        Ok(self.append.iter().fold(patch, append).into())
     }
 }
 
@@ -64,6 +75,11 @@ impl Validate for Scripted {
         if let Some(pattern) = &self.select {
             for node in review.object().select(pattern) {
                 review.warn(node.pointer);
+            }
+        }
+        for pointer in &self.changes {
+            if review.changes(pointer) {
+                review.warn(format!("{pointer} changes"));
             }
         }
         review.annotate(
@@ -235,6 +251,49 @@ fn setting_makes_each_missing_parent_once() {
         json!([{"image": "x"}, "7", {"image": "y"}]),
         "elements are replaced"
     );
+}
+
+#[test]
+fn a_list_that_is_missing_is_made_once() {
+    let lists = json!({
+        "insert": [["/spec/containers", 0, "first"], ["/spec/containers", 1, "second"], ["/metadata/labels/odd", 0, "a"]],
+        "append": [["/spec/containers", "last"], ["/spec/deep/er", "1"], ["/spec/deep/er", "2"]],
+    });
+    let outcome = TestReview::create(pod())
+        .settings(lists)
+        .mutate::<Scripted>();
+    let object = outcome.object();
+    assert_eq!(
+        object["spec"]["containers"],
+        json!(["first", "second", {"image": "x"}, {}, {"image": "y"}, "last"])
+    );
+    assert_eq!(object["spec"]["deep"], json!({"er": ["1", "2"]}));
+    assert_eq!(
+        object["metadata"]["labels"],
+        json!({"odd": ["a"]}),
+        "null is as good as missing"
+    );
+}
+
+#[test]
+fn a_change_is_told_from_what_stays() {
+    let changes = |review: TestReview| {
+        review
+            .settings(json!({"changes": ["/spec/priority", "/spec/containers", "/status", ""]}))
+            .validate::<Scripted>()
+            .warnings()
+            .join(", ")
+    };
+    let mut raised = pod();
+    raised["spec"]["priority"] = json!(4);
+    assert_eq!(
+        changes(TestReview::update(pod(), raised)),
+        "/spec/priority changes,  changes"
+    );
+    assert_eq!(changes(TestReview::update(pod(), pod())), "");
+    let all = "/spec/priority changes, /spec/containers changes,  changes";
+    assert_eq!(changes(TestReview::create(pod())), all);
+    assert_eq!(changes(TestReview::delete(pod())), all);
 }
 
 #[test]

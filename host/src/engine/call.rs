@@ -1,5 +1,6 @@
 //! One call of a plugin: from a permit to run to what it answered, what it cost or how it failed.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -77,6 +78,9 @@ impl Guest {
         };
         let deadline = deadline.min(began + self.limits.timeout);
         let allowed = deadline.saturating_duration_since(began);
+        if allowed.is_zero() {
+            return nothing(CallError::Fault(Fault::Deadline { allowed, cpu: None }));
+        }
         let _permits = match self.permits(engine, deadline).await {
             Ok(permits) => permits,
             Err(Some(overload)) => return nothing(CallError::Overload(overload)),
@@ -94,10 +98,9 @@ impl Guest {
             &meter,
         );
         let outcome = {
-            let run = Box::pin(self.run(&mut store, phase));
             let run = Metered {
-                meter: meter.clone(),
-                future: run,
+                meter: &meter,
+                future: pin!(self.run(&mut store, phase)),
             };
             if self.imports_wasi {
                 // A guest can sleep in WASI, where no tick reaches it.
@@ -249,9 +252,6 @@ impl Guest {
         engine: &Engine,
         deadline: Instant,
     ) -> Result<Permits, Option<Overload>> {
-        if Instant::now() >= deadline {
-            return Err(None);
-        }
         let plugin = acquire(&self.slots, deadline).await.ok_or(None)?;
         let engine = acquire(&engine.slots, deadline)
             .await
@@ -278,8 +278,9 @@ impl Guest {
         store.set_fuel(fuel).expect("the engine meters fuel");
         store.set_hostcall_fuel(output_bytes);
         store.set_epoch_deadline(1);
-        let meter = meter.clone();
+        let (meter, running) = (meter.clone(), engine.ticker.running());
         store.epoch_deadline_callback(move |_| {
+            let _for_as_long_as_the_store = &running;
             if meter.tick() >= cpu_time {
                 return Err(Stop::Cpu.into());
             }

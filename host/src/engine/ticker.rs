@@ -1,40 +1,149 @@
 //! The thread that moves the epoch.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::thread::Thread;
 use std::time::Duration;
 
-/// Moves an engine's epoch until it is dropped. An OS thread, not a task: a runtime whose threads all run guests
-/// would not get round to it.
+/// Moves an engine's epoch until it is dropped, as long as something runs that could look at it. An OS thread, not a
+/// task: a runtime whose threads all run guests would not get round to it.
 pub(super) struct Ticker {
-    stop: Arc<AtomicBool>,
+    shared: Arc<Shared>,
+    thread: Thread,
 }
+
+/// Something runs: the epoch moves for as long as this lives.
+pub(super) struct Running(Arc<Shared>);
+
+#[derive(Default)]
+struct Shared {
+    stop: AtomicBool,
+    running: AtomicUsize,
+    is_parked: AtomicBool,
+}
+
+/// Ticks with nothing to tick for, after which the thread sleeps until something runs. So that a thread under steady
+/// load is not put to sleep and woken for every request.
+const IDLE_TICKS: u32 = 100;
 
 // === impl Ticker ===
 
 impl Ticker {
     pub(super) fn start(engine: &wasmtime::Engine, interval: Duration) -> Self {
-        let stop = Arc::new(AtomicBool::new(false));
+        let shared = Arc::new(Shared::default());
         let engine = engine.weak();
-        let stopped = stop.clone();
-        std::thread::Builder::new()
+        let ticked = shared.clone();
+        let thread = std::thread::Builder::new()
             .name("tollgate-epoch".into())
             .spawn(move || {
-                while !stopped.load(Ordering::Relaxed) {
+                let mut idle = 0;
+                while !ticked.stop.load(Ordering::Relaxed) {
                     std::thread::sleep(interval);
                     match engine.upgrade() {
                         Some(engine) => engine.increment_epoch(),
                         None => return,
                     }
+                    idle = match ticked.running.load(Ordering::Relaxed) {
+                        0 => idle + 1,
+                        _ => 0,
+                    };
+                    if idle >= IDLE_TICKS {
+                        ticked.park();
+                        idle = 0;
+                    }
                 }
             })
-            .expect("a process that cannot start one more thread at start-up cannot serve");
-        Self { stop }
+            .expect("a process that cannot start one more thread at start-up cannot serve")
+            .thread()
+            .clone();
+        Self { shared, thread }
+    }
+
+    /// To be held while a guest can run.
+    pub(super) fn running(&self) -> Running {
+        // In one order with the two lines of `park`: either this sees that the thread is parked, or the thread sees
+        // that something runs.
+        self.shared.running.fetch_add(1, Ordering::SeqCst);
+        if self.shared.is_parked.load(Ordering::SeqCst)
+            && self.shared.is_parked.swap(false, Ordering::SeqCst)
+        {
+            self.thread.unpark();
+        }
+        Running(self.shared.clone())
     }
 }
 
 impl Drop for Ticker {
     fn drop(&mut self) {
-        self.stop.store(true, Ordering::Relaxed);
+        self.shared.stop.store(true, Ordering::Relaxed);
+        self.thread.unpark();
+    }
+}
+
+// === impl Shared ===
+
+impl Shared {
+    /// Sleeps until something runs, or for no reason.
+    fn park(&self) {
+        self.is_parked.store(true, Ordering::SeqCst);
+        if self.running.load(Ordering::SeqCst) == 0 && !self.stop.load(Ordering::SeqCst) {
+            std::thread::park();
+        }
+        self.is_parked.store(false, Ordering::SeqCst);
+    }
+}
+
+// === impl Running ===
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        self.0.running.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicU64;
+
+    use wasmtime::{Config, Instance, Module, Store, UpdateDeadline};
+
+    use super::*;
+
+    /// Runs a loop that ends at the first tick; false when none came within a second's worth of fuel.
+    fn sees_a_tick(engine: &wasmtime::Engine, ticker: &Ticker) -> bool {
+        let module = Module::new(engine, r#"(module (func (export "spin") (loop (br 0))))"#);
+        let mut store = Store::new(engine, ());
+        store.set_epoch_deadline(1);
+        store.set_fuel(5_000_000_000).expect("fuel is metered");
+        let ticks = Arc::new(AtomicU64::new(0));
+        let (running, seen) = (ticker.running(), ticks.clone());
+        store.epoch_deadline_callback(move |_| {
+            let _held = &running;
+            match seen.fetch_add(1, Ordering::Relaxed) {
+                0 => Ok(UpdateDeadline::Continue(1)),
+                _ => Err(wasmtime::Error::msg("enough")),
+            }
+        });
+        let module = module.expect("the module compiles");
+        let instance = Instance::new(&mut store, &module, &[]).expect("it has no imports");
+        let spin = instance.get_typed_func::<(), ()>(&mut store, "spin");
+        let ended = spin.expect("it is exported").call(&mut store, ());
+        assert!(ended.is_err(), "a loop without end cannot return");
+        ticks.load(Ordering::Relaxed) == 2
+    }
+
+    #[test]
+    fn ticks_for_what_runs_and_wakes_from_its_sleep_for_it() {
+        let mut config = Config::new();
+        config.epoch_interruption(true).consume_fuel(true);
+        let engine = wasmtime::Engine::new(&config).expect("the engine can be made");
+        let ticker = Ticker::start(&engine, Duration::from_micros(100));
+        assert!(sees_a_tick(&engine, &ticker));
+        let began = std::time::Instant::now();
+        while !ticker.shared.is_parked.load(Ordering::SeqCst) {
+            assert!(began.elapsed() < Duration::from_secs(30), "it never sleeps");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        assert!(sees_a_tick(&engine, &ticker));
     }
 }

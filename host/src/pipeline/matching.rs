@@ -130,6 +130,11 @@ impl Match {
                     .any(|group| named(&self.exclude_groups, group)))
     }
 
+    /// The index of the first rule that the request matches, whatever else the plugin is kept from.
+    pub(crate) fn matching_rule(&self, request: &AdmissionRequest) -> Option<usize> {
+        self.rules.iter().position(|rule| rule.matches(request))
+    }
+
     fn covers_namespace(&self, request: &AdmissionRequest) -> bool {
         if self.namespaces.is_empty() && self.exclude_namespaces.is_empty() {
             return true;

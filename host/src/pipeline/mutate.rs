@@ -299,6 +299,20 @@ impl Change {
     }
 }
 
+/// How deep the object is nested at the place of an operation; the rest of it is as it was.
+fn depth_of(operation: &Operation) -> u32 {
+    let above = operation
+        .path()
+        .as_str()
+        .bytes()
+        .filter(|byte| *byte == b'/')
+        .count();
+    let below = operation.value().map_or(0, Json::depth);
+    u32::try_from(above)
+        .unwrap_or(u32::MAX)
+        .saturating_add(below)
+}
+
 /// What a mutator is told that may not change what others wrote: the first places.
 fn refused(conflicts: &[(String, PluginName)]) -> String {
     const MOST: usize = 5;
@@ -408,15 +422,15 @@ fn change(
             },
         ),
     };
-    let depth = after.depth();
+    let operations = diff(before, &after);
+    if operations.is_empty() {
+        return Ok(None);
+    }
+    let depth = operations.iter().map(depth_of).max().unwrap_or_default();
     if depth > max_depth {
         return Err(bad(format!(
             "the object would be nested {depth} levels deep; it may be {max_depth} (requests.maxDepth)"
         )));
-    }
-    let operations = diff(before, &after);
-    if operations.is_empty() {
-        return Ok(None);
     }
     check(before, &after, &operations, form).map_err(|error| {
         if error.is_lossy() {

@@ -127,6 +127,8 @@ impl Worker {
         let mut child = Command::new(&self.executable)
             .arg("prepare")
             .env_clear()
+            // The allocator would map a gigabyte ahead, and what is mapped for writing counts against the child's limit.
+            .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())

@@ -55,11 +55,11 @@ impl Policy for ImageRewrite {
 
 impl Mutate for ImageRewrite {
     fn mutate(&self, review: &Review) -> Result<Mutation, Denial> {
-        let request = review.request();
-        let is_subresource = request.sub_resource.is_some();
-        let is_update = request.operation == Operation::Update;
+        let sub_resource = review.sub_resource();
+        let is_subresource = sub_resource.is_some();
+        let is_update = review.operation() == Operation::Update;
         // Which lists the API server lets this request change.
-        let lists: &[_] = match request.sub_resource.as_deref() {
+        let lists: &[_] = match sub_resource.as_deref() {
             None if is_update => &["initContainers", "containers"],
             None => &["initContainers", "containers", "ephemeralContainers"],
             Some("ephemeralcontainers") if is_update => &["ephemeralContainers"],

@@ -71,9 +71,8 @@ impl Policy for RequiredLabels {
 impl Validate for RequiredLabels {
     fn validate(&self, review: &Review) -> Result<(), Denial> {
         let object = review.object();
-        let is_subresource = review.request().sub_resource.is_some();
         // An object that is being deleted must be able to lose its finalizers.
-        if is_subresource
+        if review.sub_resource().is_some()
             || !object.exists()
             || object.text("/metadata/deletionTimestamp").is_some()
         {

@@ -147,9 +147,6 @@ fn versioned(report: &Report) -> String {
         .digest
         .strip_prefix("sha256:")
         .unwrap_or(&report.digest);
-    format!(
-        "{}@{}",
-        report.plugin,
-        digest.chars().take(DIGEST_DIGITS).collect::<String>()
-    )
+    let digits = digest.get(..DIGEST_DIGITS).unwrap_or(digest);
+    format!("{}@{digits}", report.plugin)
 }

@@ -1,0 +1,188 @@
+//! The native control: what a webhook with the same checks compiled in would do.
+//!
+//! It stands behind the host's own server, and reads and writes with the host's own code, so that what is compared is
+//! the plugins and nothing else. It takes the same configuration file as the host: for each plugin in it, it does in
+//! plain Rust what that plugin does. It matches no rules, meters nothing, records nothing of who did what, and writes
+//! no audit annotations; whoever writes a webhook by hand would not either.
+
+mod changes;
+mod forbidden_text;
+mod image_rewrite;
+mod required_labels;
+pub mod setup;
+
+use bytes::Bytes;
+use tollgate::config::{PluginConfig, Source};
+use tollgate::pipeline::outcome::{Denial, Outcome, Status};
+use tollgate::review::decode::decode;
+use tollgate::review::request::AdmissionRequest;
+use tollgate::review::respond::respond;
+use tollgate::server::{Body, Call, Endpoint, Gate, Readiness, Reply};
+
+use changes::Changes;
+use forbidden_text::ForbiddenText;
+use image_rewrite::ImageRewrite;
+pub use required_labels::RequiredLabels;
+
+/// A webhook without plugins.
+pub struct Control {
+    checks: Vec<Check>,
+    max_depth: u32,
+}
+
+/// One plugin's work, natively.
+enum Check {
+    RequiredLabels(RequiredLabels),
+    ForbiddenText(ForbiddenText),
+    ImageRewrite(ImageRewrite),
+}
+
+/// A plugin that the control cannot stand in for.
+#[derive(Debug)]
+pub struct UnknownPlugin {
+    file: String,
+}
+
+/// Where the object lies in the review, as the host counts it.
+const DEPTH_OF_OBJECT: u32 = 2;
+
+// === impl Control ===
+
+impl Control {
+    /// Does what the plugins would do; without any it is the empty webhook, which reads the review and allows it.
+    ///
+    /// # Errors
+    /// When there is no native twin of a plugin.
+    pub fn new(plugins: &[PluginConfig], max_depth: u32) -> Result<Self, UnknownPlugin> {
+        let checks = plugins.iter().map(Check::of);
+        Ok(Self {
+            checks: checks.collect::<Result<_, _>>()?,
+            max_depth,
+        })
+    }
+
+    /// From the body of a review to the body of its answer.
+    ///
+    /// # Errors
+    /// When the body is not a review that can be judged; the text says why.
+    pub fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Result<Vec<u8>, String> {
+        let review = decode(body, self.max_depth + DEPTH_OF_OBJECT);
+        let mut review = review.map_err(|error| error.to_string())?;
+        let outcome = match endpoint {
+            Endpoint::Validate => self.validate(&review.request),
+            Endpoint::Mutate => self.mutate(&mut review.request),
+        };
+        Ok(respond(
+            review.version,
+            &review.request.uid,
+            &outcome,
+            endpoint,
+        ))
+    }
+
+    fn validate(&self, request: &AdmissionRequest) -> Outcome {
+        let Some(object) = &request.object else {
+            return allowed(Changes::default());
+        };
+        let denials = self.checks.iter().filter_map(|check| match check {
+            Check::RequiredLabels(check) => check.validate(request, object).err(),
+            Check::ForbiddenText(check) => check.validate(object).err(),
+            Check::ImageRewrite(_) => None,
+        });
+        let denials: Vec<Denial> = denials.collect();
+        if denials.is_empty() {
+            return allowed(Changes::default());
+        }
+        let messages: Vec<String> = denials.into_iter().map(|denial| denial.message).collect();
+        Outcome {
+            allowed: false,
+            status: Some(Status {
+                code: 403,
+                reason: "Forbidden",
+                message: messages.join("; "),
+                details: None,
+            }),
+            ..Outcome::default()
+        }
+    }
+
+    fn mutate(&self, request: &mut AdmissionRequest) -> Outcome {
+        let mut changes = Changes::default();
+        if let Some(object) = &mut request.object {
+            for check in &self.checks {
+                if let Check::ImageRewrite(check) = check {
+                    check.mutate(object, &mut changes);
+                }
+            }
+        }
+        allowed(changes)
+    }
+}
+
+fn allowed(changes: Changes) -> Outcome {
+    Outcome {
+        allowed: true,
+        patch: changes.into_operations(),
+        ..Outcome::default()
+    }
+}
+
+impl Gate for Control {
+    async fn review(&self, call: Call) -> Reply {
+        let body = match &call.body {
+            Body::Whole(body) => body,
+            Body::TooLarge { limit_bytes, .. } => {
+                return Reply::TooLarge(format!("the review has more than {limit_bytes} bytes"));
+            }
+        };
+        match self.answer(call.endpoint, body) {
+            Ok(answer) => Reply::Review(Bytes::from(answer)),
+            Err(why) => Reply::BadRequest(why),
+        }
+    }
+
+    fn plugins(&self) -> serde_json::Value {
+        serde_json::json!({ "plugins": [] })
+    }
+
+    fn readiness(&self) -> Readiness {
+        Readiness {
+            ready: true,
+            detail: Vec::new(),
+        }
+    }
+}
+
+// === impl Check ===
+
+impl Check {
+    /// Goes by the name of the plugin's file; what follows a `-` tells copies apart.
+    fn of(plugin: &PluginConfig) -> Result<Self, UnknownPlugin> {
+        let Source::File(path) = &plugin.source;
+        let stem = path.file_stem().and_then(|stem| stem.to_str());
+        let stem = stem.unwrap_or_default();
+        let settings = &plugin.settings;
+        match stem.split('-').next() {
+            Some("required_labels") => Ok(Self::RequiredLabels(RequiredLabels::new(settings))),
+            Some("forbidden_text") => Ok(Self::ForbiddenText(ForbiddenText::new(settings))),
+            Some("image_rewrite") => Ok(Self::ImageRewrite(ImageRewrite::new(settings))),
+            _ => Err(UnknownPlugin {
+                file: path.display().to_string(),
+            }),
+        }
+    }
+}
+
+// === impl UnknownPlugin ===
+
+impl std::fmt::Display for UnknownPlugin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(
+            f,
+            "{}: there is no native twin of this plugin; write one in bench/native/src and name it in bench/native/src/lib.rs",
+            self.file
+        )
+    }
+}
+
+impl std::error::Error for UnknownPlugin {}

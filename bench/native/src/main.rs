@@ -1,0 +1,77 @@
+//! Serves what a configuration's plugins do, natively: `tollgate serve` without WebAssembly.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::{Args, Parser};
+use mimalloc::MiMalloc;
+use tollgate::config::Config;
+use tollgate::metrics::Metrics;
+use tollgate::server::{Listen, Server, Signals};
+use tollgate::telemetry::LogFormat;
+use tollgate_native::Control;
+
+/// That of the host: what is compared is not two allocators.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// The native control of the benchmark.
+#[derive(Debug, Parser)]
+#[command(name = "native-control", about)]
+enum Cli {
+    Serve(Serve),
+}
+
+/// Serve admission reviews over HTTPS, with the checks compiled in.
+#[derive(Args, Debug)]
+struct Serve {
+    /// The configuration file, as `tollgate serve` has it.
+    #[arg(long, value_name = "FILE")]
+    config: PathBuf,
+    /// Check nothing: read the review and allow it.
+    #[arg(long)]
+    empty: bool,
+}
+
+fn main() -> ExitCode {
+    let Cli::Serve(serve) = Cli::parse();
+    match serve.run() {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("native-control: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+// === impl Serve ===
+
+impl Serve {
+    fn run(self) -> anyhow::Result<()> {
+        let config = Config::load(&self.config)?;
+        tollgate::telemetry::install(LogFormat::Json, None)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("the threads cannot be started")?;
+        runtime.block_on(self.serve(config))
+    }
+
+    async fn serve(self, config: Config) -> anyhow::Result<()> {
+        let mut signals = Signals::listen().context("no signal handler could be set up")?;
+        let plugins: &[_] = if self.empty { &[] } else { &config.plugins };
+        let control = Control::new(plugins, config.requests.max_depth)?;
+        let listen = Listen {
+            address: config.listen,
+            admin_address: config.admin_listen,
+            tls: config.tls,
+            authentication: config.authentication,
+        };
+        let server = Server::bind(&listen, config.requests, Arc::new(control), Metrics::new());
+        let server = server.await?;
+        server.run(async move { signals.next().await }).await;
+        Ok(())
+    }
+}

@@ -1,0 +1,72 @@
+//! `required-labels` as a webhook without plugins would have it: over the host's own document, with the same regular
+//! expressions as the plugin uses.
+
+use regex_lite::Regex;
+use serde_json::Value;
+use tollgate::document::{Json, Pointer};
+use tollgate::pipeline::outcome::{Cause, Denial};
+use tollgate::review::request::AdmissionRequest;
+
+/// The fields, each with the pattern of its whole value.
+pub struct RequiredLabels {
+    demands: Vec<(Pointer, Option<Regex>)>,
+}
+
+// === impl RequiredLabels ===
+
+impl RequiredLabels {
+    /// From the plugin's own settings.
+    ///
+    /// # Panics
+    /// When the plugin would not take them either.
+    #[must_use]
+    pub fn new(settings: &Value) -> Self {
+        let labels = settings["labels"].as_object().expect("`labels` is there");
+        let demands = labels.iter().map(|(key, pattern)| {
+            let pattern = pattern.as_str().map(|text| format!("^(?:{text})$"));
+            let pattern =
+                pattern.map(|text| Regex::new(&text).expect("the settings have valid patterns"));
+            (Pointer::from_tokens(["metadata", "labels", key]), pattern)
+        });
+        Self {
+            demands: demands.collect(),
+        }
+    }
+
+    /// Judges an object.
+    ///
+    /// # Errors
+    /// When a label is missing or malformed.
+    pub fn validate(&self, request: &AdmissionRequest, object: &Json) -> Result<(), Denial> {
+        let deletion = object.at("/metadata/deletionTimestamp").ok().flatten();
+        if request.sub_resource.is_some() || deletion.is_some() {
+            return Ok(());
+        }
+        let violates = |(field, pattern): &&(Pointer, Option<Regex>)| match (
+            object.lookup(field).and_then(Json::as_text),
+            pattern,
+        ) {
+            (Some(value), Some(pattern)) => !pattern.is_match(value),
+            (Some(_), None) => false,
+            (None, _) => true,
+        };
+        let causes: Vec<Cause> = self
+            .demands
+            .iter()
+            .filter(violates)
+            .map(|(field, _)| Cause {
+                field: Some(field.to_string()),
+                message: "is required".to_owned(),
+                reason: None,
+            })
+            .collect();
+        if causes.is_empty() {
+            return Ok(());
+        }
+        Err(Denial {
+            message: "labels are missing or malformed".to_owned(),
+            causes,
+            ..Denial::default()
+        })
+    }
+}

@@ -1,0 +1,100 @@
+//! One connection of HTTP/1.1 over TLS.
+
+use std::net::SocketAddr;
+use std::path::Path;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use bytes::Bytes;
+use http::{Method, StatusCode, header};
+use http_body_util::{BodyExt as _, Full};
+use hyper::client::conn::http1::{SendRequest, handshake};
+use hyper_util::rt::TokioIo;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, ServerName};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+/// A connection that is kept alive.
+pub(super) struct Client {
+    sender: SendRequest<Full<Bytes>>,
+}
+
+/// The one request that is sent over and over.
+pub(super) struct Request {
+    host: String,
+    path: String,
+    body: Bytes,
+}
+
+// === impl Request ===
+
+impl Request {
+    pub(super) fn new(address: SocketAddr, path: &str, body: Vec<u8>) -> Self {
+        Self {
+            host: address.to_string(),
+            path: format!("{path}?timeout=10s"),
+            body: body.into(),
+        }
+    }
+}
+
+// === impl Client ===
+
+impl Client {
+    pub(super) async fn connect(
+        connector: &TlsConnector,
+        address: SocketAddr,
+    ) -> anyhow::Result<Self> {
+        let stream = TcpStream::connect(address)
+            .await
+            .with_context(|| format!("no connection to {address}"))?;
+        stream.set_nodelay(true)?;
+        let stream = connector
+            .connect(ServerName::from(address.ip()), stream)
+            .await
+            .with_context(|| format!("no TLS with {address}"))?;
+        let (sender, connection) = handshake(TokioIo::new(stream)).await?;
+        tokio::task::spawn_local(async move {
+            // What goes wrong on it, the sender learns.
+            let _: hyper::Result<()> = connection.await;
+        });
+        Ok(Self { sender })
+    }
+
+    /// Sends the request and reads the whole answer.
+    pub(super) async fn send(&mut self, request: &Request) -> anyhow::Result<Bytes> {
+        let message = http::Request::builder()
+            .method(Method::POST)
+            .uri(&request.path)
+            .header(header::HOST, &request.host)
+            .header(header::CONTENT_TYPE, "application/json")
+            .body(Full::new(request.body.clone()))?;
+        self.sender.ready().await?;
+        let answer = self.sender.send_request(message).await?;
+        let status = answer.status();
+        let body = answer.into_body().collect().await?.to_bytes();
+        anyhow::ensure!(
+            status == StatusCode::OK,
+            "POST {} was answered with HTTP {status}: {}",
+            request.path,
+            String::from_utf8_lossy(&body)
+        );
+        Ok(body)
+    }
+}
+
+/// A connector that trusts one CA and nothing else.
+pub(super) fn connector(ca: &Path) -> anyhow::Result<TlsConnector> {
+    let unreadable = || format!("{} is not a PEM certificate", ca.display());
+    let certificate = CertificateDer::from_pem_file(ca).with_context(unreadable)?;
+    let mut roots = RootCertStore::empty();
+    roots.add(certificate).with_context(unreadable)?;
+    let provider = Arc::new(rustls::crypto::ring::default_provider());
+    let config = ClientConfig::builder_with_provider(provider)
+        .with_safe_default_protocol_versions()?
+        .with_root_certificates(roots)
+        .with_no_client_auth();
+    Ok(TlsConnector::from(Arc::new(config)))
+}

@@ -1,0 +1,150 @@
+//! What came of a run: a table for people, JSON for programs, plots and a page for the documentation.
+
+mod document;
+mod machine;
+mod plots;
+mod table;
+mod targets;
+
+use std::path::Path;
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+
+use crate::fairness::Fairness;
+use crate::measure::{Figures, Group, Results, Subject};
+use crate::plan::Extent;
+use machine::Machine;
+pub use targets::Target;
+
+/// Everything that one run measured.
+pub struct Report {
+    extent: Extent,
+    machine: Machine,
+    groups: Vec<(Group, Results)>,
+    fairness: Option<Fairness>,
+}
+
+// === impl Report ===
+
+impl Report {
+    /// With nothing in it yet but where it is made.
+    #[must_use]
+    pub fn new(extent: Extent) -> Self {
+        Self {
+            extent,
+            machine: Machine::this(),
+            groups: Vec::new(),
+            fairness: None,
+        }
+    }
+
+    /// What to say when the machine is busy before anything is measured.
+    #[must_use]
+    pub fn busy_machine() -> Option<String> {
+        /// What a machine has that does nothing in particular.
+        const IDLE: f64 = 0.5;
+        let load = Machine::load().filter(|load| *load > IDLE)?;
+        Some(format!(
+            "this machine is busy with other things (its load is {load}): rates and latencies suffer from it most, \
+             ratios least"
+        ))
+    }
+
+    /// Adds what was measured of a group.
+    pub fn add(&mut self, group: Group, results: Results) {
+        self.groups.push((group, results));
+    }
+
+    /// Adds what spinners cost their neighbours.
+    pub fn add_fairness(&mut self, fairness: Fairness) {
+        self.fairness = Some(fairness);
+    }
+
+    /// The figures of a subject in a group.
+    ///
+    /// # Errors
+    /// When it was not measured.
+    pub fn figures(&self, group: &str, subject: &Subject) -> anyhow::Result<&Figures> {
+        self.results(group)?.of(subject)
+    }
+
+    /// The numbers of the project's promise that this run can judge.
+    #[must_use]
+    pub fn targets(&self) -> Vec<Target> {
+        targets::judge(self)
+    }
+
+    /// Prints everything.
+    pub fn print(&self) {
+        print!("{}", table::whole(self));
+    }
+
+    /// Writes everything as JSON; the targets stand at its end.
+    ///
+    /// # Errors
+    /// When the file cannot be written.
+    pub fn write_json(&self, file: &Path) -> anyhow::Result<()> {
+        let text = format!("{:#}\n", self.json());
+        std::fs::write(file, text).with_context(|| format!("{} cannot be written", file.display()))
+    }
+
+    /// Draws the plots, and writes the results into the documentation.
+    ///
+    /// # Errors
+    /// When a file cannot be written, or the page has no place for the results.
+    pub fn write_documentation(&self, folder: &Path) -> anyhow::Result<()> {
+        plots::draw(self, &folder.join("performance"))?;
+        document::write(self, &folder.join("performance.md"))
+    }
+
+    fn results(&self, group: &str) -> anyhow::Result<&Results> {
+        let found = self.groups.iter().find(|(known, _)| known.name == group);
+        let (_, results) = found.with_context(|| format!("{group} was not measured"))?;
+        Ok(results)
+    }
+
+    fn json(&self) -> Value {
+        let cases = self.groups.iter().flat_map(|(group, results)| {
+            let subjects = group.subjects.iter();
+            subjects.filter_map(|subject| Some(case(group, subject, results.get(subject)?)))
+        });
+        // serde_json sorts the members of a map where the feature to keep their order is off; `targets` is last in
+        // either order.
+        json!({
+            "cases": cases.collect::<Vec<_>>(),
+            "extent": match self.extent {
+                Extent::Quick => "quick",
+                Extent::Full => "full",
+            },
+            "fairness": self.fairness.as_ref().map(fairness),
+            "machine": self.machine.json(),
+            "targets": self.targets(),
+        })
+    }
+}
+
+fn case(group: &Group, subject: &Subject, figures: &Figures) -> Value {
+    let [p50, p90, p99, p999] = [0.5, 0.9, 0.99, 0.999].map(|share| figures.latency(share));
+    json!({
+        "group": group.name,
+        "subject": subject,
+        "pace": group.pace,
+        "cpuMicrosecondsPerRequest": figures.cpu(),
+        "requestsPerSecond": figures.rate(),
+        "latencyMicroseconds": { "p50": p50, "p90": p90, "p99": p99, "p99.9": p999 },
+        "residentBytes": figures.memory.resident_bytes,
+        "rounds": { "cpuMicrosecondsPerRequest": figures.cpu_microseconds },
+    })
+}
+
+fn fairness(fairness: &Fairness) -> Value {
+    let good = |latencies: &crate::fairness::Latencies| {
+        let [p50, p99, max] = [0.5, 0.99, 1.0].map(|share| latencies.at(share));
+        json!({ "p50Milliseconds": p50, "p99Milliseconds": p99, "maxMilliseconds": max })
+    };
+    json!({
+        "alone": good(&fairness.alone),
+        "besideSpinners": good(&fairness.beside_spinners),
+    })
+}

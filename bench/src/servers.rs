@@ -1,0 +1,126 @@
+//! The two sides as running servers: the host as it ships, and the native control beside it.
+
+use std::collections::HashMap;
+use std::os::unix::fs::DirBuilderExt as _;
+use std::path::PathBuf;
+
+use anyhow::Context as _;
+use serde::Serialize;
+use tollgate_tests::binary::profile_directory;
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::server::{Server, Start};
+
+use crate::plugins::Work;
+
+/// Which program answers.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Side {
+    /// `tollgate serve`.
+    Host,
+    /// The control with the same checks compiled in.
+    Native,
+    /// The control without any check.
+    Empty,
+}
+
+/// One server.
+#[derive(Clone, Debug, Eq, Hash, PartialEq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Setup {
+    /// Which program.
+    pub side: Side,
+    /// What its plugins do.
+    pub work: Work,
+    /// What they are written in.
+    pub language: &'static str,
+    /// How many there are, each a module of its own.
+    pub plugins: usize,
+    /// Threads of the server.
+    pub threads: usize,
+}
+
+/// The servers that run: each is started when it is first needed and kept until it is not needed any more.
+pub struct Fleet {
+    running: HashMap<Setup, Server>,
+    code: PathBuf,
+}
+
+// === impl Side ===
+
+impl Side {
+    /// For a table.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Host => "host",
+            Self::Native => "native",
+            Self::Empty => "empty native",
+        }
+    }
+}
+
+// === impl Fleet ===
+
+impl Fleet {
+    /// None runs yet. Compiled plugins are kept in the target folder for the next time.
+    ///
+    /// # Errors
+    /// When that folder cannot be made.
+    pub fn new() -> anyhow::Result<Self> {
+        let code = profile_directory().join("bench-code");
+        std::fs::DirBuilder::new()
+            .recursive(true)
+            .mode(0o700)
+            .create(&code)
+            .with_context(|| format!("{} cannot be made", code.display()))?;
+        Ok(Self {
+            running: HashMap::new(),
+            code,
+        })
+    }
+
+    /// The server of a setup.
+    ///
+    /// # Errors
+    /// When a plugin is not loaded: it would have nothing to say, and cost nothing.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    pub fn get(&mut self, setup: &Setup) -> anyhow::Result<&Server> {
+        if !self.running.contains_key(setup) {
+            self.running.insert(setup.clone(), self.start(setup)?);
+        }
+        Ok(&self.running[setup])
+    }
+
+    /// Ends those that are not among the setups.
+    pub fn keep(&mut self, setups: &[&Setup]) {
+        self.running.retain(|setup, _| setups.contains(&setup));
+    }
+
+    fn start(&self, setup: &Setup) -> anyhow::Result<Server> {
+        let code = self.code.display().to_string();
+        let mut configuration = Configuration::new()
+            .with("allowEmpty", true)
+            .with("engine.cacheDirectory", code);
+        let (work, plugins) = (setup.work, setup.plugins);
+        work.configure(setup.language, plugins, &mut configuration);
+        let threads = setup.threads.to_string();
+        let mut start = Start::default().environment("TOKIO_WORKER_THREADS", &threads);
+        if setup.side != Side::Host {
+            start = start.program(profile_directory().join("native-control"));
+        }
+        if setup.side == Side::Empty {
+            start = start.argument("--empty");
+        }
+        let server = start.start(configuration);
+        if setup.side == Side::Host {
+            let runtime = tokio::runtime::Builder::new_current_thread()
+                .enable_all()
+                .build()?;
+            runtime.block_on(server.assert_all_loaded());
+        }
+        Ok(server)
+    }
+}

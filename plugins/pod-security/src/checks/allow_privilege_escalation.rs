@@ -1,0 +1,17 @@
+//! Processes that come to more privileges than their parent, by set-user-ID for example.
+
+use crate::pod::Pod;
+use crate::violation::{Offenders, Violation, required};
+
+pub(super) fn judge(pod: &Pod) -> Option<Violation> {
+    let mut offenders = Offenders::default();
+    for container in &pod.containers {
+        if container.security_context.allow_privilege_escalation != Some(false) {
+            let field = container.security_context("allowPrivilegeEscalation");
+            offenders.container(container, [required(field, "must be false")]);
+        }
+    }
+    offenders.violation("allowPrivilegeEscalation != false", |who| {
+        format!("{who} must set securityContext.allowPrivilegeEscalation=false")
+    })
+}

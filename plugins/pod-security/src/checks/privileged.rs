@@ -1,0 +1,17 @@
+//! Privileged containers, which have nearly no bounds.
+
+use crate::pod::Pod;
+use crate::violation::{Offenders, Violation, forbidden};
+
+pub(super) fn judge(pod: &Pod) -> Option<Violation> {
+    let mut offenders = Offenders::default();
+    for container in &pod.containers {
+        if container.security_context.privileged == Some(true) {
+            let field = container.security_context("privileged");
+            offenders.container(container, [forbidden(field, "must not be true")]);
+        }
+    }
+    offenders.violation("privileged", |who| {
+        format!("{who} must not set securityContext.privileged=true")
+    })
+}

@@ -1,0 +1,50 @@
+//! Updates that change nothing that the standards look at: whatever was there before the policy can be lived with.
+
+use tollgate_sdk::prelude::*;
+
+/// Whether an update of a Pod is worth judging.
+///
+/// Nearly all of a Pod's spec is immutable. What can change is which containers there are and their images, and only
+/// a new image makes Kubernetes judge a Pod again.
+pub(crate) fn is_significant(pod: Document, old: Document) -> bool {
+    let is_list_changed = |list: &str| {
+        let at = ["/spec/", list].concat();
+        let images = [&at, "/*/image"].concat();
+        length(pod, &at) != length(old, &at) || pod.select(&images) != old.select(&images)
+    };
+    is_list_changed("containers")
+        || is_list_changed("initContainers")
+        || has_new_ephemeral_image(pod, old)
+}
+
+/// Whether the template that stands there is the same as before.
+pub(crate) fn is_unchanged(review: &Review, at: &Pointer) -> bool {
+    review.object().json(at) == review.old_object().json(at)
+}
+
+/// Ephemeral containers are told apart by their names, and one that is gone needs no judging.
+fn has_new_ephemeral_image(pod: Document, old: Document) -> bool {
+    let containers = |document: Document| {
+        let at = "/spec/ephemeralContainers";
+        (0..length(document, at)).map(move |index| {
+            let container = Pointer::from(at).child(index);
+            (
+                document.text(container.child("name")),
+                document.text(container.child("image")),
+            )
+        })
+    };
+    let mut new = containers(pod).peekable();
+    if new.peek().is_none() {
+        return false;
+    }
+    let old: Vec<_> = containers(old).collect();
+    new.any(|(name, image)| {
+        let before = old.iter().find(|(known, _)| *known == name);
+        before.is_none_or(|(_, known)| *known != image)
+    })
+}
+
+fn length(document: Document, at: &str) -> usize {
+    document.length(at).unwrap_or(0)
+}

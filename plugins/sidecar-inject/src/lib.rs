@@ -1,0 +1,168 @@
+//! Injects containers, init containers and volumes into Pods, as the settings have them.
+//!
+//! What was injected is recognised by its name and by an annotation with the hash of its settings. So running twice
+//! changes nothing, whatever kube-apiserver and other plugins made of it in between, and a container of the user's own
+//! that happens to have the same name is not taken for it.
+
+mod item;
+
+use serde_json::Value as Json;
+use tollgate_sdk::prelude::*;
+
+use item::{Item, List, State};
+
+/// The policy, with what it injects.
+pub struct SidecarInject {
+    items: Vec<Item>,
+    key: QualifiedName,
+    inject_by_default: bool,
+    on_conflict: OnConflict,
+}
+
+/// The settings as the configuration has them.
+#[derive(serde::Deserialize)]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
+pub struct Settings {
+    volumes: Vec<Json>,
+    init_containers: Vec<Json>,
+    containers: Vec<Json>,
+    key: QualifiedName,
+    inject_by_default: bool,
+    on_conflict: OnConflict,
+}
+
+/// What becomes of a Pod that has a container or a volume of its own with the name of one that is to be injected.
+#[derive(Clone, Copy, Debug, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum OnConflict {
+    /// It is denied.
+    Deny,
+    /// Nothing is injected into it, and the user gets a warning.
+    Skip,
+}
+
+// === impl Settings ===
+
+impl Default for Settings {
+    fn default() -> Self {
+        let key = "sidecar-inject.tollgate.dev/inject";
+        Self {
+            volumes: Vec::new(),
+            init_containers: Vec::new(),
+            containers: Vec::new(),
+            key: key.parse().expect("the default is a key"),
+            inject_by_default: false,
+            on_conflict: OnConflict::Deny,
+        }
+    }
+}
+
+// === impl SidecarInject ===
+
+impl Policy for SidecarInject {
+    type Settings = Settings;
+
+    fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
+        let items = item::read([
+            (List::Volumes, &settings.volumes),
+            (List::InitContainers, &settings.init_containers),
+            (List::Containers, &settings.containers),
+        ])?;
+        Ok(Self {
+            items,
+            key: settings.key,
+            inject_by_default: settings.inject_by_default,
+            on_conflict: settings.on_conflict,
+        })
+    }
+}
+
+impl Mutate for SidecarInject {
+    fn mutate(&self, review: &Review) -> Result<Mutation, Denial> {
+        let request = review.request();
+        let pod = review.object();
+        // What containers a Pod has is settled once it is created.
+        let is_new_pod = request.operation == Operation::Create
+            && request.sub_resource.is_none()
+            && request.kind.kind == "Pod";
+        if !is_new_pod || is_mirror_pod(pod) || !self.is_wanted(review) {
+            return Ok(Mutation::Unchanged);
+        }
+
+        let mut patch = Patch::new();
+        let mut missing = Vec::new();
+        let mut conflicts = Findings::new("sidecars cannot be injected");
+        for item in &self.items {
+            match item.state(pod) {
+                State::Injected => {}
+                State::Missing => missing.push(item),
+                State::Outdated(at) => patch = item.annotate(pod, patch.replace(at, item.value())),
+                State::Conflict(name) => conflicts.at(name, self.advice()),
+            }
+        }
+        match self.on_conflict {
+            OnConflict::Deny => conflicts.verdict()?,
+            OnConflict::Skip if conflicts.is_empty() => {}
+            OnConflict::Skip => {
+                review.warn("no sidecars are injected: the Pod uses the name of one itself");
+                return Ok(Mutation::Unchanged);
+            }
+        }
+        // After the replacements: what is inserted moves what is behind it.
+        let mut in_front = 0;
+        for item in missing {
+            let list = item.list().place();
+            if item.list() == List::InitContainers {
+                // A proxy should be there when the Pod's own need it.
+                patch = patch.insert(pod, list, in_front, item.value());
+                in_front += 1;
+            } else {
+                patch = patch.append(pod, list, item.value());
+            }
+            patch = item.annotate(pod, patch);
+        }
+        Ok(patch.into())
+    }
+}
+
+impl SidecarInject {
+    /// Whether the Pod asks for sidecars, by a label or else by an annotation.
+    fn is_wanted(&self, review: &Review) -> bool {
+        for list in ["labels", "annotations"] {
+            let value = review.object().text(pointer!["metadata", list, self.key]);
+            match value.as_deref() {
+                None => {}
+                Some("true") => return true,
+                Some("false") => return false,
+                Some(_) => review.warn(format!(
+                    "metadata.{list}[{}] is neither \"true\" nor \"false\" and is ignored",
+                    self.key
+                )),
+            }
+        }
+        self.inject_by_default
+    }
+
+    fn advice(&self) -> String {
+        format!(
+            "is the name of one that is to be injected: choose another, or go without by the label {}: \"false\"",
+            self.key
+        )
+    }
+}
+
+/// The kubelet's picture of a static Pod: changing it changes nothing on the node.
+fn is_mirror_pod(pod: Document) -> bool {
+    pod.get("/metadata/annotations/kubernetes.io~1config.mirror")
+        .is_some()
+}
+
+tollgate_sdk::mutator! {
+    SidecarInject,
+    rules: [Rule::on([Operation::Create], "", "v1", ["pods"])],
+    settings_schema: include_str!("../settings-schema.json"),
+    labels: [("licence", "Apache-2.0")],
+}
+
+#[cfg(test)]
+mod tests;

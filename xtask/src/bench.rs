@@ -1,0 +1,93 @@
+//! `cargo xtask bench`: what Tollgate costs, beside the same checks in plain Rust.
+//!
+//! Builds what is needed and has `bench/` do the measuring; with `--instructions` it measures no time at all, and counts
+//! instructions in its place.
+
+pub(crate) mod instructions;
+
+use std::path::PathBuf;
+use std::process::{Command, ExitCode};
+
+use anyhow::Context as _;
+use clap::Args;
+
+use crate::workspace::Workspace;
+use crate::{cargo, terminal, toolchain};
+
+/// Measure Tollgate as it ships beside a native control: the same server and checks without WebAssembly.
+///
+/// Both are built as released, and driven in turn over TLS by a load generator in a process of its own. It takes about
+/// 10 minutes, with --quick about 4, after a first build of some 20; nothing else should run on the machine. Ends with
+/// the targets of docs/performance.md, and whether this run meets them.
+#[derive(Args, Debug)]
+pub(crate) struct Bench {
+    /// Measure only what the targets need.
+    #[arg(long)]
+    quick: bool,
+    /// Measure only this group, such as plugins; may be given several times.
+    #[arg(long, value_name = "GROUP", conflicts_with = "plots")]
+    only: Vec<String>,
+    /// Write all figures, and the targets, to a file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Draw the plots and write the results into docs/performance.md.
+    #[arg(long)]
+    plots: bool,
+    /// Measure no time: count the instructions of single pieces with callgrind and compare them with those recorded.
+    #[arg(long, conflicts_with_all = ["quick", "only", "json", "plots"])]
+    instructions: bool,
+    /// With --instructions: record those counted.
+    #[arg(long, requires = "instructions")]
+    update: bool,
+}
+
+/// What is started: the host, its native twin, and what measures them.
+const BINARIES: [&str; 4] = ["tollgate", "native-control", "tollgate-bench", "load"];
+
+// === impl Bench ===
+
+impl Bench {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let workspace = Workspace::find()?;
+        toolchain::ensure_wasm_target()?;
+        if self.instructions {
+            return instructions::run(&workspace, self.update);
+        }
+        terminal::heading("build");
+        let mut command = workspace.cargo();
+        // With all packages in view, as everywhere else: another selection would be another build of wasmtime.
+        command.args(["build", "--release", "--workspace"]);
+        for binary in BINARIES {
+            command.args(["--bin", binary]);
+        }
+        println!("$ {}", cargo::typed(&command));
+        cargo::run(&mut command)?;
+        terminal::heading("measure");
+        self.measure(&workspace)
+    }
+
+    fn measure(self, workspace: &Workspace) -> anyhow::Result<ExitCode> {
+        let program = workspace.target().join("release/tollgate-bench");
+        let mut command = Command::new(&program);
+        if self.quick {
+            command.arg("--quick");
+        }
+        for group in &self.only {
+            command.args(["--only", group]);
+        }
+        if let Some(file) = &self.json {
+            command.arg("--json").arg(file);
+        }
+        if self.plots {
+            command.arg("--plots");
+        }
+        let status = command
+            .status()
+            .with_context(|| format!("{} cannot be run", program.display()))?;
+        Ok(if status.success() {
+            ExitCode::SUCCESS
+        } else {
+            ExitCode::FAILURE
+        })
+    }
+}

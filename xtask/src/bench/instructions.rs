@@ -1,0 +1,275 @@
+//! Instructions of single pieces, counted by callgrind: steadier than time, so that they can fail a test.
+//!
+//! A piece is run n times and 2n times; the difference, divided by n, is what one run takes, whatever setting up takes.
+//! The programs are those that the tests are built with, unoptimised as they are: what is compared is one commit with
+//! another, not with a clock.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::Context as _;
+use serde_json::{Value, json};
+
+use crate::terminal::{self, BAD, FAINT, GOOD, NOTABLE};
+use crate::workspace::Workspace;
+use crate::{cargo, toolchain};
+
+/// A piece may take so much more than what is recorded.
+const TOLERANCE_PERCENT: f64 = 15.0;
+/// Where the counts are recorded.
+const RECORD: &str = "bench/instructions.json";
+
+/// A piece, and how often it is run the first time.
+struct Piece {
+    name: &'static str,
+    times: u64,
+}
+
+const PIECES: [Piece; 7] = [
+    Piece {
+        name: "decode-5kB",
+        times: 100,
+    },
+    Piece {
+        name: "decode-100kB",
+        times: 10,
+    },
+    Piece {
+        name: "respond",
+        times: 200,
+    },
+    Piece {
+        name: "merge",
+        times: 200,
+    },
+    Piece {
+        name: "diff-100kB",
+        times: 50,
+    },
+    Piece {
+        name: "review-1-plugin",
+        times: 50,
+    },
+    Piece {
+        name: "review-6-plugins",
+        times: 50,
+    },
+];
+
+/// What has a plugin in it.
+const WARM_UP: &str = "review-1-plugin";
+
+/// Counts, compares with the record or writes it anew.
+pub(crate) fn run(workspace: &Workspace, update: bool) -> anyhow::Result<ExitCode> {
+    anyhow::ensure!(
+        toolchain::ensure_valgrind(),
+        "valgrind is needed to count instructions: install it and run this again"
+    );
+    let counted = count(workspace)?;
+    let file = workspace.root().join(RECORD);
+    if update {
+        write(&file, &counted)?;
+        println!("  recorded in {}", workspace.shown(&file));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let exceeded = compare(&read(&file)?, &counted)?;
+    Ok(if exceeded.is_empty() {
+        ExitCode::SUCCESS
+    } else {
+        terminal::failure(&advice(&exceeded));
+        ExitCode::FAILURE
+    })
+}
+
+/// Counts and compares; a problem when a piece takes more than recorded, and none where there is no valgrind.
+pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<()> {
+    if !toolchain::ensure_valgrind() {
+        anstream::println!(
+            "  {NOTABLE}valgrind is not installed: instructions are not counted. Install it and run this again to have \
+             them compared, too.{NOTABLE:#}"
+        );
+        return Ok(());
+    }
+    let recorded = read(&workspace.root().join(RECORD))?;
+    let counted = count(workspace)?;
+    let exceeded = compare(&recorded, &counted)?;
+    anyhow::ensure!(exceeded.is_empty(), "{}", advice(&exceeded));
+    Ok(())
+}
+
+fn advice(exceeded: &[&str]) -> String {
+    format!(
+        "{} take more than {TOLERANCE_PERCENT} % over what is recorded in {RECORD}: find out why, and where it has to \
+         be, record it with `cargo xtask bench --instructions --update`",
+        exceeded.join(", ")
+    )
+}
+
+fn count(workspace: &Workspace) -> anyhow::Result<BTreeMap<String, f64>> {
+    let mut command = workspace.cargo();
+    command.args([
+        "build",
+        "--workspace",
+        "--bin",
+        "instructions",
+        "--bin",
+        "tollgate",
+    ]);
+    println!("$ {}", cargo::typed(&command));
+    cargo::run(&mut command)?;
+    let program = workspace.target().join("debug/instructions");
+    let mut counted = BTreeMap::new();
+    // Its compiled code is kept for those that follow, where it is not there yet.
+    instructions(&program, WARM_UP, 0)?;
+    for Piece { name, times } in PIECES {
+        let once = instructions(&program, name, times)?;
+        let twice = instructions(&program, name, 2 * times)?;
+        let each = (twice as f64 - once as f64) / times as f64;
+        counted.insert(name.to_owned(), each.round());
+    }
+    let of = |name: &str| counted.get(name).copied().unwrap_or_default();
+    let further = (of("review-6-plugins") - of("review-1-plugin")) / 5.0;
+    counted.insert("further-plugin".to_owned(), further.round());
+    Ok(counted)
+}
+
+/// All that one process runs, its threads included.
+fn instructions(program: &Path, piece: &str, times: u64) -> anyhow::Result<u64> {
+    let report = tempfile(piece);
+    let output = Command::new("valgrind")
+        .args(["--quiet", "--tool=callgrind"])
+        .arg(format!("--callgrind-out-file={}", report.display()))
+        .arg(program)
+        .args([piece, &times.to_string()])
+        // Threads that look for work count, too.
+        .env("RAYON_NUM_THREADS", "1")
+        .stdin(Stdio::null())
+        .output()
+        .context("valgrind cannot be run")?;
+    let text = std::fs::read_to_string(&report);
+    // Nobody needs it any more, and it lies in a folder for such things.
+    let _: std::io::Result<()> = std::fs::remove_file(&report);
+    anyhow::ensure!(
+        output.status.success(),
+        "counting {piece} failed ({}): {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    let text = text.with_context(|| format!("callgrind left no {}", report.display()))?;
+    summary(&text).with_context(|| format!("callgrind's report on {piece} has no `summary:`"))
+}
+
+fn tempfile(piece: &str) -> PathBuf {
+    std::env::temp_dir().join(format!("tollgate-{}-{piece}.callgrind", std::process::id()))
+}
+
+/// The line `summary: 123` of a report, or `totals: 123` where there is none.
+fn summary(report: &str) -> Option<u64> {
+    let of = |key: &str| {
+        let line = report.lines().find_map(|line| line.strip_prefix(key));
+        line.and_then(|number| number.trim().parse().ok())
+    };
+    of("summary:").or_else(|| of("totals:"))
+}
+
+fn read(file: &Path) -> anyhow::Result<BTreeMap<String, f64>> {
+    let text = std::fs::read_to_string(file).with_context(|| {
+        format!(
+            "{} cannot be read; record it with `cargo xtask bench --instructions --update`",
+            file.display()
+        )
+    })?;
+    let record: Value =
+        serde_json::from_str(&text).with_context(|| format!("{} is not JSON", file.display()))?;
+    let pieces = record["instructions"].as_object();
+    let pieces =
+        pieces.with_context(|| format!("{} has no object `instructions`", file.display()))?;
+    let number = |(name, count): (&String, &Value)| {
+        let count = count.as_f64();
+        let count = count.with_context(|| format!("{}: {name} is not a number", file.display()))?;
+        Ok((name.clone(), count))
+    };
+    pieces.iter().map(number).collect()
+}
+
+fn write(file: &Path, counted: &BTreeMap<String, f64>) -> anyhow::Result<()> {
+    let counted: BTreeMap<&String, u64> = counted
+        .iter()
+        .map(|(name, count)| (name, *count as u64))
+        .collect();
+    for (name, count) in &counted {
+        println!("  {name:<18} {:>12}", terminal::grouped(*count));
+    }
+    let record = json!({
+        "what": "instructions of one run of each piece, in the dev profile; cargo xtask bench --instructions",
+        "instructions": counted,
+    });
+    std::fs::write(file, format!("{record:#}\n"))
+        .with_context(|| format!("{} cannot be written", file.display()))
+}
+
+/// Prints both side by side; the pieces that take too many come back.
+fn compare<'p>(
+    recorded: &BTreeMap<String, f64>,
+    counted: &'p BTreeMap<String, f64>,
+) -> anyhow::Result<Vec<&'p str>> {
+    let mut exceeded = Vec::new();
+    println!("  instructions of one run    recorded      counted");
+    for (name, count) in counted {
+        let before = *recorded.get(name).with_context(|| {
+            format!("{RECORD} has no `{name}`: record it with `cargo xtask bench --instructions --update`")
+        })?;
+        let percent = (count / before - 1.0) * 100.0;
+        let style = if percent > TOLERANCE_PERCENT {
+            exceeded.push(name.as_str());
+            BAD
+        } else if percent < -TOLERANCE_PERCENT {
+            GOOD
+        } else {
+            FAINT
+        };
+        let (before, count) = (before as u64, *count as u64);
+        anstream::println!(
+            "  {name:<20} {:>14} {:>12}  {style}{percent:+.1} %{style:#}",
+            terminal::grouped(before),
+            terminal::grouped(count),
+        );
+    }
+    Ok(exceeded)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn counts(entries: &[(&str, f64)]) -> BTreeMap<String, f64> {
+        let entries = entries
+            .iter()
+            .map(|(name, count)| ((*name).to_owned(), *count));
+        entries.collect()
+    }
+
+    #[test]
+    fn only_what_takes_too_many_more_is_exceeded() {
+        let recorded = counts(&[("a", 1000.0), ("b", 1000.0), ("c", 1000.0)]);
+        let counted = counts(&[("a", 1140.0), ("b", 1160.0), ("c", 10.0)]);
+        assert_eq!(compare(&recorded, &counted).unwrap(), ["b"]);
+    }
+
+    #[test]
+    fn a_piece_that_was_never_recorded_is_a_problem() {
+        let error = compare(&counts(&[]), &counts(&[("new", 1.0)])).unwrap_err();
+        assert!(error.to_string().contains("--update"), "{error}");
+    }
+
+    #[test]
+    fn the_sum_of_a_report_is_found() {
+        assert_eq!(
+            summary("version: 1\nsummary: 123\nfn=(1) main\ntotals: 124"),
+            Some(123)
+        );
+        assert_eq!(summary("version: 1\nfn=(1) main\ntotals: 124"), Some(124));
+        assert_eq!(summary("nothing"), None);
+    }
+}
