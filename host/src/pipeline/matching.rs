@@ -123,7 +123,7 @@ impl Match {
 
     fn excludes_user(&self, request: &AdmissionRequest) -> bool {
         let named = |list: &[Box<str>], name: &str| list.iter().any(|one| **one == *name);
-        named(&self.exclude_users, request.username())
+        (!self.exclude_users.is_empty() && named(&self.exclude_users, request.username()))
             || (!self.exclude_groups.is_empty()
                 && request
                     .groups()
