@@ -204,12 +204,15 @@ fn plain(value: &f64) -> String {
     format!("{value:.0}")
 }
 
+/// How a number is written beside an axis.
+type Label<'l> = &'l dyn Fn(&f64) -> String;
+
 fn chart<X, Y>(
     file: &Path,
     title: &str,
     (x_name, y_name): (&str, &str),
     (x, y): (X, Y),
-    (x_label, y_label): (&dyn Fn(&f64) -> String, &dyn Fn(&f64) -> String),
+    (x_label, y_label): (Label<'_>, Label<'_>),
     series: &[Series],
 ) -> anyhow::Result<()>
 where
