@@ -20,7 +20,7 @@ mod webhook;
 use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
-    config::{FailurePolicy, Margin, Match, Mode},
+    config::{ExistingViolations, FailurePolicy, Margin, Match, Mode, ReinvocationPolicy},
     server::Endpoint,
 };
 
@@ -54,6 +54,10 @@ pub struct Participant<'a> {
     pub mode: Mode,
     /// What its faults count for.
     pub failure_policy: FailurePolicy,
+    /// Whether it is called again when another has changed the object after it.
+    pub reinvocation_policy: ReinvocationPolicy,
+    /// Whether it is asked about the old object, too, when it denies the new one.
+    pub existing_violations: ExistingViolations,
     /// What one call may take.
     pub timeout: Duration,
 }
@@ -71,8 +75,8 @@ pub struct Registration {
     pub per_plugin: bool,
     /// What kube-apiserver is to wait; without it, as little as is safe.
     pub timeout_seconds: Option<u32>,
-    /// `Never` or `IfNeeded`, of the mutating webhooks.
-    pub reinvocation_policy: &'static str,
+    /// Whether other webhooks' changes have the mutating webhooks called again; without it, where a plugin wants that.
+    pub reinvocation_policy: Option<ReinvocationPolicy>,
     /// Namespaces whose objects are not asked about.
     pub excluded_namespaces: BTreeSet<String>,
     /// Groups whose members are not asked about.
@@ -159,9 +163,22 @@ impl Registration {
             failure_policy: failure_policy.as_str(),
             match_policy: "Equivalent",
             side_effects: "None",
-            reinvocation_policy: (endpoint == Endpoint::Mutate).then_some(self.reinvocation_policy),
+            reinvocation_policy: (endpoint == Endpoint::Mutate)
+                .then(|| self.reinvocation(plugins).as_str()),
             admission_review_versions: ["v1", "v1beta1"],
             rules,
+        })
+    }
+
+    fn reinvocation(&self, plugins: &[Participant<'_>]) -> ReinvocationPolicy {
+        let wanted =
+            |plugin: &Participant<'_>| plugin.reinvocation_policy == ReinvocationPolicy::IfNeeded;
+        self.reinvocation_policy.unwrap_or_else(|| {
+            if plugins.iter().any(wanted) {
+                ReinvocationPolicy::IfNeeded
+            } else {
+                ReinvocationPolicy::Never
+            }
         })
     }
 

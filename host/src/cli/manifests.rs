@@ -9,7 +9,7 @@ use clap::{Args, ValueEnum};
 
 use super::host::Host;
 use super::{FAILURE, Origin};
-use crate::config::{Config, SelfSigned, Tls, is_label};
+use crate::config::{Config, ReinvocationPolicy, SelfSigned, Tls, is_label};
 use crate::manifests::{
     Address, BREAK_GLASS_GROUP, EXCLUDED_NAMESPACES, Participant, Registration,
     TIMEOUT_BOUNDS_SECONDS, Webhooks,
@@ -41,9 +41,10 @@ pub(super) struct Manifests {
     /// How long kube-apiserver waits, 1 to 30. [default: as little as the plugins need, and at least 5]
     #[arg(long, value_name = "SECONDS", value_parser = read_seconds)]
     timeout_seconds: Option<u32>,
-    /// Whether the mutating webhooks are called again when another webhook has changed the object.
-    #[arg(long, value_name = "POLICY", default_value = "Never")]
-    reinvocation_policy: Reinvocation,
+    /// Whether the mutating webhooks are called again when another webhook has changed the object. [default: IfNeeded
+    /// where a plugin has that as its reinvocationPolicy]
+    #[arg(long, value_name = "POLICY")]
+    reinvocation_policy: Option<Reinvocation>,
     /// A further namespace whose objects are left out, beside kube-system, kube-node-lease and the service's own.
     /// May be given several times.
     #[arg(long, value_name = "NAMESPACE", value_parser = read_namespace)]
@@ -167,10 +168,10 @@ impl Manifests {
             ca_bundle,
             per_plugin: self.per_plugin,
             timeout_seconds: self.timeout_seconds,
-            reinvocation_policy: match self.reinvocation_policy {
-                Reinvocation::Never => "Never",
-                Reinvocation::IfNeeded => "IfNeeded",
-            },
+            reinvocation_policy: self.reinvocation_policy.map(|policy| match policy {
+                Reinvocation::Never => ReinvocationPolicy::Never,
+                Reinvocation::IfNeeded => ReinvocationPolicy::IfNeeded,
+            }),
             excluded_namespaces,
             break_glass_groups,
             margin: config.requests.deadline_margin,
@@ -212,6 +213,8 @@ fn participant(plugin: &Plugin) -> Option<Participant<'_>> {
         matching: &loaded.matching,
         mode: plugin.config.mode,
         failure_policy: plugin.config.failure_policy,
+        reinvocation_policy: plugin.config.reinvocation_policy,
+        existing_violations: plugin.config.existing_violations,
         timeout: plugin.config.limits.timeout,
     })
 }

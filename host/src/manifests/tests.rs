@@ -24,6 +24,8 @@ fn participant(plugin: &PluginConfig) -> Participant<'_> {
         matching: plugin.matching.as_ref().expect("the test names rules"),
         mode: plugin.mode,
         failure_policy: plugin.failure_policy,
+        reinvocation_policy: plugin.reinvocation_policy,
+        existing_violations: plugin.existing_violations,
         timeout: plugin.limits.timeout,
     }
 }
@@ -39,7 +41,7 @@ fn registration() -> Registration {
         ca_bundle: Some(b"PEM".to_vec()),
         per_plugin: false,
         timeout_seconds: None,
-        reinvocation_policy: "Never",
+        reinvocation_policy: None,
         excluded_namespaces: ["kube-node-lease", "kube-system", "tollgate-system"]
             .map(str::to_owned)
             .into(),
@@ -370,7 +372,7 @@ fn prints_one_webhook_for_each_plugin() {
         per_plugin: true,
         address: Address::Url("https://gate.example.com:8443/".to_owned()),
         ca_bundle: None,
-        reinvocation_policy: "IfNeeded",
+        reinvocation_policy: Some(ReinvocationPolicy::IfNeeded),
         timeout_seconds: Some(10),
         excluded_namespaces: BTreeSet::new(),
         ..registration()
@@ -425,6 +427,40 @@ fn refuses_chains_that_cannot_finish_while_kube_apiserver_waits() {
     };
     let two = slow(&[("a-change", "1s"), ("b-change", "1s")]);
     assert_snapshot!(refusal(&short, &two), @"the mutating plugins, one after another, may take 2s (a-change 1s + b-change 1s), and of the 2 s that kube-apiserver waits (--timeout-seconds) 1800ms are left when requests.deadlineMargin is kept back: --timeout-seconds 3 is enough, or lower limits.timeout");
+}
+
+#[test]
+fn reckons_with_every_call_that_may_be_made() {
+    let again = slow(&[("a-change", "4s"), ("b-change", "4s")]).replacen(
+        "source:",
+        "reinvocationPolicy: IfNeeded, source:",
+        1,
+    );
+    let text = printed(&registration(), &again);
+    assert!(text.contains("timeoutSeconds: 18\n"), "{text}");
+    assert!(text.contains("reinvocationPolicy: IfNeeded\n"), "{text}");
+    let once = Registration {
+        reinvocation_policy: Some(ReinvocationPolicy::Never),
+        ..registration()
+    };
+    assert!(printed(&once, &again).contains("reinvocationPolicy: Never\n"));
+    let too_often = again.replace("4s", "7s");
+    assert!(
+        refusal(&registration(), &too_often)
+            .contains("may take 28s (a-change 3 × 7s + b-change 7s)")
+    );
+    // Alone in its webhook nobody changes the object after it.
+    let apart = Registration {
+        per_plugin: true,
+        ..registration()
+    };
+    assert!(printed(&apart, &too_often).contains("timeoutSeconds: 8\n"));
+    let twice = slow(&[("a-judge", "4s"), ("b-judge", "5s")]).replacen(
+        "source:",
+        "existingViolations: allow, source:",
+        1,
+    );
+    assert!(printed(&registration(), &twice).contains("timeoutSeconds: 9\n"));
 }
 
 #[test]

@@ -4,7 +4,7 @@ use std::{ops::RangeInclusive, time::Duration};
 
 use super::Participant;
 use crate::{
-    config::{Margin, Mode, format_duration},
+    config::{ExistingViolations, Margin, Mode, ReinvocationPolicy, format_duration},
     server::{Endpoint, usable_time},
 };
 
@@ -85,21 +85,42 @@ pub(super) fn seconds(
 
 /// Mutators run one after another, validators at the same time, and audits after the answer.
 fn chain(endpoint: Endpoint, plugins: &[Participant<'_>]) -> Duration {
-    let timeouts = waited_for(plugins).map(|plugin| plugin.timeout);
+    let times = waited_for(plugins).map(|plugin| plugin.timeout * calls(endpoint, plugin, plugins));
     match endpoint {
-        Endpoint::Mutate => timeouts.sum(),
-        Endpoint::Validate => timeouts.max().unwrap_or_default(),
+        Endpoint::Mutate => times.sum(),
+        Endpoint::Validate => times.max().unwrap_or_default(),
     }
 }
 
 fn sum(endpoint: Endpoint, plugins: &[Participant<'_>]) -> String {
-    let one =
-        |plugin: &Participant<'_>| format!("{} {}", plugin.name, format_duration(plugin.timeout));
+    let one = |plugin: &Participant<'_>| {
+        let timeout = format_duration(plugin.timeout);
+        match calls(endpoint, plugin, plugins) {
+            1 => format!("{} {timeout}", plugin.name),
+            calls => format!("{} {calls} × {timeout}", plugin.name),
+        }
+    };
     let all: Vec<String> = waited_for(plugins).map(one).collect();
     all.join(match endpoint {
         Endpoint::Mutate => " + ",
         Endpoint::Validate => ", ",
     })
+}
+
+/// How often a plugin is called for one request at most.
+fn calls(endpoint: Endpoint, plugin: &Participant<'_>, plugins: &[Participant<'_>]) -> u32 {
+    let others = plugins.len() > 1;
+    match endpoint {
+        // Again when another has changed the object, and a last time to see whether it is content.
+        Endpoint::Mutate
+            if others && plugin.reinvocation_policy == ReinvocationPolicy::IfNeeded =>
+        {
+            3
+        }
+        // Once about the new object, and once about the old one.
+        Endpoint::Validate if plugin.existing_violations == ExistingViolations::Allow => 2,
+        _ => 1,
+    }
 }
 
 fn waited_for<'a, 'b>(plugins: &'a [Participant<'b>]) -> impl Iterator<Item = &'a Participant<'b>> {
