@@ -1,8 +1,13 @@
 //! The command line.
 
+mod called;
 mod check;
+mod explain;
 mod host;
+mod manifests;
+mod review;
 mod serve;
+mod terminal;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -26,6 +31,12 @@ enum Command {
     Serve(serve::Serve),
     /// Check a configuration, and every plugin in it, as `serve` would load them.
     Check(check::Check),
+    /// Review manifests or AdmissionReviews through the whole configuration, without a server.
+    Review(review::Review),
+    /// Explain a decision of a running server: which plugins were called, why, and what they said and changed.
+    Explain(explain::Explain),
+    /// Print the webhook configurations that register this host with kube-apiserver, as YAML.
+    Manifests(manifests::Manifests),
     /// Prepares one plugin for the process that started this one. Speaks over standard input and output.
     #[command(hide = true)]
     Prepare,
@@ -59,7 +70,13 @@ const EXAMPLES: &str = "\
 Examples:
   tollgate serve --plugins ./plugins        every .wasm in a folder, self-signed certificate
   tollgate serve --config tollgate.yaml     as configured
-  tollgate check --config tollgate.yaml     everything that is wrong with it, at once";
+  tollgate check --config tollgate.yaml     everything that is wrong with it, at once
+  tollgate review --config tollgate.yaml deploy.yaml
+                                            what would become of it
+  tollgate explain 705ab4f5-6393-11e8-b7cc-42010a800002
+                                            why a running server decided as it did
+  tollgate manifests --config tollgate.yaml --service tollgate-system/tollgate | kubectl apply -f -
+                                            register it with kube-apiserver";
 
 /// Exit code of a command that did not do what it was asked.
 const FAILURE: u8 = 1;
@@ -84,6 +101,9 @@ pub fn run() -> ExitCode {
     let result = match Cli::parse().command {
         Command::Serve(serve) => serve.run(),
         Command::Check(check) => check.run(),
+        Command::Review(review) => review.run(),
+        Command::Explain(explain) => explain.run(),
+        Command::Manifests(manifests) => manifests.run(),
         Command::Prepare => {
             crate::plugin::prepare::run(std::io::stdin().lock(), std::io::stdout().lock())
                 .map(|()| ExitCode::SUCCESS)

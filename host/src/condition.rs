@@ -18,6 +18,7 @@ mod meter;
 mod needs;
 mod values;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::{Arc, LazyLock};
 
@@ -57,6 +58,8 @@ struct Program {
     stack_bytes: usize,
     needs: Needs,
     regexes: Regexes,
+    /// The fields that stand in the text; none where one can be made of a value.
+    fields: Option<BTreeSet<String>>,
 }
 
 /// What a list of conditions comes to.
@@ -133,6 +136,7 @@ impl Condition {
             .map_err(|errors| check::syntax(&errors))?;
         check::check(&parsed)?;
         let needs = Needs::of(parsed.expression());
+        let fields = check::fields(parsed.expression());
         let mut regexes = Regexes::default();
         let expression = meter::meter(parsed.expression(), &mut regexes);
         let stack_bytes = meter::depth(&expression) * STACK_BYTES_PER_LEVEL;
@@ -144,6 +148,7 @@ impl Condition {
                 stack_bytes,
                 needs,
                 regexes,
+                fields,
             }),
         })
     }
@@ -205,7 +210,8 @@ impl Condition {
 
     /// An error without anything that came from the review: the crate's own texts quote values.
     fn describe(&self, error: &ExecutionError) -> String {
-        let known = |name: &str| self.text.contains(name) && !name.is_empty();
+        let fields = self.program.fields.as_ref();
+        let known = |name: &str| fields.is_some_and(|fields| fields.contains(name));
         match error {
             ExecutionError::NoSuchKey(name) if known(name) => {
                 format!("failed: no such key: {name}")

@@ -4,6 +4,7 @@
 //! all at once, by key path, because an operator who is told one mistake at a time tries as often as there
 //! are mistakes.
 
+mod authentication;
 mod directory;
 mod exception;
 mod limit;
@@ -27,19 +28,21 @@ use std::path::Path;
 
 use serde_json::Value;
 
+pub use authentication::{Authentication, ClientCertificate};
 pub use exception::Exception;
 pub use limit::{LIMITS, Limit, Limits, Unit};
+pub(crate) use plugin::is_label;
 pub use plugin::{
     Capability, FailurePolicy, Mode, PluginConfig, PluginName, PluginNameError, Source,
 };
 pub use policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
 pub use problem::{ConfigError, Problem, Problems};
 pub use quantity::{DurationError, format_bytes, format_count, format_duration, parse_go_duration};
-pub(crate) use rule::Scope;
 pub use rule::{ManifestRule, Match, Rule};
+pub(crate) use rule::{Operations, Pattern, ResourcePattern, Scope};
 pub use selector::LabelSelector;
 pub(crate) use selector::LabelTest;
-pub use server::{EngineConfig, Margin, Requests, SelfSigned, ServiceName, Tls};
+pub use server::{DecisionLimits, EngineConfig, Margin, Requests, SelfSigned, ServiceName, Tls};
 
 use problem::Collector;
 use read::Node;
@@ -51,8 +54,12 @@ pub struct Config {
     pub listen: SocketAddr,
     /// Where people and probes connect to, in the clear.
     pub admin_listen: SocketAddr,
+    /// How many decisions are kept for those who ask afterwards.
+    pub decisions: DecisionLimits,
     /// Where the certificate comes from.
     pub tls: Tls,
+    /// What a client has to show.
+    pub authentication: Authentication,
     /// How requests are treated.
     pub requests: Requests,
     /// What the engine may use.
@@ -141,8 +148,9 @@ fn resolve(text: &str, folder: &Path) -> Result<Config, Problems> {
 
 fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<Config> {
     let mut fields = Node::root(document, problems).object()?;
-    let (listen, admin_listen) = server::read_listen(&mut fields);
+    let (listen, admin_listen, decisions) = server::read_listen(&mut fields);
     let tls = Tls::read(&mut fields, folder);
+    let authentication = Authentication::read(&mut fields, folder);
     let requests = Requests::read(&mut fields);
     let engine = EngineConfig::read(&mut fields, folder);
     let max_calls = engine.max_concurrent_calls;
@@ -181,7 +189,9 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     Some(Config {
         listen,
         admin_listen,
+        decisions,
         tls,
+        authentication,
         requests,
         engine,
         plugins,

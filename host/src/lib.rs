@@ -14,13 +14,16 @@
 //! The modules are the stages: [`server`] owns the connection, [`review`] the wire format, [`pipeline`] the way
 //! through the plugins, [`condition`] the expressions that decide about it, [`patch`] what a mutation may do and how
 //! it is told to kube-apiserver, [`engine`] the sandbox and its limits, [`plugin`] how a file becomes a guest,
-//! [`config`] what the operator said.
+//! [`config`] what the operator said, [`decision`] what is told of a
+//! review afterwards, [`manifests`] how kube-apiserver learns of the host.
 
 pub mod cli;
 pub mod condition;
 pub mod config;
+pub mod decision;
 pub mod document;
 pub mod engine;
+pub mod manifests;
 pub mod metrics;
 pub mod patch;
 pub mod pipeline;

@@ -31,6 +31,7 @@ pub struct Metrics {
     requests: Family<RequestLabels, Counter>,
     request_duration: Family<EndpointLabels, Histogram, fn() -> Histogram>,
     overload: Family<ReasonLabels, Counter>,
+    authentication_failures: Family<ReasonLabels, Counter>,
     certificate_expiry: Family<FileLabels, Gauge>,
     reviews: Family<ReviewLabels, Counter>,
     conflicts: Family<ConflictLabels, Counter>,
@@ -59,6 +60,21 @@ pub enum Overload {
     Bytes,
     /// The gate had no room: every instance slot is taken.
     Instances,
+    /// Passwords of others were being checked for as long as the request had time.
+    Passwords,
+}
+
+/// What a client did not show that was asked of it.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum AuthenticationFailure {
+    /// A client certificate that is accepted.
+    Certificate,
+    /// Any credential of a kind that is accepted.
+    Missing,
+    /// A bearer token that is accepted.
+    Bearer,
+    /// A name and a password that are accepted.
+    Basic,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -115,6 +131,7 @@ impl Metrics {
                 Histogram::new(REQUEST_BUCKETS_SECONDS)
             }),
             overload: Family::default(),
+            authentication_failures: Family::default(),
             certificate_expiry: Family::default(),
             reviews: Family::default(),
             conflicts: Family::default(),
@@ -170,6 +187,11 @@ impl Metrics {
             self.tls_handshake_failures.clone(),
         );
         registry.register(
+            "authentication_failures",
+            "Handshakes and requests refused because of who called, by what was wrong or missing",
+            self.authentication_failures.clone(),
+        );
+        registry.register(
             "overload_rejections",
             "Requests answered with 429, by the limit that was reached",
             self.overload.clone(),
@@ -186,7 +208,7 @@ impl Metrics {
         );
         registry.register(
             "certificate_expiry_timestamp_seconds",
-            "When the serving certificate ends, in seconds since 1970",
+            "When a certificate ends that is served or trusted, in seconds since 1970",
             self.certificate_expiry.clone(),
         );
     }
@@ -291,6 +313,15 @@ impl Metrics {
             .inc();
     }
 
+    /// A client was refused because of who it is.
+    pub(crate) fn authentication_failed(&self, failure: AuthenticationFailure) {
+        self.authentication_failures
+            .get_or_create(&ReasonLabels {
+                reason: failure.name(),
+            })
+            .inc();
+    }
+
     /// A request was answered, or given up by its client (code 499).
     pub(crate) fn request(&self, endpoint: &'static str, code: u16, duration: Duration) {
         self.requests
@@ -320,6 +351,21 @@ impl Overload {
         match self {
             Self::Bytes => "bytes",
             Self::Instances => "instances",
+            Self::Passwords => "passwords",
+        }
+    }
+}
+
+// === impl AuthenticationFailure ===
+
+impl AuthenticationFailure {
+    /// As metrics and log lines name it.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Certificate => "certificate",
+            Self::Missing => "missing",
+            Self::Bearer => "bearer",
+            Self::Basic => "basic",
         }
     }
 }
@@ -345,6 +391,7 @@ mod tests {
         let metrics = Metrics::new();
         metrics.request("mutate", 200, Duration::from_millis(2));
         metrics.overloaded(Overload::Bytes);
+        metrics.authentication_failed(AuthenticationFailure::Missing);
         metrics.review("mutate", "v1", "allowed");
         metrics.conflict("second", "first");
         metrics.plugin_loaded("first", "sha256:ab", "1.0.0");
@@ -355,6 +402,7 @@ mod tests {
             "tollgate_requests_total{endpoint=\"mutate\",code=\"200\"} 1",
             "tollgate_request_duration_seconds_count{endpoint=\"mutate\"} 1",
             "tollgate_overload_rejections_total{reason=\"bytes\"} 1",
+            "tollgate_authentication_failures_total{reason=\"missing\"} 1",
             "tollgate_reviews_total{endpoint=\"mutate\",version=\"v1\",verdict=\"allowed\"} 1",
             "tollgate_conflicts_total{plugin=\"second\",overwrote=\"first\"} 1",
             "tollgate_plugin_info{plugin=\"first\",digest=\"sha256:ab\",version=\"1.0.0\"} 1",

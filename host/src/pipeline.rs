@@ -14,8 +14,9 @@ pub mod matching;
 pub mod merge;
 mod mutate;
 pub mod outcome;
+mod record;
 pub mod text;
 mod turn;
 mod validate;
 
-pub use gate::Pipeline;
+pub use gate::{Examined, Pipeline};

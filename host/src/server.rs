@@ -10,19 +10,14 @@
 //!   (connection)  (tls)       (connection)    (route)       (body)         (exchange)
 //! ```
 
-use std::{
-    future::Future,
-    net::SocketAddr,
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Instant,
-};
+use std::{future::Future, net::SocketAddr, path::PathBuf, sync::Arc, time::Instant};
 
 use bytes::Bytes;
+use rustls::crypto::ring;
 use tokio::net::TcpListener;
 
 use crate::{
-    config::{Requests, Tls},
+    config::{Authentication, Requests, Tls},
     metrics::Metrics,
     server::{admin::Admin, connection::Shared, tls::Certificates},
 };
@@ -31,12 +26,14 @@ mod accept;
 mod activity;
 mod admin;
 mod answer;
+mod authentication;
 mod authority;
 mod body;
 mod budget;
 mod connection;
 mod deadline;
 mod exchange;
+mod refresh;
 mod route;
 mod signals;
 mod tls;
@@ -44,11 +41,13 @@ mod transport;
 
 pub use self::{
     accept::Drained,
+    authentication::AuthenticationError,
     authority::AuthorityError,
-    deadline::MAX_TIMEOUT,
+    deadline::{MAX_TIMEOUT, after as deadline_after},
     signals::{Signals, Stop},
     tls::CertificateError,
 };
+pub(crate) use self::{authority::bundle_path, deadline::usable as usable_time};
 
 /// What a webhook call asks for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
@@ -124,6 +123,12 @@ pub trait Gate: Send + Sync + 'static {
     fn review(&self, call: Call) -> impl Future<Output = Reply> + Send;
     /// What `/plugins` shows.
     fn plugins(&self) -> serde_json::Value;
+    /// What `/decisions` shows: an object with the list `decisions`, the newest first; with a uid, those of one
+    /// review in full. None are kept unless this is implemented.
+    fn decisions(&self, uid: Option<&str>) -> serde_json::Value {
+        let _ = uid;
+        serde_json::json!({ "decisions": [] })
+    }
     /// What `/readyz` shows.
     fn readiness(&self) -> Readiness;
 }
@@ -149,6 +154,8 @@ pub struct Listen {
     pub admin_address: SocketAddr,
     /// The certificate.
     pub tls: Tls,
+    /// What clients have to show on the HTTPS listener.
+    pub authentication: Authentication,
 }
 
 /// The server could not start.
@@ -169,6 +176,9 @@ pub enum BindError {
     /// The certificate could not be used.
     #[error("cannot serve TLS")]
     Tls(#[source] CertificateError),
+    /// What clients have to show could not be read.
+    #[error("cannot tell who may call")]
+    Authentication(#[source] AuthenticationError),
 }
 
 // === impl Endpoint ===
@@ -198,12 +208,23 @@ impl<G: Gate> Server<G> {
         gate: Arc<G>,
         metrics: Arc<Metrics>,
     ) -> Result<Self, BindError> {
-        let certificates = Certificates::load(&listen.tls, &metrics)
+        let provider = Arc::new(ring::default_provider());
+        let authentication =
+            authentication::Authentication::load(&listen.authentication, &provider)
+                .map_err(BindError::Authentication)?;
+        let verifier = authentication.verifier();
+        let certificates = Certificates::load(&listen.tls, provider, verifier, &metrics)
             .await
             .map_err(BindError::Tls)?;
         let (listener, local_address) = bind("listen", listen.address).await?;
         let (admin_listener, admin_address) = bind("admin.listen", listen.admin_address).await?;
-        let shared = Arc::new(Shared::new(Arc::clone(&gate), requests, metrics));
+        let certificates = Arc::new(certificates);
+        let shared = Arc::new(Shared::new(
+            Arc::clone(&gate),
+            requests,
+            Arc::new(authentication),
+            metrics,
+        ));
         tracing::info!(
             address = %local_address,
             admin = %admin_address,
@@ -213,8 +234,13 @@ impl<G: Gate> Server<G> {
         Ok(Self {
             listener,
             local_address,
-            admin: Admin::new(admin_listener, admin_address, Arc::clone(&shared)),
-            certificates: Arc::new(certificates),
+            admin: Admin::new(
+                admin_listener,
+                admin_address,
+                Arc::clone(&shared),
+                Arc::clone(&certificates),
+            ),
+            certificates,
             shared,
         })
     }
@@ -233,7 +259,7 @@ impl<G: Gate> Server<G> {
 
     /// The file to register as `caBundle`, when the certificate is self-signed.
     #[must_use]
-    pub fn ca_bundle(&self) -> Option<&Path> {
+    pub fn ca_bundle(&self) -> Option<PathBuf> {
         self.certificates.ca_bundle()
     }
 
@@ -250,8 +276,9 @@ impl<G: Gate> Server<G> {
         } = self;
         let mut background = tokio::task::JoinSet::new();
         background.spawn(admin.run());
-        background.spawn(tls::keep_fresh(
+        background.spawn(refresh::keep_fresh(
             Arc::clone(&certificates),
+            Arc::clone(&shared.authentication),
             Arc::clone(&shared.metrics),
         ));
         // The background set is dropped, and with it aborted, when the drain is over: probes and
@@ -265,10 +292,7 @@ impl<G> std::fmt::Debug for Server<G> {
         formatter
             .debug_struct("Server")
             .field("local_address", &self.local_address)
-            .field(
-                "ca_bundle",
-                &self.certificates.ca_bundle().map(PathBuf::from),
-            )
+            .field("ca_bundle", &self.certificates.ca_bundle())
             .finish_non_exhaustive()
     }
 }

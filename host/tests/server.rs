@@ -1,5 +1,7 @@
 //! The server over real sockets, with a gate that does as the path says.
 
+#[path = "server/authentication.rs"]
+mod authentication;
 #[path = "server/fixture.rs"]
 mod fixture;
 
@@ -469,11 +471,26 @@ async fn shows_probes_metrics_and_plugins_on_the_plain_listener() {
     let fixture = Fixture::start(Settings::default()).await;
     assert_eq!(fixture.admin("/livez").await, (200, "ok\n".to_owned()));
     assert_eq!(fixture.admin("/readyz").await, (200, "ok\n".to_owned()));
-    let verbose = (200, "plugin echo: ready\nok\n".to_owned());
-    assert_eq!(fixture.admin("/readyz?verbose").await, verbose);
+    let (status, verbose) = fixture.admin("/readyz?verbose").await;
+    assert_eq!(status, 200);
+    let lines: Vec<&str> = verbose.lines().collect();
+    assert_eq!(
+        (lines[0], lines[3..].join("\n")),
+        ("plugin echo: ready", "ok".to_owned())
+    );
+    assert!(
+        lines[1].starts_with("certificate self-signed: ends on 20"),
+        "{verbose}"
+    );
+    assert!(lines[1].ends_with(", in 89 days"), "{verbose}");
+    assert!(lines[2].contains("/tls/ca.crt: ends on 20"), "{verbose}");
     fixture.gate.set_ready(false);
-    let red = (503, "plugin echo: ready\nnot ready\n".to_owned());
-    assert_eq!(fixture.admin("/readyz").await, red);
+    let (status, red) = fixture.admin("/readyz").await;
+    assert_eq!(status, 503);
+    assert!(
+        red.starts_with("plugin echo: ready\n") && red.ends_with("\nnot ready\n"),
+        "{red}"
+    );
     let (status, plugins) = fixture.admin("/plugins").await;
     assert_eq!(
         (status, plugins.as_str()),
@@ -482,9 +499,13 @@ async fn shows_probes_metrics_and_plugins_on_the_plain_listener() {
     let (status, metrics) = fixture.admin("/metrics").await;
     assert_eq!(status, 200);
     assert!(metrics.ends_with("# EOF\n"));
-    assert!(
-        metrics.contains("tollgate_certificate_expiry_timestamp_seconds{file=\"self-signed\"}")
-    );
+    for file in ["{file=\"self-signed\"}", "/tls/ca.crt\"}"] {
+        let mut lines = metrics.lines();
+        let found = lines.any(|line| {
+            line.starts_with("tollgate_certificate_expiry_timestamp_seconds") && line.contains(file)
+        });
+        assert!(found, "{file}: {metrics}");
+    }
     assert_eq!(fixture.admin("/elsewhere").await.0, 404);
 }
 

@@ -332,6 +332,12 @@ impl Server {
         self.address
     }
 
+    /// The admin listener.
+    #[must_use]
+    pub fn admin_address(&self) -> SocketAddr {
+        self.admin
+    }
+
     /// What has been logged so far.
     #[must_use]
     pub fn logs(&self) -> Vec<String> {

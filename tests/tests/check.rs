@@ -100,6 +100,52 @@ fn a_plugin_that_does_not_load_is_told_from_one_that_does() {
 }
 
 #[test]
+fn it_warns_of_what_lets_requests_past_a_plugin() {
+    let mut configuration = Configuration::new();
+    let images = guests::build("always-pull-images");
+    let expired = json!([
+        {"users": ["jane"], "until": "2020-02-28", "reason": "long ago"},
+        {"users": ["jane"], "until": "2999-12-31", "reason": "for long"},
+    ]);
+    configuration.plugin(
+        "open",
+        &images,
+        json!({"failurePolicy": "Ignore", "exceptions": expired}),
+    );
+    configuration.plugin(
+        "rewrites",
+        &guests::build("image-rewrite"),
+        json!({"failurePolicy": "Ignore"}),
+    );
+    configuration.plugin(
+        "trial",
+        &images,
+        json!({"failurePolicy": "Ignore", "mode": "warn"}),
+    );
+    configuration.plugin(
+        "off",
+        Path::new("/nowhere/absent.wasm"),
+        json!({"enabled": false}),
+    );
+    let checked = check_file(&configuration.write());
+    checked.assert(
+        GOOD,
+        &[
+            "open: ok",
+            "warning: it validates under failurePolicy Ignore",
+            "warning: an exception has expired and does not count: long ago (until 2020-02-28)",
+            "off: disabled, not loaded",
+        ],
+    );
+    assert_eq!(
+        checked.said.matches("warning:").count(),
+        2,
+        "{}",
+        checked.said
+    );
+}
+
+#[test]
 fn plugins_can_be_left_out() {
     let mut configuration = Configuration::new();
     configuration.plugin("absent", Path::new("/nowhere/absent.wasm"), json!({}));
@@ -121,7 +167,8 @@ plugins:
     failurePolicy: Maybe
     limits: {concurrency: 100000}
     capabilities: [network]
-    match: {rules: []}
+    match: {rules: [], namespaceSelector: {}, matchConditions: [{name: a, expression: authorizer.allowed()}]}
+    exceptions: [{until: soon}]
   - source: file:./x.wasm
     match: {}
 ";
@@ -141,6 +188,10 @@ plugins:
             "plugins[0].limits.concurrency",
             "plugins[0].capabilities[0]",
             "plugins[0].match.rules",
+            "plugins[0].match.namespaceSelector: cannot be evaluated here",
+            "plugins[0].match.matchConditions[0].expression: line 1, column 1: `authorizer`",
+            "plugins[0].exceptions[0].until",
+            "plugins[0].exceptions[0].reason",
             "plugins[1].name",
             "plugins[1].match",
         ],

@@ -67,6 +67,7 @@ impl Serve {
             address: config.listen,
             admin_address: config.admin_listen,
             tls: config.tls,
+            authentication: config.authentication,
         };
         let server = Server::bind(&listen, config.requests, Arc::new(control), Metrics::new());
         let server = server.await?;

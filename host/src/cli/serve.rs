@@ -20,7 +20,7 @@ pub(super) struct Serve {
     /// Where to serve HTTPS, over what the configuration says.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Where to serve /livez, /readyz, /metrics and /plugins in the clear, over what the configuration says.
+    /// Where to serve /livez, /readyz, /metrics, /plugins and /decisions in the clear, over what the configuration says.
     #[arg(long, value_name = "ADDRESS:PORT")]
     admin_listen: Option<SocketAddr>,
     #[command(flatten)]
@@ -54,17 +54,19 @@ impl Serve {
         };
         let max_concurrent_calls = config.engine.max_concurrent_calls as usize;
         let max_depth = config.requests.max_depth;
-        let pipeline = Arc::new(Pipeline::new(
+        let pipeline = Pipeline::new(
             host.engine.clone(),
             set,
             host.metrics.clone(),
             max_depth,
             max_concurrent_calls,
-        ));
+        );
+        let pipeline = Arc::new(pipeline.with_decisions(config.decisions));
         let listen = Listen {
             address: self.listen.unwrap_or(config.listen),
             admin_address: self.admin_listen.unwrap_or(config.admin_listen),
             tls: config.tls,
+            authentication: config.authentication,
         };
         let grace_period = config.requests.shutdown_grace_period;
         let server = Server::bind(

@@ -3,6 +3,8 @@
 //! kube-apiserver type-checks an expression; here only `request` has a type, as the object's is not known. What
 //! an expression makes of values of the wrong type is an error at the time.
 
+use std::collections::BTreeSet;
+
 use cel::common::ast::{CallExpr, EntryExpr, Expr, LiteralValue};
 use cel::parser::Expression;
 use cel::{ParseErrors, Program};
@@ -96,6 +98,52 @@ pub(super) fn operator(name: &str) -> &str {
         "_?_:_" => "?:",
         _ => name.trim_matches('_'),
     }
+}
+
+/// The names of all fields that an expression reads; none when it reads one whose name only the data knows.
+pub(super) fn fields(expression: &Expression) -> Option<BTreeSet<String>> {
+    let mut fields = BTreeSet::new();
+    let mut waiting = vec![expression];
+    while let Some(expression) = waiting.pop() {
+        match &expression.expr {
+            Expr::Select(select) => {
+                fields.insert(select.field.clone());
+                waiting.push(&select.operand);
+            }
+            Expr::Call(call) => {
+                if let ("_[_]" | "_[?_]" | "_?._", [_, index]) =
+                    (call.func_name.as_str(), call.args.as_slice())
+                {
+                    match &index.expr {
+                        Expr::Literal(LiteralValue::String(name)) => {
+                            fields.insert(name.inner().to_owned());
+                        }
+                        Expr::Literal(_) => {}
+                        _ => return None,
+                    }
+                }
+                waiting.extend(call.target.as_deref());
+                waiting.extend(&call.args);
+            }
+            Expr::List(list) => waiting.extend(&list.elements),
+            Expr::Map(map) => {
+                for entry in &map.entries {
+                    if let EntryExpr::MapEntry(entry) = &entry.expr {
+                        waiting.extend([&entry.key, &entry.value]);
+                    }
+                }
+            }
+            Expr::Comprehension(comprehension) => waiting.extend([
+                &comprehension.iter_range,
+                &comprehension.accu_init,
+                &comprehension.loop_cond,
+                &comprehension.loop_step,
+                &comprehension.result,
+            ]),
+            Expr::Unspecified | Expr::Ident(_) | Expr::Literal(_) | Expr::Struct(_) => {}
+        }
+    }
+    Some(fields)
 }
 
 /// How the evaluator's name of an arithmetic operator is written.

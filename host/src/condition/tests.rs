@@ -258,6 +258,9 @@ fn an_error_says_what_it_is_and_no_value() {
     assert_snapshot!(evaluate("object.spec.replicas.startsWith('a')").unwrap_err(), @"failed: `startsWith` cannot be applied to int and string");
     assert_snapshot!(evaluate("object.spec.replicas.all(x, true)").unwrap_err(), @"failed: its values are not of the types that it expects");
     assert_snapshot!(evaluate("9223372036854775807 + object.spec.replicas > 0").unwrap_err(), @"failed: a number is too large");
+    // The names that could be values are not told, not even where the text has the same words.
+    let text = "object.metadata.labels[object.metadata.name] == 'web' && object.web == 1";
+    assert_snapshot!(evaluate(text).unwrap_err(), @"failed: no such key");
     for text in [
         "object.metadata.labels[object.metadata.name] == 'a'",
         "object.metadata.name - 1 == 0",

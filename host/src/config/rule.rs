@@ -145,6 +145,16 @@ impl Match {
         &self.rules
     }
 
+    /// Only objects in these namespaces, when there are any.
+    pub(crate) fn namespaces(&self) -> impl Iterator<Item = &str> {
+        self.namespaces.iter().map(|name| &**name)
+    }
+
+    /// Not objects in these namespaces.
+    pub(crate) fn excluded_namespaces(&self) -> impl Iterator<Item = &str> {
+        self.exclude_namespaces.iter().map(|name| &**name)
+    }
+
     pub(crate) fn read(node: &Node<'_>, problems: &Collector) -> Option<Self> {
         let mut fields = node.object()?;
         let given = fields.required(

@@ -44,6 +44,15 @@ pub struct ServiceName {
     pub namespace: String,
 }
 
+/// How many decisions are kept for those who ask afterwards.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DecisionLimits {
+    /// Decisions; none are kept with 0.
+    pub max_count: u32,
+    /// What they may take in memory.
+    pub max_bytes: u64,
+}
+
 /// How requests are treated.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requests {
@@ -101,7 +110,7 @@ const ADMIN_LISTEN: SocketAddr = SocketAddr::V4(std::net::SocketAddrV4::new(
 
 const SELF_SIGNED_DIRECTORY: &str = "tollgate-tls";
 
-pub(crate) fn read_listen(fields: &mut Fields<'_>) -> (SocketAddr, SocketAddr) {
+pub(crate) fn read_listen(fields: &mut Fields<'_>) -> (SocketAddr, SocketAddr, DecisionLimits) {
     let listen = fields
         .optional("listen")
         .and_then(|node| node.socket_address());
@@ -123,8 +132,9 @@ pub(crate) fn read_listen(fields: &mut Fields<'_>) -> (SocketAddr, SocketAddr) {
             format!("got {admin_listen}, expected another port than `listen` has"),
         );
     }
+    let decisions = DecisionLimits::read(&mut admin);
     admin.finish();
-    (listen, admin_listen)
+    (listen, admin_listen, decisions)
 }
 
 // === impl Tls ===
@@ -253,6 +263,30 @@ impl ServiceName {
 impl fmt::Display for ServiceName {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}.{}", self.name, self.namespace)
+    }
+}
+
+// === impl DecisionLimits ===
+
+impl DecisionLimits {
+    fn read(admin: &mut Fields<'_>) -> Self {
+        let mut fields = admin.section("decisions");
+        let base = Self::default();
+        let limits = Self {
+            max_count: fields.amount_u32(&limit::MAX_DECISIONS, base.max_count),
+            max_bytes: fields.amount(&limit::MAX_DECISION_BYTES, base.max_bytes),
+        };
+        fields.finish();
+        limits
+    }
+}
+
+impl Default for DecisionLimits {
+    fn default() -> Self {
+        Self {
+            max_count: limit::MAX_DECISIONS.default_u32(),
+            max_bytes: limit::MAX_DECISION_BYTES.default,
+        }
     }
 }
 

@@ -215,7 +215,7 @@ fn rejects_hostile_text_without_repeating_it_raw() {
     assert_snapshot!(error(&text), @r#"
 configuration: 2 problems
   listen: got "\u{1b}[31m\u{202e}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"…, expected an IP address and a port, such as 0.0.0.0:8443 or [::]:8443
-  ["a\n\u{1b}[31m"]: unknown key, expected listen, admin, tls, requests, engine, limits, conflicts, allowEmpty or plugins
+  ["a\n\u{1b}[31m"]: unknown key, expected listen, admin, tls, authentication, requests, engine, limits, conflicts, allowEmpty or plugins
 "#);
 }
 
@@ -280,6 +280,10 @@ listen: "[::1]:9443"
 admin: { listen: 0.0.0.0:9081 }
 tls:
   selfSigned: { directory: /tls, names: [gate.example.com, 10.0.0.1, "fd00::1"], service: tollgate.gate-system }
+authentication:
+  clientCertificate: { ca: client-ca.crt, subjects: [kube-apiserver, "spiffe://cluster.local/apiserver"] }
+  bearer: { file: /auth/tokens }
+  basic: { file: /auth/htpasswd }
 requests:
   maxBody: 10M
   maxInFlight: 1Gi
@@ -347,6 +351,18 @@ plugins:
             "fd00::1",
         ]
     );
+    let expected = Authentication {
+        client_certificate: Some(ClientCertificate {
+            ca: "/etc/tollgate/client-ca.crt".into(),
+            subjects: vec![
+                "kube-apiserver".to_owned(),
+                "spiffe://cluster.local/apiserver".to_owned(),
+            ],
+        }),
+        bearer: Some("/auth/tokens".into()),
+        basic: Some("/auth/htpasswd".into()),
+    };
+    assert_eq!(config.authentication, expected);
     assert_eq!(config.requests.max_body_bytes, 10_000_000);
     assert_eq!(
         config.requests.deadline_margin.of(Duration::from_secs(1)),
@@ -566,6 +582,20 @@ configuration: 3 problems
   tls.selfSigned.service: got "tollgate", expected a service's name and namespace, such as tollgate.tollgate-system
   tls.selfSigned.names[0]: got "a_b", expected a DNS name or an IP address
   tls.selfSigned.names[1]: got "", expected a DNS name or an IP address
+"#);
+}
+
+#[test]
+fn asks_nothing_of_clients_by_default_and_rejects_what_names_no_file() {
+    let config = parse("allowEmpty: true");
+    assert_eq!(config.authentication, Authentication::default());
+    assert_snapshot!(error("allowEmpty: true\nauthentication: { clientCertificate: { subjects: [] }, bearer: tokens, basic: {}, token: x }"), @r#"
+configuration: 5 problems
+  authentication.clientCertificate.ca: missing, expected the path of a PEM file with the CA of the clients' certificates
+  authentication.clientCertificate.subjects: got an empty list, expected subjects; leave the key out to accept all that the CA vouches for
+  authentication.bearer: got "tokens", expected an object
+  authentication.basic.file: missing, expected the path of a file with names and passwords, as `htpasswd -B` writes it
+  authentication.token: unknown key, expected clientCertificate, bearer or basic
 "#);
 }
 

@@ -304,10 +304,15 @@ impl fmt::Display for Fault {
                 allowed,
                 cpu: Some(cpu),
             } => {
+                let why = if *cpu * 2 < *allowed {
+                    "it was waiting for the rest: the host is short of CPU, or the plugin slept"
+                } else {
+                    "it was running for most of it: a runaway, or too much work"
+                };
                 let (cpu, allowed) = (Milliseconds(*cpu), Milliseconds(*allowed));
                 write!(
                     f,
-                    "deadline passed: it had {cpu} of CPU in the {allowed} that there were for it"
+                    "deadline passed: it had {cpu} of CPU in the {allowed} that there were for it; {why}"
                 )
             }
             Self::Deadline { allowed, cpu: None } => {
@@ -373,4 +378,28 @@ pub fn chain(error: &dyn std::error::Error) -> String {
         source = cause.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_deadline_tells_a_runaway_from_a_host_short_of_cpu() {
+        let said = |cpu| {
+            let cpu = Some(Duration::from_millis(cpu));
+            let allowed = Duration::from_millis(500);
+            Fault::Deadline { allowed, cpu }.to_string()
+        };
+        assert_eq!(
+            said(3),
+            "deadline passed: it had 3.0 ms of CPU in the 500 ms that there were for it; it was waiting for the rest: \
+             the host is short of CPU, or the plugin slept"
+        );
+        assert_eq!(
+            said(490),
+            "deadline passed: it had 490 ms of CPU in the 500 ms that there were for it; it was running for most of \
+             it: a runaway, or too much work"
+        );
+    }
 }

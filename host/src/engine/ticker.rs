@@ -111,7 +111,8 @@ mod tests {
 
     /// Runs a loop that ends at the first tick; false when none came within a second's worth of fuel.
     fn sees_a_tick(engine: &wasmtime::Engine, ticker: &Ticker) -> bool {
-        let module = Module::new(engine, r#"(module (func (export "spin") (loop (br 0))))"#);
+        let spin = wat::parse_str(r#"(module (func (export "spin") (loop (br 0))))"#);
+        let module = Module::new(engine, spin.expect("the text is WebAssembly"));
         let mut store = Store::new(engine, ());
         store.set_epoch_deadline(1);
         store.set_fuel(5_000_000_000).expect("fuel is metered");

@@ -338,6 +338,10 @@ mod tests {
             .plugin("labels")
             .call(Phase::Mutate, Outcome::Fault, cost);
         plugin.fault(Phase::Mutate, "out-of-fuel", "Fail");
+        plugin.excepted(Phase::Mutate);
+        plugin.existing_violation();
+        plugin.reinvocation();
+        plugin.not_converging();
         let text = metrics.encode();
         let labels = "plugin=\"labels\",phase=\"mutate\"";
         for line in [
@@ -349,6 +353,10 @@ mod tests {
             format!("tollgate_plugin_duration_seconds_bucket{{le=\"0.0001\",{labels}}} 2"),
             format!("tollgate_plugin_cpu_seconds_total{{{labels}}} 1.0"),
             format!("tollgate_plugin_fuel_total{{{labels}}} 2468"),
+            format!("tollgate_plugin_excepted_total{{{labels}}} 1"),
+            "tollgate_plugin_existing_violations_total{plugin=\"labels\"} 1".to_owned(),
+            "tollgate_plugin_reinvocations_total{plugin=\"labels\"} 1".to_owned(),
+            "tollgate_plugin_not_converging_total{plugin=\"labels\"} 1".to_owned(),
         ] {
             assert!(text.contains(&line), "{line} is not in\n{text}");
         }

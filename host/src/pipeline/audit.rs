@@ -6,8 +6,9 @@ use std::time::Instant;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
+use super::outcome::Report;
 use super::{mutate, validate};
-use crate::engine::{Engine, Phase, Subject};
+use crate::engine::{Engine, Overload, Phase, Subject};
 use crate::metrics::Metrics;
 use crate::plugin::Plugin;
 
@@ -35,6 +36,24 @@ pub(super) struct Auditor {
 const PLACES_PER_CALL: usize = 2;
 /// Of the calls that the engine takes at once, one in this many may be an audit: enforcing comes first.
 const CALLS_PER_AUDIT: usize = 4;
+
+// === impl Audit ===
+
+impl Audit {
+    /// Makes the call.
+    pub(super) async fn run(self, engine: &Engine, max_depth: u32) -> Result<Report, Overload> {
+        let Self {
+            plugin,
+            phase,
+            subject,
+        } = self;
+        let deadline = Instant::now() + plugin.config.limits.timeout;
+        match phase {
+            Phase::Mutate => mutate::audit(engine, &plugin, subject, deadline, max_depth).await,
+            Phase::Validate => validate::run(engine, &plugin, subject, deadline).await,
+        }
+    }
+}
 
 // === impl Auditor ===
 
@@ -70,19 +89,7 @@ impl Auditor {
                 // The answer goes out first.
                 tokio::task::yield_now().await;
                 let _turn = running.acquire().await;
-                let Audit {
-                    plugin,
-                    phase,
-                    subject,
-                } = audit;
-                let deadline = Instant::now() + plugin.config.limits.timeout;
-                let done = match phase {
-                    Phase::Mutate => {
-                        mutate::audit(&engine, &plugin, subject, deadline, max_depth).await
-                    }
-                    Phase::Validate => validate::run(&engine, &plugin, subject, deadline).await,
-                };
-                if done.is_err() {
+                if audit.run(&engine, max_depth).await.is_err() {
                     metrics.audit_dropped();
                 }
                 drop(place);

@@ -1,17 +1,19 @@
 //! The gate that the server asks: from a body to a reply.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
 
-use super::audit::Auditor;
+use super::audit::{Audit, Auditor};
 use super::blocking::blocking_if;
 use super::merge::merge;
 use super::mutate::{MutateError, mutate};
 use super::outcome::{Ended, FaultReport, Outcome, Report};
+use super::record;
 use super::validate::validate;
-use crate::config::Mode;
+use crate::config::{DecisionLimits, Mode};
+use crate::decision::{Decision, Ring};
 use crate::engine::{Engine, Fault, Phase, chain};
 use crate::metrics::Metrics;
 use crate::plugin::{PluginSet, PluginState};
@@ -32,7 +34,40 @@ pub struct Pipeline {
     plugins: ArcSwap<PluginSet>,
     metrics: Arc<Metrics>,
     auditor: Auditor,
+    /// With the plugins that were asked, for as long as they are live.
+    decisions: Ring<Weak<PluginSet>>,
     max_depth: u32,
+}
+
+/// Everything that is known of one review.
+#[derive(Debug)]
+pub struct Examined {
+    /// The answer.
+    pub reply: Reply,
+    /// What it rests on; none where there was no review to decide about.
+    pub decision: Option<Decision>,
+    /// What the plugins said; empty where the host was out of room.
+    pub reports: Vec<Report>,
+    /// What the answer was made of; none where there was none to make.
+    pub outcome: Option<Outcome>,
+    /// What the plugins in mode audit said, which the answer does not show.
+    pub audits: Vec<Report>,
+}
+
+/// A reply, and what is still to be done and told.
+struct Judged {
+    reply: Reply,
+    /// None where there was no review to decide about.
+    review: Option<Reviewed>,
+    audits: Vec<Audit>,
+}
+
+/// A review, and what came of it.
+pub(super) struct Reviewed {
+    pub(super) request: Arc<AdmissionRequest>,
+    pub(super) reports: Vec<Report>,
+    /// None where nothing was decided: the host was out of room, or failed.
+    pub(super) outcome: Option<Outcome>,
 }
 
 // === impl Pipeline ===
@@ -58,7 +93,47 @@ impl Pipeline {
             plugins: ArcSwap::from_pointee(plugins),
             metrics,
             auditor,
+            decisions: Ring::new(DecisionLimits::default()),
             max_depth,
+        }
+    }
+
+    /// Keeps so many decisions.
+    #[must_use]
+    pub fn with_decisions(self, limits: DecisionLimits) -> Self {
+        Self {
+            decisions: Ring::new(limits),
+            ..self
+        }
+    }
+
+    /// Judges one review as [`Gate::review`] does, audits included, and tells everything about it. Nothing of it is
+    /// kept.
+    pub async fn examine(&self, call: Call) -> Examined {
+        let plugins = self.plugins.load_full();
+        let Judged {
+            reply,
+            review,
+            audits,
+        } = self.judge(&call, &plugins).await;
+        let mut decision = review
+            .as_ref()
+            .map(|review| record::decision(&call, &plugins, review, &reply));
+        if let Some(decision) = &mut decision {
+            decision.not_called = record::not_called(decision, &plugins);
+        }
+        let mut audited = Vec::new();
+        for audit in audits {
+            audited.extend(audit.run(&self.engine, self.max_depth).await);
+        }
+        let (reports, outcome) =
+            review.map_or_else(Default::default, |review| (review.reports, review.outcome));
+        Examined {
+            reply,
+            decision,
+            reports,
+            outcome,
+            audits: audited,
         }
     }
 
@@ -67,7 +142,7 @@ impl Pipeline {
         self.auditor.finish().await;
     }
 
-    async fn take(&self, call: &Call, plugins: &PluginSet, review: Review) -> Reply {
+    async fn take(&self, call: &Call, plugins: &PluginSet, review: Review) -> Judged {
         let Review { version, request } = review;
         let request = Arc::new(request);
         let only = call.plugin.as_deref();
@@ -85,13 +160,16 @@ impl Pipeline {
                 .await
                 {
                     Ok(mutated) => (mutated.reports, mutated.patch, mutated.audits),
-                    Err(MutateError::Overload(_)) => return Reply::Overloaded,
+                    Err(MutateError::Overload(_)) => {
+                        return Judged::undecided(Reply::Overloaded, request);
+                    }
                     Err(MutateError::Unproven(what)) => {
                         tracing::error!(
                             uid = request.uid,
                             "{what}; nothing of it was sent. This is a defect: please report it"
                         );
-                        return Reply::Internal(format!("tollgate: {what}"));
+                        let reply = Reply::Internal(format!("tollgate: {what}"));
+                        return Judged::undecided(reply, request);
                     }
                 }
             }
@@ -107,18 +185,20 @@ impl Pipeline {
                 .await
                 {
                     Ok(validated) => (validated.reports, Vec::new(), validated.audits),
-                    Err(_) => return Reply::Overloaded,
+                    Err(_) => return Judged::undecided(Reply::Overloaded, request),
                 }
             }
         };
-        let reply = self.reply(
-            call.endpoint,
-            version,
-            &request,
-            merge(&reports, patch, &request),
-        );
-        self.auditor.start(audits);
-        reply
+        let outcome = merge(&reports, patch, &request);
+        Judged {
+            reply: self.reply(call.endpoint, version, &request, &outcome),
+            review: Some(Reviewed {
+                request,
+                reports,
+                outcome: Some(outcome),
+            }),
+            audits,
+        }
     }
 
     /// Answers for a review that cannot be shown to any plugin: each that would have been asked is at its
@@ -129,7 +209,7 @@ impl Pipeline {
         plugins: &PluginSet,
         head: &[u8],
         what: &str,
-    ) -> Option<Reply> {
+    ) -> Option<Judged> {
         let head = decode_head(head)?;
         let fault = Fault::Unreadable {
             what: what.to_owned(),
@@ -158,7 +238,15 @@ impl Pipeline {
             .collect();
         tracing::warn!(uid = head.request.uid, plugins = reports.len(), "{fault}");
         let outcome = merge(&reports, Vec::new(), &head.request);
-        Some(self.reply(call.endpoint, head.version, &head.request, outcome))
+        Some(Judged {
+            reply: self.reply(call.endpoint, head.version, &head.request, &outcome),
+            review: Some(Reviewed {
+                request: Arc::new(head.request),
+                reports,
+                outcome: Some(outcome),
+            }),
+            audits: Vec::new(),
+        })
     }
 
     fn reply(
@@ -166,7 +254,7 @@ impl Pipeline {
         endpoint: Endpoint,
         version: ReviewVersion,
         request: &AdmissionRequest,
-        outcome: Outcome,
+        outcome: &Outcome,
     ) -> Reply {
         tracing::debug!(
             uid = request.uid,
@@ -178,26 +266,22 @@ impl Pipeline {
             "reviewed"
         );
         self.metrics
-            .review(endpoint.name(), version.as_str(), verdict(&outcome));
+            .review(endpoint.name(), version.as_str(), verdict(outcome));
         Reply::Review(Bytes::from(respond(
             version,
             &request.uid,
-            &outcome,
+            outcome,
             endpoint,
         )))
     }
-}
 
-impl Gate for Pipeline {
-    async fn review(&self, call: Call) -> Reply {
-        // One set from here to the end, whatever is swapped in meanwhile.
-        let plugins = self.plugins.load_full();
+    async fn judge(&self, call: &Call, plugins: &PluginSet) -> Judged {
         if let Some(name) = &call.plugin {
             match plugins.get(name) {
                 None => {
-                    return Reply::NoSuchPlugin(format!(
+                    return Judged::refused(Reply::NoSuchPlugin(format!(
                         "no plugin of the name `{name}` is configured"
-                    ));
+                    )));
                 }
                 Some(plugin) => {
                     if let PluginState::Loaded(loaded) = &plugin.state {
@@ -208,9 +292,9 @@ impl Gate for Pipeline {
                         };
                         if missing {
                             let phase = phase_of(call.endpoint).name();
-                            return Reply::NoSuchPlugin(format!(
+                            return Judged::refused(Reply::NoSuchPlugin(format!(
                                 "the plugin `{name}` does not {phase}"
-                            ));
+                            )));
                         }
                     }
                 }
@@ -222,14 +306,14 @@ impl Gate for Pipeline {
                 let what =
                     format!("the review has more than {limit_bytes} bytes (requests.maxBody)");
                 return self
-                    .unreadable(&call, &plugins, head, &what)
-                    .unwrap_or(Reply::TooLarge(what));
+                    .unreadable(call, plugins, head, &what)
+                    .unwrap_or_else(|| Judged::refused(Reply::TooLarge(what)));
             }
         };
         let max_depth = self.max_depth + DEPTH_OF_OBJECT;
         let decoded = blocking_if(body.len() > PARSE_INLINE_BYTES, || decode(&body, max_depth));
         match decoded {
-            Ok(review) => self.take(&call, &plugins, review).await,
+            Ok(review) => self.take(call, plugins, review).await,
             Err(error @ (DecodeError::TooDeep { .. } | DecodeError::TooMany { .. })) => {
                 let what = match &error {
                     DecodeError::TooMany { .. } => error.to_string(),
@@ -238,15 +322,53 @@ impl Gate for Pipeline {
                         self.max_depth
                     ),
                 };
-                self.unreadable(&call, &plugins, &body, &what)
-                    .unwrap_or_else(|| Reply::BadRequest(error.to_string()))
+                self.unreadable(call, plugins, &body, &what)
+                    .unwrap_or_else(|| Judged::refused(Reply::BadRequest(error.to_string())))
             }
-            Err(error) => Reply::BadRequest(chain(&error)),
+            Err(error) => Judged::refused(Reply::BadRequest(chain(&error))),
         }
+    }
+}
+
+impl Gate for Pipeline {
+    async fn review(&self, call: Call) -> Reply {
+        // One set from here to the end, whatever is swapped in meanwhile.
+        let plugins = self.plugins.load_full();
+        let Judged {
+            reply,
+            review,
+            audits,
+        } = self.judge(&call, &plugins).await;
+        if let Some(review) = review.filter(|_| self.decisions.is_on()) {
+            let decision = record::decision(&call, &plugins, &review, &reply);
+            self.decisions.push(decision, Arc::downgrade(&plugins));
+        }
+        self.auditor.start(audits);
+        reply
     }
 
     fn plugins(&self) -> serde_json::Value {
         self.plugins.load().status()
+    }
+
+    fn decisions(&self, uid: Option<&str>) -> serde_json::Value {
+        let decisions: Vec<serde_json::Value> = match uid {
+            None => {
+                let recent = self.decisions.recent();
+                let overview = recent
+                    .iter()
+                    .map(|(decision, _)| record::overview(decision));
+                overview.collect()
+            }
+            Some(uid) => {
+                let same = self.decisions.of(uid);
+                let whole = same
+                    .iter()
+                    .map(|(decision, plugins)| record::whole(decision, plugins.upgrade()));
+                whole.collect()
+            }
+        };
+        serde_json::json!({ "decisions": decisions })
     }
 
     fn readiness(&self) -> Readiness {
@@ -268,14 +390,40 @@ impl Gate for Pipeline {
     }
 }
 
-fn phase_of(endpoint: Endpoint) -> Phase {
+// === impl Judged ===
+
+impl Judged {
+    /// There was no review to decide about.
+    fn refused(reply: Reply) -> Self {
+        Self {
+            reply,
+            review: None,
+            audits: Vec::new(),
+        }
+    }
+
+    /// The host did not get to decide.
+    fn undecided(reply: Reply, request: Arc<AdmissionRequest>) -> Self {
+        Self {
+            reply,
+            review: Some(Reviewed {
+                request,
+                reports: Vec::new(),
+                outcome: None,
+            }),
+            audits: Vec::new(),
+        }
+    }
+}
+
+pub(super) fn phase_of(endpoint: Endpoint) -> Phase {
     match endpoint {
         Endpoint::Mutate => Phase::Mutate,
         Endpoint::Validate => Phase::Validate,
     }
 }
 
-fn verdict(outcome: &Outcome) -> &'static str {
+pub(super) fn verdict(outcome: &Outcome) -> &'static str {
     match &outcome.status {
         None => "allowed",
         Some(status) if status.code >= 500 => "error",

@@ -123,11 +123,16 @@ impl Match {
 
     fn excludes_user(&self, request: &AdmissionRequest) -> bool {
         let named = |list: &[Box<str>], name: &str| list.iter().any(|one| **one == *name);
-        named(&self.exclude_users, request.username())
+        (!self.exclude_users.is_empty() && named(&self.exclude_users, request.username()))
             || (!self.exclude_groups.is_empty()
                 && request
                     .groups()
                     .any(|group| named(&self.exclude_groups, group)))
+    }
+
+    /// The index of the first rule that the request matches, whatever else the plugin is kept from.
+    pub(crate) fn matching_rule(&self, request: &AdmissionRequest) -> Option<usize> {
+        self.rules.iter().position(|rule| rule.matches(request))
     }
 
     fn covers_namespace(&self, request: &AdmissionRequest) -> bool {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use crate::config::{FailurePolicy, Mode, PluginConfig, PluginName};
+use crate::metrics::Cost;
 use crate::patch::Operation;
 
 /// How one plugin's turn in a review went.
@@ -33,6 +34,8 @@ pub struct Report {
     pub reinvoked: Option<&'static str>,
     /// The places that it would change once more in the final object, after its second call.
     pub unsettled: Vec<String>,
+    /// What its call took.
+    pub cost: Cost,
     /// The plugin's content, as `sha256:…`.
     pub digest: Arc<str>,
 }
@@ -159,6 +162,7 @@ impl Report {
             existing: None,
             reinvoked: None,
             unsettled: Vec::new(),
+            cost: Cost::default(),
             digest,
         }
     }
@@ -172,6 +176,9 @@ impl Report {
             }
         }
         self.conflicts.extend(second.conflicts);
+        self.cost.duration += second.cost.duration;
+        self.cost.cpu_time += second.cost.cpu_time;
+        self.cost.fuel += second.cost.fuel;
         self.warnings.extend(second.warnings);
         self.annotations.extend(second.annotations);
         // What the first call changed stands, whatever the second one left.

@@ -101,7 +101,8 @@ impl Turn<'_> {
             Ok(Ended::Denied(_)) => Outcome::Denied,
             Ok(Ended::Faulted(_) | Ended::Excepted(_)) | Err(_) => Outcome::Fault,
         };
-        self.plugin.metrics.call(self.phase, outcome, called.cost());
+        let cost = called.cost();
+        self.plugin.metrics.call(self.phase, outcome, cost);
         if let Ok(Ended::Denied(denial)) = &ended {
             self.log_denial(uid, denial, &called);
         }
@@ -118,6 +119,7 @@ impl Turn<'_> {
         Report {
             warnings: called.warnings,
             annotations: called.annotations,
+            cost,
             ..Report::new(config, self.plugin.digest.clone(), ended)
         }
     }

@@ -1,4 +1,4 @@
-//! The plain listener: probes, metrics and what is loaded.
+//! The plain listener: probes, metrics, what is loaded and what was decided.
 //!
 //! It has its own small caps, so that whatever happens on the HTTPS listener, kubelet's probes are
 //! answered; and it answers until the drain is over.
@@ -16,11 +16,12 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use hyper::{body::Incoming, server::conn::http1, service::service_fn};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use time::OffsetDateTime;
 use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet, time::sleep};
 
 use crate::{
     metrics,
-    server::{Gate, connection::Shared},
+    server::{Gate, connection::Shared, tls::Certificates},
 };
 
 /// Probes and a few scrapers.
@@ -40,6 +41,7 @@ pub(super) struct Admin<G> {
     listener: TcpListener,
     address: SocketAddr,
     shared: Arc<Shared<G>>,
+    certificates: Arc<Certificates>,
 }
 
 struct Page {
@@ -51,11 +53,17 @@ struct Page {
 // === impl Admin ===
 
 impl<G: Gate> Admin<G> {
-    pub(super) fn new(listener: TcpListener, address: SocketAddr, shared: Arc<Shared<G>>) -> Self {
+    pub(super) fn new(
+        listener: TcpListener,
+        address: SocketAddr,
+        shared: Arc<Shared<G>>,
+        certificates: Arc<Certificates>,
+    ) -> Self {
         Self {
             listener,
             address,
             shared,
+            certificates,
         }
     }
 
@@ -77,9 +85,10 @@ impl<G: Gate> Admin<G> {
                 continue;
             };
             let shared = Arc::clone(&self.shared);
+            let certificates = Arc::clone(&self.certificates);
             connections.spawn(async move {
                 let service = service_fn(move |request: Request<Incoming>| {
-                    let response = answer(&shared, &request);
+                    let response = answer(&shared, &certificates, &request);
                     async move { Ok::<_, Infallible>(response) }
                 });
                 // A client that breaks off is its own business.
@@ -97,11 +106,17 @@ impl<G: Gate> Admin<G> {
     }
 }
 
-fn answer<G: Gate, B>(shared: &Shared<G>, request: &Request<B>) -> Response<Full<Bytes>> {
+fn answer<G: Gate, B>(
+    shared: &Shared<G>,
+    certificates: &Certificates,
+    request: &Request<B>,
+) -> Response<Full<Bytes>> {
     let reading = matches!(*request.method(), Method::GET | Method::HEAD);
     let page = if reading {
-        catch_unwind(AssertUnwindSafe(|| page(shared, request.uri())))
-            .unwrap_or_else(|_| Page::text(StatusCode::INTERNAL_SERVER_ERROR, "failed\n"))
+        catch_unwind(AssertUnwindSafe(|| {
+            page(shared, certificates, request.uri())
+        }))
+        .unwrap_or_else(|_| Page::text(StatusCode::INTERNAL_SERVER_ERROR, "failed\n"))
     } else {
         Page::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n")
     };
@@ -119,29 +134,45 @@ fn answer<G: Gate, B>(shared: &Shared<G>, request: &Request<B>) -> Response<Full
     response
 }
 
-fn page<G: Gate>(shared: &Shared<G>, uri: &http::Uri) -> Page {
+fn page<G: Gate>(shared: &Shared<G>, certificates: &Certificates, uri: &http::Uri) -> Page {
     match uri.path() {
         "/livez" => Page::text(StatusCode::OK, "ok\n"),
-        "/readyz" => readiness(shared, verbose(uri)),
+        "/readyz" => readiness(shared, certificates, verbose(uri)),
         "/metrics" => Page {
             status: StatusCode::OK,
             media_type: metrics::CONTENT_TYPE,
             content: shared.metrics.encode(),
         },
-        "/plugins" => Page {
-            status: StatusCode::OK,
-            media_type: JSON,
-            content: format!("{:#}\n", shared.gate.plugins()),
+        "/plugins" => Page::json(StatusCode::OK, &shared.gate.plugins()),
+        "/decisions" => Page::json(StatusCode::OK, &shared.gate.decisions(None)),
+        path => match path.strip_prefix("/decisions/") {
+            Some(uid) => decisions_of(shared, uid),
+            None => Page::text(
+                StatusCode::NOT_FOUND,
+                "no such path: there are /livez, /readyz, /metrics, /plugins and /decisions\n",
+            ),
         },
-        _ => Page::text(
-            StatusCode::NOT_FOUND,
-            "no such path: there are /livez, /readyz, /metrics and /plugins\n",
-        ),
     }
 }
 
-fn readiness<G: Gate>(shared: &Shared<G>, verbose: bool) -> Page {
-    let readiness = shared.gate.readiness();
+fn decisions_of<G: Gate>(shared: &Shared<G>, uid: &str) -> Page {
+    let decisions = shared.gate.decisions(Some(uid));
+    let none = decisions["decisions"].as_array().is_none_or(Vec::is_empty);
+    if none {
+        return Page::text(
+            StatusCode::NOT_FOUND,
+            "no decision of this uid is kept: the last ones are (admin.decisions), until the end of the process\n",
+        );
+    }
+    Page::json(StatusCode::OK, &decisions)
+}
+
+fn readiness<G: Gate>(shared: &Shared<G>, certificates: &Certificates, verbose: bool) -> Page {
+    let mut readiness = shared.gate.readiness();
+    // An expired certificate leaves it ready: without endpoints kube-apiserver would only hide the reason.
+    let now = OffsetDateTime::now_utc();
+    readiness.detail.extend(certificates.detail(now));
+    readiness.detail.extend(shared.authentication.detail(now));
     let stopping = shared.is_stopping();
     let ready = readiness.ready && !stopping;
     let mut content = String::new();
@@ -176,6 +207,14 @@ fn verbose(uri: &http::Uri) -> bool {
 // === impl Page ===
 
 impl Page {
+    fn json(status: StatusCode, content: &serde_json::Value) -> Self {
+        Self {
+            status,
+            media_type: JSON,
+            content: format!("{content:#}\n"),
+        }
+    }
+
     fn text(status: StatusCode, content: &str) -> Self {
         Self {
             status,

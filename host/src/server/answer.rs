@@ -26,6 +26,8 @@ pub(super) struct Answer {
     pub(super) content: Bytes,
     /// End an HTTP/1.1 connection after this: its request body was not read to the end.
     pub(super) close: bool,
+    /// How a client may show who it is, for 401.
+    pub(super) challenges: Vec<HeaderValue>,
     /// The request's bytes, held until the answer is sent.
     pub(super) lease: Option<Arc<Lease>>,
 }
@@ -47,6 +49,7 @@ impl Answer {
             status,
             content: content.into(),
             close: false,
+            challenges: Vec::new(),
             lease: None,
         }
     }
@@ -85,6 +88,9 @@ impl Answer {
                 headers.insert(header::ALLOW, POST);
             }
             _ => {}
+        }
+        for challenge in self.challenges {
+            headers.append(header::WWW_AUTHENTICATE, challenge);
         }
         // HTTP/2 forbids the header and has GOAWAY instead.
         if (last || self.close) && version <= Version::HTTP_11 {

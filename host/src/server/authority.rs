@@ -3,6 +3,17 @@
 //! The authority is kept in a directory and used again, because its certificate is registered as
 //! `caBundle` in the cluster. The leaf is made at start, lives in memory, and is replaced before
 //! it ends.
+//!
+//! Long before the authority ends, the next one joins it in `ca.crt`, which holds all that are to be
+//! trusted. It signs when it has been there for long enough to be registered everywhere:
+//!
+//! ```text
+//! ca.crt   first           first, next                        first, next        next
+//! ca.key   first           first                              next               next
+//!          ──────── half a year before its end ── 30 days later ──── first has ended ──▶
+//! ```
+//!
+//! Which certificate of `ca.crt` signs is told by the key, so that renaming one file changes it at once.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -15,13 +26,14 @@ use rcgen::{
     BasicConstraints, CertificateParams, DistinguishedName, DnType, ExtendedKeyUsagePurpose, IsCa,
     Issuer, KeyPair, KeyUsagePurpose, PublicKeyData,
 };
-use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer};
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, pem::PemObject};
 use time::{Duration, OffsetDateTime};
 
 use crate::config::SelfSigned;
 
 const CERTIFICATE_FILE: &str = "ca.crt";
 const KEY_FILE: &str = "ca.key";
+const NEXT_KEY_FILE: &str = "next.key";
 const LOCK_FILE: &str = "ca.lock";
 
 /// Clocks in a cluster differ a little.
@@ -30,8 +42,14 @@ const CLOCK_SKEW: Duration = Duration::hours(1);
 /// Long, because a change means registering the `caBundle` anew everywhere.
 const AUTHORITY_LIFETIME: Duration = Duration::days(3650);
 
-/// An authority with less than this left is replaced at start: a leaf of full length must fit.
-const AUTHORITY_RESERVE: Duration = Duration::days(120);
+/// An authority with less than this left gets a successor.
+const AUTHORITY_RESERVE: Duration = Duration::days(180);
+
+/// For how long the successor is in `ca.crt` before it signs: time to register it as `caBundle`.
+const OVERLAP: Duration = Duration::days(30);
+
+/// An authority with less than this left does not wait for its successor to be registered.
+const LAST_MOMENT: Duration = Duration::days(1);
 
 const LEAF_LIFETIME: Duration = Duration::days(90);
 
@@ -42,8 +60,26 @@ const LEAF_RESERVE: Duration = Duration::days(30);
 #[derive(Debug)]
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
+    certificate: CertificateDer<'static>,
+    expiry: OffsetDateTime,
+    successor_signs_from: Option<OffsetDateTime>,
     names: Vec<String>,
-    certificate_path: PathBuf,
+}
+
+/// What the directory holds.
+struct Kept {
+    /// All that is to be trusted.
+    bundle: Vec<Member>,
+    /// The key of the one that signs.
+    key: KeyPair,
+}
+
+/// A certificate of the bundle.
+struct Member {
+    certificate: CertificateDer<'static>,
+    public_key: Vec<u8>,
+    not_before: OffsetDateTime,
+    not_after: OffsetDateTime,
 }
 
 /// The authority cannot be read, made or used.
@@ -76,51 +112,84 @@ pub enum AuthorityError {
     Issue(#[source] rcgen::Error),
 }
 
+/// The file to register as `caBundle`.
+pub(crate) fn bundle_path(settings: &SelfSigned) -> PathBuf {
+    settings.directory.join(CERTIFICATE_FILE)
+}
+
 // === impl Authority ===
 
 impl Authority {
-    /// Reads the authority in the directory, or makes one there. Waits while another process does
-    /// the same, so that two that start at once end with the same.
-    pub(super) fn open(settings: &SelfSigned) -> Result<Self, AuthorityError> {
+    /// Reads the authority in the directory, or makes one there, and sees to its successor. Waits while
+    /// another process does the same, so that two that start at once end with the same.
+    ///
+    /// A directory that cannot be written to, such as a mounted Secret, is used as it is.
+    pub(super) fn open(settings: &SelfSigned, now: OffsetDateTime) -> Result<Self, AuthorityError> {
         let directory = settings.directory.as_path();
-        fs::DirBuilder::new()
-            .recursive(true)
-            .mode(0o755)
-            .create(directory)
-            .map_err(failed("create", directory))?;
-        let lock_path = directory.join(LOCK_FILE);
-        let lock = File::create(&lock_path).map_err(failed("create", &lock_path))?;
-        lock.lock().map_err(failed("lock", &lock_path))?;
-        let issuer = match read(directory)? {
-            Some(issuer) => issuer,
-            None => make(directory)?,
+        let kept = match lock(directory) {
+            Ok(_lock) => {
+                let kept = match read(directory)? {
+                    Some(kept) => kept,
+                    None => make(directory, now)?,
+                };
+                tend(kept, directory, now)?
+            }
+            Err(error) if error.is_read_only() => read(directory)?.ok_or(error)?,
+            Err(error) => return Err(error),
         };
+        Self::of(kept, settings)
+    }
+
+    fn of(kept: Kept, settings: &SelfSigned) -> Result<Self, AuthorityError> {
+        let directory = settings.directory.as_path();
+        let signer = kept.signer(directory)?;
+        let (certificate, expiry) = (signer.certificate.clone(), signer.not_after);
+        let successor_signs_from = kept
+            .successor(directory)?
+            .map(|(successor, _)| successor.signs_from());
+        let issuer = Issuer::from_ca_cert_der(&certificate, kept.key).map_err(|_| {
+            AuthorityError::unusable(directory, "ca.crt is not the certificate of an authority")
+        })?;
         Ok(Self {
             issuer,
-            names: names(settings),
-            certificate_path: directory.join(CERTIFICATE_FILE),
+            certificate,
+            expiry,
+            successor_signs_from,
+            names: settings.subject_names(),
         })
     }
 
-    pub(super) fn certificate_path(&self) -> &Path {
-        &self.certificate_path
+    /// When the one that signs ends.
+    pub(super) fn expiry(&self) -> OffsetDateTime {
+        self.expiry
     }
 
-    /// Whether a leaf that ends at `expiry` is to be replaced.
-    pub(super) fn is_due(expiry: OffsetDateTime) -> bool {
-        expiry - OffsetDateTime::now_utc() < LEAF_RESERVE
+    /// From when on another signs, which has to be registered by then.
+    pub(super) fn successor_signs_from(&self) -> Option<OffsetDateTime> {
+        self.successor_signs_from
+    }
+
+    /// Whether both sign with the same certificate.
+    pub(super) fn is_same(&self, other: &Self) -> bool {
+        self.certificate == other.certificate
+    }
+
+    /// Whether a leaf that ends at `expiry` is to be replaced: it nears its end, and another would last longer.
+    pub(super) fn is_due(&self, expiry: OffsetDateTime, now: OffsetDateTime) -> bool {
+        expiry - now < LEAF_RESERVE && self.expiry - expiry > LAST_MOMENT
     }
 
     /// A fresh leaf and its key.
     pub(super) fn issue(
         &self,
+        now: OffsetDateTime,
     ) -> Result<(Vec<CertificateDer<'static>>, PrivateKeyDer<'static>), AuthorityError> {
         let key = KeyPair::generate().map_err(AuthorityError::Issue)?;
         let mut params =
             CertificateParams::new(self.names.clone()).map_err(AuthorityError::Issue)?;
         params.distinguished_name = common_name("Tollgate");
-        params.not_before = OffsetDateTime::now_utc() - CLOCK_SKEW;
-        params.not_after = OffsetDateTime::now_utc() + LEAF_LIFETIME;
+        params.not_before = now - CLOCK_SKEW;
+        params.not_after = (now + LEAF_LIFETIME).min(self.expiry);
         params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         params.use_authority_key_identifier_extension = true;
@@ -132,27 +201,102 @@ impl Authority {
     }
 }
 
-fn names(settings: &SelfSigned) -> Vec<String> {
-    let mut names: Vec<String> = ["localhost", "127.0.0.1", "::1"].map(str::to_owned).into();
-    if let Some(service) = &settings.service {
-        let short = format!("{}.{}.svc", service.name, service.namespace);
-        names.push(format!("{short}.cluster.local"));
-        names.push(short);
-    }
-    for name in &settings.names {
-        if !names.contains(name) {
-            names.push(name.clone());
+// === impl AuthorityError ===
+
+impl AuthorityError {
+    fn unusable(directory: &Path, problem: &'static str) -> Self {
+        Self::Unusable {
+            directory: directory.to_owned(),
+            problem,
         }
     }
-    names
+
+    fn is_read_only(&self) -> bool {
+        matches!(self, Self::File { source, .. } if matches!(
+            source.kind(),
+            io::ErrorKind::ReadOnlyFilesystem | io::ErrorKind::PermissionDenied
+        ))
+    }
 }
 
-/// The authority in the directory; none when there is none or it nears its end.
-fn read(directory: &Path) -> Result<Option<Issuer<'static, KeyPair>>, AuthorityError> {
-    let unusable = |problem| AuthorityError::Unusable {
-        directory: directory.to_owned(),
-        problem,
-    };
+// === impl Kept ===
+
+impl Kept {
+    fn signer(&self, directory: &Path) -> Result<&Member, AuthorityError> {
+        self.member_of(&self.key)
+            .ok_or_else(|| AuthorityError::unusable(directory, "ca.key is not the key of ca.crt"))
+    }
+
+    /// The one that signs next, and its key; what a process left that was killed in between is none.
+    fn successor(&self, directory: &Path) -> Result<Option<(&Member, KeyPair)>, AuthorityError> {
+        let Some(text) = read_file(&directory.join(NEXT_KEY_FILE))? else {
+            return Ok(None);
+        };
+        let key = KeyPair::from_pem(&text)
+            .map_err(|_| AuthorityError::unusable(directory, "next.key is no PEM private key"))?;
+        Ok(self.member_of(&key).map(|member| (member, key)))
+    }
+
+    fn member_of(&self, key: &KeyPair) -> Option<&Member> {
+        let public_key = key.subject_public_key_info();
+        self.bundle
+            .iter()
+            .find(|member| member.public_key == public_key)
+    }
+
+    fn pem(&self) -> String {
+        let lines = pem::EncodeConfig::new().set_line_ending(pem::LineEnding::LF);
+        let pem = |member: &Member| {
+            let section = pem::Pem::new("CERTIFICATE", member.certificate.as_ref());
+            pem::encode_config(&section, lines)
+        };
+        self.bundle.iter().map(pem).collect()
+    }
+}
+
+// === impl Member ===
+
+impl Member {
+    fn read(certificate: CertificateDer<'static>) -> Result<Self, &'static str> {
+        let (_, parsed) = x509_parser::parse_x509_certificate(&certificate)
+            .map_err(|_| "ca.crt is no X.509 certificate")?;
+        if !parsed.is_ca() {
+            return Err("ca.crt is not the certificate of an authority");
+        }
+        let public_key = parsed.public_key().raw.to_vec();
+        let validity = parsed.validity();
+        let (not_before, not_after) = (
+            validity.not_before.to_datetime(),
+            validity.not_after.to_datetime(),
+        );
+        Ok(Self {
+            public_key,
+            not_before,
+            not_after,
+            certificate,
+        })
+    }
+
+    fn signs_from(&self) -> OffsetDateTime {
+        self.not_before + CLOCK_SKEW + OVERLAP
+    }
+}
+
+fn lock(directory: &Path) -> Result<File, AuthorityError> {
+    fs::DirBuilder::new()
+        .recursive(true)
+        .mode(0o755)
+        .create(directory)
+        .map_err(failed("create", directory))?;
+    let lock_path = directory.join(LOCK_FILE);
+    let lock = File::create(&lock_path).map_err(failed("create", &lock_path))?;
+    lock.lock().map_err(failed("lock", &lock_path))?;
+    Ok(lock)
+}
+
+/// What the directory holds; none when there is no authority.
+fn read(directory: &Path) -> Result<Option<Kept>, AuthorityError> {
+    let unusable = |problem| AuthorityError::unusable(directory, problem);
     let certificate = read_file(&directory.join(CERTIFICATE_FILE))?;
     let key = read_file(&directory.join(KEY_FILE))?;
     let (certificate, key) = match (certificate, key) {
@@ -162,55 +306,87 @@ fn read(directory: &Path) -> Result<Option<Issuer<'static, KeyPair>>, AuthorityE
         (Some(_), None) => return Err(unusable("there is a ca.crt without its ca.key")),
     };
     let key = KeyPair::from_pem(&key).map_err(|_| unusable("ca.key is no PEM private key"))?;
-    let (_, pem) = x509_parser::pem::parse_x509_pem(certificate.as_bytes())
+    let bundle: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes())
+        .collect::<Result<_, _>>()
         .map_err(|_| unusable("ca.crt is no PEM certificate"))?;
-    let parsed = pem
-        .parse_x509()
-        .map_err(|_| unusable("ca.crt is no X.509 certificate"))?;
-    if parsed.public_key().raw != key.subject_public_key_info() {
-        return Err(unusable("ca.key is not the key of ca.crt"));
+    if bundle.is_empty() {
+        return Err(unusable("ca.crt is no PEM certificate"));
     }
-    if !parsed.is_ca() {
-        return Err(unusable("ca.crt is not the certificate of an authority"));
-    }
-    let expiry = parsed.validity().not_after.to_datetime();
-    if expiry - OffsetDateTime::now_utc() < AUTHORITY_RESERVE {
-        tracing::warn!(
-            directory = %directory.display(),
-            %expiry,
-            "the self-signed authority nears its end and is replaced: register the new ca.crt as caBundle"
-        );
-        return Ok(None);
-    }
-    Issuer::from_ca_cert_pem(&certificate, key)
-        .map(Some)
-        .map_err(|_| unusable("ca.crt is not the certificate of an authority"))
+    let bundle = bundle
+        .into_iter()
+        .map(Member::read)
+        .collect::<Result<_, _>>()
+        .map_err(unusable)?;
+    let kept = Kept { bundle, key };
+    kept.signer(directory)?;
+    Ok(Some(kept))
 }
 
-fn make(directory: &Path) -> Result<Issuer<'static, KeyPair>, AuthorityError> {
+fn make(directory: &Path, now: OffsetDateTime) -> Result<Kept, AuthorityError> {
+    let (key, member) = new_member(directory, now)?;
+    let certificate_path = directory.join(CERTIFICATE_FILE);
+    // Killed at any point in between, this leaves a key alone, never a pair that does not fit.
+    let kept = Kept {
+        bundle: vec![member],
+        key,
+    };
+    write_file(&directory.join(KEY_FILE), 0o600, &kept.key.serialize_pem())?;
+    write_file(&certificate_path, 0o644, &kept.pem())?;
+    tracing::info!(
+        ca_bundle = %certificate_path.display(),
+        "made a self-signed authority: register this file as caBundle"
+    );
+    Ok(kept)
+}
+
+/// Sees to the successor: puts one beside an authority that nears its end, and has it sign when it is time.
+fn tend(mut kept: Kept, directory: &Path, now: OffsetDateTime) -> Result<Kept, AuthorityError> {
+    let left = kept.signer(directory)?.not_after - now;
+    let certificate_path = directory.join(CERTIFICATE_FILE);
+    if left < AUTHORITY_RESERVE && kept.successor(directory)?.is_none() {
+        let (key, member) = new_member(directory, now)?;
+        // The certificate comes second: nobody is to trust what has no key.
+        write_file(&directory.join(NEXT_KEY_FILE), 0o600, &key.serialize_pem())?;
+        tracing::warn!(
+            ca_bundle = %certificate_path.display(),
+            signs_from = %member.signs_from(),
+            "the self-signed authority nears its end, and the next one is in the file beside it: register the \
+             file as caBundle before the next one signs"
+        );
+        kept.bundle.push(member);
+        write_file(&certificate_path, 0o644, &kept.pem())?;
+    }
+    let due = |successor: &Member| left < LAST_MOMENT || successor.signs_from() <= now;
+    let successor = kept.successor(directory)?;
+    if let Some((_, key)) = successor.filter(|(successor, _)| due(successor)) {
+        let next_key_path = directory.join(NEXT_KEY_FILE);
+        fs::rename(&next_key_path, directory.join(KEY_FILE))
+            .map_err(failed("rename", &next_key_path))?;
+        kept.key = key;
+        tracing::info!(ca_bundle = %certificate_path.display(), "the next self-signed authority signs from now on");
+    }
+    let count = kept.bundle.len();
+    let signing = kept.key.subject_public_key_info();
+    kept.bundle
+        .retain(|member| member.not_after > now || member.public_key == signing);
+    if kept.bundle.len() < count {
+        write_file(&certificate_path, 0o644, &kept.pem())?;
+    }
+    Ok(kept)
+}
+
+fn new_member(directory: &Path, now: OffsetDateTime) -> Result<(KeyPair, Member), AuthorityError> {
     let key = KeyPair::generate().map_err(AuthorityError::Issue)?;
     let mut params = CertificateParams::default();
     params.distinguished_name = common_name("Tollgate self-signed authority");
     params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
     params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-    params.not_before = OffsetDateTime::now_utc() - CLOCK_SKEW;
-    params.not_after = OffsetDateTime::now_utc() + AUTHORITY_LIFETIME;
+    params.not_before = now - CLOCK_SKEW;
+    params.not_after = now + AUTHORITY_LIFETIME;
     let certificate = params.self_signed(&key).map_err(AuthorityError::Issue)?;
-    let certificate_path = directory.join(CERTIFICATE_FILE);
-    // Killed at any point in between, this leaves a key alone, never a pair that does not fit.
-    match fs::remove_file(&certificate_path) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(failed("replace", &certificate_path)(error));
-        }
-        _ => {}
-    }
-    write_file(&directory.join(KEY_FILE), 0o600, &key.serialize_pem())?;
-    write_file(&certificate_path, 0o644, &certificate.pem())?;
-    tracing::info!(
-        ca_bundle = %certificate_path.display(),
-        "made a self-signed authority: register this file as caBundle"
-    );
-    Ok(Issuer::new(params, key))
+    let member = Member::read(certificate.der().clone())
+        .map_err(|problem| AuthorityError::unusable(directory, problem))?;
+    Ok((key, member))
 }
 
 fn common_name(name: &str) -> DistinguishedName {

@@ -2,8 +2,10 @@
 //! answer.
 
 use std::{
+    collections::HashMap,
     future::Future,
     io,
+    net::SocketAddr,
     pin::{Pin, pin},
     sync::{
         Arc, Mutex, PoisonError,
@@ -28,10 +30,11 @@ use tokio_rustls::{TlsAcceptor, server::TlsStream};
 
 use crate::{
     config::Requests,
-    metrics::Metrics,
+    metrics::{AuthenticationFailure, Metrics},
     server::{
         Gate,
         activity::{Activity, Circumstances, FRESH_TIMEOUT, Phase, Verdict},
+        authentication::{Authentication, Peer},
         budget::Budget,
         exchange,
         transport::Transport,
@@ -71,8 +74,12 @@ pub(super) struct Shared<G> {
     pub(super) phase: watch::Sender<Phase>,
     /// How many idle connections are to make room for those that wait for a place.
     pub(super) room_wanted: AtomicUsize,
+    /// What clients have to show.
+    pub(super) authentication: Arc<Authentication>,
     /// When a client's refusal of the certificate was last reported.
     refusal_reported: Mutex<Option<Instant>>,
+    /// When a client that was refused was last reported, and for what.
+    failure_reported: Mutex<HashMap<AuthenticationFailure, Instant>>,
 }
 
 /// A connection of either protocol.
@@ -91,16 +98,20 @@ pub(super) async fn serve<G: Gate>(
         shared.metrics.tls_handshake_failures.inc();
         return;
     };
-    let multiplexed = stream.get_ref().1.alpn_protocol() == Some(b"h2");
+    let (tcp, tls) = stream.get_ref();
+    let multiplexed = tls.alpn_protocol() == Some(b"h2");
+    let peer = Arc::new(Peer::new(tcp.peer_addr().ok(), tls.peer_certificates()));
     let activity = Activity::new();
     let transport = TokioIo::new(Transport::new(stream, Arc::clone(&activity)));
     let service = {
         let shared = Arc::clone(&shared);
         let activity = Arc::clone(&activity);
+        let peer = Arc::clone(&peer);
         service_fn(move |request| {
             Box::pin(exchange::answer(
                 Arc::clone(&shared),
                 Arc::clone(&activity),
+                Arc::clone(&peer),
                 request,
             ))
         })
@@ -110,6 +121,7 @@ pub(super) async fn serve<G: Gate>(
             http2_builder().serve_connection(transport, service),
             true,
             &activity,
+            &peer,
             &shared,
         )
         .await;
@@ -118,6 +130,7 @@ pub(super) async fn serve<G: Gate>(
             http1_builder().serve_connection(transport, service),
             false,
             &activity,
+            &peer,
             &shared,
         )
         .await;
@@ -129,6 +142,7 @@ async fn handshake<G>(
     acceptor: TlsAcceptor,
     shared: &Shared<G>,
 ) -> Option<TlsStream<TcpStream>> {
+    let address = stream.peer_addr().ok();
     let mut phase = shared.phase.subscribe();
     let too_late = async {
         // Fails only without the sender, which `shared` holds.
@@ -143,10 +157,16 @@ async fn handshake<G>(
         },
         () = too_late => return None,
     };
-    let refused = failure
+    let of_tls = failure
         .get_ref()
-        .and_then(|inner| inner.downcast_ref::<rustls::Error>())
-        .is_some_and(|error| matches!(error, rustls::Error::AlertReceived(_)));
+        .and_then(|inner| inner.downcast_ref::<rustls::Error>());
+    let refused = matches!(of_tls, Some(rustls::Error::AlertReceived(_)));
+    // The only certificates that a server judges are its clients'.
+    if let Some(rustls::Error::NoCertificatesPresented | rustls::Error::InvalidCertificate(_)) =
+        of_tls
+    {
+        shared.not_authenticated(AuthenticationFailure::Certificate, address);
+    }
     let error = &failure as &dyn std::error::Error;
     if refused && shared.refusal_is_news() {
         tracing::warn!(
@@ -166,6 +186,7 @@ async fn drive<G>(
     connection: impl Drive,
     multiplexed: bool,
     activity: &Activity,
+    peer: &Peer,
     shared: &Shared<G>,
 ) {
     let mut connection = pin!(connection);
@@ -190,6 +211,7 @@ async fn drive<G>(
             multiplexed,
         };
         match activity.verdict(circumstances) {
+            Verdict::Keep if peer.is_rejected() => connection.as_mut().retire(),
             Verdict::Keep => {}
             Verdict::Retire => connection.as_mut().retire(),
             Verdict::MakeRoom if !makes_room && shared.makes_room() => {
@@ -227,7 +249,12 @@ fn http2_builder() -> http2::Builder<TokioExecutor> {
 // === impl Shared ===
 
 impl<G> Shared<G> {
-    pub(super) fn new(gate: Arc<G>, requests: Requests, metrics: Arc<Metrics>) -> Self {
+    pub(super) fn new(
+        gate: Arc<G>,
+        requests: Requests,
+        authentication: Arc<Authentication>,
+        metrics: Arc<Metrics>,
+    ) -> Self {
         // One body has to fit, whatever the configuration says, or it would be refused for ever.
         let budget_bytes = requests.max_bytes_in_flight.max(requests.max_body_bytes);
         Self {
@@ -237,7 +264,9 @@ impl<G> Shared<G> {
             metrics,
             phase: watch::Sender::new(Phase::Serving),
             room_wanted: AtomicUsize::new(0),
+            authentication,
             refusal_reported: Mutex::new(None),
+            failure_reported: Mutex::default(),
         }
     }
 
@@ -251,6 +280,30 @@ impl<G> Shared<G> {
                 wanted.checked_sub(1)
             })
             .is_ok()
+    }
+
+    /// Counts a client that is refused because of who it is, and reports the first of a kind in a while.
+    pub(super) fn not_authenticated(
+        &self,
+        failure: AuthenticationFailure,
+        address: Option<SocketAddr>,
+    ) {
+        self.metrics.authentication_failed(failure);
+        let mut reported = self
+            .failure_reported
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        let then = reported.get(&failure);
+        if then.is_some_and(|then| then.elapsed() < REFUSAL_REPORT_PERIOD) {
+            return;
+        }
+        reported.insert(failure, Instant::now());
+        tracing::warn!(
+            reason = failure.name(),
+            client = address.map(tracing::field::display),
+            "a client was refused; if it is kube-apiserver, compare `authentication` with the kubeconfig \
+             that its admission configuration names for webhooks"
+        );
     }
 
     fn refusal_is_news(&self) -> bool {

@@ -12,10 +12,15 @@ pub const MAX_TIMEOUT: Duration = Duration::from_secs(30);
 ///
 /// The margin is what the way back takes: `percent` of the timeout or `at_least`, whichever is
 /// more, but never more than half of the timeout, so that a tiny timeout still leaves time to run.
-pub(super) fn after(received: Instant, timeout: Duration, margin: &Margin) -> Instant {
+#[must_use]
+pub fn after(received: Instant, timeout: Duration, margin: &Margin) -> Instant {
+    received + usable(timeout, *margin)
+}
+
+/// What is left of a timeout for the plugins.
+pub(crate) fn usable(timeout: Duration, margin: Margin) -> Duration {
     let share = timeout.saturating_mul(margin.percent) / 100;
-    let taken = share.max(margin.at_least).min(timeout / 2);
-    received + (timeout - taken)
+    timeout - share.max(margin.at_least).min(timeout / 2)
 }
 
 #[cfg(test)]

@@ -13,11 +13,12 @@ use hyper::body::{Body as _, Incoming};
 use tokio::time::timeout_at;
 
 use crate::{
-    metrics::{Metrics, Overload},
+    metrics::{AuthenticationFailure, Metrics, Overload},
     server::{
         Body, Call, Gate, Reply,
         activity::Activity,
         answer::{Answer, AnswerBody},
+        authentication::{Peer, Refused},
         body::{self, Received},
         connection::Shared,
         deadline, route,
@@ -51,11 +52,12 @@ pub(super) struct Exchange {
 pub(super) async fn answer<G: Gate>(
     shared: Arc<Shared<G>>,
     activity: Arc<Activity>,
+    peer: Arc<Peer>,
     request: Request<Incoming>,
 ) -> Result<Response<AnswerBody>, Infallible> {
     let version = request.version();
     let mut exchange = Exchange::begin(Arc::clone(&shared.metrics), activity, request.uri().path());
-    let judged = AssertUnwindSafe(judge(&shared, exchange.received, request))
+    let judged = AssertUnwindSafe(judge(&shared, &peer, exchange.received, request))
         .catch_unwind()
         .await;
     let answer = judged.unwrap_or_else(|_| {
@@ -73,11 +75,22 @@ pub(super) async fn answer<G: Gate>(
 
 async fn judge<G: Gate>(
     shared: &Shared<G>,
+    peer: &Peer,
     received: Instant,
     request: Request<Incoming>,
 ) -> Answer {
     let (parts, mut incoming) = request.into_parts();
     let limit_bytes = shared.requests.max_body_bytes;
+    let until = received + shared.requests.default_timeout;
+    let admitted = shared
+        .authentication
+        .admit(peer, &parts.headers, until.into())
+        .await;
+    if let Err(why) = admitted {
+        let mut answer = not_admitted(shared, peer, why);
+        answer.close |= !refused(&mut incoming, limit_bytes).await;
+        return answer;
+    }
     let route = match route::resolve(&parts, shared.requests.default_timeout) {
         Ok(route) => route,
         Err(refusal) => {
@@ -138,6 +151,43 @@ async fn judge<G: Gate>(
     };
     answer.close = !drained;
     answer.lease = Some(lease);
+    answer
+}
+
+/// Refuses a request because of who sent it.
+fn not_admitted<G>(shared: &Shared<G>, peer: &Peer, why: Refused) -> Answer {
+    let failure = match why {
+        Refused::Client(failure) => failure,
+        Refused::Busy => {
+            shared.metrics.overloaded(Overload::Passwords);
+            return Answer::overloaded();
+        }
+    };
+    shared.not_authenticated(failure, peer.address);
+    let (status, text) = match failure {
+        AuthenticationFailure::Certificate => (
+            StatusCode::FORBIDDEN,
+            "the client certificate of this connection is no longer accepted",
+        ),
+        AuthenticationFailure::Missing => (
+            StatusCode::UNAUTHORIZED,
+            "credentials of a kind that WWW-Authenticate names have to come with the request",
+        ),
+        AuthenticationFailure::Bearer => (
+            StatusCode::UNAUTHORIZED,
+            "the bearer token is not one of those that are accepted",
+        ),
+        AuthenticationFailure::Basic => (
+            StatusCode::UNAUTHORIZED,
+            "the name or the password is not right",
+        ),
+    };
+    let mut answer = Answer::new(status, text);
+    if status == StatusCode::UNAUTHORIZED {
+        answer.challenges = shared.authentication.challenges();
+    }
+    // The next connection is judged in its handshake.
+    answer.close = failure == AuthenticationFailure::Certificate;
     answer
 }
 

@@ -2,34 +2,31 @@
 //! while serving when the files change or the leaf nears its end.
 
 use std::{
-    path::{Path, PathBuf},
-    sync::Arc,
-    time::Duration,
+    path::PathBuf,
+    sync::{Arc, Mutex, PoisonError},
+    time::{Duration, Instant},
 };
 
 use arc_swap::ArcSwap;
 use rustls::{
-    InconsistentKeys, ServerConfig,
+    ServerConfig,
     crypto::{CryptoProvider, ring},
-    server::{ClientHello, ResolvesServerCert},
+    server::{ClientHello, NoServerSessionStorage, ResolvesServerCert, danger::ClientCertVerifier},
     sign::CertifiedKey,
 };
-use rustls_pki_types::{
-    CertificateDer, PrivateKeyDer,
-    pem::{self, PemObject},
-};
+use rustls_pki_types::{CertificateDer, pem};
 use time::OffsetDateTime;
-use tokio::{task::spawn_blocking, time::interval};
+use tokio::task::spawn_blocking;
 use tokio_rustls::TlsAcceptor;
 
 use crate::{
-    config::Tls,
+    config::{SelfSigned, Tls},
     metrics::Metrics,
-    server::authority::{Authority, AuthorityError},
+    server::authority::{self, Authority, AuthorityError},
 };
 
-/// How often files are read again. kubelet itself needs about a minute to bring a changed Secret.
-const REFRESH_PERIOD: Duration = Duration::from_secs(10);
+/// How often the directory of the self-signed authority is looked at: others may have added its successor.
+const AUTHORITY_PERIOD: Duration = Duration::from_secs(600);
 
 /// The certificate being served and where it comes from.
 #[derive(Debug)]
@@ -42,8 +39,14 @@ pub(super) struct Certificates {
 
 #[derive(Debug)]
 enum Source {
-    Files { certificate: PathBuf, key: PathBuf },
-    SelfSigned(Box<Authority>),
+    Files {
+        certificate: PathBuf,
+        key: PathBuf,
+    },
+    SelfSigned {
+        settings: SelfSigned,
+        authority: Box<Mutex<(Authority, Instant)>>,
+    },
 }
 
 /// What rustls asks for a certificate: there is one, whatever name the client wants.
@@ -116,30 +119,43 @@ pub enum CertificateError {
 // === impl Certificates ===
 
 impl Certificates {
-    pub(super) async fn load(tls: &Tls, metrics: &Metrics) -> Result<Self, CertificateError> {
-        let source = match tls.clone() {
-            Tls::Files { certificate, key } => Source::Files { certificate, key },
-            Tls::SelfSigned(settings) => {
-                // Off the runtime: another process may hold the directory's lock for a moment.
-                let opened = spawn_blocking(move || Authority::open(&settings)).await;
-                let authority = opened
-                    .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))
-                    .map_err(CertificateError::Authority)?;
-                Source::SelfSigned(Box::new(authority))
-            }
-        };
-        let provider = Arc::new(ring::default_provider());
-        let certified = source.obtain(&provider)?;
+    /// `clients` judges the clients' certificates; without it none is asked for.
+    pub(super) async fn load(
+        tls: &Tls,
+        provider: Arc<CryptoProvider>,
+        clients: Option<Arc<dyn ClientCertVerifier>>,
+        metrics: &Metrics,
+    ) -> Result<Self, CertificateError> {
+        let (tls, of) = (tls.clone(), Arc::clone(&provider));
+        // Off the runtime: another process may hold the authority's lock, or be writing the files, for a moment.
+        let obtained = spawn_blocking(move || {
+            let source = Source::open(tls)?;
+            let certified = source.obtain(&of)?;
+            Ok((source, certified))
+        });
+        let (source, certified) = obtained
+            .await
+            .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
         announce(&source, &certified, metrics);
         let live = Arc::new(Live(ArcSwap::from_pointee(certified)));
-        let mut config = ServerConfig::builder_with_provider(Arc::clone(&provider))
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
             .with_safe_default_protocol_versions()
-            .map_err(CertificateError::Library)?
-            .with_no_client_auth()
-            .with_cert_resolver(Arc::clone(&live) as Arc<dyn ResolvesServerCert>);
+            .map_err(CertificateError::Library)?;
+        let resumes = clients.is_none();
+        let mut config = match clients {
+            Some(clients) => builder.with_client_cert_verifier(clients),
+            None => builder.with_no_client_auth(),
+        }
+        .with_cert_resolver(Arc::clone(&live) as Arc<dyn ResolvesServerCert>);
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        // Tickets need no memory here, and resumption spares the signature, the handshake's cost.
-        config.ticketer = ring::Ticketer::new().map_err(CertificateError::Library)?;
+        if resumes {
+            // Tickets need no memory here, and resumption spares the signature, the handshake's cost.
+            config.ticketer = ring::Ticketer::new().map_err(CertificateError::Library)?;
+        } else {
+            // A resumed session would bring a client's certificate along unjudged.
+            config.session_storage = Arc::new(NoServerSessionStorage {});
+            config.send_tls13_tickets = 0;
+        }
         Ok(Self {
             source,
             provider,
@@ -152,18 +168,53 @@ impl Certificates {
         TlsAcceptor::from(Arc::clone(&self.config))
     }
 
-    pub(super) fn ca_bundle(&self) -> Option<&Path> {
+    pub(super) fn ca_bundle(&self) -> Option<PathBuf> {
         match &self.source {
             Source::Files { .. } => None,
-            Source::SelfSigned(authority) => Some(authority.certificate_path()),
+            Source::SelfSigned { settings, .. } => Some(authority::bundle_path(settings)),
         }
     }
 
-    /// Replaces what is served when there is something newer; true when it did.
-    fn refresh(&self, metrics: &Metrics) -> Result<bool, CertificateError> {
+    /// What `/readyz` says of the certificates, in lines.
+    pub(super) fn detail(&self, now: OffsetDateTime) -> Vec<String> {
         let live = self.live.0.load();
-        if let Source::SelfSigned(_) = &self.source
-            && expiry(&live).is_none_or(|expiry| !Authority::is_due(expiry))
+        let mut lines = vec![format!(
+            "certificate {}: {}",
+            self.source.name(),
+            ends(expiry(&live), now)
+        )];
+        if let Source::SelfSigned {
+            settings,
+            authority,
+        } = &self.source
+        {
+            let authority = authority.lock().unwrap_or_else(PoisonError::into_inner);
+            let path = authority::bundle_path(settings);
+            lines.push(format!(
+                "authority {}: {}",
+                path.display(),
+                ends(Some(authority.0.expiry()), now)
+            ));
+            if let Some(from) = authority.0.successor_signs_from() {
+                lines.push(format!(
+                    "authority {}: the next one is in the file and signs from {} on; register the file as caBundle \
+                     before that",
+                    path.display(),
+                    from.date()
+                ));
+            }
+        }
+        lines
+    }
+
+    /// Replaces what is served when there is something newer; true when it did.
+    pub(super) fn refresh(&self, metrics: &Metrics) -> Result<bool, CertificateError> {
+        let live = self.live.0.load();
+        if let Source::SelfSigned {
+            settings,
+            authority,
+        } = &self.source
+            && !renewed(settings, authority, expiry(&live))?
         {
             return Ok(false);
         }
@@ -177,51 +228,80 @@ impl Certificates {
     }
 }
 
-/// Looks for a newer certificate from time to time. One that cannot be used is reported once and
-/// does not replace the one that is served.
-pub(super) async fn keep_fresh(certificates: Arc<Certificates>, metrics: Arc<Metrics>) {
-    let mut periods = interval(REFRESH_PERIOD);
-    let mut reported = None;
-    loop {
-        periods.tick().await;
-        let refreshed = {
-            let certificates = Arc::clone(&certificates);
-            let metrics = Arc::clone(&metrics);
-            spawn_blocking(move || certificates.refresh(&metrics)).await
-        };
-        match refreshed {
-            Ok(Ok(_)) => reported = None,
-            Ok(Err(error)) => {
-                let text = error.to_string();
-                if reported.as_ref() != Some(&text) {
-                    tracing::warn!(
-                        error = &error as &dyn std::error::Error,
-                        "the new certificate cannot be used; the old one stays"
-                    );
-                    reported = Some(text);
-                }
-            }
-            // The panic hook has reported it.
-            Err(_) => {}
-        }
+/// Looks at the authority's directory when it is time; true when a new leaf is wanted.
+fn renewed(
+    settings: &SelfSigned,
+    authority: &Mutex<(Authority, Instant)>,
+    leaf_expiry: Option<OffsetDateTime>,
+) -> Result<bool, CertificateError> {
+    let mut held = authority.lock().unwrap_or_else(PoisonError::into_inner);
+    if held.1.elapsed() < AUTHORITY_PERIOD {
+        return Ok(false);
     }
+    let now = OffsetDateTime::now_utc();
+    let authority = Authority::open(settings, now).map_err(CertificateError::Authority)?;
+    let renewed = !authority.is_same(&held.0)
+        || leaf_expiry.is_none_or(|expiry| authority.is_due(expiry, now));
+    *held = (authority, Instant::now());
+    Ok(renewed)
 }
 
 fn announce(source: &Source, certified: &CertifiedKey, metrics: &Metrics) {
-    let file = match source {
-        Source::Files { certificate, .. } => Some(certificate.as_path()),
-        Source::SelfSigned(_) => None,
-    };
+    if let Source::SelfSigned {
+        settings,
+        authority,
+    } = source
+    {
+        let authority = authority.lock().unwrap_or_else(PoisonError::into_inner);
+        let path = authority::bundle_path(settings);
+        metrics.certificate(Some(&path), authority.0.expiry().unix_timestamp());
+    }
     let Some(expiry) = expiry(certified) else {
         return;
     };
+    let file = match source {
+        Source::Files { certificate, .. } => Some(certificate.as_path()),
+        Source::SelfSigned { .. } => None,
+    };
     metrics.certificate(file, expiry.unix_timestamp());
-    let certificate = file.map_or_else(|| "self-signed".into(), |path| path.display().to_string());
+    let certificate = source.name();
+    if !is_chain(&certified.cert) {
+        tracing::warn!(
+            %certificate,
+            "the certificates of the chain do not follow one another: clients may refuse it; expected the server's \
+             own first, then the one that issued it, and so on"
+        );
+    }
     if expiry <= OffsetDateTime::now_utc() {
         tracing::warn!(%certificate, %expiry, "the certificate has expired: clients refuse it");
     } else {
         tracing::info!(%certificate, %expiry, "serving a certificate");
     }
+}
+
+/// When a certificate ends, for people.
+pub(super) fn ends(expiry: Option<OffsetDateTime>, now: OffsetDateTime) -> String {
+    match expiry {
+        Some(expiry) if expiry <= now => format!("EXPIRED on {}", expiry.date()),
+        Some(expiry) => format!(
+            "ends on {}, in {} days",
+            expiry.date(),
+            (expiry - now).whole_days()
+        ),
+        None => "its end cannot be read".to_owned(),
+    }
+}
+
+/// Whether each certificate was issued by the one after it.
+fn is_chain(chain: &[CertificateDer<'_>]) -> bool {
+    chain.windows(2).all(|pair| {
+        let parsed = |der| x509_parser::parse_x509_certificate(der).ok();
+        match (parsed(&pair[0]), parsed(&pair[1])) {
+            (Some((_, issued)), Some((_, by))) => issued.issuer().as_raw() == by.subject().as_raw(),
+            // What x509-parser cannot read, clients may.
+            _ => true,
+        }
+    })
 }
 
 fn expiry(certified: &CertifiedKey) -> Option<OffsetDateTime> {
@@ -233,62 +313,40 @@ fn expiry(certified: &CertifiedKey) -> Option<OffsetDateTime> {
 // === impl Source ===
 
 impl Source {
+    fn open(tls: Tls) -> Result<Self, CertificateError> {
+        match tls {
+            Tls::Files { certificate, key } => Ok(Self::Files { certificate, key }),
+            Tls::SelfSigned(settings) => {
+                let authority = Authority::open(&settings, OffsetDateTime::now_utc())
+                    .map_err(CertificateError::Authority)?;
+                Ok(Self::SelfSigned {
+                    settings,
+                    authority: Box::new(Mutex::new((authority, Instant::now()))),
+                })
+            }
+        }
+    }
+
+    fn name(&self) -> String {
+        match self {
+            Self::Files { certificate, .. } => certificate.display().to_string(),
+            Self::SelfSigned { .. } => "self-signed".to_owned(),
+        }
+    }
+
     fn obtain(&self, provider: &CryptoProvider) -> Result<CertifiedKey, CertificateError> {
         match self {
-            Self::Files { certificate, key } => from_files(certificate, key, provider),
-            Self::SelfSigned(authority) => {
-                let (chain, key) = authority.issue().map_err(CertificateError::Authority)?;
+            Self::Files { certificate, key } => pair::read(certificate, key, provider),
+            Self::SelfSigned { authority, .. } => {
+                let authority = authority.lock().unwrap_or_else(PoisonError::into_inner);
+                let (chain, key) = authority
+                    .0
+                    .issue(OffsetDateTime::now_utc())
+                    .map_err(CertificateError::Authority)?;
                 CertifiedKey::from_der(chain, key, provider).map_err(CertificateError::Library)
             }
         }
     }
-}
-
-fn from_files(
-    certificate: &Path,
-    key: &Path,
-    provider: &CryptoProvider,
-) -> Result<CertifiedKey, CertificateError> {
-    let pem = read("tls.certificate", certificate)?;
-    let chain = CertificateDer::pem_slice_iter(&pem)
-        .collect::<Result<Vec<_>, _>>()
-        .and_then(|chain| {
-            if chain.is_empty() {
-                Err(pem::Error::NoItemsFound)
-            } else {
-                Ok(chain)
-            }
-        })
-        .map_err(|source| CertificateError::Certificate {
-            path: certificate.to_owned(),
-            source,
-        })?;
-    let pem = read("tls.key", key)?;
-    let private = PrivateKeyDer::from_pem_slice(&pem).map_err(|source| CertificateError::Key {
-        path: key.to_owned(),
-        source,
-    })?;
-    CertifiedKey::from_der(chain, private, provider).map_err(|source| match source {
-        rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
-            CertificateError::Mismatch {
-                certificate: certificate.to_owned(),
-                key: key.to_owned(),
-            }
-        }
-        source => CertificateError::Unusable {
-            certificate: certificate.to_owned(),
-            key: key.to_owned(),
-            source,
-        },
-    })
-}
-
-fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, CertificateError> {
-    std::fs::read(path).map_err(|source| CertificateError::Read {
-        setting,
-        path: path.to_owned(),
-        source,
-    })
 }
 
 // === impl Live ===
@@ -299,5 +357,6 @@ impl ResolvesServerCert for Live {
     }
 }
 
+mod pair;
 #[cfg(test)]
 mod tests;

@@ -21,7 +21,7 @@ use tokio::{
 };
 use tokio_rustls::client::TlsStream;
 use tollgate::{
-    config::{Margin, Requests, SelfSigned, Tls},
+    config::{Authentication, Margin, Requests, SelfSigned, Tls},
     metrics::Metrics,
     server::{Body, Call, Drained, Gate, Listen, Readiness, Reply, Server, Stop},
 };
@@ -46,6 +46,7 @@ pub(crate) struct Settings {
     pub(crate) idle_timeout: Duration,
     pub(crate) shutdown_grace_period: Duration,
     pub(crate) gate: Arc<FakeGate>,
+    pub(crate) authentication: Authentication,
 }
 
 pub(crate) struct Fixture {
@@ -138,6 +139,7 @@ impl Default for Settings {
             idle_timeout: Duration::from_secs(120),
             shutdown_grace_period: Duration::from_secs(4),
             gate: Arc::new(FakeGate::default()),
+            authentication: Authentication::default(),
         }
     }
 }
@@ -162,6 +164,7 @@ impl Fixture {
                 names: Vec::new(),
                 service: None,
             }),
+            authentication: settings.authentication,
         };
         let requests = Requests {
             max_body_bytes: settings.max_body_bytes,

@@ -553,3 +553,86 @@ fn a_plugins_annotations_are_bounded_in_number_and_size() {
         Some("999968 annotations")
     );
 }
+
+#[test]
+fn an_exception_is_recorded_and_its_plugin_is_not_among_those_that_ran() {
+    let excepted = report(
+        "quiet",
+        Mode::Enforce,
+        FailurePolicy::Fail,
+        Ended::Excepted("moving (until 2026-12-31)".to_owned()),
+    );
+    let outcome = run(&[excepted.clone(), allows("labels")]);
+    assert!(outcome.allowed && outcome.warnings.is_empty());
+    assert_eq!(
+        annotation(&outcome, "quiet.excepted"),
+        Some("moving (until 2026-12-31)")
+    );
+    assert_eq!(annotation(&outcome, "plugins"), Some("labels@0123456789ab"));
+    assert_eq!(annotation(&run(&[excepted]), "plugins"), None);
+}
+
+#[test]
+fn what_was_there_before_is_a_warning_beside_what_is_new() {
+    let existing = Denial {
+        causes: vec![cause("/spec/a", "is bad")],
+        ..Denial::default()
+    };
+    let excused = Report {
+        existing: Some(existing.clone()),
+        ..allows("images")
+    };
+    let outcome = run(&[excused]);
+    assert!(outcome.allowed);
+    assert_eq!(
+        outcome.warnings,
+        ["images: not new, so let through: spec.a: is bad"]
+    );
+    assert_eq!(
+        annotation(&outcome, "images.existing-violations"),
+        Some("spec.a: is bad")
+    );
+    let new = Denial {
+        causes: vec![cause("/spec/b", "is worse")],
+        ..Denial::default()
+    };
+    let both = Report {
+        existing: Some(existing),
+        ..denies("images", new)
+    };
+    let outcome = run(&[both]);
+    assert_eq!(outcome.status.unwrap().message, "images: spec.b: is worse");
+}
+
+#[test]
+fn a_second_call_adds_to_the_first() {
+    let patched = |places: &[&str]| Report {
+        changed: places.iter().map(ToString::to_string).collect(),
+        ..report("a", Mode::Enforce, FailurePolicy::Fail, Ended::Patched)
+    };
+    let unchanged = || report("a", Mode::Enforce, FailurePolicy::Fail, Ended::Unchanged);
+    let mut twice = patched(&["/a", "/b"]);
+    twice.add(patched(&["/b", "/c"]));
+    twice.unsettled = vec!["/c".to_owned()];
+    let outcome = run(&[twice]);
+    assert_eq!(annotation(&outcome, "a.patched"), Some("/a,/b,/c"));
+    assert_eq!(annotation(&outcome, "a.reinvoked"), Some("patched"));
+    assert_eq!(annotation(&outcome, "a.not-converging"), Some("/c"));
+
+    let mut content = patched(&["/a"]);
+    content.add(unchanged());
+    let outcome = run(&[content]);
+    assert_eq!(annotation(&outcome, "a.patched"), Some("/a"));
+    assert_eq!(annotation(&outcome, "a.reinvoked"), Some("unchanged"));
+
+    // What the first call changed stands when the second one fails open, and does not when it denies.
+    let mut failed = patched(&["/a"]);
+    failed.failure_policy = FailurePolicy::Ignore;
+    failed.add(faults("a", FailurePolicy::Ignore));
+    let outcome = run(&[failed]);
+    assert_eq!(annotation(&outcome, "a.patched"), Some("/a"));
+    assert_eq!(annotation(&outcome, "a.failed-open"), Some("out-of-fuel"));
+    let mut denied = patched(&["/a"]);
+    denied.add(denies("a", denial("no")));
+    assert!(!run(&[denied]).allowed);
+}

@@ -16,6 +16,10 @@ fn settings(directory: &Path) -> SelfSigned {
     }
 }
 
+fn open(directory: &Path) -> Result<Authority, AuthorityError> {
+    Authority::open(&settings(directory), OffsetDateTime::now_utc())
+}
+
 fn bundle(directory: &Path) -> String {
     fs::read_to_string(directory.join("tls/ca.crt")).expect("the bundle")
 }
@@ -23,8 +27,8 @@ fn bundle(directory: &Path) -> String {
 #[test]
 fn issues_leaves_for_every_name_it_was_told() {
     let directory = tempfile::tempdir().expect("a directory");
-    let authority = Authority::open(&settings(directory.path())).expect("an authority");
-    let (chain, _) = authority.issue().expect("a leaf");
+    let authority = open(directory.path()).expect("an authority");
+    let (chain, _) = authority.issue(OffsetDateTime::now_utc()).expect("a leaf");
     let (_, leaf) = x509_parser::parse_x509_certificate(&chain[0]).expect("X.509");
     let names = leaf
         .subject_alternative_name()
@@ -38,20 +42,23 @@ fn issues_leaves_for_every_name_it_was_told() {
         .collect();
     for name in [
         "DNSName(localhost)",
+        "DNSName(gate.policy)",
         "DNSName(gate.policy.svc)",
         "DNSName(gate.policy.svc.cluster.local)",
         "DNSName(tollgate.example.com)",
     ] {
         assert!(text.contains(&name.to_owned()), "{name} is not in {text:?}");
     }
-    assert_eq!(text.len(), 7, "{text:?}");
-    assert!(!Authority::is_due(leaf.validity().not_after.to_datetime()));
+    assert_eq!(text.len(), 8, "{text:?}");
+    let expiry = leaf.validity().not_after.to_datetime();
+    assert!(!authority.is_due(expiry, OffsetDateTime::now_utc()));
+    assert!(authority.is_due(expiry, expiry - Duration::days(20)));
 }
 
 #[test]
 fn keeps_the_key_to_itself() {
     let directory = tempfile::tempdir().expect("a directory");
-    Authority::open(&settings(directory.path())).expect("an authority");
+    open(directory.path()).expect("an authority");
     let key = fs::metadata(directory.path().join("tls/ca.key")).expect("a key");
     assert_eq!(key.permissions().mode() & 0o777, 0o600);
 }
@@ -62,7 +69,7 @@ fn ends_with_one_fitting_pair_when_many_start_at_once() {
     let path = directory.path();
     let keys: Vec<Vec<u8>> = thread::scope(|scope| {
         let threads: Vec<_> = (0..8)
-            .map(|_| scope.spawn(|| Authority::open(&settings(path)).expect("an authority")))
+            .map(|_| scope.spawn(|| open(path).expect("an authority")))
             .collect();
         threads
             .into_iter()
@@ -72,7 +79,7 @@ fn ends_with_one_fitting_pair_when_many_start_at_once() {
     });
     assert!(keys.iter().all(|key| *key == keys[0]));
     let before = bundle(path);
-    Authority::open(&settings(path)).expect("the pair fits");
+    open(path).expect("the pair fits");
     assert_eq!(bundle(path), before);
 }
 
@@ -80,10 +87,10 @@ fn ends_with_one_fitting_pair_when_many_start_at_once() {
 fn makes_a_new_authority_after_a_kill_between_key_and_certificate() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
-    Authority::open(&settings(path)).expect("an authority");
+    open(path).expect("an authority");
     let before = bundle(path);
     fs::remove_file(path.join("tls/ca.crt")).expect("removed");
-    Authority::open(&settings(path)).expect("an authority");
+    open(path).expect("an authority");
     assert_ne!(bundle(path), before);
 }
 
@@ -91,12 +98,8 @@ fn makes_a_new_authority_after_a_kill_between_key_and_certificate() {
 fn rejects_files_that_are_no_authority_rather_than_overwrite_them() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
-    Authority::open(&settings(path)).expect("an authority");
-    let refusal = || {
-        Authority::open(&settings(path))
-            .expect_err("refused")
-            .to_string()
-    };
+    open(path).expect("an authority");
+    let refusal = || open(path).expect_err("refused").to_string();
     let key_path = path.join("tls/ca.key");
     let other = KeyPair::generate().expect("a key");
     fs::write(&key_path, other.serialize_pem()).expect("written");
@@ -108,17 +111,111 @@ fn rejects_files_that_are_no_authority_rather_than_overwrite_them() {
 }
 
 #[test]
-fn replaces_an_authority_that_nears_its_end() {
+fn trusts_the_next_authority_for_a_month_before_it_signs() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
-    Authority::open(&settings(path)).expect("an authority");
-    let key = KeyPair::generate().expect("a key");
-    let mut params = CertificateParams::default();
-    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
-    params.not_after = OffsetDateTime::now_utc() + Duration::days(20);
-    let old = params.self_signed(&key).expect("a certificate").pem();
-    fs::write(path.join("tls/ca.crt"), &old).expect("written");
-    fs::write(path.join("tls/ca.key"), key.serialize_pem()).expect("written");
-    Authority::open(&settings(path)).expect("an authority");
-    assert_ne!(bundle(path), old);
+    let start = OffsetDateTime::now_utc();
+    let at = |days| Authority::open(&settings(path), start + Duration::days(days)).expect("usable");
+    let trusted = || bundle(path).matches("BEGIN CERTIFICATE").count();
+    let first = at(0);
+    assert_eq!(trusted(), 1);
+    // Years go by in which nothing has to be registered anew.
+    let before = bundle(path);
+    assert!(at(3_469).is_same(&first));
+    assert_eq!((bundle(path), first.successor_signs_from()), (before, None));
+    // Half a year before its end the next one is trusted, and does not sign.
+    let waiting = at(3_471);
+    assert!(waiting.is_same(&first));
+    assert_eq!(trusted(), 2);
+    let signs_from = waiting.successor_signs_from().expect("a date");
+    assert!((signs_from - start - Duration::days(3_501)).abs() < Duration::minutes(1));
+    let registered = bundle(path);
+    assert!(at(3_500).is_same(&first));
+    // It signs after a month, and what was registered then is good for both.
+    let next = at(3_502);
+    assert!(!next.is_same(&first));
+    assert_eq!(next.successor_signs_from(), None);
+    assert_eq!(bundle(path), registered);
+    let (leaf, _) = next.issue(start + Duration::days(3_502)).expect("a leaf");
+    let trusting: Vec<_> = CertificateDer::pem_slice_iter(registered.as_bytes())
+        .collect::<Result<_, _>>()
+        .expect("PEM");
+    assert!(trusting.contains(&next.certificate) && trusting.contains(&first.certificate));
+    assert!(is_signed_by(&leaf[0], &next.certificate));
+    // The first leaves the bundle when it has ended.
+    assert!(at(3_651).is_same(&next));
+    assert_eq!(trusted(), 1);
+    assert!(!path.join("tls/next.key").exists());
+}
+
+#[test]
+fn replaces_an_authority_at_once_when_it_is_about_to_end() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let first = open(path).expect("an authority");
+    let late = first.expiry() - Duration::hours(1);
+    let next = Authority::open(&settings(path), late).expect("an authority");
+    assert!(!next.is_same(&first));
+}
+
+#[test]
+fn never_issues_a_leaf_that_outlives_the_authority_nor_one_after_the_other() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let authority = open(path).expect("an authority");
+    let late = authority.expiry() - Duration::days(10);
+    let (chain, _) = authority.issue(late).expect("a leaf");
+    let (_, leaf) = x509_parser::parse_x509_certificate(&chain[0]).expect("X.509");
+    let expiry = leaf.validity().not_after.to_datetime();
+    assert_eq!(expiry, authority.expiry());
+    assert!(!authority.is_due(expiry, late));
+}
+
+#[test]
+fn makes_the_next_authority_anew_after_a_kill_before_it_was_trusted() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let path = directory.path();
+    let first = open(path).expect("an authority");
+    let orphan = KeyPair::generate().expect("a key").serialize_pem();
+    fs::write(path.join("tls/next.key"), &orphan).expect("written");
+    assert!(open(path).expect("usable").is_same(&first));
+    let later = first.expiry() - Duration::days(100);
+    Authority::open(&settings(path), later).expect("usable");
+    let key = fs::read_to_string(path.join("tls/next.key")).expect("a key");
+    assert_ne!(key, orphan);
+    assert_eq!(bundle(path).matches("BEGIN CERTIFICATE").count(), 2);
+}
+
+#[test]
+fn tells_a_directory_that_is_only_read_from_one_that_is_wrong() {
+    let of = |kind: io::ErrorKind| failed("create", Path::new("/tls/ca.lock"))(kind.into());
+    assert!(of(io::ErrorKind::ReadOnlyFilesystem).is_read_only());
+    assert!(of(io::ErrorKind::PermissionDenied).is_read_only());
+    assert!(!of(io::ErrorKind::StorageFull).is_read_only());
+}
+
+fn is_signed_by(leaf: &CertificateDer<'_>, authority: &CertificateDer<'_>) -> bool {
+    let (_, leaf) = x509_parser::parse_x509_certificate(leaf).expect("X.509");
+    let (_, authority) = x509_parser::parse_x509_certificate(authority).expect("X.509");
+    let identifier = |extension: Option<&[u8]>| extension.map(<[u8]>::to_vec);
+    let issuer =
+        leaf.extensions()
+            .iter()
+            .find_map(|extension| match extension.parsed_extension() {
+                x509_parser::extensions::ParsedExtension::AuthorityKeyIdentifier(of) => {
+                    identifier(of.key_identifier.as_ref().map(|key| key.0))
+                }
+                _ => None,
+            });
+    let own =
+        authority
+            .extensions()
+            .iter()
+            .find_map(|extension| match extension.parsed_extension() {
+                x509_parser::extensions::ParsedExtension::SubjectKeyIdentifier(of) => {
+                    identifier(Some(of.0))
+                }
+                _ => None,
+            });
+    issuer.is_some() && issuer == own
 }

@@ -1,0 +1,98 @@
+//! A plugin's part in a decision, for a person: shared by `review` and `explain`.
+
+use super::terminal::{FAINT, NOTABLE, grouped, milliseconds, plain, style_of};
+use crate::decision::{Called, Decision, NotCalled, Places};
+
+/// How long names of plugins are, so that what follows them stands in one column.
+pub(super) fn width(decisions: &[&Decision]) -> usize {
+    let names = decisions.iter().flat_map(|decision| {
+        let called = decision.plugins.iter().map(|called| called.name.len());
+        called.chain(decision.not_called.iter().map(|other| other.name.len()))
+    });
+    names.max().unwrap_or_default()
+}
+
+/// One line: the plugin, how it ended, what it cost.
+pub(super) fn line(called: &Called, width: usize) -> String {
+    let style = style_of(&called.ended);
+    let (name, ended) = (&called.name, &called.ended);
+    let mode = match &*called.mode {
+        "enforce" => String::new(),
+        mode => format!(", mode {mode}"),
+    };
+    let cost = format!(
+        "fuel {}, {} of CPU in {}{mode}",
+        grouped(called.fuel),
+        milliseconds(called.cpu_milliseconds),
+        milliseconds(called.milliseconds)
+    );
+    format!("{name:width$}  {style}{ended:9}{style:#}  {FAINT}{cost}{FAINT:#}")
+}
+
+/// What else is known of the call: the fault, and the places.
+pub(super) fn details(called: &Called) -> Vec<String> {
+    let mut lines = Vec::new();
+    if let Some(exception) = &called.excepted {
+        lines.push(format!(
+            "not called, for an exception: {}",
+            plain(exception)
+        ));
+    }
+    if let Some(ended) = &called.reinvoked {
+        lines.push(format!(
+            "called again after a later plugin's change: {ended}"
+        ));
+    }
+    if let Some(fault) = &called.fault {
+        let said = match (&fault.message, &fault.text) {
+            (Some(message), _) => plain(message),
+            (None, Some(text)) => format!(
+                "its own words are in the log ({} bytes, SHA-256 {}…)",
+                text.bytes, text.sha256
+            ),
+            (None, None) => String::new(),
+        };
+        let policy = &called.failure_policy;
+        lines.push(format!(
+            "fault {}, failurePolicy {policy}: {said}",
+            fault.kind
+        ));
+    }
+    if let Some(denial) = &called.denial {
+        lines.extend(places("objects to", &denial.fields));
+    }
+    if let Some(existing) = &called.existing {
+        let what = "lets through what the old object has as well:";
+        lines.extend(places(what, &existing.fields));
+    }
+    lines.extend(places("changed", &called.changed));
+    for conflict in &called.conflicts {
+        lines.push(format!(
+            "{NOTABLE}changed what {} wrote:{NOTABLE:#} {}",
+            conflict.with,
+            plain(&conflict.pointer)
+        ));
+    }
+    lines
+}
+
+/// One line for a plugin that was not called.
+pub(super) fn not_called(other: &NotCalled, width: usize) -> String {
+    let NotCalled { name, why } = other;
+    format!("{FAINT}{name:width$}  not called: {why}{FAINT:#}")
+}
+
+fn places(what: &str, places: &Places) -> Option<String> {
+    if places.is_empty() {
+        return None;
+    }
+    let mut pointers: Vec<String> = places
+        .pointers
+        .iter()
+        .map(|pointer| plain(pointer))
+        .collect();
+    if places.more > 0 {
+        pointers.push(format!("and {} more", places.more));
+    }
+    Some(format!("{what} {}", pointers.join(", ")))
+}

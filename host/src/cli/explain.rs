@@ -1,0 +1,285 @@
+//! `tollgate explain`
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, bail, ensure};
+use bytes::Bytes;
+use clap::{Args, ValueEnum};
+use http::{Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper_util::rt::TokioIo;
+use serde::Deserialize;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+use tokio::net::TcpStream;
+
+use super::called;
+use super::terminal::{FAINT, STRONG, full_name, milliseconds, plain, say, style_of};
+use crate::decision::Decision;
+
+/// Explain a decision of a running server: which plugins were called, why, and what they said and changed.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Explain {
+    /// The uid of the review: it is in the server's log. Without it, the last decisions are listed.
+    uid: Option<String>,
+    /// Where the server's admin listener is.
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8081")]
+    admin: Uri,
+    /// How to print it.
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+#[derive(Deserialize)]
+struct Decisions {
+    decisions: Vec<serde_json::Value>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate explain                                        the last decisions, with their uids
+  tollgate explain 705ab4f5-6393-11e8-b7cc-42010a800002   one of them
+  kubectl -n tollgate-system port-forward deployment/tollgate 8081 &
+  tollgate explain --admin http://127.0.0.1:8081          of a server in a cluster
+
+Exit code: 0 when there was something to explain, 2 when not.";
+
+/// How long the server may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// More than all decisions that a server can be told to keep would be needed for a mistake.
+const LONGEST_ANSWER_BYTES: usize = 1 << 30;
+/// The list shows so many of them to a person.
+const MOST_LISTED: usize = 50;
+
+// === impl Explain ===
+
+impl Explain {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            .build()
+            .context("the runtime cannot be started")?;
+        let answer = runtime.block_on(self.ask())?;
+        let decisions: Decisions = serde_json::from_slice(&answer).with_context(|| {
+            format!(
+                "{} did not answer as Tollgate does: is it the admin listener of this version?",
+                self.admin
+            )
+        })?;
+        if self.output == Output::Json {
+            say!(
+                "{:#}",
+                serde_json::json!({ "decisions": decisions.decisions })
+            );
+            return Ok(ExitCode::SUCCESS);
+        }
+        if self.uid.is_none() {
+            list(&decisions.decisions);
+            return Ok(ExitCode::SUCCESS);
+        }
+        for decision in decisions.decisions {
+            let decision: Decision = serde_json::from_value(decision)
+                .context("the decision cannot be read: is the server of this version?")?;
+            explain(&decision);
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn ask(&self) -> anyhow::Result<Bytes> {
+        let path = match &self.uid {
+            None => "/decisions".to_owned(),
+            Some(uid) => {
+                let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
+                ensure!(
+                    !uid.is_empty() && uid.bytes().all(fits),
+                    "`{}` is not a uid: expected one such as 705ab4f5-6393-11e8-b7cc-42010a800002",
+                    plain(uid)
+                );
+                format!("/decisions/{uid}")
+            }
+        };
+        ensure!(
+            self.admin
+                .scheme_str()
+                .is_none_or(|scheme| scheme == "http"),
+            "--admin {}: the admin listener speaks plain HTTP; write http://",
+            self.admin
+        );
+        let asking = tokio::time::timeout(TIMEOUT, self.get(&path));
+        let (status, body) = asking.await.with_context(|| {
+            format!(
+                "{} did not answer within {} s",
+                self.admin,
+                TIMEOUT.as_secs()
+            )
+        })??;
+        match (status, &self.uid) {
+            (StatusCode::OK, _) => Ok(body),
+            (StatusCode::NOT_FOUND, Some(uid)) => bail!(
+                "{} has no decision {uid}: {}; `tollgate explain` without a uid lists what it has",
+                self.admin,
+                plain(&String::from_utf8_lossy(&body))
+            ),
+            (status, _) => bail!(
+                "{} answered {status}: is it the address of Tollgate's admin listener (admin.listen)?",
+                self.admin
+            ),
+        }
+    }
+
+    async fn get(&self, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+        let authority = self.admin.authority().with_context(|| {
+            format!(
+                "--admin {}: expected a URL such as http://127.0.0.1:8081",
+                self.admin
+            )
+        })?;
+        let port = authority.port_u16().unwrap_or(80);
+        let host = authority.host().trim_matches(['[', ']']);
+        let stream = TcpStream::connect((host, port)).await.with_context(|| {
+            format!(
+                "no server answers at {}; `tollgate serve` listens where admin.listen says, and --admin names another \
+                 place",
+                self.admin
+            )
+        })?;
+        let broken = || format!("{} broke off", self.admin);
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .with_context(broken)?;
+        let connection = tokio::spawn(connection);
+        let request = Request::get(path)
+            .header(header::HOST, authority.as_str())
+            .body(Empty::<Bytes>::new())
+            .context("the request cannot be made")?;
+        let response = sender.send_request(request).await.with_context(broken)?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), LONGEST_ANSWER_BYTES)
+            .collect()
+            .await
+            .map_err(|error| anyhow::anyhow!(error))
+            .with_context(broken)?;
+        connection.abort();
+        Ok((status, body.to_bytes()))
+    }
+}
+
+/// One line for each of the last decisions, the newest first.
+fn list(decisions: &[serde_json::Value]) {
+    if decisions.is_empty() {
+        say!("no decisions yet, or none are kept (admin.decisions.maxCount)");
+    }
+    for decision in decisions.iter().take(MOST_LISTED) {
+        let text = |name: &str| plain(decision[name].as_str().unwrap_or_default());
+        let verdict = text("verdict");
+        let style = style_of(&verdict);
+        let time = text("time");
+        let about = full_name(
+            decision["namespace"].as_str(),
+            decision["name"].as_str().unwrap_or_default(),
+        );
+        say!(
+            "{}  {FAINT}{time}{FAINT:#}  {:8}  {style}{verdict:10}{style:#}  {} {about}",
+            text("uid"),
+            text("endpoint"),
+            text("kind"),
+        );
+    }
+    if let Some(more) = decisions
+        .len()
+        .checked_sub(MOST_LISTED)
+        .filter(|more| *more > 0)
+    {
+        say!("{FAINT}and {more} earlier ones: -o json has them all{FAINT:#}");
+    }
+}
+
+fn explain(decision: &Decision) {
+    let style = style_of(&decision.verdict);
+    let about = full_name(decision.namespace.as_deref(), &decision.name);
+    let code = decision
+        .code
+        .map(|code| format!(" ({code})"))
+        .unwrap_or_default();
+    say!(
+        "{STRONG}{} {about}{STRONG:#}: {style}{}{code}{style:#} at /{}",
+        plain(&decision.kind),
+        decision.verdict,
+        decision.endpoint,
+    );
+    let time = OffsetDateTime::from(decision.time)
+        .format(&Rfc3339)
+        .unwrap_or_default();
+    let resource = match &decision.sub_resource {
+        Some(sub_resource) => format!("{}/{sub_resource}", decision.resource),
+        None => decision.resource.clone(),
+    };
+    let group = if decision.group.is_empty() {
+        "core"
+    } else {
+        &decision.group
+    };
+    say!(
+        "  {} {} ({}, {}) by {}{}",
+        decision.operation,
+        plain(&resource),
+        plain(group),
+        plain(&decision.version),
+        plain(&decision.user),
+        if decision.dry_run { ", dry run" } else { "" },
+    );
+    say!(
+        "  {time}, uid {}, took {}",
+        plain(&decision.uid),
+        milliseconds(decision.milliseconds)
+    );
+    if decision.patch_operations > 0 {
+        say!("  patch of {} operation(s)", decision.patch_operations);
+    }
+    if let Some(message) = &decision.message {
+        say!(
+            "  {FAINT}the user was told why in {} bytes (SHA-256 {}…){FAINT:#}",
+            message.bytes,
+            message.sha256
+        );
+    }
+    if decision.verdict == "overloaded" {
+        say!(
+            "  the host was out of room (engine.maxConcurrentCalls), and answered 429 for the caller to try again"
+        );
+    }
+    let width = called::width(&[decision]);
+    for called in &decision.plugins {
+        say!("\n  {}", called::line(called, width));
+        match called.rule {
+            Some(rule) => say!(
+                "    {FAINT}its rule {rule} matched (/plugins lists them), {}{FAINT:#}",
+                called.digest
+            ),
+            None => {
+                say!("    {FAINT}asked about everything: it has no rules that are known{FAINT:#}")
+            }
+        }
+        for line in called::details(called) {
+            say!("    {line}");
+        }
+        if !called.warnings.is_empty() {
+            say!("    {} warning(s)", called.warnings.len());
+        }
+    }
+    if !decision.not_called.is_empty() {
+        say!();
+    }
+    for other in &decision.not_called {
+        say!("  {}", called::not_called(other, width));
+    }
+    say!();
+}

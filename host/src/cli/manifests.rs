@@ -1,0 +1,398 @@
+//! `tollgate manifests`
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+
+use super::host::Host;
+use super::{FAILURE, Origin};
+use crate::config::{Config, SelfSigned, Tls, is_label};
+use crate::manifests::{
+    Address, BREAK_GLASS_GROUP, EXCLUDED_NAMESPACES, Participant, Registration,
+    TIMEOUT_BOUNDS_SECONDS, Webhooks,
+};
+use crate::plugin::{Plugin, PluginSet, PluginState};
+use crate::server::{Endpoint, bundle_path};
+
+/// Print the webhook configurations that register this host with kube-apiserver, as YAML.
+#[derive(Args, Debug)]
+pub(super) struct Manifests {
+    #[command(flatten)]
+    origin: Origin,
+    /// The service in front of the host. [default: tls.selfSigned.service]
+    #[arg(long, value_name = "NAMESPACE/NAME[:PORT]", value_parser = read_service, conflicts_with = "url")]
+    service: Option<Address>,
+    /// Where kube-apiserver reaches a host outside the cluster.
+    #[arg(long, value_parser = read_url)]
+    url: Option<Address>,
+    /// PEM file of the CA that kube-apiserver is to trust. [default: ca.crt in tls.selfSigned.directory; with a
+    /// certificate from files none, which leaves kube-apiserver its own]
+    #[arg(long, value_name = "FILE")]
+    ca: Option<PathBuf>,
+    /// The name of both configurations.
+    #[arg(long, default_value = "tollgate", value_parser = read_name)]
+    name: String,
+    /// A webhook for each plugin, at /mutate/NAME and /validate/NAME, rather than one for all.
+    #[arg(long)]
+    per_plugin: bool,
+    /// How long kube-apiserver waits, 1 to 30. [default: as little as the plugins need, and at least 5]
+    #[arg(long, value_name = "SECONDS", value_parser = read_seconds)]
+    timeout_seconds: Option<u32>,
+    /// Whether the mutating webhooks are called again when another webhook has changed the object.
+    #[arg(long, value_name = "POLICY", default_value = "Never")]
+    reinvocation_policy: Reinvocation,
+    /// A further namespace whose objects are left out, beside kube-system, kube-node-lease and the service's own.
+    /// May be given several times.
+    #[arg(long, value_name = "NAMESPACE", value_parser = read_namespace)]
+    exclude_namespace: Vec<String>,
+    /// A group whose members' requests are left out, so that they can mend the cluster whatever the plugins do. May be
+    /// given several times. [default: tollgate:break-glass, for `kubectl --as=NAME --as-group=tollgate:break-glass`]
+    #[arg(long, value_name = "GROUP", value_parser = read_group)]
+    break_glass_group: Vec<String>,
+}
+
+/// Kubernetes' reinvocationPolicy.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum Reinvocation {
+    /// Once for each request.
+    #[value(name = "Never")]
+    Never,
+    /// Once more when a later webhook has changed the object.
+    #[value(name = "IfNeeded")]
+    IfNeeded,
+}
+
+// === impl Manifests ===
+
+impl Manifests {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut config = self.origin.load()?;
+        let address = self.address(&config)?;
+        let ca_bundle = self.ca_bundle(&config, &address)?;
+        let host = Host::set_up(&config)?;
+        let plugins = std::mem::take(&mut config.plugins);
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("the threads cannot be started")?;
+        let set = runtime.block_on(host.loader.load_all(plugins));
+        if let Some(failures) = failures(&set) {
+            eprintln!("{failures}");
+            return Ok(ExitCode::from(FAILURE));
+        }
+        let participants: Vec<_> = set
+            .iter()
+            .filter_map(|plugin| participant(plugin))
+            .collect();
+        let registration = self.registration(&config, address, ca_bundle);
+        let mut documents = Vec::new();
+        for endpoint in [Endpoint::Mutate, Endpoint::Validate] {
+            documents.extend(registration.webhooks(endpoint, &participants)?);
+        }
+        anyhow::ensure!(
+            !documents.is_empty(),
+            "there is nothing to register: the configuration has no plugins"
+        );
+        print!("{}", Webhooks::to_yaml(&documents)?);
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn address(&self, config: &Config) -> anyhow::Result<Address> {
+        if let Some(given) = self.service.as_ref().or(self.url.as_ref()) {
+            return Ok(given.clone());
+        }
+        let configured = match &config.tls {
+            Tls::SelfSigned(settings) => settings.service.as_ref(),
+            Tls::Files { .. } => None,
+        };
+        let service = configured.context(
+            "say where kube-apiserver reaches the host: --service NAMESPACE/NAME, --url, or tls.selfSigned.service \
+             in the configuration",
+        )?;
+        Ok(Address::Service {
+            namespace: service.namespace.clone(),
+            name: service.name.clone(),
+            port: HTTPS_PORT,
+        })
+    }
+
+    fn ca_bundle(&self, config: &Config, address: &Address) -> anyhow::Result<Option<Vec<u8>>> {
+        if let Tls::SelfSigned(settings) = &config.tls {
+            check_names(settings, address)?;
+        }
+        match (&self.ca, &config.tls) {
+            (Some(file), _) => read_bundle(file).map(Some),
+            (None, Tls::SelfSigned(settings)) => {
+                let bundle = read_bundle(&bundle_path(settings)).context(
+                    "the self-signed CA cannot be read; `tollgate serve` makes it at its first start, and --ca names \
+                     a copy of it",
+                )?;
+                Ok(Some(bundle))
+            }
+            (None, Tls::Files { .. }) => {
+                eprintln!(
+                    "tollgate: no caBundle: kube-apiserver goes by the CAs of its own system, unless something such \
+                     as cert-manager puts one in; --ca FILE adds it here"
+                );
+                Ok(None)
+            }
+        }
+    }
+
+    fn registration(
+        self,
+        config: &Config,
+        address: Address,
+        ca_bundle: Option<Vec<u8>>,
+    ) -> Registration {
+        let mut excluded_namespaces: BTreeSet<String> = EXCLUDED_NAMESPACES
+            .iter()
+            .map(ToString::to_string)
+            .collect();
+        excluded_namespaces.extend(self.exclude_namespace);
+        if let Address::Service { namespace, .. } = &address {
+            excluded_namespaces.insert(namespace.clone());
+        }
+        let break_glass_groups = if self.break_glass_group.is_empty() {
+            [BREAK_GLASS_GROUP.to_owned()].into()
+        } else {
+            self.break_glass_group.into_iter().collect()
+        };
+        Registration {
+            name: self.name,
+            address,
+            ca_bundle,
+            per_plugin: self.per_plugin,
+            timeout_seconds: self.timeout_seconds,
+            reinvocation_policy: match self.reinvocation_policy {
+                Reinvocation::Never => "Never",
+                Reinvocation::IfNeeded => "IfNeeded",
+            },
+            excluded_namespaces,
+            break_glass_groups,
+            margin: config.requests.deadline_margin,
+        }
+    }
+}
+
+const HTTPS_PORT: u16 = 443;
+
+/// The plugins that could not be loaded: nobody knows what they are to be registered for.
+fn failures(set: &PluginSet) -> Option<String> {
+    let failure = |plugin: &Plugin| match &plugin.state {
+        PluginState::Failed { reason } => Some(format!(
+            "{}: NOT LOADED ({}): {reason}",
+            plugin.config.name, plugin.config.source
+        )),
+        _ => None,
+    };
+    let mut lines: Vec<String> = set.iter().filter_map(|plugin| failure(plugin)).collect();
+    if lines.is_empty() {
+        return None;
+    }
+    lines.push(
+        "nothing is printed, because what these plugins are to be called for is not known"
+            .to_owned(),
+    );
+    Some(lines.join("\n"))
+}
+
+fn participant(plugin: &Plugin) -> Option<Participant<'_>> {
+    let PluginState::Loaded(loaded) = &plugin.state else {
+        return None;
+    };
+    let interfaces = loaded.guest.interfaces();
+    Some(Participant {
+        name: plugin.config.name.as_str(),
+        mutates: interfaces.mutating,
+        validates: interfaces.validating,
+        matching: &loaded.matching,
+        mode: plugin.config.mode,
+        failure_policy: plugin.config.failure_policy,
+        timeout: plugin.config.limits.timeout,
+    })
+}
+
+/// kube-apiserver refuses a certificate that is for another name, and with it every request under `Fail`.
+fn check_names(settings: &SelfSigned, address: &Address) -> anyhow::Result<()> {
+    let (wanted, remedy) = match address {
+        Address::Service {
+            namespace, name, ..
+        } => (
+            format!("{name}.{namespace}.svc"),
+            format!("tls.selfSigned.service: {name}.{namespace}"),
+        ),
+        Address::Url(url) => {
+            let uri: http::Uri = url.parse().context("--url is no URL")?;
+            let host = uri.host().unwrap_or_default();
+            let host = host
+                .trim_start_matches('[')
+                .trim_end_matches(']')
+                .to_owned();
+            let remedy = format!("tls.selfSigned.names: [{host}]");
+            (host, remedy)
+        }
+    };
+    let is_for = |name: &String| {
+        let under_wildcard = name.strip_prefix("*.").is_some_and(|parent| {
+            wanted
+                .split_once('.')
+                .is_some_and(|(_, rest)| rest.eq_ignore_ascii_case(parent))
+        });
+        under_wildcard || name.eq_ignore_ascii_case(&wanted)
+    };
+    anyhow::ensure!(
+        settings.subject_names().iter().any(is_for),
+        "the self-signed certificate is not for {wanted}, so kube-apiserver would refuse it: set {remedy}"
+    );
+    Ok(())
+}
+
+fn read_bundle(path: &Path) -> anyhow::Result<Vec<u8>> {
+    use rustls_pki_types::{CertificateDer, pem::PemObject as _};
+    let pem = std::fs::read(path).with_context(|| format!("cannot read {}", path.display()))?;
+    let mut certificates = CertificateDer::pem_slice_iter(&pem);
+    anyhow::ensure!(
+        matches!(certificates.next(), Some(Ok(_))),
+        "{} holds no certificate: expected PEM with one or more CERTIFICATE sections",
+        path.display()
+    );
+    Ok(pem)
+}
+
+fn read_service(text: &str) -> Result<Address, String> {
+    let expected =
+        "expected NAMESPACE/NAME or NAMESPACE/NAME:PORT, such as tollgate-system/tollgate";
+    let (namespace, rest) = text.split_once('/').ok_or(expected)?;
+    let (name, port) = match rest.split_once(':') {
+        Some((name, port)) => (name, port.parse().map_err(|_| expected)?),
+        None => (rest, HTTPS_PORT),
+    };
+    if !is_label(namespace, 63) || !is_label(name, 63) || port == 0 {
+        return Err(expected.to_owned());
+    }
+    Ok(Address::Service {
+        namespace: namespace.to_owned(),
+        name: name.to_owned(),
+        port,
+    })
+}
+
+fn read_url(text: &str) -> Result<Address, String> {
+    let expected = "expected an https URL without user, query and fragment, such as https://gate.example.com:8443";
+    let uri: http::Uri = text.parse().map_err(|_| expected)?;
+    let authority = uri.authority().ok_or(expected)?.as_str();
+    let plain = !authority.contains('@') && !text.contains(['?', '#']);
+    if uri.scheme_str() != Some("https") || !plain {
+        return Err(expected.to_owned());
+    }
+    Ok(Address::Url(text.to_owned()))
+}
+
+fn read_name(text: &str) -> Result<String, String> {
+    let is_name = text.len() <= 253 && text.split('.').all(|label| is_label(label, 63));
+    is_name
+        .then(|| text.to_owned())
+        .ok_or_else(|| "expected the name of an object, such as tollgate".to_owned())
+}
+
+fn read_namespace(text: &str) -> Result<String, String> {
+    is_label(text, 63)
+        .then(|| text.to_owned())
+        .ok_or_else(|| "expected the name of a namespace".to_owned())
+}
+
+/// It becomes a text in a CEL expression.
+fn read_group(text: &str) -> Result<String, String> {
+    let plain = |character: char| !character.is_control() && !matches!(character, '\'' | '\\');
+    (!text.is_empty() && text.chars().all(plain))
+        .then(|| text.to_owned())
+        .ok_or_else(|| "expected the name of a group, without ' and \\".to_owned())
+}
+
+fn read_seconds(text: &str) -> Result<u32, String> {
+    let (least, most) = (TIMEOUT_BOUNDS_SECONDS.start(), TIMEOUT_BOUNDS_SECONDS.end());
+    let seconds = text.parse().ok();
+    seconds
+        .filter(|seconds| TIMEOUT_BOUNDS_SECONDS.contains(seconds))
+        .ok_or_else(|| format!("expected a whole number of seconds, {least} to {most}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn accepts_services_and_urls_as_kubernetes_does() {
+        let service = |port| {
+            Ok(Address::Service {
+                namespace: "gate-system".to_owned(),
+                name: "gate".to_owned(),
+                port,
+            })
+        };
+        assert_eq!(read_service("gate-system/gate"), service(443));
+        assert_eq!(read_service("gate-system/gate:8443"), service(8443));
+        for wrong in [
+            "gate",
+            "a/b/c",
+            "/b",
+            "a/",
+            "A/b",
+            "a/b:",
+            "a/b:0",
+            "a/b:70000",
+        ] {
+            assert!(read_service(wrong).is_err(), "{wrong}");
+        }
+        assert!(read_url("https://gate.example.com:8443/tollgate").is_ok());
+        for wrong in [
+            "gate.example.com",
+            "http://gate.example.com",
+            "https://user@gate.example.com",
+            "https://gate.example.com?a=b",
+            "https://gate.example.com/#a",
+            "/mutate",
+        ] {
+            assert!(read_url(wrong).is_err(), "{wrong}");
+        }
+        assert!(read_group("system:masters").is_ok());
+        assert!(read_group("a' || true || 'b").is_err());
+        assert_eq!(read_seconds("30"), Ok(30));
+        assert!(read_seconds("31").is_err() && read_seconds("0").is_err());
+    }
+
+    #[test]
+    fn refuses_an_address_that_the_self_signed_certificate_is_not_for() {
+        let text = "allowEmpty: true\ntls: { selfSigned: { service: gate.policy, names: ['*.example.com', 'fd00::1'] } }";
+        let config = Config::parse(text, Path::new(".")).expect("valid");
+        let Tls::SelfSigned(settings) = config.tls else {
+            panic!("{:?}", config.tls)
+        };
+        let refusal = |address: Result<Address, String>| {
+            check_names(&settings, &address.expect("an address"))
+                .err()
+                .map(|error| error.to_string())
+        };
+        assert_eq!(refusal(read_service("policy/gate")), None);
+        assert_eq!(refusal(read_url("https://one.example.com:8443")), None);
+        assert_eq!(refusal(read_url("https://[fd00::1]:8443")), None);
+        assert_eq!(
+            refusal(read_service("gate/policy")).as_deref(),
+            Some(
+                "the self-signed certificate is not for policy.gate.svc, so kube-apiserver would refuse it: set \
+                 tls.selfSigned.service: policy.gate"
+            )
+        );
+        assert_eq!(
+            refusal(read_url("https://a.b.example.com")).as_deref(),
+            Some(
+                "the self-signed certificate is not for a.b.example.com, so kube-apiserver would refuse it: set \
+                 tls.selfSigned.names: [a.b.example.com]"
+            )
+        );
+    }
+}

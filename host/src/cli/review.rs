@@ -1,0 +1,242 @@
+//! `tollgate review`
+
+mod difference;
+mod examine;
+mod input;
+mod kinds;
+mod request;
+mod show;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use self::examine::{Finding, Verdict, examine};
+use self::request::Maker;
+use super::host::Host;
+use super::terminal::{NOTABLE, plain, say};
+use super::{FAILURE, Origin, USAGE};
+use crate::config::Config;
+use crate::pipeline::Pipeline;
+use crate::plugin::{PluginSet, PluginState};
+use crate::telemetry::LogFormat;
+
+/// Review manifests or AdmissionReviews through the whole configuration, without a server.
+///
+/// Each document goes to the mutators and, when they allow it, changed as they changed it to the validators: by the
+/// code that the server runs, with its limits.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Review {
+    /// Files with YAML or JSON: manifests, lists of them, AdmissionReviews; any number in one file. `-` is standard
+    /// input.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    origin: Origin,
+    #[command(flatten)]
+    asking: Asking,
+    /// How to print it.
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Output,
+    /// Name every plugin at every document, those that were not called and why included.
+    #[arg(short, long)]
+    verbose: bool,
+    /// Log to standard error: a level, or target=level pairs such as warn,plugin=debug.
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+}
+
+/// What kube-apiserver would say of a manifest. AdmissionReviews say it themselves.
+#[derive(Args, Debug)]
+struct Asking {
+    /// What is asked for the manifests [default: CREATE, or UPDATE of what --old has]
+    #[arg(long, value_enum, ignore_case = true)]
+    operation: Option<AskedOperation>,
+    /// Who asks [default: tollgate-review]
+    #[arg(long, value_name = "NAME")]
+    user: Option<String>,
+    /// A group of the user, beside system:authenticated; may be given several times.
+    #[arg(long, value_name = "NAME")]
+    group: Vec<String>,
+    /// The objects as they were before, for UPDATE: they are found by kind, namespace and name.
+    #[arg(long, value_name = "FILE")]
+    old: Option<PathBuf>,
+    /// The namespace of manifests that name none [default: default]
+    #[arg(long, value_name = "NAME")]
+    namespace: Option<String>,
+    /// Nothing would be stored, as with `kubectl --dry-run=server`.
+    #[arg(long)]
+    dry_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum AskedOperation {
+    #[value(name = "CREATE")]
+    Create,
+    #[value(name = "UPDATE")]
+    Update,
+    #[value(name = "DELETE")]
+    Delete,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+    Yaml,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate review --config tollgate.yaml deploy.yaml
+  kustomize build . | tollgate review --config tollgate.yaml -
+  tollgate review --config tollgate.yaml --old before.yaml after.yaml
+  tollgate review --plugins ./plugins --operation DELETE --user jane --group dev pod.yaml
+  tollgate review --config tollgate.yaml -o json review.json
+
+Exit code: 0 when everything is allowed, 1 when something is denied, 2 when something could not be reviewed.";
+
+// === impl Review ===
+
+impl Review {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let config = self.origin.load()?;
+        if let Some(filter) = &self.log {
+            crate::telemetry::install(LogFormat::Text, Some(filter))?;
+        }
+        let mut documents = Vec::new();
+        for file in &self.files {
+            documents.extend(input::read(file)?);
+        }
+        let old = match &self.asking.old {
+            Some(file) => input::read(file)?,
+            None => Vec::new(),
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("the threads cannot be started")?;
+        let maker = Maker::new(&self.asking, &documents, old);
+        let common = maker.assumptions();
+        let prepared: Vec<_> = documents
+            .into_iter()
+            .map(|document| {
+                let prepared = maker.prepare(&document);
+                (document, prepared)
+            })
+            .collect();
+        let any_manifest = prepared.iter().any(|(_, prepared)| {
+            prepared
+                .as_ref()
+                .is_ok_and(|prepared| prepared.from_manifest)
+        });
+        let findings = runtime.block_on(async {
+            let host = Host::set_up(&config)?;
+            let (pipeline, requests) = pipeline(&host, config).await;
+            if self.output == Output::Text && any_manifest {
+                show::assumptions(&common);
+            }
+            let mut findings = Vec::with_capacity(prepared.len());
+            for (document, prepared) in prepared {
+                let finding = examine(&pipeline, &requests, document, prepared).await;
+                if self.output == Output::Text {
+                    show::finding(&finding, self.verbose);
+                }
+                findings.push(finding);
+            }
+            anyhow::Ok(findings)
+        })?;
+        match self.output {
+            Output::Text => show::summary(&findings),
+            Output::Json => say!("{:#}", whole(&findings, &common)),
+            Output::Yaml => say!(
+                "{}",
+                serde_saphyr::to_string(&whole(&findings, &common))?.trim_end()
+            ),
+        }
+        Ok(exit_code(&findings))
+    }
+}
+
+/// The pipeline as `serve` would have it. A plugin that is not loaded is at its failurePolicy here as there.
+async fn pipeline(host: &Host, config: Config) -> (Pipeline, crate::config::Requests) {
+    let set = host.loader.load_all(config.plugins).await;
+    report_failed(&set);
+    let pipeline = Pipeline::new(
+        host.engine.clone(),
+        set,
+        host.metrics.clone(),
+        config.requests.max_depth,
+        config.engine.max_concurrent_calls as usize,
+    );
+    (pipeline, config.requests)
+}
+
+fn report_failed(set: &PluginSet) {
+    for plugin in set.iter() {
+        if let PluginState::Failed { reason } = &plugin.state {
+            let config = &plugin.config;
+            anstream::eprintln!(
+                "{NOTABLE}the plugin {} is not loaded, and counts by its failurePolicy {}:{NOTABLE:#} {}",
+                config.name,
+                config.failure_policy.as_str(),
+                plain(reason)
+            );
+        }
+    }
+}
+
+fn whole(findings: &[Finding], common: &[String]) -> Value {
+    let count = |verdict: Verdict| {
+        let same = findings
+            .iter()
+            .filter(|finding| finding.verdict() == verdict);
+        same.count()
+    };
+    json!({
+        "documents": findings.iter().map(|finding| finding.to_json(common)).collect::<Vec<_>>(),
+        "summary": {
+            "documents": findings.len(),
+            "allowed": count(Verdict::Allowed) + count(Verdict::Changed),
+            "changed": count(Verdict::Changed),
+            "denied": count(Verdict::Denied),
+            "errors": count(Verdict::Error),
+        },
+    })
+}
+
+fn exit_code(findings: &[Finding]) -> ExitCode {
+    let any = |verdict: Verdict| findings.iter().any(|finding| finding.verdict() == verdict);
+    if any(Verdict::Error) {
+        ExitCode::from(USAGE)
+    } else if any(Verdict::Denied) {
+        ExitCode::from(FAILURE)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+// === impl AskedOperation ===
+
+impl AskedOperation {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        }
+    }
+
+    /// The kind of its options.
+    fn options(self) -> &'static str {
+        match self {
+            Self::Create => "CreateOptions",
+            Self::Update => "UpdateOptions",
+            Self::Delete => "DeleteOptions",
+        }
+    }
+}

@@ -1,0 +1,270 @@
+//! One document through `/mutate` and, as kube-apiserver goes on only with what was allowed, `/validate`.
+
+use std::time::Instant;
+
+use anyhow::{anyhow, bail};
+use bytes::Bytes;
+use serde_json::{Value, json};
+
+use super::input::Document;
+use super::request::{Prepared, with_object, without_objects};
+use crate::config::Requests;
+use crate::decision::{Called, Decision};
+use crate::document::Json;
+use crate::patch::{ApplyLimits, apply};
+use crate::pipeline::outcome::{Ended, Outcome, Report};
+use crate::pipeline::{Examined, Pipeline};
+use crate::server::{Body, Call, Endpoint, Reply, deadline_after};
+
+/// What became of a document.
+pub(super) struct Finding {
+    pub(super) document: Document,
+    pub(super) prepared: Option<Prepared>,
+    /// Its way through the endpoints, as far as it got.
+    pub(super) steps: Vec<Step>,
+    /// The object after all mutators; none when it was refused before that, or there is none.
+    pub(super) after: Option<Json>,
+    /// Why there is no answer.
+    pub(super) error: Option<String>,
+}
+
+/// What one endpoint made of it.
+pub(super) struct Step {
+    pub(super) endpoint: Endpoint,
+    /// The AdmissionReview that the server would answer with.
+    pub(super) response: Value,
+    pub(super) decision: Decision,
+    pub(super) outcome: Outcome,
+    /// What plugins in mode audit said.
+    pub(super) audits: Vec<Report>,
+}
+
+/// What a document comes to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    Allowed,
+    Changed,
+    Denied,
+    Error,
+}
+
+/// How much of a body past `requests.maxBody` the server keeps.
+const HEAD_BYTES: usize = 64 * 1024;
+/// For a patch of the host's own, which was proven to apply.
+const UNLIMITED: ApplyLimits = ApplyLimits {
+    max_depth: u32::MAX,
+    max_added_nodes: usize::MAX,
+    max_added_bytes: usize::MAX,
+    max_steps: usize::MAX,
+};
+
+/// Takes a document through the pipeline.
+pub(super) async fn examine(
+    pipeline: &Pipeline,
+    requests: &Requests,
+    document: Document,
+    prepared: anyhow::Result<Prepared>,
+) -> Finding {
+    let mut finding = Finding {
+        document,
+        prepared: None,
+        steps: Vec::new(),
+        after: None,
+        error: None,
+    };
+    let result = match prepared {
+        Err(error) => Err(error),
+        Ok(prepared) => {
+            let review = prepared.review.clone();
+            finding.prepared = Some(prepared);
+            finding.run(pipeline, requests, review).await
+        }
+    };
+    finding.error = result.err().map(|error| format!("{error:#}"));
+    finding
+}
+
+async fn step(
+    pipeline: &Pipeline,
+    requests: &Requests,
+    endpoint: Endpoint,
+    review: &Json,
+) -> anyhow::Result<Step> {
+    let body = Bytes::from(review.to_text());
+    let received = Instant::now();
+    let limit_bytes = requests.max_body_bytes;
+    let body = if body.len() as u64 > limit_bytes {
+        Body::TooLarge {
+            head: body.slice(..body.len().min(HEAD_BYTES)),
+            limit_bytes,
+        }
+    } else {
+        Body::Whole(body)
+    };
+    let Examined {
+        reply,
+        decision,
+        outcome,
+        audits,
+        ..
+    } = pipeline
+        .examine(Call {
+            endpoint,
+            plugin: None,
+            received,
+            deadline: deadline_after(
+                received,
+                requests.default_timeout,
+                &requests.deadline_margin,
+            ),
+            body,
+        })
+        .await;
+    let response = match reply {
+        Reply::Review(response) => serde_json::from_slice(&response)?,
+        Reply::Overloaded => bail!("the host is out of room (engine.maxConcurrentCalls)"),
+        Reply::BadRequest(text)
+        | Reply::NoSuchPlugin(text)
+        | Reply::TooLarge(text)
+        | Reply::Internal(text) => bail!(text),
+    };
+    let (Some(decision), Some(outcome)) = (decision, outcome) else {
+        bail!("there is an answer without a decision; this is a defect: please report it");
+    };
+    Ok(Step {
+        endpoint,
+        response,
+        decision,
+        outcome,
+        audits,
+    })
+}
+
+// === impl Finding ===
+
+impl Finding {
+    async fn run(
+        &mut self,
+        pipeline: &Pipeline,
+        requests: &Requests,
+        mut review: Json,
+    ) -> anyhow::Result<()> {
+        let mutated = step(pipeline, requests, Endpoint::Mutate, &review).await?;
+        let (allowed, patch) = (mutated.outcome.allowed, mutated.outcome.patch.clone());
+        self.steps.push(mutated);
+        if !allowed {
+            return Ok(());
+        }
+        if let Some(before) = before(&review) {
+            let after = apply(before, &patch, &UNLIMITED)
+                .map_err(|error| anyhow!("the patch does not apply: {error}"))?;
+            if !patch.is_empty() {
+                review = with_object(&review, after.clone());
+            }
+            self.after = Some(after);
+        }
+        let validated = step(pipeline, requests, Endpoint::Validate, &review).await?;
+        self.steps.push(validated);
+        Ok(())
+    }
+
+    pub(super) fn verdict(&self) -> Verdict {
+        if self.error.is_some() {
+            return Verdict::Error;
+        }
+        if self.steps.iter().any(|step| !step.outcome.allowed) {
+            return Verdict::Denied;
+        }
+        if self.steps.iter().any(|step| !step.outcome.patch.is_empty()) {
+            return Verdict::Changed;
+        }
+        Verdict::Allowed
+    }
+
+    /// The object as it was sent.
+    pub(super) fn before(&self) -> Option<&Json> {
+        before(&self.prepared.as_ref()?.review)
+    }
+
+    /// For machines.
+    pub(super) fn to_json(&self, common: &[String]) -> Value {
+        let mut assumed = Vec::new();
+        let mut request = Value::Null;
+        if let Some(prepared) = &self.prepared {
+            if prepared.from_manifest {
+                assumed.extend_from_slice(common);
+            }
+            assumed.extend_from_slice(&prepared.assumed);
+            let said = without_objects(&prepared.review).to_text();
+            request = serde_json::from_str(&said).unwrap_or_default();
+        }
+        let verdict = match self.verdict() {
+            Verdict::Changed => Verdict::Allowed,
+            verdict => verdict,
+        };
+        json!({
+            "file": self.document.file,
+            "document": self.document.number,
+            "verdict": verdict.as_str(),
+            "changed": self.verdict() == Verdict::Changed,
+            "error": self.error,
+            "assumed": assumed,
+            "request": request,
+            "mutate": self.step(Endpoint::Mutate),
+            "validate": self.step(Endpoint::Validate),
+        })
+    }
+
+    fn step(&self, endpoint: Endpoint) -> Value {
+        let step = self.steps.iter().find(|step| step.endpoint == endpoint);
+        let Some(step) = step else {
+            return Value::Null;
+        };
+        let audits: Vec<Called> = step
+            .audits
+            .iter()
+            .map(|report| Called::of(report, None))
+            .collect();
+        json!({
+            "response": step.response,
+            "plugins": step.decision.plugins,
+            "notCalled": step.decision.not_called,
+            "audits": audits,
+            "milliseconds": step.decision.milliseconds,
+        })
+    }
+}
+
+fn before(review: &Json) -> Option<&Json> {
+    let object = review.member("request")?.member("object")?;
+    (!object.is_null()).then_some(object)
+}
+
+// === impl Step ===
+
+impl Step {
+    /// What each plugin in mode audit objects to, in words for the operator.
+    pub(super) fn objections(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.audits.iter().filter_map(|report| {
+            let said = match &report.ended {
+                Ended::Denied(denial) => denial.message.as_str(),
+                Ended::Faulted(fault) => fault.message.as_str(),
+                _ => return None,
+            };
+            Some((report.plugin.as_str(), said))
+        })
+    }
+}
+
+// === impl Verdict ===
+
+impl Verdict {
+    pub(super) fn as_str(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Changed => "changed",
+            Self::Denied => "denied",
+            Self::Error => "error",
+        }
+    }
+}

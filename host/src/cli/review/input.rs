@@ -1,0 +1,204 @@
+//! The documents that are to be reviewed, out of files.
+
+use std::io::Read as _;
+use std::path::Path;
+
+use anyhow::{Context as _, anyhow, bail};
+use serde::de::IgnoredAny;
+use serde_saphyr::{DuplicateKeyPolicy, MessageFormatter as _, Options, UserMessageFormatter};
+
+use crate::document::{Json, parse};
+
+/// A document, and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Document {
+    /// The file; `-` is standard input.
+    pub(super) file: String,
+    /// Counted from 1; an item of a list is a document.
+    pub(super) number: usize,
+    pub(super) content: Json,
+}
+
+/// Deeper documents are refused here; those deeper than `requests.maxDepth` get the answer that they would get.
+const MAX_DEPTH: u32 = 1000;
+
+/// Reads a file with any number of JSON or YAML documents; the items of lists are taken one by one.
+pub(super) fn read(path: &Path) -> anyhow::Result<Vec<Document>> {
+    let file = path.display().to_string();
+    let mut bytes = Vec::new();
+    if file == "-" {
+        std::io::stdin()
+            .read_to_end(&mut bytes)
+            .context("standard input cannot be read")?;
+    } else {
+        bytes = std::fs::read(path).with_context(|| format!("{file}: cannot be read"))?;
+    }
+    let text =
+        std::str::from_utf8(&bytes).with_context(|| format!("{file}: it is not UTF-8 text"))?;
+    let contents = documents(text).with_context(|| file.clone())?;
+    if contents.is_empty() {
+        bail!("{file}: there is no document in it");
+    }
+    let numbered = contents
+        .into_iter()
+        .enumerate()
+        .map(|(index, content)| Document {
+            file: file.clone(),
+            number: index + 1,
+            content,
+        });
+    Ok(numbered.collect())
+}
+
+fn documents(text: &str) -> anyhow::Result<Vec<Json>> {
+    let is_json = text.trim_start().starts_with(['{', '[']);
+    let contents = match is_json.then(|| json(text)) {
+        Some(Ok(contents)) => contents,
+        // YAML may begin so, too.
+        Some(Err(error)) => yaml(text).map_err(|_| error)?,
+        None => yaml(text)?,
+    };
+    let mut documents = Vec::new();
+    for content in contents {
+        flatten(content, &mut documents);
+    }
+    Ok(documents)
+}
+
+/// JSON documents one after another. Numbers keep their text.
+fn json(text: &str) -> anyhow::Result<Vec<Json>> {
+    let mut documents = Vec::new();
+    let mut stream = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    let mut begin = 0;
+    while let Some(result) = stream.next() {
+        result.context("it is not JSON")?;
+        let end = stream.byte_offset();
+        let part = &text.as_bytes()[begin..end];
+        let document = parse(part, MAX_DEPTH)
+            .map_err(|error| anyhow!("it is not JSON, at byte {}", begin + error.offset))?;
+        documents.push(document);
+        begin = end;
+    }
+    Ok(documents)
+}
+
+/// YAML as kubectl reads it: `yes` and `on` are booleans, and numbers with a leading zero are octal.
+fn yaml(text: &str) -> anyhow::Result<Vec<Json>> {
+    let mut options = Options::default();
+    options.duplicate_keys = DuplicateKeyPolicy::Error;
+    options.strict_booleans = false;
+    options.legacy_octal_numbers = true;
+    options.with_snippet = false;
+    let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple_with_options(text, options)
+        .map_err(|error| {
+            let error = error.without_snippet();
+            let place = match error.location() {
+                Some(location) => {
+                    format!("line {}, column {}: ", location.line(), location.column())
+                }
+                None => String::new(),
+            };
+            anyhow!("{place}{}", UserMessageFormatter.format_message(error))
+        })?;
+    Ok(documents.into_iter().map(Json::from).collect())
+}
+
+/// A list is what is in it: a JSON array, or a Kubernetes list.
+fn flatten(content: Json, into: &mut Vec<Json>) {
+    if let Json::Array(elements) = &content {
+        for element in elements.iter() {
+            flatten(element.clone(), into);
+        }
+        return;
+    }
+    let text = |member: &str| content.member(member).and_then(Json::as_text);
+    let (kind, api_version) = (text("kind").unwrap_or_default(), text("apiVersion"));
+    let items = content.member("items").and_then(Json::as_array);
+    let (Some(kind), Some(items)) = (kind.strip_suffix("List"), items) else {
+        into.push(content);
+        return;
+    };
+    for item in items {
+        flatten(of_list(item.clone(), kind, api_version), into);
+    }
+}
+
+/// The items of a typed list, such as a PodList, may leave out what the list says for all.
+fn of_list(item: Json, kind: &str, api_version: Option<&str>) -> Json {
+    let Json::Object(members) = &item else {
+        return item;
+    };
+    if kind.is_empty() || members.contains_key("kind") {
+        return item;
+    }
+    let mut members = (**members).clone();
+    members.insert("kind".into(), Json::text(kind));
+    if let Some(api_version) = api_version {
+        members.insert("apiVersion".into(), Json::text(api_version));
+    }
+    Json::Object(members.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn texts(text: &str) -> Vec<String> {
+        let documents = documents(text).unwrap();
+        documents.iter().map(Json::to_text).collect()
+    }
+
+    #[test]
+    fn yaml_is_read_as_kubectl_reads_it() {
+        assert_eq!(
+            texts("a: yes\nb: \"yes\"\nmode: 0644\nnone:\n---\n# nothing\n---\na: 2\n"),
+            [
+                r#"{"a":true,"b":"yes","mode":420,"none":null}"#,
+                r#"{"a":2}"#
+            ]
+        );
+    }
+
+    #[test]
+    fn json_documents_follow_one_another_and_keep_their_numbers() {
+        assert_eq!(
+            texts("{\"a\": 1.50}\n{\"b\": 9007199254740993000}[{\"c\":1},{\"d\":2}]"),
+            [
+                r#"{"a":1.50}"#,
+                r#"{"b":9007199254740993000}"#,
+                r#"{"c":1}"#,
+                r#"{"d":2}"#
+            ]
+        );
+        assert_eq!(texts("{a: b}"), [r#"{"a":"b"}"#]);
+    }
+
+    #[test]
+    fn the_items_of_lists_are_documents() {
+        let list = r#"{"kind":"List","apiVersion":"v1","items":[{"kind":"Pod"},
+            {"kind":"PodList","apiVersion":"v1","items":[{"x":1},{"kind":"Other"}]}]}"#;
+        assert_eq!(
+            texts(list),
+            [
+                r#"{"kind":"Pod"}"#,
+                r#"{"x":1,"kind":"Pod","apiVersion":"v1"}"#,
+                r#"{"kind":"Other"}"#
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_said_with_its_place() {
+        let said = |text: &str| format!("{:#}", documents(text).unwrap_err());
+        assert!(
+            said("{\"a\": [1}").contains("line 1 column"),
+            "{}",
+            said("{\"a\": [1}")
+        );
+        assert!(
+            said("a: 1\na: 2\n").starts_with("line 2, column 1"),
+            "{}",
+            said("a: 1\na: 2\n")
+        );
+    }
+}

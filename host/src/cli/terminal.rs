@@ -1,0 +1,106 @@
+//! What people read: colours only where they are wanted, numbers that can be compared.
+//!
+//! `anstream` leaves colours out unless the output is a terminal, and honours NO_COLOR and CLICOLOR_FORCE.
+
+use anstyle::{AnsiColor, Style};
+
+use crate::pipeline::text::{Limit, one_line};
+
+/// Prints a line on standard output. Whoever reads may stop at any line, as `head` does: the exit code says the same.
+macro_rules! say {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        let _: std::io::Result<()> = writeln!(anstream::stdout(), $($argument)*);
+    }};
+}
+
+pub(super) use say;
+
+/// For what has to be found first.
+pub(super) const STRONG: Style = Style::new().bold();
+/// For what can be skipped.
+pub(super) const FAINT: Style = Style::new().dimmed();
+/// For what is as it should be, and for what was added.
+pub(super) const GOOD: Style = AnsiColor::Green.on_default();
+/// For what is not, and for what was removed.
+pub(super) const BAD: Style = AnsiColor::Red.on_default();
+/// For what should be noticed.
+pub(super) const NOTABLE: Style = AnsiColor::Yellow.on_default();
+
+/// A line is not longer than this, whatever a document or a plugin has to say.
+const LONGEST_LINE_BYTES: usize = 4096;
+
+/// The style that goes with how a review or a call ended.
+pub(super) fn style_of(ended: &str) -> Style {
+    match ended {
+        "denied" | "error" | "fault" | "overloaded" => BAD,
+        "patched" | "changed" | "excepted" => NOTABLE,
+        _ => GOOD,
+    }
+}
+
+/// Text from outside on one line, without what a terminal would obey.
+pub(super) fn plain(text: &str) -> String {
+    one_line(text, Limit::Bytes(LONGEST_LINE_BYTES))
+}
+
+/// `1,234,567`.
+pub(super) fn grouped(number: u64) -> String {
+    let digits = number.to_string();
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// `0.35 ms`, `12.3 ms`, `450 ms`.
+pub(super) fn milliseconds(milliseconds: f64) -> String {
+    let decimals = match milliseconds {
+        ..10.0 => 2,
+        10.0..100.0 => 1,
+        _ => 0,
+    };
+    format!("{milliseconds:.decimals$} ms")
+}
+
+/// Whose: `shop/web`, or `web` where there is no namespace.
+pub(super) fn full_name(namespace: Option<&str>, name: &str) -> String {
+    let name = if name.is_empty() {
+        "(no name yet)"
+    } else {
+        name
+    };
+    plain(&match namespace {
+        Some(namespace) => format!("{namespace}/{name}"),
+        None => name.to_owned(),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn digits_are_grouped_by_three() {
+        assert_eq!(grouped(7), "7");
+        assert_eq!(grouped(1_234), "1,234");
+        assert_eq!(grouped(100_000_000), "100,000,000");
+    }
+
+    #[test]
+    fn short_times_have_more_decimals() {
+        assert_eq!(milliseconds(0.346), "0.35 ms");
+        assert_eq!(milliseconds(12.34), "12.3 ms");
+        assert_eq!(milliseconds(450.4), "450 ms");
+    }
+
+    #[test]
+    fn a_terminal_is_not_commanded() {
+        assert_eq!(plain("a\u{1b}[31mb\nc"), "a [31mb c");
+        assert_eq!(full_name(None, ""), "(no name yet)");
+    }
+}

@@ -1,0 +1,98 @@
+//! Who may call: what a client has to show before a review of its is judged.
+
+use std::path::{Path, PathBuf};
+
+use super::read::Fields;
+
+/// What a client has to show. Without any of it, whoever reaches the port may call.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Authentication {
+    /// A certificate, in the TLS handshake.
+    pub client_certificate: Option<ClientCertificate>,
+    /// The file of bearer tokens, one of which will do.
+    pub bearer: Option<PathBuf>,
+    /// The file of names and hashed passwords, one of which will do.
+    pub basic: Option<PathBuf>,
+}
+
+/// Which client certificates are accepted.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ClientCertificate {
+    /// The PEM file of the authorities that may have issued it.
+    pub ca: PathBuf,
+    /// Who it may be for: common names, DNS names or URIs. Empty accepts everyone whom the authorities vouch for.
+    pub subjects: Vec<String>,
+}
+
+const CA_EXPECTED: &str = "the path of a PEM file with the CA of the clients' certificates";
+const SUBJECT_EXPECTED: &str =
+    "a common name, DNS name or URI of a client's certificate, such as kube-apiserver";
+
+// === impl Authentication ===
+
+impl Authentication {
+    pub(crate) fn read(fields: &mut Fields<'_>, folder: &Path) -> Self {
+        let mut fields = fields.section("authentication");
+        let client_certificate = fields
+            .optional("clientCertificate")
+            .and_then(|node| node.object())
+            .and_then(|fields| ClientCertificate::read(fields, folder));
+        let authentication = Self {
+            client_certificate,
+            bearer: read_file(&mut fields, "bearer", "bearer tokens", folder),
+            basic: read_file(
+                &mut fields,
+                "basic",
+                "names and passwords, as `htpasswd -B` writes it",
+                folder,
+            ),
+        };
+        fields.finish();
+        authentication
+    }
+}
+
+fn read_file(
+    fields: &mut Fields<'_>,
+    key: &'static str,
+    of: &str,
+    folder: &Path,
+) -> Option<PathBuf> {
+    let mut fields = fields.optional(key)?.object()?;
+    let file = fields
+        .required("file", &format!("the path of a file with {of}"))
+        .and_then(|node| node.path_in(folder));
+    fields.finish();
+    file
+}
+
+// === impl ClientCertificate ===
+
+impl ClientCertificate {
+    fn read(mut fields: Fields<'_>, folder: &Path) -> Option<Self> {
+        let ca = fields
+            .required("ca", CA_EXPECTED)
+            .and_then(|node| node.path_in(folder));
+        let nodes = fields.optional("subjects").and_then(|node| {
+            let nodes = node.elements("subjects of certificates")?;
+            if nodes.is_empty() {
+                node.reject("subjects; leave the key out to accept all that the CA vouches for");
+            }
+            Some(nodes)
+        });
+        fields.finish();
+        let subject = |node: &super::read::Node<'_>| {
+            let text = node.quotable_text(SUBJECT_EXPECTED)?;
+            if text.is_empty() {
+                node.reject(SUBJECT_EXPECTED);
+            }
+            Some(text.to_owned())
+        };
+        let subjects = nodes
+            .unwrap_or_default()
+            .iter()
+            .filter_map(subject)
+            .collect();
+        Some(Self { ca: ca?, subjects })
+    }
+}

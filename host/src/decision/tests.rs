@@ -1,0 +1,152 @@
+use std::time::Duration;
+
+use serde_json::json;
+
+use super::*;
+use crate::config::{DecisionLimits, PluginName};
+use crate::metrics::Cost;
+use crate::pipeline::outcome::FaultReport;
+use crate::review::decode::decode;
+
+fn request(uid: &str) -> AdmissionRequest {
+    let review = json!({
+        "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": uid, "operation": "CREATE", "name": "web", "namespace": "shop",
+            "kind": {"group": "", "version": "v1", "kind": "Secret"},
+            "resource": {"group": "", "version": "v1", "resource": "secrets"},
+            "userInfo": {"username": "jane", "extra": {"token": ["marker"]}},
+            "object": {"data": {"password": "marker"}},
+        },
+    });
+    decode(review.to_string().as_bytes(), 32).unwrap().request
+}
+
+fn decision(uid: &str) -> Decision {
+    Decision::about(&request(uid), Endpoint::Mutate, None)
+}
+
+fn report(ended: Ended) -> Report {
+    Report {
+        plugin: PluginName::parse("labels").unwrap(),
+        mode: Mode::Enforce,
+        failure_policy: FailurePolicy::Fail,
+        ended,
+        warnings: vec!["marker".to_owned()],
+        annotations: vec![("marker".to_owned(), "marker".to_owned())],
+        changed: Vec::new(),
+        conflicts: Vec::new(),
+        existing: None,
+        reinvoked: None,
+        unsettled: Vec::new(),
+        cost: Cost {
+            duration: Duration::from_millis(3),
+            cpu_time: Duration::from_millis(2),
+            fuel: 7,
+        },
+        digest: "sha256:00".into(),
+    }
+}
+
+fn fault(kind: &'static str, message: &str) -> Ended {
+    Ended::Faulted(FaultReport {
+        kind,
+        message: message.to_owned(),
+    })
+}
+
+fn limits(max_count: u32, max_bytes: u64) -> DecisionLimits {
+    DecisionLimits {
+        max_count,
+        max_bytes,
+    }
+}
+
+#[test]
+fn no_value_and_no_word_of_a_plugin_is_kept() {
+    let denial = outcome::Denial {
+        message: "marker".to_owned(),
+        code: Some(422),
+        reason: Some("marker".to_owned()),
+        causes: vec![outcome::Cause {
+            field: Some("/data/password".to_owned()),
+            message: "marker".to_owned(),
+            reason: None,
+        }],
+    };
+    let reports = [
+        report(Ended::Denied(denial)),
+        report(fault("trap", "it gave up: marker")),
+        report(fault("bad-patch", "bad patch: marker")),
+    ];
+    let mut decision = decision("u-1");
+    decision.plugins = reports
+        .iter()
+        .map(|report| Called::of(report, Some(0)))
+        .collect();
+    let text = serde_json::to_string(&decision).unwrap();
+    assert!(!text.contains("marker"), "{text}");
+    assert!(text.contains("/data/password"), "{text}");
+    assert_eq!(
+        serde_json::from_str::<Decision>(&text).unwrap().plugins,
+        decision.plugins
+    );
+}
+
+#[test]
+fn what_the_host_says_of_a_fault_is_kept() {
+    let said = "deadline passed: it had 3.0 ms of CPU in the 500 ms that there were for it";
+    let called = Called::of(&report(fault("deadline", said)), None);
+    assert_eq!(called.fault.unwrap().message.as_deref(), Some(said));
+}
+
+#[test]
+fn long_names_and_many_places_are_cut() {
+    let uid = "u".repeat(1_000_000);
+    assert!(decision(&uid).uid.len() <= LONGEST_NAME_BYTES);
+    let mut report = report(Ended::Patched);
+    report.changed = (0..1000).map(|index| format!("/spec/{index}")).collect();
+    let changed = Called::of(&report, None).changed;
+    assert_eq!(
+        (changed.pointers.len(), changed.more),
+        (MOST_PLACES, 1000 - MOST_PLACES)
+    );
+}
+
+#[test]
+fn the_ring_forgets_the_oldest_past_its_number() {
+    let ring = Ring::new(limits(2, 1 << 20));
+    for uid in ["a", "b", "c", "b"] {
+        ring.push(decision(uid), ());
+    }
+    let uids: Vec<String> = ring
+        .recent()
+        .iter()
+        .map(|(decision, ())| decision.uid.clone())
+        .collect();
+    assert_eq!(uids, ["b", "c"]);
+    assert!(ring.of("a").is_empty());
+    assert_eq!(ring.of("b").len(), 1);
+}
+
+#[test]
+fn the_ring_forgets_the_oldest_past_its_bytes() {
+    let one = decision("a").bytes() as u64;
+    let ring = Ring::new(limits(1000, 3 * one));
+    for _ in 0..10 {
+        ring.push(decision("a"), ());
+    }
+    assert_eq!(ring.recent().len(), 3);
+    let mut large = decision("b");
+    large.plugins = vec![Called::of(&report(Ended::Allowed), None); 100];
+    ring.push(large, ());
+    assert!(ring.of("b").is_empty(), "there is no room for it");
+    assert_eq!(ring.recent().len(), 3, "and nothing went for it");
+}
+
+#[test]
+fn a_ring_of_none_keeps_none() {
+    let ring = Ring::new(limits(0, 1 << 20));
+    ring.push(decision("a"), ());
+    assert!(!ring.is_on() && ring.recent().is_empty());
+}

@@ -1,0 +1,452 @@
+//! The union of rules as tables, and the printed configurations as a person reads them.
+
+use std::path::Path;
+
+use insta::assert_snapshot;
+
+use super::*;
+use crate::config::{Config, PluginConfig};
+
+fn config(plugins: &str) -> Config {
+    match Config::parse(&format!("plugins:\n{plugins}"), Path::new("/etc/tollgate")) {
+        Ok(config) => config,
+        Err(error) => panic!("{error}"),
+    }
+}
+
+/// A plugin that mutates when its name says so, validates when it says so, and both when it says neither.
+fn participant(plugin: &PluginConfig) -> Participant<'_> {
+    let name = plugin.name.as_str();
+    Participant {
+        name,
+        mutates: !name.contains("judge"),
+        validates: !name.contains("change"),
+        matching: plugin.matching.as_ref().expect("the test names rules"),
+        mode: plugin.mode,
+        failure_policy: plugin.failure_policy,
+        timeout: plugin.limits.timeout,
+    }
+}
+
+fn registration() -> Registration {
+    Registration {
+        name: "tollgate".to_owned(),
+        address: Address::Service {
+            namespace: "tollgate-system".to_owned(),
+            name: "tollgate".to_owned(),
+            port: 443,
+        },
+        ca_bundle: Some(b"PEM".to_vec()),
+        per_plugin: false,
+        timeout_seconds: None,
+        reinvocation_policy: "Never",
+        excluded_namespaces: ["kube-node-lease", "kube-system", "tollgate-system"]
+            .map(str::to_owned)
+            .into(),
+        break_glass_groups: [BREAK_GLASS_GROUP.to_owned()].into(),
+        margin: Margin {
+            percent: 10,
+            at_least: Duration::from_millis(50),
+        },
+    }
+}
+
+fn printed(registration: &Registration, plugins: &str) -> String {
+    let config = config(plugins);
+    let participants: Vec<_> = config.plugins.iter().map(participant).collect();
+    let documents: Vec<Webhooks> = [Endpoint::Mutate, Endpoint::Validate]
+        .into_iter()
+        .filter_map(|endpoint| {
+            registration
+                .webhooks(endpoint, &participants)
+                .unwrap_or_else(|error| panic!("{error}"))
+        })
+        .collect();
+    Webhooks::to_yaml(&documents).expect("printable")
+}
+
+fn refusal(registration: &Registration, plugins: &str) -> String {
+    let config = config(plugins);
+    let participants: Vec<_> = config.plugins.iter().map(participant).collect();
+    [Endpoint::Mutate, Endpoint::Validate]
+        .into_iter()
+        .find_map(|endpoint| registration.webhooks(endpoint, &participants).err())
+        .expect("refused")
+        .to_string()
+}
+
+fn rule(operations: &str, groups: &str, versions: &str, resources: &str, scope: &str) -> String {
+    format!(
+        "{{operations: [{operations}], apiGroups: [{groups}], apiVersions: [{versions}], resources: [{resources}], scope: {scope}}}"
+    )
+}
+
+/// The union of rules in the short form `operations groups versions resources scope`, quoted where YAML wants it.
+fn union(rules: &[[&str; 5]]) -> Vec<String> {
+    let rules: Vec<String> = rules
+        .iter()
+        .map(|[operations, groups, versions, resources, scope]| {
+            rule(operations, groups, versions, resources, scope)
+        })
+        .collect();
+    let config = config(&format!(
+        "- {{name: a, source: 'file:a', match: {{rules: [{}]}}}}",
+        rules.join(", ")
+    ));
+    let matching = config.plugins[0].matching.as_ref().expect("rules");
+    let one = |rule: &rules::RegisteredRule| {
+        let value = serde_json::to_value(rule).expect("JSON");
+        let list = |key: &str| {
+            let names = value[key].as_array().expect("a list").iter();
+            let names: Vec<_> = names
+                .map(|name| match name.as_str().expect("text") {
+                    "" => "core",
+                    name => name,
+                })
+                .collect();
+            names.join(",")
+        };
+        format!(
+            "{} {} {} {} {}",
+            list("operations"),
+            list("apiGroups"),
+            list("apiVersions"),
+            list("resources"),
+            value["scope"].as_str().expect("text")
+        )
+    };
+    rules::union(matching.rules().iter())
+        .iter()
+        .map(one)
+        .collect()
+}
+
+const ALL: &str = "\"*\"";
+
+#[test]
+fn joins_rules_that_differ_in_one_set() {
+    for (second, expected) in [
+        (
+            ["UPDATE", "apps", "v1", "deployments", ALL],
+            "CREATE,UPDATE apps v1 deployments *",
+        ),
+        (
+            ["CREATE", "extensions", "v1", "deployments", ALL],
+            "CREATE apps,extensions v1 deployments *",
+        ),
+        (
+            ["CREATE", "apps", "v1beta1", "deployments", ALL],
+            "CREATE apps v1,v1beta1 deployments *",
+        ),
+        (
+            ["CREATE", "apps", "v1", "daemonsets", ALL],
+            "CREATE apps v1 daemonsets,deployments *",
+        ),
+        (
+            ["CREATE", "apps", "v1", "deployments", ALL],
+            "CREATE apps v1 deployments *",
+        ),
+    ] {
+        let first = ["CREATE", "apps", "v1", "deployments", ALL];
+        assert_eq!(union(&[first, second]), [expected]);
+        assert_eq!(union(&[second, first]), [expected]);
+    }
+    assert_eq!(
+        union(&[
+            ["CREATE", "\"\"", "v1", "pods", "Namespaced"],
+            ["CREATE", "\"\"", "v1", "pods", "Cluster"]
+        ]),
+        ["CREATE core v1 pods *"]
+    );
+    assert_eq!(
+        union(&[
+            ["CREATE, UPDATE", "\"\"", "v1", "pods", ALL],
+            ["DELETE, CONNECT", "\"\"", "v1", "pods", ALL]
+        ]),
+        ["* core v1 pods *"]
+    );
+}
+
+#[test]
+fn joins_nothing_that_would_match_more() {
+    for rules in [
+        [
+            ["CREATE", "\"\"", "v1", "pods", ALL],
+            ["UPDATE", "apps", "v1", "pods", ALL],
+        ],
+        [
+            ["CREATE", "\"\"", "v1", "pods", ALL],
+            ["CREATE", "apps", "v1", "deployments", ALL],
+        ],
+        [
+            ["CREATE, UPDATE", "apps", "v1", "deployments", ALL],
+            ["UPDATE, DELETE", "apps", "v1", "daemonsets", ALL],
+        ],
+        [
+            ["CREATE", "\"\"", "v1", "namespaces", "Cluster"],
+            ["CREATE", "\"\"", "v1", "pods", "Namespaced"],
+        ],
+    ] {
+        assert_eq!(union(&rules).len(), 2, "{rules:?}");
+    }
+}
+
+#[test]
+fn drops_what_another_rule_covers() {
+    for (wide, narrow) in [
+        (
+            [ALL, ALL, ALL, "\"*/*\"", ALL],
+            ["CREATE", "apps", "v1", "deployments/scale", "Namespaced"],
+        ),
+        (
+            ["CREATE", "\"\"", "v1", "pods/*", ALL],
+            ["CREATE", "\"\"", "v1", "pods", ALL],
+        ),
+        (
+            ["CREATE", "\"\"", "v1", "pods/*", ALL],
+            ["CREATE", "\"\"", "v1", "pods/status", "Namespaced"],
+        ),
+        (
+            ["CREATE", "apps", "v1", "\"*/scale\"", ALL],
+            ["CREATE", "apps", "v1", "deployments/scale", ALL],
+        ),
+        (
+            ["CREATE", "apps", "v1", ALL, ALL],
+            ["CREATE", "apps", "v1", "deployments", ALL],
+        ),
+        (
+            ["CREATE, DELETE", ALL, "v1", "pods", ALL],
+            ["DELETE", "\"\"", "v1", "pods", "Namespaced"],
+        ),
+    ] {
+        let alone = union(&[wide]);
+        assert_eq!(union(&[wide, narrow]), alone);
+        assert_eq!(union(&[narrow, wide]), alone);
+    }
+    // A wildcard for resources covers no subresources.
+    let all_resources = ["CREATE", "apps", "v1", ALL, ALL];
+    let scale = ["CREATE", "apps", "v1", "deployments/scale", ALL];
+    assert_eq!(
+        union(&[all_resources, scale]),
+        ["CREATE apps v1 *,deployments/scale *"]
+    );
+}
+
+#[test]
+fn takes_out_what_another_rule_matches_already() {
+    assert_eq!(
+        union(&[
+            ["CREATE, UPDATE", "\"\"", "v1", "pods", ALL],
+            [
+                "UPDATE, DELETE",
+                "\"\"",
+                "v1",
+                "pods, pods/status",
+                "Namespaced"
+            ],
+        ]),
+        [
+            "CREATE,UPDATE core v1 pods *",
+            "UPDATE,DELETE core v1 pods,pods/status Namespaced"
+        ]
+    );
+    assert_eq!(
+        union(&[
+            ["CREATE, UPDATE", "\"\"", "v1", "pods", ALL],
+            ["UPDATE", "\"\"", "v1", "pods, pods/status", "Namespaced"],
+        ]),
+        [
+            "CREATE,UPDATE core v1 pods *",
+            "UPDATE core v1 pods/status Namespaced"
+        ]
+    );
+}
+
+#[test]
+fn goes_on_joining_until_nothing_can_be_joined() {
+    assert_eq!(
+        union(&[
+            ["CREATE", "apps", "v1", "deployments", ALL],
+            ["UPDATE", "apps", "v1", "daemonsets", ALL],
+            ["CREATE", "apps", "v1", "daemonsets", ALL],
+            ["UPDATE", "apps", "v1", "deployments", ALL],
+            ["CREATE", "\"\"", "v1", "pods", ALL],
+        ]),
+        [
+            "CREATE,UPDATE apps v1 daemonsets,deployments *",
+            "CREATE core v1 pods *"
+        ]
+    );
+}
+
+/// Every request of a small world, by every set of two rules of another: the union matches what the two match.
+#[test]
+fn matches_exactly_what_the_rules_match() {
+    let sets = [
+        ["CREATE", "apps", "v1", "pods", "Namespaced"],
+        ["CREATE, UPDATE", "apps", ALL, "pods/*", ALL],
+        ["UPDATE", ALL, "v1", ALL, "Cluster"],
+        ["DELETE", "apps", "v1", "\"*/status\"", ALL],
+        ["CREATE", "\"\"", "v1", "\"*/*\"", "Namespaced"],
+        ["CREATE", "apps", "v1", "pods/status", ALL],
+    ];
+    let has = |list: &str, name: &str| {
+        let name = if name.is_empty() { "core" } else { name };
+        list == "*" || list.split(',').any(|one| one == name)
+    };
+    let matches = |rules: &[String], request: [&str; 6]| {
+        let [operation, group, version, resource, sub_resource, scope] = request;
+        rules.iter().any(|rule| {
+            let parts: Vec<&str> = rule.split(' ').collect();
+            let of_resource = parts[3].split(',').any(|pattern| {
+                let (one, sub) = pattern.split_once('/').unwrap_or((pattern, ""));
+                (one == "*" || one == resource) && (sub == "*" || sub == sub_resource)
+            });
+            has(parts[0], operation)
+                && has(parts[1], group)
+                && has(parts[2], version)
+                && of_resource
+                && (parts[4] == "*" || parts[4] == scope)
+        })
+    };
+    for first in &sets {
+        for second in &sets {
+            let apart = [union(&[*first]), union(&[*second])].concat();
+            let together = union(&[*first, *second]);
+            for operation in ["CREATE", "UPDATE", "DELETE", "CONNECT"] {
+                for group in ["apps", "", "batch"] {
+                    for version in ["v1", "v2"] {
+                        for resource in ["pods", "jobs"] {
+                            for sub_resource in ["", "status", "scale"] {
+                                for scope in ["Cluster", "Namespaced"] {
+                                    let request =
+                                        [operation, group, version, resource, sub_resource, scope];
+                                    assert_eq!(
+                                        matches(&together, request),
+                                        matches(&apart, request),
+                                        "{request:?} {first:?} {second:?}: {together:?}"
+                                    );
+                                }
+                            }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+const PLUGINS: &str = r#"
+- name: images-change
+  source: file:a.wasm
+  failurePolicy: Ignore
+  match:
+    rules: [{ operations: [CREATE], apiGroups: [""], apiVersions: [v1], resources: [pods] }]
+    excludeNamespaces: [legacy, shop]
+- name: labels-judge
+  source: file:b.wasm
+  match:
+    rules:
+      - { operations: [CREATE, UPDATE], apiGroups: [apps], apiVersions: ["*"], resources: [deployments, daemonsets] }
+      - { operations: [UPDATE], apiGroups: [""], apiVersions: [v1], resources: [pods, pods/ephemeralcontainers] }
+    namespaces: [bank]
+- name: both
+  source: file:c.wasm
+  mode: warn
+  limits: { timeout: 6s }
+  match:
+    rules: [{ operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [pods] }]
+    excludeNamespaces: [legacy]
+"#;
+
+#[test]
+fn prints_one_webhook_for_all_plugins_of_an_endpoint() {
+    assert_snapshot!(printed(&registration(), PLUGINS));
+}
+
+#[test]
+fn prints_one_webhook_for_each_plugin() {
+    let registration = Registration {
+        per_plugin: true,
+        address: Address::Url("https://gate.example.com:8443/".to_owned()),
+        ca_bundle: None,
+        reinvocation_policy: "IfNeeded",
+        timeout_seconds: Some(10),
+        excluded_namespaces: BTreeSet::new(),
+        ..registration()
+    };
+    assert_snapshot!(printed(&registration, PLUGINS));
+}
+
+#[test]
+fn leaves_out_what_a_cluster_lives_by_where_the_rules_could_match_it() {
+    let everything = rule(ALL, ALL, ALL, "\"*/*\"", ALL);
+    let plugins = format!("- {{name: judge, source: 'file:a', match: {{rules: [{everything}]}}}}");
+    let registration = Registration {
+        break_glass_groups: ["system:masters".to_owned(), "oncall".to_owned()].into(),
+        ..registration()
+    };
+    assert_snapshot!(printed(&registration, &plugins));
+    let leases = rule("UPDATE", "coordination.k8s.io", "v1", "leases", ALL);
+    let plugins = format!("- {{name: judge, source: 'file:a', match: {{rules: [{leases}]}}}}");
+    let registration = Registration {
+        break_glass_groups: BTreeSet::new(),
+        ..registration
+    };
+    let text = printed(&registration, &plugins);
+    assert_eq!(text.matches("name: exclude-").count(), 1, "{text}");
+    assert!(text.contains("name: exclude-leases"), "{text}");
+}
+
+fn slow(plugins: &[(&str, &str)]) -> String {
+    let rules = rule("CREATE", "\"\"", "v1", "pods", ALL);
+    let one = |(name, timeout): &(&str, &str)| {
+        format!(
+            "- {{name: {name}, source: 'file:a', limits: {{timeout: {timeout}}}, match: {{rules: [{rules}]}}}}"
+        )
+    };
+    let all: Vec<String> = plugins.iter().map(one).collect();
+    all.join("\n")
+}
+
+#[test]
+fn refuses_chains_that_cannot_finish_while_kube_apiserver_waits() {
+    let three = slow(&[
+        ("a-change", "10s"),
+        ("b-change", "10s"),
+        ("c-change", "7500ms"),
+    ]);
+    assert_snapshot!(refusal(&registration(), &three), @"the mutating plugins, one after another, may take 27500ms (a-change 10s + b-change 10s + c-change 7500ms), and of the 30 s that kube-apiserver waits (the most that Kubernetes allows) 27s are left when requests.deadlineMargin is kept back: lower limits.timeout so that the sum is at most 27s, or register the plugins one by one with --per-plugin");
+    let long = slow(&[("a-judge", "28s"), ("b-judge", "1s")]);
+    assert_snapshot!(refusal(&registration(), &long), @"the validating plugins, at the same time, may take 28s (a-judge 28s, b-judge 1s), and of the 30 s that kube-apiserver waits (the most that Kubernetes allows) 27s are left when requests.deadlineMargin is kept back: lower limits.timeout to at most 27s");
+    let short = Registration {
+        timeout_seconds: Some(2),
+        ..registration()
+    };
+    let two = slow(&[("a-change", "1s"), ("b-change", "1s")]);
+    assert_snapshot!(refusal(&short, &two), @"the mutating plugins, one after another, may take 2s (a-change 1s + b-change 1s), and of the 2 s that kube-apiserver waits (--timeout-seconds) 1800ms are left when requests.deadlineMargin is kept back: --timeout-seconds 3 is enough, or lower limits.timeout");
+}
+
+#[test]
+fn waits_for_as_little_as_is_enough_and_not_for_audits() {
+    let seconds = |plugins: &[(&str, &str)]| {
+        let text = printed(&registration(), &slow(plugins));
+        let lines = text
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("timeoutSeconds: "));
+        lines.map(str::to_owned).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        seconds(&[("a-change", "500ms"), ("b-change", "500ms")]),
+        ["5"]
+    );
+    assert_eq!(seconds(&[("a-change", "9s"), ("b-change", "9s")]), ["20"]);
+    assert_eq!(seconds(&[("a-judge", "9s"), ("b-judge", "9s")]), ["10"]);
+    assert_eq!(seconds(&[("both", "27s")]), ["30", "30"]);
+    let audit = slow(&[("a-change", "20s"), ("b-change", "20s")]).replacen(
+        "source:",
+        "mode: audit, source:",
+        1,
+    );
+    assert!(printed(&registration(), &audit).contains("timeoutSeconds: 23\n"));
+}

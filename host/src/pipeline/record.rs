@@ -1,0 +1,177 @@
+//! The record of a decision, made of what is there when it has been taken.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use super::gate::{Reviewed, phase_of, verdict};
+use crate::config::{Match, Mode};
+use crate::decision::{Called, Decision, NotCalled};
+use crate::document::Json;
+use crate::engine::Phase;
+use crate::plugin::{Plugin, PluginSet, PluginState};
+use crate::review::request::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation};
+use crate::server::{Call, Endpoint, Reply};
+
+/// What is kept of a review: names, places, numbers and hashes.
+pub(super) fn decision(
+    call: &Call,
+    plugins: &PluginSet,
+    review: &Reviewed,
+    reply: &Reply,
+) -> Decision {
+    let request = &review.request;
+    let mut decision = Decision::about(request, call.endpoint, call.plugin.as_deref())
+        .with_duration(call.received.elapsed());
+    if let Some(outcome) = &review.outcome {
+        decision = decision.with_outcome(outcome, verdict(outcome));
+    } else if matches!(reply, Reply::Internal(_)) {
+        decision.verdict = Cow::Borrowed("error");
+    }
+    decision.plugins = review
+        .reports
+        .iter()
+        .map(|report| {
+            let plugin = plugins.get(report.plugin.as_str());
+            let matching = plugin.and_then(|plugin| matching(plugin));
+            Called::of(
+                report,
+                matching.and_then(|matching| matching.matching_rule(request)),
+            )
+        })
+        .collect();
+    decision
+}
+
+/// One line of the list: which review, and how each plugin's call ended.
+pub(super) fn overview(decision: &Decision) -> Value {
+    let mut value = json!(decision);
+    let plugins: Vec<Value> = decision
+        .plugins
+        .iter()
+        .map(|called| json!({ "name": called.name, "ended": called.ended }))
+        .collect();
+    value["plugins"] = plugins.into();
+    value
+}
+
+/// All that is known. Why a plugin was not called can be told as long as the plugins are the same.
+pub(super) fn whole(decision: &Decision, plugins: Option<Arc<PluginSet>>) -> Value {
+    let mut decision = decision.clone();
+    if let Some(plugins) = plugins {
+        decision.not_called = not_called(&decision, &plugins);
+    }
+    json!(decision)
+}
+
+/// The plugins that were not called, and why. Found out when somebody asks, from what is kept, so that reviews do not
+/// pay for it; what depends on the object is told by elimination.
+pub(super) fn not_called(decision: &Decision, plugins: &PluginSet) -> Vec<NotCalled> {
+    if decision.verdict == "overloaded" {
+        return Vec::new();
+    }
+    let request = request(decision);
+    let phase = phase_of(endpoint(decision));
+    let mut ended_by: Option<&str> = None;
+    let mut not_called = Vec::new();
+    for plugin in plugins.iter() {
+        let name = plugin.config.name.as_str();
+        if let Some(called) = decision.plugins.iter().find(|called| called.name == name) {
+            if phase == Phase::Mutate && called.ends_chain() {
+                ended_by = Some(&called.name);
+            }
+            continue;
+        }
+        let why = if decision.only.as_deref().is_some_and(|only| only != name) {
+            Cow::Borrowed("the path asks for another plugin alone")
+        } else {
+            why_not(plugin, phase, &request, ended_by)
+        };
+        let name = name.to_owned();
+        not_called.push(NotCalled { name, why });
+    }
+    not_called
+}
+
+fn why_not(
+    plugin: &Plugin,
+    phase: Phase,
+    request: &AdmissionRequest,
+    ended_by: Option<&str>,
+) -> Cow<'static, str> {
+    if matches!(plugin.state, PluginState::Disabled) {
+        return Cow::Borrowed("it is disabled");
+    }
+    if let PluginState::Loaded(loaded) = &plugin.state {
+        let interfaces = loaded.guest.interfaces();
+        match phase {
+            Phase::Mutate if !interfaces.mutating => return Cow::Borrowed("it does not mutate"),
+            Phase::Validate if !interfaces.validating => {
+                return Cow::Borrowed("it does not validate");
+            }
+            _ => {}
+        }
+    }
+    if let Some(matching) = matching(plugin) {
+        if matching.matching_rule(request).is_none() {
+            return Cow::Borrowed("none of its rules matches");
+        }
+        if matching.matches(request).is_none() {
+            return Cow::Borrowed(
+                "a rule matches, and its `match` leaves out this namespace or user",
+            );
+        }
+    }
+    match ended_by {
+        Some(earlier) => Cow::Owned(format!("the fault of {earlier} had ended the chain")),
+        None if plugin.config.mode == Mode::Audit => {
+            Cow::Borrowed("it runs after the answer (mode audit)")
+        }
+        None => Cow::Borrowed(
+            "a rule matches, and the rest of its `match` does not, or there was no room for it (mode warn)",
+        ),
+    }
+}
+
+/// What it is asked about: from the configuration, else from itself.
+fn matching(plugin: &Plugin) -> Option<&Match> {
+    match &plugin.state {
+        PluginState::Loaded(loaded) => Some(&loaded.matching),
+        _ => plugin.config.matching.as_ref(),
+    }
+}
+
+fn endpoint(decision: &Decision) -> Endpoint {
+    if decision.endpoint == Endpoint::Mutate.name() {
+        Endpoint::Mutate
+    } else {
+        Endpoint::Validate
+    }
+}
+
+/// The request as far as it is known, for rules to be compared with.
+fn request(decision: &Decision) -> AdmissionRequest {
+    AdmissionRequest {
+        uid: decision.uid.clone(),
+        operation: Operation::parse(&decision.operation).unwrap_or(Operation::Create),
+        kind: GroupVersionKind {
+            group: decision.group.clone(),
+            version: decision.version.clone(),
+            kind: decision.kind.clone(),
+        },
+        resource: GroupVersionResource {
+            group: decision.group.clone(),
+            version: decision.version.clone(),
+            resource: decision.resource.clone(),
+        },
+        sub_resource: decision.sub_resource.clone(),
+        name: decision.name.clone(),
+        namespace: decision.namespace.clone(),
+        dry_run: decision.dry_run,
+        object: None,
+        old_object: None,
+        options: None,
+        document: Json::from(json!({ "userInfo": { "username": decision.user } })),
+    }
+}

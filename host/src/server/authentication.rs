@@ -1,0 +1,217 @@
+//! Who may call: a client certificate in the handshake, and a bearer token or a password with every request.
+//!
+//! The certificate and the header are two layers, and each that is configured has to be passed. In the header a
+//! token or a password will do, since a request can carry only one of them. Everything is read again from its file
+//! while serving; what cannot be used is reported and does not replace what is in force.
+
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+};
+
+use http::{HeaderMap, HeaderValue, header};
+use rustls::{crypto::CryptoProvider, server::danger::ClientCertVerifier};
+use time::OffsetDateTime;
+use tokio::time::Instant;
+
+use crate::{
+    config,
+    metrics::{AuthenticationFailure, Metrics},
+    server::tls,
+};
+
+mod basic;
+mod bearer;
+mod client;
+
+pub(super) use self::client::Peer;
+use self::{basic::Passwords, bearer::Tokens, client::ClientCertificates};
+
+/// What clients have to show.
+#[derive(Debug)]
+pub(super) struct Authentication {
+    client: Option<Arc<ClientCertificates>>,
+    bearer: Option<Tokens>,
+    basic: Option<Passwords>,
+}
+
+/// Why a request is not let in.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(super) enum Refused {
+    /// The client has not shown what is asked for.
+    Client(AuthenticationFailure),
+    /// Others kept the host from looking at the password in time.
+    Busy,
+}
+
+/// What clients have to show cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub enum AuthenticationError {
+    /// A file cannot be read.
+    #[error("cannot read {path} ({setting})")]
+    Read {
+        /// The configuration key.
+        setting: &'static str,
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// The file of authorities holds none that can be used.
+    #[error(
+        "{path} (authentication.clientCertificate.ca) {problem}: expected PEM with one or more CERTIFICATE sections of authorities"
+    )]
+    ClientCa {
+        /// The file.
+        path: PathBuf,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// A line is no token, or there is none.
+    #[error(
+        "{path} (authentication.bearer.file){} {problem}: expected one token on each line, of visible ASCII characters without spaces", at(.line)
+    )]
+    Bearer {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1 on; none when it is about the whole file.
+        line: Option<usize>,
+        /// What is wrong.
+        problem: &'static str,
+    },
+    /// A line is no name and hashed password, or there is none.
+    #[error(
+        "{path} (authentication.basic.file){} {problem}: expected NAME:HASH on each line with a bcrypt hash of a cost of at most {}, as `htpasswd -nB NAME` writes it", at(.line), basic::HIGHEST_COST
+    )]
+    Basic {
+        /// The file.
+        path: PathBuf,
+        /// The line, from 1 on; none when it is about the whole file.
+        line: Option<usize>,
+        /// What is wrong.
+        problem: &'static str,
+    },
+}
+
+const BEARER: HeaderValue = HeaderValue::from_static("Bearer realm=\"tollgate\"");
+const BASIC: HeaderValue = HeaderValue::from_static("Basic realm=\"tollgate\", charset=\"UTF-8\"");
+
+// === impl Authentication ===
+
+impl Authentication {
+    pub(super) fn load(
+        settings: &config::Authentication,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, AuthenticationError> {
+        let client = settings
+            .client_certificate
+            .as_ref()
+            .map(|settings| ClientCertificates::load(settings, provider).map(Arc::new));
+        let bearer = settings.bearer.as_deref().map(Tokens::load);
+        let basic = settings.basic.as_deref().map(Passwords::load);
+        Ok(Self {
+            client: client.transpose()?,
+            bearer: bearer.transpose()?,
+            basic: basic.transpose()?,
+        })
+    }
+
+    /// What the TLS handshake asks about a client's certificate.
+    pub(super) fn verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
+        let client = Arc::clone(self.client.as_ref()?);
+        Some(client)
+    }
+
+    /// Counts when the authorities of client certificates end.
+    pub(super) fn announce(&self, metrics: &Metrics) {
+        if let Some(client) = &self.client
+            && let Some(expiry) = client.expiry()
+        {
+            metrics.certificate(Some(client.path()), expiry.unix_timestamp());
+        }
+    }
+
+    /// What `/readyz` says, in lines.
+    pub(super) fn detail(&self, now: OffsetDateTime) -> Vec<String> {
+        let client = self.client.iter().map(|client| {
+            let ends = tls::ends(client.expiry(), now);
+            format!("client CA {}: {ends}", client.path().display())
+        });
+        client.collect()
+    }
+
+    /// Takes up what has changed in the files; each that cannot be used is an error of its own.
+    pub(super) fn refresh(&self) -> Vec<Result<bool, AuthenticationError>> {
+        let client = self.client.as_ref().map(|client| client.refresh());
+        let bearer = self.bearer.as_ref().map(Tokens::refresh);
+        let basic = self.basic.as_ref().map(Passwords::refresh);
+        [client, bearer, basic].into_iter().flatten().collect()
+    }
+
+    /// Whether a request may come in over this connection.
+    pub(super) async fn admit(
+        &self,
+        peer: &Peer,
+        headers: &HeaderMap,
+        deadline: Instant,
+    ) -> Result<(), Refused> {
+        if let Some(client) = &self.client {
+            client.recheck(peer).map_err(Refused::Client)?;
+        }
+        if self.bearer.is_none() && self.basic.is_none() {
+            return Ok(());
+        }
+        let missing = Refused::Client(AuthenticationFailure::Missing);
+        let (scheme, credential) = headers
+            .get(header::AUTHORIZATION)
+            .and_then(|value| value.to_str().ok())
+            .and_then(|value| value.split_once(' '))
+            .ok_or(missing)?;
+        let credential = credential.trim();
+        match (&self.bearer, &self.basic) {
+            (Some(tokens), _) if scheme.eq_ignore_ascii_case("bearer") => {
+                if tokens.accept(credential) {
+                    Ok(())
+                } else {
+                    Err(Refused::Client(AuthenticationFailure::Bearer))
+                }
+            }
+            (_, Some(passwords)) if scheme.eq_ignore_ascii_case("basic") => {
+                passwords.admit(credential, deadline).await
+            }
+            _ => Err(missing),
+        }
+    }
+
+    /// What an answer of 401 says in `WWW-Authenticate`.
+    pub(super) fn challenges(&self) -> Vec<HeaderValue> {
+        let bearer = self.bearer.is_some().then_some(BEARER);
+        let basic = self.basic.is_some().then_some(BASIC);
+        bearer.into_iter().chain(basic).collect()
+    }
+}
+
+fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, AuthenticationError> {
+    std::fs::read(path).map_err(|source| AuthenticationError::Read {
+        setting,
+        path: path.to_owned(),
+        source,
+    })
+}
+
+/// The lines that say something, from 1 on; none is shown in an error, because it may be a credential.
+fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
+    bytes
+        .split(|byte| *byte == b'\n')
+        .map(<[u8]>::trim_ascii)
+        .enumerate()
+        .filter(|(_, line)| !line.is_empty() && !line.starts_with(b"#"))
+        .map(|(index, line)| (index + 1, line))
+}
+
+fn at(line: &Option<usize>) -> String {
+    line.map_or_else(String::new, |line| format!(", line {line},"))
+}
+
+#[cfg(test)]
+mod tests;

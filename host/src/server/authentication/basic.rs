@@ -1,0 +1,168 @@
+//! Names and passwords: bcrypt in the file, and SHA-256 in memory once a password has proved right.
+//!
+//! A hash that is slow to guess is slow to check, too. So a right password is checked once for each version of the
+//! file, and wrong ones are checked one at a time, off the threads that serve.
+
+use std::{
+    collections::HashMap,
+    path::{Path, PathBuf},
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use arc_swap::ArcSwap;
+use base64::{Engine, engine::general_purpose::STANDARD};
+use sha2::{Digest, Sha256};
+use subtle::ConstantTimeEq;
+use tokio::{
+    sync::Semaphore,
+    task::spawn_blocking,
+    time::{Instant, timeout_at},
+};
+
+use super::{AuthenticationError, Refused, lines, read};
+use crate::metrics::AuthenticationFailure;
+
+/// One check of this cost takes about a second, and nothing can interrupt it.
+pub(super) const HIGHEST_COST: u32 = 14;
+
+/// What bcrypt looks at. More would be ignored, and a password with another end accepted.
+const LONGEST_PASSWORD_BYTES: usize = 72;
+
+/// Who may call by password.
+pub(super) struct Passwords {
+    path: PathBuf,
+    live: ArcSwap<Accounts>,
+    /// One password at a time is checked the slow way: whoever guesses must not get every processor.
+    slow: Semaphore,
+}
+
+/// One version of the file.
+struct Accounts {
+    hashes: HashMap<String, String>,
+    /// By name, the SHA-256 of the password that has proved right.
+    proved: Mutex<HashMap<String, [u8; 32]>>,
+}
+
+// === impl Passwords ===
+
+impl Passwords {
+    pub(super) fn load(path: &Path) -> Result<Self, AuthenticationError> {
+        Ok(Self {
+            path: path.to_owned(),
+            live: ArcSwap::from_pointee(Accounts::parse(path)?),
+            slow: Semaphore::new(1),
+        })
+    }
+
+    pub(super) fn refresh(&self) -> Result<bool, AuthenticationError> {
+        let accounts = Accounts::parse(&self.path)?;
+        if accounts.hashes == self.live.load().hashes {
+            return Ok(false);
+        }
+        tracing::info!(file = %self.path.display(), names = accounts.hashes.len(), "the passwords have changed");
+        self.live.store(Arc::new(accounts));
+        Ok(true)
+    }
+
+    /// `credential` is the Base64 of `name:password`.
+    pub(super) async fn admit(&self, credential: &str, deadline: Instant) -> Result<(), Refused> {
+        let wrong = Refused::Client(AuthenticationFailure::Basic);
+        let decoded = STANDARD.decode(credential).ok();
+        let decoded = decoded.and_then(|bytes| String::from_utf8(bytes).ok());
+        let (name, password) = decoded
+            .as_deref()
+            .and_then(|text| text.split_once(':'))
+            .filter(|(_, password)| password.len() <= LONGEST_PASSWORD_BYTES)
+            .ok_or(wrong)?;
+        let accounts = self.live.load_full();
+        if accounts.has_proved(name, password) {
+            return Ok(());
+        }
+        let permit = timeout_at(deadline, self.slow.acquire()).await;
+        let Ok(Ok(permit)) = permit else {
+            return Err(Refused::Busy);
+        };
+        let (name, password) = (name.to_owned(), password.to_owned());
+        let checked = spawn_blocking(move || accounts.prove(&name, &password)).await;
+        drop(permit);
+        if checked.unwrap_or(false) {
+            Ok(())
+        } else {
+            Err(wrong)
+        }
+    }
+}
+
+impl std::fmt::Debug for Passwords {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter
+            .debug_struct("Passwords")
+            .field("path", &self.path)
+            .finish_non_exhaustive()
+    }
+}
+
+// === impl Accounts ===
+
+impl Accounts {
+    fn parse(path: &Path) -> Result<Self, AuthenticationError> {
+        let refused = |line, problem| AuthenticationError::Basic {
+            path: path.to_owned(),
+            line,
+            problem,
+        };
+        let bytes = read("authentication.basic.file", path)?;
+        let mut hashes = HashMap::new();
+        for (line, text) in lines(&bytes) {
+            let (name, hash) = std::str::from_utf8(text)
+                .ok()
+                .and_then(|text| text.split_once(':'))
+                .ok_or_else(|| refused(Some(line), "is no name and hash"))?;
+            let parts: bcrypt::HashParts = hash
+                .parse()
+                .map_err(|_| refused(Some(line), "has a hash that is not bcrypt"))?;
+            if parts.get_cost() > HIGHEST_COST {
+                return Err(refused(
+                    Some(line),
+                    "has a hash that takes too long to check",
+                ));
+            }
+            if hashes.insert(name.to_owned(), hash.to_owned()).is_some() {
+                return Err(refused(Some(line), "has a name that an earlier line has"));
+            }
+        }
+        if hashes.is_empty() {
+            return Err(refused(None, "holds no name and password"));
+        }
+        Ok(Self {
+            hashes,
+            proved: Mutex::default(),
+        })
+    }
+
+    fn has_proved(&self, name: &str, password: &str) -> bool {
+        let given: [u8; 32] = Sha256::digest(password).into();
+        let proved = self.proved.lock().unwrap_or_else(PoisonError::into_inner);
+        proved
+            .get(name)
+            .is_some_and(|hash| hash.ct_eq(&given).into())
+    }
+
+    fn prove(&self, name: &str, password: &str) -> bool {
+        // Somebody with the same password may have been first.
+        if self.has_proved(name, password) {
+            return true;
+        }
+        let known = self.hashes.get(name);
+        // A name that is not known takes as long as one that is.
+        let Some(hash) = known.or_else(|| self.hashes.values().next()) else {
+            return false;
+        };
+        let right = bcrypt::verify(password, hash).unwrap_or(false) && known.is_some();
+        if right {
+            let mut proved = self.proved.lock().unwrap_or_else(PoisonError::into_inner);
+            proved.insert(name.to_owned(), Sha256::digest(password).into());
+        }
+        right
+    }
+}

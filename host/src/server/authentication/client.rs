@@ -1,0 +1,262 @@
+//! Client certificates: issued by a configured authority and, where it is configured, for one of a few subjects.
+//!
+//! The handshake judges a certificate, and each connection judges it again at its first request, when the authorities
+//! have changed, and when a minute has passed: kube-apiserver keeps its connections for as long as it can, and would
+//! otherwise outlive what it was let in by. Sessions are not resumed, because that would skip the handshake's judgement.
+
+use std::{
+    net::SocketAddr,
+    path::{Path, PathBuf},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
+    time::{Duration, Instant},
+};
+
+use arc_swap::ArcSwap;
+use rustls::{
+    CertificateError, DigitallySignedStruct, DistinguishedName, Error, RootCertStore,
+    SignatureScheme,
+    client::danger::HandshakeSignatureValid,
+    crypto::CryptoProvider,
+    server::{
+        WebPkiClientVerifier,
+        danger::{ClientCertVerified, ClientCertVerifier},
+    },
+};
+use rustls_pki_types::{CertificateDer, UnixTime, pem::PemObject};
+use time::OffsetDateTime;
+use x509_parser::prelude::{GeneralName, X509Certificate};
+
+use super::{AuthenticationError, read};
+use crate::{config::ClientCertificate, metrics::AuthenticationFailure};
+
+/// For how long a judgement holds: a certificate may have ended since.
+const JUDGEMENT_LIFETIME: Duration = Duration::from_secs(60);
+
+/// What is accepted as a client's certificate.
+#[derive(Debug)]
+pub(super) struct ClientCertificates {
+    path: PathBuf,
+    subjects: Vec<String>,
+    provider: Arc<CryptoProvider>,
+    live: ArcSwap<Trusted>,
+}
+
+/// One version of the file.
+#[derive(Debug)]
+struct Trusted {
+    authorities: Vec<CertificateDer<'static>>,
+    verifier: Arc<dyn ClientCertVerifier>,
+}
+
+/// The client at the other end of a connection.
+#[derive(Debug)]
+pub(in crate::server) struct Peer {
+    pub(in crate::server) address: Option<SocketAddr>,
+    chain: Vec<CertificateDer<'static>>,
+    judged: Mutex<Option<(Arc<Trusted>, Instant)>>,
+    rejected: AtomicBool,
+}
+
+// === impl Peer ===
+
+impl Peer {
+    pub(in crate::server) fn new(
+        address: Option<SocketAddr>,
+        chain: Option<&[CertificateDer<'static>]>,
+    ) -> Self {
+        Self {
+            address,
+            chain: chain.unwrap_or_default().to_vec(),
+            judged: Mutex::default(),
+            rejected: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether its certificate is not accepted any more, so that the connection is of no use.
+    pub(in crate::server) fn is_rejected(&self) -> bool {
+        self.rejected.load(Ordering::Relaxed)
+    }
+}
+
+// === impl ClientCertificates ===
+
+impl ClientCertificates {
+    pub(super) fn load(
+        settings: &ClientCertificate,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, AuthenticationError> {
+        let trusted = Trusted::parse(&settings.ca, provider)?;
+        Ok(Self {
+            path: settings.ca.clone(),
+            subjects: settings.subjects.clone(),
+            provider: Arc::clone(provider),
+            live: ArcSwap::from_pointee(trusted),
+        })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    pub(super) fn expiry(&self) -> Option<OffsetDateTime> {
+        let live = self.live.load();
+        live.authorities
+            .iter()
+            .filter_map(|der| Some(parsed(der)?.validity().not_after.to_datetime()))
+            .min()
+    }
+
+    pub(super) fn refresh(&self) -> Result<bool, AuthenticationError> {
+        let trusted = Trusted::parse(&self.path, &self.provider)?;
+        if trusted.authorities == self.live.load().authorities {
+            return Ok(false);
+        }
+        tracing::info!(file = %self.path.display(), authorities = trusted.authorities.len(), "the authorities of client certificates have changed");
+        self.live.store(Arc::new(trusted));
+        Ok(true)
+    }
+
+    /// Judges a connection's certificate again where that is due.
+    pub(super) fn recheck(&self, peer: &Peer) -> Result<(), AuthenticationFailure> {
+        let live = self.live.load_full();
+        let mut judged = peer.judged.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((by, when)) = &*judged
+            && Arc::ptr_eq(by, &live)
+            && when.elapsed() < JUDGEMENT_LIFETIME
+        {
+            return Ok(());
+        }
+        let accepted = peer.chain.split_first().is_some_and(|(leaf, between)| {
+            self.judge(&live, leaf, between, UnixTime::now()).is_ok()
+        });
+        if !accepted {
+            peer.rejected.store(true, Ordering::Relaxed);
+            return Err(AuthenticationFailure::Certificate);
+        }
+        *judged = Some((live, Instant::now()));
+        Ok(())
+    }
+
+    fn judge(
+        &self,
+        trusted: &Trusted,
+        leaf: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        let verified = trusted
+            .verifier
+            .verify_client_cert(leaf, intermediates, now)?;
+        if self.subjects.is_empty() || is_for(leaf, &self.subjects) {
+            Ok(verified)
+        } else {
+            Err(Error::InvalidCertificate(
+                CertificateError::ApplicationVerificationFailure,
+            ))
+        }
+    }
+}
+
+/// Whether the certificate names one of the subjects, letter by letter.
+fn is_for(leaf: &CertificateDer<'_>, subjects: &[String]) -> bool {
+    let Some(leaf) = parsed(leaf) else {
+        return false;
+    };
+    let wanted = |name: &str| subjects.iter().any(|subject| subject == name);
+    let mut common_names = leaf.subject().iter_common_name();
+    if common_names.any(|name| name.as_str().is_ok_and(wanted)) {
+        return true;
+    }
+    let alternative = leaf.subject_alternative_name().ok().flatten();
+    alternative.is_some_and(|names| {
+        names.value.general_names.iter().any(|name| match name {
+            GeneralName::DNSName(name) | GeneralName::URI(name) => wanted(name),
+            _ => false,
+        })
+    })
+}
+
+fn parsed<'a>(certificate: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>> {
+    let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
+    Some(parsed)
+}
+
+impl ClientCertVerifier for ClientCertificates {
+    /// None, which asks for any certificate that the client has: a list could not change while serving.
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        self.judge(&self.live.load(), end_entity, intermediates, now)
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let live = self.live.load();
+        live.verifier.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let live = self.live.load();
+        live.verifier.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.live.load().verifier.supported_verify_schemes()
+    }
+}
+
+// === impl Trusted ===
+
+impl Trusted {
+    fn parse(path: &Path, provider: &Arc<CryptoProvider>) -> Result<Self, AuthenticationError> {
+        let refused = |problem| AuthenticationError::ClientCa {
+            path: path.to_owned(),
+            problem,
+        };
+        let pem = read("authentication.clientCertificate.ca", path)?;
+        let authorities: Vec<_> = CertificateDer::pem_slice_iter(&pem)
+            .collect::<Result<_, _>>()
+            .map_err(|_| refused("is not PEM"))?;
+        if authorities.is_empty() {
+            return Err(refused("holds no certificate"));
+        }
+        let mut roots = RootCertStore::empty();
+        for authority in &authorities {
+            let parsed =
+                parsed(authority).ok_or_else(|| refused("holds what is no X.509 certificate"))?;
+            if !parsed.is_ca() {
+                return Err(refused("holds a certificate that is not an authority's"));
+            }
+            roots
+                .add(authority.clone())
+                .map_err(|_| refused("holds what is no X.509 certificate"))?;
+        }
+        let verifier =
+            WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))
+                .build()
+                .map_err(|_| refused("holds no certificate"))?;
+        Ok(Self {
+            authorities,
+            verifier,
+        })
+    }
+}

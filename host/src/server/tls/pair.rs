@@ -1,0 +1,96 @@
+//! A certificate and its key from two files, which somebody may be replacing at this moment.
+//!
+//! kubelet swaps a whole folder at once by renaming a link, but two reads may stand on either side of that.
+//! What is served is one value with both in it, so no handshake ever sees the one without the other.
+
+use std::{path::Path, thread, time::Duration};
+
+use rustls::{InconsistentKeys, crypto::CryptoProvider, sign::CertifiedKey};
+use rustls_pki_types::{
+    CertificateDer, PrivateKeyDer,
+    pem::{self, PemObject},
+};
+
+use super::CertificateError;
+
+/// How often files are read that are not usable and change.
+const ATTEMPTS: usize = 5;
+
+/// The pause before looking whether they have changed.
+const PAUSE: Duration = Duration::from_millis(50);
+
+/// The contents of both files.
+type Files = (Vec<u8>, Vec<u8>);
+
+/// Reads both; again, where they do not fit and are changing.
+pub(super) fn read(
+    certificate: &Path,
+    key: &Path,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, CertificateError> {
+    let mut files = read_both(certificate, key)?;
+    let mut attempt = 1;
+    loop {
+        let error = match pair(&files, certificate, key, provider) {
+            Ok(pair) => return Ok(pair),
+            Err(error) => error,
+        };
+        thread::sleep(PAUSE);
+        let again = read_both(certificate, key)?;
+        if again == files || attempt == ATTEMPTS {
+            return Err(error);
+        }
+        files = again;
+        attempt += 1;
+    }
+}
+
+fn read_both(certificate: &Path, key: &Path) -> Result<Files, CertificateError> {
+    let read = |setting, path: &Path| {
+        std::fs::read(path).map_err(|source| CertificateError::Read {
+            setting,
+            path: path.to_owned(),
+            source,
+        })
+    };
+    Ok((read("tls.certificate", certificate)?, read("tls.key", key)?))
+}
+
+fn pair(
+    (certificate_pem, key_pem): &Files,
+    certificate: &Path,
+    key: &Path,
+    provider: &CryptoProvider,
+) -> Result<CertifiedKey, CertificateError> {
+    let chain = CertificateDer::pem_slice_iter(certificate_pem)
+        .collect::<Result<Vec<_>, _>>()
+        .and_then(|chain| {
+            if chain.is_empty() {
+                Err(pem::Error::NoItemsFound)
+            } else {
+                Ok(chain)
+            }
+        })
+        .map_err(|source| CertificateError::Certificate {
+            path: certificate.to_owned(),
+            source,
+        })?;
+    let private =
+        PrivateKeyDer::from_pem_slice(key_pem).map_err(|source| CertificateError::Key {
+            path: key.to_owned(),
+            source,
+        })?;
+    CertifiedKey::from_der(chain, private, provider).map_err(|source| match source {
+        rustls::Error::InconsistentKeys(InconsistentKeys::KeyMismatch) => {
+            CertificateError::Mismatch {
+                certificate: certificate.to_owned(),
+                key: key.to_owned(),
+            }
+        }
+        source => CertificateError::Unusable {
+            certificate: certificate.to_owned(),
+            key: key.to_owned(),
+            source,
+        },
+    })
+}

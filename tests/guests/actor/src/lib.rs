@@ -1,0 +1,98 @@
+//! Does to an object what its settings say, and denies what they say, so that a suite can put several of them into
+//! each other's way.
+
+use std::collections::BTreeMap;
+
+use tollgate_sdk::prelude::*;
+
+/// The policy is its settings.
+struct Actor(Settings);
+
+/// The settings as the configuration has them.
+#[derive(Default, serde::Deserialize)]
+#[serde(default, deny_unknown_fields)]
+struct Settings {
+    /// Texts by their pointers: each is set where it is not yet so.
+    set: BTreeMap<String, String>,
+    /// Texts by patterns: each place that a pattern finds is set where it is not yet so.
+    set_all: BTreeMap<String, String>,
+    /// Elements by the pointers of lists: each is put at the end where none has its name.
+    inject: BTreeMap<String, serde_json::Value>,
+    /// Texts by the pointers of lists: each is put at the end, every time.
+    append: BTreeMap<String, String>,
+    /// Texts by patterns: each place that has one is denied, as a cause.
+    forbid: BTreeMap<String, String>,
+    /// Texts by pointers: a place that has one is denied, without a cause.
+    forbid_at_all: BTreeMap<String, String>,
+}
+
+// === impl Actor ===
+
+impl Policy for Actor {
+    type Settings = Settings;
+
+    fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
+        Ok(Self(settings))
+    }
+}
+
+impl Mutate for Actor {
+    fn mutate(&self, review: &Review) -> Result<Mutation, Denial> {
+        let object = review.object();
+        let mut patch = Patch::new();
+        for (pointer, text) in &self.0.set {
+            if object.text(pointer).as_ref() != Some(text) {
+                patch = patch.set(object, pointer.as_str(), text.as_str());
+            }
+        }
+        for (pattern, text) in &self.0.set_all {
+            for node in object.select(pattern) {
+                if node.value.as_text() != Some(text) {
+                    patch = patch.replace(node.pointer, text.as_str());
+                }
+            }
+        }
+        for (list, element) in &self.0.inject {
+            let name = element["name"].as_str().unwrap_or_default();
+            let mut names = object.select(format!("{list}/*/name")).into_iter();
+            if !names.any(|node| node.value.as_text() == Some(name)) {
+                patch = patch.add(format!("{list}/-"), element.clone());
+            }
+        }
+        for (list, text) in &self.0.append {
+            patch = patch.add(format!("{list}/-"), text.as_str());
+        }
+        Ok(patch.into())
+    }
+}
+
+impl Validate for Actor {
+    fn validate(&self, review: &Review) -> Result<(), Denial> {
+        let object = review.object();
+        for (pointer, text) in &self.0.forbid_at_all {
+            if object.text(pointer).as_ref() == Some(text) {
+                return Err(Denial::new(format!("{text} is not wanted")));
+            }
+        }
+        let mut findings = Findings::new("there is something that is not wanted");
+        for (pattern, text) in &self.0.forbid {
+            for node in object.select(pattern) {
+                if node.value.as_text() == Some(text) {
+                    findings.at(node.pointer, format!("{text} is not wanted"));
+                }
+            }
+        }
+        findings.verdict()
+    }
+}
+
+tollgate_sdk::plugin! {
+    Actor,
+    rules: [Rule {
+        operations: vec!["CREATE".to_owned(), "UPDATE".to_owned()],
+        api_groups: vec![String::new()],
+        api_versions: vec!["v1".to_owned()],
+        resources: vec!["pods".to_owned()],
+        scope: None,
+    }],
+}

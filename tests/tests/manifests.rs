@@ -1,0 +1,129 @@
+//! `tollgate manifests` prints what registers the host, and prints nothing where that would do harm.
+
+use std::path::Path;
+use std::process::Command;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::json;
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::server::Server;
+use tollgate_tests::{binary, hostile};
+
+struct Printed {
+    code: Option<i32>,
+    output: String,
+    errors: String,
+}
+
+fn manifests(configuration: &Configuration, arguments: &[&str]) -> Printed {
+    let output = Command::new(binary::tollgate())
+        .arg("manifests")
+        .arg("--config")
+        .arg(configuration.write())
+        .args(arguments)
+        .output();
+    let output = output.unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
+    Printed {
+        code: output.status.code(),
+        output: String::from_utf8_lossy(&output.stdout).into_owned(),
+        errors: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
+
+impl Printed {
+    #[track_caller]
+    fn assert_refused(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, Some(code), "{}", self.errors);
+        assert_eq!(self.output, "");
+        for word in words {
+            assert!(
+                self.errors.contains(word),
+                "`{word}` is not in:\n{}",
+                self.errors
+            );
+        }
+    }
+}
+
+/// With a CA in its folder, as the first start of a server leaves it.
+fn with_authority(configuration: Configuration) -> Server {
+    Server::start(configuration)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_is_registered_by_its_own_rules_and_its_own_ca() {
+    let mut configuration = Configuration::new();
+    configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
+    let server = with_authority(configuration);
+    let configuration = server.configuration();
+    let url = format!("https://localhost:{}", server.address().port());
+    let printed = manifests(configuration, &["--url", &url]);
+    assert_eq!(printed.code, Some(0), "{}", printed.errors);
+    let ca = std::fs::read(configuration.folder().join("tls/ca.crt")).expect("the CA");
+    let ca_bundle = format!("    caBundle: {}\n", STANDARD.encode(ca));
+    for text in [
+        "kind: MutatingWebhookConfiguration\n",
+        "\n---\napiVersion: admissionregistration.k8s.io/v1\nkind: ValidatingWebhookConfiguration\n",
+        &format!("    url: {url}/mutate\n"),
+        &format!("    url: {url}/validate\n"),
+        &ca_bundle,
+        "    - \"*/*\"\n",
+        "      - kube-node-lease\n      - kube-system\n",
+        "  - name: exclude-break-glass\n",
+        "  - name: exclude-leases\n",
+    ] {
+        assert!(
+            printed.output.contains(text),
+            "`{text}` is not in:\n{}",
+            printed.output
+        );
+    }
+    let alone = manifests(configuration, &["--url", &url, "--per-plugin"]);
+    let path = format!("    url: {url}/validate/harmless\n");
+    assert!(alone.output.contains(&path), "{}", alone.output);
+    // The server's certificate is not for this name, and kube-apiserver would say so to every user.
+    manifests(configuration, &["--service", "gate-system/gate"]).assert_refused(
+        2,
+        &[
+            "not for gate.gate-system.svc",
+            "set tls.selfSigned.service: gate.gate-system",
+        ],
+    );
+}
+
+#[test]
+fn what_is_not_known_or_cannot_work_is_not_printed() {
+    let mut configuration = Configuration::new();
+    configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
+    let url = ["--url", "https://localhost"];
+    manifests(&configuration, &[]).assert_refused(2, &["--service NAMESPACE/NAME"]);
+    manifests(&configuration, &url).assert_refused(2, &["tls/ca.crt", "tollgate serve", "--ca"]);
+    let no_certificate = configuration.folder().join("tollgate.yaml");
+    let ca = no_certificate.display().to_string();
+    manifests(&configuration, &[url[0], url[1], "--ca", &ca])
+        .assert_refused(2, &["holds no certificate"]);
+    let authority = configuration.folder().join("ca.pem");
+    std::fs::write(&authority, CA).expect("written");
+    let ca = authority.display().to_string();
+    let arguments = [url[0], url[1], "--ca", &ca];
+    configuration.plugin_of(
+        "slow",
+        &hostile::harmless(),
+        json!({"limits": {"timeout": "27s"}}),
+    );
+    manifests(&configuration, &arguments).assert_refused(
+        2,
+        &[
+            "may take 27500ms (harmless 500ms + slow 27s)",
+            "27s are left",
+            "--per-plugin",
+        ],
+    );
+    configuration.plugin("absent", Path::new("/nowhere/absent.wasm"), json!({}));
+    manifests(&configuration, &arguments)
+        .assert_refused(1, &["absent: NOT LOADED", "/nowhere/absent.wasm"]);
+}
+
+/// What is in it does not matter here: only kube-apiserver looks.
+const CA: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";

@@ -1,0 +1,372 @@
+//! Who is asked: labels, conditions, users and exceptions, as the binary has them.
+
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollgate_tests::checker::{Checked, Endpoint};
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::guests;
+use tollgate_tests::reviews::{Review, pod};
+use tollgate_tests::server::{Server, metric};
+
+/// What the plugins of this suite are for, and more keys of `match`.
+fn pods(more: Value) -> Value {
+    let mut matching = json!({
+        "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
+    });
+    merge(&mut matching, more);
+    matching
+}
+
+fn merge(into: &mut Value, more: Value) {
+    for (key, value) in more.as_object().into_iter().flatten() {
+        into[key] = value.clone();
+    }
+}
+
+/// A plugin that denies Pods of the image `bad`.
+fn judge(configuration: &mut Configuration, name: &str, matching: Value, more: Value) {
+    let mut keys = json!({
+        "settings": {"forbid": {"/spec/containers/*/image": "bad"}},
+        "match": pods(matching),
+    });
+    merge(&mut keys, more);
+    configuration.plugin(name, &guests::build("actor"), keys);
+}
+
+fn bad_pod(name: &str) -> Value {
+    let mut pod = pod(name);
+    pod["spec"]["containers"][0]["image"] = json!("bad");
+    pod
+}
+
+fn labelled(mut object: Value, labels: Value) -> Value {
+    object["metadata"]["labels"] = labels;
+    object
+}
+
+async fn validated(server: &Server, review: &Value) -> Checked {
+    let answer = server.validate(review).await;
+    answer.checked(Endpoint::Validate, review)
+}
+
+/// Which of the plugins deny.
+async fn deniers(server: &Server, review: Review) -> Vec<String> {
+    let checked = validated(server, &review.build()).await;
+    let annotations = checked.audit_annotations.keys();
+    annotations
+        .filter_map(|key| Some(key.strip_suffix(".denied")?.to_owned()))
+        .collect()
+}
+
+fn message(checked: &Checked) -> String {
+    let status = checked.status.as_ref().expect("a refusal has a status");
+    status["message"].as_str().unwrap_or_default().to_owned()
+}
+
+fn by(review: Review, username: &str, groups: &[&str]) -> Value {
+    let mut review = review.build();
+    review["request"]["userInfo"] = json!({"username": username, "groups": groups});
+    review
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn labels_conditions_and_users_decide_who_is_asked() {
+    let mut configuration = Configuration::new();
+    let selector = json!({"objectSelector": {"matchLabels": {"tier": "front"}}});
+    judge(&mut configuration, "labels", selector, json!({}));
+    let condition =
+        |expression: &str| json!({"matchConditions": [{"name": "only", "expression": expression}]});
+    judge(
+        &mut configuration,
+        "created",
+        condition("request.operation == 'CREATE' && object.metadata.name != 'spared'"),
+        json!({}),
+    );
+    judge(
+        &mut configuration,
+        "users",
+        json!({"excludeUsers": ["jane"], "excludeGroups": ["system:nodes"]}),
+        json!({}),
+    );
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+
+    let plain = || bad_pod("web");
+    let front = || labelled(bad_pod("web"), json!({"tier": "front"}));
+    let asked = deniers(&server, Review::create(plain())).await;
+    assert_eq!(
+        asked,
+        ["created"],
+        "jane is excluded, and there is no label"
+    );
+    let asked = deniers(&server, Review::create(front())).await;
+    assert_eq!(asked, ["created", "labels"]);
+    // The label is taken off, and the old object still has it.
+    let asked = deniers(&server, Review::update(plain(), front())).await;
+    assert_eq!(asked, ["labels"]);
+    let asked = deniers(&server, Review::create(bad_pod("spared"))).await;
+    assert!(asked.is_empty(), "{asked:?}");
+
+    for (username, groups, expected) in [
+        ("john", vec!["dev"], true),
+        ("jane", vec!["dev"], false),
+        ("kubelet", vec!["system:nodes"], false),
+    ] {
+        let review = by(Review::create(plain()), username, &groups);
+        let denied = validated(&server, &review).await.audit_annotations;
+        assert_eq!(denied.contains_key("users.denied"), expected, "{username}");
+    }
+
+    let status = server.plugin_status("created").await;
+    assert_eq!(status["match"]["matchConditions"][0]["name"], "only");
+    let status = server.plugin_status("labels").await;
+    assert_eq!(status["match"]["objectSelector"], "tier=front");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mutator_is_matched_with_the_object_that_the_earlier_ones_left() {
+    let mut configuration = Configuration::new();
+    let actor = guests::build("actor");
+    let sets = |label: &str| json!({"set": {format!("/metadata/labels/{label}"): "yes"}});
+    configuration.plugin(
+        "first",
+        &actor,
+        json!({"settings": sets("first"), "match": pods(json!({}))}),
+    );
+    let selector = json!({"objectSelector": {"matchLabels": {"first": "yes"}}});
+    configuration.plugin(
+        "by-label",
+        &actor,
+        json!({"settings": sets("by-label"), "match": pods(selector)}),
+    );
+    let condition = json!({"matchConditions": [
+        {"name": "labelled", "expression": "object.metadata.labels[?'by-label'].orValue('') == 'yes'"},
+    ]});
+    configuration.plugin(
+        "by-condition",
+        &actor,
+        json!({"settings": sets("by-condition"), "match": pods(condition)}),
+    );
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    let review = Review::create(pod("web")).build();
+    let checked = server
+        .mutate(&review)
+        .await
+        .checked(Endpoint::Mutate, &review);
+    let labels = &checked.patched_object.expect("the object is changed")["metadata"]["labels"];
+    for label in ["first", "by-label", "by-condition"] {
+        assert_eq!(labels[label], "yes", "{labels}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_condition_that_fails_follows_the_failure_policy() {
+    let mut configuration = Configuration::new();
+    let failing = || {
+        json!({"matchConditions": [
+            {"name": "replicas", "expression": "object.spec.replicas > 3"},
+        ]})
+    };
+    let outvoted = json!({"matchConditions": [
+        {"name": "replicas", "expression": "object.spec.replicas > 3"},
+        {"name": "never", "expression": "false"},
+    ]});
+    judge(
+        &mut configuration,
+        "closed",
+        failing(),
+        json!({"failurePolicy": "Fail"}),
+    );
+    judge(
+        &mut configuration,
+        "open",
+        failing(),
+        json!({"failurePolicy": "Ignore"}),
+    );
+    judge(
+        &mut configuration,
+        "outvoted",
+        outvoted,
+        json!({"failurePolicy": "Fail"}),
+    );
+    judge(
+        &mut configuration,
+        "warns",
+        failing(),
+        json!({"mode": "warn"}),
+    );
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+
+    let review = Review::create(bad_pod("web")).build();
+    let checked = validated(&server, &review).await;
+    assert!(!checked.allowed);
+    assert_eq!(
+        message(&checked),
+        "closed failed (match-condition, failurePolicy Fail): the match condition `replicas` failed: \
+         no such key: replicas"
+    );
+    assert_eq!(checked.status.as_ref().expect("it is refused")["code"], 500);
+    let annotations = &checked.audit_annotations;
+    assert_eq!(annotations["closed.fault"], "match-condition");
+    assert_eq!(annotations["open.failed-open"], "match-condition");
+    assert_eq!(annotations["warns.fault"], "match-condition");
+    assert!(
+        !annotations.keys().any(|key| key.starts_with("outvoted")),
+        "{annotations:?}"
+    );
+
+    // One webhook for one plugin: the other way out.
+    let answer = server.post("/validate/open", &review).await;
+    assert!(answer.checked(Endpoint::Validate, &review).allowed);
+    let page = server.metrics().await;
+    for (plugin, policy) in [("closed", "Fail"), ("open", "Ignore")] {
+        let labels = [
+            ("plugin", plugin),
+            ("fault", "match-condition"),
+            ("failure_policy", policy),
+        ];
+        assert!(
+            metric(&page, "tollgate_plugin_faults_total", &labels) >= 1.0,
+            "{plugin}"
+        );
+    }
+}
+
+/// The worst that an object can do to an expression that looks harmless.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_condition_cannot_hang_the_host() {
+    let mut configuration = Configuration::new();
+    let pairs = json!({"matchConditions": [{
+        "name": "pairs",
+        "expression": "object.spec.list.all(a, object.spec.list.all(b, a + b >= 0))",
+    }]});
+    judge(&mut configuration, "pairs", pairs, json!({}));
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    let mut object = bad_pod("web");
+    object["spec"]["list"] = (0..200_000).collect();
+    let review = Review::create(object).build();
+    let answer = server.validate(&review).await;
+    println!("{:?} for 200,000 × 200,000", answer.took);
+    assert!(answer.took < Duration::from_secs(8), "{:?}", answer.took);
+    let checked = answer.checked(Endpoint::Validate, &review);
+    assert!(
+        message(&checked).contains("`pairs` costs too much"),
+        "{}",
+        message(&checked)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_exception_ends_while_the_server_runs() {
+    /// From the second start of the server, which is a fast one, until the exception ends.
+    const LASTS: Duration = Duration::from_secs(20);
+    let cache = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
+    let cached = || {
+        let configuration = Configuration::new();
+        configuration.with(
+            "engine.cacheDirectory",
+            cache.path().to_string_lossy().as_ref(),
+        )
+    };
+    let mut configuration = cached();
+    judge(&mut configuration, "images", json!({}), json!({}));
+    drop(Server::start(configuration).stop());
+
+    let began = Instant::now();
+    let until = until(LASTS);
+    let mut configuration = cached();
+    let exceptions = json!([
+        {"namespaces": ["default"], "names": ["legacy"], "until": until, "reason": "moves in December"},
+        {"users": ["jane"], "until": "2020-01-01", "reason": "long ago"},
+    ]);
+    judge(
+        &mut configuration,
+        "images",
+        json!({}),
+        json!({"exceptions": exceptions}),
+    );
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+
+    let legacy = Review::create(bad_pod("legacy")).build();
+    let checked = validated(&server, &legacy).await;
+    assert!(checked.allowed, "{:?}", checked.status);
+    assert_eq!(
+        checked.audit_annotations["images.excepted"],
+        format!("moves in December (until {until})")
+    );
+    assert!(
+        !checked.audit_annotations.contains_key("plugins"),
+        "it was not asked"
+    );
+    let other = Review::create(bad_pod("other")).build();
+    let checked = validated(&server, &other).await;
+    assert!(
+        !checked.allowed,
+        "the exception is about another Pod, and that of jane has expired"
+    );
+
+    let states = |status: &Value| {
+        let exceptions = status["exceptions"].as_array().cloned().unwrap_or_default();
+        let states = exceptions
+            .iter()
+            .map(|one| one["state"].as_str().unwrap_or_default().to_owned());
+        states.collect::<Vec<String>>()
+    };
+    let status = server.plugin_status("images").await;
+    assert_eq!(states(&status), ["active", "expired"]);
+    assert_eq!(status["exceptions"][0]["reason"], "moves in December");
+    assert_eq!(status["exceptions"][0]["names"], json!(["legacy"]));
+
+    tokio::time::sleep((LASTS + Duration::from_secs(1)).saturating_sub(began.elapsed())).await;
+    let checked = validated(&server, &legacy).await;
+    assert!(!checked.allowed, "the exception has ended");
+    assert!(!checked.audit_annotations.contains_key("images.excepted"));
+    let status = server.plugin_status("images").await;
+    assert_eq!(states(&status), ["expired", "expired"]);
+    let labels = [("plugin", "images"), ("phase", "validate")];
+    let counted = metric(
+        &server.metrics().await,
+        "tollgate_plugin_excepted_total",
+        &labels,
+    );
+    assert!((counted - 1.0).abs() < f64::EPSILON, "{counted}");
+}
+
+/// A time in RFC 3339, that far from now.
+fn until(from_now: Duration) -> String {
+    let output = std::process::Command::new("date")
+        .args([
+            "--utc",
+            "--date",
+            &format!("{} seconds", from_now.as_secs()),
+        ])
+        .arg("+%Y-%m-%dT%H:%M:%SZ")
+        .output()
+        .expect("date(1) is there");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_disabled_plugin_is_not_loaded_and_not_asked() {
+    let mut configuration = Configuration::new();
+    judge(
+        &mut configuration,
+        "off",
+        json!({}),
+        json!({"enabled": false}),
+    );
+    let nowhere = std::path::Path::new("/nowhere/absent.wasm");
+    configuration.plugin("absent", nowhere, json!({"enabled": false}));
+    let server = Server::start(configuration);
+    assert_eq!(server.plugin_status("off").await["state"], "disabled");
+    assert_eq!(server.plugin_status("absent").await["state"], "disabled");
+    let review = Review::create(bad_pod("web")).build();
+    assert!(validated(&server, &review).await.allowed);
+    let answer = server.post("/validate/off", &review).await;
+    assert!(answer.checked(Endpoint::Validate, &review).allowed);
+}

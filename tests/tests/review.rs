@@ -1,0 +1,388 @@
+//! `tollgate review` comes to what the running server comes to, and says it so that a person sees what to do.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use base64::Engine as _;
+use serde_json::{Map, Value, json};
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::reviews::{Review, config_map, pod, secret};
+use tollgate_tests::server::Server;
+use tollgate_tests::{binary, guests};
+
+/// Everything is allowed.
+const ALLOWED: i32 = 0;
+/// Something is denied.
+const DENIED: i32 = 1;
+/// Something could not be reviewed.
+const ERROR: i32 = 2;
+
+struct Reviewed {
+    code: Option<i32>,
+    stdout: String,
+    stderr: String,
+}
+
+/// Mutators, a validator that denies, one that warns and one that is only counted.
+fn configuration() -> Configuration {
+    let mut configuration = Configuration::new();
+    let rewrite = json!({"rewrite": [{"from": "k8s.gcr.io/", "to": "registry.k8s.io/"}]});
+    configuration.plugin(
+        "image-rewrite",
+        &guests::build("image-rewrite"),
+        json!({"settings": rewrite}),
+    );
+    configuration.plugin(
+        "always-pull-images",
+        &guests::build("always-pull-images"),
+        json!({}),
+    );
+    let labels = guests::build("required-labels");
+    let everything = json!({"rules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]});
+    for (name, mode, label) in [
+        ("team", "enforce", "team"),
+        ("owner", "warn", "owner"),
+        ("cost", "audit", "cost-center"),
+    ] {
+        let more =
+            json!({"mode": mode, "match": everything, "settings": {"labels": {label: null}}});
+        configuration.plugin(name, &labels, more);
+    }
+    configuration
+}
+
+fn review(configuration: &Configuration, arguments: &[&str], stdin: &str) -> Reviewed {
+    let mut child = Command::new(binary::tollgate())
+        .arg("review")
+        .arg("--config")
+        .arg(configuration.write())
+        .args(arguments)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
+    let mut input = child.stdin.take().expect("standard input was asked for");
+    // A command that has found its mistake need not have read everything.
+    let _: std::io::Result<()> = input.write_all(stdin.as_bytes());
+    drop(input);
+    let output = child.wait_with_output();
+    let output = output.unwrap_or_else(|error| panic!("tollgate did not end: {error}"));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let reviewed = Reviewed {
+        code: output.status.code(),
+        stdout: text(&output.stdout),
+        stderr: text(&output.stderr),
+    };
+    println!(
+        "tollgate review {}: {:?}\n{}{}",
+        arguments.join(" "),
+        reviewed.code,
+        reviewed.stdout,
+        reviewed.stderr
+    );
+    reviewed
+}
+
+impl Reviewed {
+    #[track_caller]
+    fn assert(&self, code: i32, words: &[&str]) {
+        let said = format!("{}{}", self.stdout, self.stderr);
+        assert_eq!(self.code, Some(code), "{said}");
+        for word in words {
+            assert!(said.contains(word), "`{word}` is not in:\n{said}");
+        }
+        assert!(
+            !said.contains("panicked") && !said.contains('\u{1b}'),
+            "{said}"
+        );
+    }
+
+    #[track_caller]
+    fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout)
+            .unwrap_or_else(|error| panic!("{error}:\n{}", self.stdout))
+    }
+}
+
+fn labelled(mut object: Value) -> Value {
+    object["metadata"]["labels"] = json!({"team": "shop", "owner": "jane", "cost-center": "7"});
+    object
+}
+
+/// Forty manifests of all sorts.
+fn manifests() -> Vec<Value> {
+    let mut manifests = Vec::new();
+    for index in 0..30 {
+        let mut object = pod(&format!("pod-{index}"));
+        object["spec"]["containers"][0]["image"] = match index % 3 {
+            0 => json!("k8s.gcr.io/pause:3.9"),
+            _ => json!(format!("registry.example.com/<app&>:{index}")),
+        };
+        manifests.push(if index % 4 == 0 {
+            object
+        } else {
+            labelled(object)
+        });
+    }
+    let of = |api_version: &str, kind: &str, name: &str| json!({"apiVersion": api_version, "kind": kind, "metadata": {"name": name}, "spec": {}});
+    manifests.extend([
+        of("v1", "Namespace", "shop"),
+        of("v1", "Service", "web"),
+        of("networking.k8s.io/v1", "Ingress", "web"),
+        of("networking.k8s.io/v1", "NetworkPolicy", "closed"),
+        of("rbac.authorization.k8s.io/v1", "ClusterRole", "reader"),
+        of("example.com/v1", "Policy", "custom"),
+        of("apps/v1", "Deployment", "web"),
+        secret("loot", "aHVudGVyMg==", "hunter2", "{}"),
+        config_map("settings", Map::new()),
+        labelled(config_map("more", Map::new())),
+    ]);
+    manifests
+}
+
+/// Ten reviews that kube-apiserver could have sent.
+fn reviews() -> Vec<Value> {
+    let mut changed = labelled(pod("web"));
+    changed["spec"]["containers"][0]["image"] = json!("k8s.gcr.io/pause:3.10");
+    let reviews = [
+        Review::create(pod("web")),
+        Review::create(pod("web")).v1beta1(),
+        Review::update(changed.clone(), pod("web")),
+        Review::update(changed.clone(), pod("web")).v1beta1(),
+        Review::delete(pod("web")),
+        Review::exec("web"),
+        Review::create(changed.clone()),
+        Review::update(pod("web"), changed),
+        Review::create(secret("loot", "aHVudGVyMg==", "hunter2", "{}")),
+        Review::create(config_map("settings", Map::new())),
+    ];
+    let with_uid = |(index, review): (usize, Review)| review.uid(&format!("uid-{index}")).build();
+    reviews.into_iter().enumerate().map(with_uid).collect()
+}
+
+/// What kube-apiserver sends after a mutation.
+fn patched(review: &Value, response: &Value) -> Value {
+    let mut review = review.clone();
+    if let Some(patch) = response["response"]["patch"].as_str() {
+        let patch = base64::engine::general_purpose::STANDARD.decode(patch);
+        let patch = serde_json::from_slice(&patch.expect("a patch is in base64"));
+        let patch: json_patch::Patch = patch.expect("a patch is a JSON Patch");
+        json_patch::patch(&mut review["request"]["object"], &patch).expect("the patch applies");
+    }
+    review
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fifty_documents_get_the_very_answers_of_the_running_server() {
+    let configuration = configuration();
+    let folder = configuration.folder().to_owned();
+    let (manifests, reviews) = (manifests(), reviews());
+    let write = |name: &str, documents: &[Value], separator: &str| {
+        let texts: Vec<String> = documents.iter().map(Value::to_string).collect();
+        let path = folder.join(name);
+        std::fs::write(&path, texts.join(separator)).expect("the folder is writable");
+        path.display().to_string()
+    };
+    let manifest_file = write("manifests.yaml", &manifests, "\n---\n");
+    let review_file = write("reviews.json", &reviews, "\n");
+    let files = [manifest_file.as_str(), review_file.as_str()];
+
+    let reviewed = review(&configuration, &[&files[..], &["-o", "json"]].concat(), "");
+    reviewed.assert(DENIED, &[]);
+    let whole = reviewed.json();
+    let documents = whole["documents"].as_array().expect("a list of documents");
+    assert_eq!(documents.len(), 50);
+    assert_eq!(whole["summary"]["errors"], 0);
+
+    let text = review(&configuration, &files, "");
+    text.assert(
+        DENIED,
+        &["50 document(s)", "assumed of manifests: operation CREATE"],
+    );
+
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    let (mut patches, mut denials, mut warnings) = (0, 0, 0);
+    for (index, document) in documents.iter().enumerate() {
+        let sent = match index.checked_sub(manifests.len()) {
+            Some(index) => reviews[index].clone(),
+            None => {
+                let mut request = document["request"].clone();
+                request["object"] = manifests[index].clone();
+                if let Some(namespace) = request["namespace"].as_str().map(str::to_owned)
+                    && request["kind"]["kind"] != "Namespace"
+                {
+                    request["object"]["metadata"]["namespace"] = json!(namespace);
+                }
+                request["oldObject"] = Value::Null;
+                json!({"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request})
+            }
+        };
+        let mutated = server.mutate(&sent).await.json();
+        assert_eq!(document["mutate"]["response"], mutated, "document {index}");
+        patches += usize::from(mutated["response"]["patch"].is_string());
+        if mutated["response"]["allowed"] == false {
+            assert_eq!(document["validate"], Value::Null);
+            continue;
+        }
+        let validated = server.validate(&patched(&sent, &mutated)).await.json();
+        assert_eq!(
+            document["validate"]["response"], validated,
+            "document {index}"
+        );
+        denials += usize::from(validated["response"]["allowed"] == false);
+        warnings += usize::from(validated["response"]["warnings"].is_array());
+        assert_eq!(
+            document["verdict"] == "allowed",
+            validated["response"]["allowed"] == true
+        );
+    }
+    // Nothing would be shown by answers that say nothing.
+    assert!(
+        patches > 20 && denials > 10 && warnings > 10,
+        "{patches} {denials} {warnings}"
+    );
+    assert_eq!(whole["summary"]["denied"], denials);
+    assert!(!text.stdout.contains("hunter2") && !text.stdout.contains("aHVudGVyMg"));
+}
+
+#[test]
+fn a_person_reads_the_verdict_the_fields_the_change_and_the_cost() {
+    let mut object = pod("web");
+    object["metadata"]["namespace"] = json!("shop");
+    object["spec"]["containers"][0]["image"] = json!("k8s.gcr.io/pause:3.9");
+    let denied = review(&configuration(), &["-"], &object.to_string());
+    denied.assert(
+        DENIED,
+        &[
+            "denied   Pod shop/web",
+            "(-, document 1)",
+            "user tollgate-review in system:authenticated",
+            "denied (403):",
+            "metadata.labels[team]",
+            "warning:",
+            "in mode audit, cost:",
+            "mutate    image-rewrite",
+            "changed /spec/containers/0/image",
+            "-   - image: k8s.gcr.io/pause:3.9",
+            "+   - image: registry.k8s.io/pause:3.9",
+            "1 document(s): 0 allowed (0 changed), 1 denied, 0 in error",
+            "fuel a call",
+        ],
+    );
+    let changed = review(
+        &configuration(),
+        &["-", "--verbose"],
+        &labelled(object).to_string(),
+    );
+    changed.assert(
+        ALLOWED,
+        &[
+            "changed  Pod shop/web",
+            "validate  team",
+            "not called: it does not validate",
+            "not called: it runs after the answer (mode audit)",
+        ],
+    );
+    let nothing = review(
+        &configuration(),
+        &["-"],
+        "apiVersion: v1\nkind: Pod\nmetadata: {name: web, labels: {team: a, owner: b, cost-center: c}}\n",
+    );
+    nothing.assert(ALLOWED, &["allowed  Pod default/web"]);
+}
+
+#[test]
+fn what_is_asked_can_be_said_and_what_is_guessed_is_told() {
+    let arguments = |more: &[&str]| {
+        let arguments = [&["-", "-o", "json"], more].concat();
+        review(
+            &configuration(),
+            &arguments,
+            "{apiVersion: example.com/v1, kind: Policy, metadata: {name: p}}",
+        )
+        .json()
+    };
+    let document = &arguments(&[
+        "--user",
+        "jane",
+        "--group",
+        "dev",
+        "--namespace",
+        "bank",
+        "--dry-run",
+    ])["documents"][0];
+    let request = &document["request"];
+    assert_eq!(request["resource"]["resource"], "policies");
+    assert_eq!(
+        request["userInfo"],
+        json!({"username": "jane", "groups": ["dev", "system:authenticated"]})
+    );
+    assert_eq!(
+        (&request["namespace"], &request["dryRun"]),
+        (&json!("bank"), &json!(true))
+    );
+    assert_eq!(request["options"]["dryRun"], json!(["All"]));
+    let assumed = document["assumed"].to_string();
+    assert!(
+        assumed.contains("resource policies and scope Namespaced"),
+        "{assumed}"
+    );
+
+    let document = &arguments(&["--operation", "delete"])["documents"][0];
+    assert_eq!(document["request"]["operation"], "DELETE");
+    assert_eq!(document["verdict"], "allowed", "the rules have no DELETE");
+    let document = &arguments(&["--operation", "UPDATE"])["documents"][0];
+    assert!(
+        document["assumed"]
+            .to_string()
+            .contains("the old object is the same")
+    );
+}
+
+#[test]
+fn objects_as_they_were_before_make_an_update() {
+    let configuration = configuration();
+    let old = configuration.folder().join("old.yaml");
+    std::fs::write(&old, pod("web").to_string()).expect("the folder is writable");
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": [labelled(pod("web")), labelled(pod("new"))]});
+    let old = old.display().to_string();
+    let reviewed = review(
+        &configuration,
+        &["--old", &old, "-o", "yaml", "-"],
+        &list.to_string(),
+    );
+    reviewed.assert(ALLOWED, &["operation: UPDATE", "operation: CREATE"]);
+}
+
+#[test]
+fn what_cannot_be_reviewed_is_said_with_its_place() {
+    let configuration = configuration();
+    let good = labelled(pod("web")).to_string();
+    for (input, words) in [
+        ("kind: Pod\n", vec!["error", "it has no `apiVersion`"]),
+        ("- 1\n", vec!["it is a JSON number; expected an object"]),
+        ("a: 1\na: 2\n", vec!["tollgate: -: line 2, column 1"]),
+        (
+            "# nothing\n",
+            vec!["tollgate: -: there is no document in it"],
+        ),
+        (
+            "{kind: AdmissionReview, apiVersion: admission.k8s.io/v3}",
+            vec!["the AdmissionReview's `apiVersion` is not supported"],
+        ),
+    ] {
+        review(&configuration, &["-"], input).assert(ERROR, &words);
+    }
+    // One bad document does not hide what becomes of the others.
+    let mixed = review(&configuration, &["-"], &format!("kind: Pod\n---\n{good}\n"));
+    mixed.assert(
+        ERROR,
+        &["(-, document 1)", "changed  Pod default/web", "1 in error"],
+    );
+    let missing = review(&configuration, &["no-such-file.yaml"], "");
+    missing.assert(ERROR, &["no-such-file.yaml: cannot be read"]);
+    assert!(Path::new(&configuration.folder()).is_dir());
+}

@@ -1,0 +1,430 @@
+//! Plugins in each other's way: called again, in conflict, never content; and what was wrong before a request.
+
+use serde_json::{Value, json};
+use tollgate_tests::checker::{Checked, Endpoint};
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::guests;
+use tollgate_tests::reviews::{Review, pod};
+use tollgate_tests::server::{Server, metric};
+
+/// A plugin that does to Pods what the settings say.
+fn actor(configuration: &mut Configuration, name: &str, settings: Value, more: Value) {
+    let mut keys = json!({"settings": settings});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        keys[key] = value.clone();
+    }
+    configuration.plugin(name, &guests::build("actor"), keys);
+}
+
+async fn start(configuration: Configuration) -> Server {
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    server
+}
+
+async fn mutated(server: &Server, object: Value) -> Checked {
+    let review = Review::create(object).build();
+    let answer = server.mutate(&review).await;
+    answer.checked(Endpoint::Mutate, &review)
+}
+
+async fn updated(server: &Server, object: &Value, old_object: &Value) -> Checked {
+    let review = Review::update(object.clone(), old_object.clone()).build();
+    let answer = server.validate(&review).await;
+    answer.checked(Endpoint::Validate, &review)
+}
+
+fn object(checked: &Checked) -> &Value {
+    checked
+        .patched_object
+        .as_ref()
+        .expect("the object is changed")
+}
+
+fn message(checked: &Checked) -> &str {
+    let status = checked.status.as_ref().expect("a refusal has a status");
+    status["message"].as_str().unwrap_or_default()
+}
+
+fn annotation<'c>(checked: &'c Checked, key: &str) -> Option<&'c str> {
+    checked.audit_annotations.get(key).map(String::as_str)
+}
+
+/// The wrong order: who sets the pull policy of all containers runs before who adds a container.
+async fn wrong_order(reinvocation_policy: &str) -> (Server, Checked) {
+    let mut configuration = Configuration::new();
+    configuration.plugin(
+        "always-pull-images",
+        &guests::build("always-pull-images"),
+        json!({"reinvocationPolicy": reinvocation_policy}),
+    );
+    let sidecar = json!({"name": "proxy", "image": "proxy:1"});
+    actor(
+        &mut configuration,
+        "inject",
+        json!({"inject": {"/spec/containers": sidecar}}),
+        json!({}),
+    );
+    let server = start(configuration).await;
+    let checked = mutated(&server, pod("web")).await;
+    assert!(checked.allowed, "{:?}", checked.status);
+    (server, checked)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_reinvocation_the_wrong_order_stays_wrong() {
+    let (_server, checked) = wrong_order("Never").await;
+    let containers = &object(&checked)["spec"]["containers"];
+    assert_eq!(containers[0]["imagePullPolicy"], "Always");
+    assert_eq!(containers[1]["name"], "proxy");
+    assert_eq!(containers[1]["imagePullPolicy"], Value::Null);
+    assert_eq!(annotation(&checked, "always-pull-images.reinvoked"), None);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn reinvocation_makes_the_wrong_order_right() {
+    let (server, checked) = wrong_order("IfNeeded").await;
+    let containers = &object(&checked)["spec"]["containers"];
+    assert_eq!(containers[0]["imagePullPolicy"], "Always");
+    assert_eq!(containers[1]["name"], "proxy");
+    assert_eq!(containers[1]["imagePullPolicy"], "Always");
+    assert_eq!(
+        annotation(&checked, "always-pull-images.reinvoked"),
+        Some("patched")
+    );
+    assert_eq!(
+        annotation(&checked, "always-pull-images.patched"),
+        Some("/spec/containers/0/imagePullPolicy,/spec/containers/1/imagePullPolicy")
+    );
+    assert_eq!(
+        annotation(&checked, "always-pull-images.not-converging"),
+        None
+    );
+    assert_eq!(annotation(&checked, "inject.reinvoked"), None);
+    // The second call changed something, so there was a third one to see that it is content.
+    let page = server.metrics().await;
+    let calls = |plugin: &str| metric(&page, "tollgate_plugin_calls_total", &[("plugin", plugin)]);
+    assert_eq!((calls("always-pull-images"), calls("inject")), (3.0, 1.0));
+    let labels = [("plugin", "always-pull-images")];
+    let counted = metric(&page, "tollgate_plugin_reinvocations_total", &labels);
+    assert_eq!(counted, 1.0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_is_called_again_without_need_nor_for_the_first_time() {
+    let mut configuration = Configuration::new();
+    let again = || json!({"reinvocationPolicy": "IfNeeded"});
+    let late = json!({
+        "reinvocationPolicy": "IfNeeded",
+        "match": {
+            "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
+            "objectSelector": {"matchLabels": {"second": "yes"}},
+        },
+    });
+    // It matches only once the next one has run.
+    actor(
+        &mut configuration,
+        "late",
+        json!({"set": {"/metadata/labels/late": "yes"}}),
+        late,
+    );
+    actor(
+        &mut configuration,
+        "second",
+        json!({"set": {"/metadata/labels/second": "yes"}}),
+        again(),
+    );
+    actor(&mut configuration, "idle", json!({}), json!({}));
+    let server = start(configuration).await;
+    let checked = mutated(&server, pod("web")).await;
+    let labels = &object(&checked)["metadata"]["labels"];
+    assert_eq!(
+        (&labels["second"], &labels["late"]),
+        (&json!("yes"), &Value::Null)
+    );
+    let page = server.metrics().await;
+    let calls = |plugin: &str| metric(&page, "tollgate_plugin_calls_total", &[("plugin", plugin)]);
+    assert_eq!(
+        (calls("late"), calls("second"), calls("idle")),
+        (0.0, 1.0, 1.0)
+    );
+}
+
+/// Two mutators that want different values of one label.
+fn disputed(policies: [&str; 2], failure_policy: &str) -> Configuration {
+    let mut configuration = Configuration::new();
+    for (name, policy) in ["red", "blue"].into_iter().zip(policies) {
+        let keys = json!({"reinvocationPolicy": policy, "failurePolicy": failure_policy});
+        let settings = json!({"set": {"/metadata/labels/colour": name}});
+        actor(&mut configuration, name, settings, keys);
+    }
+    configuration
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chain_that_never_converges_is_refused_with_fail() {
+    let server = start(disputed(["IfNeeded", "IfNeeded"], "Fail")).await;
+    let checked = mutated(&server, pod("web")).await;
+    assert!(!checked.allowed);
+    assert_eq!(
+        message(&checked),
+        "red failed (not-converging, failurePolicy Fail): not converging: called again because a later plugin \
+         changed the object, and then with the final one, it would still change /metadata/labels/colour: it and \
+         another plugin want different things, or it is not idempotent"
+    );
+    assert_eq!(annotation(&checked, "red.fault"), Some("not-converging"));
+    assert_eq!(
+        annotation(&checked, "red.not-converging"),
+        Some("/metadata/labels/colour")
+    );
+    let page = server.metrics().await;
+    assert_eq!(
+        metric(
+            &page,
+            "tollgate_plugin_not_converging_total",
+            &[("plugin", "red")]
+        ),
+        1.0
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_chain_that_never_converges_is_reported_with_ignore() {
+    let server = start(disputed(["IfNeeded", "IfNeeded"], "Ignore")).await;
+    let checked = mutated(&server, pod("web")).await;
+    assert!(checked.allowed);
+    assert_eq!(object(&checked)["metadata"]["labels"]["colour"], "blue");
+    assert_eq!(
+        annotation(&checked, "red.not-converging"),
+        Some("/metadata/labels/colour")
+    );
+    assert_eq!(annotation(&checked, "red.failed-open"), None);
+    let logs = server.logs();
+    let logged = logs
+        .iter()
+        .any(|line| line.contains("not converging") && line.contains("\"red\""));
+    assert!(logged, "{logs:#?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_mutator_that_is_not_idempotent_is_found_out() {
+    let mut configuration = Configuration::new();
+    actor(
+        &mut configuration,
+        "adds",
+        json!({"append": {"/spec/containers/0/args": "--more"}}),
+        json!({"reinvocationPolicy": "IfNeeded"}),
+    );
+    actor(
+        &mut configuration,
+        "later",
+        json!({"set": {"/metadata/labels/later": "yes"}}),
+        json!({}),
+    );
+    let server = start(configuration).await;
+    let mut object = pod("web");
+    object["spec"]["containers"][0]["args"] = json!([]);
+    let checked = mutated(&server, object).await;
+    assert!(!checked.allowed);
+    assert!(
+        message(&checked).contains("/spec/containers/0/args/2"),
+        "{}",
+        message(&checked)
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn of_two_in_conflict_the_last_one_wins_unless_it_may_not() {
+    let colours = |conflicts: Value, failure_policy: &str| {
+        let mut configuration = Configuration::new().with("conflicts", "deny");
+        for name in ["red", "blue"] {
+            let mut keys = json!({"failurePolicy": failure_policy});
+            if let Some(conflicts) = conflicts.as_str() {
+                keys["conflicts"] = json!(conflicts);
+            }
+            let settings = json!({"set": {"/metadata/labels/colour": name, format!("/metadata/labels/{name}"): "yes"}});
+            actor(&mut configuration, name, settings, keys);
+        }
+        configuration
+    };
+
+    let server = start(colours(json!("last"), "Fail")).await;
+    let checked = mutated(&server, pod("web")).await;
+    assert!(checked.allowed);
+    assert_eq!(object(&checked)["metadata"]["labels"]["colour"], "blue");
+    assert_eq!(
+        annotation(&checked, "blue.conflicts"),
+        Some("/metadata/labels/colour (over red)")
+    );
+
+    // From the file's `conflicts`.
+    let server = start(colours(Value::Null, "Fail")).await;
+    let checked = mutated(&server, pod("web")).await;
+    assert!(!checked.allowed);
+    assert_eq!(
+        message(&checked),
+        "blue failed (conflict, failurePolicy Fail): conflict: it would change /metadata/labels/colour, which red \
+         wrote (conflicts: deny)"
+    );
+    assert_eq!(annotation(&checked, "blue.fault"), Some("conflict"));
+
+    let server = start(colours(Value::Null, "Ignore")).await;
+    let checked = mutated(&server, pod("web")).await;
+    assert!(checked.allowed);
+    let labels = &object(&checked)["metadata"]["labels"];
+    assert_eq!(
+        (&labels["colour"], &labels["blue"]),
+        (&json!("red"), &Value::Null)
+    );
+    assert_eq!(annotation(&checked, "blue.failed-open"), Some("conflict"));
+    let labels = [("plugin", "blue"), ("fault", "conflict")];
+    let counted = metric(
+        &server.metrics().await,
+        "tollgate_plugin_faults_total",
+        &labels,
+    );
+    assert_eq!(counted, 1.0);
+}
+
+/// Denies the image `bad` and the label `colour: red`, each with its field, or the node `old` without one.
+async fn judged(existing_violations: &str) -> Server {
+    let mut configuration = Configuration::new();
+    actor(
+        &mut configuration,
+        "images",
+        json!({
+            "forbid": {"/spec/containers/*/image": "bad", "/metadata/labels/colour": "red"},
+            "forbid_at_all": {"/spec/nodeName": "old"},
+        }),
+        json!({"existingViolations": existing_violations}),
+    );
+    start(configuration).await
+}
+
+fn bad_pod() -> Value {
+    let mut object = pod("web");
+    object["spec"]["containers"][0]["image"] = json!("bad");
+    object
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
+    let server = judged("allow").await;
+    let old = bad_pod();
+    let mut harmless = old.clone();
+    harmless["metadata"]["labels"]["owner"] = json!("jane");
+    let checked = updated(&server, &harmless, &old).await;
+    assert!(checked.allowed, "{:?}", checked.status);
+    assert_eq!(
+        checked.warnings,
+        [
+            "images: not new, so let through: there is something that is not wanted \
+          (spec.containers[0].image: bad is not wanted)"
+        ]
+    );
+    assert_eq!(
+        annotation(&checked, "images.existing-violations"),
+        Some("there is something that is not wanted (spec.containers[0].image: bad is not wanted)")
+    );
+
+    // A container before it moves it, and does not make it new.
+    let mut moved = old.clone();
+    let sidecar = json!({"name": "side", "image": "side:1"});
+    moved["spec"]["containers"]
+        .as_array_mut()
+        .expect("a list")
+        .insert(0, sidecar);
+    assert!(updated(&server, &moved, &old).await.allowed);
+
+    // What comes on top of it is refused, and it alone.
+    let mut worse = old.clone();
+    worse["metadata"]["labels"]["colour"] = json!("red");
+    let checked = updated(&server, &worse, &old).await;
+    assert!(!checked.allowed);
+    assert_eq!(
+        message(&checked),
+        "images: metadata.labels[colour]: red is not wanted"
+    );
+    let mut more = old.clone();
+    more["spec"]["containers"]
+        .as_array_mut()
+        .expect("a list")
+        .push(json!({"name": "b", "image": "bad"}));
+    let checked = updated(&server, &more, &old).await;
+    assert_eq!(
+        message(&checked),
+        "images: spec.containers[1].image: bad is not wanted"
+    );
+
+    // Without a field, the words are what tells.
+    let mut placed = pod("web");
+    placed["spec"]["nodeName"] = json!("old");
+    assert!(updated(&server, &placed, &placed).await.allowed);
+    assert!(!updated(&server, &placed, &pod("web")).await.allowed);
+
+    // A CREATE has nothing before it.
+    let review = Review::create(old).build();
+    assert!(
+        !server
+            .validate(&review)
+            .await
+            .checked(Endpoint::Validate, &review)
+            .allowed
+    );
+    let page = server.metrics().await;
+    let counted = metric(
+        &page,
+        "tollgate_plugin_existing_violations_total",
+        &[("plugin", "images")],
+    );
+    assert_eq!(counted, 3.0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn by_default_what_was_wrong_before_is_refused_like_anything_else() {
+    let server = judged("deny").await;
+    let old = bad_pod();
+    let mut harmless = old.clone();
+    harmless["metadata"]["labels"]["owner"] = json!("jane");
+    assert!(!updated(&server, &harmless, &old).await.allowed);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_finalizer_can_be_taken_from_a_violating_object_that_is_being_deleted() {
+    for existing_violations in ["deny", "allow"] {
+        let server = judged(existing_violations).await;
+        let mut old = bad_pod();
+        old["metadata"]["finalizers"] = json!(["example.com/cleanup"]);
+        let mut new = old.clone();
+        new["metadata"]["finalizers"] = json!([]);
+        if existing_violations == "deny" {
+            assert!(
+                !updated(&server, &new, &old).await.allowed,
+                "it is not being deleted"
+            );
+        }
+        for object in [&mut old, &mut new] {
+            object["metadata"]["deletionTimestamp"] = json!("2026-11-21T08:00:00Z");
+        }
+        let checked = updated(&server, &new, &old).await;
+        assert!(
+            checked.allowed,
+            "{existing_violations}: {:?}",
+            checked.status
+        );
+        assert!(annotation(&checked, "images.existing-violations").is_some());
+        // Not with something new on top of it.
+        new["metadata"]["labels"]["colour"] = json!("red");
+        assert!(
+            !updated(&server, &new, &old).await.allowed,
+            "{existing_violations}"
+        );
+        // What the user alone says of a deletion does not count.
+        let stored = bad_pod();
+        if existing_violations == "deny" {
+            let mut pretended = stored.clone();
+            pretended["metadata"]["deletionTimestamp"] = json!("2026-11-21T08:00:00Z");
+            assert!(!updated(&server, &pretended, &stored).await.allowed);
+        }
+    }
+}
