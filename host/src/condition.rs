@@ -9,7 +9,7 @@
 //!
 //! The expression is the operator's and the object is the user's, so what an evaluation costs is the user's to
 //! choose: a comprehension in a comprehension over a list of a million is what no deadline could interrupt. CEL's
-//! crate counts nothing, therefore the parsed expression is rewritten to count for itself ([`meter`]).
+//! crate counts nothing, therefore the parsed expression is rewritten to count for itself (`meter`).
 
 mod budget;
 mod check;

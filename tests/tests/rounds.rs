@@ -199,11 +199,19 @@ async fn a_chain_that_never_converges_is_reported_with_ignore() {
         Some("/metadata/labels/colour")
     );
     assert_eq!(annotation(&checked, "red.failed-open"), None);
-    let logs = server.logs();
-    let logged = logs
-        .iter()
-        .any(|line| line.contains("not converging") && line.contains("\"red\""));
-    assert!(logged, "{logs:#?}");
+    // The answer may be here before the line that was written first.
+    let began = std::time::Instant::now();
+    loop {
+        let logs = server.logs();
+        let logged = logs
+            .iter()
+            .any(|line| line.contains("not converging") && line.contains("\"red\""));
+        if logged {
+            break;
+        }
+        assert!(began.elapsed().as_secs() < 10, "{logs:#?}");
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
