@@ -18,12 +18,13 @@ mod state;
 mod ticker;
 mod wasi;
 
+use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use tokio::sync::Semaphore;
-use wasmtime::component::Linker;
+use wasmtime::component::{Component, Linker};
 use wasmtime::{
     Cache, CacheConfig, Config, Enabled, InstanceAllocationStrategy, OptLevel,
     PoolingAllocationConfig,
@@ -63,6 +64,8 @@ const SPARE_INSTANCES: u32 = 16;
 const MAX_MEMORY_BYTES: usize = 1 << 32;
 /// Above what a call touches, so that resetting a slot is a copy and not a system call.
 const KEEP_RESIDENT_BYTES: usize = 1 << 20;
+/// A page: what of a file of code is there at least when something of it is there.
+const WRITTEN_AT_ONCE: usize = 4096;
 /// Room for host functions on a fiber's stack, above the guest's own.
 const HOST_STACK_BYTES: usize = 512 * 1024;
 
@@ -77,6 +80,8 @@ pub struct EngineSettings<'a> {
     pub largest: Limits,
     /// Where compiled code is kept. Only this user may be able to write there: what lies there is run.
     pub cache_directory: &'a Path,
+    /// Whether code is mapped from files: for a process that serves rather than compiles.
+    pub map_code: bool,
 }
 
 /// The engine that every plugin runs in.
@@ -85,6 +90,8 @@ pub struct Engine {
     wasmtime: wasmtime::Engine,
     slots: Arc<Semaphore>,
     cache: Cache,
+    /// Where files to map code from are made; none where it is kept in memory.
+    map_code_in: Option<Arc<Path>>,
     ticker: Arc<ticker::Ticker>,
 }
 
@@ -132,6 +139,8 @@ impl Engine {
             .concurrency_support(false)
             .native_unwind_info(false)
             .wasm_backtrace_max_frames(None)
+            // Only backtraces read it, and it is as large as the code.
+            .generate_address_map(false)
             .wasm_threads(false)
             .wasm_memory64(false)
             .wasm_relaxed_simd(false)
@@ -148,6 +157,7 @@ impl Engine {
             wasmtime,
             slots: Arc::new(Semaphore::new(calls as usize)),
             cache,
+            map_code_in: settings.map_code.then(|| settings.cache_directory.into()),
             ticker: Arc::new(ticker),
         })
     }
@@ -155,6 +165,36 @@ impl Engine {
     /// wasmtime's own.
     pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
         &self.wasmtime
+    }
+
+    /// Compiles a component, or takes its code from the cache. Mapped from a file, code that never runs takes no
+    /// memory; a copy of it would take the better part of a megabyte for each plugin.
+    pub(crate) fn component(&self, bytes: &[u8]) -> wasmtime::Result<Component> {
+        let component = Component::from_binary(&self.wasmtime, bytes)?;
+        let Some(folder) = &self.map_code_in else {
+            return Ok(component);
+        };
+        self.map(&component, folder).or_else(|error| {
+            let (folder, error) = (folder.display(), format!("{error:#}"));
+            tracing::warn!(%folder, error, "a plugin's code is kept in memory: it cannot be mapped from a file");
+            Ok(component)
+        })
+    }
+
+    /// The same component, with its code in a file that has no name any more.
+    #[expect(
+        unsafe_code,
+        reason = "wasmtime trusts the code that it is handed; this is its own"
+    )]
+    fn map(&self, component: &Component, folder: &Path) -> wasmtime::Result<Component> {
+        let mut file = tempfile::NamedTempFile::new_in(folder)?;
+        // In small pieces, because Linux maps a file in the pieces that it was written in.
+        for piece in component.serialize()?.chunks(WRITTEN_AT_ONCE) {
+            file.write_all(piece)?;
+        }
+        // SAFETY: this engine has made the code, and nobody else can write to the file: the folder is this user's
+        // alone, as it has to be for the cache, and the name is gone when this returns.
+        unsafe { Component::deserialize_file(&self.wasmtime, file.path()) }
     }
 
     /// How often code had to be compiled in this process because the cache did not have it.

@@ -62,6 +62,7 @@ impl Setup {
             max_wasm_stack_bytes: defaults.engine.max_wasm_stack_bytes,
             largest,
             cache_directory: &folder,
+            map_code: true,
         })
         .expect("the engine can be set up with its defaults");
         let loader = Loader::new(

@@ -30,6 +30,7 @@ impl Host {
             max_wasm_stack_bytes: config.engine.max_wasm_stack_bytes,
             largest: largest(config),
             cache_directory: &cache_directory,
+            map_code: true,
         })
         .map_err(anyhow::Error::from)
         .context("the engine cannot be set up")?;

@@ -120,7 +120,8 @@ impl Guest {
         capabilities: impl IntoIterator<Item = Capability>,
         limits: Arc<Limits>,
     ) -> Result<Self, GuestError> {
-        let component = Component::from_binary(engine.wasmtime(), component)
+        let component = engine
+            .component(component)
             .map_err(|error| invalid(&error))?;
         let capabilities: Vec<Capability> = capabilities.into_iter().collect();
         let interfaces = admit(engine, &component, &capabilities)?;

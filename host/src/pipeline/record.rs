@@ -29,11 +29,13 @@ pub(super) fn decision(
     } else if matches!(reply, Reply::Internal(_)) {
         decision.verdict = Cow::Borrowed("error");
     }
+    // Reports come in the order of the plugins: one walk finds them all.
+    let mut rest = plugins.iter();
     decision.plugins = review
         .reports
         .iter()
         .map(|report| {
-            let plugin = plugins.get(report.plugin.as_str());
+            let plugin = rest.find(|plugin| plugin.config.name == report.plugin);
             let matching = plugin.and_then(|plugin| matching(plugin));
             Called::of(
                 report,

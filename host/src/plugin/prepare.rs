@@ -96,6 +96,7 @@ async fn prepare(
         max_wasm_stack_bytes: order.max_wasm_stack_bytes,
         largest: order.limits.clone(),
         cache_directory: &order.cache_directory,
+        map_code: false,
     })
     .map_err(|error| at(Stage::Compile)(format!("the engine cannot be set up: {error:#}")))?;
     let link = |component: &[u8]| {
