@@ -146,6 +146,40 @@ fn it_warns_of_what_lets_requests_past_a_plugin() {
 }
 
 #[test]
+fn certificates_and_credentials_are_read() {
+    let mut configuration = Configuration::new();
+    let tokens = configuration.folder().join("tokens");
+    std::fs::write(&tokens, "Xq7HunterTwoZebra42 and more\n")
+        .expect("the folder can be written to");
+    configuration = configuration
+        .with(
+            "tls",
+            json!({"certificate": "/nowhere/tls.crt", "key": "/nowhere/tls.key"}),
+        )
+        .with("authentication", json!({"bearer": {"file": tokens}}));
+    configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
+    let path = configuration.write().to_string_lossy().into_owned();
+    let checked = check(&["--config", &path]);
+    checked.assert(
+        PLUGIN,
+        &[
+            "tls: NOT USABLE: cannot read /nowhere/tls.crt (tls.certificate): No such file or directory",
+            "authentication.bearer: NOT USABLE:",
+            "line 1, is no token",
+            "--no-credentials",
+            "harmless: ok",
+        ],
+    );
+    assert!(!checked.said.contains("HunterTwo"), "{}", checked.said);
+
+    check(&["--config", &path, "--no-credentials"]).assert(GOOD, &["harmless: ok"]);
+
+    std::fs::write(&tokens, "Xq7HunterTwoZebra42\n").expect("the folder can be written to");
+    let configuration = configuration.with("tls", json!({"selfSigned": {}}));
+    check_file(&configuration.write()).assert(GOOD, &["authentication.bearer: ok, 1 token\n"]);
+}
+
+#[test]
 fn plugins_can_be_left_out() {
     let mut configuration = Configuration::new();
     configuration.plugin("absent", Path::new("/nowhere/absent.wasm"), json!({}));
