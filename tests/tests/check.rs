@@ -122,6 +122,12 @@ fn it_warns_of_what_lets_requests_past_a_plugin() {
         &images,
         json!({"failurePolicy": "Ignore", "mode": "warn"}),
     );
+    let rules = json!([{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]);
+    configuration.plugin(
+        "labelled",
+        &images,
+        json!({"match": {"rules": rules, "objectSelector": {"matchLabels": {"stage": "prod"}}}}),
+    );
     configuration.plugin(
         "off",
         Path::new("/nowhere/absent.wasm"),
@@ -134,12 +140,13 @@ fn it_warns_of_what_lets_requests_past_a_plugin() {
             "open: ok",
             "warning: it validates under failurePolicy Ignore",
             "warning: an exception has expired and does not count: long ago (until 2020-02-28)",
+            "warning: it validates only objects with certain labels (stage=prod)",
             "off: disabled, not loaded",
         ],
     );
     assert_eq!(
         checked.said.matches("warning:").count(),
-        2,
+        3,
         "{}",
         checked.said
     );

@@ -119,14 +119,19 @@ fn line(plugin: &Plugin) -> String {
                 line.push_str(&format!("\n  configured anew in every call: {reason}"));
             }
             let config = &plugin.config;
-            if interfaces.validating
-                && config.mode == Mode::Enforce
-                && config.failure_policy == FailurePolicy::Ignore
-            {
+            let enforces = interfaces.validating && config.mode == Mode::Enforce;
+            if enforces && config.failure_policy == FailurePolicy::Ignore {
                 line.push_str(
                     "\n  warning: it validates under failurePolicy Ignore, so whoever can make it fail gets past it: \
                      an object large enough to use up limits.fuel or limits.cpuTime will do",
                 );
+            }
+            let selector = &loaded.matching.object_selector;
+            if enforces && !selector.requirements.is_empty() {
+                line.push_str(&format!(
+                    "\n  warning: it validates only objects with certain labels ({selector}), and whoever may write an \
+                     object chooses its labels: what the selector leaves out gets past it"
+                ));
             }
             for exception in expired(plugin) {
                 line.push_str(&format!(

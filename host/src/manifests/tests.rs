@@ -400,7 +400,30 @@ fn a_webhook_of_one_plugin_asks_for_no_more_than_the_plugin_does() {
     let (first, second) = first
         .split_once("- name: b-judge")
         .expect("another webhook");
-    assert_snapshot!(first, @"");
+    assert_snapshot!(first, @r#"
+      matchExpressions:
+      - key: stage
+        operator: In
+        values:
+        - prod
+      - key: app
+        operator: Exists
+      - key: tier
+        operator: NotIn
+        values:
+        - lab
+        - test
+    matchConditions:
+    - name: exclude-break-glass
+      expression: "!has(request.userInfo.groups) || !('tollgate:break-glass' in request.userInfo.groups)"
+    - name: a-judge/has-a-node
+      expression: has(object.spec.nodeName)
+    sideEffects: None
+    timeoutSeconds: 5
+    admissionReviewVersions:
+    - v1
+    - v1beta1
+    "#);
     // One that selects everything is left out.
     assert!(!second.contains("objectSelector"), "{second}");
     assert!(!second.contains("b-judge/"), "{second}");

@@ -8,6 +8,7 @@ use tempfile::TempDir;
 
 use super::*;
 use crate::config::{ClientCertificate, SelfSigned};
+use crate::engine::chain;
 
 struct Folder(TempDir);
 
@@ -55,7 +56,7 @@ fn said(tls: &Tls, authentication: &Authentication) -> Vec<String> {
             "{}: ok, {} {:?}",
             inspected.setting, usable.description, usable.warnings
         ),
-        Err(error) => format!("{}: {error}", inspected.setting),
+        Err(error) => format!("{}: {}", inspected.setting, chain(&error)),
     };
     inspect(tls, authentication).into_iter().map(line).collect()
 }
