@@ -31,8 +31,9 @@ pub(super) fn show(
     terminal::heading("E. before: what would become of it, without a server");
     terminal::paragraph(
         "  ",
-        "The Pod of C once more, by the code that has just answered: manifests from a file or a pipe, for a person or \
-         for a pipeline. The exit code is the verdict.",
+        "The Pod of C once more, by the code that has just answered, from a file or a pipe; the exit code is the \
+         verdict. Here it goes through the mutators first, as in a cluster: they put the pull policies right, and the \
+         labels are left to complain of.",
     );
     let mut problems = run(
         workspace,
@@ -46,7 +47,7 @@ pub(super) fn show(
             ],
             exit_code: 1,
             words: &[
-                "spec.containers[1].imagePullPolicy",
+                "/spec/containers/1/imagePullPolicy",
                 "metadata.labels[team]",
             ],
         },
@@ -84,7 +85,7 @@ fn run(workspace: &Workspace, executable: &Path, line: &Line<'_>) -> anyhow::Res
         .with_context(|| format!("{} cannot be run", executable.display()))?;
     let said = String::from_utf8_lossy(&output.stdout);
     for line in said.lines() {
-        println!("  {line}");
+        println!("{}", format!("  {line}").trim_end());
     }
     let mut problems = Vec::new();
     if output.status.code() != Some(line.exit_code) {
