@@ -29,7 +29,7 @@ struct Cli {
 enum Command {
     /// Serve admission reviews over HTTPS.
     Serve(serve::Serve),
-    /// Check a configuration, and every plugin in it, as `serve` would load them.
+    /// Check a configuration, and everything that it names, as `serve` would load it.
     Check(check::Check),
     /// Review manifests or AdmissionReviews through the whole configuration, without a server.
     Review(review::Review),

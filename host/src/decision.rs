@@ -200,13 +200,14 @@ const MOST_ENTRIES: usize = 16;
 /// Hexadecimal digits of a text's hash.
 const HASH_BYTES: usize = 8;
 /// Faults that the host describes in its own words, from its own numbers.
-const TOLD_BY_HOST: [&str; 8] = [
+const TOLD_BY_HOST: [&str; 9] = [
     "out-of-fuel",
     "cpu-deadline",
     "deadline",
     "memory",
     "not-loaded",
     "unreadable",
+    "match-condition",
     "conflict",
     "not-converging",
 ];

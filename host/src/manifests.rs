@@ -20,6 +20,7 @@ mod webhook;
 use std::{collections::BTreeSet, time::Duration};
 
 use crate::{
+    condition::MOST_CONDITIONS,
     config::{ExistingViolations, FailurePolicy, Margin, Match, Mode, ReinvocationPolicy},
     server::Endpoint,
 };
@@ -30,7 +31,8 @@ pub use self::{
     webhook::{Address, Webhooks},
 };
 
-use self::webhook::{ClientConfig, LabelSelector, Metadata, Webhook};
+use self::rules::RegisteredRule;
+use self::webhook::{ClientConfig, LabelSelector, MatchCondition, Metadata, Webhook};
 
 /// The name that webhooks end in, and the API group that is to be Tollgate's.
 pub const DOMAIN: &str = "tollgate.dev";
@@ -157,8 +159,12 @@ impl Registration {
         Ok(Webhook {
             name,
             client_config: ClientConfig::new(&self.address, &path, self.ca_bundle.as_deref()),
-            match_conditions: exclude::conditions(&rules, &self.break_glass_groups),
+            match_conditions: self.conditions(&rules, plugins),
             namespace_selector: self.namespaces(plugins),
+            object_selector: match plugins {
+                [plugin] => LabelSelector::of_objects(&plugin.matching.object_selector),
+                _ => None,
+            },
             timeout_seconds: time::seconds(endpoint, plugins, self.margin, self.timeout_seconds)?,
             failure_policy: failure_policy.as_str(),
             match_policy: "Equivalent",
@@ -168,6 +174,28 @@ impl Registration {
             admission_review_versions: ["v1", "v1beta1"],
             rules,
         })
+    }
+
+    /// What is never asked about, and, where the webhook is one plugin, what that one is not asked about. Of several
+    /// plugins the conditions are not joined: a mutator can make an object into what a later one is for.
+    fn conditions(
+        &self,
+        rules: &[RegisteredRule],
+        plugins: &[Participant<'_>],
+    ) -> Vec<MatchCondition> {
+        let mut conditions = exclude::conditions(rules, &self.break_glass_groups);
+        let [plugin] = plugins else {
+            return conditions;
+        };
+        let own = &plugin.matching.conditions;
+        // Past that kube-apiserver refuses the webhook, and the host decides about them all the same.
+        if conditions.len() + own.len() <= MOST_CONDITIONS {
+            conditions.extend(own.iter().map(|condition| MatchCondition {
+                name: format!("{}/{}", plugin.name, condition.name()),
+                expression: condition.text().to_owned(),
+            }));
+        }
+        conditions
     }
 
     fn reinvocation(&self, plugins: &[Participant<'_>]) -> ReinvocationPolicy {

@@ -33,6 +33,7 @@ mod budget;
 mod connection;
 mod deadline;
 mod exchange;
+mod inspect;
 mod refresh;
 mod route;
 mod signals;
@@ -44,6 +45,7 @@ pub use self::{
     authentication::AuthenticationError,
     authority::AuthorityError,
     deadline::{MAX_TIMEOUT, after as deadline_after},
+    inspect::{InspectError, Inspected, Usable, inspect},
     signals::{Signals, Stop},
     tls::CertificateError,
 };

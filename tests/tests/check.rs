@@ -122,6 +122,12 @@ fn it_warns_of_what_lets_requests_past_a_plugin() {
         &images,
         json!({"failurePolicy": "Ignore", "mode": "warn"}),
     );
+    let rules = json!([{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]);
+    configuration.plugin(
+        "labelled",
+        &images,
+        json!({"match": {"rules": rules, "objectSelector": {"matchLabels": {"stage": "prod"}}}}),
+    );
     configuration.plugin(
         "off",
         Path::new("/nowhere/absent.wasm"),
@@ -134,15 +140,50 @@ fn it_warns_of_what_lets_requests_past_a_plugin() {
             "open: ok",
             "warning: it validates under failurePolicy Ignore",
             "warning: an exception has expired and does not count: long ago (until 2020-02-28)",
+            "warning: it validates only objects with certain labels (stage=prod)",
             "off: disabled, not loaded",
         ],
     );
     assert_eq!(
         checked.said.matches("warning:").count(),
-        2,
+        3,
         "{}",
         checked.said
     );
+}
+
+#[test]
+fn certificates_and_credentials_are_read() {
+    let mut configuration = Configuration::new();
+    let tokens = configuration.folder().join("tokens");
+    std::fs::write(&tokens, "Xq7HunterTwoZebra42 and more\n")
+        .expect("the folder can be written to");
+    configuration = configuration
+        .with(
+            "tls",
+            json!({"certificate": "/nowhere/tls.crt", "key": "/nowhere/tls.key"}),
+        )
+        .with("authentication", json!({"bearer": {"file": tokens}}));
+    configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
+    let path = configuration.write().to_string_lossy().into_owned();
+    let checked = check(&["--config", &path]);
+    checked.assert(
+        PLUGIN,
+        &[
+            "tls: NOT USABLE: cannot read /nowhere/tls.crt (tls.certificate): No such file or directory",
+            "authentication.bearer: NOT USABLE:",
+            "line 1, is no token",
+            "--no-credentials",
+            "harmless: ok",
+        ],
+    );
+    assert!(!checked.said.contains("HunterTwo"), "{}", checked.said);
+
+    check(&["--config", &path, "--no-credentials"]).assert(GOOD, &["harmless: ok"]);
+
+    std::fs::write(&tokens, "Xq7HunterTwoZebra42\n").expect("the folder can be written to");
+    let configuration = configuration.with("tls", json!({"selfSigned": {}}));
+    check_file(&configuration.write()).assert(GOOD, &["authentication.bearer: ok, 1 token\n"]);
 }
 
 #[test]

@@ -15,10 +15,72 @@ use tollgate_tests::server::Server;
 
 const MUTATORS: [&str; 2] = ["always-pull-images", "image-rewrite"];
 const VALIDATORS: [&str; 2] = ["always-pull-images", "required-labels"];
+const OTHER_MUTATORS: [&str; 4] = [
+    "allow-annotation",
+    "disable-service-links",
+    "sidecar-inject",
+    "print-request",
+];
+const OTHER_VALIDATORS: [&str; 5] = [
+    "allow-annotation",
+    "deploy-window",
+    "frozen",
+    "pod-security",
+    "print-request",
+];
+
+/// A `match` for whatever there is.
+fn everything() -> Value {
+    json!({"rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]})
+}
+
+/// Of the other samples, all that there are.
+async fn server_of_the_other_samples() -> Server {
+    let mut configuration = Configuration::new();
+    let day = json!({"from": "00:00", "to": "24:00"});
+    let ages = json!({"from": "2000-01-01", "to": "2999-12-31", "reason": "holidays"});
+    let sidecar = json!({"name": "logs", "image": "ghcr.io/acme/logs:2.0"});
+    for (name, package, keys) in [
+        ("allow-annotation", "allow-annotation", json!({})),
+        (
+            "disable-service-links",
+            "disable-service-links",
+            json!({"settings": {"overrideTrue": true}}),
+        ),
+        (
+            "sidecar-inject",
+            "sidecar-inject",
+            json!({"settings": {"injectByDefault": true, "containers": [sidecar]}, "reinvocationPolicy": "IfNeeded"}),
+        ),
+        (
+            "deploy-window",
+            "deploy-window",
+            json!({"capabilities": ["clock"], "settings": {"windows": [day]}}),
+        ),
+        (
+            "frozen",
+            "deploy-window",
+            json!({"capabilities": ["clock"], "settings": {"windows": [day], "freezes": [ages]}}),
+        ),
+        (
+            "pod-security",
+            "pod-security",
+            json!({"settings": {"level": "restricted", "templates": "deny"}}),
+        ),
+        ("print-request", "print-request", json!({})),
+    ] {
+        let mut keys = keys;
+        keys["match"] = everything();
+        configuration.plugin(name, &guests::build(package), keys);
+    }
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    server
+}
 
 async fn server() -> Server {
     let mut configuration = Configuration::new();
-    let everything = json!({"rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]});
+    let everything = everything();
     configuration.plugin(
         "always-pull-images",
         &guests::build("always-pull-images"),
@@ -119,7 +181,17 @@ async fn ask(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_review_is_answered_as_kube_apiserver_demands() {
-    let server = server().await;
+    answer_every_review(server().await, &MUTATORS, &VALIDATORS).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn every_review_is_answered_by_the_other_samples_as_kube_apiserver_demands() {
+    let server = server_of_the_other_samples().await;
+    answer_every_review(server, &OTHER_MUTATORS, &OTHER_VALIDATORS).await;
+}
+
+/// Sends every review to all plugins and to each alone, in both versions and over both protocols.
+async fn answer_every_review(server: Server, mutators: &[&str], validators: &[&str]) {
     let clients = [
         (Version::HTTP_11, server.default_client().clone()),
         (
@@ -135,8 +207,8 @@ async fn every_review_is_answered_as_kube_apiserver_demands() {
     for SharedReview { name, review } in &reviews {
         let mut line = name.clone();
         for (endpoint, path, plugins) in [
-            (Endpoint::Mutate, "/mutate", MUTATORS),
-            (Endpoint::Validate, "/validate", VALIDATORS),
+            (Endpoint::Mutate, "/mutate", mutators),
+            (Endpoint::Validate, "/validate", validators),
         ] {
             let mut paths = vec![path.to_owned()];
             paths.extend(plugins.iter().map(|plugin| format!("{path}/{plugin}")));

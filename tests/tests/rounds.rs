@@ -110,6 +110,90 @@ async fn reinvocation_makes_the_wrong_order_right() {
     assert_eq!(counted, 1.0);
 }
 
+/// The two samples, the one that sets pull policies before the one that adds containers.
+async fn samples_in_the_wrong_order(reinvocation_policy: &str) -> Server {
+    let mut configuration = Configuration::new();
+    configuration.plugin(
+        "always-pull-images",
+        &guests::build("always-pull-images"),
+        json!({"reinvocationPolicy": reinvocation_policy}),
+    );
+    let sidecars = json!({
+        "injectByDefault": true,
+        "initContainers": [{"name": "proxy", "image": "ghcr.io/acme/proxy:1.4", "restartPolicy": "Always", "imagePullPolicy": "IfNotPresent"}],
+        "containers": [{"name": "logs", "image": "ghcr.io/acme/logs:2.0"}],
+    });
+    configuration.plugin(
+        "sidecar-inject",
+        &guests::build("sidecar-inject"),
+        json!({"settings": sidecars}),
+    );
+    start(configuration).await
+}
+
+async fn created(server: &Server, object: &Value) -> Checked {
+    let review = Review::create(object.clone()).build();
+    let answer = server.validate(&review).await;
+    answer.checked(Endpoint::Validate, &review)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sidecar_that_is_injected_too_late_is_refused_by_the_validator() {
+    let server = samples_in_the_wrong_order("Never").await;
+    let checked = mutated(&server, pod("web")).await;
+    assert!(checked.allowed, "{:?}", checked.status);
+    let spec = &object(&checked)["spec"];
+    assert_eq!(spec["containers"][0]["imagePullPolicy"], "Always");
+    assert_eq!(spec["containers"][1]["name"], "logs");
+    assert_eq!(spec["containers"][1]["imagePullPolicy"], Value::Null);
+    assert_eq!(spec["initContainers"][0]["imagePullPolicy"], "IfNotPresent");
+    assert_eq!(
+        annotation(&checked, "always-pull-images.patched"),
+        Some("/spec/containers/0/imagePullPolicy")
+    );
+
+    let judged = created(&server, object(&checked)).await;
+    assert!(!judged.allowed);
+    assert_eq!(
+        message(&judged),
+        "always-pull-images: images must be pulled each time that a container starts \
+         (spec.initContainers[0].imagePullPolicy: must be Always, spec.containers[1].imagePullPolicy: must be Always)"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_sidecar_that_is_injected_late_is_put_right_by_the_second_call() {
+    let server = samples_in_the_wrong_order("IfNeeded").await;
+    let checked = mutated(&server, pod("web")).await;
+    assert!(checked.allowed, "{:?}", checked.status);
+    let spec = &object(&checked)["spec"];
+    let policies: Vec<&Value> = ["initContainers", "containers"]
+        .iter()
+        .flat_map(|list| spec[list].as_array().into_iter().flatten())
+        .map(|container| &container["imagePullPolicy"])
+        .collect();
+    assert_eq!(policies, ["Always"; 3]);
+    assert_eq!(
+        annotation(&checked, "always-pull-images.reinvoked"),
+        Some("patched")
+    );
+    // The injected policy was the sidecar's; the second call overwrites it, which is on record.
+    assert_eq!(
+        annotation(&checked, "always-pull-images.conflicts"),
+        Some("/spec/initContainers/0/imagePullPolicy (over sidecar-inject)")
+    );
+    assert_eq!(
+        annotation(&checked, "always-pull-images.not-converging"),
+        None
+    );
+    let judged = created(&server, object(&checked)).await;
+    assert!(judged.allowed, "{:?}", judged.status);
+
+    // kube-apiserver may call the whole chain again: the sidecars are known, and all is well.
+    let again = mutated(&server, object(&checked).clone()).await;
+    assert!(again.allowed && again.patch.is_empty(), "{:?}", again.patch);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nobody_is_called_again_without_need_nor_for_the_first_time() {
     let mut configuration = Configuration::new();

@@ -348,7 +348,8 @@ async fn nothing_gets_out_through_the_plugins_that_come_after() {
         configuration.plugin("third", &leaker, json!({"mode": mode}));
         let server = trace().start(configuration);
         server.assert_all_loaded().await;
-        for way in WAYS.iter().chain(MUTATIONS).chain(&["uncopy-key"]) {
+        let those_of_several = ["uncopy-key", "key-then-replace"];
+        for way in WAYS.iter().chain(MUTATIONS).chain(&those_of_several) {
             for review in reviews(way) {
                 for path in ["/mutate", "/validate"] {
                     let answer = server.post(path, &review).await;

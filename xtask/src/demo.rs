@@ -6,6 +6,7 @@
 
 mod answer;
 mod client;
+mod commands;
 mod configuration;
 mod costs;
 mod server;
@@ -68,9 +69,9 @@ impl Demo {
 
         let mut stage = Stage::new(Client::new(&server)?);
         story::play(&mut stage)?;
+        let problems = stage.problems() + commands::show(&workspace, &file, &server)?;
 
         terminal::heading("done");
-        let problems = stage.problems();
         if problems > 0 {
             anyhow::bail!(
                 "{problems} of the answers' properties are not what they should be; look for ✗ above"
@@ -188,6 +189,7 @@ fn what_next() {
         "\nWhat to read next\n  \
          docs/writing-plugins.md   a plugin of your own, from cargo new to a served one\n  \
          docs/configuration.md     every key and every limit\n  \
+         docs/reviewing.md         tollgate review and tollgate explain\n  \
          docs/architecture.md      how a request goes through the host, and why like that\n  \
          plugins/                  the three plugins that you have just seen\n\
          What to run next\n  \

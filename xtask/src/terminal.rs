@@ -33,6 +33,11 @@ pub(crate) fn paragraph(indentation: &str, text: &str) {
     }
 }
 
+/// Says that something shown is not what it should be.
+pub(crate) fn problem(text: &str) {
+    anstream::println!("  {BAD}✗ {text}{BAD:#}");
+}
+
 /// Says that a command did not do what it was asked.
 pub(crate) fn failure(text: &str) {
     anstream::eprintln!("{BAD}xtask: {text}{BAD:#}");

@@ -9,17 +9,21 @@ use clap::Args;
 use super::host::Host;
 use super::{FAILURE, Origin};
 use crate::config::{Exception, FailurePolicy, Mode};
-use crate::engine::ConfiguredBy;
+use crate::engine::{ConfiguredBy, chain};
 use crate::plugin::{Plugin, PluginState};
+use crate::server::{Inspected, inspect};
 
-/// Check a configuration, and every plugin in it, as `serve` would load them.
+/// Check a configuration, and everything that it names, as `serve` would load it.
 #[derive(Args, Debug)]
 pub(super) struct Check {
     #[command(flatten)]
     origin: Origin,
-    /// Check the configuration only; leave the plugins alone.
+    /// Check the configuration file only; leave everything that it names alone.
     #[arg(long)]
     no_plugins: bool,
+    /// Leave the files of `tls` and `authentication` alone: they are not on this machine.
+    #[arg(long)]
+    no_credentials: bool,
 }
 
 // === impl Check ===
@@ -32,6 +36,13 @@ impl Check {
         if self.no_plugins {
             return Ok(ExitCode::SUCCESS);
         }
+        let mut failed = false;
+        if !self.no_credentials {
+            for inspected in inspect(&config.tls, &config.authentication) {
+                failed |= inspected.result.is_err();
+                println!("{}", credentials(inspected));
+            }
+        }
         config.plugins = plugins;
         let host = Host::set_up(&config)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -39,7 +50,6 @@ impl Check {
             .build()
             .context("the threads cannot be started")?;
         let set = runtime.block_on(host.loader.load_all(config.plugins));
-        let mut failed = false;
         for plugin in set.iter() {
             failed |= matches!(plugin.state, PluginState::Failed { .. });
             println!("{}", line(plugin));
@@ -49,6 +59,28 @@ impl Check {
         } else {
             ExitCode::SUCCESS
         })
+    }
+}
+
+fn credentials(inspected: Inspected) -> String {
+    let setting = inspected.setting;
+    match inspected.result {
+        Ok(usable) => {
+            let warnings = usable
+                .warnings
+                .iter()
+                .map(|warning| format!("\n  warning: {warning}"));
+            format!(
+                "{setting}: ok, {}{}",
+                usable.description,
+                warnings.collect::<String>()
+            )
+        }
+        Err(error) => format!(
+            "{setting}: NOT USABLE: {}\n  `serve` does not start with it; with --no-credentials this is not checked, \
+             for files that are on another machine",
+            chain(&error)
+        ),
     }
 }
 
@@ -87,14 +119,19 @@ fn line(plugin: &Plugin) -> String {
                 line.push_str(&format!("\n  configured anew in every call: {reason}"));
             }
             let config = &plugin.config;
-            if interfaces.validating
-                && config.mode == Mode::Enforce
-                && config.failure_policy == FailurePolicy::Ignore
-            {
+            let enforces = interfaces.validating && config.mode == Mode::Enforce;
+            if enforces && config.failure_policy == FailurePolicy::Ignore {
                 line.push_str(
                     "\n  warning: it validates under failurePolicy Ignore, so whoever can make it fail gets past it: \
                      an object large enough to use up limits.fuel or limits.cpuTime will do",
                 );
+            }
+            let selector = &loaded.matching.object_selector;
+            if enforces && !selector.requirements.is_empty() {
+                line.push_str(&format!(
+                    "\n  warning: it validates only objects with certain labels ({selector}), and whoever may write an \
+                     object chooses its labels: what the selector leaves out gets past it"
+                ));
             }
             for exception in expired(plugin) {
                 line.push_str(&format!(

@@ -95,9 +95,19 @@ fn no_value_and_no_word_of_a_plugin_is_kept() {
 
 #[test]
 fn what_the_host_says_of_a_fault_is_kept() {
-    let said = "deadline passed: it had 3.0 ms of CPU in the 500 ms that there were for it";
-    let called = Called::of(&report(fault("deadline", said)), None);
-    assert_eq!(called.fault.unwrap().message.as_deref(), Some(said));
+    for (kind, said) in [
+        (
+            "deadline",
+            "deadline passed: it had 3.0 ms of CPU in the 500 ms that there were for it",
+        ),
+        (
+            "match-condition",
+            "the match condition `has-replicas` failed: no such key: replicas",
+        ),
+    ] {
+        let called = Called::of(&report(fault(kind, said)), None);
+        assert_eq!(called.fault.unwrap().message.as_deref(), Some(said));
+    }
 }
 
 #[test]

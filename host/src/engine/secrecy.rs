@@ -15,7 +15,7 @@ use crate::document::Json;
 pub const WITHHELD: &str = "[withheld: the plugin has read the content of a Secret]";
 
 /// Whether a plugin's words can be repeated.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Secrecy {
     /// The review is not about a Secret.
     Open,

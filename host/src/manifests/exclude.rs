@@ -27,7 +27,7 @@ pub(super) fn conditions(
         let is_member = |group: &String| format!("'{group}' in request.userInfo.groups");
         let memberships: Vec<String> = break_glass_groups.iter().map(is_member).collect();
         conditions.push(MatchCondition {
-            name: "exclude-break-glass",
+            name: "exclude-break-glass".to_owned(),
             expression: format!(
                 "!has(request.userInfo.groups) || !({})",
                 memberships.join(" || ")
@@ -37,7 +37,7 @@ pub(super) fn conditions(
     let (group, resource) = LEASES;
     if can_match(group, resource) {
         conditions.push(MatchCondition {
-            name: "exclude-leases",
+            name: "exclude-leases".to_owned(),
             expression: format!(
                 "request.resource.group != '{group}' || request.resource.resource != '{resource}'"
             ),
@@ -46,13 +46,13 @@ pub(super) fn conditions(
     if REVIEW_GROUPS.iter().any(|group| can_match(group, "*")) {
         let [first, second] = REVIEW_GROUPS;
         conditions.push(MatchCondition {
-            name: "exclude-access-reviews",
+            name: "exclude-access-reviews".to_owned(),
             expression: format!("!(request.resource.group in ['{first}', '{second}'])"),
         });
     }
     if can_match(DOMAIN, "*") {
         conditions.push(MatchCondition {
-            name: "exclude-tollgate",
+            name: "exclude-tollgate".to_owned(),
             expression: format!("request.resource.group != '{DOMAIN}'"),
         });
     }

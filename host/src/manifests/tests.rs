@@ -381,6 +381,72 @@ fn prints_one_webhook_for_each_plugin() {
 }
 
 #[test]
+fn a_webhook_of_one_plugin_asks_for_no_more_than_the_plugin_does() {
+    let rules = rule("CREATE", "\"\"", "v1", "pods", ALL);
+    let selector = "{matchLabels: {stage: prod}, matchExpressions: [{key: app, operator: Exists}, \
+                    {key: tier, operator: NotIn, values: [lab, test]}]}";
+    let condition = "{name: has-a-node, expression: has(object.spec.nodeName)}";
+    let plugins = format!(
+        "- {{name: a-judge, source: 'file:a', match: {{rules: [{rules}], objectSelector: {selector}, \
+         matchConditions: [{condition}]}}}}\n- {{name: b-judge, source: 'file:a', match: {{rules: [{rules}], \
+         objectSelector: {{}}}}}}"
+    );
+    let apart = Registration {
+        per_plugin: true,
+        ..registration()
+    };
+    let text = printed(&apart, &plugins);
+    let (_, first) = text.split_once("  objectSelector:\n").expect("a selector");
+    let (first, second) = first
+        .split_once("- name: b-judge")
+        .expect("another webhook");
+    assert_snapshot!(first, @r#"
+      matchExpressions:
+      - key: stage
+        operator: In
+        values:
+        - prod
+      - key: app
+        operator: Exists
+      - key: tier
+        operator: NotIn
+        values:
+        - lab
+        - test
+    matchConditions:
+    - name: exclude-break-glass
+      expression: "!has(request.userInfo.groups) || !('tollgate:break-glass' in request.userInfo.groups)"
+    - name: a-judge/has-a-node
+      expression: has(object.spec.nodeName)
+    sideEffects: None
+    timeoutSeconds: 5
+    admissionReviewVersions:
+    - v1
+    - v1beta1
+    "#);
+    // One that selects everything is left out.
+    assert!(!second.contains("objectSelector"), "{second}");
+    assert!(!second.contains("b-judge/"), "{second}");
+    // What one of several is not for, another may be for.
+    let text = printed(&registration(), &plugins);
+    assert!(!text.contains("objectSelector"), "{text}");
+    assert!(!text.contains("a-judge/has-a-node"), "{text}");
+
+    // More than kube-apiserver takes are for the host alone.
+    let many: Vec<String> = (0..MOST_CONDITIONS)
+        .map(|index| format!("{{name: c{index}, expression: 'true'}}"))
+        .collect();
+    let many = plugins.replace(condition, &many.join(", "));
+    let text = printed(&apart, &many);
+    assert!(!text.contains("a-judge/c"), "{text}");
+    assert_eq!(
+        text.matches("name: exclude-break-glass").count(),
+        2,
+        "{text}"
+    );
+}
+
+#[test]
 fn leaves_out_what_a_cluster_lives_by_where_the_rules_could_match_it() {
     let everything = rule(ALL, ALL, ALL, "\"*/*\"", ALL);
     let plugins = format!("- {{name: judge, source: 'file:a', match: {{rules: [{everything}]}}}}");

@@ -6,6 +6,7 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde::Serialize;
 
 use super::rules::RegisteredRule;
+use crate::config::{self, LabelTest};
 use crate::server::Endpoint;
 
 /// The label that Kubernetes puts on each namespace, with its name.
@@ -54,6 +55,8 @@ pub(super) struct Webhook {
     pub(super) failure_policy: &'static str,
     pub(super) match_policy: &'static str,
     pub(super) namespace_selector: LabelSelector,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(super) object_selector: Option<LabelSelector>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub(super) match_conditions: Vec<MatchCondition>,
     pub(super) side_effects: &'static str,
@@ -92,15 +95,16 @@ pub(super) struct LabelSelector {
 
 #[derive(Clone, Debug, Serialize)]
 struct Requirement {
-    key: &'static str,
+    key: String,
     operator: &'static str,
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
     values: BTreeSet<String>,
 }
 
 /// Kubernetes' MatchCondition.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct MatchCondition {
-    pub(super) name: &'static str,
+    pub(super) name: String,
     pub(super) expression: String,
 }
 
@@ -180,7 +184,7 @@ impl LabelSelector {
         excluded: BTreeSet<String>,
     ) -> Self {
         let requirement = |operator, values| Requirement {
-            key: NAMESPACE_LABEL,
+            key: NAMESPACE_LABEL.to_owned(),
             operator,
             values,
         };
@@ -189,5 +193,24 @@ impl LabelSelector {
         Self {
             match_expressions: only.into_iter().chain(excluded).collect(),
         }
+    }
+
+    /// None where it selects everything.
+    pub(super) fn of_objects(selector: &config::LabelSelector) -> Option<Self> {
+        let requirements = selector.requirements.iter().map(|requirement| {
+            let (operator, values) = match &requirement.test {
+                LabelTest::In(values) => ("In", values.as_slice()),
+                LabelTest::NotIn(values) => ("NotIn", values.as_slice()),
+                LabelTest::Exists => ("Exists", Default::default()),
+                LabelTest::DoesNotExist => ("DoesNotExist", Default::default()),
+            };
+            Requirement {
+                key: requirement.key.to_string(),
+                operator,
+                values: values.iter().map(|value| value.to_string()).collect(),
+            }
+        });
+        let match_expressions: Vec<Requirement> = requirements.collect();
+        (!match_expressions.is_empty()).then_some(Self { match_expressions })
     }
 }

@@ -12,7 +12,9 @@ use super::text::{Limit, one_line};
 use super::turn::{Answered, Beginning, Turn, is_final};
 use crate::config::{Conflicts, Mode, PluginConfig, PluginName, ReinvocationPolicy};
 use crate::document::Json;
-use crate::engine::{Answer, Engine, Fault, Mutation, Overload, Phase, Subject, chain, is_content};
+use crate::engine::{
+    Answer, Engine, Fault, Mutation, Overload, Phase, Secrecy, Subject, chain, is_content,
+};
 use crate::metrics::Metrics;
 use crate::patch::{
     AnswerForm, ApplyLimits, Conflict, Operation, Provenance, apply, check, diff, merge_patch,
@@ -55,6 +57,8 @@ struct Chain {
     current: Option<Json>,
     /// How often it was changed.
     version: u64,
+    /// What those who have changed it had read: a name in it can be made of that.
+    secrecy: Secrecy,
     provenance: Provenance<usize>,
 }
 
@@ -107,6 +111,7 @@ pub(super) async fn mutate(
         original: request.object.clone(),
         current: request.object.clone(),
         version: 0,
+        secrecy: Secrecy::of(request.is_secret()),
         provenance: Provenance::new(),
     };
     let round = Round {
@@ -206,12 +211,14 @@ impl Chain {
         } else {
             called.secrecy
         };
+        // Names that an earlier one made are told no more than its own.
+        let told = secrecy.max(self.secrecy);
         let (ended, change) = match change {
             Some(change) if secrecy.withholds() && !change.stays_in_content() => {
                 let what = SPREADS_CONTENT.to_owned();
                 (Err(Fault::BadPatch { what }), None)
             }
-            change if secrecy.withholds() => (ended.map_err(Fault::without_plugins_words), change),
+            change if told.withholds() => (ended.map_err(Fault::without_plugins_words), change),
             change => (ended, change),
         };
         let counts = turn.plugin.config.mode == Mode::Enforce;
@@ -219,7 +226,7 @@ impl Chain {
             (Some(change), Some(before)) if counts => self.conflicts(turn, index, &before, change),
             _ => Vec::new(),
         };
-        let shown = |pointer: &str| secrecy.pointer(pointer, self.original.as_ref());
+        let shown = |pointer: &str| told.pointer(pointer, self.original.as_ref());
         let conflicts: Vec<(String, PluginName)> = conflicts
             .iter()
             .filter_map(|conflict| {
@@ -247,6 +254,7 @@ impl Chain {
         self.heavy |= change.heavy;
         self.current = Some(change.after);
         self.version += 1;
+        self.secrecy = told;
         report
     }
 
@@ -461,13 +469,15 @@ pub(super) async fn audit(
         plugin,
         phase: Phase::Mutate,
     };
-    let (uid, before) = (subject.request.uid.clone(), subject.object.clone());
+    let (request, before) = (subject.request.clone(), subject.object.clone());
     let (answer, called) = turn.call(engine, subject, deadline).await?;
     let (ended, _) = judge(&plugin.config, answer, before.as_ref(), max_depth);
-    let ended = if called.secrecy.withholds() {
+    // What earlier ones made names of is not known any more.
+    let has_others_names = request.is_secret() && request.object != before;
+    let ended = if called.secrecy.withholds() || has_others_names {
         ended.map_err(Fault::without_plugins_words)
     } else {
         ended
     };
-    Ok(turn.report(&uid, called, ended))
+    Ok(turn.report(&request.uid, called, ended))
 }

@@ -17,7 +17,10 @@ use tokio::time::Instant;
 use crate::{
     config,
     metrics::{AuthenticationFailure, Metrics},
-    server::tls,
+    server::{
+        inspect::{Usable, count},
+        tls,
+    },
 };
 
 mod basic;
@@ -189,6 +192,50 @@ impl Authentication {
         let basic = self.basic.is_some().then_some(BASIC);
         bearer.into_iter().chain(basic).collect()
     }
+}
+
+/// What each part of `authentication` finds in its file.
+pub(super) fn inspect(
+    settings: &config::Authentication,
+    provider: &Arc<CryptoProvider>,
+    now: OffsetDateTime,
+) -> Vec<(&'static str, Result<Usable, AuthenticationError>)> {
+    let of = |description| Usable {
+        description,
+        warnings: Vec::new(),
+    };
+    let client = settings.client_certificate.as_ref().map(|settings| {
+        ClientCertificates::load(settings, provider).map(|client| {
+            let expiry = client.expiry();
+            let description = format!(
+                "{}, {}",
+                count(client.count(), "CA certificate"),
+                tls::ends(expiry, now)
+            );
+            let has_ended = expiry.is_some_and(|expiry| expiry <= now);
+            let warning = "a CA has expired: whom it has issued a certificate is refused";
+            Usable {
+                description,
+                warnings: has_ended.then(|| warning.to_owned()).into_iter().collect(),
+            }
+        })
+    });
+    let bearer = settings
+        .bearer
+        .as_deref()
+        .map(|path| Tokens::load(path).map(|tokens| of(count(tokens.count(), "token"))));
+    let basic = settings
+        .basic
+        .as_deref()
+        .map(|path| Passwords::load(path).map(|passwords| of(count(passwords.count(), "name"))));
+    [
+        ("authentication.clientCertificate", client),
+        ("authentication.bearer", bearer),
+        ("authentication.basic", basic),
+    ]
+    .into_iter()
+    .filter_map(|(setting, result)| Some((setting, result?)))
+    .collect()
 }
 
 fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, AuthenticationError> {

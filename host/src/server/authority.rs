@@ -140,6 +140,12 @@ impl Authority {
         Self::of(kept, settings)
     }
 
+    /// Reads the authority in the directory, if there is one, and changes nothing.
+    pub(super) fn kept(settings: &SelfSigned) -> Result<Option<Self>, AuthorityError> {
+        let kept = read(&settings.directory)?;
+        kept.map(|kept| Self::of(kept, settings)).transpose()
+    }
+
     fn of(kept: Kept, settings: &SelfSigned) -> Result<Self, AuthorityError> {
         let directory = settings.directory.as_path();
         let signer = kept.signer(directory)?;

@@ -2,6 +2,7 @@
 //! while serving when the files change or the leaf nears its end.
 
 use std::{
+    net::IpAddr,
     path::PathBuf,
     sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
@@ -18,15 +19,22 @@ use rustls_pki_types::{CertificateDer, pem};
 use time::OffsetDateTime;
 use tokio::task::spawn_blocking;
 use tokio_rustls::TlsAcceptor;
+use x509_parser::extensions::GeneralName;
 
 use crate::{
     config::{SelfSigned, Tls},
     metrics::Metrics,
-    server::authority::{self, Authority, AuthorityError},
+    server::{
+        authority::{self, Authority, AuthorityError},
+        inspect::Usable,
+    },
 };
 
 /// How often the directory of the self-signed authority is looked at: others may have added its successor.
 const AUTHORITY_PERIOD: Duration = Duration::from_secs(600);
+
+const UNORDERED_CHAIN: &str = "the certificates of the chain do not follow one another: clients may refuse it; expected \
+    the server's own first, then the one that issued it, and so on";
 
 /// The certificate being served and where it comes from.
 #[derive(Debug)]
@@ -266,11 +274,7 @@ fn announce(source: &Source, certified: &CertifiedKey, metrics: &Metrics) {
     metrics.certificate(file, expiry.unix_timestamp());
     let certificate = source.name();
     if !is_chain(&certified.cert) {
-        tracing::warn!(
-            %certificate,
-            "the certificates of the chain do not follow one another: clients may refuse it; expected the server's \
-             own first, then the one that issued it, and so on"
-        );
+        tracing::warn!(%certificate, "{UNORDERED_CHAIN}");
     }
     if expiry <= OffsetDateTime::now_utc() {
         tracing::warn!(%certificate, %expiry, "the certificate has expired: clients refuse it");
@@ -290,6 +294,76 @@ pub(super) fn ends(expiry: Option<OffsetDateTime>, now: OffsetDateTime) -> Strin
         ),
         None => "its end cannot be read".to_owned(),
     }
+}
+
+/// What `tls` finds in its files; none where a self-signed authority is yet to be made.
+pub(super) fn inspect(
+    tls: &Tls,
+    provider: &CryptoProvider,
+    now: OffsetDateTime,
+) -> Result<Option<Usable>, CertificateError> {
+    match tls {
+        Tls::Files { certificate, key } => {
+            let certified = pair::read(certificate, key, provider)?;
+            let expiry = expiry(&certified);
+            let mut warnings = Vec::new();
+            if expiry.is_some_and(|expiry| expiry <= now) {
+                warnings.push("the certificate has expired: clients refuse it".to_owned());
+            }
+            if !is_chain(&certified.cert) {
+                warnings.push(UNORDERED_CHAIN.to_owned());
+            }
+            let names = names(&certified);
+            if names.is_empty() {
+                warnings.push(
+                    "the certificate is for no DNS name or IP address: clients refuse it, as they do not look at its \
+                     common name"
+                        .to_owned(),
+                );
+            }
+            Ok(Some(Usable {
+                description: format!("{}, for {}", ends(expiry, now), names.join(", ")),
+                warnings,
+            }))
+        }
+        Tls::SelfSigned(settings) => {
+            let authority = Authority::kept(settings).map_err(CertificateError::Authority)?;
+            Ok(authority.map(|authority| Usable {
+                description: format!(
+                    "self-signed, its CA {}",
+                    ends(Some(authority.expiry()), now)
+                ),
+                warnings: Vec::new(),
+            }))
+        }
+    }
+}
+
+/// What the server's own certificate is for.
+fn names(certified: &CertifiedKey) -> Vec<String> {
+    let Some(certificate) = certified.cert.first() else {
+        return Vec::new();
+    };
+    let Ok((_, parsed)) = x509_parser::parse_x509_certificate(certificate) else {
+        return Vec::new();
+    };
+    let alternative = parsed.subject_alternative_name().ok().flatten();
+    let names = alternative
+        .iter()
+        .flat_map(|names| &names.value.general_names);
+    let shown = names.filter_map(|name| match name {
+        GeneralName::DNSName(name) => Some((*name).to_owned()),
+        GeneralName::IPAddress(bytes) => match bytes.len() {
+            4 => <[u8; 4]>::try_from(*bytes)
+                .ok()
+                .map(|bytes| IpAddr::from(bytes).to_string()),
+            _ => <[u8; 16]>::try_from(*bytes)
+                .ok()
+                .map(|bytes| IpAddr::from(bytes).to_string()),
+        },
+        _ => None,
+    });
+    shown.collect()
 }
 
 /// Whether each certificate was issued by the one after it.

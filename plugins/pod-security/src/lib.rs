@@ -34,7 +34,7 @@ const ENFORCE_POLICY: &str = "enforce-policy";
 /// The audit annotation with what a template was warned about.
 const AUDIT_VIOLATIONS: &str = "audit-violations";
 
-/// A warning is cut off at 256 characters, the plugin's name included. Where all violations do not fit into one, each
+/// A warning may be cut off at 256 characters, the plugin's name included. Where all violations do not fit into one, each
 /// gets its own.
 const LONG_WARNING: usize = 200;
 

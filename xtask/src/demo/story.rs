@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::answer::Answer;
 use super::client::Client;
 use super::show;
-use crate::terminal::{self, BAD};
+use crate::terminal;
 
 const CREATE_POD: &str = include_str!("../../demo/create-pod.json");
 const CREATE_CARELESS_POD: &str = include_str!("../../demo/create-careless-pod.json");
@@ -262,6 +262,6 @@ impl Stage {
 
     fn problem(&mut self, text: &str) {
         self.problems += 1;
-        anstream::println!("  {BAD}✗ {text}{BAD:#}");
+        terminal::problem(text);
     }
 }

@@ -3,6 +3,8 @@
 //! kube-apiserver shows a user one message per webhook, and kubectl shows `details.causes` instead of it when the
 //! reason is Invalid. So both name every plugin that refuses, and say what each one said.
 
+use std::collections::HashSet;
+
 use super::Weight;
 use crate::document::Json;
 use crate::pipeline::outcome::{Cause, Denial, Report, Status, StatusCause, StatusDetails};
@@ -115,6 +117,8 @@ pub(super) fn merge(reports: &[&Report], request: &AdmissionRequest) -> Option<S
 pub(super) fn words(denial: &Denial, limit: Limit) -> String {
     let message = one_line(&denial.message, limit);
     let mut added = String::new();
+    // Where a Secret's content is withheld, many causes read alike.
+    let mut seen = HashSet::new();
     for cause in denial.causes.iter().take(MAX_CAUSES) {
         let text = one_line(&cause.message, MAX_CAUSE);
         let field = cause.field.as_deref().and_then(field_path);
@@ -123,14 +127,18 @@ pub(super) fn words(denial: &Denial, limit: Limit) -> String {
         if text.is_empty() || is_said {
             continue;
         }
+        let text = match field {
+            Some(field) => format!("{field}: {text}"),
+            None => text,
+        };
+        if seen.contains(&text) {
+            continue;
+        }
         if !added.is_empty() {
             added.push_str(", ");
         }
-        if let Some(field) = field {
-            added.push_str(&field);
-            added.push_str(": ");
-        }
         added.push_str(&text);
+        seen.insert(text);
         if added.len() > MAX_PART_BYTES {
             break;
         }

@@ -425,17 +425,33 @@ fn warnings_are_what_kube_apiserver_keeps() {
     first.warnings = ["", "\n", "line\nbreak", "twice", "twice", "\u{1b}[2Jescape"]
         .map(str::to_owned)
         .to_vec();
-    first.warnings.push("l".repeat(1000));
     let mut second = allows("b");
     second.warnings = vec!["twice".to_owned()];
     let outcome = run(&[first, second]);
     assert_eq!(
-        outcome.warnings[..3],
-        ["a: line break", "a: twice", "a: [2Jescape"]
+        outcome.warnings,
+        ["a: line break", "a: twice", "a: [2Jescape", "b: twice"]
     );
-    assert_eq!(outcome.warnings[3].chars().count(), 256);
-    assert!(outcome.warnings[3].ends_with('…'));
-    assert_eq!(outcome.warnings[4..], ["b: twice"]);
+}
+
+#[test]
+fn a_long_warning_is_cut_only_where_not_all_of_them_fit() {
+    let mut first = allows("a");
+    first.warnings = vec!["ä".repeat(4000)];
+    let mut second = allows("b");
+    second.warnings = vec!["short".to_owned()];
+    let warnings = run(&[first.clone(), second.clone()]).warnings;
+    assert_eq!(
+        warnings,
+        [format!("a: {}", "ä".repeat(4000)), "b: short".to_owned()]
+    );
+
+    second.warnings.push("l".repeat(300));
+    let warnings = run(&[first, second]).warnings;
+    let lengths: Vec<usize> = warnings.iter().map(|text| text.chars().count()).collect();
+    assert_eq!(lengths, [256, 8, 256]);
+    assert!(warnings[0].ends_with('…') && warnings[2].ends_with('…'));
+    assert_eq!(warnings[1], "b: short");
 }
 
 #[test]

@@ -131,7 +131,7 @@ async fn verify(
     let (answer, called) = call(round, &turn, chain).await?;
     let config = &turn.plugin.config;
     let (ended, change) = judge(config, answer, chain.current.as_ref(), round.max_depth);
-    let secrecy = called.secrecy;
+    let secrecy = called.secrecy.max(chain.secrecy);
     let Some(change) = change else {
         let ended = if secrecy.withholds() {
             ended.map_err(Fault::without_plugins_words)

@@ -54,6 +54,10 @@ impl Passwords {
         })
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.live.load().hashes.len()
+    }
+
     pub(super) fn refresh(&self) -> Result<bool, AuthenticationError> {
         let accounts = Accounts::parse(&self.path)?;
         if accounts.hashes == self.live.load().hashes {

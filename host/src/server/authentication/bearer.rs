@@ -26,6 +26,10 @@ impl Tokens {
         })
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.live.load().len()
+    }
+
     pub(super) fn refresh(&self) -> Result<bool, AuthenticationError> {
         let tokens = parse(&self.path)?;
         if tokens == **self.live.load() {

@@ -109,6 +109,10 @@ impl ClientCertificates {
             .min()
     }
 
+    pub(super) fn count(&self) -> usize {
+        self.live.load().authorities.len()
+    }
+
     pub(super) fn refresh(&self) -> Result<bool, AuthenticationError> {
         let trusted = Trusted::parse(&self.path, &self.provider)?;
         if trusted.authorities == self.live.load().authorities {

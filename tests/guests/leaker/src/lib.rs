@@ -217,6 +217,16 @@ fn change(review: &Review, way: &str, loot: &Loot) -> Mutation {
             .add(pointer!["metadata", "annotations", label], text)
             .into(),
         "copy-to-data" => Patch::new().add("/data/stolen", text).into(),
+        // One that has read content makes a name of it; one that has not takes that name away again.
+        "key-then-replace" if !loot.values.is_empty() => Patch::new()
+            .add(pointer!["metadata", "annotations", label], "x")
+            .into(),
+        "key-then-replace" => Patch::new()
+            .replace(
+                "/metadata/annotations",
+                NewValueJson(r#"{"a": "c"}"#.to_owned()),
+            )
+            .into(),
         // These would take it to where it can be read unnoticed, which is a fault; the third does so unread.
         "copy" => Patch::new().add("/metadata/labels/stolen", text).into(),
         "copy-as-key" => Patch::new()

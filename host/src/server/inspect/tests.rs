@@ -1,0 +1,163 @@
+//! What `tollgate check` reads of certificates and credentials, and what it says of those that `serve` could not use.
+
+use std::fs;
+use std::path::PathBuf;
+
+use rcgen::{CertificateParams, KeyPair};
+use tempfile::TempDir;
+
+use super::*;
+use crate::config::{ClientCertificate, SelfSigned};
+use crate::engine::chain;
+
+struct Folder(TempDir);
+
+impl Folder {
+    fn new() -> Self {
+        Self(tempfile::tempdir().expect("a directory"))
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    fn write(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::write(&path, text).expect("written");
+        path
+    }
+
+    /// A certificate that ended or ends on the first of January of that year.
+    fn certificate(&self, names: &[&str], year: i32) -> Tls {
+        let key = KeyPair::generate().expect("a key");
+        let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+        let mut params = CertificateParams::new(names).expect("names");
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        let certificate = params.self_signed(&key).expect("a certificate");
+        Tls::Files {
+            certificate: self.write("tls.crt", &certificate.pem()),
+            key: self.write("tls.key", &key.serialize_pem()),
+        }
+    }
+
+    fn self_signed(&self) -> Tls {
+        Tls::SelfSigned(SelfSigned {
+            directory: self.path("authority"),
+            names: Vec::new(),
+            service: None,
+        })
+    }
+}
+
+fn said(tls: &Tls, authentication: &Authentication) -> Vec<String> {
+    let line = |inspected: Inspected| match inspected.result {
+        Ok(usable) => format!(
+            "{}: ok, {} {:?}",
+            inspected.setting, usable.description, usable.warnings
+        ),
+        Err(error) => format!("{}: {}", inspected.setting, chain(&error)),
+    };
+    inspect(tls, authentication).into_iter().map(line).collect()
+}
+
+#[test]
+fn says_what_a_certificate_is_for_and_when_it_ends() {
+    let folder = Folder::new();
+    let tls = folder.certificate(&["tollgate.tollgate-system.svc", "10.0.0.7"], 2999);
+    let said = said(&tls, &Authentication::default());
+    let [line] = said.as_slice() else {
+        panic!("{said:?}")
+    };
+    assert!(
+        line.starts_with("tls: ok, ends on 2999-01-01, in "),
+        "{line}"
+    );
+    assert!(
+        line.ends_with(" days, for tollgate.tollgate-system.svc, 10.0.0.7 []"),
+        "{line}"
+    );
+}
+
+#[test]
+fn warns_of_a_certificate_that_clients_refuse() {
+    let folder = Folder::new();
+    let tls = folder.certificate(&[], 2021);
+    let said = said(&tls, &Authentication::default()).join("\n");
+    assert!(said.contains("tls: ok, EXPIRED on 2021-01-01"), "{said}");
+    assert!(said.contains("the certificate has expired"), "{said}");
+    assert!(said.contains("for no DNS name or IP address"), "{said}");
+}
+
+#[test]
+fn refuses_a_key_that_does_not_fit() {
+    let folder = Folder::new();
+    let tls = folder.certificate(&["localhost"], 2999);
+    let other = KeyPair::generate().expect("a key");
+    folder.write("tls.key", &other.serialize_pem());
+    let said = said(&tls, &Authentication::default()).join("\n");
+    assert!(
+        said.contains("does not belong to the first certificate"),
+        "{said}"
+    );
+}
+
+#[test]
+fn says_everything_that_is_wrong_with_what_clients_have_to_show() {
+    let folder = Folder::new();
+    let authentication = Authentication {
+        client_certificate: Some(ClientCertificate {
+            ca: folder.write("ca.crt", "no certificate"),
+            subjects: Vec::new(),
+        }),
+        bearer: Some(folder.path("nowhere")),
+        basic: Some(folder.write("passwords", "jane:hunter2")),
+    };
+    let said = said(&folder.self_signed(), &authentication);
+    assert_eq!(said.len(), 3, "{said:?}");
+    for (line, words) in said.iter().zip([
+        "authentication.clientCertificate: ",
+        "authentication.bearer: cannot read ",
+        "authentication.basic: ",
+    ]) {
+        assert!(line.starts_with(words), "{line}");
+    }
+    assert!(
+        said[0].contains("expected PEM with one or more CERTIFICATE sections"),
+        "{said:?}"
+    );
+    assert!(
+        said[2].contains("line 1, has a hash that is not bcrypt"),
+        "{said:?}"
+    );
+    assert!(!said[2].contains("hunter2"), "{said:?}");
+}
+
+#[test]
+fn counts_what_clients_may_show() {
+    let folder = Folder::new();
+    let authentication = Authentication {
+        bearer: Some(folder.write("tokens", "one\n# old\ntwo\n")),
+        ..Authentication::default()
+    };
+    assert_eq!(
+        said(&folder.self_signed(), &authentication),
+        ["authentication.bearer: ok, 2 tokens []"]
+    );
+}
+
+#[test]
+fn leaves_the_folder_of_a_self_signed_authority_as_it_is() {
+    let folder = Folder::new();
+    let tls = folder.self_signed();
+    assert!(said(&tls, &Authentication::default()).is_empty());
+    assert!(!folder.path("authority").exists());
+    // One without its key is what `serve` would not start with.
+    fs::create_dir(folder.path("authority")).expect("a folder");
+    folder.write("authority/ca.crt", "PEM");
+    let said = said(&tls, &Authentication::default()).join("\n");
+    assert!(
+        said.contains("there is a ca.crt without its ca.key"),
+        "{said}"
+    );
+}
