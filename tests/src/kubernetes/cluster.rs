@@ -27,7 +27,7 @@ const START_LIMIT: Duration = Duration::from_secs(120);
 /// How long a request may take.
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 
-/// Everything that says who called what is in the audit log, with the annotations of webhooks.
+/// Every change is in the audit log, with the annotations of webhooks; patches are among those from level Request on.
 const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -36,7 +36,7 @@ rules:
     nonResourceURLs: [\"/*\"]
   - level: None
     verbs: [get, list, watch]
-  - level: Metadata
+  - level: Request
 ";
 
 /// etcd and kube-apiserver, until it is dropped or the test binary ends.
@@ -58,7 +58,8 @@ pub struct Start {
 // === impl Start ===
 
 impl Start {
-    /// Puts a file into the cluster's folder, which is kube-apiserver's working directory.
+    /// Puts a file into the cluster's folder, which is kube-apiserver's working directory. `{folder}` in it becomes the
+    /// path of that folder, for what has to be absolute.
     #[must_use]
     pub fn file(mut self, name: &str, content: &str) -> Self {
         self.files.push((name.to_owned(), content.to_owned()));
@@ -111,6 +112,7 @@ impl Start {
         let given = self.files.iter().map(|(name, text)| (&**name, &**text));
         for (name, text) in own.into_iter().chain(given) {
             let path = folder.join(name);
+            let text = text.replace("{folder}", &folder.display().to_string());
             std::fs::write(&path, text)
                 .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         }

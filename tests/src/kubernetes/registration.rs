@@ -47,16 +47,23 @@ impl<'c> Registration<'c> {
     /// When the manifests are refused.
     #[must_use]
     pub fn apply(cluster: &'c Cluster, server: &Server, name: &str, arguments: &[&str]) -> Self {
-        let printed = manifests(server, name, arguments);
-        cluster
-            .kubectl(&["apply", "-f", "-"])
-            .text(&printed)
-            .succeed();
-        Self {
+        let mut registration = Self {
             cluster,
             name: name.to_owned(),
-            printed,
-        }
+            printed: String::new(),
+        };
+        registration.renew(server, arguments);
+        registration
+    }
+
+    /// Applies what `tollgate manifests` prints now, in the place of what it printed before.
+    ///
+    /// # Panics
+    /// When the manifests are refused.
+    pub fn renew(&mut self, server: &Server, arguments: &[&str]) {
+        self.printed = manifests(server, &self.name, arguments);
+        let apply = self.cluster.kubectl(&["apply", "-f", "-"]);
+        apply.text(&self.printed).succeed();
     }
 
     /// Waits until kube-apiserver asks one of the servers about `probe`, in each phase that is registered. The probe is

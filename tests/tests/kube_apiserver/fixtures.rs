@@ -1,10 +1,41 @@
 //! What the tests of several topics need.
 
-use std::path::PathBuf;
-
 use serde_json::{Value, json};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::guests;
+use tollgate_tests::kubernetes::{Cluster, Registration};
+use tollgate_tests::server::Server;
+
+/// A host that kube-apiserver asks. Its registration goes first when it is dropped.
+pub(crate) struct Served<'c> {
+    _registration: Registration<'c>,
+    pub(crate) server: Server,
+}
+
+/// Starts a host, registers it under a name and waits until it is asked. Pods or, where its rules are for others,
+/// `probe` have to be among what both of its webhooks are for.
+pub(crate) async fn serve<'c>(
+    cluster: &'c Cluster,
+    name: &str,
+    configuration: Configuration,
+    arguments: &[&str],
+    probe: &Value,
+) -> Served<'c> {
+    let server = Server::start(configuration);
+    let registration =
+        Registration::new(cluster, &server, name, arguments, (&path_of(probe), probe)).await;
+    server.assert_all_loaded().await;
+    Served {
+        _registration: registration,
+        server,
+    }
+}
+
+/// A configuration whose compiled plugins are kept for other tests.
+pub(crate) fn configuration() -> Configuration {
+    let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled-plugins");
+    Configuration::new().with("engine.cacheDirectory", cache.display().to_string())
+}
 
 /// A Pod that nobody has anything against.
 pub(crate) fn pod(namespace: &str, name: &str) -> Value {
@@ -26,22 +57,50 @@ pub(crate) fn config_map(namespace: &str, name: &str, value: &str) -> Value {
     })
 }
 
-/// Where objects of the core group are created.
-pub(crate) fn path(namespace: &str, resource: &str) -> String {
-    format!("/api/v1/namespaces/{namespace}/{resource}")
+/// A Deployment that nobody has anything against.
+pub(crate) fn deployment(namespace: &str, name: &str) -> Value {
+    let template = &pod(namespace, name)["spec"];
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": template},
+        },
+    })
 }
 
-/// The plugin that does what its settings say.
-pub(crate) fn actor() -> PathBuf {
-    guests::build("actor")
+/// The object with labels.
+pub(crate) fn labelled(mut object: Value, labels: Value) -> Value {
+    object["metadata"]["labels"] = labels;
+    object
 }
 
-/// `match` for creating and changing resources in a namespace.
-pub(crate) fn rules(namespace: &str, groups: &[&str], resources: &[&str]) -> Value {
+/// Where an object is created. Its kind's plural is the one with an `s`.
+pub(crate) fn path_of(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let version = text(&object["apiVersion"]);
+    let root = if version.contains('/') { "apis" } else { "api" };
+    let resource = text(&object["kind"]).to_lowercase();
+    match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => format!("/{root}/{version}/namespaces/{namespace}/{resource}s"),
+        None => format!("/{root}/{version}/{resource}s"),
+    }
+}
+
+/// `match` for operations on resources in a namespace.
+pub(crate) fn rules_for(
+    namespace: &str,
+    operations: &[&str],
+    groups: &[&str],
+    resources: &[&str],
+) -> Value {
     json!({
         "namespaces": [namespace],
         "rules": [{
-            "operations": ["CREATE", "UPDATE"],
+            "operations": operations,
             "apiGroups": groups,
             "apiVersions": ["*"],
             "resources": resources,
@@ -49,20 +108,44 @@ pub(crate) fn rules(namespace: &str, groups: &[&str], resources: &[&str]) -> Val
     })
 }
 
-/// Adds the actor under a name.
-pub(crate) fn act(configuration: &mut Configuration, name: &str, matched: &Value, settings: Value) {
+/// `match` for creating and changing resources in a namespace.
+pub(crate) fn rules(namespace: &str, groups: &[&str], resources: &[&str]) -> Value {
+    rules_for(namespace, &["CREATE", "UPDATE"], groups, resources)
+}
+
+/// `match` with a condition more.
+pub(crate) fn when(mut matched: Value, expression: &str) -> Value {
+    matched["matchConditions"] = json!([{"name": "when", "expression": expression}]);
+    matched
+}
+
+/// Adds the plugin that does what its settings say.
+pub(crate) fn act(configuration: &mut Configuration, name: &str, matched: Value, settings: Value) {
     act_with(configuration, name, matched, settings, json!({}));
 }
 
-/// Adds the actor under a name; `more` are further keys of its entry.
+/// Likewise; `more` are further keys of its entry.
 pub(crate) fn act_with(
     configuration: &mut Configuration,
     name: &str,
-    matched: &Value,
+    matched: Value,
     settings: Value,
     mut more: Value,
 ) {
-    more["match"] = matched.clone();
+    more["match"] = matched;
     more["settings"] = settings;
-    configuration.plugin(name, &actor(), more);
+    configuration.plugin(name, &guests::build("actor"), more);
+}
+
+/// The text without what is different each time: uids, times, versions.
+pub(crate) fn stable(text: &str) -> String {
+    let changing = ["uid:", "resourceVersion:", "creationTimestamp:", "time:"];
+    let line = |line: &str| {
+        let (indentation, rest) = line.split_at(line.len() - line.trim_start().len());
+        match changing.iter().find(|name| rest.starts_with(*name)) {
+            Some(name) => format!("{indentation}{name} …\n"),
+            None => format!("{line}\n"),
+        }
+    };
+    text.lines().map(line).collect()
 }
