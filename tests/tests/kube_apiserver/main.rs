@@ -9,4 +9,6 @@ mod custom_resources;
 mod faults;
 mod fixtures;
 mod load;
+mod objects;
+mod offline;
 mod printed;
