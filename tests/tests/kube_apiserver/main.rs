@@ -12,3 +12,5 @@ mod load;
 mod objects;
 mod offline;
 mod printed;
+mod resources;
+mod upstream;
