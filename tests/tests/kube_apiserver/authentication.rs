@@ -1,9 +1,11 @@
 //! kube-apiserver shows who it is when it is told to, and whoever else calls is refused.
 
+use std::time::{Duration, Instant};
+
 use serde_json::json;
-use tollgate_tests::kubernetes::Start;
-use tollgate_tests::kubernetes::authority::Authority;
-use tollgate_tests::server::metric;
+use tollgate_tests::kubernetes::authority::{Authority, Issued};
+use tollgate_tests::kubernetes::{Registration, Start};
+use tollgate_tests::server::{Server, metric};
 
 use crate::fixtures::{act, config_map, configuration, rules};
 
@@ -49,11 +51,10 @@ async fn create(start: Start, authority: &Authority) -> Option<(bool, String, f6
         maps,
         json!({"set": {"/metadata/labels/team": "shop"}}),
     );
-    let server = tollgate_tests::server::Server::start(configuration);
-    let _registration =
-        tollgate_tests::kubernetes::Registration::apply(&cluster, &server, "mutual", &[]);
+    let server = Server::start(configuration);
+    let _registration = Registration::apply(&cluster, &server, "mutual", &[]);
     let map = config_map(NAMESPACE, "web", "a");
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    let deadline = Instant::now() + Duration::from_secs(30);
     // Until the registration is in effect, objects are created without a label.
     let printed = loop {
         let arguments = [
@@ -68,11 +69,8 @@ async fn create(start: Start, authority: &Authority) -> Option<(bool, String, f6
         if !printed.succeeded() || printed.output.contains("shop") {
             break printed;
         }
-        assert!(
-            std::time::Instant::now() < deadline,
-            "nobody asks: {printed}"
-        );
-        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+        assert!(Instant::now() < deadline, "nobody asks: {printed}");
+        tokio::time::sleep(Duration::from_millis(50)).await;
     };
     let labels = [("reason", "certificate")];
     let refused = metric(
@@ -88,7 +86,7 @@ async fn the_right_client_certificate_is_served_and_others_are_refused() {
     let authority = Authority::new("webhook clients");
     let right = authority.client("kube-apiserver");
     let another = authority.client("somebody-else");
-    let with = |certificate: &tollgate_tests::kubernetes::authority::Issued| {
+    let with = |certificate: &Issued| {
         Start::default()
             .file("admission.yaml", ADMISSION_CONTROL)
             .file("webhooks.yaml", WEBHOOKS)

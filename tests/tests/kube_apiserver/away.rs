@@ -1,6 +1,8 @@
 //! What a cluster can still do when the host cannot help it.
 
-use insta::assert_snapshot;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 use tollgate_tests::kubernetes::kubectl::Printed;
 use tollgate_tests::kubernetes::service::Service;
@@ -8,7 +10,7 @@ use tollgate_tests::kubernetes::{Registration, Start};
 use tollgate_tests::server::Server;
 use tollgate_tests::{cluster_or_skip, hostile};
 
-use crate::fixtures::{act_with, config_map, configuration, path_of, pod, rules};
+use crate::fixtures::{act_with, config_map, configuration, path_of, pod, rules, shows};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn without_replicas_fail_refuses_and_ignore_admits() {
@@ -108,7 +110,7 @@ async fn an_administrator_repairs_a_cluster_in_which_nothing_passes() {
     for namespace in ["shop", "tollgate-system"] {
         cluster.namespace(namespace);
     }
-    let self_signed = |folder: &std::path::Path| {
+    let self_signed = |folder: &Path| {
         let directory = folder.join("tls");
         json!({"selfSigned": {"directory": directory, "service": "tollgate.tollgate-system"}})
     };
@@ -189,12 +191,9 @@ async fn an_administrator_repairs_a_cluster_in_which_nothing_passes() {
             "tollgate",
         ])),
     ];
-    assert_snapshot!("repairs", repairs.join("\n"));
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(30);
+    shows("repairs", repairs.join("\n"));
+    let deadline = Instant::now() + Duration::from_secs(30);
     while !create(pod("shop", "web"), &[]).succeeded() {
-        assert!(
-            std::time::Instant::now() < deadline,
-            "the webhook is still asked"
-        );
+        assert!(Instant::now() < deadline, "the webhook is still asked");
     }
 }

@@ -1,5 +1,7 @@
 //! What the tests of several topics need.
 
+use std::fmt::Display;
+
 use serde_json::{Value, json};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::guests;
@@ -148,4 +150,12 @@ pub(crate) fn stable(text: &str) -> String {
         }
     };
     text.lines().map(line).collect()
+}
+
+/// Compares what a user sees with the file of that name in `snapshots`.
+pub(crate) fn shows(name: &str, text: impl Display) {
+    let text = text.to_string();
+    insta::with_settings!({omit_expression => true, prepend_module_to_snapshot => false}, {
+        insta::assert_snapshot!(name, text);
+    });
 }

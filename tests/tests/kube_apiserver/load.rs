@@ -262,7 +262,7 @@ async fn two_replicas_are_restarted_one_after_the_other_and_nobody_feels_it() {
         let stopped = stopped.expect("it ends");
         assert!(stopped.status.success(), "{}", stopped.status);
         load.hold().await;
-        let coming = tokio::task::block_in_place(&replica);
+        let coming = tokio::task::block_in_place(replica);
         service.add(coming.address());
         replicas.push(coming);
         load.hold().await;

@@ -6,7 +6,6 @@ use std::process::{Command, Stdio};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use insta::assert_snapshot;
 use reqwest::Method;
 use serde_json::{Value, json};
 use tollgate_tests::configuration::Configuration;
@@ -14,7 +13,7 @@ use tollgate_tests::kubernetes::{Cluster, Registration, Start};
 use tollgate_tests::server::Server;
 use tollgate_tests::{binary, guests};
 
-use crate::fixtures::{configuration, path_of, pod};
+use crate::fixtures::{configuration, path_of, pod, shows};
 use crate::objects::fifty;
 
 const NAMESPACE: &str = "shop";
@@ -220,8 +219,8 @@ async fn fifty_objects_are_judged_alike_with_and_without_a_cluster() {
         );
     }
     let count = format!("{denied} of 50 denied, {patched} patched; differences by defaults only:");
-    assert_snapshot!(
+    shows(
         "differences",
-        format!("{count}\n{}", differences.join("\n"))
+        format!("{count}\n{}", differences.join("\n")),
     );
 }
