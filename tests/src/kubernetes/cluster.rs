@@ -133,6 +133,9 @@ impl Start {
             .add_root_certificate(ca.expect("it was made just now"))
             .timeout(REQUEST_LIMIT)
             .no_proxy()
+            // Connections belong to the runtime that they were made in, and each test has its own.
+            .http1_only()
+            .pool_max_idle_per_host(0)
             .build();
         let cluster = Cluster {
             binaries,

@@ -84,12 +84,10 @@ async fn without_replicas_fail_refuses_and_ignore_admits() {
                     && entry["objectRef"]["name"] == "without"
             });
             for phase in ["mutation", "validating"] {
-                let key = format!("failed-open.{phase}.webhook.admission.k8s.io/round_0_index_0");
-                let annotations = &entries[0]["annotations"];
-                assert!(
-                    annotations[&key].is_string(),
-                    "{key} is not in {annotations}"
-                );
+                // Behind it is which of the webhooks of all tests it is.
+                let key = format!("\"failed-open.{phase}.webhook.admission.k8s.io/round_0_index_");
+                let annotations = entries[0]["annotations"].to_string();
+                assert!(annotations.contains(&key), "{key} is not in {annotations}");
             }
         }
 
