@@ -32,8 +32,8 @@ pub(crate) fn required_version() -> &'static str {
 /// Where these binaries are kept: other sources, or another Go, are kept elsewhere.
 pub(crate) fn cache_folder() -> Result<PathBuf, Missing> {
     let mut hash = Sha256::new();
-    let version = run(go().args(["env", "GOVERSION"]))?.stdout;
-    for part in [GO_MOD.as_bytes(), GO_SUM.as_bytes(), &version] {
+    let version = version()?;
+    for part in [GO_MOD, GO_SUM, &version] {
         hash.update(Sha256::digest(part));
     }
     let hash = hash.finalize();
@@ -45,6 +45,22 @@ pub(crate) fn cache_folder() -> Result<PathBuf, Missing> {
     let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
     let name = format!("kubernetes-{}-{hash}", release());
     Ok(cache.ok_or(Missing::NoCache)?.join("tollgate").join(name))
+}
+
+/// The version of Go, such as `go1.26.8`.
+fn version() -> Result<String, Missing> {
+    let output = run(go().args(["env", "GOVERSION"]))?;
+    let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+    if numbers(&version) < numbers(required_version()) {
+        return Err(Missing::OldGo(version));
+    }
+    Ok(version)
+}
+
+/// The numbers of a version, in their order.
+fn numbers(version: &str) -> Vec<u32> {
+    let parts = version.trim_start_matches("go").split(['.', '-', ' ']);
+    parts.map_while(|part| part.parse().ok()).collect()
 }
 
 /// Builds a program into a file: statically, without what only debuggers read, and with the release as its version.
@@ -120,6 +136,14 @@ mod tests {
         for with in replaced {
             assert!(with.ends_with(&format!(" {staging}")), "{with}");
         }
+    }
+
+    #[test]
+    fn versions_are_compared_by_their_numbers() {
+        assert!(numbers("go1.9.7") < numbers("1.26.0"));
+        assert!(numbers("go1.26") < numbers("1.26.0"));
+        assert!(numbers("go1.26.8 X:nocoverageredesign") > numbers("1.26.0"));
+        assert!(numbers(required_version()) > numbers("1.20"));
     }
 
     #[test]

@@ -39,6 +39,9 @@ pub enum Missing {
     /// Go cannot be run.
     #[error("`go` does not run ({0}): install Go {required} or later", required = go::required_version())]
     NoGo(io::Error),
+    /// Go is too old.
+    #[error("`go` is {0}: install Go {required} or later", required = go::required_version())]
+    OldGo(String),
     /// The sources cannot be fetched.
     #[error("the sources cannot be fetched: {0}")]
     Offline(String),
@@ -155,7 +158,7 @@ impl Missing {
     pub fn is_circumstance(&self) -> bool {
         matches!(
             self,
-            Self::NotBuilt(_) | Self::NoGo(_) | Self::Offline(_) | Self::NoCache
+            Self::NotBuilt(_) | Self::NoGo(_) | Self::OldGo(_) | Self::Offline(_) | Self::NoCache
         )
     }
 }
