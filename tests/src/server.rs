@@ -41,6 +41,7 @@ pub struct Start {
     program: Option<PathBuf>,
     environment: Vec<(String, String)>,
     arguments: Vec<String>,
+    trusted: Option<PathBuf>,
 }
 
 /// What came back over HTTP.
@@ -105,6 +106,13 @@ impl Start {
         self
     }
 
+    /// What to trust where the server's certificate is not of its own making.
+    #[must_use]
+    pub fn trusting(mut self, ca_bundle: PathBuf) -> Self {
+        self.trusted = Some(ca_bundle);
+        self
+    }
+
     /// Starts the server and waits until it listens.
     ///
     /// # Panics
@@ -152,7 +160,8 @@ impl Start {
                 .unwrap_or_else(|error| panic!("`{name}` is no address: {error}"))
         };
         let (address, admin): (SocketAddr, SocketAddr) = (socket("address"), socket("admin"));
-        let ca_bundle = PathBuf::from(text("ca_bundle"));
+        let trusted = self.trusted;
+        let ca_bundle = trusted.unwrap_or_else(|| PathBuf::from(text("ca_bundle")));
         let client = client(&ca_bundle, |builder| builder.http1_only());
         Server {
             child,

@@ -1,9 +1,10 @@
 //! The project's own chores: `cargo xtask demo` shows what Tollgate does, `cargo xtask test` runs every test,
-//! `cargo xtask bench` measures.
+//! `cargo xtask bench` measures, `cargo xtask kubernetes` builds what the tests need of Kubernetes.
 
 mod bench;
 mod cargo;
 mod demo;
+mod kubernetes;
 mod terminal;
 mod test;
 mod toolchain;
@@ -19,6 +20,7 @@ use clap::Parser;
 enum Chore {
     Bench(bench::Bench),
     Demo(demo::Demo),
+    Kubernetes(kubernetes::Kubernetes),
     Test(test::Test),
 }
 
@@ -26,6 +28,7 @@ fn main() -> ExitCode {
     let done = match Chore::parse() {
         Chore::Bench(bench) => bench.run(),
         Chore::Demo(demo) => demo.run(),
+        Chore::Kubernetes(kubernetes) => kubernetes.run(),
         Chore::Test(test) => test.run(),
     };
     done.unwrap_or_else(|error| {

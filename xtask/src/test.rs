@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that has to hold before a change is in, from an empty target folder.
 //!
 //! ```text
-//! toolchain → dependencies → format → lints → guests → build → tests → instructions → documentation
+//! toolchain → dependencies → format → lints → guests → build → kubernetes → tests → instructions → documentation
 //! ```
 //!
 //! Cheap steps come first. The tests are built by the command that runs them, because cargo selects features for what
@@ -18,13 +18,14 @@ use clap::Args;
 use self::count::Count;
 use crate::terminal::{self, BAD, FAINT, GOOD, NOTABLE, STRONG};
 use crate::workspace::{PLUGIN_PROFILE, WASM, Workspace};
-use crate::{bench, cargo, toolchain};
+use crate::{bench, cargo, kubernetes, toolchain};
 
 /// Set up and run all tests: format, lints, every suite, documentation.
 ///
 /// Installs what is missing: the WebAssembly target, rustfmt and clippy by rustup, and by apt-get, where it runs as
-/// root, Go (one suite tries the patches with kube-apiserver's own library, which is written in Go) and valgrind (which
-/// counts instructions). Ends with the time that each step took and, as its last line, the number of tests.
+/// root, Go (one suite tries the patches with kube-apiserver's own library, one runs against kube-apiserver itself;
+/// both are written in Go) and valgrind (which counts instructions). Ends with the time that each step took and, as its
+/// last line, the number of tests.
 #[derive(Args, Debug)]
 pub(crate) struct Test {
     /// Go on with the next step when one fails.
@@ -51,7 +52,7 @@ type Step = (
     fn(&mut Run) -> anyhow::Result<()>,
 );
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     ("toolchain", "what is needed is installed", toolchain),
     (
         "dependencies",
@@ -70,6 +71,11 @@ const STEPS: [Step; 10] = [
         "build",
         "the host and all suites; the first time takes minutes: wasmtime is large",
         build,
+    ),
+    (
+        "kubernetes",
+        "etcd, kube-apiserver and kubectl are built, where Go is installed; the first time takes minutes",
+        kubernetes,
     ),
     (
         "tests",
@@ -211,6 +217,10 @@ fn guests(run: &mut Run) -> anyhow::Result<()> {
 
 fn build(run: &mut Run) -> anyhow::Result<()> {
     cargo(run, ["test", "--workspace", "--no-run"])
+}
+
+fn kubernetes(_: &mut Run) -> anyhow::Result<()> {
+    kubernetes::ensure()
 }
 
 fn tests(run: &mut Run) -> anyhow::Result<()> {

@@ -60,7 +60,7 @@ pub(crate) fn ensure_components() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sees to it, where that is possible, that kube-apiserver's own patch library can be built; says what follows when
+/// Sees to it, where that is possible, that kube-apiserver and its patch library can be built; says what follows when
 /// it is not.
 pub(crate) fn ensure_go() -> String {
     let version = || output(Command::new("go").arg("version"));
@@ -73,8 +73,8 @@ pub(crate) fn ensure_go() -> String {
         return version;
     }
     anstream::println!(
-        "  {NOTABLE}Go is not installed: the emitted patches are not tried with kube-apiserver's own patch library. \
-         Install Go and run this again to have that tested, too.{NOTABLE:#}"
+        "  {NOTABLE}Go is not installed: the emitted patches are not tried with kube-apiserver's own patch library, \
+         and nothing against kube-apiserver itself. Install Go and run this again to have that tested, too.{NOTABLE:#}"
     );
     "not installed".to_owned()
 }

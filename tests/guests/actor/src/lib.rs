@@ -14,6 +14,8 @@ struct Actor(Settings);
 struct Settings {
     /// Texts by their pointers: each is set where it is not yet so.
     set: BTreeMap<String, String>,
+    /// Values by their pointers: each is set where it is not yet so.
+    set_values: BTreeMap<String, serde_json::Value>,
     /// Texts by patterns: each place that a pattern finds is set where it is not yet so.
     set_all: BTreeMap<String, String>,
     /// Elements by the pointers of lists: each is put at the end where none has its name.
@@ -24,6 +26,10 @@ struct Settings {
     forbid: BTreeMap<String, String>,
     /// Texts by pointers: a place that has one is denied, without a cause.
     forbid_at_all: BTreeMap<String, String>,
+    /// Whatever it is asked about is denied with this text.
+    deny: Option<String>,
+    /// Whatever it validates gets this warning.
+    warn: Option<String>,
 }
 
 // === impl Actor ===
@@ -43,6 +49,12 @@ impl Mutate for Actor {
         for (pointer, text) in &self.0.set {
             if object.text(pointer).as_ref() != Some(text) {
                 patch = patch.set(object, pointer.as_str(), text.as_str());
+            }
+        }
+        for (pointer, value) in &self.0.set_values {
+            let there = object.read::<serde_json::Value>(pointer).ok().flatten();
+            if there.as_ref() != Some(value) {
+                patch = patch.set(object, pointer.as_str(), value.clone());
             }
         }
         for (pattern, text) in &self.0.set_all {
@@ -69,6 +81,12 @@ impl Mutate for Actor {
 impl Validate for Actor {
     fn validate(&self, review: &Review) -> Result<(), Denial> {
         let object = review.object();
+        if let Some(text) = &self.0.warn {
+            review.warn(text);
+        }
+        if let Some(text) = &self.0.deny {
+            return Err(Denial::new(text));
+        }
         for (pointer, text) in &self.0.forbid_at_all {
             if object.text(pointer).as_ref() == Some(text) {
                 return Err(Denial::new(format!("{text} is not wanted")));

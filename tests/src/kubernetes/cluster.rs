@@ -1,0 +1,350 @@
+//! Starts etcd and kube-apiserver, and talks to the latter.
+
+use std::io::Write as _;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+use std::time::{Duration, Instant};
+
+use reqwest::{Certificate, Client, Method};
+use serde_json::Value;
+use tollgate_kube_apiserver::{Binaries, Missing};
+
+use super::authority::{Authority, key_pair};
+use super::guard::Guard;
+use super::kubectl::{self, Kubectl};
+
+/// The bearer token of a cluster administrator.
+pub const ADMIN_TOKEN: &str = "administrator";
+
+/// Addresses of services. All of 127.0.0.0/8 reaches this machine and nobody else, so that a cluster IP can be listened
+/// on without a network of the suite's own.
+const SERVICE_ADDRESSES: &str = "127.96.0.0/16";
+
+/// How long kube-apiserver may take until it is ready: three seconds when nobody else wants the processors.
+const START_LIMIT: Duration = Duration::from_secs(120);
+/// How long a request may take.
+const REQUEST_LIMIT: Duration = Duration::from_secs(60);
+
+/// Every change is in the audit log, with the annotations of webhooks; patches are among those from level Request on.
+const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1
+kind: Policy
+omitStages: [RequestReceived]
+rules:
+  - level: None
+    nonResourceURLs: [\"/*\"]
+  - level: None
+    verbs: [get, list, watch]
+  - level: Request
+";
+
+/// etcd and kube-apiserver, until it is dropped or the test binary ends.
+pub struct Cluster {
+    binaries: Binaries,
+    folder: PathBuf,
+    url: String,
+    client: Client,
+    _guard: Guard,
+}
+
+/// How a cluster is started.
+#[derive(Default)]
+pub struct Start {
+    files: Vec<(String, String)>,
+    arguments: Vec<String>,
+}
+
+// === impl Start ===
+
+impl Start {
+    /// Puts a file into the cluster's folder, which is kube-apiserver's working directory. `{folder}` in it becomes the
+    /// path of that folder, for what has to be absolute.
+    #[must_use]
+    pub fn file(mut self, name: &str, content: &str) -> Self {
+        self.files.push((name.to_owned(), content.to_owned()));
+        self
+    }
+
+    /// Adds an argument to kube-apiserver's.
+    #[must_use]
+    pub fn argument(mut self, argument: &str) -> Self {
+        self.arguments.push(argument.to_owned());
+        self
+    }
+
+    /// Starts the cluster and waits until it is ready. None, said loudly, where its programs are not there.
+    ///
+    /// # Panics
+    /// When it does not come up; what it logged is in the panic.
+    #[must_use]
+    pub fn start(self) -> Option<Cluster> {
+        let binaries = match Binaries::find() {
+            Ok(binaries) => binaries,
+            Err(missing) => {
+                skip(&missing);
+                return None;
+            }
+        };
+        let folder = tempfile::Builder::new()
+            .prefix("tollgate-kubernetes-")
+            .tempdir();
+        // The guard removes it.
+        let folder = folder.expect("a temporary folder can be made").keep();
+        let (etcd_port, port) = (free_port(), free_port());
+        let authority = Authority::new("kube-apiserver");
+        let serving = authority.server(&["localhost", "127.0.0.1"]);
+        let (public_key, private_key) = key_pair();
+        let url = format!("https://127.0.0.1:{port}");
+        let own = [
+            ("ca.crt", authority.certificate()),
+            ("apiserver.crt", &serving.certificate),
+            ("apiserver.key", &serving.key),
+            ("service-account.pub", &public_key),
+            ("service-account.key", &private_key),
+            (
+                "tokens.csv",
+                &format!("{ADMIN_TOKEN},administrator,administrator,\"system:masters\"\n"),
+            ),
+            ("audit-policy.yaml", AUDIT_POLICY),
+            ("kubeconfig", &kubectl::kubeconfig(&url)),
+        ];
+        let given = self.files.iter().map(|(name, text)| (&**name, &**text));
+        for (name, text) in own.into_iter().chain(given) {
+            let path = folder.join(name);
+            let text = text.replace("{folder}", &folder.display().to_string());
+            std::fs::write(&path, text)
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        }
+        let guard = Guard::start(
+            &folder,
+            &[
+                ("etcd.log", &binaries.etcd(), &etcd_arguments(etcd_port)),
+                (
+                    "kube-apiserver.log",
+                    &binaries.kube_apiserver(),
+                    &apiserver_arguments(etcd_port, port, &self.arguments),
+                ),
+            ],
+        );
+        let ca = Certificate::from_pem(authority.certificate().as_bytes());
+        let client = Client::builder()
+            .tls_built_in_root_certs(false)
+            .add_root_certificate(ca.expect("it was made just now"))
+            .timeout(REQUEST_LIMIT)
+            .no_proxy()
+            // Connections belong to the runtime that they were made in, and each test has its own.
+            .http1_only()
+            .pool_max_idle_per_host(0)
+            .build();
+        let cluster = Cluster {
+            binaries,
+            folder,
+            url,
+            client: client.expect("the client's settings do not depend on anything outside"),
+            _guard: guard,
+        };
+        cluster.wait_until_ready();
+        Some(cluster)
+    }
+}
+
+fn etcd_arguments(port: u16) -> Vec<String> {
+    vec![
+        "--data-dir=etcd".to_owned(),
+        format!("--listen-client-urls=http://127.0.0.1:{port}"),
+        format!("--advertise-client-urls=http://127.0.0.1:{port}"),
+        "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
+        // What a test leaves behind need not survive the machine.
+        "--unsafe-no-fsync".to_owned(),
+    ]
+}
+
+fn apiserver_arguments(etcd_port: u16, port: u16, more: &[String]) -> Vec<String> {
+    let own = [
+        &format!("--etcd-servers=http://127.0.0.1:{etcd_port}"),
+        &format!("--secure-port={port}"),
+        "--bind-address=127.0.0.1",
+        "--advertise-address=127.0.0.1",
+        // There is no kubelet or proxy that would want to know where it is, and it may not say a loopback address.
+        "--endpoint-reconciler-type=none",
+        &format!("--service-cluster-ip-range={SERVICE_ADDRESSES}"),
+        "--tls-cert-file=apiserver.crt",
+        "--tls-private-key-file=apiserver.key",
+        "--service-account-issuer=https://kubernetes.default.svc",
+        "--service-account-key-file=service-account.pub",
+        "--service-account-signing-key-file=service-account.key",
+        "--token-auth-file=tokens.csv",
+        "--authorization-mode=RBAC",
+        // Nobody makes the service accounts that Pods would have to have.
+        "--disable-admission-plugins=ServiceAccount",
+        "--allow-privileged=true",
+        "--audit-policy-file=audit-policy.yaml",
+        "--audit-log-path=audit.log",
+        "--audit-log-mode=blocking-strict",
+        "--profiling=false",
+    ];
+    let own = own.into_iter().map(str::to_owned);
+    own.chain(more.iter().cloned()).collect()
+}
+
+// === impl Cluster ===
+
+impl Cluster {
+    /// The cluster that all tests of this binary share, which each keeps to its own namespaces of. None, said loudly,
+    /// where its programs are not there.
+    ///
+    /// # Panics
+    /// When it does not come up.
+    #[must_use]
+    pub fn shared() -> Option<&'static Self> {
+        static SHARED: OnceLock<Option<Cluster>> = OnceLock::new();
+        let mut is_first = false;
+        let shared = SHARED.get_or_init(|| {
+            is_first = true;
+            Start::default().start()
+        });
+        if shared.is_none() && !is_first {
+            // Each test that is left out says so.
+            if let Err(missing) = Binaries::find() {
+                skip(&missing);
+            }
+        }
+        shared.as_ref()
+    }
+
+    /// A command for kubectl, as the administrator.
+    #[must_use]
+    pub fn kubectl(&self, arguments: &[&str]) -> Kubectl {
+        Kubectl::new(&self.binaries.kubectl(), &self.folder, arguments)
+    }
+
+    /// Makes a namespace.
+    ///
+    /// # Panics
+    /// When there is one of that name already.
+    pub fn namespace(&self, name: &str) {
+        self.kubectl(&["create", "namespace", name]).succeed();
+    }
+
+    /// Sends a request as the administrator. `path` may have a query; the answer is JSON or, where it is not, text.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    pub async fn request(&self, method: Method, path: &str, body: Option<&Value>) -> (u16, Value) {
+        let mut request = self.client.request(method, format!("{}{path}", self.url));
+        request = request.bearer_auth(ADMIN_TOKEN);
+        if let Some(body) = body {
+            request = request.json(body);
+        }
+        let answer = async {
+            let response = request.send().await?;
+            let status = response.status().as_u16();
+            reqwest::Result::Ok((status, response.text().await?))
+        };
+        match answer.await {
+            Ok((status, text)) => {
+                let value = serde_json::from_str(&text).unwrap_or(Value::String(text));
+                (status, value)
+            }
+            Err(error) => panic!(
+                "{path} was not answered: {error:?}\nkube-apiserver logged:\n{}",
+                self.last_logs()
+            ),
+        }
+    }
+
+    /// What kube-apiserver says about itself.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    pub async fn metrics(&self) -> String {
+        match self.request(Method::GET, "/metrics", None).await {
+            (200, Value::String(text)) => text,
+            (status, answer) => panic!("/metrics: HTTP {status}: {answer}"),
+        }
+    }
+
+    /// The audit log's entries, in their order, that `wanted` is true for; waits for the first.
+    ///
+    /// # Panics
+    /// When none comes.
+    pub fn audit(&self, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
+        let path = self.folder.join("audit.log");
+        let deadline = Instant::now() + Duration::from_secs(10);
+        loop {
+            let text = std::fs::read_to_string(&path).unwrap_or_default();
+            let entries = text
+                .lines()
+                .filter_map(|line| serde_json::from_str::<Value>(line).ok());
+            let found: Vec<Value> = entries.filter(|entry| wanted(entry)).collect();
+            if !found.is_empty() {
+                return found;
+            }
+            assert!(
+                Instant::now() < deadline,
+                "the audit log has no such entry:\n{text}"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Where kube-apiserver's files are.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    fn wait_until_ready(&self) {
+        let deadline = Instant::now() + START_LIMIT;
+        while !self.is_ready() {
+            assert!(
+                Instant::now() < deadline,
+                "kube-apiserver did not become ready; it logged:\n{}",
+                self.last_logs()
+            );
+            std::thread::sleep(Duration::from_millis(100));
+        }
+    }
+
+    fn is_ready(&self) -> bool {
+        let mut command: Command = self.kubectl(&["get", "--raw", "/readyz"]).into();
+        let answer = command.output().expect("kubectl can be run");
+        // The namespace is made after kube-apiserver is ready.
+        answer.status.success()
+            && self
+                .kubectl(&["get", "namespace", "default"])
+                .run()
+                .succeeded()
+    }
+
+    fn last_logs(&self) -> String {
+        let last = |name: &str| {
+            let text = std::fs::read_to_string(self.folder.join(name)).unwrap_or_default();
+            let lines: Vec<&str> = text.lines().collect();
+            lines[lines.len().saturating_sub(20)..].join("\n")
+        };
+        format!("{}\n{}", last("etcd.log"), last("kube-apiserver.log"))
+    }
+}
+
+/// Between here and its use somebody else may take it, which has to be quick.
+fn free_port() -> u16 {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
+    let address = listener.local_addr();
+    address.expect("a listener has an address").port()
+}
+
+fn skip(missing: &Missing) {
+    assert!(
+        missing.is_circumstance(),
+        "kube-apiserver is not to be had: {missing}"
+    );
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or("a test");
+    writeln!(
+        std::io::stderr(),
+        "SKIPPED: {test} was NOT run against kube-apiserver: {missing}"
+    )
+    .expect("stderr takes it");
+}

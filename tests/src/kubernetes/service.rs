@@ -1,0 +1,131 @@
+//! A Service with replicas behind it, and the part of a cluster that leads there.
+//!
+//! kube-apiserver connects to a Service's cluster IP, and kube-proxy picks a ready replica for each connection; what
+//! is connected stays connected. That is what happens here, at the very cluster IP, which is a loopback address of this
+//! machine. kube-apiserver's other way (`--enable-aggregator-routing`), by EndpointSlices, is not: those may not name
+//! loopback addresses, and a suite should not listen on any other.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use serde_json::json;
+use tokio::io::copy_bidirectional;
+use tokio::net::{TcpListener, TcpStream};
+use tokio::task::JoinHandle;
+
+use super::Cluster;
+
+/// A Service, until it is dropped.
+pub struct Service {
+    replicas: Arc<Replicas>,
+    port: u16,
+    task: JoinHandle<()>,
+}
+
+#[derive(Default)]
+struct Replicas {
+    ready: Mutex<Vec<SocketAddr>>,
+}
+
+// === impl Service ===
+
+impl Service {
+    /// Makes a Service with no replicas yet.
+    ///
+    /// # Panics
+    /// When kube-apiserver does not make it, or its cluster IP cannot be listened on.
+    pub async fn new(cluster: &Cluster, namespace: &str, name: &str) -> Self {
+        let unbound = TcpListener::bind("127.0.0.1:0").await;
+        let port = unbound.and_then(|listener| listener.local_addr());
+        let port = port.expect("there is a free port").port();
+        let service = json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"name": name, "namespace": namespace},
+            "spec": {"ports": [{"name": "https", "port": port}]},
+        });
+        cluster
+            .kubectl(&["create", "-f", "-"])
+            .input(&service)
+            .succeed();
+        let cluster_ip = cluster
+            .kubectl(&[
+                "get",
+                "service",
+                name,
+                "-n",
+                namespace,
+                "-o",
+                "jsonpath={.spec.clusterIP}",
+            ])
+            .succeed();
+        let address = format!("{cluster_ip}:{port}");
+        let listener = TcpListener::bind(&address)
+            .await
+            .unwrap_or_else(|error| panic!("{address} cannot be listened on: {error}"));
+        let replicas = Arc::new(Replicas::default());
+        let task = tokio::spawn(forward(listener, replicas.clone()));
+        Self {
+            replicas,
+            port,
+            task,
+        }
+    }
+
+    /// The Service's port, which `tollgate manifests --service` wants to know.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.port
+    }
+
+    /// A replica is ready.
+    pub fn add(&self, replica: SocketAddr) {
+        self.replicas.lock().push(replica);
+    }
+
+    /// A replica is no longer ready. Its connections stay.
+    pub fn remove(&self, replica: SocketAddr) {
+        self.replicas.lock().retain(|ready| *ready != replica);
+    }
+}
+
+impl Drop for Service {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+// === impl Replicas ===
+
+impl Replicas {
+    fn lock(&self) -> MutexGuard<'_, Vec<SocketAddr>> {
+        self.ready.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Each in turn.
+    fn next(&self) -> Option<SocketAddr> {
+        let mut ready = self.lock();
+        if !ready.is_empty() {
+            ready.rotate_left(1);
+        }
+        ready.last().copied()
+    }
+}
+
+async fn forward(listener: TcpListener, replicas: Arc<Replicas>) {
+    // Connections end with the Service.
+    let mut connections = tokio::task::JoinSet::new();
+    while let Ok((mut client, _)) = listener.accept().await {
+        while connections.try_join_next().is_some() {}
+        // Without a replica, kube-proxy refuses a connection; here it is closed at once.
+        let Some(replica) = replicas.next() else {
+            continue;
+        };
+        connections.spawn(async move {
+            if let Ok(mut server) = TcpStream::connect(replica).await {
+                // How a connection ends is for its two sides to see.
+                drop(copy_bidirectional(&mut client, &mut server).await);
+            }
+        });
+    }
+}

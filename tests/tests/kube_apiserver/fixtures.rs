@@ -1,0 +1,161 @@
+//! What the tests of several topics need.
+
+use std::fmt::Display;
+
+use serde_json::{Value, json};
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::guests;
+use tollgate_tests::kubernetes::{Cluster, Registration};
+use tollgate_tests::server::Server;
+
+/// A host that kube-apiserver asks. Its registration goes first when it is dropped.
+pub(crate) struct Served<'c> {
+    _registration: Registration<'c>,
+    pub(crate) server: Server,
+}
+
+/// Starts a host, registers it under a name and waits until it is asked. Pods or, where its rules are for others,
+/// `probe` have to be among what both of its webhooks are for.
+pub(crate) async fn serve<'c>(
+    cluster: &'c Cluster,
+    name: &str,
+    configuration: Configuration,
+    arguments: &[&str],
+    probe: &Value,
+) -> Served<'c> {
+    let server = Server::start(configuration);
+    let registration =
+        Registration::new(cluster, &server, name, arguments, (&path_of(probe), probe)).await;
+    server.assert_all_loaded().await;
+    Served {
+        _registration: registration,
+        server,
+    }
+}
+
+/// A configuration whose compiled plugins are kept for other tests.
+pub(crate) fn configuration() -> Configuration {
+    let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled-plugins");
+    Configuration::new().with("engine.cacheDirectory", cache.display().to_string())
+}
+
+/// A Pod that nobody has anything against.
+pub(crate) fn pod(namespace: &str, name: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "Pod",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {"containers": [{"name": "app", "image": "registry.example.com/app:1"}]},
+    })
+}
+
+/// A ConfigMap with one value.
+pub(crate) fn config_map(namespace: &str, name: &str, value: &str) -> Value {
+    json!({
+        "apiVersion": "v1",
+        "kind": "ConfigMap",
+        "metadata": {"name": name, "namespace": namespace},
+        "data": {"value": value},
+    })
+}
+
+/// A Deployment that nobody has anything against.
+pub(crate) fn deployment(namespace: &str, name: &str) -> Value {
+    let template = &pod(namespace, name)["spec"];
+    json!({
+        "apiVersion": "apps/v1",
+        "kind": "Deployment",
+        "metadata": {"name": name, "namespace": namespace},
+        "spec": {
+            "replicas": 1,
+            "selector": {"matchLabels": {"app": name}},
+            "template": {"metadata": {"labels": {"app": name}}, "spec": template},
+        },
+    })
+}
+
+/// The object with labels.
+pub(crate) fn labelled(mut object: Value, labels: Value) -> Value {
+    object["metadata"]["labels"] = labels;
+    object
+}
+
+/// Where an object is created. Its kind's plural is the one with an `s`.
+pub(crate) fn path_of(object: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let version = text(&object["apiVersion"]);
+    let root = if version.contains('/') { "apis" } else { "api" };
+    let resource = text(&object["kind"]).to_lowercase();
+    match object["metadata"]["namespace"].as_str() {
+        Some(namespace) => format!("/{root}/{version}/namespaces/{namespace}/{resource}s"),
+        None => format!("/{root}/{version}/{resource}s"),
+    }
+}
+
+/// `match` for operations on resources in a namespace.
+pub(crate) fn rules_for(
+    namespace: &str,
+    operations: &[&str],
+    groups: &[&str],
+    resources: &[&str],
+) -> Value {
+    json!({
+        "namespaces": [namespace],
+        "rules": [{
+            "operations": operations,
+            "apiGroups": groups,
+            "apiVersions": ["*"],
+            "resources": resources,
+        }],
+    })
+}
+
+/// `match` for creating and changing resources in a namespace.
+pub(crate) fn rules(namespace: &str, groups: &[&str], resources: &[&str]) -> Value {
+    rules_for(namespace, &["CREATE", "UPDATE"], groups, resources)
+}
+
+/// `match` with a condition more.
+pub(crate) fn when(mut matched: Value, expression: &str) -> Value {
+    matched["matchConditions"] = json!([{"name": "when", "expression": expression}]);
+    matched
+}
+
+/// Adds the plugin that does what its settings say.
+pub(crate) fn act(configuration: &mut Configuration, name: &str, matched: Value, settings: Value) {
+    act_with(configuration, name, matched, settings, json!({}));
+}
+
+/// Likewise; `more` are further keys of its entry.
+pub(crate) fn act_with(
+    configuration: &mut Configuration,
+    name: &str,
+    matched: Value,
+    settings: Value,
+    mut more: Value,
+) {
+    more["match"] = matched;
+    more["settings"] = settings;
+    configuration.plugin(name, &guests::build("actor"), more);
+}
+
+/// The text without what is different each time: uids, times, versions.
+pub(crate) fn stable(text: &str) -> String {
+    let changing = ["uid:", "resourceVersion:", "creationTimestamp:", "time:"];
+    let line = |line: &str| {
+        let (indentation, rest) = line.split_at(line.len() - line.trim_start().len());
+        match changing.iter().find(|name| rest.starts_with(*name)) {
+            Some(name) => format!("{indentation}{name} …\n"),
+            None => format!("{line}\n"),
+        }
+    };
+    text.lines().map(line).collect()
+}
+
+/// Compares what a user sees with the file of that name in `snapshots`.
+pub(crate) fn shows(name: &str, text: impl Display) {
+    let text = text.to_string();
+    insta::with_settings!({omit_expression => true, prepend_module_to_snapshot => false}, {
+        insta::assert_snapshot!(name, text);
+    });
+}

@@ -1,0 +1,63 @@
+//! `cargo xtask kubernetes`: the programs of Kubernetes that the end-to-end suites run against.
+
+use std::process::ExitCode;
+use std::time::Instant;
+
+use clap::Args;
+use tollgate_kube_apiserver::{Binaries, Missing, release};
+
+use crate::terminal::{self, NOTABLE};
+
+/// Build etcd, kube-apiserver and kubectl for the end-to-end suites, and say where they are.
+///
+/// They are built from their Go modules, which takes some five minutes on two processors, and kept in
+/// $XDG_CACHE_HOME/tollgate (~/.cache/tollgate). A folder named in KUBEBUILDER_ASSETS is taken as it is.
+#[derive(Args, Debug)]
+pub(crate) struct Kubernetes;
+
+// === impl Kubernetes ===
+
+impl Kubernetes {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        println!("{}", build()?.folder().display());
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// Builds them where that can be done; says what follows where it cannot.
+pub(crate) fn ensure() -> anyhow::Result<()> {
+    match build() {
+        Ok(binaries) => {
+            println!("  {}", binaries.folder().display());
+            Ok(())
+        }
+        Err(missing) if missing.is_circumstance() => {
+            anstream::println!(
+                "  {NOTABLE}Nothing is tested against kube-apiserver: {missing}{NOTABLE:#}"
+            );
+            Ok(())
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn build() -> Result<Binaries, Missing> {
+    let mut began: Option<(String, Instant)> = None;
+    let built = |began: &mut Option<(String, Instant)>| {
+        if let Some((name, since)) = began.take() {
+            anstream::eprintln!("  built {name}: {}", terminal::time(since.elapsed()));
+        }
+    };
+    let binaries = Binaries::build(|name| {
+        built(&mut began);
+        anstream::eprintln!(
+            "  building {name} of Kubernetes {}: minutes the first time",
+            release()
+        );
+        began = Some((name.to_owned(), Instant::now()));
+    });
+    if binaries.is_ok() {
+        built(&mut began);
+    }
+    binaries
+}
