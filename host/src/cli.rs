@@ -87,9 +87,13 @@ const USAGE: u8 = 2;
 
 impl Origin {
     fn load(&self) -> anyhow::Result<Config> {
+        Ok(self.resolve()?.load()?)
+    }
+
+    fn resolve(&self) -> anyhow::Result<crate::config::Origin> {
         match (&self.config, &self.plugins) {
-            (Some(file), _) => Ok(Config::load(file)?),
-            (None, Some(folder)) => Ok(Config::for_directory(folder)?),
+            (Some(file), _) => Ok(crate::config::Origin::File(file.clone())),
+            (None, Some(folder)) => Ok(crate::config::Origin::Directory(folder.clone())),
             (None, None) => anyhow::bail!("one of --config and --plugins is needed"),
         }
     }

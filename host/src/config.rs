@@ -8,6 +8,7 @@ mod authentication;
 mod directory;
 mod exception;
 mod limit;
+mod origin;
 mod plugin;
 mod policy;
 mod problem;
@@ -31,6 +32,7 @@ use serde_json::Value;
 pub use authentication::{Authentication, ClientCertificate};
 pub use exception::Exception;
 pub use limit::{LIMITS, Limit, Limits, Unit};
+pub use origin::Origin;
 pub(crate) use plugin::is_label;
 pub use plugin::{
     Capability, FailurePolicy, Mode, PluginConfig, PluginName, PluginNameError, Source,
@@ -107,6 +109,26 @@ impl Config {
             ))
         })?;
         resolve(&text, yaml::folder_of(path)).map_err(invalid)
+    }
+
+    /// The sections that differ and that a running server cannot change, by their keys.
+    #[must_use]
+    pub fn needs_restart(&self, running: &Self) -> Vec<&'static str> {
+        [
+            ("listen", self.listen != running.listen),
+            ("admin.listen", self.admin_listen != running.admin_listen),
+            ("admin.decisions", self.decisions != running.decisions),
+            ("tls", self.tls != running.tls),
+            (
+                "authentication",
+                self.authentication != running.authentication,
+            ),
+            ("requests", self.requests != running.requests),
+            ("engine", self.engine != running.engine),
+        ]
+        .into_iter()
+        .filter_map(|(key, differs)| differs.then_some(key))
+        .collect()
     }
 
     /// Reads the text of a configuration file that stands in `folder`.

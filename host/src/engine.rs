@@ -86,6 +86,7 @@ pub struct Engine {
     slots: Arc<Semaphore>,
     cache: Cache,
     ticker: Arc<ticker::Ticker>,
+    largest: Arc<Limits>,
 }
 
 // === impl Engine ===
@@ -149,12 +150,26 @@ impl Engine {
             slots: Arc::new(Semaphore::new(calls as usize)),
             cache,
             ticker: Arc::new(ticker),
+            largest: Arc::new(largest.clone()),
         })
     }
 
     /// wasmtime's own.
     pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
         &self.wasmtime
+    }
+
+    /// The first of a plugin's limits that the pool was not laid out for, with what is wanted and what there is.
+    pub(crate) fn lacks(&self, limits: &Limits) -> Option<(&'static str, u32, u32)> {
+        let had = &self.largest;
+        [
+            ("memories", limits.memories, had.memories),
+            ("tables", limits.tables, had.tables),
+            ("tableElements", limits.table_elements, had.table_elements),
+            ("instances", limits.instances, had.instances),
+        ]
+        .into_iter()
+        .find(|(_, wanted, had)| wanted > had)
     }
 
     /// How often code had to be compiled in this process because the cache did not have it.

@@ -128,6 +128,16 @@ impl PluginConfig {
         }
     }
 
+    /// Whether the code that runs is the same under both, given the same bytes: all else is about when it is asked
+    /// and what its answer counts for.
+    pub(crate) fn runs_like(&self, other: &Self) -> bool {
+        self.enabled == other.enabled
+            && self.source == other.source
+            && self.settings == other.settings
+            && self.limits == other.limits
+            && self.capabilities == other.capabilities
+    }
+
     pub(crate) fn read(
         node: &Node<'_>,
         folder: &Path,

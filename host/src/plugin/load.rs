@@ -8,10 +8,10 @@ use std::sync::Arc;
 use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 
-use super::protocol::Order;
+use super::protocol::{Manifest, Order};
 use super::set::{LoadedPlugin, Plugin, PluginSet, PluginState};
 use super::worker::{PrepareError, Worker};
-use crate::config::{EngineConfig, ManifestRule, Match, PluginConfig, Source};
+use crate::config::{EngineConfig, Limits, ManifestRule, Match, PluginConfig, Source};
 use crate::engine::{ConfiguredBy, Engine, Guest, GuestError};
 use crate::metrics::Metrics;
 
@@ -55,6 +55,24 @@ pub enum LoadError {
     /// There are no rules to go by.
     #[error("{0}")]
     Rules(String),
+    /// The engine was set up before anybody asked for so much.
+    #[error(
+        "limits.{limit}: it asks for {wanted}, and the engine was set up for {had} when the host started: restart it"
+    )]
+    Layout {
+        /// The key under `limits`.
+        limit: &'static str,
+        /// What the plugin may have.
+        wanted: u32,
+        /// What there is.
+        had: u32,
+    },
+}
+
+/// The bytes of a plugin, not looked at yet.
+pub(crate) struct Artifact {
+    bytes: Vec<u8>,
+    pub(crate) digest: Arc<str>,
 }
 
 // === impl Loader ===
@@ -95,40 +113,57 @@ impl Loader {
     /// Loads one.
     pub async fn load(&self, config: PluginConfig) -> Plugin {
         if !config.enabled {
-            tracing::info!(
-                plugin = config.name.as_str(),
-                "plugin disabled: it is not loaded"
-            );
-            return self.plugin(config, Arc::from(""), PluginState::Disabled);
+            return self.disabled(config);
         }
-        let began = std::time::Instant::now();
         let mut digest: Arc<str> = Arc::from("");
-        let loaded = self.try_load(&config, &mut digest).await;
-        let name = config.name.as_str();
-        let state = match loaded {
-            Ok(loaded) => {
-                let version = loaded.manifest.version.as_str();
-                self.metrics.plugin_loaded(name, &digest, version);
-                tracing::info!(plugin = name, %digest, version, milliseconds = began.elapsed().as_millis(), "plugin loaded");
-                if let ConfiguredBy::EachCall { reason, .. } = loaded.guest.configured() {
-                    tracing::warn!(
-                        plugin = name,
-                        reason,
-                        "no snapshot: the plugin is configured anew in every call"
-                    );
-                }
-                PluginState::Loaded(Box::new(loaded))
-            }
-            Err(error) => {
-                let reason = error.to_string();
-                tracing::error!(plugin = name, %digest, failure_policy = config.failure_policy.as_str(), reason, "plugin not loaded");
-                PluginState::Failed { reason }
-            }
+        let loaded = async {
+            let artifact = self.fetch(&config.source).await?;
+            digest = artifact.digest.clone();
+            self.prepare(&config, artifact).await
         };
-        self.plugin(config, digest, state)
+        match loaded.await {
+            Ok(loaded) => self.plugin(config, digest, PluginState::Loaded(Box::new(loaded))),
+            Err(error) => self.failed(config, digest, error.to_string()),
+        }
     }
 
-    fn plugin(&self, config: PluginConfig, digest: Arc<str>, state: PluginState) -> Plugin {
+    /// One that is not to be loaded.
+    pub(crate) fn disabled(&self, config: PluginConfig) -> Plugin {
+        tracing::info!(
+            plugin = config.name.as_str(),
+            "plugin disabled: it is not loaded"
+        );
+        self.plugin(config, Arc::from(""), PluginState::Disabled)
+    }
+
+    /// One that could not be loaded, and for which there is nothing else.
+    pub(crate) fn failed(&self, config: PluginConfig, digest: Arc<str>, reason: String) -> Plugin {
+        tracing::error!(plugin = config.name.as_str(), %digest, failure_policy = config.failure_policy.as_str(), reason, "plugin not loaded");
+        self.plugin(config, digest, PluginState::Failed { reason })
+    }
+
+    /// The same code under another configuration, which does not touch the code.
+    pub(crate) fn reconfigured(
+        &self,
+        config: PluginConfig,
+        digest: Arc<str>,
+        loaded: &LoadedPlugin,
+    ) -> Result<Plugin, LoadError> {
+        let matching = matching(&config, &loaded.manifest)?;
+        let loaded = LoadedPlugin {
+            guest: loaded.guest.clone(),
+            manifest: loaded.manifest.clone(),
+            matching,
+        };
+        Ok(self.plugin(config, digest, PluginState::Loaded(Box::new(loaded))))
+    }
+
+    pub(crate) fn plugin(
+        &self,
+        config: PluginConfig,
+        digest: Arc<str>,
+        state: PluginState,
+    ) -> Plugin {
         let metrics = self.metrics.plugin(config.name.as_str());
         Plugin {
             config,
@@ -138,16 +173,34 @@ impl Loader {
         }
     }
 
-    async fn try_load(
+    /// Whether the engine, as it was set up, has room for what a plugin may have.
+    pub(crate) fn has_room_for(&self, limits: &Limits) -> Result<(), LoadError> {
+        match self.engine.lacks(limits) {
+            Some((limit, wanted, had)) => Err(LoadError::Layout { limit, wanted, had }),
+            None => Ok(()),
+        }
+    }
+
+    /// Gets a plugin's bytes from where they are.
+    pub(crate) async fn fetch(&self, source: &Source) -> Result<Artifact, LoadError> {
+        let Source::File(path) = source;
+        let (path, limit_bytes) = (path.clone(), self.config.max_plugin_bytes);
+        tokio::task::spawn_blocking(move || {
+            let bytes = read(&path, limit_bytes)?;
+            let digest = format!("sha256:{:x}", Sha256::digest(&bytes)).into();
+            Ok(Artifact { bytes, digest })
+        })
+        .await?
+    }
+
+    /// Takes the bytes the whole way to a plugin that can be called.
+    pub(crate) async fn prepare(
         &self,
         config: &PluginConfig,
-        digest: &mut Arc<str>,
+        artifact: Artifact,
     ) -> Result<LoadedPlugin, LoadError> {
-        let Source::File(path) = &config.source;
-        let (path, limit_bytes) = (path.clone(), self.config.max_plugin_bytes);
-        let bytes = tokio::task::spawn_blocking(move || read(&path, limit_bytes)).await??;
-        *digest = format!("sha256:{:x}", Sha256::digest(&bytes)).into();
-
+        let began = std::time::Instant::now();
+        let Artifact { bytes, digest } = artifact;
         let settings = config.settings.to_string();
         let order = Order {
             plugin: config.name.as_str().to_owned(),
@@ -161,10 +214,7 @@ impl Loader {
             snapshot: true,
         };
         let prepared = self.worker.prepare(order, &bytes).await?;
-        let matching = match &config.matching {
-            Some(matching) => matching.clone(),
-            None => matching_of(&prepared.manifest.rules)?,
-        };
+        let matching = matching(config, &prepared.manifest)?;
 
         let configured = match prepared.fallback {
             None => ConfiguredBy::Snapshot,
@@ -179,20 +229,38 @@ impl Loader {
         let link = move || Guest::link(&engine, name, &component, configured, capabilities, limits);
         let before = self.engine.compilations();
         let guest = tokio::task::spawn_blocking(link).await??;
+        let name = config.name.as_str();
         if self.engine.compilations() > before {
             // Bounded all the same: the child has just compiled these very bytes within its limits.
             tracing::warn!(
-                plugin = config.name.as_str(),
+                plugin = name,
                 folder = %self.cache_directory.display(),
                 "the code that was prepared is not in the cache; it was compiled once more, in this \
                  process. Is the folder's disk full?"
             );
         }
+        let version = prepared.manifest.version.as_str();
+        tracing::info!(plugin = name, %digest, version, milliseconds = began.elapsed().as_millis(), "plugin loaded");
+        if let ConfiguredBy::EachCall { reason, .. } = guest.configured() {
+            tracing::warn!(
+                plugin = name,
+                reason,
+                "no snapshot: the plugin is configured anew in every call"
+            );
+        }
         Ok(LoadedPlugin {
-            guest,
+            guest: Arc::new(guest),
             manifest: prepared.manifest,
             matching,
         })
+    }
+}
+
+/// What it is asked about: from the configuration, else from itself.
+fn matching(config: &PluginConfig, manifest: &Manifest) -> Result<Match, LoadError> {
+    match &config.matching {
+        Some(matching) => Ok(matching.clone()),
+        None => matching_of(&manifest.rules),
     }
 }
 

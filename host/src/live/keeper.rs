@@ -1,0 +1,413 @@
+//! The task that brings what is served to what is wanted.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures_util::StreamExt as _;
+use serde_json::json;
+use time::OffsetDateTime;
+use tokio::signal::unix::Signal;
+use tokio::sync::mpsc;
+use tokio::task::spawn_blocking;
+use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+
+use super::Ask;
+use super::candidate::{Candidate, Outcome, candidate};
+use super::status::Status;
+use super::trouble::Trouble;
+use super::watch::{Stamp, Stamps, Watch, stamps};
+use crate::config::{Config, Origin, PluginConfig, PluginName, Source};
+use crate::engine::chain;
+use crate::metrics::Metrics;
+use crate::pipeline::Pipeline;
+use crate::plugin::{Loader, Plugin, PluginSet, PluginState};
+use crate::server::Reloaded;
+
+/// Keeps what is served at what is wanted.
+pub struct Keeper {
+    origin: Origin,
+    loader: Loader,
+    metrics: Arc<Metrics>,
+    status: Arc<Status>,
+    /// What the process was started with: some of it stays until its end.
+    started: Config,
+    /// The plugins of the last valid configuration.
+    wanted: Vec<PluginConfig>,
+    /// What was last made of each, or tried to.
+    tried: BTreeMap<PluginName, Tried>,
+    watch: Watch,
+    hangups: Signal,
+    asks: mpsc::Receiver<Ask>,
+    asking: mpsc::Sender<Ask>,
+}
+
+/// What a plugin was last loaded from, or tried to.
+#[derive(PartialEq)]
+struct Tried {
+    config: PluginConfig,
+    stamp: Option<Stamp>,
+}
+
+/// What a look at everything came to.
+struct Looked {
+    candidates: Vec<(PluginConfig, Candidate)>,
+    stamps: Stamps,
+}
+
+/// A change is seen after twice this at most, for a file has to rest for one look.
+const PERIOD: Duration = Duration::from_millis(100);
+/// How long a newer configuration waits for plugins that are being loaded for an older one.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Those who ask for a reload and wait their turn.
+const ASKS: usize = 16;
+
+// === impl Keeper ===
+
+impl Keeper {
+    /// A keeper of what was read from `origin`. `hangups` are the process's SIGHUPs.
+    #[must_use]
+    pub fn new(
+        origin: Origin,
+        mut config: Config,
+        loader: Loader,
+        metrics: Arc<Metrics>,
+        hangups: Signal,
+    ) -> Self {
+        let (asking, asks) = mpsc::channel(ASKS);
+        Self {
+            status: Arc::new(Status::new(origin.to_string())),
+            wanted: std::mem::take(&mut config.plugins),
+            started: config,
+            tried: BTreeMap::new(),
+            watch: Watch::default(),
+            origin,
+            loader,
+            metrics,
+            hangups,
+            asks,
+            asking,
+        }
+    }
+
+    pub(super) fn status(&self) -> Arc<Status> {
+        self.status.clone()
+    }
+
+    pub(super) fn asks(&self) -> mpsc::Sender<Ask> {
+        self.asking.clone()
+    }
+
+    /// Loads the first set: all plugins, whatever becomes of one.
+    pub async fn load(&mut self) -> PluginSet {
+        // Before the files are read: what is written meanwhile is seen by the first look.
+        let stamps = stamps(self.files()).await;
+        let set = self.loader.load_all(self.wanted.clone()).await;
+        for plugin in set.iter() {
+            if let PluginState::Failed { reason } = &plugin.state {
+                self.in_trouble(&plugin.config, reason.clone(), plugin.digest.clone(), None);
+            } else {
+                self.metrics
+                    .plugin_degraded(plugin.config.name.as_str(), false);
+            }
+        }
+        self.tried = tried(&self.wanted, &stamps);
+        // The configuration itself is not among the stamps, so that it is read again at once: it may have changed
+        // since it was read for the start.
+        self.watch.reading(stamps);
+        self.tell_metrics();
+        set
+    }
+
+    /// Runs for as long as the plugins are served.
+    pub async fn run(mut self, pipeline: Arc<Pipeline>) {
+        let mut looks = interval(PERIOD);
+        looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        loop {
+            let (ask, everything) = tokio::select! {
+                _ = looks.tick() => {
+                    if !self.is_needed().await {
+                        continue;
+                    }
+                    (None, false)
+                }
+                _ = self.hangups.recv() => {
+                    tracing::info!("SIGHUP: reading the configuration and all plugins again");
+                    (None, true)
+                }
+                ask = self.asks.recv() => (ask, true),
+            };
+            let reloaded = self.reload(&pipeline, everything).await;
+            if let Some(ask) = ask {
+                // Whoever asked may have gone.
+                drop(ask.send(reloaded));
+            }
+        }
+    }
+
+    /// Whether a file has changed, or something that failed is to be tried again.
+    async fn is_needed(&mut self) -> bool {
+        let mut paths = self.files();
+        paths.push(self.origin.path().to_owned());
+        let changed = self.watch.has_changed(stamps(paths).await);
+        let due = |(_, trouble): &(String, Trouble)| trouble.is_due();
+        changed || self.status.lock().troubles.values().any(due)
+    }
+
+    fn files(&self) -> Vec<PathBuf> {
+        let enabled = self.wanted.iter().filter(|plugin| plugin.enabled);
+        enabled.filter_map(file).cloned().collect()
+    }
+
+    /// Looks at the configuration and at what may have changed, or at everything, and publishes what came of it.
+    async fn reload(&mut self, pipeline: &Pipeline, everything: bool) -> Reloaded {
+        let live = pipeline.live();
+        let looked = loop {
+            let of_configuration = self.read_configuration().await;
+            let mut stamps = stamps(self.files()).await;
+            stamps.extend(of_configuration);
+            let candidates = self.candidates(&live, &stamps, everything);
+            tokio::select! {
+                candidates = candidates => break Looked { candidates, stamps },
+                () = superseded(&self.origin, &stamps) => {
+                    tracing::info!("the configuration has changed once more: what was being loaded is given up");
+                }
+            }
+        };
+        let reloaded = self.publish(pipeline, &live, looked);
+        self.tell_metrics();
+        reloaded
+    }
+
+    /// Takes up what the configuration wants now, where it is valid. The stamp is from before it was read.
+    async fn read_configuration(&mut self) -> Stamps {
+        let stamps = stamps(vec![self.origin.path().to_owned()]).await;
+        let origin = self.origin.clone();
+        let read = match spawn_blocking(move || origin.load()).await {
+            Ok(read) => read.map_err(|error| chain(&error)),
+            Err(lost) => Err(lost.to_string()),
+        };
+        let mut state = self.status.lock();
+        match read {
+            Ok(mut config) => {
+                let needs_restart = config.needs_restart(&self.started);
+                if needs_restart != state.needs_restart && !needs_restart.is_empty() {
+                    let keys = needs_restart.join(", ");
+                    tracing::warn!(
+                        keys,
+                        "the configuration has changed where a running server cannot: restart it for these keys; the \
+                         rest is taken up"
+                    );
+                }
+                state.needs_restart = needs_restart;
+                state.invalid = None;
+                state.read = OffsetDateTime::now_utc();
+                self.wanted = std::mem::take(&mut config.plugins);
+            }
+            Err(reason) => {
+                if state.invalid.as_ref() != Some(&reason) {
+                    tracing::error!(
+                        reason,
+                        "the configuration cannot be used; what it said before stays in force"
+                    );
+                }
+                state.invalid = Some(reason);
+            }
+        }
+        stamps
+    }
+
+    /// Each plugin that is wanted, in order, as it can be had.
+    async fn candidates(
+        &self,
+        live: &PluginSet,
+        stamps: &Stamps,
+        everything: bool,
+    ) -> Vec<(PluginConfig, Candidate)> {
+        let tried = tried(&self.wanted, stamps);
+        let making = self.wanted.iter().map(|wanted| {
+            let name = &wanted.name;
+            let due = match self.status.lock().troubles.get(name) {
+                Some((_, trouble)) => trouble.is_due(),
+                None => false,
+            };
+            let look = everything || due || self.tried.get(name) != tried.get(name);
+            let earlier = live.get(name.as_str()).cloned();
+            async move {
+                let made = if look {
+                    candidate(&self.loader, earlier, wanted.clone()).await
+                } else {
+                    Candidate {
+                        plugin: earlier,
+                        outcome: Outcome::Untouched,
+                    }
+                };
+                (wanted.clone(), made)
+            }
+        });
+        let at_once = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let making: Vec<_> = making.collect();
+        futures_util::stream::iter(making)
+            .buffered(at_once)
+            .collect()
+            .await
+    }
+
+    /// Swaps the set where anything of it is new, and keeps account of what is not as it is wanted.
+    fn publish(&mut self, pipeline: &Pipeline, live: &PluginSet, looked: Looked) -> Reloaded {
+        let Looked { candidates, stamps } = looked;
+        let now_tried = tried(&self.wanted, &stamps);
+        let mut plugins: Vec<Arc<Plugin>> = Vec::with_capacity(candidates.len());
+        for (wanted, candidate) in candidates {
+            plugins.extend(candidate.plugin);
+            let name = &wanted.name;
+            match candidate.outcome {
+                Outcome::Untouched => {}
+                Outcome::AsWanted => {
+                    if self.status.lock().troubles.remove(name).is_some() {
+                        tracing::info!(plugin = %name, "the plugin is as configured again");
+                    }
+                    self.metrics.plugin_degraded(name.as_str(), false);
+                }
+                Outcome::Failed { reason, digest } => {
+                    let same = self.tried.get(name) == now_tried.get(name);
+                    let earlier = self.status.lock().troubles.get(name).cloned();
+                    let earlier = earlier.filter(|_| same).map(|(_, trouble)| trouble);
+                    self.in_trouble(&wanted, reason, digest, earlier.as_ref());
+                }
+            }
+        }
+        let is_wanted = |name: &PluginName| now_tried.contains_key(name);
+        self.status
+            .lock()
+            .troubles
+            .retain(|name, _| is_wanted(name));
+        for gone in self.tried.keys().filter(|name| !is_wanted(name)) {
+            self.metrics.plugin_gone(gone.as_str());
+        }
+        self.tried = now_tried;
+        self.watch.reading(stamps);
+
+        let changed = changes(live, &plugins);
+        let same = plugins.len() == live.iter().count()
+            && live
+                .iter()
+                .zip(&plugins)
+                .all(|(one, other)| Arc::ptr_eq(one, other));
+        if !same {
+            pipeline.publish(PluginSet::new(plugins));
+            tracing::info!(changed = changed.join(", "), "the plugins were swapped");
+        }
+        let state = self.status.lock();
+        let result = match (state.is_degraded(), same) {
+            (true, _) => "failed",
+            (false, true) => "unchanged",
+            (false, false) => "applied",
+        };
+        self.metrics.reloaded(result);
+        let mut report = json!({
+            "result": result,
+            "changed": changed,
+            "needsRestart": state.needs_restart,
+        });
+        if let Some(reason) = &state.invalid {
+            report["invalid"] = reason.as_str().into();
+        }
+        for (name, (_, trouble)) in &state.troubles {
+            report["failed"][name.as_str()] = trouble.reason.as_str().into();
+        }
+        Reloaded {
+            complete: !state.is_degraded(),
+            report,
+        }
+    }
+
+    fn in_trouble(
+        &self,
+        wanted: &PluginConfig,
+        reason: String,
+        digest: Arc<str>,
+        earlier: Option<&Trouble>,
+    ) {
+        let name = wanted.name.as_str();
+        let news = earlier.is_none_or(|earlier| earlier.reason != reason);
+        let trouble = Trouble::next(reason, digest.clone(), earlier);
+        let retry_in_seconds = trouble.retry_in().as_secs_f32();
+        if news {
+            tracing::error!(plugin = name, %digest, reason = trouble.reason, retry_in_seconds, "what the configuration wants of the plugin cannot be loaded; what there was before stays");
+        } else {
+            tracing::debug!(
+                plugin = name,
+                reason = trouble.reason,
+                retry_in_seconds,
+                "still not loaded"
+            );
+        }
+        self.metrics.plugin_degraded(name, true);
+        let mut state = self.status.lock();
+        let source = wanted.source.to_string();
+        state
+            .troubles
+            .insert(wanted.name.clone(), (source, trouble));
+    }
+
+    fn tell_metrics(&self) {
+        let all = !self.status.lock().is_degraded();
+        let now = OffsetDateTime::now_utc().unix_timestamp();
+        self.metrics.as_configured(all, now);
+    }
+}
+
+/// Returns when there is a newer configuration than the one that was stamped, and it has waited long enough.
+async fn superseded(origin: &Origin, read: &Stamps) {
+    let began = Instant::now();
+    let mut seen = Stamps::new();
+    loop {
+        sleep(PERIOD).await;
+        let now = stamps(vec![origin.path().to_owned()]).await;
+        let newer = now
+            .iter()
+            .any(|(path, stamp)| read.get(path) != Some(stamp));
+        if newer && now == seen && began.elapsed() >= PATIENCE {
+            return;
+        }
+        seen = now;
+    }
+}
+
+fn file(plugin: &PluginConfig) -> Option<&PathBuf> {
+    let Source::File(path) = &plugin.source;
+    Some(path)
+}
+
+fn tried(wanted: &[PluginConfig], stamps: &Stamps) -> BTreeMap<PluginName, Tried> {
+    let tried = wanted.iter().map(|plugin| {
+        let stamp = file(plugin).and_then(|path| stamps.get(path).copied().flatten());
+        let config = plugin.clone();
+        (plugin.name.clone(), Tried { config, stamp })
+    });
+    tried.collect()
+}
+
+/// The names of those that are new, other or gone.
+fn changes(live: &PluginSet, next: &[Arc<Plugin>]) -> Vec<String> {
+    let mut changed = Vec::new();
+    for plugin in next {
+        let name = plugin.config.name.as_str();
+        if live
+            .get(name)
+            .is_none_or(|earlier| !Arc::ptr_eq(earlier, plugin))
+        {
+            changed.push(name.to_owned());
+        }
+    }
+    let is_next = |plugin: &Plugin| {
+        next.iter()
+            .any(|next| next.config.name == plugin.config.name)
+    };
+    for plugin in live.iter().filter(|plugin| !is_next(plugin)) {
+        changed.push(plugin.config.name.as_str().to_owned());
+    }
+    changed
+}
