@@ -14,6 +14,7 @@ mod policy;
 mod problem;
 mod quantity;
 mod read;
+mod registry;
 mod rule;
 mod selector;
 mod server;
@@ -40,6 +41,7 @@ pub use plugin::{
 pub use policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
 pub use problem::{ConfigError, Problem, Problems};
 pub use quantity::{DurationError, format_bytes, format_count, format_duration, parse_go_duration};
+pub use registry::{Reference, ReferenceError, Registries, RegistryHost};
 pub use rule::{ManifestRule, Match, Rule};
 pub(crate) use rule::{Operations, Pattern, ResourcePattern, Scope};
 pub use selector::LabelSelector;
@@ -66,6 +68,8 @@ pub struct Config {
     pub requests: Requests,
     /// What the engine may use.
     pub engine: EngineConfig,
+    /// How registries are spoken to.
+    pub registries: Registries,
     /// The plugins, in the order in which mutators run.
     pub plugins: Vec<PluginConfig>,
 }
@@ -125,6 +129,7 @@ impl Config {
             ),
             ("requests", self.requests != running.requests),
             ("engine", self.engine != running.engine),
+            ("registries", self.registries != running.registries),
         ]
         .into_iter()
         .filter_map(|(key, differs)| differs.then_some(key))
@@ -175,6 +180,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     let authentication = Authentication::read(&mut fields, folder);
     let requests = Requests::read(&mut fields);
     let engine = EngineConfig::read(&mut fields, folder);
+    let registries = Registries::read(&mut fields, folder);
     let max_calls = engine.max_concurrent_calls;
     let limits = Limits::read(fields.section("limits"), &Limits::default(), max_calls);
     let conflicts = fields
@@ -216,6 +222,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
         authentication,
         requests,
         engine,
+        registries,
         plugins,
     })
 }

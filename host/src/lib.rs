@@ -30,6 +30,7 @@ pub mod metrics;
 pub mod patch;
 pub mod pipeline;
 pub mod plugin;
+pub mod registry;
 pub mod review;
 pub mod server;
 pub mod telemetry;

@@ -16,6 +16,7 @@ pub mod checker;
 pub mod configuration;
 pub mod guests;
 pub mod hostile;
+pub mod registry;
 pub mod reviews;
 pub mod server;
 pub mod wat;

@@ -11,7 +11,8 @@ use tollgate_tests::checker::{Checked, Endpoint, check};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::reviews::{Review, as_sent, pod};
 use tollgate_tests::server::{Server, metric};
-use tollgate_tests::{guests, hostile, wat};
+use tollgate_tests::wat::marker;
+use tollgate_tests::{guests, hostile};
 
 /// What a change may take until it is in force.
 const IN_FORCE: Duration = Duration::from_secs(1);
@@ -21,39 +22,6 @@ const SWAPS: usize = 200;
 const SWAPS_VARIABLE: &str = "TOLLGATE_SWAPS";
 /// Growth of memory that is allowed over all swaps, in hundredths.
 const GROWTH_PERCENT: u64 = 10;
-
-/// A mutator that sets one label to its version.
-fn marker(label: &str, version: &str) -> Vec<u8> {
-    let path = format!("/metadata/labels/{label}");
-    let end = 1024 + path.len();
-    let bytes = |number: usize| {
-        let number = u32::try_from(number).expect("addresses of a fixture are small");
-        let escaped = number.to_le_bytes().map(|byte| format!("\\{byte:02x}"));
-        escaped.concat()
-    };
-    let texts = format!("(data (i32.const 1024) \"{path}\" \"\\22{version}\\22\")");
-    // json-patch (1) of one operation: add (0) at the path the JSON (0).
-    let operation = format!(
-        "(data (i32.const 1600) \"{}\" \"{}{}\" \"{}\" \"{}{}\")",
-        bytes(0),
-        bytes(1024),
-        bytes(path.len()),
-        bytes(0),
-        bytes(end),
-        bytes(version.len() + 2)
-    );
-    let answer = format!(
-        "(data (i32.const 1632) \"{}\" \"{}\" \"{}\")",
-        bytes(1),
-        bytes(1600),
-        bytes(1)
-    );
-    let mutate = "(func (export \"tollgate:admission/mutating@0.1.0#mutate\") (result i32) (i32.const 1632))";
-    wat::plugin(
-        "mutator",
-        &format!("{texts}\n{operation}\n{answer}\n{mutate}"),
-    )
-}
 
 /// Replaces a file as a careful writer does: at once.
 fn replace(path: &Path, content: &[u8]) {

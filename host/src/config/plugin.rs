@@ -13,7 +13,8 @@ use super::exception::Exception;
 use super::limit::Limits;
 use super::policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
 use super::problem::Collector;
-use super::read::{Fields, Node, join, quoted};
+use super::read::{Fields, Node, join};
+use super::registry::Reference;
 use super::rule::Match;
 
 /// A plugin as it is to run.
@@ -66,6 +67,8 @@ pub struct PluginNameError;
 pub enum Source {
     /// A file: a component, or a core module that can be made one.
     File(PathBuf),
+    /// An artifact in a registry.
+    Oci(Reference),
 }
 
 /// What a plugin's verdicts count for.
@@ -101,8 +104,8 @@ pub enum Capability {
 const LONGEST_NAME: usize = 40;
 
 const NAME_EXPECTED: &str = "a name of at most 40 of a-z, 0-9 and -, such as image-rewrite";
-const SOURCE_EXPECTED: &str =
-    "file: and the path of a WebAssembly file, such as file:./plugin.wasm";
+const SOURCE_EXPECTED: &str = "file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as \
+     oci://registry.example.com/policies/image-rewrite:1.4";
 
 // === impl PluginConfig ===
 
@@ -302,11 +305,8 @@ impl Source {
                 return Some(Self::File(join(folder, path)));
             }
             node.reject(SOURCE_EXPECTED);
-        } else if let Some((scheme, _)) = text.split_once("://") {
-            let scheme = quoted(scheme);
-            node.reject(&format!(
-                "{SOURCE_EXPECTED}: {scheme} is not supported yet, download the plugin to a file"
-            ));
+        } else if let Some(reference) = text.strip_prefix("oci://") {
+            return Reference::read(node, reference).map(Self::Oci);
         } else {
             node.reject(SOURCE_EXPECTED);
         }
@@ -318,6 +318,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Oci(reference) => write!(f, "oci://{reference}"),
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use crate::config::PluginConfig;
-use crate::plugin::{LoadError, LoadedPlugin, Loader, Plugin, PluginState};
+use crate::plugin::{Artifact, LoadError, LoadedPlugin, Loader, Plugin, PluginState};
 
 /// A plugin's place in the next set.
 pub(super) struct Candidate {
@@ -29,6 +29,7 @@ pub(super) async fn candidate(
     loader: &Loader,
     earlier: Option<Arc<Plugin>>,
     wanted: PluginConfig,
+    fetched: Option<Result<Artifact, LoadError>>,
 ) -> Candidate {
     let as_wanted = |plugin: Arc<Plugin>| Candidate {
         plugin: Some(plugin),
@@ -45,8 +46,17 @@ pub(super) async fn candidate(
     }
     let mut digest: Arc<str> = Arc::from("");
     let serving = earlier.as_ref().and_then(loaded);
-    match make(loader, serving, &wanted, &mut digest).await {
-        Ok(plugin) => as_wanted(plugin),
+    match make(loader, serving, &wanted, fetched, &mut digest).await {
+        Ok(plugin) => {
+            let outcome = match plugin.stale.clone() {
+                None => Outcome::AsWanted,
+                Some(reason) => Outcome::Failed { reason, digest },
+            };
+            Candidate {
+                plugin: Some(plugin),
+                outcome,
+            }
+        }
         Err(error) => {
             let reason = error.to_string();
             let plugin = match (serving, earlier.as_ref()) {
@@ -83,24 +93,33 @@ async fn make(
     loader: &Loader,
     serving: Option<Serving<'_>>,
     wanted: &PluginConfig,
+    fetched: Option<Result<Artifact, LoadError>>,
     digest: &mut Arc<str>,
 ) -> Result<Arc<Plugin>, LoadError> {
     loader.has_room_for(&wanted.limits)?;
-    let artifact = loader.fetch(&wanted.source).await?;
+    let same = serving.filter(|(plugin, _)| plugin.config.runs_like(wanted));
+    let mut artifact = match fetched {
+        Some(fetched) => fetched?,
+        None => {
+            let have = same.map(|(plugin, _)| &*plugin.digest);
+            loader.fetch(&wanted.source, have).await?
+        }
+    };
     *digest = artifact.digest.clone();
-    if let Some(serving) = serving
-        && serving.0.digest == *digest
-        && serving.0.config.runs_like(wanted)
-    {
-        return kept(loader, serving, wanted);
+    let stale = artifact.stale.take();
+    if let Some(same) = same {
+        // What serves has been the tag's at least as lately as what the cache has.
+        if let Some(reason) = stale {
+            return Err(LoadError::Stale(reason));
+        }
+        if same.0.digest == *digest {
+            return kept(loader, same, wanted);
+        }
     }
     let loaded = loader.prepare(wanted, artifact).await?;
     let state = PluginState::Loaded(Box::new(loaded));
-    Ok(Arc::new(loader.plugin(
-        wanted.clone(),
-        digest.clone(),
-        state,
-    )))
+    let plugin = loader.plugin(wanted.clone(), digest.clone(), state);
+    Ok(Arc::new(Plugin { stale, ..plugin }))
 }
 
 /// The code that serves, under what is wanted around it.
@@ -109,7 +128,8 @@ fn kept(
     (plugin, loaded): Serving<'_>,
     wanted: &PluginConfig,
 ) -> Result<Arc<Plugin>, LoadError> {
-    if plugin.config == *wanted || !plugin.config.runs_like(wanted) {
+    let as_wanted = plugin.config == *wanted && plugin.stale.is_none();
+    if as_wanted || !plugin.config.runs_like(wanted) {
         return Ok(plugin.clone());
     }
     let plugin = loader.reconfigured(wanted.clone(), plugin.digest.clone(), loaded)?;

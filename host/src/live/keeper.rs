@@ -1,6 +1,8 @@
 //! The task that brings what is served to what is wanted.
 
 use std::collections::BTreeMap;
+use std::collections::hash_map::RandomState;
+use std::hash::BuildHasher as _;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +12,7 @@ use serde_json::json;
 use time::OffsetDateTime;
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
-use tokio::task::spawn_blocking;
+use tokio::task::{JoinSet, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
 
 use super::Ask;
@@ -22,13 +24,13 @@ use crate::config::{Config, Origin, PluginConfig, PluginName, Source};
 use crate::engine::chain;
 use crate::metrics::Metrics;
 use crate::pipeline::Pipeline;
-use crate::plugin::{Loader, Plugin, PluginSet, PluginState};
+use crate::plugin::{Artifact, LoadError, Loader, Plugin, PluginSet, PluginState};
 use crate::server::Reloaded;
 
 /// Keeps what is served at what is wanted.
 pub struct Keeper {
     origin: Origin,
-    loader: Loader,
+    loader: Arc<Loader>,
     metrics: Arc<Metrics>,
     status: Arc<Status>,
     /// What the process was started with: some of it stays until its end.
@@ -38,6 +40,10 @@ pub struct Keeper {
     /// What was last made of each, or tried to.
     tried: BTreeMap<PluginName, Tried>,
     watch: Watch,
+    /// When each tag is looked at next.
+    polls: BTreeMap<PluginName, Instant>,
+    /// Looks at registries that are under way: however long one takes, files and the configuration go on.
+    pulls: JoinSet<Pull>,
     hangups: Signal,
     asks: mpsc::Receiver<Ask>,
     asking: mpsc::Sender<Ask>,
@@ -50,6 +56,16 @@ struct Tried {
     stamp: Option<Stamp>,
 }
 
+/// What a look at a registry came to.
+struct Pull {
+    plugin: PluginName,
+    source: Source,
+    fetched: Result<Artifact, LoadError>,
+}
+
+/// Those that are to be taken up.
+type Pulls = BTreeMap<PluginName, Pull>;
+
 /// What a look at everything came to.
 struct Looked {
     candidates: Vec<(PluginConfig, Candidate)>,
@@ -60,6 +76,10 @@ struct Looked {
 const PERIOD: Duration = Duration::from_millis(100);
 /// How long a newer configuration waits for plugins that are being loaded for an older one.
 const PATIENCE: Duration = Duration::from_secs(5);
+/// Longer than any pull takes.
+const FAR: Duration = Duration::from_secs(24 * 3600 * 365);
+/// Plugins that are pulled at the same time. Preparing them has its own bound.
+const PULLS: usize = 16;
 /// Those who ask for a reload and wait their turn.
 const ASKS: usize = 16;
 
@@ -82,8 +102,10 @@ impl Keeper {
             started: config,
             tried: BTreeMap::new(),
             watch: Watch::default(),
+            polls: BTreeMap::new(),
+            pulls: JoinSet::new(),
             origin,
-            loader,
+            loader: Arc::new(loader),
             metrics,
             hangups,
             asks,
@@ -107,12 +129,17 @@ impl Keeper {
         for plugin in set.iter() {
             if let PluginState::Failed { reason } = &plugin.state {
                 self.in_trouble(&plugin.config, reason.clone(), plugin.digest.clone(), None);
+            } else if let Some(reason) = &plugin.stale {
+                self.in_trouble(&plugin.config, reason.clone(), plugin.digest.clone(), None);
             } else {
                 self.metrics
                     .plugin_degraded(plugin.config.name.as_str(), false);
             }
         }
         self.tried = tried(&self.wanted, &stamps);
+        for plugin in &self.wanted {
+            self.polls.insert(plugin.name.clone(), self.next_poll());
+        }
         // The configuration itself is not among the stamps, so that it is read again at once: it may have changed
         // since it was read for the start.
         self.watch.reading(stamps);
@@ -125,11 +152,22 @@ impl Keeper {
         let mut looks = interval(PERIOD);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         loop {
+            let mut pulled = Pulls::new();
             let (ask, everything) = tokio::select! {
                 _ = looks.tick() => {
+                    self.look_at_registries(&pipeline.live());
                     if !self.is_needed().await {
                         continue;
                     }
+                    (None, false)
+                }
+                Some(pull) = self.pulls.join_next() => {
+                    // The panic hook has reported what was lost.
+                    let pull = pull.ok();
+                    let Some(pull) = pull.filter(|pull| self.is_news(pull)) else {
+                        continue;
+                    };
+                    pulled.insert(pull.plugin.clone(), pull);
                     (None, false)
                 }
                 _ = self.hangups.recv() => {
@@ -138,7 +176,7 @@ impl Keeper {
                 }
                 ask = self.asks.recv() => (ask, true),
             };
-            let reloaded = self.reload(&pipeline, everything).await;
+            let reloaded = self.reload(&pipeline, everything, pulled).await;
             if let Some(ask) = ask {
                 // Whoever asked may have gone.
                 drop(ask.send(reloaded));
@@ -151,8 +189,55 @@ impl Keeper {
         let mut paths = self.files();
         paths.push(self.origin.path().to_owned());
         let changed = self.watch.has_changed(stamps(paths).await);
-        let due = |(_, trouble): &(String, Trouble)| trouble.is_due();
-        changed || self.status.lock().troubles.values().any(due)
+        let state = self.status.lock();
+        let is_due = |plugin: &PluginConfig| file(plugin).is_some() && state.is_due(&plugin.name);
+        changed || self.wanted.iter().any(is_due)
+    }
+
+    /// Begins to look at what is due, beside everything else.
+    fn look_at_registries(&mut self, live: &PluginSet) {
+        let now = Instant::now();
+        for plugin in &self.wanted {
+            let Source::Oci(reference) = &plugin.source else {
+                continue;
+            };
+            let next = self.polls.get(&plugin.name).copied().unwrap_or(now);
+            let moves = reference.digest.is_none();
+            let due = (moves && next <= now) || self.status.lock().is_due(&plugin.name);
+            // Until a pull is back, its next one is far away.
+            if !plugin.enabled || !due || next > now + FAR / 2 {
+                continue;
+            }
+            self.polls.insert(plugin.name.clone(), now + FAR);
+            let have = live.get(plugin.name.as_str()).filter(|serving| {
+                matches!(serving.state, PluginState::Loaded(_)) && serving.config.runs_like(plugin)
+            });
+            let have = have.map(|serving| serving.digest.clone());
+            let (loader, source) = (self.loader.clone(), plugin.source.clone());
+            let plugin = plugin.name.clone();
+            self.pulls.spawn(async move {
+                let fetched = loader.fetch(&source, have.as_deref()).await;
+                Pull {
+                    plugin,
+                    source,
+                    fetched,
+                }
+            });
+        }
+    }
+
+    /// Whether anything follows from a look at a registry.
+    fn is_news(&mut self, pull: &Pull) -> bool {
+        self.polls.insert(pull.plugin.clone(), self.next_poll());
+        let troubled = self.status.lock().troubles.contains_key(&pull.plugin);
+        troubled || !matches!(&pull.fetched, Ok(artifact) if artifact.is_known())
+    }
+
+    /// Within a tenth more or less: replicas do not all come at once.
+    fn next_poll(&self) -> Instant {
+        let interval = self.started.registries.poll_interval;
+        let percent = 90 + u32::try_from(RandomState::new().hash_one(0) % 21).unwrap_or(10);
+        Instant::now() + interval * percent / 100
     }
 
     fn files(&self) -> Vec<PathBuf> {
@@ -161,13 +246,19 @@ impl Keeper {
     }
 
     /// Looks at the configuration and at what may have changed, or at everything, and publishes what came of it.
-    async fn reload(&mut self, pipeline: &Pipeline, everything: bool) -> Reloaded {
+    async fn reload(
+        &mut self,
+        pipeline: &Pipeline,
+        everything: bool,
+        mut pulled: Pulls,
+    ) -> Reloaded {
         let live = pipeline.live();
         let looked = loop {
             let of_configuration = self.read_configuration().await;
             let mut stamps = stamps(self.files()).await;
             stamps.extend(of_configuration);
-            let candidates = self.candidates(&live, &stamps, everything);
+            let pulled = std::mem::take(&mut pulled);
+            let candidates = self.candidates(&live, &stamps, everything, pulled);
             tokio::select! {
                 candidates = candidates => break Looked { candidates, stamps },
                 () = superseded(&self.origin, &stamps) => {
@@ -224,19 +315,25 @@ impl Keeper {
         live: &PluginSet,
         stamps: &Stamps,
         everything: bool,
+        mut pulled: Pulls,
     ) -> Vec<(PluginConfig, Candidate)> {
         let tried = tried(&self.wanted, stamps);
         let making = self.wanted.iter().map(|wanted| {
             let name = &wanted.name;
-            let due = match self.status.lock().troubles.get(name) {
-                Some((_, trouble)) => trouble.is_due(),
-                None => false,
-            };
-            let look = everything || due || self.tried.get(name) != tried.get(name);
+            let due = file(wanted).is_some() && self.status.lock().is_due(name);
+            let pulled = pulled
+                .remove(name)
+                .filter(|pull| pull.source == wanted.source);
+            let other = self.tried.get(name) != tried.get(name);
+            // What was pulled beside a change was pulled for what was wanted before it.
+            let fetched = pulled
+                .filter(|_| !other && !everything)
+                .map(|pull| pull.fetched);
+            let look = everything || due || other || fetched.is_some();
             let earlier = live.get(name.as_str()).cloned();
             async move {
                 let made = if look {
-                    candidate(&self.loader, earlier, wanted.clone()).await
+                    candidate(&self.loader, earlier, wanted.clone(), fetched).await
                 } else {
                     Candidate {
                         plugin: earlier,
@@ -246,10 +343,9 @@ impl Keeper {
                 (wanted.clone(), made)
             }
         });
-        let at_once = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let making: Vec<_> = making.collect();
         futures_util::stream::iter(making)
-            .buffered(at_once)
+            .buffered(PULLS)
             .collect()
             .await
     }
@@ -286,6 +382,12 @@ impl Keeper {
         for gone in self.tried.keys().filter(|name| !is_wanted(name)) {
             self.metrics.plugin_gone(gone.as_str());
         }
+        for plugin in &self.wanted {
+            if self.tried.get(&plugin.name) != now_tried.get(&plugin.name) {
+                self.polls.insert(plugin.name.clone(), self.next_poll());
+            }
+        }
+        self.polls.retain(|name, _| now_tried.contains_key(name));
         self.tried = now_tried;
         self.watch.reading(stamps);
 
@@ -377,8 +479,10 @@ async fn superseded(origin: &Origin, read: &Stamps) {
 }
 
 fn file(plugin: &PluginConfig) -> Option<&PathBuf> {
-    let Source::File(path) = &plugin.source;
-    Some(path)
+    match &plugin.source {
+        Source::File(path) => Some(path),
+        Source::Oci(_) => None,
+    }
 }
 
 fn tried(wanted: &[PluginConfig], stamps: &Stamps) -> BTreeMap<PluginName, Tried> {

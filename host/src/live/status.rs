@@ -111,6 +111,12 @@ impl Status {
 // === impl State ===
 
 impl State {
+    /// Whether something of this name failed and is to be tried again.
+    pub(super) fn is_due(&self, name: &PluginName) -> bool {
+        let trouble = self.troubles.get(name);
+        trouble.is_some_and(|(_, trouble)| trouble.is_due())
+    }
+
     /// Whether something is wanted that does not serve, other than what a restart would bring.
     pub(super) fn is_degraded(&self) -> bool {
         self.invalid.is_some() || !self.troubles.is_empty()

@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
 
 use super::protocol::{Manifest, Order};
 use super::set::{LoadedPlugin, Plugin, PluginSet, PluginState};
 use super::worker::{PrepareError, Worker};
-use crate::config::{EngineConfig, Limits, ManifestRule, Match, PluginConfig, Source};
+use crate::config::{EngineConfig, Limits, ManifestRule, Match, PluginConfig, Registries, Source};
 use crate::engine::{ConfiguredBy, Engine, Guest, GuestError};
 use crate::metrics::Metrics;
+use crate::registry::{Registry, RegistryError};
 
 /// Loads plugins into an engine.
 pub struct Loader {
@@ -22,6 +24,9 @@ pub struct Loader {
     config: EngineConfig,
     cache_directory: PathBuf,
     metrics: Arc<Metrics>,
+    registry: Registry,
+    /// Those that are being prepared: as many as there are processors, however many are being pulled.
+    preparing: Semaphore,
 }
 
 /// Why a plugin could not be loaded.
@@ -43,6 +48,12 @@ pub enum LoadError {
         /// The limit.
         limit_bytes: u64,
     },
+    /// It cannot be had from its registry.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The registry has no answer by which what serves could be replaced.
+    #[error("{0}")]
+    Stale(String),
     /// It failed on the way.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
@@ -71,9 +82,24 @@ pub enum LoadError {
 
 /// The bytes of a plugin, not looked at yet.
 pub(crate) struct Artifact {
-    bytes: Vec<u8>,
+    /// None where they are what the caller has already.
+    bytes: Option<Vec<u8>>,
     pub(crate) digest: Arc<str>,
+    /// Why it may not be what is there by now.
+    pub(crate) stale: Option<String>,
 }
+
+// === impl Artifact ===
+
+impl Artifact {
+    /// Whether it is what the caller has already.
+    pub(crate) fn is_known(&self) -> bool {
+        self.bytes.is_none()
+    }
+}
+
+/// Pulls that wait for registries at the same time.
+const PULLS: usize = 16;
 
 // === impl Loader ===
 
@@ -92,21 +118,32 @@ impl Loader {
             executable,
             max_component_bytes,
         };
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             engine,
             worker,
             config,
             cache_directory,
             metrics,
+            registry: Registry::new(Registries::default()),
+            preparing: Semaphore::new(processors),
+        }
+    }
+
+    /// Speaks to registries as this says.
+    #[must_use]
+    pub fn with_registries(self, config: Registries) -> Self {
+        Self {
+            registry: Registry::new(config),
+            ..self
         }
     }
 
     /// Loads all of them, as many at once as there are processors. One that fails is in the set as failed.
     pub async fn load_all(&self, configs: Vec<PluginConfig>) -> PluginSet {
-        let at_once = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let plugins = futures_util::stream::iter(configs)
             .map(|config| self.load(config))
-            .buffered(at_once);
+            .buffered(PULLS);
         PluginSet::new(plugins.map(Arc::new).collect().await)
     }
 
@@ -116,13 +153,18 @@ impl Loader {
             return self.disabled(config);
         }
         let mut digest: Arc<str> = Arc::from("");
+        let mut stale = None;
         let loaded = async {
-            let artifact = self.fetch(&config.source).await?;
+            let mut artifact = self.fetch(&config.source, None).await?;
             digest = artifact.digest.clone();
+            stale = artifact.stale.take();
             self.prepare(&config, artifact).await
         };
         match loaded.await {
-            Ok(loaded) => self.plugin(config, digest, PluginState::Loaded(Box::new(loaded))),
+            Ok(loaded) => Plugin {
+                stale,
+                ..self.plugin(config, digest, PluginState::Loaded(Box::new(loaded)))
+            },
             Err(error) => self.failed(config, digest, error.to_string()),
         }
     }
@@ -170,6 +212,7 @@ impl Loader {
             digest,
             state,
             metrics,
+            stale: None,
         }
     }
 
@@ -181,16 +224,45 @@ impl Loader {
         }
     }
 
-    /// Gets a plugin's bytes from where they are.
-    pub(crate) async fn fetch(&self, source: &Source) -> Result<Artifact, LoadError> {
-        let Source::File(path) = source;
-        let (path, limit_bytes) = (path.clone(), self.config.max_plugin_bytes);
-        tokio::task::spawn_blocking(move || {
-            let bytes = read(&path, limit_bytes)?;
-            let digest = format!("sha256:{:x}", Sha256::digest(&bytes)).into();
-            Ok(Artifact { bytes, digest })
-        })
-        .await?
+    /// Gets a plugin's bytes from where they are; from a registry only where they are others than those of the digest
+    /// that the caller has already.
+    pub(crate) async fn fetch(
+        &self,
+        source: &Source,
+        have: Option<&str>,
+    ) -> Result<Artifact, LoadError> {
+        let limit_bytes = self.config.max_plugin_bytes;
+        match source {
+            Source::File(path) => {
+                let path = path.clone();
+                let read = move || -> Result<Artifact, LoadError> {
+                    let bytes = read(&path, limit_bytes)?;
+                    let digest = format!("sha256:{:x}", Sha256::digest(&bytes)).into();
+                    Ok(Artifact {
+                        bytes: Some(bytes),
+                        digest,
+                        stale: None,
+                    })
+                };
+                tokio::task::spawn_blocking(read).await?
+            }
+            Source::Oci(reference) => {
+                let pulled = self.registry.pull(reference, have, limit_bytes).await?;
+                if let Some(reason) = &pulled.stale {
+                    tracing::warn!(
+                        %reference,
+                        digest = pulled.digest,
+                        reason,
+                        "the registry does not have the plugin ready; it comes from the cache as it was"
+                    );
+                }
+                Ok(Artifact {
+                    bytes: pulled.bytes,
+                    digest: pulled.digest.into(),
+                    stale: pulled.stale,
+                })
+            }
+        }
     }
 
     /// Takes the bytes the whole way to a plugin that can be called.
@@ -200,7 +272,10 @@ impl Loader {
         artifact: Artifact,
     ) -> Result<LoadedPlugin, LoadError> {
         let began = std::time::Instant::now();
-        let Artifact { bytes, digest } = artifact;
+        let Artifact { bytes, digest, .. } = artifact;
+        let bytes = bytes.unwrap_or_default();
+        // Never closed.
+        let _turn = self.preparing.acquire().await;
         let settings = config.settings.to_string();
         let order = Order {
             plugin: config.name.as_str().to_owned(),

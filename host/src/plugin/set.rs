@@ -27,6 +27,8 @@ pub struct Plugin {
     pub state: PluginState,
     /// Where its calls are counted.
     pub metrics: PluginMetrics,
+    /// Why it may not be what its registry has by now.
+    pub(crate) stale: Option<String>,
 }
 
 /// Whether a plugin can be called.
