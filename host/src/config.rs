@@ -187,6 +187,11 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
         .optional("conflicts")
         .and_then(|node| node.word(Conflicts::WORDS))
         .unwrap_or_default();
+    let defaults = plugin::Defaults {
+        limits,
+        conflicts,
+        signature_keys: plugin::read_signature_keys(fields.section("signatures"), folder, &[]),
+    };
     let allow_empty = fields
         .optional("allowEmpty")
         .and_then(|node| node.boolean())
@@ -210,7 +215,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     for node in &nodes {
         reject_duplicate_name(node, &mut first, problems);
         plugins.extend(PluginConfig::read(
-            node, folder, &limits, max_calls, conflicts, problems,
+            node, folder, &defaults, max_calls, problems,
         ));
     }
     fields.finish();

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! reference ─ tag? ─▶ manifest: read within bounds, its digest is what runs from here on
+//!   → signed with one of the keys, where keys are configured
 //!   → one layer of WebAssembly, not larger than allowed
 //!   → its bytes, from the cache or the registry, counted while they come, and compared with their digest
 //! ```
@@ -15,6 +16,7 @@ mod cache;
 mod credentials;
 mod manifest;
 mod session;
+mod signature;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -27,12 +29,26 @@ use crate::config::{Reference, Registries};
 use cache::{Cache, digest_of};
 use manifest::{Descriptor, Manifest, OCI_MANIFEST, WASM_CONFIG, WASM_LAYER};
 use session::{Host, Session};
+use signature::PublicKey;
 
 /// Registries, as they are configured.
 pub struct Registry {
     config: Registries,
     cache: Option<Cache>,
     hosts: Mutex<HashMap<String, Arc<Host>>>,
+}
+
+/// What is to be pulled.
+#[derive(Clone, Copy, Debug)]
+pub struct Order<'o> {
+    /// From where.
+    pub reference: &'o Reference,
+    /// PEM files with keys, by one of which it has to be signed; none where it need not be.
+    pub keys: &'o [PathBuf],
+    /// The digest that the caller has already, under the same keys: nothing more is pulled where it is still that one.
+    pub have: Option<&'o str>,
+    /// What it may have at most.
+    pub limit_bytes: u64,
 }
 
 /// What a reference stands for.
@@ -119,6 +135,27 @@ pub enum RegistryError {
         /// Where it is set.
         setting: &'static str,
     },
+    /// A file of keys cannot be used.
+    #[error("{}: {why} (signatures.keys)", .path.display())]
+    Keys {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// Nobody who is trusted has signed it.
+    #[error(
+        "it is not signed as it has to be: expected a signature of {digest} by one of the keys {keys} (signatures.keys), \
+         found {found}"
+    )]
+    Unsigned {
+        /// The manifest's.
+        digest: String,
+        /// The beginnings of their SHA-256.
+        keys: String,
+        /// What is there.
+        found: String,
+    },
     /// Bytes that are not what was asked for.
     #[error(
         "{what} is {found}, and {wanted} was asked for: it was damaged or exchanged on the way"
@@ -155,19 +192,15 @@ impl Registry {
         }
     }
 
-    /// Pulls a plugin of at most so many bytes. With `have`, the digest that the caller has already, nothing more is
-    /// pulled where it is still that one.
+    /// Pulls a plugin.
     ///
     /// # Errors
-    /// When it cannot be had from the registry, and was not had before either.
-    pub async fn pull(
-        &self,
-        reference: &Reference,
-        have: Option<&str>,
-        limit_bytes: u64,
-    ) -> Result<Pulled, RegistryError> {
+    /// When it cannot be had from the registry, and was not had before either; or when nobody who is trusted has signed it.
+    pub async fn pull(&self, order: Order<'_>) -> Result<Pulled, RegistryError> {
+        let keys = PublicKey::read(order.keys)?;
+        let reference = order.reference;
         let limit = self.config.timeout;
-        let pulled = tokio::time::timeout(limit, self.try_pull(reference, have, limit_bytes)).await;
+        let pulled = tokio::time::timeout(limit, self.try_pull(order, &keys)).await;
         let error = match pulled {
             Ok(Ok(pulled)) => return Ok(pulled),
             Ok(Err(error)) => error,
@@ -176,15 +209,20 @@ impl Registry {
                 seconds: limit.as_secs(),
             },
         };
-        self.fall_back(reference, limit_bytes, &error).ok_or(error)
+        self.fall_back(order, &keys, &error).ok_or(error)
     }
 
     async fn try_pull(
         &self,
-        reference: &Reference,
-        have: Option<&str>,
-        limit_bytes: u64,
+        order: Order<'_>,
+        keys: &[PublicKey],
     ) -> Result<Pulled, RegistryError> {
+        let Order {
+            reference,
+            have,
+            limit_bytes,
+            ..
+        } = order;
         let cached = reference
             .digest
             .as_deref()
@@ -202,11 +240,11 @@ impl Registry {
             Some((digest, manifest)) => (digest.to_owned(), manifest),
             None => {
                 if let Some(have) = have
-                    && session.manifest_digest().await?.as_deref() == Some(have)
+                    && session.manifest_digest(session.name()).await?.as_deref() == Some(have)
                 {
                     return Ok(unchanged(have));
                 }
-                session.manifest(MAX_MANIFEST_BYTES).await?
+                session.manifest(session.name(), MAX_MANIFEST_BYTES).await?
             }
         };
         if let Some(wanted) = &reference.digest
@@ -221,6 +259,9 @@ impl Registry {
         let bytes = if have == Some(&digest) {
             None
         } else {
+            if !keys.is_empty() {
+                self.verify(&mut session, keys, &digest).await?;
+            }
             let layer = self.plugin_layer(&manifest, limit_bytes)?;
             let bytes = match self.cached(&layer.digest, limit_bytes) {
                 Some(bytes) => bytes,
@@ -251,18 +292,96 @@ impl Registry {
         Ok(layer.clone())
     }
 
+    /// Whether one of the keys has signed the manifest of this digest. Its bytes need not have been read for that: what it
+    /// names, it names by digests.
+    async fn verify(
+        &self,
+        session: &mut Session<'_>,
+        keys: &[PublicKey],
+        digest: &str,
+    ) -> Result<(), RegistryError> {
+        let tag = signature::tag(digest);
+        let (kept, manifest) = match session.manifest(&tag, MAX_MANIFEST_BYTES).await {
+            Ok(manifest) => manifest,
+            Err(RegistryError::Status {
+                status: StatusCode::NOT_FOUND,
+                ..
+            }) => {
+                return Err(unsigned(keys, digest, format!("none, under the tag {tag}")));
+            }
+            Err(error) => return Err(error),
+        };
+        let mut found = Vec::new();
+        for (layer, signature) in signature::signatures(&manifest)? {
+            if layer.size > signature::MAX_PAYLOAD_BYTES {
+                found.push("one over a text that is too long".to_owned());
+                continue;
+            }
+            let payload = match self.cached(&layer.digest, layer.size) {
+                Some(payload) => payload,
+                None => session.blob(&layer).await?,
+            };
+            match signature::verify(keys, digest, &payload, &signature) {
+                Ok(()) => {
+                    if let Some(cache) = &self.cache {
+                        cache.put(&layer.digest, &payload);
+                        cache.put(&kept, &manifest);
+                        cache.resolve(&signature_of(session.reference(), digest), &kept);
+                    }
+                    return Ok(());
+                }
+                Err(what) => found.push(format!("one {what}")),
+            }
+        }
+        if found.is_empty() {
+            found.push(format!("none in what is under the tag {tag}"));
+        }
+        Err(unsigned(keys, digest, found.join(", ")))
+    }
+
+    /// The same by what the cache has, for when the registry is away.
+    fn is_signed_in(
+        &self,
+        cache: &Cache,
+        reference: &Reference,
+        keys: &[PublicKey],
+        digest: &str,
+    ) -> bool {
+        let check = || {
+            let kept = cache.resolved(&signature_of(reference, digest))?;
+            let manifest = cache.get(&kept, MAX_MANIFEST_BYTES)?;
+            let signatures = signature::signatures(&manifest).ok()?;
+            let verified = signatures.iter().any(|(layer, signature)| {
+                let payload = cache.get(&layer.digest, signature::MAX_PAYLOAD_BYTES);
+                payload.is_some_and(|payload| {
+                    signature::verify(keys, digest, &payload, signature).is_ok()
+                })
+            });
+            Some(verified)
+        };
+        keys.is_empty() || check().unwrap_or(false)
+    }
+
     /// What the reference was when the registry last answered.
     fn fall_back(
         &self,
-        reference: &Reference,
-        limit_bytes: u64,
+        order: Order<'_>,
+        keys: &[PublicKey],
         error: &RegistryError,
     ) -> Option<Pulled> {
+        let Order {
+            reference,
+            limit_bytes,
+            ..
+        } = order;
         let cache = self.cache.as_ref()?;
         let digest = match &reference.digest {
             Some(digest) => digest.clone(),
             None => cache.resolved(&reference.to_string())?,
         };
+        if !self.is_signed_in(cache, reference, keys, &digest) {
+            return None;
+        }
         let manifest = cache.get(&digest, MAX_MANIFEST_BYTES)?;
         let layer = self.plugin_layer(&manifest, limit_bytes).ok()?;
         let bytes = cache.get(&layer.digest, limit_bytes)?;
@@ -328,6 +447,24 @@ impl Registry {
         hosts.insert(registry.to_owned(), host.clone());
         Ok(host)
     }
+}
+
+fn unsigned(keys: &[PublicKey], digest: &str, found: String) -> RegistryError {
+    RegistryError::Unsigned {
+        digest: digest.to_owned(),
+        keys: signature::names(keys),
+        found,
+    }
+}
+
+/// What the cache knows the signatures of a manifest by.
+fn signature_of(reference: &Reference, digest: &str) -> String {
+    let Reference {
+        registry,
+        repository,
+        ..
+    } = reference;
+    format!("{registry}/{repository}:{}", signature::tag(digest))
 }
 
 fn too_large(limit_bytes: u64) -> RegistryError {

@@ -6,7 +6,11 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use crate::binary::profile_directory;
@@ -123,6 +127,61 @@ impl Registry {
         self.path("docker.json")
     }
 
+    /// Puts a signature beside an artifact, in the layout that cosign writes; `key` is what [`Key::new`] made.
+    ///
+    /// # Panics
+    /// When the registry does not take it.
+    pub async fn sign(&self, repository: &str, digest: &str, key: &Key) {
+        self.put_signature(repository, digest, &payload(digest), key)
+            .await;
+    }
+
+    /// The same with a text of one's own under the signature.
+    ///
+    /// # Panics
+    /// When the registry does not take it.
+    pub async fn put_signature(&self, repository: &str, digest: &str, payload: &[u8], key: &Key) {
+        let part = |kind: &str, bytes: &[u8]| json!({"mediaType": kind, "digest": digest_of(bytes), "size": bytes.len()});
+        let mut layer = part("application/vnd.dev.cosign.simplesigning.v1+json", payload);
+        let signature = BASE64.encode(key.sign(payload));
+        layer["annotations"] = json!({"dev.cosignproject.cosign/signature": signature});
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": part("application/vnd.oci.image.config.v1+json", b"{}"),
+            "layers": [layer],
+        });
+        let ca = std::fs::read(self.ca()).expect("the CA has been written");
+        let ca = reqwest::Certificate::from_pem(&ca).expect("it is a certificate");
+        let client = reqwest::Client::builder()
+            .add_root_certificate(ca)
+            .no_proxy()
+            .build();
+        let client = client.expect("the client can be set up");
+        let base = format!("https://{}/v2/{repository}", self.host());
+        let send = async |request: reqwest::RequestBuilder| {
+            let response = request.basic_auth("user", Some("secret")).send().await;
+            response
+                .and_then(reqwest::Response::error_for_status)
+                .expect("the registry takes it")
+        };
+        for blob in [&b"{}"[..], payload] {
+            let begun = send(client.post(format!("{base}/blobs/uploads/"))).await;
+            let at = begun.headers()["location"]
+                .to_str()
+                .expect("a location is text");
+            let mut at = begun.url().join(at).expect("a location is a URL");
+            at.query_pairs_mut().append_pair("digest", &digest_of(blob));
+            send(client.put(at).body(blob.to_vec())).await;
+        }
+        let tag = format!("{}.sig", digest.replace(':', "-"));
+        let manifest = client
+            .put(format!("{base}/manifests/{tag}"))
+            .header("content-type", "application/vnd.oci.image.manifest.v1+json")
+            .body(manifest.to_string());
+        send(manifest).await;
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }
@@ -150,6 +209,80 @@ impl Registry {
 impl Drop for Registry {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// A key pair that signatures are made with: openssl's, so that nobody checks his own work.
+pub struct Key(TempDir);
+
+/// cosign's text about an artifact.
+#[must_use]
+pub fn payload(digest: &str) -> Vec<u8> {
+    let text = json!({
+        "critical": {
+            "identity": {"docker-reference": ""},
+            "image": {"docker-manifest-digest": digest},
+            "type": "cosign container image signature",
+        },
+        "optional": null,
+    });
+    text.to_string().into_bytes()
+}
+
+fn digest_of(bytes: &[u8]) -> String {
+    format!("sha256:{:x}", Sha256::digest(bytes))
+}
+
+// === impl Key ===
+
+impl Key {
+    /// Makes one of a kind that `openssl genpkey` knows.
+    ///
+    /// # Panics
+    /// When there is no openssl.
+    #[must_use]
+    pub fn new(kind: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let key = Self(folder);
+        key.openssl(&[&["genpkey", "-out", "key.pem", "-algorithm"], kind].concat());
+        key.openssl(&["pkey", "-in", "key.pem", "-pubout", "-out", "key.pub"]);
+        key
+    }
+
+    /// ECDSA P-256, as `cosign generate-key-pair` makes it.
+    #[must_use]
+    pub fn p256() -> Self {
+        Self::new(&["EC", "-pkeyopt", "ec_paramgen_curve:P-256"])
+    }
+
+    /// The public part, as PEM.
+    #[must_use]
+    pub fn public(&self) -> PathBuf {
+        self.0.path().join("key.pub")
+    }
+
+    fn sign(&self, text: &[u8]) -> Vec<u8> {
+        std::fs::write(self.0.path().join("text"), text).expect("a file can be written");
+        self.openssl(&[
+            "dgst",
+            "-sha256",
+            "-sign",
+            "key.pem",
+            "-out",
+            "signature",
+            "text",
+        ]);
+        std::fs::read(self.0.path().join("signature")).expect("openssl has written it")
+    }
+
+    fn openssl(&self, arguments: &[&str]) {
+        let output = Command::new("openssl")
+            .args(arguments)
+            .current_dir(self.0.path())
+            .output();
+        let output = output.expect("openssl is installed");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "openssl {arguments:?}: {said}");
     }
 }
 

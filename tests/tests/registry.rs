@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use tollgate_tests::binary;
 use tollgate_tests::checker::Endpoint;
 use tollgate_tests::configuration::Configuration;
-use tollgate_tests::registry::Registry;
 use tollgate_tests::registry::misbehaving::{Behaviour, Fault, Misbehaving};
+use tollgate_tests::registry::{Key, Registry, payload};
 use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::Server;
 use tollgate_tests::wat::marker;
@@ -403,4 +403,152 @@ async fn a_registry_that_hangs_holds_up_nobody_else() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     println!("the file was in force after {:?}", began.elapsed());
+}
+
+/// What `tollgate pull --key` says.
+fn pull_with(registry: &Registry, source: &str, keys: &[&Key]) -> (bool, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = |path: std::path::PathBuf| path.display().to_string();
+    let mut arguments = vec!["pull".to_owned(), source.to_owned()];
+    arguments.extend(["--ca".to_owned(), path(registry.ca())]);
+    arguments.extend(["--credentials".to_owned(), path(registry.credentials())]);
+    for key in keys {
+        arguments.extend(["--key".to_owned(), path(key.public())]);
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let output = run(&arguments, folder.path());
+    (output.status.success(), text(&output))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
+    let Some(registry) = Registry::start() else {
+        return;
+    };
+    let (trusted, next, stranger) = (Key::p256(), Key::p256(), Key::p256());
+    let digest_of = |source: &str| source.rsplit('@').next().unwrap_or_default().to_owned();
+    let refused = |source: &str, keys: &[&Key], part: &str| {
+        let (success, text) = pull_with(&registry, source, keys);
+        println!("{}", text.trim());
+        assert!(
+            !success && text.contains("it is not signed as it has to be") && text.contains(part),
+            "{text}"
+        );
+    };
+
+    let source = push(
+        &registry,
+        "red",
+        &format!("oci://{}/signed/colour:1", registry.host()),
+    );
+    let digest = digest_of(&source);
+    refused(&source, &[&trusted], "found none, under the tag sha256-");
+    registry.sign("signed/colour", &digest, &stranger).await;
+    refused(&source, &[&trusted], "found one made with another key");
+    registry.sign("signed/colour", &digest, &trusted).await;
+    assert!(pull_with(&registry, &source, &[&trusted]).0);
+    assert!(
+        pull_with(&registry, &source, &[&stranger, &trusted]).0,
+        "any of several keys will do"
+    );
+    refused(&source, &[&next], "found one made with another key");
+
+    // The signature of one thing put beside another; a text that says another thing.
+    let other = push(
+        &registry,
+        "green",
+        &format!("oci://{}/signed/colour:2", registry.host()),
+    );
+    registry
+        .put_signature(
+            "signed/colour",
+            &digest_of(&other),
+            &payload(&digest),
+            &trusted,
+        )
+        .await;
+    refused(&other, &[&trusted], &format!("found one of {digest}"));
+    registry
+        .put_signature("signed/colour", &digest_of(&other), b"{}", &trusted)
+        .await;
+    refused(
+        &other,
+        &[&trusted],
+        "over something else than cosign's text",
+    );
+
+    // Other kinds of keys.
+    for kind in [
+        &["RSA", "-pkeyopt", "rsa_keygen_bits:2048"][..],
+        &["EC", "-pkeyopt", "ec_paramgen_curve:P-384"],
+    ] {
+        let key = Key::new(kind);
+        registry.sign("signed/colour", &digest, &key).await;
+        assert!(pull_with(&registry, &source, &[&key]).0, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unsigned_version_does_not_replace_a_signed_one_and_keys_can_be_rotated() {
+    let Some(mut registry) = Registry::start() else {
+        return;
+    };
+    let (trusted, next) = (Key::p256(), Key::p256());
+    let keys = tempfile::tempdir().expect("a temporary folder can be made");
+    let file = keys.path().join("keys.pem");
+    let trust = |keys: &[&Key]| {
+        let pem = keys
+            .iter()
+            .map(|key| std::fs::read(key.public()).expect("the key has been written"));
+        std::fs::write(&file, pem.collect::<Vec<_>>().concat()).expect("a file can be written");
+    };
+    trust(&[&trusted]);
+    let reference = format!("oci://{}/signed/colour:stable", registry.host());
+    let digest_of = |source: &str| source.rsplit('@').next().unwrap_or_default().to_owned();
+    let source = push(&registry, "red", &reference);
+    registry
+        .sign("signed/colour", &digest_of(&source), &trusted)
+        .await;
+
+    let cache = tempfile::tempdir().expect("a temporary folder can be made");
+    let start = |registry: &Registry| {
+        let cache = cache.path().display().to_string();
+        let mut configuration = configuration(registry)
+            .with("registries.cacheDirectory", cache)
+            .with("signatures", json!({"keys": [file]}));
+        from(&mut configuration, &reference);
+        Server::start(configuration)
+    };
+    let server = start(&registry);
+    assert_eq!(labels(&server).await, json!({"colour": "red"}));
+
+    let source = push(&registry, "green", &reference);
+    let status = until_reason(&server, "it is not signed as it has to be").await;
+    assert_eq!(status["state"], "degraded");
+    assert_eq!(
+        labels(&server).await,
+        json!({"colour": "red"}),
+        "unsigned, and not in force"
+    );
+    registry
+        .sign("signed/colour", &digest_of(&source), &next)
+        .await;
+    until_reason(&server, "found one made with another key").await;
+    assert_eq!(labels(&server).await, json!({"colour": "red"}));
+    trust(&[&trusted, &next]);
+    until_colour(&server, "green").await;
+
+    // Without the registry, what is in the cache is verified by what is in the cache.
+    assert!(server.stop().status.success());
+    registry.kill();
+    let server = start(&registry);
+    assert_eq!(labels(&server).await, json!({"colour": "green"}));
+    assert!(server.stop().status.success());
+    trust(&[&trusted]);
+    let server = start(&registry);
+    let status = server.plugin_status("colour").await;
+    assert_eq!(
+        status["state"], "failed",
+        "its key is not trusted any more: {status}"
+    );
 }

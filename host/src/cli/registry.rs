@@ -8,7 +8,7 @@ use clap::Args;
 
 use super::terminal::say;
 use crate::config::{Config, EngineConfig, Reference, Registries, RegistryHost};
-use crate::registry::Registry;
+use crate::registry::{Order, Registry};
 
 /// Push a plugin to a registry.
 #[derive(Args, Debug)]
@@ -32,6 +32,9 @@ pub(super) struct Pull {
     /// The file; without it, the repository's last part and `.wasm`, in the working directory.
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
+    /// PEM file with public keys, such as cosign.pub: one of them has to have signed the plugin. May be given several times.
+    #[arg(long, value_name = "FILE")]
+    key: Vec<PathBuf>,
     #[command(flatten)]
     access: Access,
 }
@@ -85,7 +88,12 @@ impl Push {
 impl Pull {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let (registry, max_plugin_bytes) = self.access.registry(&self.from)?;
-        let pulled = block_on(registry.pull(&self.from, None, max_plugin_bytes))??;
+        let pulled = block_on(registry.pull(Order {
+            reference: &self.from,
+            keys: &self.key,
+            have: None,
+            limit_bytes: max_plugin_bytes,
+        }))??;
         if let Some(reason) = &pulled.stale {
             say!("from the cache, because the registry does not have it ready: {reason}");
         }

@@ -26,6 +26,8 @@ pub struct PluginConfig {
     pub enabled: bool,
     /// Where its WebAssembly comes from.
     pub source: Source,
+    /// PEM files with keys, by one of which its artifact has to be signed; none where it need not be.
+    pub signature_keys: Vec<PathBuf>,
     /// What it is called for; none means the rules of its own `describe`.
     pub matching: Option<Match>,
     /// A JSON object for its `configure`.
@@ -48,6 +50,13 @@ pub struct PluginConfig {
     pub capabilities: BTreeSet<Capability>,
     /// Whether an object that it answers may lack fields which the one it was given has.
     pub allow_removals: bool,
+}
+
+/// What a plugin has where its entry does not say.
+pub(crate) struct Defaults {
+    pub(crate) limits: Limits,
+    pub(crate) conflicts: Conflicts,
+    pub(crate) signature_keys: Vec<PathBuf>,
 }
 
 /// The name of a plugin: a DNS-1123 label of at most 40 characters, because it becomes part of paths,
@@ -117,6 +126,7 @@ impl PluginConfig {
             name,
             enabled: true,
             source,
+            signature_keys: Vec::new(),
             matching: None,
             settings: Value::Object(serde_json::Map::new()),
             mode: Mode::default(),
@@ -136,6 +146,7 @@ impl PluginConfig {
     pub(crate) fn runs_like(&self, other: &Self) -> bool {
         self.enabled == other.enabled
             && self.source == other.source
+            && self.signature_keys == other.signature_keys
             && self.settings == other.settings
             && self.limits == other.limits
             && self.capabilities == other.capabilities
@@ -144,9 +155,8 @@ impl PluginConfig {
     pub(crate) fn read(
         node: &Node<'_>,
         folder: &Path,
-        defaults: &Limits,
+        defaults: &Defaults,
         max_concurrent_calls: u32,
-        conflicts: Conflicts,
         problems: &Collector,
     ) -> Option<Self> {
         let mut fields = node.object()?;
@@ -156,6 +166,19 @@ impl PluginConfig {
         let source = fields
             .required("source", SOURCE_EXPECTED)
             .and_then(|node| Source::read(&node, folder));
+        let from_registry = matches!(source, Some(Source::Oci(_)));
+        let signatures = fields.section("signatures");
+        let signature_keys = if from_registry {
+            read_signature_keys(signatures, folder, &defaults.signature_keys)
+        } else {
+            if fields.has("signatures") {
+                fields.problem(
+                    "signatures",
+                    "expected none: only artifacts of registries are signed, and `source` is a file",
+                );
+            }
+            Vec::new()
+        };
         let enabled = fields.optional("enabled").and_then(|node| node.boolean());
         let matching = fields
             .optional("match")
@@ -190,7 +213,11 @@ impl PluginConfig {
             .and_then(|node| node.elements("exceptions"));
         let exceptions = exceptions.unwrap_or_default();
         let exceptions = exceptions.iter().filter_map(Exception::read).collect();
-        let limits = Limits::read(fields.section("limits"), defaults, max_concurrent_calls);
+        let limits = Limits::read(
+            fields.section("limits"),
+            &defaults.limits,
+            max_concurrent_calls,
+        );
         let capabilities = read_capabilities(&mut fields);
         let allow_removals = fields
             .optional("allowRemovals")
@@ -198,12 +225,13 @@ impl PluginConfig {
         fields.finish();
         Some(Self {
             enabled: enabled.unwrap_or(true),
+            signature_keys,
             matching,
             settings: settings.unwrap_or_else(|| Value::Object(serde_json::Map::new())),
             mode: mode.unwrap_or_default(),
             failure_policy: failure_policy.unwrap_or_default(),
             reinvocation_policy: reinvocation_policy.unwrap_or_default(),
-            conflicts: own_conflicts.unwrap_or(conflicts),
+            conflicts: own_conflicts.unwrap_or(defaults.conflicts),
             existing_violations: existing_violations.unwrap_or_default(),
             exceptions,
             limits,
@@ -211,6 +239,25 @@ impl PluginConfig {
             allow_removals: allow_removals.unwrap_or(false),
             ..Self::new(name?, source?)
         })
+    }
+}
+
+/// The keys that signatures have to be made with.
+pub(crate) fn read_signature_keys(
+    mut fields: Fields<'_>,
+    folder: &Path,
+    default: &[PathBuf],
+) -> Vec<PathBuf> {
+    let keys = fields
+        .optional("keys")
+        .and_then(|node| node.elements("PEM files with public keys"));
+    fields.finish();
+    match keys {
+        None => default.to_vec(),
+        Some(nodes) => nodes
+            .iter()
+            .filter_map(|node| node.path_in(folder))
+            .collect(),
     }
 }
 

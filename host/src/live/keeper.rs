@@ -53,13 +53,13 @@ pub struct Keeper {
 #[derive(PartialEq)]
 struct Tried {
     config: PluginConfig,
-    stamp: Option<Stamp>,
+    /// Of its file, or of the keys that its artifact has to be signed with.
+    stamps: Vec<Option<Stamp>>,
 }
 
 /// What a look at a registry came to.
 struct Pull {
-    plugin: PluginName,
-    source: Source,
+    config: PluginConfig,
     fetched: Result<Artifact, LoadError>,
 }
 
@@ -167,7 +167,7 @@ impl Keeper {
                     let Some(pull) = pull.filter(|pull| self.is_news(pull)) else {
                         continue;
                     };
-                    pulled.insert(pull.plugin.clone(), pull);
+                    pulled.insert(pull.config.name.clone(), pull);
                     (None, false)
                 }
                 _ = self.hangups.recv() => {
@@ -213,23 +213,19 @@ impl Keeper {
                 matches!(serving.state, PluginState::Loaded(_)) && serving.config.runs_like(plugin)
             });
             let have = have.map(|serving| serving.digest.clone());
-            let (loader, source) = (self.loader.clone(), plugin.source.clone());
-            let plugin = plugin.name.clone();
+            let (loader, config) = (self.loader.clone(), plugin.clone());
             self.pulls.spawn(async move {
-                let fetched = loader.fetch(&source, have.as_deref()).await;
-                Pull {
-                    plugin,
-                    source,
-                    fetched,
-                }
+                let fetched = loader.fetch(&config, have.as_deref()).await;
+                Pull { config, fetched }
             });
         }
     }
 
     /// Whether anything follows from a look at a registry.
     fn is_news(&mut self, pull: &Pull) -> bool {
-        self.polls.insert(pull.plugin.clone(), self.next_poll());
-        let troubled = self.status.lock().troubles.contains_key(&pull.plugin);
+        let name = &pull.config.name;
+        self.polls.insert(name.clone(), self.next_poll());
+        let troubled = self.status.lock().troubles.contains_key(name);
         troubled || !matches!(&pull.fetched, Ok(artifact) if artifact.is_known())
     }
 
@@ -242,7 +238,9 @@ impl Keeper {
 
     fn files(&self) -> Vec<PathBuf> {
         let enabled = self.wanted.iter().filter(|plugin| plugin.enabled);
-        enabled.filter_map(file).cloned().collect()
+        let paths =
+            enabled.flat_map(|plugin| file(plugin).into_iter().chain(&plugin.signature_keys));
+        paths.cloned().collect()
     }
 
     /// Looks at the configuration and at what may have changed, or at everything, and publishes what came of it.
@@ -323,7 +321,7 @@ impl Keeper {
             let due = file(wanted).is_some() && self.status.lock().is_due(name);
             let pulled = pulled
                 .remove(name)
-                .filter(|pull| pull.source == wanted.source);
+                .filter(|pull| pull.config.runs_like(wanted));
             let other = self.tried.get(name) != tried.get(name);
             // What was pulled beside a change was pulled for what was wanted before it.
             let fetched = pulled
@@ -487,9 +485,12 @@ fn file(plugin: &PluginConfig) -> Option<&PathBuf> {
 
 fn tried(wanted: &[PluginConfig], stamps: &Stamps) -> BTreeMap<PluginName, Tried> {
     let tried = wanted.iter().map(|plugin| {
-        let stamp = file(plugin).and_then(|path| stamps.get(path).copied().flatten());
+        let paths = file(plugin).into_iter().chain(&plugin.signature_keys);
+        let stamps = paths
+            .map(|path| stamps.get(path).copied().flatten())
+            .collect();
         let config = plugin.clone();
-        (plugin.name.clone(), Tried { config, stamp })
+        (plugin.name.clone(), Tried { config, stamps })
     });
     tried.collect()
 }

@@ -9,13 +9,13 @@ use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 
-use super::protocol::{Manifest, Order};
+use super::protocol::{self, Manifest};
 use super::set::{LoadedPlugin, Plugin, PluginSet, PluginState};
 use super::worker::{PrepareError, Worker};
 use crate::config::{EngineConfig, Limits, ManifestRule, Match, PluginConfig, Registries, Source};
 use crate::engine::{ConfiguredBy, Engine, Guest, GuestError};
 use crate::metrics::Metrics;
-use crate::registry::{Registry, RegistryError};
+use crate::registry::{Order, Registry, RegistryError};
 
 /// Loads plugins into an engine.
 pub struct Loader {
@@ -155,7 +155,7 @@ impl Loader {
         let mut digest: Arc<str> = Arc::from("");
         let mut stale = None;
         let loaded = async {
-            let mut artifact = self.fetch(&config.source, None).await?;
+            let mut artifact = self.fetch(&config, None).await?;
             digest = artifact.digest.clone();
             stale = artifact.stale.take();
             self.prepare(&config, artifact).await
@@ -228,11 +228,11 @@ impl Loader {
     /// that the caller has already.
     pub(crate) async fn fetch(
         &self,
-        source: &Source,
+        config: &PluginConfig,
         have: Option<&str>,
     ) -> Result<Artifact, LoadError> {
         let limit_bytes = self.config.max_plugin_bytes;
-        match source {
+        match &config.source {
             Source::File(path) => {
                 let path = path.clone();
                 let read = move || -> Result<Artifact, LoadError> {
@@ -247,7 +247,15 @@ impl Loader {
                 tokio::task::spawn_blocking(read).await?
             }
             Source::Oci(reference) => {
-                let pulled = self.registry.pull(reference, have, limit_bytes).await?;
+                let pulled = self
+                    .registry
+                    .pull(Order {
+                        reference,
+                        keys: &config.signature_keys,
+                        have,
+                        limit_bytes,
+                    })
+                    .await?;
                 if let Some(reason) = &pulled.stale {
                     tracing::warn!(
                         %reference,
@@ -277,7 +285,7 @@ impl Loader {
         // Never closed.
         let _turn = self.preparing.acquire().await;
         let settings = config.settings.to_string();
-        let order = Order {
+        let order = protocol::Order {
             plugin: config.name.as_str().to_owned(),
             settings: settings.clone(),
             limits: config.limits.clone(),

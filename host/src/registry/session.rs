@@ -167,8 +167,11 @@ impl<'c> Session<'c> {
     }
 
     /// What the registry says the manifest's digest is, without the manifest; none where it does not say.
-    pub(super) async fn manifest_digest(&mut self) -> Result<Option<String>, RegistryError> {
-        let path = self.path("manifests", self.name());
+    pub(super) async fn manifest_digest(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<String>, RegistryError> {
+        let path = self.path("manifests", name);
         let response = self.ask(Method::HEAD, &path, accept(), None).await?;
         let digest = response.headers().get(DOCKER_CONTENT_DIGEST);
         let digest = digest
@@ -180,9 +183,10 @@ impl<'c> Session<'c> {
     /// The manifest, and the digest of what came.
     pub(super) async fn manifest(
         &mut self,
+        name: &str,
         limit_bytes: u64,
     ) -> Result<(String, Vec<u8>), RegistryError> {
-        let path = self.path("manifests", self.name());
+        let path = self.path("manifests", name);
         let response = self.ask(Method::GET, &path, accept(), None).await?;
         let too_large = || RegistryError::TooLarge {
             what: "the manifest",
@@ -266,7 +270,12 @@ impl<'c> Session<'c> {
             .map(drop)
     }
 
-    fn name(&self) -> &'c str {
+    pub(super) fn reference(&self) -> &'c Reference {
+        self.reference
+    }
+
+    /// What the manifest is asked for by.
+    pub(super) fn name(&self) -> &'c str {
         let Reference { tag, digest, .. } = self.reference;
         digest.as_deref().or(tag.as_deref()).unwrap_or_default()
     }
