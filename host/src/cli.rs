@@ -5,6 +5,7 @@ mod check;
 mod explain;
 mod host;
 mod manifests;
+mod registry;
 mod review;
 mod serve;
 mod terminal;
@@ -37,6 +38,10 @@ enum Command {
     Explain(explain::Explain),
     /// Print the webhook configurations that register this host with kube-apiserver, as YAML.
     Manifests(manifests::Manifests),
+    /// Push a plugin to a registry.
+    Push(registry::Push),
+    /// Pull a plugin from a registry into a file.
+    Pull(registry::Pull),
     /// Prepares one plugin for the process that started this one. Speaks over standard input and output.
     #[command(hide = true)]
     Prepare,
@@ -76,7 +81,9 @@ Examples:
   tollgate explain 705ab4f5-6393-11e8-b7cc-42010a800002
                                             why a running server decided as it did
   tollgate manifests --config tollgate.yaml --service tollgate-system/tollgate | kubectl apply -f -
-                                            register it with kube-apiserver";
+                                            register it with kube-apiserver
+  tollgate push plugin.wasm oci://registry.example.com/policies/plugin:1.0
+                                            put a plugin where `source` finds it";
 
 /// Exit code of a command that did not do what it was asked.
 const FAILURE: u8 = 1;
@@ -87,9 +94,13 @@ const USAGE: u8 = 2;
 
 impl Origin {
     fn load(&self) -> anyhow::Result<Config> {
+        Ok(self.resolve()?.load()?)
+    }
+
+    fn resolve(&self) -> anyhow::Result<crate::config::Origin> {
         match (&self.config, &self.plugins) {
-            (Some(file), _) => Ok(Config::load(file)?),
-            (None, Some(folder)) => Ok(Config::for_directory(folder)?),
+            (Some(file), _) => Ok(crate::config::Origin::File(file.clone())),
+            (None, Some(folder)) => Ok(crate::config::Origin::Directory(folder.clone())),
             (None, None) => anyhow::bail!("one of --config and --plugins is needed"),
         }
     }
@@ -104,6 +115,8 @@ pub fn run() -> ExitCode {
         Command::Review(review) => review.run(),
         Command::Explain(explain) => explain.run(),
         Command::Manifests(manifests) => manifests.run(),
+        Command::Push(push) => push.run(),
+        Command::Pull(pull) => pull.run(),
         Command::Prepare => {
             crate::plugin::prepare::run(std::io::stdin().lock(), std::io::stdout().lock())
                 .map(|()| ExitCode::SUCCESS)

@@ -8,11 +8,13 @@ mod authentication;
 mod directory;
 mod exception;
 mod limit;
+mod origin;
 mod plugin;
 mod policy;
 mod problem;
 mod quantity;
 mod read;
+mod registry;
 mod rule;
 mod selector;
 mod server;
@@ -31,6 +33,7 @@ use serde_json::Value;
 pub use authentication::{Authentication, ClientCertificate};
 pub use exception::Exception;
 pub use limit::{LIMITS, Limit, Limits, Unit};
+pub use origin::Origin;
 pub(crate) use plugin::is_label;
 pub use plugin::{
     Capability, FailurePolicy, Mode, PluginConfig, PluginName, PluginNameError, Source,
@@ -38,6 +41,7 @@ pub use plugin::{
 pub use policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
 pub use problem::{ConfigError, Problem, Problems};
 pub use quantity::{DurationError, format_bytes, format_count, format_duration, parse_go_duration};
+pub use registry::{Reference, ReferenceError, Registries, RegistryHost};
 pub use rule::{ManifestRule, Match, Rule};
 pub(crate) use rule::{Operations, Pattern, ResourcePattern, Scope};
 pub use selector::LabelSelector;
@@ -64,6 +68,8 @@ pub struct Config {
     pub requests: Requests,
     /// What the engine may use.
     pub engine: EngineConfig,
+    /// How registries are spoken to.
+    pub registries: Registries,
     /// The plugins, in the order in which mutators run.
     pub plugins: Vec<PluginConfig>,
 }
@@ -107,6 +113,27 @@ impl Config {
             ))
         })?;
         resolve(&text, yaml::folder_of(path)).map_err(invalid)
+    }
+
+    /// The sections that differ and that a running server cannot change, by their keys.
+    #[must_use]
+    pub fn needs_restart(&self, running: &Self) -> Vec<&'static str> {
+        [
+            ("listen", self.listen != running.listen),
+            ("admin.listen", self.admin_listen != running.admin_listen),
+            ("admin.decisions", self.decisions != running.decisions),
+            ("tls", self.tls != running.tls),
+            (
+                "authentication",
+                self.authentication != running.authentication,
+            ),
+            ("requests", self.requests != running.requests),
+            ("engine", self.engine != running.engine),
+            ("registries", self.registries != running.registries),
+        ]
+        .into_iter()
+        .filter_map(|(key, differs)| differs.then_some(key))
+        .collect()
     }
 
     /// Reads the text of a configuration file that stands in `folder`.
@@ -153,12 +180,18 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     let authentication = Authentication::read(&mut fields, folder);
     let requests = Requests::read(&mut fields);
     let engine = EngineConfig::read(&mut fields, folder);
+    let registries = Registries::read(&mut fields, folder);
     let max_calls = engine.max_concurrent_calls;
     let limits = Limits::read(fields.section("limits"), &Limits::default(), max_calls);
     let conflicts = fields
         .optional("conflicts")
         .and_then(|node| node.word(Conflicts::WORDS))
         .unwrap_or_default();
+    let defaults = plugin::Defaults {
+        limits,
+        conflicts,
+        signature_keys: plugin::read_signature_keys(fields.section("signatures"), folder, &[]),
+    };
     let allow_empty = fields
         .optional("allowEmpty")
         .and_then(|node| node.boolean())
@@ -182,7 +215,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     for node in &nodes {
         reject_duplicate_name(node, &mut first, problems);
         plugins.extend(PluginConfig::read(
-            node, folder, &limits, max_calls, conflicts, problems,
+            node, folder, &defaults, max_calls, problems,
         ));
     }
     fields.finish();
@@ -194,6 +227,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
         authentication,
         requests,
         engine,
+        registries,
         plugins,
     })
 }

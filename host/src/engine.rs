@@ -93,6 +93,7 @@ pub struct Engine {
     /// Where files to map code from are made; none where it is kept in memory.
     map_code_in: Option<Arc<Path>>,
     ticker: Arc<ticker::Ticker>,
+    largest: Arc<Limits>,
 }
 
 // === impl Engine ===
@@ -159,6 +160,7 @@ impl Engine {
             cache,
             map_code_in: settings.map_code.then(|| settings.cache_directory.into()),
             ticker: Arc::new(ticker),
+            largest: Arc::new(largest.clone()),
         })
     }
 
@@ -195,6 +197,19 @@ impl Engine {
         // SAFETY: this engine has made the code, and nobody else can write to the file: the folder is this user's
         // alone, as it has to be for the cache, and the name is gone when this returns.
         unsafe { Component::deserialize_file(&self.wasmtime, file.path()) }
+    }
+
+    /// The first of a plugin's limits that the pool was not laid out for, with what is wanted and what there is.
+    pub(crate) fn lacks(&self, limits: &Limits) -> Option<(&'static str, u32, u32)> {
+        let had = &self.largest;
+        [
+            ("memories", limits.memories, had.memories),
+            ("tables", limits.tables, had.tables),
+            ("tableElements", limits.table_elements, had.table_elements),
+            ("instances", limits.instances, had.instances),
+        ]
+        .into_iter()
+        .find(|(_, wanted, had)| wanted > had)
     }
 
     /// How often code had to be compiled in this process because the cache did not have it.

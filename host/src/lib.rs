@@ -9,12 +9,13 @@
 //!                                                   patch ──┘   typed faults
 //!
 //! configuration ─▶ config ─▶ plugin: read → prepare (child process) → link → the live set
+//!           └──────── live: looks for what has changed, and swaps the set ────────┘
 //! ```
 //!
 //! The modules are the stages: [`server`] owns the connection, [`review`] the wire format, [`pipeline`] the way
 //! through the plugins, [`condition`] the expressions that decide about it, [`patch`] what a mutation may do and how
 //! it is told to kube-apiserver, [`engine`] the sandbox and its limits, [`plugin`] how a file becomes a guest,
-//! [`config`] what the operator said, [`decision`] what is told of a
+//! [`config`] what the operator said, [`live`] how a change of that comes into force, [`decision`] what is told of a
 //! review afterwards, [`manifests`] how kube-apiserver learns of the host.
 
 pub mod cli;
@@ -23,11 +24,13 @@ pub mod config;
 pub mod decision;
 pub mod document;
 pub mod engine;
+pub mod live;
 pub mod manifests;
 pub mod metrics;
 pub mod patch;
 pub mod pipeline;
 pub mod plugin;
+pub mod registry;
 pub mod review;
 pub mod server;
 pub mod telemetry;

@@ -35,6 +35,9 @@ pub struct Metrics {
     certificate_expiry: Family<FileLabels, Gauge>,
     reviews: Family<ReviewLabels, Counter>,
     conflicts: Family<ConflictLabels, Counter>,
+    config_reloads: Family<ResultLabels, Counter>,
+    config_last_reload_successful: Gauge,
+    config_last_reload_success: Gauge,
     plugins_loaded: Gauge,
     plugin_information: Family<PluginInformationLabels, Gauge>,
     plugin: PluginFamilies,
@@ -94,6 +97,11 @@ struct ReasonLabels {
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct ResultLabels {
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct FileLabels {
     file: String,
 }
@@ -135,6 +143,9 @@ impl Metrics {
             certificate_expiry: Family::default(),
             reviews: Family::default(),
             conflicts: Family::default(),
+            config_reloads: Family::default(),
+            config_last_reload_successful: Gauge::default(),
+            config_last_reload_success: Gauge::default(),
             plugins_loaded: Gauge::default(),
             plugin_information: Family::default(),
             plugin: PluginFamilies::register(&mut registry),
@@ -149,6 +160,7 @@ impl Metrics {
         };
         metrics.register_server(&mut registry);
         metrics.register_reviews(&mut registry);
+        metrics.register_live(&mut registry);
         metrics.registry = registry;
         Arc::new(metrics)
     }
@@ -241,6 +253,24 @@ impl Metrics {
         );
     }
 
+    fn register_live(&self, registry: &mut Registry) {
+        registry.register(
+            "config_reloads",
+            "Looks at the configuration and the plugins after a change or when asked, by what came of it",
+            self.config_reloads.clone(),
+        );
+        registry.register(
+            "config_last_reload_successful",
+            "1 when all that the configuration wants is served, 0 when something of it is not",
+            self.config_last_reload_successful.clone(),
+        );
+        registry.register(
+            "config_last_reload_success_timestamp_seconds",
+            "When all that the configuration wants was last found to be served, in seconds since 1970",
+            self.config_last_reload_success.clone(),
+        );
+    }
+
     /// The OpenMetrics text of everything.
     #[must_use]
     pub fn encode(&self) -> String {
@@ -274,6 +304,31 @@ impl Metrics {
         if self.plugin_information.remove(&labels) {
             self.plugins_loaded.dec();
         }
+    }
+
+    /// The configuration and the plugins were looked at; `result` is a word from a fixed list.
+    pub(crate) fn reloaded(&self, result: &'static str) {
+        self.config_reloads
+            .get_or_create(&ResultLabels { result })
+            .inc();
+    }
+
+    /// Whether all that the configuration wants is served.
+    pub(crate) fn as_configured(&self, all: bool, timestamp_seconds: i64) {
+        self.config_last_reload_successful.set(all.into());
+        if all {
+            self.config_last_reload_success.set(timestamp_seconds);
+        }
+    }
+
+    /// Whether something else is wanted of a plugin than what serves and cannot be had.
+    pub(crate) fn plugin_degraded(&self, plugin: &str, degraded: bool) {
+        self.plugin.degraded(plugin, degraded);
+    }
+
+    /// A plugin is not configured any more.
+    pub(crate) fn plugin_gone(&self, plugin: &str) {
+        self.plugin.gone(plugin);
     }
 
     /// A review was answered. `version` is `v1` or `v1beta1`; `verdict` is a word from a fixed

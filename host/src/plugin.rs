@@ -17,6 +17,8 @@ mod protocol;
 mod set;
 mod worker;
 
+pub(crate) use componentize::componentize;
+pub(crate) use load::Artifact;
 pub use load::{LoadError, Loader};
 pub(crate) use set::Asked;
 pub use set::{LoadedPlugin, Plugin, PluginSet, PluginState};

@@ -119,6 +119,15 @@ pub struct Readiness {
     pub detail: Vec<String>,
 }
 
+/// What came of a wish to read everything again.
+#[derive(Clone, Debug)]
+pub struct Reloaded {
+    /// Whether all that is configured is served now: 200, else 500.
+    pub complete: bool,
+    /// What has changed and what could not.
+    pub report: serde_json::Value,
+}
+
 /// What stands behind the server: the plugins, or in tests something simpler.
 pub trait Gate: Send + Sync + 'static {
     /// Judges one review. Dropped when the client goes away or the call's whole timeout is over.
@@ -130,6 +139,10 @@ pub trait Gate: Send + Sync + 'static {
     fn decisions(&self, uid: Option<&str>) -> serde_json::Value {
         let _ = uid;
         serde_json::json!({ "decisions": [] })
+    }
+    /// Reads everything again, for `POST /reload`; none where there is nothing to read.
+    fn reload(&self) -> impl Future<Output = Option<Reloaded>> + Send {
+        std::future::ready(None)
     }
     /// What `/readyz` shows.
     fn readiness(&self) -> Readiness;

@@ -185,6 +185,43 @@ pub fn plugin(world: &str, fields: &str) -> Vec<u8> {
     bytes
 }
 
+/// A mutator that sets one label to its version.
+///
+/// # Panics
+/// When label or version are too long for a fixture.
+#[must_use]
+pub fn marker(label: &str, version: &str) -> Vec<u8> {
+    let path = format!("/metadata/labels/{label}");
+    let end = 1024 + path.len();
+    let bytes = |number: usize| {
+        let number = u32::try_from(number).expect("addresses of a fixture are small");
+        let escaped = number.to_le_bytes().map(|byte| format!("\\{byte:02x}"));
+        escaped.concat()
+    };
+    let texts = format!("(data (i32.const 1024) \"{path}\" \"\\22{version}\\22\")");
+    // json-patch (1) of one operation: add (0) at the path the JSON (0).
+    let operation = format!(
+        "(data (i32.const 1600) \"{}\" \"{}{}\" \"{}\" \"{}{}\")",
+        bytes(0),
+        bytes(1024),
+        bytes(path.len()),
+        bytes(0),
+        bytes(end),
+        bytes(version.len() + 2)
+    );
+    let answer = format!(
+        "(data (i32.const 1632) \"{}\" \"{}\" \"{}\")",
+        bytes(1),
+        bytes(1600),
+        bytes(1)
+    );
+    let mutate = "(func (export \"tollgate:admission/mutating@0.1.0#mutate\") (result i32) (i32.const 1632))";
+    plugin(
+        "mutator",
+        &format!("{texts}\n{operation}\n{answer}\n{mutate}"),
+    )
+}
+
 /// The same without the WIT.
 ///
 /// # Panics

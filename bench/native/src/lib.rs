@@ -11,6 +11,8 @@ mod image_rewrite;
 mod required_labels;
 pub mod setup;
 
+use std::path::Path;
+
 use bytes::Bytes;
 use tollgate::config::{PluginConfig, Source};
 use tollgate::pipeline::outcome::{Denial, Outcome, Status};
@@ -158,7 +160,11 @@ impl Gate for Control {
 impl Check {
     /// Goes by the name of the plugin's file; what follows a `-` tells copies apart.
     fn of(plugin: &PluginConfig) -> Result<Self, UnknownPlugin> {
-        let Source::File(path) = &plugin.source;
+        let path = match &plugin.source {
+            Source::File(path) => path.as_path(),
+            // What a file of that name would be.
+            Source::Oci(reference) => Path::new(&reference.repository),
+        };
         let stem = path.file_stem().and_then(|stem| stem.to_str());
         let stem = stem.unwrap_or_default();
         let settings = &plugin.settings;

@@ -42,6 +42,15 @@ impl Host {
             cache_directory,
             metrics.clone(),
         );
+        if let Some(path) = &config.registries.cache_directory {
+            make_private(path).with_context(|| {
+                format!(
+                    "{}: cannot be used for what is pulled (registries.cacheDirectory)",
+                    path.display()
+                )
+            })?;
+        }
+        let loader = loader.with_registries(config.registries.clone());
         Ok(Self {
             engine,
             loader,

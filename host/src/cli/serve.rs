@@ -6,9 +6,12 @@ use std::sync::Arc;
 
 use anyhow::Context as _;
 use clap::Args;
+use tokio::signal::unix::SignalKind;
 
 use super::host::Host;
 use super::{FAILURE, Logging, Origin};
+use crate::config::{self, Config};
+use crate::live::{Keeper, Live};
 use crate::pipeline::Pipeline;
 use crate::server::{Listen, Server, Signals};
 
@@ -31,7 +34,8 @@ pub(super) struct Serve {
 
 impl Serve {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
-        let config = self.origin.load()?;
+        let origin = self.origin.resolve()?;
+        let config = origin.load()?;
         crate::telemetry::install(self.logging.log_format, self.logging.log.as_deref())?;
         // The allocator asks for them, and then holds 2 MiB where it needs a few pages. Refused is as good as before.
         let _: Result<(), _> = rustix::thread::disable_transparent_huge_pages(true);
@@ -40,18 +44,21 @@ impl Serve {
             .thread_name("tollgate")
             .build()
             .context("the threads cannot be started")?;
-        let ended = runtime.block_on(self.serve(config));
+        let ended = runtime.block_on(self.serve(origin, config));
         // What still blocks is a client that holds on or a file system that hangs: neither is waited for.
         runtime.shutdown_background();
         ended
     }
 
-    async fn serve(self, mut config: crate::config::Config) -> anyhow::Result<ExitCode> {
+    async fn serve(self, origin: config::Origin, config: Config) -> anyhow::Result<ExitCode> {
         let mut signals = Signals::listen().context("no signal handler could be set up")?;
+        let hangups = tokio::signal::unix::signal(SignalKind::hangup());
+        let hangups = hangups.context("no signal handler could be set up")?;
         let host = Host::set_up(&config)?;
-        let plugins = std::mem::take(&mut config.plugins);
+        let metrics = host.metrics.clone();
+        let mut keeper = Keeper::new(origin, config.clone(), host.loader, metrics, hangups);
         let set = tokio::select! {
-            set = host.loader.load_all(plugins) => set,
+            set = keeper.load() => set,
             _ = signals.next() => return Ok(ExitCode::from(FAILURE)),
         };
         let max_concurrent_calls = config.engine.max_concurrent_calls as usize;
@@ -74,10 +81,11 @@ impl Serve {
         let server = Server::bind(
             &listen,
             config.requests,
-            pipeline.clone(),
+            Arc::new(Live::new(pipeline.clone(), &keeper)),
             host.metrics.clone(),
         )
         .await?;
+        let keeper = tokio::spawn(keeper.run(pipeline.clone()));
         let (stop, stopping) = tokio::sync::oneshot::channel();
         let running = server.run(async move {
             match stopping.await {
@@ -90,6 +98,7 @@ impl Serve {
             _ = &mut running => return Ok(ExitCode::SUCCESS),
             signal = signals.next() => {
                 tracing::info!("stopping");
+                keeper.abort();
                 let _: Result<(), _> = stop.send(signal);
             }
         }

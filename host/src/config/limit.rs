@@ -158,6 +158,12 @@ limits! {
         "CPU time of the child process that compiles; four times that by the clock", "none: the plugin is not loaded";
     LOAD_MEMORY = "engine.loadMemory" Bytes GI, 64 * MI => 64 * GI,
         "data of the child process that compiles (RLIMIT_DATA)", "none: the plugin is not loaded";
+    POLL_INTERVAL = "registries.pollInterval" Duration MINUTE, SECOND => 24 * 60 * MINUTE,
+        "timer per tag, within a tenth more or less", "none";
+    PULL_TIMEOUT = "registries.timeout" Duration 30 * SECOND, SECOND => 30 * MINUTE,
+        "timer around one pull and all that it tries again", "none: the plugin stays as it is";
+    MAX_CACHE = "registries.maxCache" Bytes GI, MI => 1024 * GI,
+        "what was not used for longest goes", "none";
 }
 
 // === impl Unit ===

@@ -13,7 +13,8 @@ use super::exception::Exception;
 use super::limit::Limits;
 use super::policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
 use super::problem::Collector;
-use super::read::{Fields, Node, join, quoted};
+use super::read::{Fields, Node, join};
+use super::registry::Reference;
 use super::rule::Match;
 
 /// A plugin as it is to run.
@@ -25,6 +26,8 @@ pub struct PluginConfig {
     pub enabled: bool,
     /// Where its WebAssembly comes from.
     pub source: Source,
+    /// PEM files with keys, by one of which its artifact has to be signed; none where it need not be.
+    pub signature_keys: Vec<PathBuf>,
     /// What it is called for; none means the rules of its own `describe`.
     pub matching: Option<Match>,
     /// A JSON object for its `configure`.
@@ -49,6 +52,13 @@ pub struct PluginConfig {
     pub allow_removals: bool,
 }
 
+/// What a plugin has where its entry does not say.
+pub(crate) struct Defaults {
+    pub(crate) limits: Limits,
+    pub(crate) conflicts: Conflicts,
+    pub(crate) signature_keys: Vec<PathBuf>,
+}
+
 /// The name of a plugin: a DNS-1123 label of at most 40 characters, because it becomes part of paths,
 /// metrics and of audit annotation keys, which have 63. Cloning is cheap.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -66,6 +76,8 @@ pub struct PluginNameError;
 pub enum Source {
     /// A file: a component, or a core module that can be made one.
     File(PathBuf),
+    /// An artifact in a registry.
+    Oci(Reference),
 }
 
 /// What a plugin's verdicts count for.
@@ -101,8 +113,8 @@ pub enum Capability {
 const LONGEST_NAME: usize = 40;
 
 const NAME_EXPECTED: &str = "a name of at most 40 of a-z, 0-9 and -, such as image-rewrite";
-const SOURCE_EXPECTED: &str =
-    "file: and the path of a WebAssembly file, such as file:./plugin.wasm";
+const SOURCE_EXPECTED: &str = "file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as \
+     oci://registry.example.com/policies/image-rewrite:1.4";
 
 // === impl PluginConfig ===
 
@@ -114,6 +126,7 @@ impl PluginConfig {
             name,
             enabled: true,
             source,
+            signature_keys: Vec::new(),
             matching: None,
             settings: Value::Object(serde_json::Map::new()),
             mode: Mode::default(),
@@ -128,12 +141,22 @@ impl PluginConfig {
         }
     }
 
+    /// Whether the code that runs is the same under both, given the same bytes: all else is about when it is asked
+    /// and what its answer counts for.
+    pub(crate) fn runs_like(&self, other: &Self) -> bool {
+        self.enabled == other.enabled
+            && self.source == other.source
+            && self.signature_keys == other.signature_keys
+            && self.settings == other.settings
+            && self.limits == other.limits
+            && self.capabilities == other.capabilities
+    }
+
     pub(crate) fn read(
         node: &Node<'_>,
         folder: &Path,
-        defaults: &Limits,
+        defaults: &Defaults,
         max_concurrent_calls: u32,
-        conflicts: Conflicts,
         problems: &Collector,
     ) -> Option<Self> {
         let mut fields = node.object()?;
@@ -143,6 +166,19 @@ impl PluginConfig {
         let source = fields
             .required("source", SOURCE_EXPECTED)
             .and_then(|node| Source::read(&node, folder));
+        let from_registry = matches!(source, Some(Source::Oci(_)));
+        let signatures = fields.section("signatures");
+        let signature_keys = if from_registry {
+            read_signature_keys(signatures, folder, &defaults.signature_keys)
+        } else {
+            if fields.has("signatures") {
+                fields.problem(
+                    "signatures",
+                    "expected none: only artifacts of registries are signed, and `source` is a file",
+                );
+            }
+            Vec::new()
+        };
         let enabled = fields.optional("enabled").and_then(|node| node.boolean());
         let matching = fields
             .optional("match")
@@ -177,7 +213,11 @@ impl PluginConfig {
             .and_then(|node| node.elements("exceptions"));
         let exceptions = exceptions.unwrap_or_default();
         let exceptions = exceptions.iter().filter_map(Exception::read).collect();
-        let limits = Limits::read(fields.section("limits"), defaults, max_concurrent_calls);
+        let limits = Limits::read(
+            fields.section("limits"),
+            &defaults.limits,
+            max_concurrent_calls,
+        );
         let capabilities = read_capabilities(&mut fields);
         let allow_removals = fields
             .optional("allowRemovals")
@@ -185,12 +225,13 @@ impl PluginConfig {
         fields.finish();
         Some(Self {
             enabled: enabled.unwrap_or(true),
+            signature_keys,
             matching,
             settings: settings.unwrap_or_else(|| Value::Object(serde_json::Map::new())),
             mode: mode.unwrap_or_default(),
             failure_policy: failure_policy.unwrap_or_default(),
             reinvocation_policy: reinvocation_policy.unwrap_or_default(),
-            conflicts: own_conflicts.unwrap_or(conflicts),
+            conflicts: own_conflicts.unwrap_or(defaults.conflicts),
             existing_violations: existing_violations.unwrap_or_default(),
             exceptions,
             limits,
@@ -198,6 +239,25 @@ impl PluginConfig {
             allow_removals: allow_removals.unwrap_or(false),
             ..Self::new(name?, source?)
         })
+    }
+}
+
+/// The keys that signatures have to be made with.
+pub(crate) fn read_signature_keys(
+    mut fields: Fields<'_>,
+    folder: &Path,
+    default: &[PathBuf],
+) -> Vec<PathBuf> {
+    let keys = fields
+        .optional("keys")
+        .and_then(|node| node.elements("PEM files with public keys"));
+    fields.finish();
+    match keys {
+        None => default.to_vec(),
+        Some(nodes) => nodes
+            .iter()
+            .filter_map(|node| node.path_in(folder))
+            .collect(),
     }
 }
 
@@ -292,11 +352,8 @@ impl Source {
                 return Some(Self::File(join(folder, path)));
             }
             node.reject(SOURCE_EXPECTED);
-        } else if let Some((scheme, _)) = text.split_once("://") {
-            let scheme = quoted(scheme);
-            node.reject(&format!(
-                "{SOURCE_EXPECTED}: {scheme} is not supported yet, download the plugin to a file"
-            ));
+        } else if let Some(reference) = text.strip_prefix("oci://") {
+            return Reference::read(node, reference).map(Self::Oci);
         } else {
             node.reject(SOURCE_EXPECTED);
         }
@@ -308,6 +365,7 @@ impl fmt::Display for Source {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Oci(reference) => write!(f, "oci://{reference}"),
         }
     }
 }

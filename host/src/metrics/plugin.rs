@@ -10,7 +10,7 @@ use std::{
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
-    metrics::{counter::Counter, family::Family, histogram::Histogram},
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
     registry::{Registry, Unit},
 };
 
@@ -90,6 +90,7 @@ pub(super) struct PluginFamilies {
     existing_violations: Family<PluginLabels, Counter>,
     reinvocations: Family<PluginLabels, Counter>,
     not_converging: Family<PluginLabels, Counter>,
+    degraded: Family<PluginLabels, Gauge>,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -235,6 +236,7 @@ impl PluginFamilies {
             existing_violations: Family::default(),
             reinvocations: Family::default(),
             not_converging: Family::default(),
+            degraded: Family::default(),
         };
         registry.register(
             "plugin_calls",
@@ -283,7 +285,23 @@ impl PluginFamilies {
             "Objects that a mutator would have changed once more after its second call",
             families.not_converging.clone(),
         );
+        registry.register(
+            "plugin_degraded",
+            "1 while what the configuration wants of a plugin cannot be loaded, and what was loaded before serves",
+            families.degraded.clone(),
+        );
         families
+    }
+
+    pub(super) fn degraded(&self, name: &str, degraded: bool) {
+        let plugin = name.to_owned();
+        let gauge = self.degraded.get_or_create_owned(&PluginLabels { plugin });
+        gauge.set(degraded.into());
+    }
+
+    pub(super) fn gone(&self, name: &str) {
+        let plugin = name.to_owned();
+        self.degraded.remove(&PluginLabels { plugin });
     }
 
     pub(super) fn resolve(&self, name: &str) -> PluginMetrics {

@@ -82,6 +82,7 @@ impl Pipeline {
         max_depth: u32,
         max_concurrent_calls: usize,
     ) -> Self {
+        plugins.announce(&PluginSet::default(), &metrics);
         let auditor = Auditor::new(
             engine.clone(),
             metrics.clone(),
@@ -135,6 +136,18 @@ impl Pipeline {
             outcome,
             audits: audited,
         }
+    }
+
+    /// What is asked about the next request.
+    pub(crate) fn live(&self) -> Arc<PluginSet> {
+        self.plugins.load_full()
+    }
+
+    /// Has these asked from the next request on. Requests in flight keep the set that they began with.
+    pub(crate) fn publish(&self, plugins: PluginSet) {
+        let plugins = Arc::new(plugins);
+        let earlier = self.plugins.swap(plugins.clone());
+        plugins.announce(&earlier, &self.metrics);
     }
 
     /// Waits for the audits that are under way.

@@ -4,7 +4,7 @@ use wasmparser::{Encoding, Parser, Payload};
 
 /// Why there is no component.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ComponentizeError {
+pub(crate) enum ComponentizeError {
     #[error(
         "it is not WebAssembly: it does not start with `\\0asm`; expected a component, or a core module with its \
          WIT embedded"
@@ -22,7 +22,7 @@ pub(super) enum ComponentizeError {
 }
 
 /// The component itself, or the one made of a core module.
-pub(super) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, ComponentizeError> {
+pub(crate) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, ComponentizeError> {
     let encoding = match Parser::new(0).parse_all(&bytes).next() {
         Some(Ok(Payload::Version { encoding, .. })) => encoding,
         _ => return Err(ComponentizeError::NotWasm),

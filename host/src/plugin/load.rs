@@ -7,13 +7,15 @@ use std::sync::Arc;
 
 use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
 
-use super::protocol::Order;
+use super::protocol::{self, Manifest};
 use super::set::{LoadedPlugin, Plugin, PluginSet, PluginState};
 use super::worker::{PrepareError, Worker};
-use crate::config::{EngineConfig, ManifestRule, Match, PluginConfig, Source};
+use crate::config::{EngineConfig, Limits, ManifestRule, Match, PluginConfig, Registries, Source};
 use crate::engine::{ConfiguredBy, Engine, Guest, GuestError};
 use crate::metrics::Metrics;
+use crate::registry::{Order, Registry, RegistryError};
 
 /// Loads plugins into an engine.
 pub struct Loader {
@@ -22,6 +24,9 @@ pub struct Loader {
     config: EngineConfig,
     cache_directory: PathBuf,
     metrics: Arc<Metrics>,
+    registry: Registry,
+    /// Those that are being prepared: as many as there are processors, however many are being pulled.
+    preparing: Semaphore,
 }
 
 /// Why a plugin could not be loaded.
@@ -43,6 +48,12 @@ pub enum LoadError {
         /// The limit.
         limit_bytes: u64,
     },
+    /// It cannot be had from its registry.
+    #[error(transparent)]
+    Registry(#[from] RegistryError),
+    /// The registry has no answer by which what serves could be replaced.
+    #[error("{0}")]
+    Stale(String),
     /// It failed on the way.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
@@ -55,7 +66,40 @@ pub enum LoadError {
     /// There are no rules to go by.
     #[error("{0}")]
     Rules(String),
+    /// The engine was set up before anybody asked for so much.
+    #[error(
+        "limits.{limit}: it asks for {wanted}, and the engine was set up for {had} when the host started: restart it"
+    )]
+    Layout {
+        /// The key under `limits`.
+        limit: &'static str,
+        /// What the plugin may have.
+        wanted: u32,
+        /// What there is.
+        had: u32,
+    },
 }
+
+/// The bytes of a plugin, not looked at yet.
+pub(crate) struct Artifact {
+    /// None where they are what the caller has already.
+    bytes: Option<Vec<u8>>,
+    pub(crate) digest: Arc<str>,
+    /// Why it may not be what is there by now.
+    pub(crate) stale: Option<String>,
+}
+
+// === impl Artifact ===
+
+impl Artifact {
+    /// Whether it is what the caller has already.
+    pub(crate) fn is_known(&self) -> bool {
+        self.bytes.is_none()
+    }
+}
+
+/// Pulls that wait for registries at the same time.
+const PULLS: usize = 16;
 
 // === impl Loader ===
 
@@ -74,82 +118,174 @@ impl Loader {
             executable,
             max_component_bytes,
         };
+        let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             engine,
             worker,
             config,
             cache_directory,
             metrics,
+            registry: Registry::new(Registries::default()),
+            preparing: Semaphore::new(processors),
+        }
+    }
+
+    /// Speaks to registries as this says.
+    #[must_use]
+    pub fn with_registries(self, config: Registries) -> Self {
+        Self {
+            registry: Registry::new(config),
+            ..self
         }
     }
 
     /// Loads all of them, as many at once as there are processors. One that fails is in the set as failed.
     pub async fn load_all(&self, configs: Vec<PluginConfig>) -> PluginSet {
-        let at_once = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let plugins = futures_util::stream::iter(configs)
             .map(|config| self.load(config))
-            .buffered(at_once);
+            .buffered(PULLS);
         PluginSet::new(plugins.map(Arc::new).collect().await)
     }
 
     /// Loads one.
     pub async fn load(&self, config: PluginConfig) -> Plugin {
         if !config.enabled {
-            tracing::info!(
-                plugin = config.name.as_str(),
-                "plugin disabled: it is not loaded"
-            );
-            return self.plugin(config, Arc::from(""), PluginState::Disabled);
+            return self.disabled(config);
         }
-        let began = std::time::Instant::now();
         let mut digest: Arc<str> = Arc::from("");
-        let loaded = self.try_load(&config, &mut digest).await;
-        let name = config.name.as_str();
-        let state = match loaded {
-            Ok(loaded) => {
-                let version = loaded.manifest.version.as_str();
-                self.metrics.plugin_loaded(name, &digest, version);
-                tracing::info!(plugin = name, %digest, version, milliseconds = began.elapsed().as_millis(), "plugin loaded");
-                if let ConfiguredBy::EachCall { reason, .. } = loaded.guest.configured() {
-                    tracing::warn!(
-                        plugin = name,
-                        reason,
-                        "no snapshot: the plugin is configured anew in every call"
-                    );
-                }
-                PluginState::Loaded(Box::new(loaded))
-            }
-            Err(error) => {
-                let reason = error.to_string();
-                tracing::error!(plugin = name, %digest, failure_policy = config.failure_policy.as_str(), reason, "plugin not loaded");
-                PluginState::Failed { reason }
-            }
+        let mut stale = None;
+        let loaded = async {
+            let mut artifact = self.fetch(&config, None).await?;
+            digest = artifact.digest.clone();
+            stale = artifact.stale.take();
+            self.prepare(&config, artifact).await
         };
-        self.plugin(config, digest, state)
+        match loaded.await {
+            Ok(loaded) => Plugin {
+                stale,
+                ..self.plugin(config, digest, PluginState::Loaded(Box::new(loaded)))
+            },
+            Err(error) => self.failed(config, digest, error.to_string()),
+        }
     }
 
-    fn plugin(&self, config: PluginConfig, digest: Arc<str>, state: PluginState) -> Plugin {
+    /// One that is not to be loaded.
+    pub(crate) fn disabled(&self, config: PluginConfig) -> Plugin {
+        tracing::info!(
+            plugin = config.name.as_str(),
+            "plugin disabled: it is not loaded"
+        );
+        self.plugin(config, Arc::from(""), PluginState::Disabled)
+    }
+
+    /// One that could not be loaded, and for which there is nothing else.
+    pub(crate) fn failed(&self, config: PluginConfig, digest: Arc<str>, reason: String) -> Plugin {
+        tracing::error!(plugin = config.name.as_str(), %digest, failure_policy = config.failure_policy.as_str(), reason, "plugin not loaded");
+        self.plugin(config, digest, PluginState::Failed { reason })
+    }
+
+    /// The same code under another configuration, which does not touch the code.
+    pub(crate) fn reconfigured(
+        &self,
+        config: PluginConfig,
+        digest: Arc<str>,
+        loaded: &LoadedPlugin,
+    ) -> Result<Plugin, LoadError> {
+        let matching = matching(&config, &loaded.manifest)?;
+        let loaded = LoadedPlugin {
+            guest: loaded.guest.clone(),
+            manifest: loaded.manifest.clone(),
+            matching,
+        };
+        Ok(self.plugin(config, digest, PluginState::Loaded(Box::new(loaded))))
+    }
+
+    pub(crate) fn plugin(
+        &self,
+        config: PluginConfig,
+        digest: Arc<str>,
+        state: PluginState,
+    ) -> Plugin {
         let metrics = self.metrics.plugin(config.name.as_str());
         Plugin {
             config,
             digest,
             state,
             metrics,
+            stale: None,
         }
     }
 
-    async fn try_load(
+    /// Whether the engine, as it was set up, has room for what a plugin may have.
+    pub(crate) fn has_room_for(&self, limits: &Limits) -> Result<(), LoadError> {
+        match self.engine.lacks(limits) {
+            Some((limit, wanted, had)) => Err(LoadError::Layout { limit, wanted, had }),
+            None => Ok(()),
+        }
+    }
+
+    /// Gets a plugin's bytes from where they are; from a registry only where they are others than those of the digest
+    /// that the caller has already.
+    pub(crate) async fn fetch(
         &self,
         config: &PluginConfig,
-        digest: &mut Arc<str>,
-    ) -> Result<LoadedPlugin, LoadError> {
-        let Source::File(path) = &config.source;
-        let (path, limit_bytes) = (path.clone(), self.config.max_plugin_bytes);
-        let bytes = tokio::task::spawn_blocking(move || read(&path, limit_bytes)).await??;
-        *digest = format!("sha256:{:x}", Sha256::digest(&bytes)).into();
+        have: Option<&str>,
+    ) -> Result<Artifact, LoadError> {
+        let limit_bytes = self.config.max_plugin_bytes;
+        match &config.source {
+            Source::File(path) => {
+                let path = path.clone();
+                let read = move || -> Result<Artifact, LoadError> {
+                    let bytes = read(&path, limit_bytes)?;
+                    let digest = format!("sha256:{:x}", Sha256::digest(&bytes)).into();
+                    Ok(Artifact {
+                        bytes: Some(bytes),
+                        digest,
+                        stale: None,
+                    })
+                };
+                tokio::task::spawn_blocking(read).await?
+            }
+            Source::Oci(reference) => {
+                let pulled = self
+                    .registry
+                    .pull(Order {
+                        reference,
+                        keys: &config.signature_keys,
+                        have,
+                        limit_bytes,
+                    })
+                    .await?;
+                if let Some(reason) = &pulled.stale {
+                    tracing::warn!(
+                        %reference,
+                        digest = pulled.digest,
+                        reason,
+                        "the registry does not have the plugin ready; it comes from the cache as it was"
+                    );
+                }
+                Ok(Artifact {
+                    bytes: pulled.bytes,
+                    digest: pulled.digest.into(),
+                    stale: pulled.stale,
+                })
+            }
+        }
+    }
 
+    /// Takes the bytes the whole way to a plugin that can be called.
+    pub(crate) async fn prepare(
+        &self,
+        config: &PluginConfig,
+        artifact: Artifact,
+    ) -> Result<LoadedPlugin, LoadError> {
+        let began = std::time::Instant::now();
+        let Artifact { bytes, digest, .. } = artifact;
+        let bytes = bytes.unwrap_or_default();
+        // Never closed.
+        let _turn = self.preparing.acquire().await;
         let settings = config.settings.to_string();
-        let order = Order {
+        let order = protocol::Order {
             plugin: config.name.as_str().to_owned(),
             settings: settings.clone(),
             limits: config.limits.clone(),
@@ -161,10 +297,7 @@ impl Loader {
             snapshot: true,
         };
         let prepared = self.worker.prepare(order, &bytes).await?;
-        let matching = match &config.matching {
-            Some(matching) => matching.clone(),
-            None => matching_of(&prepared.manifest.rules)?,
-        };
+        let matching = matching(config, &prepared.manifest)?;
 
         let configured = match prepared.fallback {
             None => ConfiguredBy::Snapshot,
@@ -179,20 +312,38 @@ impl Loader {
         let link = move || Guest::link(&engine, name, &component, configured, capabilities, limits);
         let before = self.engine.compilations();
         let guest = tokio::task::spawn_blocking(link).await??;
+        let name = config.name.as_str();
         if self.engine.compilations() > before {
             // Bounded all the same: the child has just compiled these very bytes within its limits.
             tracing::warn!(
-                plugin = config.name.as_str(),
+                plugin = name,
                 folder = %self.cache_directory.display(),
                 "the code that was prepared is not in the cache; it was compiled once more, in this \
                  process. Is the folder's disk full?"
             );
         }
+        let version = prepared.manifest.version.as_str();
+        tracing::info!(plugin = name, %digest, version, milliseconds = began.elapsed().as_millis(), "plugin loaded");
+        if let ConfiguredBy::EachCall { reason, .. } = guest.configured() {
+            tracing::warn!(
+                plugin = name,
+                reason,
+                "no snapshot: the plugin is configured anew in every call"
+            );
+        }
         Ok(LoadedPlugin {
-            guest,
+            guest: Arc::new(guest),
             manifest: prepared.manifest,
             matching,
         })
+    }
+}
+
+/// What it is asked about: from the configuration, else from itself.
+fn matching(config: &PluginConfig, manifest: &Manifest) -> Result<Match, LoadError> {
+    match &config.matching {
+        Some(matching) => Ok(matching.clone()),
+        None => matching_of(&manifest.rules),
     }
 }
 

@@ -1,5 +1,6 @@
 //! The plugins as they are at one moment: what one request sees from its start to its end.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::SystemTime;
 
@@ -8,7 +9,7 @@ use crate::config::{
     Exception, Limits, Match, PluginConfig, format_bytes, format_count, format_duration,
 };
 use crate::engine::{ConfiguredBy, Guest, Phase};
-use crate::metrics::PluginMetrics;
+use crate::metrics::{Metrics, PluginMetrics};
 
 /// All plugins, in the order in which mutators run.
 #[derive(Default)]
@@ -26,6 +27,8 @@ pub struct Plugin {
     pub state: PluginState,
     /// Where its calls are counted.
     pub metrics: PluginMetrics,
+    /// Why it may not be what its registry has by now.
+    pub(crate) stale: Option<String>,
 }
 
 /// Whether a plugin can be called.
@@ -53,8 +56,8 @@ pub(crate) enum Asked<'p> {
 
 /// A plugin that can be called.
 pub struct LoadedPlugin {
-    /// What is called.
-    pub guest: Guest,
+    /// What is called. Shared where only the configuration around it has changed.
+    pub guest: Arc<Guest>,
     /// What it says of itself.
     pub manifest: Manifest,
     /// What it is asked about: from the configuration, else from the manifest.
@@ -81,6 +84,29 @@ impl PluginSet {
         self.plugins
             .iter()
             .find(|plugin| plugin.config.name.as_str() == name)
+    }
+
+    /// Tells the metrics what serves from now on, in the place of the earlier set.
+    pub(crate) fn announce(&self, earlier: &Self, metrics: &Metrics) {
+        let (now, before) = (self.serving(), earlier.serving());
+        for (name, digest, version) in before.difference(&now) {
+            metrics.plugin_unloaded(name, digest, version);
+        }
+        for (name, digest, version) in now.difference(&before) {
+            metrics.plugin_loaded(name, digest, version);
+        }
+    }
+
+    /// Names, digests and versions.
+    fn serving(&self) -> BTreeSet<(&str, &str, &str)> {
+        let loaded = self.plugins.iter().filter_map(|plugin| {
+            let PluginState::Loaded(loaded) = &plugin.state else {
+                return None;
+            };
+            let name = plugin.config.name.as_str();
+            Some((name, &*plugin.digest, loaded.manifest.version.as_str()))
+        });
+        loaded.collect()
     }
 
     /// For `/plugins`.

@@ -21,7 +21,7 @@ use tokio::{net::TcpListener, sync::Semaphore, task::JoinSet, time::sleep};
 
 use crate::{
     metrics,
-    server::{Gate, connection::Shared, tls::Certificates},
+    server::{Gate, Reloaded, connection::Shared, tls::Certificates},
 };
 
 /// Probes and a few scrapers.
@@ -32,6 +32,9 @@ const IDLE_TIMEOUT: Duration = Duration::from_secs(15);
 
 const BUFFER_BYTES: usize = 16 * 1024;
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The one path that changes something.
+const RELOAD: &str = "/reload";
 
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
@@ -88,8 +91,9 @@ impl<G: Gate> Admin<G> {
             let certificates = Arc::clone(&self.certificates);
             connections.spawn(async move {
                 let service = service_fn(move |request: Request<Incoming>| {
-                    let response = answer(&shared, &certificates, &request);
-                    async move { Ok::<_, Infallible>(response) }
+                    let shared = Arc::clone(&shared);
+                    let certificates = Arc::clone(&certificates);
+                    async move { Ok::<_, Infallible>(answer(&shared, &certificates, &request).await) }
                 });
                 // A client that breaks off is its own business.
                 drop(
@@ -106,19 +110,30 @@ impl<G: Gate> Admin<G> {
     }
 }
 
-fn answer<G: Gate, B>(
+async fn answer<G: Gate, B>(
     shared: &Shared<G>,
     certificates: &Certificates,
     request: &Request<B>,
 ) -> Response<Full<Bytes>> {
+    let path = request.uri().path();
     let reading = matches!(*request.method(), Method::GET | Method::HEAD);
-    let page = if reading {
+    let (allowed, done) = if path == RELOAD {
+        ("POST", *request.method() == Method::POST)
+    } else {
+        ("GET, HEAD", reading)
+    };
+    let page = if !done {
+        Page::text(
+            StatusCode::METHOD_NOT_ALLOWED,
+            &format!("only {}\n", allowed.replace(", ", " and ")),
+        )
+    } else if path == RELOAD {
+        reload(shared).await
+    } else {
         catch_unwind(AssertUnwindSafe(|| {
             page(shared, certificates, request.uri())
         }))
         .unwrap_or_else(|_| Page::text(StatusCode::INTERNAL_SERVER_ERROR, "failed\n"))
-    } else {
-        Page::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n")
     };
     let mut response = Response::new(Full::from(page.content));
     *response.status_mut() = page.status;
@@ -128,10 +143,25 @@ fn answer<G: Gate, B>(
         HeaderValue::from_static(page.media_type),
     );
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    if !reading {
-        headers.insert(header::ALLOW, HeaderValue::from_static("GET, HEAD"));
+    if !done {
+        headers.insert(header::ALLOW, HeaderValue::from_static(allowed));
     }
     response
+}
+
+/// Answers when it is done, which takes as long as the plugins that have changed take to load.
+async fn reload<G: Gate>(shared: &Shared<G>) -> Page {
+    match shared.gate.reload().await {
+        None => Page::text(StatusCode::NOT_FOUND, "there is nothing to be read again\n"),
+        Some(Reloaded { complete, report }) => {
+            let status = if complete {
+                StatusCode::OK
+            } else {
+                StatusCode::INTERNAL_SERVER_ERROR
+            };
+            Page::json(status, &report)
+        }
+    }
 }
 
 fn page<G: Gate>(shared: &Shared<G>, certificates: &Certificates, uri: &http::Uri) -> Page {
@@ -149,7 +179,7 @@ fn page<G: Gate>(shared: &Shared<G>, certificates: &Certificates, uri: &http::Ur
             Some(uid) => decisions_of(shared, uid),
             None => Page::text(
                 StatusCode::NOT_FOUND,
-                "no such path: there are /livez, /readyz, /metrics, /plugins and /decisions\n",
+                "no such path: there are /livez, /readyz, /metrics, /plugins, /decisions and, with POST, /reload\n",
             ),
         },
     }

@@ -1,0 +1,161 @@
+//! `tollgate push` and `tollgate pull`
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::Args;
+
+use super::terminal::say;
+use crate::config::{Config, EngineConfig, Reference, Registries, RegistryHost};
+use crate::registry::{Order, Registry};
+
+/// Push a plugin to a registry.
+#[derive(Args, Debug)]
+pub(super) struct Push {
+    /// The plugin: a component, or a core module with embedded WIT, which is pushed as a component.
+    #[arg(value_name = "PLUGIN.wasm")]
+    plugin: PathBuf,
+    /// Where to, such as oci://registry.example.com/policies/image-rewrite:1.4
+    #[arg(value_name = "REFERENCE", value_parser = reference)]
+    to: Reference,
+    #[command(flatten)]
+    access: Access,
+}
+
+/// Pull a plugin from a registry into a file.
+#[derive(Args, Debug)]
+pub(super) struct Pull {
+    /// Where from, such as oci://registry.example.com/policies/image-rewrite:1.4
+    #[arg(value_name = "REFERENCE", value_parser = reference)]
+    from: Reference,
+    /// The file; without it, the repository's last part and `.wasm`, in the working directory.
+    #[arg(long, short, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// PEM file with public keys, such as cosign.pub: one of them has to have signed the plugin. May be given several times.
+    #[arg(long, value_name = "FILE")]
+    key: Vec<PathBuf>,
+    #[command(flatten)]
+    access: Access,
+}
+
+/// How the registry is reached.
+#[derive(Args, Debug)]
+struct Access {
+    /// A configuration file, whose `registries` and `engine.maxPlugin` count.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// A config file of docker or podman with credentials; without it, where these look for theirs.
+    #[arg(long, value_name = "FILE")]
+    credentials: Option<PathBuf>,
+    /// PEM file of the CAs that the registry is to be trusted by, in place of the system's.
+    #[arg(long, value_name = "FILE", conflicts_with = "plain_http")]
+    ca: Option<PathBuf>,
+    /// Speak to the registry without TLS.
+    #[arg(long)]
+    plain_http: bool,
+}
+
+fn reference(text: &str) -> Result<Reference, String> {
+    let text = text.strip_prefix("oci://").unwrap_or(text);
+    Reference::parse(text).map_err(|error| error.to_string())
+}
+
+// === impl Push ===
+
+impl Push {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let path = self.plugin.display();
+        let bytes =
+            std::fs::read(&self.plugin).with_context(|| format!("{path}: cannot be read"))?;
+        let component = crate::plugin::componentize(bytes).with_context(|| path.to_string())?;
+        let (registry, _) = self.access.registry(&self.to)?;
+        let size = component.len();
+        let digest = block_on(registry.push(&self.to, component))??;
+        let Reference {
+            registry,
+            repository,
+            ..
+        } = &self.to;
+        say!("pushed {} ({size} bytes)", self.to);
+        say!("source: oci://{registry}/{repository}@{digest}");
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+// === impl Pull ===
+
+impl Pull {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let (registry, max_plugin_bytes) = self.access.registry(&self.from)?;
+        let pulled = block_on(registry.pull(Order {
+            reference: &self.from,
+            keys: &self.key,
+            have: None,
+            limit_bytes: max_plugin_bytes,
+        }))??;
+        if let Some(reason) = &pulled.stale {
+            say!("from the cache, because the registry does not have it ready: {reason}");
+        }
+        let name = self.from.repository.rsplit('/').next().unwrap_or_default();
+        let path = self
+            .output
+            .unwrap_or_else(|| Path::new(name).with_extension("wasm"));
+        let bytes = pulled.bytes.unwrap_or_default();
+        std::fs::write(&path, &bytes)
+            .with_context(|| format!("{}: cannot be written", path.display()))?;
+        say!(
+            "pulled {} to {} ({} bytes)",
+            self.from,
+            path.display(),
+            bytes.len()
+        );
+        say!("digest: {}", pulled.digest);
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+// === impl Access ===
+
+impl Access {
+    /// The registries, and how large a plugin may be.
+    fn registry(self, reference: &Reference) -> anyhow::Result<(Registry, u64)> {
+        let (mut registries, engine): (Registries, Option<EngineConfig>) = match &self.config {
+            Some(path) => {
+                let config = Config::load(path)?;
+                (config.registries, Some(config.engine))
+            }
+            None => (Registries::default(), None),
+        };
+        if self.credentials.is_some() {
+            registries.credentials = self.credentials;
+        }
+        if self.plain_http || self.ca.is_some() {
+            let host = reference.registry.clone();
+            registries.hosts.retain(|known| known.host != host);
+            registries.hosts.push(RegistryHost {
+                host,
+                ca: self.ca,
+                plain_http: self.plain_http,
+            });
+        }
+        let max_plugin_bytes = match engine {
+            Some(engine) => engine.max_plugin_bytes,
+            None => {
+                Config::parse("allowEmpty: true", Path::new("."))?
+                    .engine
+                    .max_plugin_bytes
+            }
+        };
+        Ok((Registry::new(registries), max_plugin_bytes))
+    }
+}
+
+fn block_on<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build();
+    Ok(runtime
+        .context("the runtime cannot be started")?
+        .block_on(work))
+}

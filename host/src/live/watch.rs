@@ -1,0 +1,135 @@
+//! What a file is known by without reading it, and whether it has come to rest.
+
+use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use tokio::task::spawn_blocking;
+
+/// What differs when a file was written or replaced, wherever on the way to it links were swapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+/// Stamps by path; none where there is no file.
+pub(super) type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
+
+/// Which files have changed since they were last read.
+#[derive(Debug, Default)]
+pub(super) struct Watch {
+    /// As they were when they were read.
+    read: Stamps,
+    /// As they were at the last look.
+    seen: Stamps,
+    restless_since: Option<Instant>,
+}
+
+/// Files that are written without a pause are read all the same after this.
+const LONGEST_WAIT: Duration = Duration::from_secs(1);
+
+// === impl Stamp ===
+
+impl Stamp {
+    fn of(path: &Path) -> Option<Self> {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+}
+
+/// The stamps of these files as they are now.
+pub(super) async fn stamps(paths: Vec<PathBuf>) -> Stamps {
+    // A file system may hang: then nothing else waits for it.
+    let stamped = spawn_blocking(|| {
+        let stamp = |path: PathBuf| {
+            let stamp = Stamp::of(&path);
+            (path, stamp)
+        };
+        paths.into_iter().map(stamp).collect()
+    });
+    stamped.await.unwrap_or_default()
+}
+
+// === impl Watch ===
+
+impl Watch {
+    /// These are about to be read.
+    pub(super) fn reading(&mut self, stamps: Stamps) {
+        self.read = stamps;
+        self.restless_since = None;
+    }
+
+    /// Whether any file differs from when it was read, and all of them have been the same for two looks: one that is
+    /// being written, or the half of a volume that has been swapped, is not for reading yet.
+    pub(super) fn has_changed(&mut self, now: Stamps) -> bool {
+        let changed = now != self.read;
+        let rests = now == self.seen;
+        self.seen = now;
+        if !changed {
+            self.restless_since = None;
+            return false;
+        }
+        let since = *self.restless_since.get_or_insert_with(Instant::now);
+        rests || since.elapsed() >= LONGEST_WAIT
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    fn look(watch: &mut Watch, path: &Path) -> bool {
+        watch.has_changed(Stamps::from([(path.to_owned(), Stamp::of(path))]))
+    }
+
+    #[test]
+    fn sees_a_change_once_the_file_rests() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("plugin.wasm");
+        let mut watch = Watch::default();
+        fs::write(&path, "one").unwrap();
+        watch.reading(Stamps::from([(path.clone(), Stamp::of(&path))]));
+        assert!(!look(&mut watch, &path));
+        fs::write(&path, "another").unwrap();
+        assert!(!look(&mut watch, &path), "it may still be being written");
+        fs::write(&path, "another one").unwrap();
+        assert!(!look(&mut watch, &path));
+        assert!(look(&mut watch, &path));
+        fs::remove_file(&path).unwrap();
+        assert!(!look(&mut watch, &path));
+        assert!(look(&mut watch, &path), "that it is gone is a change, too");
+    }
+
+    #[test]
+    fn sees_the_swap_of_a_mounted_volume() {
+        // As kubelet does it: `file` → `..data/file`, `..data` → a folder with a name of its time.
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for version in ["..1", "..2"] {
+            fs::create_dir(root.join(version)).unwrap();
+            fs::write(root.join(version).join("file"), "same length").unwrap();
+        }
+        symlink("..1", root.join("..data")).unwrap();
+        symlink("..data/file", root.join("file")).unwrap();
+        let path = root.join("file");
+        let before = Stamp::of(&path);
+        symlink("..2", root.join("..tmp")).unwrap();
+        fs::rename(root.join("..tmp"), root.join("..data")).unwrap();
+        assert!(before.is_some());
+        assert_ne!(Stamp::of(&path), before);
+    }
+}

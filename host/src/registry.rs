@@ -1,0 +1,476 @@
+//! Plugins as artifacts in OCI registries: pulled by digest, within bounds, and kept for when the registry is away.
+//!
+//! ```text
+//! reference ─ tag? ─▶ manifest: read within bounds, its digest is what runs from here on
+//!   → signed with one of the keys, where keys are configured
+//!   → one layer of WebAssembly, not larger than allowed
+//!   → its bytes, from the cache or the registry, counted while they come, and compared with their digest
+//! ```
+//!
+//! A registry is not trusted with anything but what the digest proves: not to be quick, not to be truthful about sizes,
+//! not to lead to harmless addresses. Which is why this speaks HTTP itself: with the crate `oci-client` a manifest or a
+//! token has whatever size the registry likes, and nobody can look at the address that a redirect dials.
+
+mod address;
+mod cache;
+mod credentials;
+mod manifest;
+mod session;
+mod signature;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use bytes::Bytes;
+use reqwest::{Method, StatusCode};
+
+use crate::config::{Reference, Registries};
+use cache::{Cache, digest_of};
+use manifest::{Descriptor, Manifest, OCI_MANIFEST, WASM_CONFIG, WASM_LAYER};
+use session::{Host, Session};
+use signature::PublicKey;
+
+/// Registries, as they are configured.
+pub struct Registry {
+    config: Registries,
+    cache: Option<Cache>,
+    hosts: Mutex<HashMap<String, Arc<Host>>>,
+}
+
+/// What is to be pulled.
+#[derive(Clone, Copy, Debug)]
+pub struct Order<'o> {
+    /// From where.
+    pub reference: &'o Reference,
+    /// PEM files with keys, by one of which it has to be signed; none where it need not be.
+    pub keys: &'o [PathBuf],
+    /// The digest that the caller has already, under the same keys: nothing more is pulled where it is still that one.
+    pub have: Option<&'o str>,
+    /// What it may have at most.
+    pub limit_bytes: u64,
+}
+
+/// What a reference stands for.
+#[derive(Debug)]
+pub struct Pulled {
+    /// Of the manifest: it names the bytes by their digest.
+    pub digest: String,
+    /// The plugin; none where it is what the caller has already.
+    pub bytes: Option<Vec<u8>>,
+    /// Why this comes from the cache, as it was when the registry last answered.
+    pub stale: Option<String>,
+}
+
+/// Why something cannot be pulled or pushed.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// The registry cannot be reached, or broke off.
+    #[error("{host}: {what}")]
+    Unreachable {
+        /// Which.
+        host: String,
+        /// What happened.
+        what: String,
+    },
+    /// It took too long.
+    #[error("{host}: it took more than {seconds} s (registries.timeout)")]
+    TooSlow {
+        /// Which.
+        host: String,
+        /// The limit.
+        seconds: u64,
+    },
+    /// It would have led to an address that is not dialled.
+    #[error("{host}: {why}")]
+    Refused {
+        /// Which registry led there.
+        host: String,
+        /// To where, and why not.
+        why: String,
+    },
+    /// The registry answered, and not with what was asked for.
+    #[error("{host}: it answered {status} to {method} {path}{hint}")]
+    Status {
+        /// Which.
+        host: String,
+        /// With what.
+        status: StatusCode,
+        /// What was asked.
+        method: Method,
+        /// Of what.
+        path: String,
+        /// What to do about it.
+        hint: &'static str,
+    },
+    /// It wants to be shown who asks in a way that is not known, or dangerous.
+    #[error("{host}: it asks for credentials in a way that cannot be followed: {why}")]
+    Challenge {
+        /// Which.
+        host: String,
+        /// What about it.
+        why: String,
+    },
+    /// The credentials cannot be read.
+    #[error("the credentials for the registry cannot be read: {0}")]
+    Credentials(String),
+    /// A certificate of `registries.hosts[].ca` cannot be read, or the client not be set up.
+    #[error("{host}: {why}")]
+    Setup {
+        /// Which.
+        host: String,
+        /// Why.
+        why: String,
+    },
+    /// What is there is no plugin.
+    #[error("it is not a plugin's artifact: {0}")]
+    Artifact(String),
+    /// More than may be.
+    #[error("{what} has more than {limit_bytes} bytes ({setting})")]
+    TooLarge {
+        /// What.
+        what: &'static str,
+        /// The limit.
+        limit_bytes: u64,
+        /// Where it is set.
+        setting: &'static str,
+    },
+    /// A file of keys cannot be used.
+    #[error("{}: {why} (signatures.keys)", .path.display())]
+    Keys {
+        /// Which.
+        path: PathBuf,
+        /// Why.
+        why: String,
+    },
+    /// Nobody who is trusted has signed it.
+    #[error(
+        "it is not signed as it has to be: expected a signature of {digest} by one of the keys {keys} (signatures.keys), \
+         found {found}"
+    )]
+    Unsigned {
+        /// The manifest's.
+        digest: String,
+        /// The beginnings of their SHA-256.
+        keys: String,
+        /// What is there.
+        found: String,
+    },
+    /// Bytes that are not what was asked for.
+    #[error(
+        "{what} is {found}, and {wanted} was asked for: it was damaged or exchanged on the way"
+    )]
+    Digest {
+        /// What.
+        what: &'static str,
+        /// What should have come.
+        wanted: String,
+        /// What came.
+        found: String,
+    },
+}
+
+/// The distribution specification's own bound.
+const MAX_MANIFEST_BYTES: u64 = 4 << 20;
+/// The config of an artifact that has no more to say.
+const EMPTY_CONFIG: &[u8] = b"{}";
+
+// === impl Registry ===
+
+impl Registry {
+    /// Registries under a configuration.
+    #[must_use]
+    pub fn new(config: Registries) -> Self {
+        let cache = config
+            .cache_directory
+            .clone()
+            .map(|folder: PathBuf| Cache::new(folder, config.max_cache_bytes));
+        Self {
+            config,
+            cache,
+            hosts: Mutex::default(),
+        }
+    }
+
+    /// Pulls a plugin.
+    ///
+    /// # Errors
+    /// When it cannot be had from the registry, and was not had before either; or when nobody who is trusted has signed it.
+    pub async fn pull(&self, order: Order<'_>) -> Result<Pulled, RegistryError> {
+        let keys = PublicKey::read(order.keys)?;
+        let reference = order.reference;
+        let limit = self.config.timeout;
+        let pulled = tokio::time::timeout(limit, self.try_pull(order, &keys)).await;
+        let error = match pulled {
+            Ok(Ok(pulled)) => return Ok(pulled),
+            Ok(Err(error)) => error,
+            Err(_elapsed) => RegistryError::TooSlow {
+                host: reference.registry.clone(),
+                seconds: limit.as_secs(),
+            },
+        };
+        self.fall_back(order, &keys, &error).ok_or(error)
+    }
+
+    async fn try_pull(
+        &self,
+        order: Order<'_>,
+        keys: &[PublicKey],
+    ) -> Result<Pulled, RegistryError> {
+        let Order {
+            reference,
+            have,
+            limit_bytes,
+            ..
+        } = order;
+        let cached = reference
+            .digest
+            .as_deref()
+            .and_then(|digest| Some((digest, self.cached(digest, MAX_MANIFEST_BYTES)?)));
+        let unchanged = |digest: &str| Pulled {
+            digest: digest.to_owned(),
+            bytes: None,
+            stale: None,
+        };
+        if have.is_some() && reference.digest.as_deref() == have {
+            return Ok(unchanged(have.unwrap_or_default()));
+        }
+        let mut session = Session::new(self.host(&reference.registry)?, &self.config, reference);
+        let (digest, manifest) = match cached {
+            Some((digest, manifest)) => (digest.to_owned(), manifest),
+            None => {
+                if let Some(have) = have
+                    && session.manifest_digest(session.name()).await?.as_deref() == Some(have)
+                {
+                    return Ok(unchanged(have));
+                }
+                session.manifest(session.name(), MAX_MANIFEST_BYTES).await?
+            }
+        };
+        if let Some(wanted) = &reference.digest
+            && *wanted != digest
+        {
+            return Err(RegistryError::Digest {
+                what: "the manifest",
+                wanted: wanted.clone(),
+                found: digest,
+            });
+        }
+        let bytes = if have == Some(&digest) {
+            None
+        } else {
+            if !keys.is_empty() {
+                self.verify(&mut session, keys, &digest).await?;
+            }
+            let layer = self.plugin_layer(&manifest, limit_bytes)?;
+            let bytes = match self.cached(&layer.digest, limit_bytes) {
+                Some(bytes) => bytes,
+                None => session.blob(&layer).await?,
+            };
+            if let Some(cache) = &self.cache {
+                cache.put(&layer.digest, &bytes);
+                cache.put(&digest, &manifest);
+            }
+            Some(bytes)
+        };
+        if let Some(cache) = &self.cache {
+            cache.resolve(&reference.to_string(), &digest);
+        }
+        Ok(Pulled {
+            digest,
+            bytes,
+            stale: None,
+        })
+    }
+
+    fn plugin_layer(&self, manifest: &[u8], limit_bytes: u64) -> Result<Descriptor, RegistryError> {
+        let manifest = Manifest::read(manifest)?;
+        let layer = manifest.plugin()?;
+        if layer.size > limit_bytes {
+            return Err(too_large(limit_bytes));
+        }
+        Ok(layer.clone())
+    }
+
+    /// Whether one of the keys has signed the manifest of this digest. Its bytes need not have been read for that: what it
+    /// names, it names by digests.
+    async fn verify(
+        &self,
+        session: &mut Session<'_>,
+        keys: &[PublicKey],
+        digest: &str,
+    ) -> Result<(), RegistryError> {
+        let tag = signature::tag(digest);
+        let (kept, manifest) = match session.manifest(&tag, MAX_MANIFEST_BYTES).await {
+            Ok(manifest) => manifest,
+            Err(RegistryError::Status {
+                status: StatusCode::NOT_FOUND,
+                ..
+            }) => {
+                return Err(unsigned(keys, digest, format!("none, under the tag {tag}")));
+            }
+            Err(error) => return Err(error),
+        };
+        let mut found = Vec::new();
+        for (layer, signature) in signature::signatures(&manifest)? {
+            if layer.size > signature::MAX_PAYLOAD_BYTES {
+                found.push("one over a text that is too long".to_owned());
+                continue;
+            }
+            let payload = match self.cached(&layer.digest, layer.size) {
+                Some(payload) => payload,
+                None => session.blob(&layer).await?,
+            };
+            match signature::verify(keys, digest, &payload, &signature) {
+                Ok(()) => {
+                    if let Some(cache) = &self.cache {
+                        cache.put(&layer.digest, &payload);
+                        cache.put(&kept, &manifest);
+                        cache.resolve(&signature_of(session.reference(), digest), &kept);
+                    }
+                    return Ok(());
+                }
+                Err(what) => found.push(format!("one {what}")),
+            }
+        }
+        if found.is_empty() {
+            found.push(format!("none in what is under the tag {tag}"));
+        }
+        Err(unsigned(keys, digest, found.join(", ")))
+    }
+
+    /// The same by what the cache has, for when the registry is away.
+    fn is_signed_in(
+        &self,
+        cache: &Cache,
+        reference: &Reference,
+        keys: &[PublicKey],
+        digest: &str,
+    ) -> bool {
+        let check = || {
+            let kept = cache.resolved(&signature_of(reference, digest))?;
+            let manifest = cache.get(&kept, MAX_MANIFEST_BYTES)?;
+            let signatures = signature::signatures(&manifest).ok()?;
+            let verified = signatures.iter().any(|(layer, signature)| {
+                let payload = cache.get(&layer.digest, signature::MAX_PAYLOAD_BYTES);
+                payload.is_some_and(|payload| {
+                    signature::verify(keys, digest, &payload, signature).is_ok()
+                })
+            });
+            Some(verified)
+        };
+        keys.is_empty() || check().unwrap_or(false)
+    }
+
+    /// What the reference was when the registry last answered.
+    fn fall_back(
+        &self,
+        order: Order<'_>,
+        keys: &[PublicKey],
+        error: &RegistryError,
+    ) -> Option<Pulled> {
+        let Order {
+            reference,
+            limit_bytes,
+            ..
+        } = order;
+        let cache = self.cache.as_ref()?;
+        let digest = match &reference.digest {
+            Some(digest) => digest.clone(),
+            None => cache.resolved(&reference.to_string())?,
+        };
+        if !self.is_signed_in(cache, reference, keys, &digest) {
+            return None;
+        }
+        let manifest = cache.get(&digest, MAX_MANIFEST_BYTES)?;
+        let layer = self.plugin_layer(&manifest, limit_bytes).ok()?;
+        let bytes = cache.get(&layer.digest, limit_bytes)?;
+        Some(Pulled {
+            digest,
+            bytes: Some(bytes),
+            stale: Some(error.to_string()),
+        })
+    }
+
+    fn cached(&self, digest: &str, limit_bytes: u64) -> Option<Vec<u8>> {
+        self.cache.as_ref()?.get(digest, limit_bytes)
+    }
+
+    /// Pushes a plugin in the layout that the CNCF's artifact guidance for WebAssembly has, and says its digest.
+    ///
+    /// # Errors
+    /// When the registry does not take it.
+    pub async fn push(
+        &self,
+        reference: &Reference,
+        wasm: Vec<u8>,
+    ) -> Result<String, RegistryError> {
+        let mut session = Session::new(self.host(&reference.registry)?, &self.config, reference);
+        let part = |media_type: &str, bytes: &[u8]| Descriptor {
+            media_type: media_type.to_owned(),
+            digest: digest_of(bytes),
+            size: bytes.len() as u64,
+            annotations: std::collections::BTreeMap::new(),
+        };
+        let config = serde_json::json!({
+            "architecture": "wasm",
+            "os": "wasip2",
+            "layerDigests": [digest_of(&wasm)],
+        });
+        let config = serde_json::to_vec(&config).unwrap_or_else(|_| EMPTY_CONFIG.to_vec());
+        let manifest = Manifest {
+            schema_version: 2,
+            media_type: Some(OCI_MANIFEST.to_owned()),
+            config: Some(part(WASM_CONFIG, &config)),
+            layers: vec![part(WASM_LAYER, &wasm)],
+        };
+        let manifest = serde_json::to_vec(&manifest)
+            .map_err(|error| RegistryError::Artifact(error.to_string()))?;
+        for bytes in [config, wasm] {
+            session
+                .push_blob(&digest_of(&bytes), Bytes::from(bytes))
+                .await?;
+        }
+        let digest = digest_of(&manifest);
+        session
+            .push_manifest(&digest, Bytes::from(manifest))
+            .await?;
+        Ok(digest)
+    }
+
+    fn host(&self, registry: &str) -> Result<Arc<Host>, RegistryError> {
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(host) = hosts.get(registry) {
+            return Ok(host.clone());
+        }
+        let host = Arc::new(Host::new(registry, self.config.host(registry))?);
+        hosts.insert(registry.to_owned(), host.clone());
+        Ok(host)
+    }
+}
+
+fn unsigned(keys: &[PublicKey], digest: &str, found: String) -> RegistryError {
+    RegistryError::Unsigned {
+        digest: digest.to_owned(),
+        keys: signature::names(keys),
+        found,
+    }
+}
+
+/// What the cache knows the signatures of a manifest by.
+fn signature_of(reference: &Reference, digest: &str) -> String {
+    let Reference {
+        registry,
+        repository,
+        ..
+    } = reference;
+    format!("{registry}/{repository}:{}", signature::tag(digest))
+}
+
+fn too_large(limit_bytes: u64) -> RegistryError {
+    RegistryError::TooLarge {
+        what: "the plugin",
+        limit_bytes,
+        setting: "engine.maxPlugin",
+    }
+}

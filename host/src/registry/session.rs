@@ -1,0 +1,571 @@
+//! One conversation with a registry: requests that are shown who asks, tried again where that may help, and answers of
+//! a size that was agreed on beforehand.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use bytes::Bytes;
+use docker_credential::DockerCredential;
+use reqwest::header::{
+    ACCEPT, AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue,
+    LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
+};
+use reqwest::redirect::Policy;
+use reqwest::{Certificate, Client, Method, Response, StatusCode, Url};
+use serde::Deserialize;
+
+use super::RegistryError;
+use super::address::Dialer;
+use super::cache::digest_of;
+use super::credentials::credential;
+use super::manifest::{Descriptor, OCI_MANIFEST, is_digest};
+use crate::config::{Reference, Registries, RegistryHost};
+use crate::engine::chain;
+
+/// A registry, and how it is reached.
+pub(super) struct Host {
+    name: String,
+    base: Url,
+    client: Client,
+    dialer: Dialer,
+}
+
+/// One conversation about one repository.
+pub(super) struct Session<'c> {
+    host: Arc<Host>,
+    config: &'c Registries,
+    reference: &'c Reference,
+    authorization: Option<HeaderValue>,
+}
+
+/// What an authorization server hands out.
+#[derive(Deserialize)]
+struct Token {
+    token: Option<String>,
+    access_token: Option<String>,
+}
+
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// Without a byte.
+const READ_TIMEOUT: Duration = Duration::from_secs(15);
+const MAX_REDIRECTS: usize = 5;
+const ATTEMPTS: u32 = 3;
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// A registry that wants more patience is asked again by whoever wanted the plugin.
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+const MAX_TOKEN_BYTES: u64 = 1 << 20;
+const DOCKER_CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
+/// What Docker Hub's references say, and where its registry is.
+const DOCKER_HUB: (&str, &str) = ("docker.io", "registry-1.docker.io");
+
+// === impl Host ===
+
+impl Host {
+    pub(super) fn new(name: &str, settings: Option<&RegistryHost>) -> Result<Self, RegistryError> {
+        let setup = |why: String| RegistryError::Setup {
+            host: name.to_owned(),
+            why,
+        };
+        let plain_http = settings.is_some_and(|settings| settings.plain_http);
+        let at = if name == DOCKER_HUB.0 {
+            DOCKER_HUB.1
+        } else {
+            name
+        };
+        let scheme = if plain_http { "http" } else { "https" };
+        let base = Url::parse(&format!("{scheme}://{at}/v2/"))
+            .map_err(|error| setup(error.to_string()))?;
+        let dialer = Dialer::new(at, proxies());
+        let on_the_way = dialer.share();
+        let redirects = Policy::custom(move |attempt| {
+            if attempt.previous().len() > MAX_REDIRECTS {
+                return attempt.error("it redirects too often");
+            }
+            match on_the_way.check(attempt.url()) {
+                Ok(()) => attempt.follow(),
+                Err(why) => {
+                    on_the_way.refuse(why.clone());
+                    attempt.error(why)
+                }
+            }
+        });
+        let mut builder = Client::builder()
+            .user_agent(concat!("tollgate/", env!("CARGO_PKG_VERSION")))
+            .https_only(!plain_http)
+            .redirect(redirects)
+            .dns_resolver(Arc::new(dialer.share()))
+            .connect_timeout(CONNECT_TIMEOUT)
+            .read_timeout(READ_TIMEOUT);
+        match settings.and_then(|settings| settings.ca.as_ref()) {
+            Some(path) => {
+                let failed = |error: &dyn std::fmt::Display| {
+                    setup(format!(
+                        "{}: {error} (registries.hosts[].ca)",
+                        path.display()
+                    ))
+                };
+                let pem = std::fs::read(path).map_err(|error| failed(&error))?;
+                let authorities =
+                    Certificate::from_pem_bundle(&pem).map_err(|error| failed(&error))?;
+                if authorities.is_empty() {
+                    return Err(failed(
+                        &"expected PEM with one or more CERTIFICATE sections",
+                    ));
+                }
+                for authority in authorities {
+                    builder = builder.add_root_certificate(authority);
+                }
+            }
+            // What the system trusts. One of hundreds that cannot be read is no reason not to start.
+            None if !plain_http => {
+                for authority in rustls_native_certs::load_native_certs().certs {
+                    if let Ok(authority) = Certificate::from_der(&authority) {
+                        builder = builder.add_root_certificate(authority);
+                    }
+                }
+            }
+            None => {}
+        }
+        let client = builder.build().map_err(|error| setup(chain(&error)))?;
+        Ok(Self {
+            name: name.to_owned(),
+            base,
+            client,
+            dialer,
+        })
+    }
+}
+
+/// The hosts of the proxies that the environment names, which `reqwest` uses.
+fn proxies() -> Vec<String> {
+    let names = ["http_proxy", "https_proxy", "all_proxy"];
+    let values = names.iter().flat_map(|name| {
+        [
+            std::env::var(name),
+            std::env::var(name.to_ascii_uppercase()),
+        ]
+    });
+    let host = |value: String| {
+        let url = Url::parse(&value).or_else(|_| Url::parse(&format!("http://{value}")));
+        url.ok()?.host_str().map(str::to_ascii_lowercase)
+    };
+    values.flatten().filter_map(host).collect()
+}
+
+// === impl Session ===
+
+impl<'c> Session<'c> {
+    pub(super) fn new(host: Arc<Host>, config: &'c Registries, reference: &'c Reference) -> Self {
+        Self {
+            host,
+            config,
+            reference,
+            authorization: None,
+        }
+    }
+
+    /// What the registry says the manifest's digest is, without the manifest; none where it does not say.
+    pub(super) async fn manifest_digest(
+        &mut self,
+        name: &str,
+    ) -> Result<Option<String>, RegistryError> {
+        let path = self.path("manifests", name);
+        let response = self.ask(Method::HEAD, &path, accept(), None).await?;
+        let digest = response.headers().get(DOCKER_CONTENT_DIGEST);
+        let digest = digest
+            .and_then(|value| value.to_str().ok())
+            .filter(|text| is_digest(text));
+        Ok(digest.map(str::to_owned))
+    }
+
+    /// The manifest, and the digest of what came.
+    pub(super) async fn manifest(
+        &mut self,
+        name: &str,
+        limit_bytes: u64,
+    ) -> Result<(String, Vec<u8>), RegistryError> {
+        let path = self.path("manifests", name);
+        let response = self.ask(Method::GET, &path, accept(), None).await?;
+        let too_large = || RegistryError::TooLarge {
+            what: "the manifest",
+            limit_bytes,
+            setting: "the bound of the distribution specification",
+        };
+        let bytes = self.body(response, limit_bytes, too_large).await?;
+        Ok((digest_of(&bytes), bytes))
+    }
+
+    /// The bytes of a layer, which are what the manifest says they are.
+    pub(super) async fn blob(&mut self, layer: &Descriptor) -> Result<Vec<u8>, RegistryError> {
+        let path = self.path("blobs", &layer.digest);
+        let response = self.ask(Method::GET, &path, HeaderMap::new(), None).await?;
+        let too_large = || RegistryError::TooLarge {
+            what: "the layer",
+            limit_bytes: layer.size,
+            setting: "the size that its manifest declares",
+        };
+        let bytes = self.body(response, layer.size, too_large).await?;
+        let found = digest_of(&bytes);
+        if found != layer.digest {
+            return Err(RegistryError::Digest {
+                what: "the layer",
+                wanted: layer.digest.clone(),
+                found,
+            });
+        }
+        Ok(bytes)
+    }
+
+    /// Pushes a blob in one piece, unless it is there.
+    pub(super) async fn push_blob(
+        &mut self,
+        digest: &str,
+        bytes: Bytes,
+    ) -> Result<(), RegistryError> {
+        let path = self.path("blobs", digest);
+        match self.ask(Method::HEAD, &path, HeaderMap::new(), None).await {
+            Ok(_) => return Ok(()),
+            Err(RegistryError::Status {
+                status: StatusCode::NOT_FOUND,
+                ..
+            }) => {}
+            Err(error) => return Err(error),
+        }
+        let path = format!("{}/blobs/uploads/", self.reference.repository);
+        let response = self
+            .ask(Method::POST, &path, HeaderMap::new(), Some(Bytes::new()))
+            .await?;
+        let location = response
+            .headers()
+            .get(LOCATION)
+            .and_then(|value| value.to_str().ok());
+        let at = location.and_then(|location| response.url().join(location).ok());
+        let Some(mut at) = at else {
+            return Err(self.unreachable("it did not say where to upload to".to_owned()));
+        };
+        at.query_pairs_mut().append_pair("digest", digest);
+        let mut headers = HeaderMap::new();
+        headers.insert(
+            CONTENT_TYPE,
+            HeaderValue::from_static("application/octet-stream"),
+        );
+        self.ask(Method::PUT, at.as_str(), headers, Some(bytes))
+            .await
+            .map(drop)
+    }
+
+    pub(super) async fn push_manifest(
+        &mut self,
+        digest: &str,
+        bytes: Bytes,
+    ) -> Result<(), RegistryError> {
+        let name = self.reference.tag.as_deref().unwrap_or(digest);
+        let path = self.path("manifests", name);
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, HeaderValue::from_static(OCI_MANIFEST));
+        self.ask(Method::PUT, &path, headers, Some(bytes))
+            .await
+            .map(drop)
+    }
+
+    pub(super) fn reference(&self) -> &'c Reference {
+        self.reference
+    }
+
+    /// What the manifest is asked for by.
+    pub(super) fn name(&self) -> &'c str {
+        let Reference { tag, digest, .. } = self.reference;
+        digest.as_deref().or(tag.as_deref()).unwrap_or_default()
+    }
+
+    fn path(&self, kind: &str, name: &str) -> String {
+        format!("{}/{kind}/{name}", self.reference.repository)
+    }
+
+    /// Sends a request, with credentials where the registry asks for them, and again where that may help.
+    async fn ask(
+        &mut self,
+        method: Method,
+        path: &str,
+        headers: HeaderMap,
+        body: Option<Bytes>,
+    ) -> Result<Response, RegistryError> {
+        let url = self
+            .host
+            .base
+            .join(path)
+            .map_err(|error| self.unreachable(error.to_string()))?;
+        let mut challenged = false;
+        let mut attempt = 1;
+        loop {
+            let sent = self
+                .send(method.clone(), url.clone(), headers.clone(), body.clone())
+                .await;
+            let (error, pause) = match sent {
+                Ok(response) if response.status().is_success() => return Ok(response),
+                Ok(response) if response.status() == StatusCode::UNAUTHORIZED && !challenged => {
+                    challenged = true;
+                    self.authorize(response.headers()).await?;
+                    continue;
+                }
+                Ok(response) => {
+                    let status = response.status();
+                    let pause = retry_after(response.headers());
+                    let error = self.status(status, &method, url.path());
+                    if !(status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS) {
+                        return Err(error);
+                    }
+                    (error, pause)
+                }
+                Err(error @ RegistryError::Unreachable { .. }) => (error, None),
+                Err(error) => return Err(error),
+            };
+            if attempt == ATTEMPTS {
+                return Err(error);
+            }
+            let doubled = FIRST_PAUSE * (1 << (attempt - 1));
+            tokio::time::sleep(pause.unwrap_or(doubled).min(LONGEST_PAUSE)).await;
+            attempt += 1;
+        }
+    }
+
+    async fn send(
+        &self,
+        method: Method,
+        url: Url,
+        headers: HeaderMap,
+        body: Option<Bytes>,
+    ) -> Result<Response, RegistryError> {
+        self.check(&url)?;
+        // Uploads may be sent elsewhere, and then without what is for the registry.
+        let at_home = url.origin() == self.host.base.origin();
+        let mut request = self.host.client.request(method, url).headers(headers);
+        if let Some(authorization) = self.authorization.as_ref().filter(|_| at_home) {
+            request = request.header(AUTHORIZATION, authorization.clone());
+        }
+        if let Some(body) = body {
+            request = request.header(CONTENT_LENGTH, body.len()).body(body);
+        }
+        request.send().await.map_err(|error| self.failed(error))
+    }
+
+    /// Does what the registry asks of those who want more than it shows to everybody.
+    async fn authorize(&mut self, headers: &HeaderMap) -> Result<(), RegistryError> {
+        let credential = credential(self.config.credentials.as_deref(), &self.host.name).await?;
+        let challenge = |why: String| RegistryError::Challenge {
+            host: self.host.name.clone(),
+            why,
+        };
+        for header in headers.get_all(WWW_AUTHENTICATE) {
+            let text = header.to_str().unwrap_or_default();
+            let challenges = http_auth::parse_challenges(text)
+                .map_err(|_| challenge("its WWW-Authenticate cannot be read".to_owned()))?;
+            for asked in challenges {
+                let parameter = |name: &str| {
+                    let mut parameters = asked.params.iter();
+                    let found = parameters.find(|(key, _)| key.eq_ignore_ascii_case(name));
+                    found.map(|(_, value)| value.to_unescaped())
+                };
+                if asked.scheme.eq_ignore_ascii_case("bearer") {
+                    let realm = parameter("realm")
+                        .and_then(|realm| Url::parse(&realm).ok())
+                        .ok_or_else(|| challenge("its realm is not a URL".to_owned()))?;
+                    let token = self
+                        .token(realm, parameter("service"), parameter("scope"), credential)
+                        .await?;
+                    self.authorization = Some(secret(&format!("Bearer {token}"))?);
+                    return Ok(());
+                }
+                if asked.scheme.eq_ignore_ascii_case("basic") {
+                    return match credential {
+                        Some(DockerCredential::UsernamePassword(name, password)) => {
+                            self.authorization = Some(secret(&basic(&name, &password))?);
+                            Ok(())
+                        }
+                        // The registry says no once more, which says what to do.
+                        _ => Ok(()),
+                    };
+                }
+            }
+        }
+        Err(challenge("it asks for neither Bearer nor Basic".to_owned()))
+    }
+
+    /// Has a token made by whoever makes them for the registry.
+    async fn token(
+        &self,
+        mut realm: Url,
+        service: Option<String>,
+        scope: Option<String>,
+        credential: Option<DockerCredential>,
+    ) -> Result<String, RegistryError> {
+        let challenge = |why: String| RegistryError::Challenge {
+            host: self.host.name.clone(),
+            why,
+        };
+        if realm.scheme() != "https" && realm.scheme() != self.host.base.scheme() {
+            return Err(challenge(format!(
+                "it would have them sent to {realm} without TLS"
+            )));
+        }
+        self.check(&realm)?;
+        let service = service.map(|service| ("service", service));
+        let scope = scope.map(|scope| ("scope", scope));
+        let parameters: Vec<(&str, String)> = service.into_iter().chain(scope).collect();
+        let request = match credential {
+            Some(DockerCredential::IdentityToken(token)) => {
+                let mut form = url_encoded(&parameters);
+                form.push_str(&url_encoded(&[
+                    ("grant_type", "refresh_token".to_owned()),
+                    ("client_id", "tollgate".to_owned()),
+                    ("refresh_token", token),
+                ]));
+                self.host
+                    .client
+                    .post(realm.clone())
+                    .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
+                    .body(form)
+            }
+            other => {
+                for (name, value) in &parameters {
+                    realm.query_pairs_mut().append_pair(name, value);
+                }
+                let request = self.host.client.get(realm.clone());
+                match other {
+                    Some(DockerCredential::UsernamePassword(name, password)) => {
+                        request.header(AUTHORIZATION, secret(&basic(&name, &password))?)
+                    }
+                    _ => request,
+                }
+            }
+        };
+        let response = request.send().await.map_err(|error| self.failed(error))?;
+        if !response.status().is_success() {
+            return Err(self.status(response.status(), &Method::GET, realm.path()));
+        }
+        let too_large = || RegistryError::TooLarge {
+            what: "the token",
+            limit_bytes: MAX_TOKEN_BYTES,
+            setting: "a bound of the host's own",
+        };
+        let bytes = self.body(response, MAX_TOKEN_BYTES, too_large).await?;
+        // Nothing of it is shown: it may be a token in another shape.
+        let token: Token = serde_json::from_slice(&bytes)
+            .map_err(|_| challenge("the answer to the question for a token is none".to_owned()))?;
+        token
+            .token
+            .or(token.access_token)
+            .ok_or_else(|| challenge("the answer to the question for a token has none".to_owned()))
+    }
+
+    /// Reads a body that has at most so many bytes, whatever it says of itself.
+    async fn body(
+        &self,
+        mut response: Response,
+        limit_bytes: u64,
+        too_large: impl Fn() -> RegistryError,
+    ) -> Result<Vec<u8>, RegistryError> {
+        if response
+            .content_length()
+            .is_some_and(|length| length > limit_bytes)
+        {
+            return Err(too_large());
+        }
+        let mut bytes = Vec::new();
+        while let Some(chunk) = response.chunk().await.map_err(|error| self.failed(error))? {
+            if (bytes.len() + chunk.len()) as u64 > limit_bytes {
+                return Err(too_large());
+            }
+            bytes.extend_from_slice(&chunk);
+        }
+        Ok(bytes)
+    }
+
+    fn check(&self, url: &Url) -> Result<(), RegistryError> {
+        self.host
+            .dialer
+            .check(url)
+            .map_err(|why| RegistryError::Refused {
+                host: self.host.name.clone(),
+                why,
+            })
+    }
+
+    fn failed(&self, error: reqwest::Error) -> RegistryError {
+        match self.host.dialer.take_refused() {
+            Some(why) => RegistryError::Refused {
+                host: self.host.name.clone(),
+                why,
+            },
+            // A URL may carry a signature of its own.
+            None => self.unreachable(chain(&error.without_url())),
+        }
+    }
+
+    fn unreachable(&self, what: String) -> RegistryError {
+        RegistryError::Unreachable {
+            host: self.host.name.clone(),
+            what,
+        }
+    }
+
+    fn status(&self, status: StatusCode, method: &Method, path: &str) -> RegistryError {
+        let hint = match status {
+            StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
+                ": the credentials are missing, wrong or not good for this repository (registries.credentials)"
+            }
+            StatusCode::NOT_FOUND => {
+                ": there is no such repository, tag or digest, or it is not shown without credentials"
+            }
+            StatusCode::TOO_MANY_REQUESTS => ": it is asked too often (registries.pollInterval)",
+            _ => "",
+        };
+        RegistryError::Status {
+            host: self.host.name.clone(),
+            status,
+            method: method.clone(),
+            path: path.to_owned(),
+            hint,
+        }
+    }
+}
+
+fn accept() -> HeaderMap {
+    let mut headers = HeaderMap::new();
+    // An index is asked for as well, so that what is there is told and not hidden behind 404.
+    let kinds = HeaderValue::from_static(
+        "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json",
+    );
+    headers.insert(ACCEPT, kinds);
+    headers
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let seconds = headers.get(RETRY_AFTER)?.to_str().ok()?.parse().ok()?;
+    Some(Duration::from_secs(seconds))
+}
+
+fn basic(name: &str, password: &str) -> String {
+    format!("Basic {}", BASE64.encode(format!("{name}:{password}")))
+}
+
+fn secret(text: &str) -> Result<HeaderValue, RegistryError> {
+    let mut value = HeaderValue::from_str(text).map_err(|_| {
+        RegistryError::Credentials("it has characters that no header can carry".to_owned())
+    })?;
+    value.set_sensitive(true);
+    Ok(value)
+}
+
+fn url_encoded(parameters: &[(&str, String)]) -> String {
+    // The URL library's own writer of forms, by way of a query.
+    let Ok(mut url) = Url::parse("form:///") else {
+        return String::new();
+    };
+    for (name, value) in parameters {
+        url.query_pairs_mut().append_pair(name, value);
+    }
+    format!("{}&", url.query().unwrap_or_default())
+}

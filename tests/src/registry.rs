@@ -1,0 +1,322 @@
+//! Registries on loopback: the real one, CNCF distribution, and one that misbehaves as it is told.
+
+use std::fs::File;
+use std::net::{SocketAddr, TcpListener};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD as BASE64;
+use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+use tempfile::TempDir;
+
+use crate::binary::profile_directory;
+
+pub mod misbehaving;
+
+/// What is built, and of which version.
+const PROGRAM: &str = "github.com/distribution/distribution/v3/cmd/registry@v3.0.0";
+/// `user:secret`, as `htpasswd -B` writes it.
+const PASSWORDS: &str = "user:$2b$05$7XAhSp8mfv0vupocya6YGu56UwS1hsliZcecn8kYq0mIv6t/4xnKG\n";
+const START_LIMIT: Duration = Duration::from_secs(30);
+
+/// CNCF distribution's registry with TLS and basic authentication, until it is dropped.
+pub struct Registry {
+    folder: TempDir,
+    program: PathBuf,
+    address: SocketAddr,
+    child: Option<Child>,
+}
+
+// === impl Registry ===
+
+impl Registry {
+    /// Starts one; none where it cannot be had, which is said.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn start() -> Option<Self> {
+        let program = program()?;
+        let folder = tempfile::Builder::new()
+            .prefix("tollgate-registry-")
+            .tempdir();
+        let folder = folder.expect("a temporary folder can be made");
+        let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
+        let address = address.expect("loopback has a free port");
+        let registry = Self {
+            folder,
+            program,
+            address,
+            child: None,
+        };
+        registry.write_certificate();
+        let write = |name: &str, text: &str| {
+            std::fs::write(registry.path(name), text)
+                .expect("a temporary folder can be written to");
+        };
+        write("passwords", PASSWORDS);
+        // user:secret
+        let auths = format!(r#"{{"auths": {{"{address}": {{"auth": "dXNlcjpzZWNyZXQ="}}}}}}"#);
+        write("docker.json", &auths);
+        let root = registry.folder.path().display();
+        write(
+            "registry.yaml",
+            &format!(
+                "version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {root}/data}}}}\n\
+                 http:\n  addr: {address}\n  secret: tests\n  tls: {{certificate: {root}/tls.crt, key: {root}/tls.key}}\n\
+                 auth: {{htpasswd: {{realm: tests, path: {root}/passwords}}}}\n"
+            ),
+        );
+        Some(registry.again())
+    }
+
+    /// Starts it once more, with what it had.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn again(mut self) -> Self {
+        let child = Command::new(&self.program)
+            .arg("serve")
+            .arg(self.path("registry.yaml"))
+            .env("OTEL_TRACES_EXPORTER", "none")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn();
+        self.child = Some(child.expect("the registry can be started"));
+        let began = Instant::now();
+        while std::net::TcpStream::connect(self.address).is_err() {
+            assert!(
+                began.elapsed() < START_LIMIT,
+                "the registry does not listen"
+            );
+            std::thread::sleep(Duration::from_millis(20));
+        }
+        self
+    }
+
+    /// Ends it at once.
+    pub fn kill(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            // Errors mean that it is gone already.
+            drop(child.kill());
+            drop(child.wait());
+        }
+    }
+
+    /// Host and port, as references write them.
+    #[must_use]
+    pub fn host(&self) -> String {
+        self.address.to_string()
+    }
+
+    /// The CA to trust it by.
+    #[must_use]
+    pub fn ca(&self) -> PathBuf {
+        self.path("ca.crt")
+    }
+
+    /// A config file of docker's that it accepts.
+    #[must_use]
+    pub fn credentials(&self) -> PathBuf {
+        self.path("docker.json")
+    }
+
+    /// Puts a signature beside an artifact, in the layout that cosign writes; `key` is what [`Key::new`] made.
+    ///
+    /// # Panics
+    /// When the registry does not take it.
+    pub async fn sign(&self, repository: &str, digest: &str, key: &Key) {
+        self.put_signature(repository, digest, &payload(digest), key)
+            .await;
+    }
+
+    /// The same with a text of one's own under the signature.
+    ///
+    /// # Panics
+    /// When the registry does not take it.
+    pub async fn put_signature(&self, repository: &str, digest: &str, payload: &[u8], key: &Key) {
+        let part = |kind: &str, bytes: &[u8]| json!({"mediaType": kind, "digest": digest_of(bytes), "size": bytes.len()});
+        let mut layer = part("application/vnd.dev.cosign.simplesigning.v1+json", payload);
+        let signature = BASE64.encode(key.sign(payload));
+        layer["annotations"] = json!({"dev.cosignproject.cosign/signature": signature});
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "config": part("application/vnd.oci.image.config.v1+json", b"{}"),
+            "layers": [layer],
+        });
+        let ca = std::fs::read(self.ca()).expect("the CA has been written");
+        let ca = reqwest::Certificate::from_pem(&ca).expect("it is a certificate");
+        let client = reqwest::Client::builder()
+            .add_root_certificate(ca)
+            .no_proxy()
+            .build();
+        let client = client.expect("the client can be set up");
+        let base = format!("https://{}/v2/{repository}", self.host());
+        let send = async |request: reqwest::RequestBuilder| {
+            let response = request.basic_auth("user", Some("secret")).send().await;
+            response
+                .and_then(reqwest::Response::error_for_status)
+                .expect("the registry takes it")
+        };
+        for blob in [&b"{}"[..], payload] {
+            let begun = send(client.post(format!("{base}/blobs/uploads/"))).await;
+            let at = begun.headers()["location"]
+                .to_str()
+                .expect("a location is text");
+            let mut at = begun.url().join(at).expect("a location is a URL");
+            at.query_pairs_mut().append_pair("digest", &digest_of(blob));
+            send(client.put(at).body(blob.to_vec())).await;
+        }
+        let tag = format!("{}.sig", digest.replace(':', "-"));
+        let manifest = client
+            .put(format!("{base}/manifests/{tag}"))
+            .header("content-type", "application/vnd.oci.image.manifest.v1+json")
+            .body(manifest.to_string());
+        send(manifest).await;
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
+    }
+
+    fn write_certificate(&self) {
+        let fits = "a certificate can be made";
+        let authority_key = KeyPair::generate().expect(fits);
+        let mut parameters = CertificateParams::new(Vec::new()).expect(fits);
+        parameters.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+        let authority = parameters.self_signed(&authority_key).expect(fits);
+        let issuer = Issuer::new(parameters, authority_key);
+        let key = KeyPair::generate().expect(fits);
+        let leaf = CertificateParams::new(vec!["127.0.0.1".to_owned()]).expect(fits);
+        let leaf = leaf.signed_by(&key, &issuer).expect(fits);
+        for (name, text) in [
+            ("ca.crt", authority.pem()),
+            ("tls.crt", leaf.pem()),
+            ("tls.key", key.serialize_pem()),
+        ] {
+            std::fs::write(self.path(name), text).expect("a temporary folder can be written to");
+        }
+    }
+}
+
+impl Drop for Registry {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
+
+/// A key pair that signatures are made with: openssl's, so that nobody checks his own work.
+pub struct Key(TempDir);
+
+/// cosign's text about an artifact.
+#[must_use]
+pub fn payload(digest: &str) -> Vec<u8> {
+    let text = json!({
+        "critical": {
+            "identity": {"docker-reference": ""},
+            "image": {"docker-manifest-digest": digest},
+            "type": "cosign container image signature",
+        },
+        "optional": null,
+    });
+    text.to_string().into_bytes()
+}
+
+fn digest_of(bytes: &[u8]) -> String {
+    format!("sha256:{:x}", Sha256::digest(bytes))
+}
+
+// === impl Key ===
+
+impl Key {
+    /// Makes one of a kind that `openssl genpkey` knows.
+    ///
+    /// # Panics
+    /// When there is no openssl.
+    #[must_use]
+    pub fn new(kind: &[&str]) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let key = Self(folder);
+        key.openssl(&[&["genpkey", "-out", "key.pem", "-algorithm"], kind].concat());
+        key.openssl(&["pkey", "-in", "key.pem", "-pubout", "-out", "key.pub"]);
+        key
+    }
+
+    /// ECDSA P-256, as `cosign generate-key-pair` makes it.
+    #[must_use]
+    pub fn p256() -> Self {
+        Self::new(&["EC", "-pkeyopt", "ec_paramgen_curve:P-256"])
+    }
+
+    /// The public part, as PEM.
+    #[must_use]
+    pub fn public(&self) -> PathBuf {
+        self.0.path().join("key.pub")
+    }
+
+    fn sign(&self, text: &[u8]) -> Vec<u8> {
+        std::fs::write(self.0.path().join("text"), text).expect("a file can be written");
+        self.openssl(&[
+            "dgst",
+            "-sha256",
+            "-sign",
+            "key.pem",
+            "-out",
+            "signature",
+            "text",
+        ]);
+        std::fs::read(self.0.path().join("signature")).expect("openssl has written it")
+    }
+
+    fn openssl(&self, arguments: &[&str]) {
+        let output = Command::new("openssl")
+            .args(arguments)
+            .current_dir(self.0.path())
+            .output();
+        let output = output.expect("openssl is installed");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "openssl {arguments:?}: {said}");
+    }
+}
+
+/// The program, built once and kept in the target folder.
+fn program() -> Option<PathBuf> {
+    let folder = profile_directory().join("go-tools");
+    build(&folder, "registry", PROGRAM)
+}
+
+/// Builds a program from the Go module proxy; none where there is no Go or no proxy.
+fn build(folder: &Path, name: &str, what: &str) -> Option<PathBuf> {
+    std::fs::create_dir_all(folder).expect("the target folder can be written to");
+    let lock = File::create(folder.join(".lock")).expect("the target folder can be written to");
+    lock.lock().expect("a file can be locked");
+    let program = folder.join(name);
+    if program.is_file() {
+        return Some(program);
+    }
+    match Command::new("go")
+        .args(["install", what])
+        .env("GOBIN", folder)
+        .output()
+    {
+        Ok(output) if output.status.success() => Some(program),
+        Ok(output) => {
+            let reason = String::from_utf8_lossy(&output.stderr).into_owned();
+            eprintln!("SKIPPED: {what} could not be built, so it was NOT tested against: {reason}");
+            None
+        }
+        Err(error) => {
+            eprintln!(
+                "SKIPPED: {what} was NOT tested against, as `go` does not run ({error}); install Go"
+            );
+            None
+        }
+    }
+}

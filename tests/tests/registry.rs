@@ -1,0 +1,554 @@
+//! Plugins from registries: a real one, and one that does everything wrong that can be done.
+
+use std::path::Path;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollgate_tests::binary;
+use tollgate_tests::checker::Endpoint;
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::registry::misbehaving::{Behaviour, Fault, Misbehaving};
+use tollgate_tests::registry::{Key, Registry, payload};
+use tollgate_tests::reviews::{Review, pod};
+use tollgate_tests::server::Server;
+use tollgate_tests::wat::marker;
+
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// From the end of a push.
+const IN_FORCE: Duration = Duration::from_secs(2);
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn labels(server: &Server) -> Value {
+    let mut object = pod("web");
+    object["metadata"]["labels"] = json!({});
+    let review = Review::create(object).build();
+    let checked = server
+        .mutate(&review)
+        .await
+        .checked(Endpoint::Mutate, &review);
+    assert!(checked.allowed, "{:?}", checked.status);
+    checked
+        .patched_object
+        .map_or(json!({}), |object| object["metadata"]["labels"].clone())
+}
+
+async fn until_colour(server: &Server, colour: &str) -> Duration {
+    let began = Instant::now();
+    while labels(server).await != json!({"colour": colour}) {
+        assert!(
+            began.elapsed() < PATIENCE,
+            "the colour is not {colour}: {}",
+            server.get_admin("/plugins").await.text()
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    began.elapsed()
+}
+
+/// Waits until `/plugins` gives a reason that holds this.
+async fn until_reason(server: &Server, part: &str) -> Value {
+    let began = Instant::now();
+    loop {
+        let page = server.get_admin("/plugins").await.json();
+        let plugins = page["plugins"].as_array().cloned().unwrap_or_default();
+        let found = plugins.into_iter().find(|plugin| {
+            plugin["wanted"]["reason"]
+                .as_str()
+                .is_some_and(|reason| reason.contains(part))
+        });
+        if let Some(plugin) = found {
+            return plugin;
+        }
+        assert!(
+            began.elapsed() < PATIENCE,
+            "nothing says `{part}`: {page:#}"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+fn run(arguments: &[&str], folder: &Path) -> Output {
+    let output = Command::new(binary::tollgate())
+        .args(arguments)
+        .current_dir(folder)
+        .output();
+    output.expect("tollgate can be run")
+}
+
+fn text(output: &Output) -> String {
+    let streams =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    streams.concat()
+}
+
+/// A configuration with what the real registry wants.
+fn configuration(registry: &Registry) -> Configuration {
+    let hosts = json!([{"host": registry.host(), "ca": registry.ca()}]);
+    let registries =
+        json!({"pollInterval": "1s", "credentials": registry.credentials(), "hosts": hosts});
+    Configuration::new().with("registries", registries)
+}
+
+fn from(configuration: &mut Configuration, source: &str) {
+    configuration.plugin("colour", Path::new("unused"), json!({"source": source}));
+}
+
+/// Pushes with the command that users have.
+fn push(registry: &Registry, colour: &str, reference: &str) -> String {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    std::fs::write(folder.path().join("plugin.wasm"), marker("colour", colour))
+        .expect("a file can be written");
+    let (ca, credentials) = (registry.ca(), registry.credentials());
+    let output = run(
+        &[
+            "push",
+            "plugin.wasm",
+            reference,
+            "--ca",
+            &ca.display().to_string(),
+            "--credentials",
+            &credentials.display().to_string(),
+        ],
+        folder.path(),
+    );
+    let text = text(&output);
+    assert!(output.status.success(), "{text}");
+    let source = text.lines().find_map(|line| line.strip_prefix("source: "));
+    source
+        .unwrap_or_else(|| panic!("no source in {text}"))
+        .to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_tag_is_followed_and_a_digest_stays() {
+    let Some(registry) = Registry::start() else {
+        return;
+    };
+    let reference = format!("oci://{}/policies/colour:stable", registry.host());
+    let pinned = push(&registry, "red", &reference);
+    assert!(pinned.contains("/policies/colour@sha256:"), "{pinned}");
+
+    let mut followed = configuration(&registry);
+    from(&mut followed, &reference);
+    let followed = Server::start(followed);
+    let mut fixed = configuration(&registry);
+    from(&mut fixed, &pinned);
+    let fixed = Server::start(fixed);
+    assert_eq!(labels(&followed).await, json!({"colour": "red"}));
+    let digest = followed.plugin_status("colour").await["digest"].clone();
+    assert!(
+        pinned.ends_with(digest.as_str().unwrap_or("none")),
+        "{digest} is what runs"
+    );
+
+    let mut times = Vec::new();
+    for colour in ["green", "blue", "red"] {
+        push(&registry, colour, &reference);
+        times.push(until_colour(&followed, colour).await);
+    }
+    println!("in force {times:?} after the push, with a poll interval of {POLL_INTERVAL:?}");
+    assert!(times.iter().min().is_some_and(|time| *time < IN_FORCE));
+    assert_eq!(labels(&fixed).await, json!({"colour": "red"}));
+    assert_eq!(fixed.get_admin("/plugins").await.json()["state"], "ok");
+
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let (ca, credentials) = (registry.ca(), registry.credentials());
+    let access = [
+        "--ca",
+        &ca.display().to_string(),
+        "--credentials",
+        &credentials.display().to_string(),
+    ];
+    let output = run(
+        &[&["pull", &pinned, "-o", "here.wasm"][..], &access].concat(),
+        folder.path(),
+    );
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(text(&output).contains(digest.as_str().unwrap_or("none")));
+    let mut local = Configuration::new();
+    local.plugin("colour", &folder.path().join("here.wasm"), json!({}));
+    assert_eq!(
+        labels(&Server::start(local)).await,
+        json!({"colour": "red"})
+    );
+
+    // Without credentials, and without trust.
+    let output = run(
+        &["pull", &pinned, "--ca", &ca.display().to_string()],
+        folder.path(),
+    );
+    assert!(
+        text(&output).contains("the credentials are missing, wrong or not good"),
+        "{}",
+        text(&output)
+    );
+    let output = run(&["pull", &pinned], folder.path());
+    assert!(text(&output).contains("certificate"), "{}", text(&output));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn with_the_registry_away_a_start_is_served_from_the_cache() {
+    let Some(mut registry) = Registry::start() else {
+        return;
+    };
+    let reference = format!("oci://{}/policies/colour:1", registry.host());
+    push(&registry, "red", &reference);
+    let cache = tempfile::tempdir().expect("a temporary folder can be made");
+    let start = |registry: &Registry| {
+        let mut configuration = configuration(registry).with(
+            "registries.cacheDirectory",
+            cache.path().display().to_string(),
+        );
+        from(&mut configuration, &reference);
+        Server::start(configuration)
+    };
+    let server = start(&registry);
+    assert_eq!(labels(&server).await, json!({"colour": "red"}));
+
+    registry.kill();
+    let status = until_reason(&server, "Connection refused").await;
+    assert_eq!(status["state"], "degraded");
+    assert_eq!(labels(&server).await, json!({"colour": "red"}));
+    assert!(server.stop().status.success());
+
+    let began = Instant::now();
+    let server = start(&registry);
+    println!(
+        "ready {:?} after the start, with the registry away",
+        began.elapsed()
+    );
+    assert_eq!(labels(&server).await, json!({"colour": "red"}));
+    let status = until_reason(&server, "Connection refused").await;
+    assert_eq!(status["state"], "degraded");
+    let told = server
+        .logs()
+        .iter()
+        .any(|line| line.contains("it comes from the cache as it was"));
+    assert!(told, "{:#?}", server.logs());
+
+    let registry = registry.again();
+    push(&registry, "green", &reference);
+    until_colour(&server, "green").await;
+    let began = Instant::now();
+    while server.get_admin("/plugins").await.json()["state"] != "ok" {
+        assert!(began.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn whatever_a_registry_does_what_serves_goes_on() {
+    let good = Behaviour::of(marker("colour", "good"));
+    let registry = Misbehaving::start(good.clone().with(Fault::Token)).await;
+    let hosts = json!([{"host": registry.host(), "plainHTTP": true}]);
+    let registries = json!({"pollInterval": "1s", "timeout": "2s", "hosts": hosts});
+    let mut configuration = Configuration::new().with("registries", registries);
+    from(
+        &mut configuration,
+        &format!("oci://{}/colour:1", registry.host()),
+    );
+    let server = Server::start(configuration);
+    assert_eq!(
+        labels(&server).await,
+        json!({"colour": "good"}),
+        "a token is fetched where one is wanted"
+    );
+    let digest = server.plugin_status("colour").await["digest"].clone();
+
+    let other = || Behaviour::of(marker("colour", "bad"));
+    let fault = |fault: Fault| other().with(fault);
+    let changed = |change: &dyn Fn(&mut Value)| {
+        let mut behaviour = other();
+        change(&mut behaviour.manifest);
+        behaviour
+    };
+    let link_local = "http://169.254.169.254/latest/meta-data/";
+    let rows = [
+        ("500", fault(Fault::Status(500)), "it answered 500"),
+        (
+            "401",
+            fault(Fault::Status(401)),
+            "it asks for neither Bearer nor Basic",
+        ),
+        (
+            "403",
+            fault(Fault::Status(403)),
+            "the credentials are missing, wrong or not good",
+        ),
+        (
+            "404",
+            fault(Fault::Status(404)),
+            "there is no such repository, tag or digest",
+        ),
+        ("429", fault(Fault::Status(429)), "it is asked too often"),
+        (
+            "no answer",
+            fault(Fault::Silent),
+            "it took more than 2 s (registries.timeout)",
+        ),
+        (
+            "truncated blob",
+            fault(Fault::Truncated),
+            "end of file before message length reached",
+        ),
+        (
+            "another blob",
+            fault(Fault::Altered),
+            "it was damaged or exchanged on the way",
+        ),
+        (
+            "endless blob",
+            fault(Fault::Endless),
+            "bytes (the size that its manifest declares)",
+        ),
+        (
+            "endless manifest",
+            fault(Fault::EndlessManifest),
+            "the manifest has more than 4194304 bytes",
+        ),
+        (
+            "redirect to link-local",
+            fault(Fault::Redirect(link_local.to_owned())),
+            "169.254.169.254 is a link-local address",
+        ),
+        (
+            "realm at link-local",
+            fault(Fault::Realm(link_local.to_owned())),
+            "169.254.169.254 is a link-local address",
+        ),
+        (
+            "5 GB declared",
+            changed(&|manifest| manifest["layers"][0]["size"] = json!(5_000_000_000_u64)),
+            "the plugin has more than 67108864 bytes (engine.maxPlugin)",
+        ),
+        (
+            "two layers",
+            changed(&|manifest| {
+                let layer = manifest["layers"][0].clone();
+                manifest["layers"] = json!([layer.clone(), layer]);
+            }),
+            "it has 2 layers; expected one",
+        ),
+        (
+            "an image's layer",
+            changed(&|manifest| {
+                manifest["layers"][0]["mediaType"] =
+                    json!("application/vnd.oci.image.layer.v1.tar+gzip")
+            }),
+            "its layer is `application/vnd.oci.image.layer.v1.tar+gzip`",
+        ),
+        (
+            "another config",
+            changed(&|manifest| {
+                manifest["config"]["mediaType"] = json!("application/vnd.cncf.helm.config.v1+json")
+            }),
+            "its config is `application/vnd.cncf.helm.config.v1+json`",
+        ),
+        (
+            "no WebAssembly",
+            Behaviour::of(b"#!/bin/sh".to_vec()),
+            "it is not WebAssembly",
+        ),
+    ];
+    println!("fault | what /plugins says");
+    for (what, behaviour, reason) in rows {
+        registry.behave(behaviour);
+        let status = until_reason(&server, reason).await;
+        println!(
+            "{what} | {}",
+            status["wanted"]["reason"].as_str().unwrap_or_default()
+        );
+        assert_eq!(status["state"], "degraded", "{what}");
+        assert_eq!(status["digest"], digest, "{what}");
+        assert_eq!(labels(&server).await, json!({"colour": "good"}), "{what}");
+    }
+    registry.behave(good);
+    let began = Instant::now();
+    while server.get_admin("/plugins").await.json()["state"] != "ok" {
+        assert!(began.elapsed() < PATIENCE);
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    registry.behave(Behaviour::of(marker("colour", "better")));
+    until_colour(&server, "better").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_registry_that_hangs_holds_up_nobody_else() {
+    let registry = Misbehaving::start(Behaviour::of(marker("colour", "good"))).await;
+    let hosts = json!([{"host": registry.host(), "plainHTTP": true}]);
+    let registries = json!({"pollInterval": "1s", "timeout": "30s", "hosts": hosts});
+    let mut configuration = Configuration::new().with("registries", registries);
+    from(
+        &mut configuration,
+        &format!("oci://{}/colour:1", registry.host()),
+    );
+    configuration.plugin_of("shape", &marker("shape", "round"), json!({}));
+    let file = configuration.folder().join("shape.wasm");
+    let server = Server::start(configuration);
+    assert_eq!(
+        labels(&server).await,
+        json!({"colour": "good", "shape": "round"})
+    );
+    registry.behave(Behaviour::of(marker("colour", "good")).with(Fault::Silent));
+    // By then it has been asked, and does not answer.
+    tokio::time::sleep(POLL_INTERVAL * 2).await;
+    std::fs::write(&file, marker("shape", "square")).expect("the file can be written");
+    let began = Instant::now();
+    while labels(&server).await != json!({"colour": "good", "shape": "square"}) {
+        assert!(
+            began.elapsed() < Duration::from_secs(10),
+            "the file waits for the registry"
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    println!("the file was in force after {:?}", began.elapsed());
+}
+
+/// What `tollgate pull --key` says.
+fn pull_with(registry: &Registry, source: &str, keys: &[&Key]) -> (bool, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let path = |path: std::path::PathBuf| path.display().to_string();
+    let mut arguments = vec!["pull".to_owned(), source.to_owned()];
+    arguments.extend(["--ca".to_owned(), path(registry.ca())]);
+    arguments.extend(["--credentials".to_owned(), path(registry.credentials())]);
+    for key in keys {
+        arguments.extend(["--key".to_owned(), path(key.public())]);
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    let output = run(&arguments, folder.path());
+    (output.status.success(), text(&output))
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
+    let Some(registry) = Registry::start() else {
+        return;
+    };
+    let (trusted, next, stranger) = (Key::p256(), Key::p256(), Key::p256());
+    let digest_of = |source: &str| source.rsplit('@').next().unwrap_or_default().to_owned();
+    let refused = |source: &str, keys: &[&Key], part: &str| {
+        let (success, text) = pull_with(&registry, source, keys);
+        println!("{}", text.trim());
+        assert!(
+            !success && text.contains("it is not signed as it has to be") && text.contains(part),
+            "{text}"
+        );
+    };
+
+    let source = push(
+        &registry,
+        "red",
+        &format!("oci://{}/signed/colour:1", registry.host()),
+    );
+    let digest = digest_of(&source);
+    refused(&source, &[&trusted], "found none, under the tag sha256-");
+    registry.sign("signed/colour", &digest, &stranger).await;
+    refused(&source, &[&trusted], "found one made with another key");
+    registry.sign("signed/colour", &digest, &trusted).await;
+    assert!(pull_with(&registry, &source, &[&trusted]).0);
+    assert!(
+        pull_with(&registry, &source, &[&stranger, &trusted]).0,
+        "any of several keys will do"
+    );
+    refused(&source, &[&next], "found one made with another key");
+
+    // The signature of one thing put beside another; a text that says another thing.
+    let other = push(
+        &registry,
+        "green",
+        &format!("oci://{}/signed/colour:2", registry.host()),
+    );
+    registry
+        .put_signature(
+            "signed/colour",
+            &digest_of(&other),
+            &payload(&digest),
+            &trusted,
+        )
+        .await;
+    refused(&other, &[&trusted], &format!("found one of {digest}"));
+    registry
+        .put_signature("signed/colour", &digest_of(&other), b"{}", &trusted)
+        .await;
+    refused(
+        &other,
+        &[&trusted],
+        "over something else than cosign's text",
+    );
+
+    // Other kinds of keys.
+    for kind in [
+        &["RSA", "-pkeyopt", "rsa_keygen_bits:2048"][..],
+        &["EC", "-pkeyopt", "ec_paramgen_curve:P-384"],
+    ] {
+        let key = Key::new(kind);
+        registry.sign("signed/colour", &digest, &key).await;
+        assert!(pull_with(&registry, &source, &[&key]).0, "{kind:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_unsigned_version_does_not_replace_a_signed_one_and_keys_can_be_rotated() {
+    let Some(mut registry) = Registry::start() else {
+        return;
+    };
+    let (trusted, next) = (Key::p256(), Key::p256());
+    let keys = tempfile::tempdir().expect("a temporary folder can be made");
+    let file = keys.path().join("keys.pem");
+    let trust = |keys: &[&Key]| {
+        let pem = keys
+            .iter()
+            .map(|key| std::fs::read(key.public()).expect("the key has been written"));
+        std::fs::write(&file, pem.collect::<Vec<_>>().concat()).expect("a file can be written");
+    };
+    trust(&[&trusted]);
+    let reference = format!("oci://{}/signed/colour:stable", registry.host());
+    let digest_of = |source: &str| source.rsplit('@').next().unwrap_or_default().to_owned();
+    let source = push(&registry, "red", &reference);
+    registry
+        .sign("signed/colour", &digest_of(&source), &trusted)
+        .await;
+
+    let cache = tempfile::tempdir().expect("a temporary folder can be made");
+    let start = |registry: &Registry| {
+        let cache = cache.path().display().to_string();
+        let mut configuration = configuration(registry)
+            .with("registries.cacheDirectory", cache)
+            .with("signatures", json!({"keys": [file]}));
+        from(&mut configuration, &reference);
+        Server::start(configuration)
+    };
+    let server = start(&registry);
+    assert_eq!(labels(&server).await, json!({"colour": "red"}));
+
+    let source = push(&registry, "green", &reference);
+    let status = until_reason(&server, "it is not signed as it has to be").await;
+    assert_eq!(status["state"], "degraded");
+    assert_eq!(
+        labels(&server).await,
+        json!({"colour": "red"}),
+        "unsigned, and not in force"
+    );
+    registry
+        .sign("signed/colour", &digest_of(&source), &next)
+        .await;
+    until_reason(&server, "found one made with another key").await;
+    assert_eq!(labels(&server).await, json!({"colour": "red"}));
+    trust(&[&trusted, &next]);
+    until_colour(&server, "green").await;
+
+    // Without the registry, what is in the cache is verified by what is in the cache.
+    assert!(server.stop().status.success());
+    registry.kill();
+    let server = start(&registry);
+    assert_eq!(labels(&server).await, json!({"colour": "green"}));
+    assert!(server.stop().status.success());
+    trust(&[&trusted]);
+    let server = start(&registry);
+    let status = server.plugin_status("colour").await;
+    assert_eq!(
+        status["state"], "failed",
+        "its key is not trusted any more: {status}"
+    );
+}
