@@ -1,8 +1,5 @@
 //! `tollgate-componentize`: what a build script calls for languages whose compilers leave core modules.
 
-#[cfg(feature = "bindings")]
-mod bindings;
-
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -27,16 +24,11 @@ enum Task {
         #[arg(short, long)]
         output: PathBuf,
     },
-    /// Write the bindings that the SDKs are built on anew, from the contract.
-    #[cfg(feature = "bindings")]
-    Bindings(bindings::Bindings),
 }
 
 fn main() -> ExitCode {
     let done = match Arguments::parse().task {
         Task::Component { module, output } => component(&module, &output),
-        #[cfg(feature = "bindings")]
-        Task::Bindings(bindings) => bindings.write(),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
