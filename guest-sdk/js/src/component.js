@@ -80,7 +80,7 @@ export function lineTable(files, table) {
   return {
     at(line) {
       const entry = table[line - 1];
-      return entry && { file: files[entry[0]], line: entry[1], column: 0 };
+      return entry ? { file: files[entry[0]], line: entry[1], column: 0 } : undefined;
     },
   };
 }
