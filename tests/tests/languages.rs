@@ -101,14 +101,22 @@ fn texts(value: &Value) -> impl Iterator<Item = &str> {
 /// All of Python is more instances than a plugin has by default, and a trap while it compiles takes long.
 fn configuration() -> Configuration {
     Configuration::new()
-        .with("limits", json!({"instances": 64, "timeout": "20s", "cpuTime": "20s"}))
+        .with(
+            "limits",
+            json!({"instances": 64, "timeout": "20s", "cpuTime": "20s"}),
+        )
         .with("requests", json!({"defaultTimeout": "30s"}))
         .with("engine.loadTimeout", "5m")
 }
 
 /// Adds a plugin once for each of the settings that it is to refuse.
 fn with_refused(configuration: &mut Configuration, wasm: &Path, cases: &Value) {
-    for (index, refused) in cases["refused"].as_array().into_iter().flatten().enumerate() {
+    for (index, refused) in cases["refused"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
         configuration.plugin(
             &format!("refused-{index}"),
             wasm,
@@ -122,7 +130,12 @@ fn with_refused(configuration: &mut Configuration, wasm: &Path, cases: &Value) {
 
 async fn check_refused(server: &Server, language: &str, cases: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (index, refused) in cases["refused"].as_array().into_iter().flatten().enumerate() {
+    for (index, refused) in cases["refused"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
         let status = server.plugin_status(&format!("refused-{index}")).await;
         let reason = status["reason"].as_str().unwrap_or_default();
         let mut says = texts(&refused["says"]);
@@ -165,7 +178,11 @@ fn differences(checked: &Checked, plugin: &str, case: &Value) -> Vec<String> {
         })
         .collect();
     expect("the list of causes", &case["causes"], json!(causes));
-    expect("the list of warnings", &case["warnings"], json!(checked.warnings));
+    expect(
+        "the list of warnings",
+        &case["warnings"],
+        json!(checked.warnings),
+    );
     expect("the patch", &case["patch"], json!(checked.patch));
     for (key, value) in case["annotations"].as_object().into_iter().flatten() {
         expect(
@@ -239,7 +256,11 @@ async fn no_way_to_fail_is_an_allow_and_each_is_told_to_the_operator() {
                 continue;
             }
             let is_mutation = case["do"].is_null();
-            let what = if is_mutation { &case["mutate"] } else { &case["do"] };
+            let what = if is_mutation {
+                &case["mutate"]
+            } else {
+                &case["do"]
+            };
             let (path, endpoint) = if is_mutation {
                 ("/mutate/actor", Endpoint::Mutate)
             } else {
@@ -303,7 +324,10 @@ fn judged_fault(checked: &Checked, case: &Value, faults: &[&str]) -> Vec<String>
         wrong.push("it was ALLOWED".to_owned());
     }
     let fault = checked.audit_annotations.get("actor.fault");
-    if !faults.iter().any(|expected| fault.is_some_and(|fault| fault == expected)) {
+    if !faults
+        .iter()
+        .any(|expected| fault.is_some_and(|fault| fault == expected))
+    {
         wrong.push(format!("the fault is {fault:?}, none of {faults:?}"));
     }
     if message.contains(SAYS_NOTHING) {
@@ -315,7 +339,9 @@ fn judged_fault(checked: &Checked, case: &Value, faults: &[&str]) -> Vec<String>
         }
     }
     if case["place"] == true && !names_a_place(message) {
-        wrong.push(format!("the message is {message:?}, without a file and line"));
+        wrong.push(format!(
+            "the message is {message:?}, without a file and line"
+        ));
     }
     wrong
 }

@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that has to hold before a change is in, from an empty target folder.
 //!
 //! ```text
-//! toolchain → dependencies → format → lints → guests → build → tests → instructions → documentation
+//! toolchain → dependencies → format → lints → guests → build → languages → tests → instructions → documentation
 //! ```
 //!
 //! Cheap steps come first. The tests are built by the command that runs them, because cargo selects features for what
@@ -9,6 +9,7 @@
 //! too, which the end-to-end suites start.
 
 mod count;
+mod languages;
 
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -23,8 +24,9 @@ use crate::{bench, cargo, toolchain};
 /// Set up and run all tests: format, lints, every suite, documentation.
 ///
 /// Installs what is missing: the WebAssembly target, rustfmt and clippy by rustup, and by apt-get, where it runs as
-/// root, Go (one suite tries the patches with kube-apiserver's own library, which is written in Go) and valgrind (which
-/// counts instructions). Ends with the time that each step took and, as its last line, the number of tests.
+/// root, Go (one suite tries the patches with kube-apiserver's own library, which is written in Go), Node and Python (for
+/// plugins in these languages) and valgrind (which counts instructions). What the plugins are built with comes from npm,
+/// PyPI and Go's module proxy. Ends with the time that each step took and, as its last line, the number of tests.
 #[derive(Args, Debug)]
 pub(crate) struct Test {
     /// Go on with the next step when one fails.
@@ -51,7 +53,7 @@ type Step = (
     fn(&mut Run) -> anyhow::Result<()>,
 );
 
-const STEPS: [Step; 10] = [
+const STEPS: [Step; 11] = [
     ("toolchain", "what is needed is installed", toolchain),
     (
         "dependencies",
@@ -70,6 +72,11 @@ const STEPS: [Step; 10] = [
         "build",
         "the host and all suites; the first time takes minutes: wasmtime is large",
         build,
+    ),
+    (
+        "languages",
+        "plugins in Go, JavaScript, Python and C build, and their SDKs' own tests pass",
+        languages,
     ),
     (
         "tests",
@@ -211,6 +218,10 @@ fn guests(run: &mut Run) -> anyhow::Result<()> {
 
 fn build(run: &mut Run) -> anyhow::Result<()> {
     cargo(run, ["test", "--workspace", "--no-run"])
+}
+
+fn languages(run: &mut Run) -> anyhow::Result<()> {
+    languages::run(&run.workspace)
 }
 
 fn tests(run: &mut Run) -> anyhow::Result<()> {
