@@ -74,7 +74,7 @@ fn grown(value: &Value) -> Value {
         Value::String(text) => {
             let number = |prefix: &str| text.strip_prefix(prefix)?.parse::<usize>().ok();
             if let Some(length) = number("PAD:") {
-                json!("ü".repeat(length / 2))
+                json!("a".repeat(length))
             } else if let Some(levels) = number("NEST:") {
                 (0..levels).fold(json!(null), |nested, _| json!([nested]))
             } else {
