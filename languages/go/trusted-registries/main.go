@@ -37,7 +37,7 @@ func New(settings Settings) (*Policy, error) {
 	for index, prefix := range settings.Allowed {
 		prefix = strings.TrimSuffix(prefix, "/")
 		host, path, hasPath := strings.Cut(prefix, "/")
-		if !looksLikeHost(host) || hasPath && path == "" {
+		if !looksLikeHost(host) || hasPath && (path == "" || path[0] == '/') {
 			errors = errors.At(tollgate.Pointer("allowed", index), "begins with no registry, such as registry.example.com or localhost:5000")
 		}
 		settings.Allowed[index] = strings.ToLower(host) + strings.TrimPrefix(prefix, host)
