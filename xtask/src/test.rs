@@ -1,7 +1,7 @@
 //! `cargo xtask test`: everything that has to hold before a change is in, from an empty target folder.
 //!
 //! ```text
-//! toolchain → dependencies → format → lints → guests → build → kubernetes → tests → instructions → documentation
+//! toolchain → dependencies → format → lints → guests → build → languages → kubernetes → tests → instructions → documentation
 //! ```
 //!
 //! Cheap steps come first. The tests are built by the command that runs them, because cargo selects features for what
@@ -9,6 +9,7 @@
 //! too, which the end-to-end suites start.
 
 mod count;
+mod languages;
 
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -24,8 +25,9 @@ use crate::{bench, cargo, kubernetes, toolchain};
 ///
 /// Installs what is missing: the WebAssembly target, rustfmt and clippy by rustup, and by apt-get, where it runs as
 /// root, Go (one suite tries the patches with kube-apiserver's own library, one runs against kube-apiserver itself;
-/// both are written in Go) and valgrind (which counts instructions). Ends with the time that each step took and, as its
-/// last line, the number of tests.
+/// both are written in Go), Node and Python (for plugins in these languages) and valgrind (which counts instructions).
+/// What the plugins are built with comes from npm, PyPI and Go's module proxy. Ends with the time that each step took
+/// and, as its last line, the number of tests.
 #[derive(Args, Debug)]
 pub(crate) struct Test {
     /// Go on with the next step when one fails.
@@ -52,7 +54,7 @@ type Step = (
     fn(&mut Run) -> anyhow::Result<()>,
 );
 
-const STEPS: [Step; 11] = [
+const STEPS: [Step; 12] = [
     ("toolchain", "what is needed is installed", toolchain),
     (
         "dependencies",
@@ -71,6 +73,11 @@ const STEPS: [Step; 11] = [
         "build",
         "the host and all suites; the first time takes minutes: wasmtime is large",
         build,
+    ),
+    (
+        "languages",
+        "plugins in Go, JavaScript, Python and C build, and their SDKs' own tests pass",
+        languages,
     ),
     (
         "kubernetes",
@@ -221,6 +228,10 @@ fn build(run: &mut Run) -> anyhow::Result<()> {
 
 fn kubernetes(_: &mut Run) -> anyhow::Result<()> {
     kubernetes::ensure()
+}
+
+fn languages(run: &mut Run) -> anyhow::Result<()> {
+    languages::run(&run.workspace)
 }
 
 fn tests(run: &mut Run) -> anyhow::Result<()> {

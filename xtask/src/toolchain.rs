@@ -85,6 +85,16 @@ pub(crate) fn ensure_valgrind() -> bool {
     works() || apt_get_install("valgrind") && works()
 }
 
+/// Sees to it, where that is possible, that a command can be run; says whether it can.
+pub(crate) fn ensure_command(command: &str, package: &str) -> bool {
+    // Go has no `--version`.
+    let works = || {
+        let answers = |argument| output(Command::new(command).arg(argument)).is_ok();
+        answers("--version") || answers("version")
+    };
+    works() || apt_get_install(package) && works()
+}
+
 /// Installs a package of Debian's where that can be done without asking anybody.
 fn apt_get_install(package: &str) -> bool {
     let is_root = output(Command::new("id").arg("-u")).is_ok_and(|user| user == "0");

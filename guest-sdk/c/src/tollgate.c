@@ -1,0 +1,543 @@
+#include "tollgate.h"
+
+/* ---- Memory ---- */
+
+extern unsigned char __heap_base;
+
+enum { PAGE = 65536 };
+
+static size_t next;
+
+static size_t rounded(size_t size, size_t align) { return (size + align - 1) & ~(align - 1); }
+
+void *tollgate_allocate(size_t size) {
+    if (next == 0) {
+        next = rounded((size_t)&__heap_base, 8);
+    }
+    size_t at = next;
+    size_t end = at + rounded(size, 8);
+    size_t there = __builtin_wasm_memory_size(0) * (size_t)PAGE;
+    if (end < at) {
+        TOLLGATE_ABORT(TOLLGATE_TEXT("out of memory"));
+    }
+    if (end > there) {
+        size_t pages = (end - there + PAGE - 1) / PAGE;
+        if (__builtin_wasm_memory_grow(0, pages) == (size_t)-1) {
+            TOLLGATE_ABORT(TOLLGATE_TEXT("out of memory"));
+        }
+    }
+    next = end;
+    return (void *)at;
+}
+
+/* The compiler makes calls of these. */
+void *memcpy(void *to, const void *from, size_t size) {
+    for (size_t index = 0; index < size; index++) {
+        ((char *)to)[index] = ((const char *)from)[index];
+    }
+    return to;
+}
+
+void *memset(void *to, int byte, size_t size) {
+    for (size_t index = 0; index < size; index++) {
+        ((char *)to)[index] = (char)byte;
+    }
+    return to;
+}
+
+__attribute__((export_name("cabi_realloc"))) void *tollgate_export_realloc(void *old, size_t old_size, size_t align,
+                                                                            size_t size) {
+    (void)align;
+    void *block = tollgate_allocate(size);
+    return old_size == 0 ? block : memcpy(block, old, old_size < size ? old_size : size);
+}
+
+/* A list that grows: room for twice as many each time that it is full. */
+static void *grown(const void *old, size_t count, size_t size) {
+    bool is_full = (count & (count - 1)) == 0;
+    if (!is_full) {
+        return (void *)old;
+    }
+    void *block = tollgate_allocate((count == 0 ? 1 : 2 * count) * size);
+    return count == 0 ? block : memcpy(block, old, count * size);
+}
+
+/* ---- Texts ---- */
+
+bool tollgate_equal(tollgate_text one, tollgate_text other) {
+    return one.length == other.length && tollgate_begins_with(one, other);
+}
+
+bool tollgate_begins_with(tollgate_text text, tollgate_text beginning) {
+    if (text.length < beginning.length) {
+        return false;
+    }
+    for (size_t index = 0; index < beginning.length; index++) {
+        if (text.at[index] != beginning.at[index]) {
+            return false;
+        }
+    }
+    return true;
+}
+
+size_t tollgate_find(tollgate_text text, char character) {
+    size_t index = 0;
+    while (index < text.length && text.at[index] != character) {
+        index++;
+    }
+    return index;
+}
+
+tollgate_text tollgate_cut(tollgate_text text, size_t from, size_t to) {
+    TOLLGATE_ASSERT(from <= to && to <= text.length);
+    return (tollgate_text){text.at + from, to - from};
+}
+
+tollgate_text tollgate_join(size_t count, const tollgate_text *parts) {
+    size_t length = 0;
+    for (size_t index = 0; index < count; index++) {
+        length += parts[index].length;
+    }
+    char *joined = tollgate_allocate(length);
+    size_t place = 0;
+    for (size_t index = 0; index < count; index++) {
+        memcpy(joined + place, parts[index].at, parts[index].length);
+        place += parts[index].length;
+    }
+    return (tollgate_text){joined, length};
+}
+
+tollgate_text tollgate_of_integer(int64_t integer) {
+    enum { LONGEST = 20 };
+    char *digits = tollgate_allocate(LONGEST);
+    size_t place = LONGEST;
+    uint64_t rest = integer < 0 ? 0 - (uint64_t)integer : (uint64_t)integer;
+    do {
+        digits[--place] = (char)('0' + rest % 10);
+        rest /= 10;
+    } while (rest > 0);
+    if (integer < 0) {
+        digits[--place] = '-';
+    }
+    return (tollgate_text){digits + place, LONGEST - place};
+}
+
+tollgate_text tollgate_child(tollgate_text pointer, tollgate_text token) {
+    char *child = tollgate_allocate(pointer.length + 1 + 2 * token.length);
+    memcpy(child, pointer.at, pointer.length);
+    size_t length = pointer.length;
+    child[length++] = '/';
+    for (size_t index = 0; index < token.length; index++) {
+        char character = token.at[index];
+        if (character == '~' || character == '/') {
+            child[length++] = '~';
+            character = character == '~' ? '0' : '1';
+        }
+        child[length++] = character;
+    }
+    return (tollgate_text){child, length};
+}
+
+tollgate_text tollgate_quoted(tollgate_text text) {
+    static const char hexadecimal[] = "0123456789abcdef";
+    enum { LONGEST_ESCAPE = 6 };
+    char *quoted = tollgate_allocate(2 + LONGEST_ESCAPE * text.length);
+    size_t length = 0;
+    quoted[length++] = '"';
+    for (size_t index = 0; index < text.length; index++) {
+        unsigned char byte = (unsigned char)text.at[index];
+        if (byte == '"' || byte == '\\') {
+            quoted[length++] = '\\';
+            quoted[length++] = (char)byte;
+        } else if (byte < ' ') {
+            memcpy(quoted + length, "\\u00", 4);
+            length += 4;
+            quoted[length++] = hexadecimal[byte >> 4];
+            quoted[length++] = hexadecimal[byte & 15];
+        } else {
+            quoted[length++] = (char)byte;
+        }
+    }
+    quoted[length++] = '"';
+    return (tollgate_text){quoted, length};
+}
+
+/* ---- The host ---- */
+
+#define IMPORT(interface, name)                                                                                        \
+    __attribute__((import_module("tollgate:admission/" interface "@0.1.0"), import_name(name)))
+
+IMPORT("review", "get")
+void host_get(uint32_t part, const char *at, size_t length, void *area);
+IMPORT("review", "get-json")
+void host_get_json(uint32_t part, const char *at, size_t length, void *area);
+IMPORT("review", "keys")
+void host_keys(uint32_t part, const char *at, size_t length, void *area);
+IMPORT("review", "select")
+void host_select(uint32_t part, const char *at, size_t length, void *area);
+IMPORT("review", "warn")
+void host_warn(const char *at, size_t length);
+IMPORT("review", "annotate")
+void host_annotate(const char *key, size_t key_length, const char *value, size_t value_length);
+IMPORT("logging", "log")
+void host_log(uint32_t level, const char *at, size_t length);
+IMPORT("logging", "abort")
+void host_abort(const char *at, size_t length, uint32_t known, const char *file, size_t file_length, uint32_t line,
+                uint32_t column);
+
+bool tollgate_get(tollgate_part part, tollgate_text pointer, tollgate_value *value) {
+    struct {
+        bool is_there;
+        tollgate_value value;
+    } area;
+    host_get(part, pointer.at, pointer.length, &area);
+    if (area.is_there) {
+        *value = area.value;
+    }
+    return area.is_there;
+}
+
+bool tollgate_get_json(tollgate_part part, tollgate_text pointer, tollgate_text *json) {
+    tollgate_option area;
+    host_get_json(part, pointer.at, pointer.length, &area);
+    if (area.is_there) {
+        *json = area.text;
+    }
+    return area.is_there;
+}
+
+bool tollgate_keys(tollgate_part part, tollgate_text pointer, tollgate_texts *keys) {
+    struct {
+        bool is_there;
+        tollgate_texts keys;
+    } area;
+    host_keys(part, pointer.at, pointer.length, &area);
+    if (area.is_there) {
+        *keys = area.keys;
+    }
+    return area.is_there;
+}
+
+tollgate_nodes tollgate_select(tollgate_part part, tollgate_text pattern) {
+    tollgate_nodes nodes;
+    host_select(part, pattern.at, pattern.length, &nodes);
+    return nodes;
+}
+
+void tollgate_warn(tollgate_text message) { host_warn(message.at, message.length); }
+
+void tollgate_annotate(tollgate_text key, tollgate_text value) {
+    host_annotate(key.at, key.length, value.at, value.length);
+}
+
+void tollgate_log(tollgate_level level, tollgate_text message) { host_log(level, message.at, message.length); }
+
+_Noreturn void tollgate_abort(tollgate_text message, tollgate_text file, uint32_t line) {
+    host_abort(message.at, message.length, 1, file.at, file.length, line, 0);
+    __builtin_trap();
+}
+
+/* ---- Denials ---- */
+
+typedef struct {
+    tollgate_option field;
+    tollgate_text message;
+    tollgate_option reason;
+} cause;
+
+struct tollgate_denial {
+    tollgate_text message;
+    bool has_code;
+    uint16_t code;
+    tollgate_option reason;
+    cause *causes;
+    size_t count;
+};
+
+static const tollgate_denial allow;
+const tollgate_denial *const TOLLGATE_ALLOW = &allow;
+
+static tollgate_option option(tollgate_text text) { return (tollgate_option){text.length > 0, text}; }
+
+tollgate_denial *tollgate_deny(tollgate_text message) {
+    tollgate_denial *denial = tollgate_allocate(sizeof *denial);
+    *denial = (tollgate_denial){.message = message};
+    return denial;
+}
+
+void tollgate_blame(tollgate_denial *denial, tollgate_text field, tollgate_text message) {
+    denial->causes = grown(denial->causes, denial->count, sizeof *denial->causes);
+    denial->causes[denial->count++] = (cause){.field = option(field), .message = message};
+}
+
+void tollgate_deny_with_code(tollgate_denial *denial, uint16_t code) {
+    denial->has_code = true;
+    denial->code = code;
+}
+
+const tollgate_denial *tollgate_if_blamed(const tollgate_denial *denial) {
+    return denial->count > 0 ? denial : TOLLGATE_ALLOW;
+}
+
+const void *tollgate_verdict_answer(const tollgate_denial *denial) {
+    static struct {
+        uint8_t tag;
+        tollgate_denial denial;
+    } answer;
+    if (denial == NULL) {
+        TOLLGATE_ABORT(TOLLGATE_TEXT("tollgate_validate returned a null pointer; it has to return TOLLGATE_ALLOW or a denial"));
+    }
+    answer.tag = denial != TOLLGATE_ALLOW;
+    answer.denial = *denial;
+    return &answer;
+}
+
+/* ---- Mutations ---- */
+
+enum { UNCHANGED, JSON_PATCH, MERGE_PATCH, WHOLE_OBJECT, DENY };
+enum { ADD, REMOVE, REPLACE };
+
+typedef struct {
+    uint8_t tag;
+    tollgate_text path;
+    uint8_t value_tag;
+    tollgate_text value;
+} operation;
+
+struct tollgate_mutation {
+    uint8_t tag;
+    union {
+        struct {
+            operation *operations;
+            size_t count;
+        };
+        tollgate_text json;
+        tollgate_denial denial;
+    };
+};
+
+static const tollgate_mutation unchanged = {.tag = UNCHANGED};
+const tollgate_mutation *const TOLLGATE_UNCHANGED = &unchanged;
+
+static tollgate_mutation *mutation(uint8_t tag) {
+    tollgate_mutation *made = tollgate_allocate(sizeof *made);
+    *made = (tollgate_mutation){.tag = tag};
+    return made;
+}
+
+tollgate_mutation *tollgate_patch(void) { return mutation(JSON_PATCH); }
+
+static void push(tollgate_mutation *patch, operation one) {
+    TOLLGATE_ASSERT(patch->tag == JSON_PATCH);
+    patch->operations = grown(patch->operations, patch->count, sizeof *patch->operations);
+    patch->operations[patch->count++] = one;
+}
+
+void tollgate_add(tollgate_mutation *patch, tollgate_text path, tollgate_text json) {
+    push(patch, (operation){.tag = ADD, .path = path, .value = json});
+}
+
+void tollgate_replace(tollgate_mutation *patch, tollgate_text path, tollgate_text json) {
+    push(patch, (operation){.tag = REPLACE, .path = path, .value = json});
+}
+
+void tollgate_remove(tollgate_mutation *patch, tollgate_text path) {
+    push(patch, (operation){.tag = REMOVE, .path = path});
+}
+
+tollgate_mutation *tollgate_merge(tollgate_text json) {
+    tollgate_mutation *made = mutation(MERGE_PATCH);
+    made->json = json;
+    return made;
+}
+
+tollgate_mutation *tollgate_mutation_deny(const tollgate_denial *denial) {
+    tollgate_mutation *made = mutation(DENY);
+    made->denial = *denial;
+    return made;
+}
+
+const void *tollgate_mutation_answer(const tollgate_mutation *answer) {
+    if (answer == NULL) {
+        TOLLGATE_ABORT(TOLLGATE_TEXT("tollgate_mutate returned a null pointer; it has to return TOLLGATE_UNCHANGED or a mutation"));
+    }
+    return answer;
+}
+
+/* ---- Settings ---- */
+
+typedef struct {
+    tollgate_option field;
+    tollgate_text message;
+} settings_error;
+
+struct tollgate_settings_errors {
+    settings_error *at;
+    size_t count;
+};
+
+void tollgate_settings_error(tollgate_settings_errors *errors, tollgate_text pointer, tollgate_text message) {
+    errors->at = grown(errors->at, errors->count, sizeof *errors->at);
+    errors->at[errors->count++] = (settings_error){option(pointer), message};
+}
+
+TOLLGATE_EXPORT("lifecycle@0.1.0#describe") const void *tollgate_export_describe(void) { return &tollgate_manifest; }
+
+TOLLGATE_EXPORT("lifecycle@0.1.0#configure") const void *tollgate_export_configure(const char *at, size_t length) {
+    static struct {
+        uint8_t tag;
+        tollgate_settings_errors errors;
+    } answer;
+    tollgate_json settings = {{at, length}, 0};
+    answer.errors = (tollgate_settings_errors){0};
+    if (tollgate_json_kind(&settings) == '{') {
+        tollgate_configure(settings, &answer.errors);
+    } else {
+        tollgate_settings_error(&answer.errors, (tollgate_text){0}, TOLLGATE_TEXT("the settings are not an object"));
+    }
+    answer.tag = answer.errors.count > 0;
+    return &answer;
+}
+
+/* ---- JSON ---- */
+
+static char here(const tollgate_json *json) {
+    return json->place < json->text.length ? json->text.at[json->place] : '\0';
+}
+
+static void past_space(tollgate_json *json) {
+    while (here(json) == ' ' || here(json) == '\n' || here(json) == '\t' || here(json) == '\r') {
+        json->place++;
+    }
+}
+
+char tollgate_json_kind(tollgate_json *json) {
+    past_space(json);
+    char first = here(json);
+    return first == '-' || (first >= '0' && first <= '9') ? '0' : first;
+}
+
+/* The four digits of a \u escape. */
+static uint32_t hexadecimal(tollgate_json *json) {
+    uint32_t code = 0;
+    for (int digit = 0; digit < 4; digit++) {
+        char character = here(json);
+        json->place++;
+        code = code * 16 + (uint32_t)(character <= '9' ? character - '0' : (character | 0x20) - 'a' + 10);
+    }
+    return code;
+}
+
+static size_t put_utf8(char *to, uint32_t code) {
+    if (code < 0x80) {
+        to[0] = (char)code;
+        return 1;
+    }
+    if (code < 0x800) {
+        to[0] = (char)(0xC0 | code >> 6);
+        to[1] = (char)(0x80 | (code & 0x3F));
+        return 2;
+    }
+    if (code < 0x10000) {
+        to[0] = (char)(0xE0 | code >> 12);
+        to[1] = (char)(0x80 | (code >> 6 & 0x3F));
+        to[2] = (char)(0x80 | (code & 0x3F));
+        return 3;
+    }
+    to[0] = (char)(0xF0 | code >> 18);
+    to[1] = (char)(0x80 | (code >> 12 & 0x3F));
+    to[2] = (char)(0x80 | (code >> 6 & 0x3F));
+    to[3] = (char)(0x80 | (code & 0x3F));
+    return 4;
+}
+
+static size_t put_escape(tollgate_json *json, char *to) {
+    char kind = here(json);
+    json->place++;
+    switch (kind) {
+    case 'b': return put_utf8(to, '\b');
+    case 'f': return put_utf8(to, '\f');
+    case 'n': return put_utf8(to, '\n');
+    case 'r': return put_utf8(to, '\r');
+    case 't': return put_utf8(to, '\t');
+    case 'u': break;
+    default: return put_utf8(to, (uint32_t)kind);
+    }
+    uint32_t code = hexadecimal(json);
+    if (code >= 0xD800 && code < 0xDC00 && here(json) == '\\') {
+        json->place += 2;
+        code = 0x10000 + ((code - 0xD800) << 10) + (hexadecimal(json) - 0xDC00);
+    }
+    return put_utf8(to, code);
+}
+
+bool tollgate_json_string(tollgate_json *json, tollgate_text *string) {
+    if (tollgate_json_kind(json) != '"') {
+        tollgate_json_skip(json);
+        return false;
+    }
+    char *read = tollgate_allocate(json->text.length - json->place);
+    size_t length = 0;
+    json->place++;
+    while (here(json) != '"' && json->place < json->text.length) {
+        if (here(json) == '\\') {
+            json->place++;
+            length += put_escape(json, read + length);
+        } else {
+            read[length++] = here(json);
+            json->place++;
+        }
+    }
+    json->place++;
+    *string = (tollgate_text){read, length};
+    return true;
+}
+
+void tollgate_json_skip(tollgate_json *json) {
+    /* Iteratively: how deep a value is nested is not this plugin's to choose. */
+    size_t depth = 0;
+    tollgate_text string;
+    do {
+        char kind = tollgate_json_kind(json);
+        if (kind == '"') {
+            tollgate_json_string(json, &string);
+        } else {
+            depth += kind == '{' || kind == '[';
+            depth -= kind == '}' || kind == ']';
+            json->place++;
+            if (kind == '0' || (kind >= 'a' && kind <= 'z')) {
+                while (here(json) != ',' && here(json) != '}' && here(json) != ']' && json->place < json->text.length) {
+                    json->place++;
+                }
+            }
+        }
+    } while (depth > 0 && json->place < json->text.length);
+}
+
+bool tollgate_json_element(tollgate_json *json) {
+    char kind = tollgate_json_kind(json);
+    TOLLGATE_ASSERT(kind == '[' || kind == ',' || kind == ']');
+    json->place++;
+    if (kind == '[' && tollgate_json_kind(json) == ']') {
+        json->place++;
+        return false;
+    }
+    return kind != ']';
+}
+
+bool tollgate_json_member(tollgate_json *json, tollgate_text *name) {
+    char kind = tollgate_json_kind(json);
+    TOLLGATE_ASSERT(kind == '{' || kind == ',' || kind == '}');
+    json->place++;
+    if (kind == '}') {
+        return false;
+    }
+    if (tollgate_json_kind(json) == '}') {
+        json->place++;
+        return false;
+    }
+    tollgate_json_string(json, name);
+    past_space(json);
+    json->place++;
+    return true;
+}

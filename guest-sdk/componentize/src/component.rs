@@ -1,0 +1,210 @@
+//! Encoding: one module in, one component out.
+
+use wasmparser::{Encoding, Parser, Payload};
+use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
+
+use crate::contract::{self, CONTRACT_VERSION, Used};
+use crate::wasi;
+
+/// Why there is no component.
+#[derive(Debug, thiserror::Error)]
+pub enum ComponentizeError {
+    /// The bytes are something else.
+    #[error(
+        "it is not WebAssembly: it does not start with `\\0asm`, and is not the text of a module"
+    )]
+    NotWasm,
+    /// The module cannot be read to its end.
+    #[error("the file is damaged or cut off: {0}")]
+    Malformed(String),
+    /// The module exports nothing of the contract.
+    #[error(
+        "it exports nothing of tollgate:admission@{CONTRACT_VERSION}: is the SDK's export (`validator`, `mutator` or \
+         `plugin`) called, and the module built as a library (a \"reactor\"), not as a command?"
+    )]
+    NotAPlugin,
+    /// The module was built with an SDK of another version.
+    #[error(
+        "it was built for tollgate:admission@{0}, and this tool makes components of {CONTRACT_VERSION}: rebuild it"
+    )]
+    OtherVersion(String),
+    /// The module imports what no host has.
+    #[error(
+        "it imports from `{0}`, which is neither in tollgate:admission@{CONTRACT_VERSION} nor in WASI's first preview"
+    )]
+    UnknownImport(String),
+    /// The module does not fit the interfaces that it names.
+    #[error("the module cannot be made into a component: {0}")]
+    Encode(String),
+}
+
+/// Makes a component of a core module, as binary or as text. A component stays as it is.
+///
+/// # Errors
+/// When the bytes are not a plugin of this version of the contract.
+pub fn componentize(bytes: &[u8]) -> Result<Vec<u8>, ComponentizeError> {
+    let bytes = &*wat::parse_bytes(bytes)
+        .map_err(|error| ComponentizeError::Malformed(error.to_string()))?;
+    match Parser::new(0).parse_all(bytes).next() {
+        Some(Ok(Payload::Version {
+            encoding: Encoding::Component,
+            ..
+        })) => return Ok(bytes.to_vec()),
+        Some(Ok(Payload::Version { .. })) => {}
+        _ => return Err(ComponentizeError::NotWasm),
+    }
+    let module = inspect(bytes)?;
+    if module.used.exports.is_empty() {
+        return Err(ComponentizeError::NotAPlugin);
+    }
+    let mut resolve = contract::resolve();
+    let mut encoder = ComponentEncoder::default().validate(true);
+    if module.has_world {
+        encoder = encoder.module(bytes).map_err(ComponentizeError::encode)?;
+    } else {
+        let world = contract::world(&mut resolve, "module", &module.used);
+        let mut bytes = bytes.to_vec();
+        embed_component_metadata(&mut bytes, &resolve, world, StringEncoding::UTF8)
+            .map_err(ComponentizeError::encode)?;
+        encoder = encoder.module(&bytes).map_err(ComponentizeError::encode)?;
+    }
+    if module.uses_wasi {
+        let stub = wasi::stub(&contract::resolve())?;
+        encoder = encoder
+            .adapter(wasi::MODULE, &stub)
+            .map_err(ComponentizeError::encode)?;
+    }
+    encoder.encode().map_err(ComponentizeError::encode)
+}
+
+/// What there is to know of a module.
+#[derive(Default)]
+struct Module {
+    used: Used,
+    uses_wasi: bool,
+    has_world: bool,
+}
+
+fn inspect(bytes: &[u8]) -> Result<Module, ComponentizeError> {
+    let malformed =
+        |error: wasmparser::BinaryReaderError| ComponentizeError::Malformed(error.to_string());
+    let mut module = Module::default();
+    for payload in Parser::new(0).parse_all(bytes) {
+        match payload.map_err(malformed)? {
+            Payload::ImportSection(section) => {
+                for import in section.into_imports() {
+                    let import = import.map_err(malformed)?;
+                    match import.module {
+                        wasi::MODULE => module.uses_wasi = true,
+                        other => module.used.import(other)?,
+                    }
+                }
+            }
+            Payload::ExportSection(section) => {
+                for export in section {
+                    module.used.export(export.map_err(malformed)?.name)?;
+                }
+            }
+            Payload::CustomSection(section) if section.name().starts_with("component-type") => {
+                module.has_world = true;
+            }
+            _ => {}
+        }
+    }
+    Ok(module)
+}
+
+// === impl ComponentizeError ===
+
+impl ComponentizeError {
+    pub(crate) fn encode(error: anyhow::Error) -> Self {
+        Self::Encode(format!("{error:#}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The plugin of docs/languages/no-sdk.md, with something before its end.
+    fn plugin(more: &str) -> Vec<u8> {
+        let page = include_str!("../../../docs/languages/no-sdk.md");
+        let (_, text) = page.split_once("```wat\n").unwrap();
+        let (text, _) = text.split_once("```").unwrap();
+        let text = text.trim_end().strip_suffix(')').unwrap();
+        // Imports come first in a module.
+        let text = text.replacen("(module", &format!("(module {more}"), 1);
+        format!("{text})").into_bytes()
+    }
+
+    fn refused(module: &[u8]) -> String {
+        componentize(module).unwrap_err().to_string()
+    }
+
+    /// The names of what a component imports.
+    fn imports(component: &[u8]) -> Vec<String> {
+        let mut names = Vec::new();
+        let mut depth = 0;
+        for payload in Parser::new(0).parse_all(component) {
+            match payload.unwrap() {
+                Payload::Version { .. } => depth += 1,
+                Payload::End(_) => depth -= 1,
+                Payload::ComponentImportSection(section) if depth == 1 => {
+                    names.extend(
+                        section
+                            .into_iter()
+                            .map(|import| import.unwrap().name.name.to_owned()),
+                    );
+                }
+                _ => {}
+            }
+        }
+        names
+    }
+
+    #[test]
+    fn the_plugin_of_the_documentation_becomes_a_component() {
+        let component = componentize(&plugin("")).unwrap();
+        assert_eq!(componentize(&component).unwrap(), component);
+        // Types are imported, which grants nothing.
+        assert_eq!(imports(&component), ["tollgate:admission/types@0.1.0"]);
+    }
+
+    #[test]
+    fn only_what_is_used_is_imported() {
+        let import = r#"(import "tollgate:admission/clock@0.1.0" "now" (func (param i32)))"#;
+        let component = componentize(&plugin(import)).unwrap();
+        assert!(imports(&component).contains(&"tollgate:admission/clock@0.1.0".to_owned()));
+        assert!(!imports(&component).contains(&"tollgate:admission/review@0.1.0".to_owned()));
+    }
+
+    #[test]
+    fn wasi_stays_outside() {
+        let import = r#"
+            (import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))
+            (import "wasi_snapshot_preview1" "clock_time_get" (func (param i32 i64 i32) (result i32)))
+            (import "wasi_snapshot_preview1" "path_open"
+                (func (param i32 i32 i32 i32 i32 i64 i64 i32 i32) (result i32)))"#;
+        let component = componentize(&plugin(import)).unwrap();
+        let wasi: Vec<String> = imports(&component)
+            .into_iter()
+            .filter(|name| name.contains("wasi"))
+            .collect();
+        assert!(wasi.is_empty(), "{wasi:?}");
+    }
+
+    #[test]
+    fn what_is_no_plugin_is_refused_with_the_reason() {
+        assert!(refused(b"(module)").starts_with("it exports nothing of tollgate:admission@0.1.0"));
+        assert!(
+            refused(&plugin(r#"(import "env" "now" (func))"#)).starts_with("it imports from `env`")
+        );
+        let other = r#"(module (func (export "tollgate:admission/validating@0.2.0#validate")))"#;
+        assert!(refused(other.as_bytes()).starts_with("it was built for tollgate:admission@0.2.0"));
+        assert!(refused(b"\0asm\x01\0\0").starts_with("the file is damaged"));
+        let unknown = r#"(import "tollgate:admission/review@0.1.0" "delete" (func))"#;
+        assert!(
+            refused(&plugin(unknown)).starts_with("the module cannot be made into a component")
+        );
+    }
+}

@@ -1,0 +1,97 @@
+//! The contract, and the world of it that a module is made for.
+
+use wit_parser::{PackageId, Resolve, WorldId};
+
+use crate::component::ComponentizeError;
+
+/// The version of the contract that components are made for.
+pub const CONTRACT_VERSION: &str = "0.1.0";
+
+const PACKAGE: &str = "tollgate:admission";
+
+const SOURCES: [(&str, &str); 3] = [
+    ("types.wit", include_str!("../../../wit/types.wit")),
+    ("review.wit", include_str!("../../../wit/review.wit")),
+    ("world.wit", include_str!("../../../wit/world.wit")),
+];
+
+/// What a module imports and exports of the contract, by the names of the interfaces.
+#[derive(Debug, Default, PartialEq)]
+pub(crate) struct Used {
+    pub(crate) imports: Vec<String>,
+    pub(crate) exports: Vec<String>,
+}
+
+/// The contract's interfaces.
+pub(crate) fn resolve() -> Resolve {
+    let mut resolve = Resolve::default();
+    let mut sources = wit_parser::SourceMap::new();
+    for (name, text) in SOURCES {
+        sources.push(name.as_ref(), text);
+    }
+    let group = sources.parse().expect("the contract is valid WIT");
+    resolve.push_group(group).expect("the contract is complete");
+    resolve
+}
+
+/// A world with exactly what is used: one that names more could not be made of the module.
+pub(crate) fn world(resolve: &mut Resolve, name: &str, used: &Used) -> WorldId {
+    let lines = |word: &str, names: &[String]| -> String {
+        let line = |name: &String| format!("    {word} {PACKAGE}/{name}@{CONTRACT_VERSION};\n");
+        names.iter().map(line).collect()
+    };
+    let text = format!(
+        "package tollgate:{name};\n\nworld {name} {{\n{}{}}}\n",
+        lines("import", &used.imports),
+        lines("export", &used.exports)
+    );
+    let package: PackageId = resolve
+        .push_str(format!("{name}.wit"), &text)
+        .expect("interfaces of the contract make a world");
+    resolve.packages[package].worlds[name]
+}
+
+// === impl Used ===
+
+impl Used {
+    /// Takes an import's module name.
+    pub(crate) fn import(&mut self, module: &str) -> Result<(), ComponentizeError> {
+        match interface(module)? {
+            Some(name) => add(&mut self.imports, name),
+            None => return Err(ComponentizeError::UnknownImport(module.to_owned())),
+        }
+        Ok(())
+    }
+
+    /// Takes an export's name, which is `interface#function` for a function of the contract.
+    pub(crate) fn export(&mut self, name: &str) -> Result<(), ComponentizeError> {
+        if let Some((interface_name, _)) = name.split_once('#')
+            && let Some(name) = interface(interface_name)?
+        {
+            add(&mut self.exports, name);
+        }
+        Ok(())
+    }
+}
+
+/// The name of an interface of the contract; none for anything else.
+fn interface(full: &str) -> Result<Option<&str>, ComponentizeError> {
+    let Some((name, version)) = full
+        .strip_prefix(PACKAGE)
+        .and_then(|rest| rest.strip_prefix('/'))
+        .and_then(|rest| rest.split_once('@'))
+    else {
+        return Ok(None);
+    };
+    if version == CONTRACT_VERSION {
+        Ok(Some(name))
+    } else {
+        Err(ComponentizeError::OtherVersion(version.to_owned()))
+    }
+}
+
+fn add(names: &mut Vec<String>, name: &str) {
+    if !names.iter().any(|known| known == name) {
+        names.push(name.to_owned());
+    }
+}

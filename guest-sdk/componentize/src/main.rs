@@ -1,0 +1,47 @@
+//! `tollgate-componentize`: what a build script calls for languages whose compilers leave core modules.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Parser, Subcommand};
+
+/// Makes Tollgate plugins of core modules.
+#[derive(Debug, Parser)]
+#[command(version, about)]
+struct Arguments {
+    #[command(subcommand)]
+    task: Task,
+}
+
+#[derive(Debug, Subcommand)]
+enum Task {
+    /// Make a component of a core module. A component is copied as it is.
+    Component {
+        /// The module that the compiler left.
+        module: PathBuf,
+        /// Where the component goes.
+        #[arg(short, long)]
+        output: PathBuf,
+    },
+}
+
+fn main() -> ExitCode {
+    let done = match Arguments::parse().task {
+        Task::Component { module, output } => component(&module, &output),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn component(module: &Path, output: &Path) -> anyhow::Result<()> {
+    let bytes = std::fs::read(module).with_context(|| module.display().to_string())?;
+    let component = tollgate_componentize::componentize(&bytes)
+        .with_context(|| module.display().to_string())?;
+    std::fs::write(output, component).with_context(|| output.display().to_string())
+}

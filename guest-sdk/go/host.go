@@ -1,0 +1,55 @@
+package tollgate
+
+// A Host is what a review is read through: Tollgate itself in a plugin, a review in memory in a
+// test. Policies use [Review].
+type Host interface {
+	Request() Request
+	Get(part Part, at string) (Value, bool)
+	GetJSON(part Part, at string) (string, bool)
+	Keys(part Part, at string) ([]string, bool)
+	Select(part Part, pattern string) []Node
+	Warn(message string)
+	Annotate(key, value string)
+	Log(level Level, message string)
+}
+
+// A Part is one of the JSON documents of a review.
+type Part uint8
+
+// The documents of a review.
+const (
+	PartObject Part = iota
+	PartOldObject
+	PartOptions
+	PartRequest
+)
+
+// A Level says how much a message of the log matters.
+type Level uint8
+
+// The levels of the log.
+const (
+	LevelError Level = iota
+	LevelWarn
+	LevelInfo
+	LevelDebug
+	LevelTrace
+)
+
+var host Host
+
+// UseHost sets what reviews are read through, and gives back what it was before. The export packages
+// and package tollgatetest call it.
+func UseHost(other Host) Host {
+	before := host
+	host = other
+	return before
+}
+
+// Log writes one message to the host's log, where it stands with the plugin's name and the request's
+// uid. Leave out the object's values: they may be secret.
+func Log(level Level, message string) {
+	if host != nil {
+		host.Log(level, message)
+	}
+}

@@ -1,0 +1,2 @@
+// Package mutating exports the contract's interface of that name.
+package mutating

@@ -1,0 +1,2 @@
+// Package validating exports the contract's interface of that name.
+package validating

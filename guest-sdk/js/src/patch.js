@@ -1,0 +1,117 @@
+/** What a mutator answers: nothing, a JSON Patch, a merge patch or a whole object. */
+
+import { parent } from './pointer.js';
+import { Container } from './review.js';
+
+/** An answer of `mutate`. */
+export class Mutation {
+  #contract;
+
+  constructor(contract) {
+    this.#contract = contract;
+  }
+
+  /** As the contract has it. */
+  toContract() {
+    return this.#contract;
+  }
+}
+
+/** The object stays as it is. */
+export const unchanged = new Mutation({ tag: 'unchanged' });
+
+/** A merge patch, RFC 7386: members are merged, null removes one, arrays are replaced as a whole. */
+export function merge(value) {
+  return new Mutation({ tag: 'merge-patch', val: json(value) });
+}
+
+/** The whole new object. What `JSON.parse` has rounded is lost, which the host notices: prefer a patch. */
+export function wholeObject(value) {
+  return new Mutation({ tag: 'object', val: json(value) });
+}
+
+/** A JSON Patch under construction. */
+export function patch() {
+  return new Patch();
+}
+
+/** A JSON Patch, RFC 6902. */
+export class Patch extends Mutation {
+  #operations = [];
+  #created = new Set();
+
+  add(path, value) {
+    return this.#with('add', { path, value: newValue(value) });
+  }
+
+  replace(path, value) {
+    return this.#with('replace', { path, value: newValue(value) });
+  }
+
+  remove(path) {
+    return this.#with('remove', path);
+  }
+
+  move(from, path) {
+    return this.#with('move', { from, path });
+  }
+
+  copy(from, path) {
+    return this.#with('copy', { from, path });
+  }
+
+  test(path, value) {
+    return this.#with('test', { path, value: newValue(value) });
+  }
+
+  set(document, path, value) {
+    const missing = [];
+    let inArray = false;
+    for (let place = parent(path); place && !this.#created.has(place); place = parent(place)) {
+      const found = document.get(place);
+      if (found !== undefined && found !== null) {
+        inArray = missing.length === 0 && found instanceof Container && found.kind === 'array';
+        break;
+      }
+      missing.push(place);
+    }
+    for (const place of missing.reverse()) {
+      this.add(place, {});
+      this.#created.add(place);
+    }
+    return inArray ? this.replace(path, value) : this.add(path, value);
+  }
+
+  append(document, list, value) {
+    if (!this.#created.has(list) && document.get(list) == null) {
+      this.set(document, list, []);
+      this.#created.add(list);
+    }
+    return this.add(`${list}/-`, value);
+  }
+
+  get length() {
+    return this.#operations.length;
+  }
+
+  toContract() {
+    return this.#operations.length === 0 ? { tag: 'unchanged' } : { tag: 'json-patch', val: this.#operations };
+  }
+
+  #with(tag, val) {
+    this.#operations.push({ tag, val });
+    return this;
+  }
+}
+
+function newValue(value) {
+  return typeof value === 'string' ? { tag: 'text', val: value } : { tag: 'json', val: json(value) };
+}
+
+/** JSON text; integers beyond 2⁵³ are given as bigint. */
+function json(value) {
+  if (typeof value === 'bigint') return String(value);
+  const text = JSON.stringify(value);
+  if (text === undefined) throw new TypeError(`a value of type ${typeof value} has no JSON form`);
+  return text;
+}

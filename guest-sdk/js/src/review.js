@@ -1,0 +1,122 @@
+/** The review as typed access to four JSON documents. The host parsed them; a read costs what it returns. */
+
+import { host } from './host.js';
+
+/** An array or object of a document, of which only the length is known. */
+export class Container {
+  constructor(kind, length) {
+    this.kind = kind;
+    this.length = length;
+  }
+}
+
+class Document {
+  #part;
+
+  constructor(part) {
+    this.#part = part;
+  }
+
+  get exists() {
+    return this.get('') !== undefined;
+  }
+
+  get(at) {
+    const found = host().review.get(this.#part, at);
+    return found == null ? undefined : this.#value(at, found);
+  }
+
+  text(at) {
+    return only('string', this.get(at));
+  }
+
+  boolean(at) {
+    return only('boolean', this.get(at));
+  }
+
+  number(at) {
+    const found = this.get(at);
+    return typeof found === 'bigint' ? Number(found) : only('number', found);
+  }
+
+  integer(at) {
+    const found = host().review.get(this.#part, at);
+    return found?.tag === 'integer' ? this.#value(at, found) : undefined;
+  }
+
+  length(at) {
+    const found = this.get(at);
+    return found instanceof Container ? found.length : undefined;
+  }
+
+  keys(at) {
+    return host().review.keys(this.#part, at) ?? undefined;
+  }
+
+  select(pattern) {
+    const nodes = host().review.select(this.#part, pattern);
+    return nodes.map(({ pointer, value }) => ({ pointer, value: this.#value(pointer, value) }));
+  }
+
+  json(at) {
+    return host().review.getJson(this.#part, at) ?? undefined;
+  }
+
+  read(at) {
+    const json = this.json(at);
+    return json === undefined ? undefined : JSON.parse(json);
+  }
+
+  #value(at, { tag, val }) {
+    switch (tag) {
+      case 'null':
+        return null;
+      case 'array':
+      case 'object':
+        return new Container(tag, val);
+      case 'integer':
+        // The toolchain hands integers over as doubles: beyond 2⁵³ only the text is exact.
+        return Number.isSafeInteger(Number(val)) ? Number(val) : BigInt(this.json(at));
+      default:
+        return val;
+    }
+  }
+}
+
+function only(type, value) {
+  return typeof value === type ? value : undefined;
+}
+
+/** The one review that the plugin is called for. */
+export class Review {
+  object = new Document('object');
+  oldObject = new Document('old-object');
+  options = new Document('options');
+  requestDocument = new Document('request');
+
+  get request() {
+    const { subResource, namespace, operation, ...rest } = host().review.request();
+    return {
+      ...rest,
+      operation: operation.toUpperCase(),
+      subResource: subResource ?? undefined,
+      namespace: namespace ?? undefined,
+    };
+  }
+
+  get operation() {
+    return this.requestDocument.text('/operation');
+  }
+
+  changes(at) {
+    return this.object.json(at) !== this.oldObject.json(at);
+  }
+
+  warn(message) {
+    host().review.warn(String(message));
+  }
+
+  annotate(key, value) {
+    host().review.annotate(key, String(value));
+  }
+}

@@ -1,0 +1,115 @@
+/** Settings: what each of them is, checked with the pointer of every one that is wrong. */
+
+import { pointer } from './pointer.js';
+
+/** Everything that is wrong with the settings: thrown by `configure`. */
+export class SettingsErrors extends Error {
+  name = 'SettingsErrors';
+  errors = [];
+
+  constructor(message) {
+    super(message ?? 'the settings are wrong');
+    if (message !== undefined) this.errors.push({ field: undefined, message });
+  }
+
+  at(field, message) {
+    this.errors.push({ field: field === '' ? undefined : field, message });
+    return this;
+  }
+
+  throwIfAny() {
+    if (this.errors.length > 0) throw this;
+  }
+
+  toString() {
+    return this.errors.map(({ field, message }) => (field === undefined ? message : `${field}: ${message}`)).join('; ');
+  }
+}
+
+class Shape {
+  #read;
+  #fallback;
+
+  constructor(read) {
+    this.#read = read;
+  }
+
+  /** What holds where the setting is left out. Without a default it has to be there. */
+  default(value) {
+    const shape = new Shape(this.#read);
+    shape.#fallback = { value };
+    return shape;
+  }
+
+  optional() {
+    return this.default(undefined);
+  }
+
+  /** The value, or undefined and a report of what is wrong with it. */
+  read(value, at, report) {
+    if (value === undefined) {
+      if (this.#fallback === undefined) report(at, 'is missing');
+      return this.#fallback?.value;
+    }
+    return this.#read(value, at, report);
+  }
+}
+
+const shape = (is, what) =>
+  new Shape((value, at, report) => (is(value) ? value : void report(at, `must be ${what}`)));
+
+export const boolean = () => shape((value) => typeof value === 'boolean', 'true or false');
+
+export const number = ({ minimum = -Infinity, maximum = Infinity } = {}) =>
+  shape((value) => typeof value === 'number' && value >= minimum && value <= maximum, `a number${range(minimum, maximum)}`);
+
+export const integer = ({ minimum = Number.MIN_SAFE_INTEGER, maximum = Number.MAX_SAFE_INTEGER } = {}) =>
+  shape(
+    (value) => Number.isSafeInteger(value) && value >= minimum && value <= maximum,
+    `a whole number${range(minimum, maximum)}`,
+  );
+
+export const string = ({ pattern } = {}) =>
+  shape(
+    (value) => typeof value === 'string' && (pattern === undefined || pattern.test(value)),
+    pattern === undefined ? 'a string' : `a string that matches ${pattern.source}`,
+  );
+
+export const oneOf = (...values) =>
+  shape((value) => values.includes(value), `one of ${values.map((value) => JSON.stringify(value)).join(', ')}`);
+
+export const list = (of) =>
+  new Shape((value, at, report) =>
+    Array.isArray(value)
+      ? value.map((element, index) => of.read(element, at + pointer(index), report))
+      : void report(at, 'must be a list'),
+  );
+
+export const table = (of) =>
+  new Shape((value, at, report) =>
+    isObject(value)
+      ? Object.fromEntries(Object.keys(value).map((name) => [name, of.read(value[name], at + pointer(name), report)]))
+      : void report(at, 'must be an object'),
+  );
+
+export const object = (members) =>
+  new Shape((value, at, report) => {
+    if (!isObject(value)) return void report(at, 'must be an object');
+    for (const name of Object.keys(value)) {
+      if (!Object.hasOwn(members, name)) {
+        report(at + pointer(name), `unknown setting; there are: ${Object.keys(members).sort().join(', ')}`);
+      }
+    }
+    return Object.fromEntries(
+      Object.keys(members).map((name) => [name, members[name].read(value[name], at + pointer(name), report)]),
+    );
+  });
+
+function isObject(value) {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}
+
+function range(minimum, maximum) {
+  const from = minimum > Number.MIN_SAFE_INTEGER ? ` from ${minimum}` : '';
+  return maximum < Number.MAX_SAFE_INTEGER ? `${from} to ${maximum}` : from;
+}

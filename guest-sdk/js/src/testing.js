@@ -1,0 +1,215 @@
+/** Reviews for unit tests. The types say more: testing.d.ts. */
+
+import jsonPatch from 'fast-json-patch';
+
+import { Denial } from './denial.js';
+import { use } from './host.js';
+import * as contract from './policy.js';
+import { pointer } from './pointer.js';
+
+const uid = '00000000-0000-4000-8000-000000000000';
+
+export const create = (object) => new TestReview('CREATE', object, undefined);
+export const update = (oldObject, object) => new TestReview('UPDATE', object, oldObject);
+export const remove = (oldObject) => new TestReview('DELETE', undefined, oldObject);
+export const connect = (object) => new TestReview('CONNECT', object, undefined);
+
+class TestReview {
+  #documents;
+  #settings = {};
+  #now;
+
+  constructor(operation, object, oldObject) {
+    this.#documents = { object, 'old-object': oldObject, options: undefined, request: request(operation, object ?? oldObject) };
+  }
+
+  with(request) {
+    Object.assign(this.#documents.request, request);
+    return this;
+  }
+
+  user(username, ...groups) {
+    return this.with({ userInfo: { username, groups } });
+  }
+
+  options(options) {
+    this.#documents.options = options;
+    return this;
+  }
+
+  settings(settings) {
+    this.#settings = settings;
+    return this;
+  }
+
+  at(now) {
+    this.#now = now;
+    return this;
+  }
+
+  validate(policy) {
+    const { answer, effects } = this.#judge((configured) => contract.validate(policy, configured), policy);
+    return outcome(answer, effects, this.#documents.object, this.#documents.object);
+  }
+
+  mutate(policy) {
+    const { answer, effects } = this.#judge((configured) => contract.mutate(policy, configured), policy);
+    return outcome(answer, effects, this.#documents.object, changed(this.#documents.object, answer));
+  }
+
+  #judge(judge, policy) {
+    const effects = { warnings: [], annotations: {}, log: [] };
+    const before = use(hostOf(this.#documents, effects, this.#now));
+    try {
+      return { answer: judge(contract.configure(policy, JSON.stringify(this.#settings))), effects };
+    } finally {
+      use(before);
+    }
+  }
+}
+
+function outcome({ tag, val }, effects, before, after) {
+  const denial = tag === 'deny' ? Object.assign(new Denial(val.message), { causes: val.causes, contract: val }) : undefined;
+  return {
+    denial,
+    causes: (denial?.causes ?? []).map(({ field, message }) => [field ?? '', message]),
+    object: after,
+    changed: text(before) !== text(after),
+    ...effects,
+  };
+}
+
+function changed(object, { tag, val }) {
+  if (tag === 'unchanged' || tag === 'deny') return object;
+  if (object === undefined) throw new Error('where there is no object, nothing can be changed');
+  switch (tag) {
+    case 'json-patch': {
+      const operations = val.map(({ tag, val }) =>
+        typeof val === 'string' ? { op: tag, path: val } : { op: tag, ...val, ...('value' in val && { value: value(val.value) }) },
+      );
+      try {
+        return jsonPatch.applyPatch(structuredClone(object), operations, true).newDocument;
+      } catch (error) {
+        throw new Error(`the patch does not apply: ${error.name}`, { cause: error });
+      }
+    }
+    case 'merge-patch':
+      return merged(object, JSON.parse(val));
+    default:
+      return JSON.parse(val);
+  }
+}
+
+function value({ tag, val }) {
+  return tag === 'text' ? val : JSON.parse(val);
+}
+
+function merged(target, patch) {
+  if (!isObject(patch)) return patch;
+  const result = isObject(target) ? { ...target } : {};
+  for (const [name, value] of Object.entries(patch)) {
+    if (value === null) delete result[name];
+    else result[name] = merged(result[name], value);
+  }
+  return result;
+}
+
+function request(operation, object) {
+  const [version, group = ''] = (object?.apiVersion ?? 'v1').split('/').reverse();
+  const kind = { group, version, kind: object?.kind ?? '' };
+  const resource = { group, version, resource: plural(kind.kind) };
+  return {
+    uid,
+    operation,
+    kind,
+    requestKind: kind,
+    resource,
+    requestResource: resource,
+    name: object?.metadata?.name ?? '',
+    namespace: object?.metadata?.namespace,
+    userInfo: { username: 'kubernetes-admin', groups: ['system:authenticated'] },
+    dryRun: false,
+  };
+}
+
+/** The English plural as Kubernetes forms it. */
+function plural(kind) {
+  const name = kind.toLowerCase();
+  if (name === '' || name === 'endpoints') return name;
+  if (/[^aeiou]y$/.test(name)) return `${name.slice(0, -1)}ies`;
+  return /(s|x|ch|sh)$/.test(name) ? `${name}es` : `${name}s`;
+}
+
+function hostOf(documents, effects, now) {
+  const find = (part, at) =>
+    tokens(at).reduce((here, token) => (here === undefined ? undefined : child(here, token)), documents[part]);
+  return {
+    review: {
+      request: () => {
+        const { operation, ...rest } = documents.request;
+        return { ...rest, operation: operation.toLowerCase() };
+      },
+      get: (part, at) => described(find(part, at)),
+      getJson: (part, at) => text(find(part, at)),
+      keys: (part, at) => (isObject(find(part, at)) ? Object.keys(find(part, at)) : undefined),
+      select: (part, pattern) => [...walk(tokens(pattern), documents[part], '')],
+      warn: (message) => effects.warnings.push(message),
+      annotate: (key, value) => (effects.annotations[key] = value),
+    },
+    logging: { log: (level, message) => effects.log.push([level, message]) },
+    clock: {
+      now: () => {
+        if (now === undefined) throw new Error('a test of a policy that reads the clock sets it: at(new Date(…))');
+        return { seconds: Math.floor(now.getTime() / 1000), nanoseconds: (now.getTime() % 1000) * 1e6 };
+      },
+    },
+  };
+}
+
+/** The host ends the call over a malformed pointer, so a test must not pass with one. */
+function tokens(at) {
+  if (at === '') return [];
+  if (typeof at !== 'string' || !at.startsWith('/')) throw new Error(`${JSON.stringify(at)} is no JSON Pointer: no leading slash`);
+  if (/~(?![01])/.test(at)) throw new Error(`${JSON.stringify(at)} is no JSON Pointer: ~ is followed by neither 0 nor 1`);
+  return at.slice(1).split('/').map((token) => token.replaceAll('~1', '/').replaceAll('~0', '~'));
+}
+
+function child(here, token) {
+  if (Array.isArray(here)) return /^(0|[1-9]\d*)$/.test(token) ? here[Number(token)] : undefined;
+  return isObject(here) && Object.hasOwn(here, token) ? here[token] : undefined;
+}
+
+function* walk([token, ...rest], here, at) {
+  if (here === undefined) return;
+  if (token === undefined) yield { pointer: at, value: described(here) };
+  else if (token !== '*') yield* walk(rest, child(here, token), at + pointer(token));
+  else if (typeof here === 'object' && here !== null) {
+    for (const name of Object.keys(here)) yield* walk(rest, here[name], at + pointer(name));
+  }
+}
+
+function described(value) {
+  switch (typeof value) {
+    case 'undefined':
+      return undefined;
+    case 'boolean':
+      return { tag: 'boolean', val: value };
+    case 'bigint':
+      return { tag: 'integer', val: value };
+    case 'number':
+      return { tag: Number.isInteger(value) ? 'integer' : 'number', val: value };
+    case 'string':
+      return { tag: 'text', val: value };
+    default:
+      if (value === null) return { tag: 'null' };
+      return Array.isArray(value) ? { tag: 'array', val: value.length } : { tag: 'object', val: Object.keys(value).length };
+  }
+}
+
+function text(value) {
+  return typeof value === 'bigint' ? String(value) : JSON.stringify(value, (_, inner) => (typeof inner === 'bigint' ? Number(inner) : inner));
+}
+
+function isObject(value) {
+  return typeof value === 'object' && value !== null && !Array.isArray(value);
+}

@@ -1,0 +1,197 @@
+"""Policies as plugin authors write them, judged by test reviews."""
+
+from __future__ import annotations
+
+import unittest
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from types import ModuleType
+from typing import Any, Literal
+
+from tollgate_sdk import (
+    ALLOW,
+    UNCHANGED,
+    Container,
+    Denial,
+    Document,
+    Manifest,
+    Patch,
+    Review,
+    SettingsErrors,
+    clock,
+    merge,
+    pointer,
+    whole_object,
+)
+from tollgate_sdk.testing import create, delete, update
+
+POD: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Pod",
+    "metadata": {"name": "a", "labels": {"a/b": "", "c~d": ""}, "annotations": None},
+    "spec": {
+        "big": 9007199254740993,
+        "huge": 2**64,
+        "half": 0.5,
+        "off": False,
+        "containers": [{"image": "x"}, {}, {"image": "y"}],
+    },
+}
+
+
+def policy(**members: Any) -> ModuleType:
+    module = ModuleType("policy")
+    vars(module).update(manifest=Manifest("test", "1.0.0"), **members)
+    return module
+
+
+def read(look: Callable[[Document], Any]) -> Any:
+    seen = []
+
+    def validate(review: Review, _: Any) -> Any:
+        seen.append(look(review.object))
+        return ALLOW
+
+    create(POD).validate(policy(validate=validate))
+    return seen[0]
+
+
+@dataclass(frozen=True)
+class Limit:
+    most: int
+    teams: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Settings:
+    max_replicas: int = 10
+    mode: Literal["a", "b"] = "a"
+    limits: dict[str, Limit] = field(default_factory=dict)
+    note: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.max_replicas < 1:
+            raise SettingsErrors().at("/maxReplicas", "must be at least 1")
+
+
+class Policies(unittest.TestCase):
+    def test_a_value_is_read_as_what_it_is_and_as_nothing_else(self) -> None:
+        self.assertEqual(read(lambda at: at.get("/spec/big")), 9007199254740993)
+        self.assertIsInstance(read(lambda at: at.get("/spec/huge")), float)
+        self.assertIsNone(read(lambda at: at.integer("/spec/half")))
+        self.assertEqual(read(lambda at: at.number("/spec/half")), 0.5)
+        self.assertIs(read(lambda at: at.boolean("/spec/off")), False)
+        self.assertIsNone(read(lambda at: at.integer("/spec/off")))
+        self.assertIsNone(read(lambda at: at.get("/metadata/annotations")))
+        self.assertTrue(read(lambda at: at.has("/metadata/annotations")))
+        self.assertFalse(read(lambda at: at.has("/metadata/nothing")))
+        self.assertEqual(read(lambda at: at.get("/spec/containers")), Container("array", 3))
+        self.assertIsNone(read(lambda at: at.get("/spec/containers/00")))
+        self.assertEqual(read(lambda at: at.keys("/metadata/labels")), ["a/b", "c~d"])
+
+    def test_a_pattern_selects_every_place_that_is_there(self) -> None:
+        def places(pattern: str) -> Any:
+            return read(lambda at: [node.pointer for node in at.select(pattern)])
+
+        self.assertEqual(places("/spec/containers/*/image"), ["/spec/containers/0/image", "/spec/containers/2/image"])
+        self.assertEqual(places("/metadata/labels/*"), ["/metadata/labels/a~1b", "/metadata/labels/c~0d"])
+
+    def test_a_malformed_pointer_ends_the_call(self) -> None:
+        for malformed in ("spec", "/a~b"):
+            with self.assertRaisesRegex(ValueError, "is no JSON Pointer"):
+                read(lambda at, malformed=malformed: at.get(malformed))  # type: ignore[misc]
+
+    def test_a_denial_is_returned_or_raised_and_blames_its_fields(self) -> None:
+        blamed = Denial("no").at(pointer("spec", "a/b"), "because")
+
+        def raises(*_: Any) -> Any:
+            raise blamed
+
+        for validate in (raises, lambda *_: blamed, lambda *_: blamed.if_blamed()):
+            outcome = create(POD).validate(policy(validate=validate))
+            self.assertEqual(outcome.causes, [("/spec/a~1b", "because")])
+        self.assertIsNone(create(POD).validate(policy(validate=lambda *_: Denial("no").if_blamed())).denial)
+
+    def test_what_is_no_verdict_is_a_fault_and_never_an_allow(self) -> None:
+        async def promised(*_: Any) -> Any:
+            return ALLOW
+
+        for validate, said in (
+            (lambda *_: None, "validate returned None; it has to return ALLOW or a Denial"),
+            (lambda *_: True, "returned a bool"),
+            (lambda *_: {}, "returned a dict"),
+            (lambda *_: UNCHANGED, "returned a Whole"),
+            (promised, "nothing in a plugin can be awaited"),
+        ):
+            with self.assertRaisesRegex(TypeError, said):
+                create(POD).validate(policy(validate=validate))
+        with self.assertRaisesRegex(TypeError, "mutate returned a list"):
+            create(POD).mutate(policy(mutate=lambda *_: []))
+
+    def test_setting_makes_each_missing_parent_once(self) -> None:
+        def mutate(review: Review, _: Any) -> Patch:
+            return (
+                Patch()
+                .set(review.object, "/metadata/annotations/a", "ü")
+                .set(review.object, "/metadata/annotations/b~1c", 2)
+                .set(review.object, "/spec/containers/1", None)
+                .append(review.object, "/spec/list", 1)
+                .append(review.object, "/spec/list", "x")
+            )
+
+        outcome = create(POD).mutate(policy(mutate=mutate))
+        self.assertTrue(outcome.changed)
+        self.assertEqual(outcome.object["metadata"]["annotations"], {"a": "ü", "b/c": 2})
+        self.assertEqual(outcome.object["spec"]["containers"], [{"image": "x"}, None, {"image": "y"}])
+        self.assertEqual(outcome.object["spec"]["list"], [1, "x"])
+        self.assertIsNone(POD["metadata"]["annotations"], "the object of the test is another one")
+
+    def test_merge_patches_and_whole_objects_are_applied(self) -> None:
+        def mutated(answer: Any) -> Any:
+            return create(POD).mutate(policy(mutate=lambda *_: answer))
+
+        self.assertNotIn("spec", mutated(merge({"spec": None})).object)
+        self.assertEqual(mutated(whole_object({"a": 1})).object, {"a": 1})
+        self.assertFalse(mutated(Patch()).changed)
+        with self.assertRaisesRegex(AssertionError, "the patch does not apply"):
+            mutated(Patch().remove("/nothing"))
+        with self.assertRaisesRegex(AssertionError, "there is no object"):
+            delete(POD).mutate(policy(mutate=lambda *_: merge({})))
+
+    def test_each_setting_that_is_wrong_is_named(self) -> None:
+        judge = policy(Settings=Settings, validate=lambda *_: ALLOW)
+        for settings, said in (
+            ({"maxReplicas": 0}, "/maxReplicas: must be at least 1"),
+            ({"maxReplicas": "1", "mode": "c"}, '/maxReplicas: must be a whole number; /mode: must be one of "a", "b"'),
+            ({"maxReplicas": True}, "/maxReplicas: must be a whole number"),
+            ({"maxReplicas": None}, "/maxReplicas: must be a whole number"),
+            ({"max_replicas": 1}, "/max_replicas: unknown setting; there are: limits, maxReplicas, mode, note"),
+            ({"limits": {"a/b": {"teams": ["x", 1]}}}, "/limits/a~1b/most: is missing; /limits/a~1b/teams/1: must be a string"),
+            ([], "the settings are not an object"),
+        ):
+            with self.assertRaises(SettingsErrors) as raised:
+                create(POD).settings(settings).validate(judge)
+            self.assertEqual(str(raised.exception), said)
+        create(POD).settings({"limits": {"a": {"most": 1}}, "note": None}).validate(judge)
+
+    def test_a_change_is_told_from_what_stays(self) -> None:
+        def validate(review: Review, _: Any) -> Any:
+            review.annotate("changes", str(review.changes("/spec")))
+            return ALLOW
+
+        judge = policy(validate=validate)
+        self.assertEqual(update(POD, POD | {"kind": "X"}).validate(judge).annotations, {"changes": "False"})
+        self.assertEqual(update(POD, POD | {"spec": {}}).validate(judge).annotations, {"changes": "True"})
+
+    def test_the_clock_stands_where_the_test_put_it(self) -> None:
+        def validate(review: Review, _: Any) -> Any:
+            review.warn(clock.now().isoformat())
+            return ALLOW
+
+        outcome = create(POD).at(datetime(2026, 1, 2, tzinfo=UTC)).validate(policy(validate=validate))
+        self.assertEqual(outcome.warnings, ["2026-01-02T00:00:00+00:00"])
+
+
+if __name__ == "__main__":
+    unittest.main()

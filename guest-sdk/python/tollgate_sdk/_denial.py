@@ -1,0 +1,70 @@
+"""Denials: what the user reads, and every field that is to blame."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Final, Self, final
+
+
+@final
+class Allow:
+    """The type of :data:`ALLOW`."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "ALLOW"
+
+
+ALLOW: Final = Allow()
+"""The answer of ``validate`` that has nothing against the request."""
+
+
+class CauseType:
+    """Kubernetes' CauseTypes."""
+
+    VALUE_REQUIRED: Final = "FieldValueRequired"
+    VALUE_INVALID: Final = "FieldValueInvalid"
+    VALUE_NOT_SUPPORTED: Final = "FieldValueNotSupported"
+    VALUE_FORBIDDEN: Final = "FieldValueForbidden"
+
+
+@dataclass(frozen=True)
+class Cause:
+    """One reason for a denial."""
+
+    field: str | None
+    """A pointer to the offending field; None when no single field is to blame."""
+    message: str
+    """What would be right. Leave out the object's values: they may be secret."""
+    reason: str | None = None
+    """A Kubernetes CauseType such as :data:`CauseType.VALUE_INVALID`."""
+
+
+class Denial(Exception):
+    """Refuses a request: returned or raised."""
+
+    def __init__(self, message: str, *, code: int | None = None, reason: str | None = None) -> None:
+        """``code`` is an HTTP status from 400 to 499 (403 without), ``reason`` a Kubernetes StatusReason."""
+        super().__init__(message)
+        self.message = message
+        self.code = code
+        self.reason = reason
+        self.causes: list[Cause] = []
+
+    def at(self, field: str, message: str, reason: str | None = None) -> Self:
+        """Blames a field, and gives back the denial."""
+        return self.because(Cause(field or None, message, reason))
+
+    def because(self, cause: Cause) -> Self:
+        """Adds a cause, and gives back the denial."""
+        self.causes.append(cause)
+        return self
+
+    def if_blamed(self) -> Verdict:
+        """The denial when it has causes, and ``ALLOW`` otherwise."""
+        return self if self.causes else ALLOW
+
+
+Verdict = Allow | Denial
+"""What ``validate`` returns. Anything else is a fault of the plugin, and never an allow."""

@@ -1,0 +1,38 @@
+"""What a plugin says of itself."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+
+@dataclass(frozen=True)
+class Rule:
+    """Kubernetes' RuleWithOperations, with its wildcards."""
+
+    operations: Sequence[str]
+    """``CREATE``, ``UPDATE``, ``DELETE``, ``CONNECT``, or ``*`` for all."""
+    api_groups: Sequence[str]
+    """The empty string is the core group, ``*`` is all."""
+    api_versions: Sequence[str]
+    """Versions such as ``v1``, or ``*``."""
+    resources: Sequence[str]
+    """Resources such as ``pods``, subresources such as ``pods/status``."""
+    scope: str | None = None
+    """``Cluster``, ``Namespaced`` or ``*``."""
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """What a plugin says of itself."""
+
+    name: str
+    """Short, in lower case with dashes. The name that counts at run time is the configuration's."""
+    version: str
+    """By convention a semantic version without a leading v."""
+    description: str = ""
+    """One sentence for people."""
+    settings_schema: str | None = None
+    """A JSON Schema for the settings, for people."""
+    rules: Sequence[Rule] = ()
+    """What the plugin is meant for. The configuration's rules, where given, win."""
+    labels: Mapping[str, str] = field(default_factory=dict)
+    """More, by reverse-DNS or well-known key."""

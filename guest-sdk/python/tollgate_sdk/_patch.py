@@ -1,0 +1,118 @@
+"""What a mutator answers: nothing, a JSON Patch, a merge patch or a whole object."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Any, Final, Literal, Self
+
+from tollgate_sdk._pointer import parent
+from tollgate_sdk._review import Container, Document
+
+
+class Mutation:
+    """An answer of ``mutate``."""
+
+
+@dataclass(frozen=True)
+class Whole(Mutation):
+    """An answer that is one JSON text, or none."""
+
+    kind: Literal["unchanged", "merge-patch", "object"]
+    json: str = ""
+
+
+UNCHANGED: Final = Whole("unchanged")
+"""The object stays as it is."""
+
+
+def merge(value: Any) -> Mutation:
+    """A merge patch, RFC 7386: members are merged, None removes one, lists are replaced as a whole."""
+    return Whole("merge-patch", _json(value))
+
+
+def whole_object(value: Any) -> Mutation:
+    """The whole new object."""
+    return Whole("object", _json(value))
+
+
+@dataclass(frozen=True)
+class PatchOperation:
+    """One operation; ``value`` is JSON text."""
+
+    op: Literal["add", "remove", "replace", "move", "copy", "test"]
+    path: str
+    value: str = ""
+    from_: str = ""
+
+
+class Patch(Mutation):
+    """A JSON Patch, RFC 6902, under construction. Its functions give back the patch."""
+
+    def __init__(self) -> None:
+        self.operations: list[PatchOperation] = []
+        self._created: set[str] = set()
+
+    def __len__(self) -> int:
+        return len(self.operations)
+
+    def add(self, path: str, value: Any) -> Self:
+        """Sets a member or inserts before a list's element (``-``: behind the last). The parent has to be there."""
+        return self._with(PatchOperation("add", path, _json(value)))
+
+    def replace(self, path: str, value: Any) -> Self:
+        """Replaces what has to be there."""
+        return self._with(PatchOperation("replace", path, _json(value)))
+
+    def remove(self, path: str) -> Self:
+        """Removes what has to be there."""
+        return self._with(PatchOperation("remove", path))
+
+    def move(self, from_: str, path: str) -> Self:
+        """Moves what has to be there."""
+        return self._with(PatchOperation("move", path, from_=from_))
+
+    def copy(self, from_: str, path: str) -> Self:
+        """Copies what has to be there."""
+        return self._with(PatchOperation("copy", path, from_=from_))
+
+    def test(self, path: str, value: Any) -> Self:
+        """Makes the patch fail, as a fault of the plugin, unless that value is there."""
+        return self._with(PatchOperation("test", path, _json(value)))
+
+    def set(self, document: Document, path: str, value: Any) -> Self:
+        """Sets a member and makes the objects on the way to it that are missing. A list's element is replaced.
+
+        Reads the document, which is the object as it was before this patch; what earlier calls of ``set`` and
+        ``append`` made is known, what other operations did is not.
+        """
+        missing: list[str] = []
+        in_list = False
+        place = parent(path)
+        while place and place not in self._created:
+            found = document.get(place)
+            if found is not None:
+                in_list = not missing and isinstance(found, Container) and found.kind == "array"
+                break
+            missing.append(place)
+            place = parent(place)
+        for place in reversed(missing):
+            self.add(place, {})
+            self._created.add(place)
+        return self.replace(path, value) if in_list else self.add(path, value)
+
+    def append(self, document: Document, to: str, value: Any) -> Self:
+        """Adds behind the last element of a list, and makes the list when it is missing."""
+        if to not in self._created and document.get(to) is None:
+            self.set(document, to, [])
+            self._created.add(to)
+        return self.add(f"{to}/-", value)
+
+    def _with(self, operation: PatchOperation) -> Self:
+        self.operations.append(operation)
+        return self
+
+
+def _json(value: Any) -> str:
+    # NaN and the infinities are no JSON.
+    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))

@@ -1,0 +1,56 @@
+"""What a policy module has, and what is made of its answers. A malformed answer is never an allow."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from types import ModuleType
+from typing import Any
+
+from tollgate_sdk import _settings
+from tollgate_sdk._denial import ALLOW, Allow, Denial
+from tollgate_sdk._patch import Mutation
+from tollgate_sdk._review import Review
+
+
+def configure(policy: ModuleType, text: str) -> Any:
+    """What a policy makes of its settings. Raises SettingsErrors."""
+    settings = _settings.read(text, getattr(policy, "Settings", None))
+    make = getattr(policy, "configure", None)
+    return settings if make is None else _synchronous("configure", make(settings))
+
+
+def validate(policy: ModuleType, configured: Any) -> Allow | Denial:
+    """The verdict."""
+    answer = _denial_or(lambda: policy.validate(Review(), configured), "validate")
+    if answer is ALLOW or isinstance(answer, Denial):
+        return answer
+    raise TypeError(f"validate returned {describe(answer)}; it has to return ALLOW or a Denial")
+
+
+def mutate(policy: ModuleType, configured: Any) -> Mutation | Denial:
+    """The mutation."""
+    answer = _denial_or(lambda: policy.mutate(Review(), configured), "mutate")
+    if isinstance(answer, Mutation | Denial):
+        return answer
+    raise TypeError(f"mutate returned {describe(answer)}; it has to return UNCHANGED, a Patch or a Denial")
+
+
+def describe(value: Any) -> str:
+    """What a value is, for a message: never its content, which may be secret."""
+    return "None" if value is None else f"a {type(value).__name__}"
+
+
+def _denial_or(judge: Callable[[], Any], what: str) -> Any:
+    try:
+        return _synchronous(what, judge())
+    except Denial as denial:
+        return denial
+
+
+def _synchronous(what: str, answer: Any) -> Any:
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise TypeError(f"{what} is async, or returned something to be awaited: nothing in a plugin can be awaited")
+    return answer

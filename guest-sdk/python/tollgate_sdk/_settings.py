@@ -1,0 +1,140 @@
+"""Settings: from JSON to a dataclass, every error with the pointer of the setting that it is about."""
+
+from __future__ import annotations
+
+import json
+import types
+import typing
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, fields, is_dataclass
+from functools import partial
+from typing import Any, Literal, NoReturn, Self, Union
+
+from tollgate_sdk._pointer import pointer
+
+
+class SettingsErrors(Exception):
+    """Everything that is wrong with the settings: raised by ``__post_init__`` or ``configure``."""
+
+    def __init__(self, message: str | None = None) -> None:
+        """Without a message there is no error yet."""
+        super().__init__()
+        self.errors: list[tuple[str | None, str]] = [] if message is None else [(None, message)]
+
+    def at(self, setting: str, message: str) -> Self:
+        """Adds an error about the setting at a pointer, and gives back all of them."""
+        self.errors.append((setting or None, message))
+        return self
+
+    def raise_if_any(self) -> None:
+        """Raises itself when there are errors."""
+        if self.errors:
+            raise self
+
+    def __str__(self) -> str:
+        return "; ".join(message if setting is None else f"{setting}: {message}" for setting, message in self.errors)
+
+
+def read(text: str, into: type[Any] | None) -> Any:
+    """The settings as a dataclass, or as they are where there is none."""
+    try:
+        value = json.loads(text)
+    except ValueError:
+        raise SettingsErrors("the settings are not JSON") from None
+    if into is None:
+        return value
+    errors = SettingsErrors()
+    try:
+        made = _dataclass(value, into, "", errors)
+    except _Wrong:
+        made = None
+    errors.raise_if_any()
+    return made
+
+
+class _Wrong(Exception):
+    """A value of which it has been said what is wrong."""
+
+
+def _wrong(errors: SettingsErrors, at: str, message: str) -> NoReturn:
+    errors.at(at, message)
+    raise _Wrong
+
+
+def _read(value: Any, kind: Any, at: str, errors: SettingsErrors) -> Any:
+    origin, of = typing.get_origin(kind), typing.get_args(kind)
+    if origin in (types.UnionType, Union):
+        if value is None and types.NoneType in of:
+            return None
+        return _read(value, next(one for one in of if one is not types.NoneType), at, errors)
+    if origin is Literal:
+        if not any(value == one and type(value) is type(one) for one in of):
+            _wrong(errors, at, "must be one of " + ", ".join(map(json.dumps, of)))
+        return value
+    if origin in (list, tuple):
+        if not isinstance(value, list):
+            _wrong(errors, at, "must be a list")
+        pairs = [(pointer(index), element) for index, element in enumerate(value)]
+        return origin(_each(pairs, of[0], at, errors))
+    if origin is dict:
+        if not isinstance(value, dict):
+            _wrong(errors, at, "must be an object")
+        pairs = [(pointer(name), element) for name, element in value.items()]
+        return dict(zip(value, _each(pairs, of[1], at, errors), strict=True))
+    if is_dataclass(kind):
+        return _dataclass(value, typing.cast(type[Any], kind), at, errors)
+    if kind is Any:
+        return value
+    if kind is float and isinstance(value, int) and not isinstance(value, bool):
+        return float(value)
+    if not isinstance(value, kind) or isinstance(value, bool) and kind is not bool:
+        _wrong(errors, at, f"must be {_NAMES.get(kind, kind.__name__)}")
+    return value
+
+
+_NAMES: dict[Any, str] = {str: "a string", int: "a whole number", float: "a number", bool: "true or false"}
+
+
+def _each(pairs: list[tuple[str, Any]], kind: Any, at: str, errors: SettingsErrors) -> list[Any]:
+    return _all([partial(_read, value, kind, at + token, errors) for token, value in pairs])
+
+
+def _dataclass(value: Any, into: type[Any], at: str, errors: SettingsErrors) -> Any:
+    if not isinstance(value, dict):
+        _wrong(errors, at, "must be an object" if at else "the settings are not an object")
+    hints = typing.get_type_hints(into)
+    known = {_camel_case(field.name): field for field in fields(into)}
+    for name in value:
+        if name not in known:
+            errors.at(at + pointer(name), "unknown setting; there are: " + ", ".join(sorted(known)))
+    for name, field in known.items():
+        if name not in value and field.default is MISSING and field.default_factory is MISSING:
+            errors.at(at + pointer(name), "is missing")
+    given = [(name, field) for name, field in known.items() if name in value]
+    reads = [partial(_read, value[name], hints[field.name], at + pointer(name), errors) for name, field in given]
+    values = _all(reads)
+    if errors.errors:
+        raise _Wrong
+    try:
+        return into(**{field.name: one for (_, field), one in zip(given, values, strict=True)})
+    except SettingsErrors as own:
+        errors.errors += [(at + (setting or "") or None, message) for setting, message in own.errors]
+        raise _Wrong from None
+
+
+def _all(reads: Sequence[Callable[[], Any]]) -> list[Any]:
+    """All values, or the knowledge that one is wrong after all have been looked at."""
+    values, is_wrong = [], False
+    for one in reads:
+        try:
+            values.append(one())
+        except _Wrong:
+            is_wrong = True
+    if is_wrong:
+        raise _Wrong
+    return values
+
+
+def _camel_case(name: str) -> str:
+    first, *rest = name.split("_")
+    return first + "".join(word.capitalize() for word in rest)

@@ -1,0 +1,322 @@
+"""Reviews for unit tests: policies run in this Python, without WebAssembly and without a host.
+
+::
+
+    import policy
+    from tollgate_sdk.testing import create
+
+    def test_twelve_are_too_many() -> None:
+        deployment = {"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 12}}
+        outcome = create(deployment).settings({"maxReplicas": 3}).validate(policy)
+        assert outcome.causes == [("/spec/replicas", "must be at most 3")]
+
+Pointers are read as strictly as the host reads them, and patches applied strictly. There are no budgets.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import datetime
+from types import ModuleType
+from typing import Any, Self
+
+import jsonpatch
+
+from tollgate_sdk import _host, _policy
+from tollgate_sdk._denial import Denial
+from tollgate_sdk._patch import Mutation, Patch, Whole
+from tollgate_sdk._pointer import pointer
+from tollgate_sdk._review import (
+    Container,
+    GroupVersionKind,
+    GroupVersionResource,
+    Node,
+    Part,
+    Request,
+    Value,
+)
+
+_UID = "00000000-0000-4000-8000-000000000000"
+
+
+@dataclass
+class Outcome:
+    """What a policy did."""
+
+    denial: Denial | None = None
+    """None when the policy allowed."""
+    object: Any = None
+    """The object after the mutation."""
+    changed: bool = False
+    warnings: list[str] = field(default_factory=list)
+    annotations: dict[str, str] = field(default_factory=dict)
+    log: list[tuple[str, str]] = field(default_factory=list)
+
+    @property
+    def causes(self) -> list[tuple[str, str]]:
+        """The causes of the denial as field and message."""
+        causes = self.denial.causes if self.denial else []
+        return [(cause.field or "", cause.message) for cause in causes]
+
+
+class TestReview:
+    """An admission review. What kube-apiserver would say of the request is derived from the object."""
+
+    __test__ = False
+
+    def __init__(self, operation: str, new: Any, old: Any) -> None:
+        self._documents: dict[str, Any] = {
+            "object": new,
+            "old-object": old,
+            "options": None,
+            "request": _request(operation, new if new is not None else old),
+        }
+        self._settings: Any = {}
+        self._now: datetime | None = None
+
+    def having(self, **request: Any) -> Self:
+        """Something else that kube-apiserver says of the request, such as ``having(subResource="status")``."""
+        self._documents["request"].update(request)
+        return self
+
+    def user(self, username: str, *groups: str) -> Self:
+        """Who makes the request."""
+        return self.having(userInfo={"username": username, "groups": list(groups)})
+
+    def options(self, options: Any) -> Self:
+        """The operation's options."""
+        self._documents["options"] = options
+        return self
+
+    def settings(self, settings: Any) -> Self:
+        """The settings; ``{}`` unless they are given."""
+        self._settings = settings
+        return self
+
+    def at(self, now: datetime) -> Self:
+        """What the clock says."""
+        self._now = now
+        return self
+
+    def validate(self, policy: ModuleType) -> Outcome:
+        """Judges. Raises what the policy raises, and for settings that it refuses and answers that are none."""
+        host, answer = self._judge(policy, _policy.validate)
+        host.outcome.object = self._documents["object"]
+        if isinstance(answer, Denial):
+            host.outcome.denial = answer
+        return host.outcome
+
+    def mutate(self, policy: ModuleType) -> Outcome:
+        """Mutates. Raises as ``validate`` does, and for a patch that does not apply."""
+        host, answer = self._judge(policy, _policy.mutate)
+        before = self._documents["object"]
+        if isinstance(answer, Denial):
+            host.outcome.denial, host.outcome.object = answer, before
+        else:
+            host.outcome.object = _changed(before, answer)
+            host.outcome.changed = host.outcome.object != before
+        return host.outcome
+
+    def _judge(self, policy: ModuleType, judge: Any) -> tuple[_Memory, Any]:
+        host = _Memory(self._documents, self._now)
+        before = _host.use(host)
+        try:
+            return host, judge(policy, _policy.configure(policy, json.dumps(self._settings)))
+        finally:
+            _host.use(before)
+
+
+def create(new: Any) -> TestReview:
+    """An object is created."""
+    return TestReview("CREATE", new, None)
+
+
+def update(old: Any, new: Any) -> TestReview:
+    """An object is replaced by another."""
+    return TestReview("UPDATE", new, old)
+
+
+def delete(old: Any) -> TestReview:
+    """An object is deleted."""
+    return TestReview("DELETE", None, old)
+
+
+def connect(options: Any) -> TestReview:
+    """A connection such as exec is opened; the object is its options."""
+    return TestReview("CONNECT", options, None)
+
+
+def _changed(before: Any, mutation: Mutation) -> Any:
+    match mutation:
+        case Whole("unchanged"):
+            return before
+        case Patch() if len(mutation) == 0:
+            return before
+    if before is None:
+        raise AssertionError("where there is no object, nothing can be changed")
+    match mutation:
+        case Patch():
+            operations = [
+                {"op": one.op, "path": one.path}
+                | ({"from": one.from_} if one.op in ("move", "copy") else {})
+                | ({"value": json.loads(one.value)} if one.value else {})
+                for one in mutation.operations
+            ]
+            try:
+                return jsonpatch.apply_patch(before, operations)
+            except (jsonpatch.JsonPatchException, jsonpatch.JsonPointerException) as error:
+                raise AssertionError(f"the patch does not apply: {error}") from error
+        case Whole("merge-patch", text):
+            return _merged(before, json.loads(text))
+        case Whole(_, text):
+            return json.loads(text)
+    raise AssertionError(f"{mutation} is no mutation")
+
+
+def _merged(target: Any, patch: Any) -> Any:
+    if not isinstance(patch, dict):
+        return patch
+    result = copy.deepcopy(target) if isinstance(target, dict) else {}
+    for name, value in patch.items():
+        if value is None:
+            result.pop(name, None)
+        else:
+            result[name] = _merged(result.get(name), value)
+    return result
+
+
+def _request(operation: str, about: Any) -> dict[str, Any]:
+    about = about if isinstance(about, dict) else {}
+    group, _, version = about.get("apiVersion", "v1").rpartition("/")
+    metadata = about.get("metadata") or {}
+    kind = {"group": group, "version": version, "kind": about.get("kind", "")}
+    resource = {"group": group, "version": version, "resource": _plural(kind["kind"])}
+    return {
+        "uid": _UID,
+        "operation": operation,
+        "kind": kind,
+        "requestKind": kind,
+        "resource": resource,
+        "requestResource": resource,
+        "name": metadata.get("name", ""),
+        **({"namespace": metadata["namespace"]} if "namespace" in metadata else {}),
+        "userInfo": {"username": "kubernetes-admin", "groups": ["system:authenticated"]},
+        "dryRun": False,
+    }
+
+
+def _plural(kind: str) -> str:
+    """The English plural as Kubernetes forms it."""
+    name = kind.lower()
+    if name in ("", "endpoints"):
+        return name
+    if re.search("[^aeiou]y$", name):
+        return name[:-1] + "ies"
+    return name + ("es" if re.search("(s|x|ch|sh)$", name) else "s")
+
+
+class _Memory:
+    """A review in memory."""
+
+    def __init__(self, documents: dict[str, Any], now: datetime | None) -> None:
+        self._documents = documents
+        self._now = now
+        self.outcome = Outcome()
+
+    def request(self) -> Request:
+        found = self._documents["request"]
+        return Request(
+            found["uid"],
+            found["operation"],
+            GroupVersionKind(**found["kind"]),
+            GroupVersionResource(**found["resource"]),
+            found.get("subResource"),
+            found["name"],
+            found.get("namespace"),
+            found["dryRun"],
+        )
+
+    def get(self, part: Part, at: str) -> tuple[Value] | None:
+        found = self._find(part, at)
+        return None if found is None else (_described(found[0]),)
+
+    def get_json(self, part: Part, at: str) -> str | None:
+        found = self._find(part, at)
+        return None if found is None else json.dumps(found[0], ensure_ascii=False)
+
+    def keys(self, part: Part, at: str) -> list[str] | None:
+        found = self._find(part, at)
+        return list(found[0]) if found is not None and isinstance(found[0], dict) else None
+
+    def select(self, part: Part, pattern: str) -> list[Node]:
+        document = self._documents[part]
+        tokens = _tokens(pattern)
+        return [] if document is None else list(_walk(tokens, document, ""))
+
+    def warn(self, message: str) -> None:
+        self.outcome.warnings.append(message)
+
+    def annotate(self, key: str, value: str) -> None:
+        self.outcome.annotations[key] = value
+
+    def log(self, level: str, message: str) -> None:
+        self.outcome.log.append((level, message))
+
+    def now(self) -> datetime:
+        assert self._now is not None, "a test of a policy that reads the clock sets it: at(datetime(…))"
+        return self._now
+
+    def _find(self, part: Part, at: str) -> tuple[Any] | None:
+        tokens = _tokens(at)
+        document = self._documents[part]
+        here = None if document is None else (document,)
+        for token in tokens:
+            here = None if here is None else _child(here[0], token)
+        return here
+
+
+def _tokens(at: str) -> list[str]:
+    """The host ends the call over a malformed pointer, so a test must not pass with one."""
+    if at and not at.startswith("/"):
+        raise ValueError(f"{at!r} is no JSON Pointer: no leading slash")
+    if re.search("~(?![01])", at):
+        raise ValueError(f"{at!r} is no JSON Pointer: ~ is followed by neither 0 nor 1")
+    return [token.replace("~1", "/").replace("~0", "~") for token in at.split("/")[1:]]
+
+
+def _child(here: Any, token: str) -> tuple[Any] | None:
+    if isinstance(here, list):
+        is_index = re.fullmatch("0|[1-9][0-9]*", token) is not None and int(token) < len(here)
+        return (here[int(token)],) if is_index else None
+    return (here[token],) if isinstance(here, dict) and token in here else None
+
+
+def _walk(tokens: list[str], here: Any, at: str) -> Iterator[Node]:
+    if not tokens:
+        yield Node(at, _described(here))
+        return
+    token, *rest = tokens
+    if token != "*":
+        found = _child(here, token)
+        if found is not None:
+            yield from _walk(rest, found[0], at + pointer(token))
+    elif isinstance(here, list):
+        for index, element in enumerate(here):
+            yield from _walk(rest, element, at + pointer(index))
+    elif isinstance(here, dict):
+        for name, member in here.items():
+            yield from _walk(rest, member, at + pointer(name))
+
+
+def _described(value: Any) -> Value:
+    if isinstance(value, list):
+        return Container("array", len(value))
+    if isinstance(value, dict):
+        return Container("object", len(value))
+    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
+        return float(value)
+    return value  # type: ignore[no-any-return]

@@ -1,0 +1,95 @@
+"""Does what the object under review says: for the conformance suite."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from tollgate_sdk import ALLOW, UNCHANGED, Cause, CauseType, Denial, Manifest, Patch, Review, Rule, info, merge, pointer
+
+manifest = Manifest(name="actor", version="0.1.0", rules=[Rule(["*"], ["*"], ["*"], ["*/*"])])
+
+
+def configure(settings: Any) -> None:
+    if "do" in settings:
+        act(settings["do"], 0)
+
+
+async def promised() -> Any:
+    return ALLOW
+
+
+def validate(review: Review, _: None) -> Any:
+    at = review.object
+    match at.text("/data/do"):
+        case "deny":
+            cause = Cause(pointer("data", "a/b"), "wrong", CauseType.VALUE_INVALID)
+            return Denial("no", code=422, reason="Invalid").because(cause)
+        case "wrong answer":
+            return {"allowed": True}
+        case "no answer":
+            return None
+        case "promise":
+            return promised()
+        case "read":
+            is_null = at.has("/data/null") and at.get("/data/null") is None
+            found: tuple[Any, ...] = (
+                at.integer("/data/big"),
+                at.text("/data/text"),
+                str(is_null).lower(),
+                str(at.has("/data/absent")).lower(),
+                "[" + " ".join(at.keys("/data/members") or []) + "]",
+                at.json("/data/exact"),
+            )
+            review.warn(" ".join(map(str, found)))
+            review.annotate("operation", review.operation)
+        case "whole":
+            review.warn(str(len(at.json("") or "") > 1 << 20).lower())
+        case "pointer":
+            at.get("data")
+        case "log":
+            info("hello")
+        case what:
+            act(what, 0)
+    return ALLOW
+
+
+def act(what: str | None, depth: int) -> int:
+    match what:
+        case "throw":
+            raise ValueError("boom")
+        case "crash":
+            return [][depth]
+        case "other error":
+            raise SystemExit("boom")
+        case "loop":
+            while True:
+                depth += 1
+        case "memory":
+            everything = []
+            while True:
+                everything.append(bytearray(1 << 20))
+        case "recurse":
+            return act(what, depth + 1) + 1
+        case "clock":
+            time.time()
+        case "import":
+            import statistics  # noqa: F401
+    return depth
+
+
+def mutate(review: Review, _: None) -> Any:
+    what = review.object.text("/data/do")
+    match what:
+        case "patch":
+            return (
+                Patch()
+                .set(review.object, "/metadata/annotations/a~1b", 'ü"\n')
+                .set(review.object, "/data/done", True)
+                .remove("/data/text")
+            )
+        case "merge":
+            return merge({"data": {"text": None, "done": True}})
+        case "throw" | "loop":
+            act(what, 0)
+    return UNCHANGED

@@ -1,0 +1,106 @@
+//! Does what the object under review says: for the conformance suite.
+
+use serde_json::json;
+use tollgate_sdk::prelude::*;
+
+/// Has no state.
+pub struct Actor;
+
+/// What to do while the settings are read.
+#[derive(serde::Deserialize)]
+pub struct Settings {
+    #[serde(rename = "do", default)]
+    what: String,
+}
+
+impl Policy for Actor {
+    type Settings = Settings;
+
+    fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
+        act(&settings.what, 0);
+        Ok(Self)
+    }
+}
+
+impl Validate for Actor {
+    fn validate(&self, review: &Review) -> Result<(), Denial> {
+        let object = review.object();
+        let what = object.text("/data/do").unwrap_or_default();
+        match what.as_str() {
+            "deny" => {
+                let cause =
+                    Cause::at(pointer!["data", "a/b"], "wrong").reason(Cause::VALUE_INVALID);
+                return Err(Denial::new("no").code(422).reason("Invalid").cause(cause));
+            }
+            "read" => {
+                review.warn(format!(
+                    "{} {} {} {} [{}] {}",
+                    object.integer("/data/big").unwrap_or_default(),
+                    object.text("/data/text").unwrap_or_default(),
+                    object.get("/data/null") == Some(Value::Null),
+                    object.get("/data/absent").is_some(),
+                    object.keys("/data/members").unwrap_or_default().join(" "),
+                    object.json("/data/exact").unwrap_or_default(),
+                ));
+                review.annotate("operation", review.operation().as_str());
+            }
+            "whole" => {
+                review.warn((object.json("").unwrap_or_default().len() > 1 << 20).to_string())
+            }
+            "pointer" => drop(object.get("data")),
+            "log" => tollgate_sdk::info!("hello"),
+            what => drop(act(what, 0)),
+        }
+        Ok(())
+    }
+}
+
+impl Mutate for Actor {
+    fn mutate(&self, review: &Review) -> Result<Mutation, Denial> {
+        let what = review.object().text("/data/do").unwrap_or_default();
+        Ok(match what.as_str() {
+            "patch" => Patch::new()
+                .set(review.object(), "/metadata/annotations/a~1b", "ü\"\n")
+                .set(review.object(), "/data/done", true)
+                .remove("/data/text")
+                .into(),
+            "merge" => Mutation::merge(&json!({"data": {"text": null, "done": true}})),
+            what @ ("throw" | "loop") => {
+                act(what, 0);
+                Mutation::Unchanged
+            }
+            _ => Mutation::Unchanged,
+        })
+    }
+}
+
+#[expect(
+    clippy::infinite_loop,
+    clippy::panic,
+    reason = "that is what it is for"
+)]
+fn act(what: &str, depth: usize) -> usize {
+    match what {
+        "throw" => panic!("boom"),
+        "crash" => what.as_bytes()[what.len() + depth].into(),
+        "loop" => loop {
+            std::hint::black_box(depth);
+        },
+        "memory" => loop {
+            std::mem::forget(vec![1_u8; 1 << 20]);
+        },
+        "recurse" => std::hint::black_box(act(std::hint::black_box(what), depth + 1)) + 1,
+        _ => depth,
+    }
+}
+
+tollgate_sdk::plugin! {
+    Actor,
+    name: "actor",
+    rules: [Rule::on(
+        [Operation::Create, Operation::Update, Operation::Delete, Operation::Connect],
+        "*",
+        "*",
+        ["*/*"],
+    )],
+}

@@ -1,0 +1,362 @@
+//! The same cases against the same two plugins in every language: `languages/cases` against `languages/*`.
+//!
+//! `trusted-registries` is a policy as one writes it; `actor` does what the object under review says, and fails in every
+//! way that its language has. Whatever it does, a fault under `Fail` is never an allow, and the operator learns more of
+//! it than that the plugin trapped. A language joins by adding a folder.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::{Value, json};
+use tollgate_tests::binary::{profile_directory, workspace};
+use tollgate_tests::checker::{Checked, Endpoint};
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::reviews::Review;
+use tollgate_tests::server::Server;
+
+/// Names another folder with built plugins than `languages` in the target folder.
+const FOLDER_VARIABLE: &str = "TOLLGATE_LANGUAGES";
+
+/// What WebAssembly says of a trap when nobody said more.
+const SAYS_NOTHING: &str = "`unreachable`";
+
+/// A language, and where its plugins lie.
+struct Language {
+    name: String,
+    folder: PathBuf,
+}
+
+/// All languages that are built. One that is not is told of, and counted as left out.
+fn languages() -> Vec<Language> {
+    let built = match std::env::var_os(FOLDER_VARIABLE) {
+        Some(folder) => PathBuf::from(folder),
+        None => profile_directory()
+            .parent()
+            .expect("a profile's folder lies in the target folder")
+            .join("languages"),
+    };
+    let sources = workspace().join("languages");
+    let entries = std::fs::read_dir(&sources)
+        .unwrap_or_else(|error| panic!("{}: {error}", sources.display()));
+    let mut names: Vec<String> = entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.path().join("build").is_file())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect();
+    names.sort();
+    names
+        .into_iter()
+        .filter_map(|name| {
+            let folder = built.join(&name);
+            if folder.join("actor.wasm").is_file() {
+                return Some(Language { name, folder });
+            }
+            eprintln!(
+                "SKIPPED: the plugins in {name} are not built: languages/{name}/build {}",
+                folder.display()
+            );
+            None
+        })
+        .collect()
+}
+
+fn cases(plugin: &str) -> Value {
+    let path = workspace()
+        .join("languages/cases")
+        .join(format!("{plugin}.json"));
+    let text = std::fs::read_to_string(&path)
+        .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+/// A case with what would be too long to write down: `PAD:n` is n bytes of text, `NEST:n` is n lists in each other.
+fn grown(value: &Value) -> Value {
+    match value {
+        Value::String(text) => {
+            let number = |prefix: &str| text.strip_prefix(prefix)?.parse::<usize>().ok();
+            if let Some(length) = number("PAD:") {
+                json!("a".repeat(length))
+            } else if let Some(levels) = number("NEST:") {
+                (0..levels).fold(json!(null), |nested, _| json!([nested]))
+            } else {
+                value.clone()
+            }
+        }
+        Value::Array(elements) => elements.iter().map(grown).collect(),
+        Value::Object(members) => members
+            .iter()
+            .map(|(name, member)| (name.clone(), grown(member)))
+            .collect(),
+        _ => value.clone(),
+    }
+}
+
+fn texts(value: &Value) -> impl Iterator<Item = &str> {
+    value
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(Value::as_str)
+}
+
+/// All of Python is more instances than a plugin has by default, and a trap while it compiles takes long.
+fn configuration() -> Configuration {
+    Configuration::new()
+        .with(
+            "limits",
+            json!({"instances": 64, "timeout": "20s", "cpuTime": "20s"}),
+        )
+        .with("requests", json!({"defaultTimeout": "30s"}))
+        .with("engine.loadTimeout", "5m")
+}
+
+/// Adds a plugin once for each of the settings that it is to refuse.
+fn with_refused(configuration: &mut Configuration, wasm: &Path, cases: &Value) {
+    for (index, refused) in cases["refused"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        configuration.plugin(
+            &format!("refused-{index}"),
+            wasm,
+            json!({
+                "settings": refused["settings"], "failurePolicy": "Ignore",
+                "match": {"rules": [{"operations": ["DELETE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["leases"]}]},
+            }),
+        );
+    }
+}
+
+async fn check_refused(server: &Server, language: &str, cases: &Value) -> Vec<String> {
+    let mut wrong = Vec::new();
+    for (index, refused) in cases["refused"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .enumerate()
+    {
+        let status = server.plugin_status(&format!("refused-{index}")).await;
+        let reason = status["reason"].as_str().unwrap_or_default();
+        let mut says = texts(&refused["says"]);
+        let is_said = if refused["any"] == true {
+            says.any(|said| reason.contains(said))
+        } else {
+            says.all(|said| reason.contains(said))
+        };
+        if status["state"] != "failed" || !is_said {
+            wrong.push(format!(
+                "{language}: the settings {} are {} with: {reason}",
+                refused["settings"], status["state"]
+            ));
+        }
+    }
+    wrong
+}
+
+/// What is wrong with an answer. Causes carry the plugin's name, which is left out of the cases.
+fn differences(checked: &Checked, plugin: &str, case: &Value) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut expect = |what: &str, expected: &Value, found: Value| {
+        if !expected.is_null() && *expected != found {
+            wrong.push(format!("{what} is {found}, not {expected}"));
+        }
+    };
+    let status = checked.status.clone().unwrap_or_default();
+    expect("allowed", &case["allowed"], json!(checked.allowed));
+    expect("code", &case["code"], status["code"].clone());
+    let causes: Vec<Value> = status["details"]["causes"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .map(|cause| {
+            let message = cause["message"].as_str().unwrap_or_default();
+            let own = message
+                .strip_prefix(&format!("{plugin}: "))
+                .unwrap_or(message);
+            json!([cause["field"], own])
+        })
+        .collect();
+    expect("the list of causes", &case["causes"], json!(causes));
+    expect(
+        "the list of warnings",
+        &case["warnings"],
+        json!(checked.warnings),
+    );
+    expect("the patch", &case["patch"], json!(checked.patch));
+    for (key, value) in case["annotations"].as_object().into_iter().flatten() {
+        expect(
+            &format!("the annotation {key}"),
+            value,
+            json!(checked.audit_annotations.get(key)),
+        );
+    }
+    let message = status["message"].as_str().unwrap_or_default();
+    if let Some(said) = case["message"].as_str()
+        && !message.contains(said)
+    {
+        wrong.push(format!("the message is {message:?}, without {said:?}"));
+    }
+    wrong
+}
+
+#[tokio::test]
+async fn the_same_policy_judges_alike_in_every_language() {
+    let cases = cases("trusted-registries");
+    let mut wrong = Vec::new();
+    for Language { name, folder } in languages() {
+        let wasm = folder.join("trusted-registries.wasm");
+        let mut configuration = configuration();
+        for (settings, values) in cases["settings"].as_object().into_iter().flatten() {
+            configuration.plugin(settings, &wasm, json!({"settings": values}));
+        }
+        with_refused(&mut configuration, &wasm, &cases);
+        let server = Server::start(configuration);
+        wrong.extend(check_refused(&server, &name, &cases).await);
+        for case in cases["cases"].as_array().into_iter().flatten() {
+            let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "a", "namespace": "default"},
+                "spec": grown(&case["spec"])});
+            let review = Review::create(pod).build();
+            let plugin = case["settings"].as_str().unwrap_or_default();
+            let endpoint = if case["patch"].is_null() && case["becomes"].is_null() {
+                Endpoint::Validate
+            } else {
+                Endpoint::Mutate
+            };
+            let path = match endpoint {
+                Endpoint::Mutate => "mutate",
+                Endpoint::Validate => "validate",
+            };
+            let answer = server.post(&format!("/{path}/{plugin}"), &review).await;
+            let checked = answer.checked(endpoint, &review);
+            let mut found = differences(&checked, plugin, case);
+            let spec = checked.patched_object.as_ref().map(|pod| &pod["spec"]);
+            if !case["becomes"].is_null() && spec != Some(&case["becomes"]) {
+                found.push(format!("the spec became {spec:?}, not {}", case["becomes"]));
+            }
+            wrong.extend(
+                found
+                    .into_iter()
+                    .map(|found| format!("{name}: {}: {found}", case["name"])),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test]
+async fn no_way_to_fail_is_an_allow_and_each_is_told_to_the_operator() {
+    let cases = cases("actor");
+    let mut wrong = Vec::new();
+    for Language { name, folder } in languages() {
+        let wasm = folder.join("actor.wasm");
+        let mut configuration = configuration();
+        configuration.plugin("actor", &wasm, json!({}));
+        with_refused(&mut configuration, &wasm, &cases);
+        let server = Server::start(configuration);
+        wrong.extend(check_refused(&server, &name, &cases).await);
+        for case in cases["cases"].as_array().into_iter().flatten() {
+            if !case["only"].is_null() && !texts(&case["only"]).any(|only| only == name) {
+                continue;
+            }
+            let is_mutation = case["do"].is_null();
+            let what = if is_mutation {
+                &case["mutate"]
+            } else {
+                &case["do"]
+            };
+            let (path, endpoint) = if is_mutation {
+                ("/mutate/actor", Endpoint::Mutate)
+            } else {
+                ("/validate/actor", Endpoint::Validate)
+            };
+            let mut data = grown(&case["data"]);
+            if data.is_null() {
+                data = json!({});
+            }
+            data["do"] = what.clone();
+            let object = json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": "a", "namespace": "default"}, "data": data});
+            let review = Review::create(object.clone()).build();
+            let checked = server.post(path, &review).await.checked(endpoint, &review);
+            let found = judged(&checked, case, &object);
+            wrong.extend(
+                found
+                    .into_iter()
+                    .map(|found| format!("{name}: {what}: {found}")),
+            );
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// What is wrong with what became of an act.
+fn judged(checked: &Checked, case: &Value, object: &Value) -> Vec<String> {
+    let faults: Vec<&str> = texts(&case["fault"]).collect();
+    if !faults.is_empty() {
+        return judged_fault(checked, case, &faults);
+    }
+    if !case["denied"].is_null() {
+        let mut denied = case["denied"].clone();
+        denied["allowed"] = json!(false);
+        return differences(checked, "actor", &denied);
+    }
+    let mut expected = case.clone();
+    expected["allowed"] = json!(true);
+    let mut wrong = differences(checked, "actor", &expected);
+    if let Some(becomes) = case["becomes"].as_object() {
+        let mut after = object.clone();
+        for (name, member) in becomes {
+            if name == "metadata" {
+                after["metadata"]["annotations"] = member["annotations"].clone();
+            } else {
+                after[name] = member.clone();
+            }
+        }
+        let found = checked.patched_object.as_ref();
+        if found != Some(&after) {
+            wrong.push(format!("the object became {found:?}, not {after}"));
+        }
+    }
+    wrong
+}
+
+fn judged_fault(checked: &Checked, case: &Value, faults: &[&str]) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let status = checked.status.clone().unwrap_or_default();
+    let message = status["message"].as_str().unwrap_or_default();
+    if checked.allowed {
+        wrong.push("it was ALLOWED".to_owned());
+    }
+    let fault = checked.audit_annotations.get("actor.fault");
+    if !faults
+        .iter()
+        .any(|expected| fault.is_some_and(|fault| fault == expected))
+    {
+        wrong.push(format!("the fault is {fault:?}, none of {faults:?}"));
+    }
+    if message.contains(SAYS_NOTHING) {
+        wrong.push(format!("it says nothing: {message}"));
+    }
+    for said in texts(&case["says"]) {
+        if !message.contains(said) {
+            wrong.push(format!("the message is {message:?}, without {said:?}"));
+        }
+    }
+    if case["place"] == true && !names_a_place(message) {
+        wrong.push(format!(
+            "the message is {message:?}, without a file and line"
+        ));
+    }
+    wrong
+}
+
+/// `(at FILE:LINE:…)` with a line.
+fn names_a_place(message: &str) -> bool {
+    let Some((_, place)) = message.rsplit_once("(at ") else {
+        return false;
+    };
+    let mut parts = place.split(':');
+    let file = parts.next().unwrap_or_default();
+    let line = parts.next().and_then(|line| line.parse::<u32>().ok());
+    file.contains('.') && line.is_some_and(|line| line > 0)
+}

@@ -1,0 +1,176 @@
+//! Builds the plugins in other languages than this one, and runs their SDKs' own tests.
+//!
+//! ```text
+//! languages/NAME/needs   commands and Debian's packages for them
+//! languages/NAME/build   into target/languages/NAME, when something that it is made of has changed
+//! languages/NAME/test    the unit tests of its SDK
+//! ```
+//!
+//! What a language builds with beyond the commands, its scripts install into `target/toolchains`, and say so.
+
+use std::collections::BTreeSet;
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::Context as _;
+
+use crate::terminal::{self, NOTABLE};
+use crate::toolchain;
+use crate::workspace::Workspace;
+
+/// What makes components of the modules that other compilers leave.
+const COMPONENTIZE: &str = "tollgate-componentize";
+/// What the last build was made of.
+const BUILT_FROM: &str = ".built-from";
+/// Folders that builds make.
+const MADE: [&str; 4] = ["node_modules", "__pycache__", ".mypy_cache", "target"];
+
+/// How a script says that a command is there, but too old for it.
+const TOO_OLD: i32 = 69;
+
+/// What came of a script.
+#[derive(Clone, Copy, PartialEq)]
+enum Done {
+    Well,
+    TooOld,
+}
+
+/// Builds and tests every language whose commands are there.
+pub(super) fn run(workspace: &Workspace) -> anyhow::Result<()> {
+    super::announced(
+        workspace
+            .cargo()
+            .args(["build", "--workspace", "--bin", COMPONENTIZE]),
+    )?;
+    for language in languages(workspace.root())? {
+        let folder = workspace.root().join("languages").join(&language);
+        if let Some(missing) = missing(&folder)? {
+            anstream::println!(
+                "  {NOTABLE}{language}: `{missing}` cannot be run, so nothing of it is tested{NOTABLE:#}"
+            );
+            continue;
+        }
+        if build(workspace, &language, &folder)? == Done::TooOld {
+            anstream::println!(
+                "  {NOTABLE}{language}: what is installed is too old, so nothing of it is tested{NOTABLE:#}"
+            );
+            continue;
+        }
+        if folder.join("test").is_file() {
+            script(workspace, &folder.join("test"), None)?;
+        }
+    }
+    Ok(())
+}
+
+fn languages(root: &Path) -> anyhow::Result<BTreeSet<String>> {
+    let folder = root.join("languages");
+    let entries = std::fs::read_dir(&folder).with_context(|| folder.display().to_string())?;
+    Ok(entries
+        .filter_map(Result::ok)
+        .filter(|entry| entry.path().join("build").is_file())
+        .map(|entry| entry.file_name().to_string_lossy().into_owned())
+        .collect())
+}
+
+/// The first command that cannot be run, after trying to install it.
+fn missing(folder: &Path) -> anyhow::Result<Option<String>> {
+    let path = folder.join("needs");
+    let needs = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+    for line in needs.lines() {
+        let (command, package) = line
+            .split_once(' ')
+            .with_context(|| format!("{}: `{line}` is no command and package", path.display()))?;
+        if !toolchain::ensure_command(command, package) {
+            return Ok(Some(command.to_owned()));
+        }
+    }
+    Ok(None)
+}
+
+fn build(workspace: &Workspace, language: &str, folder: &Path) -> anyhow::Result<Done> {
+    let output = workspace.target().join("languages").join(language);
+    let stamp = output.join(BUILT_FROM);
+    let sources = sources(workspace.root(), language)?;
+    if std::fs::read_to_string(&stamp).is_ok_and(|last| last == sources) {
+        println!("  {language} is built");
+        return Ok(Done::Well);
+    }
+    std::fs::create_dir_all(&output).with_context(|| output.display().to_string())?;
+    let done = script(workspace, &folder.join("build"), Some(&output))?;
+    if done == Done::Well {
+        std::fs::write(&stamp, sources).with_context(|| stamp.display().to_string())?;
+    }
+    Ok(done)
+}
+
+/// A hash of all that the plugins of a language are made of.
+fn sources(root: &Path, language: &str) -> anyhow::Result<String> {
+    let sdk = match language {
+        "javascript" => "js",
+        other => other,
+    };
+    let mut hasher = DefaultHasher::new();
+    for folder in [
+        format!("languages/{language}"),
+        format!("guest-sdk/{sdk}"),
+        "guest-sdk/componentize".to_owned(),
+        "wit".to_owned(),
+    ] {
+        let mut files = Vec::new();
+        walk(&root.join(&folder), &mut files)?;
+        files.sort();
+        for file in files {
+            file.strip_prefix(root).unwrap_or(&file).hash(&mut hasher);
+            std::fs::read(&file)
+                .with_context(|| file.display().to_string())?
+                .hash(&mut hasher);
+        }
+    }
+    Ok(format!("{:016x}", hasher.finish()))
+}
+
+fn walk(folder: &Path, files: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    let Ok(entries) = std::fs::read_dir(folder) else {
+        return Ok(());
+    };
+    for entry in entries {
+        let entry = entry?;
+        let path = entry.path();
+        let is_made = MADE.iter().any(|made| entry.file_name() == *made);
+        if is_made || path.extension().is_some_and(|ending| ending == "egg-info") {
+            continue;
+        }
+        if path.is_dir() {
+            walk(&path, files)?;
+        } else {
+            files.push(path);
+        }
+    }
+    Ok(())
+}
+
+fn script(workspace: &Workspace, script: &Path, output: Option<&Path>) -> anyhow::Result<Done> {
+    let target = workspace.target();
+    let shown = workspace.shown(script).to_string();
+    terminal::paragraph("  ", &shown);
+    let toolchains = target.join("toolchains");
+    std::fs::create_dir_all(&toolchains).with_context(|| toolchains.display().to_string())?;
+    let status = Command::new(script)
+        .args(output)
+        .env("CARGO_TARGET_DIR", target)
+        .env("TOLLGATE_CACHE", &toolchains)
+        .env(
+            "TOLLGATE_COMPONENTIZE",
+            target.join("debug").join(COMPONENTIZE),
+        )
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("{shown} cannot be run"))?;
+    if status.code() == Some(TOO_OLD) {
+        return Ok(Done::TooOld);
+    }
+    anyhow::ensure!(status.success(), "{shown} failed ({status})");
+    Ok(Done::Well)
+}
