@@ -5,6 +5,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use reqwest::{Certificate, Client, Method};
@@ -328,11 +329,20 @@ impl Cluster {
     }
 }
 
-/// Between here and its use somebody else may take it, which has to be quick.
+/// A port that nobody listens on, below those that systems give to outgoing connections: one of these could be taken
+/// before it is used.
 fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("there is a free port");
-    let address = listener.local_addr();
-    address.expect("a listener has an address").port()
+    static NEXT: AtomicU16 = AtomicU16::new(0);
+    const FIRST: u16 = 20_000;
+    const COUNT: u16 = 12_000;
+    // Other test binaries on this machine begin elsewhere.
+    let own = (std::process::id() % u32::from(COUNT)) as u16;
+    let mut ports = (0..COUNT).map(|_| {
+        let next = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
+        FIRST + (own + next) % COUNT
+    });
+    let free = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
+    free.expect("there is a free port")
 }
 
 fn skip(missing: &Missing) {
