@@ -35,7 +35,7 @@ engine: { maxConcurrentCalls: 64 }
 limits: { fuel: lots, memory: 8Gi, concurrency: 100, memry: 1Gi }
 plugins:
   - name: Image_Rewrite
-    source: oci://registry.example.com/policies/image-rewrite:1.4
+    source: oci://policies/image-rewrite
     failure_policy: Ignore
     failurePolicy: ignore
     mode: dryrun
@@ -77,7 +77,7 @@ configuration: 40 problems
   limits.concurrency: got 100, expected at most 64, which is engine.maxConcurrentCalls
   limits.memry: unknown key, did you mean memory?
   plugins[0].name: got "Image_Rewrite", expected a name of at most 40 of a-z, 0-9 and -, such as image-rewrite
-  plugins[0].source: got "oci://registry.example.com/policies/image-rewrite:1.4", expected file: and the path of a WebAssembly file, such as file:./plugin.wasm: "oci" is not supported yet, download the plugin to a file
+  plugins[0].source: got "oci://policies/image-rewrite", expected a reference such as oci://registry.example.com/policies/image-rewrite:1.4, with a tag or a digest
   plugins[0].settings: expected an object; what is in it is up to the plugin
   plugins[0].mode: got "dryrun", expected enforce, warn or audit
   plugins[0].failurePolicy: got "ignore", expected Fail or Ignore; did you mean Ignore?
@@ -86,9 +86,9 @@ configuration: 40 problems
   plugins[0].capabilities[1]: got "network", expected clock
   plugins[0].allowRemovals: got "yes", expected true or false
   plugins[0].failure_policy: unknown key, did you mean failurePolicy?
-  plugins[1].source: got "./labels.wasm", expected file: and the path of a WebAssembly file, such as file:./plugin.wasm
+  plugins[1].source: got "./labels.wasm", expected file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as oci://registry.example.com/policies/image-rewrite:1.4
   plugins[1].match.rules: missing, expected at least one rule, such as {operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}; without `match` the plugin's own rules apply
-  plugins[1].timeout: unknown key, expected name, source, enabled, match, settings, mode, failurePolicy, reinvocationPolicy, conflicts, existingViolations, exceptions, limits, capabilities or allowRemovals
+  plugins[1].timeout: unknown key, expected name, source, signatures, enabled, match, settings, mode, failurePolicy, reinvocationPolicy, conflicts, existingViolations, exceptions, limits, capabilities or allowRemovals
   plugins[2].name: got "labels", which is the name of plugins[1] already
   plugins[2].match.rules[0].operations[1]: got "MODIFY", expected CREATE, UPDATE, DELETE, CONNECT or "*"
   plugins[2].match.rules[0].operations[2]: got "create", expected CREATE, UPDATE, DELETE, CONNECT or "*"; did you mean CREATE?
@@ -188,24 +188,66 @@ configuration: 1 problem
 }
 
 #[test]
-fn rejects_sources_that_are_not_files() {
+fn rejects_sources_that_are_neither_files_nor_references() {
     let source = |source: &str| error(&format!("plugins: [{{name: a, source: {source}}}]"));
     assert_snapshot!(source("\"file:\""), @r#"
 configuration: 1 problem
-  plugins[0].source: got "file:", expected file: and the path of a WebAssembly file, such as file:./plugin.wasm
+  plugins[0].source: got "file:", expected file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as oci://registry.example.com/policies/image-rewrite:1.4
 "#);
     assert_snapshot!(source("file://host/a.wasm"), @r#"
 configuration: 1 problem
-  plugins[0].source: got "file://host/a.wasm", expected file: and the path of a WebAssembly file, such as file:./plugin.wasm
+  plugins[0].source: got "file://host/a.wasm", expected file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as oci://registry.example.com/policies/image-rewrite:1.4
 "#);
     assert_snapshot!(source("https://example.com/a.wasm"), @r#"
 configuration: 1 problem
-  plugins[0].source: got "https://example.com/a.wasm", expected file: and the path of a WebAssembly file, such as file:./plugin.wasm: "https" is not supported yet, download the plugin to a file
+  plugins[0].source: got "https://example.com/a.wasm", expected file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as oci://registry.example.com/policies/image-rewrite:1.4
 "#);
     assert_snapshot!(source("7"), @r#"
 configuration: 1 problem
-  plugins[0].source: got 7, expected file: and the path of a WebAssembly file, such as file:./plugin.wasm
+  plugins[0].source: got 7, expected file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as oci://registry.example.com/policies/image-rewrite:1.4
 "#);
+}
+
+#[test]
+fn rejects_registries_and_signatures_that_cannot_be() {
+    let text = "
+registries:
+  pollInterval: 10ms
+  hosts:
+    - { host: https://registry.example.com }
+    - { host: registry.example.com, ca: ca.pem, plainHTTP: true }
+plugins:
+  - { name: a, source: file:a.wasm, signatures: { keys: [cosign.pub] } }
+  - { name: b, source: 'oci://registry.example.com/b:1', signatures: { key: cosign.pub } }
+";
+    assert_snapshot!(error(text), @r#"
+configuration: 5 problems
+  registries.pollInterval: got 10ms, expected 1s to 24h
+  registries.hosts[0].host: got "https://registry.example.com", expected a host and, where it has one, a port, such as registry.example.com:5000
+  registries.hosts[1].ca: expected no ca where plainHTTP is true: there is no TLS to trust
+  plugins[0].signatures: expected none: only artifacts of registries are signed, and `source` is a file
+  plugins[1].signatures.key: unknown key, did you mean keys?
+"#);
+}
+
+#[test]
+fn a_plugin_has_the_signature_keys_of_the_file_unless_it_names_its_own() {
+    let config = parse(
+        "
+signatures: { keys: [cosign.pub, /keys/next.pub] }
+plugins:
+  - { name: a, source: 'oci://registry.example.com/a:1' }
+  - { name: b, source: 'oci://registry.example.com/b:1', signatures: { keys: [] } }
+  - { name: c, source: file:c.wasm }
+",
+    );
+    let keys = |index: usize| {
+        let keys = config.plugins[index].signature_keys.iter();
+        keys.map(|path| path.display().to_string())
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(keys(0), ["/etc/tollgate/cosign.pub", "/keys/next.pub"]);
+    assert!(keys(1).is_empty() && keys(2).is_empty());
 }
 
 #[test]
@@ -215,7 +257,7 @@ fn rejects_hostile_text_without_repeating_it_raw() {
     assert_snapshot!(error(&text), @r#"
 configuration: 2 problems
   listen: got "\u{1b}[31m\u{202e}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"…, expected an IP address and a port, such as 0.0.0.0:8443 or [::]:8443
-  ["a\n\u{1b}[31m"]: unknown key, expected listen, admin, tls, authentication, requests, engine, limits, conflicts, allowEmpty or plugins
+  ["a\n\u{1b}[31m"]: unknown key, expected listen, admin, tls, authentication, requests, engine, registries, limits, conflicts, signatures, allowEmpty or plugins
 "#);
 }
 
