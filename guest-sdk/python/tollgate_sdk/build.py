@@ -50,7 +50,7 @@ def build(policy: Path, output: Path) -> list[str]:
         _write_world(stage / "wit", imports, exports)
         (stage / "entry").mkdir()
         shutil.copytree(_SDK, stage / "entry" / "tollgate_sdk", ignore=shutil.ignore_patterns("wit", "__pycache__"))
-        (stage / "entry" / f"{_ENTRY}.py").write_text(_entry(policy.stem, exports))
+        (stage / "entry" / f"{_ENTRY}.py").write_text(_entry(policy.stem, imports, exports))
         output.parent.mkdir(parents=True, exist_ok=True)
         command: list[str | Path] = [
             Path(sysconfig.get_path("scripts")) / "componentize-py", "--quiet", "--wit-path", stage / "wit",
@@ -106,7 +106,7 @@ def _write_world(folder: Path, imports: list[str], exports: list[str]) -> None:
     (folder / "world.wit").write_text(f"package tollgate:python;\n\nworld plugin {{\n{body}\n}}\n")
 
 
-def _entry(module: str, exports: list[str]) -> str:
+def _entry(module: str, imports: list[str], exports: list[str]) -> str:
     functions = {
         "lifecycle": ["describe(self)", "configure(self, settings)"],
         "mutating": ["mutate(self)"],
@@ -116,6 +116,8 @@ def _entry(module: str, exports: list[str]) -> str:
         "from tollgate_sdk import _component",
         "_component.without_clock()",
         f"import {module} as _policy",
+        # What is imported later is not there any more.
+        *["import wit_world.imports.clock" for name in imports if name == "clock"],
         "_exports = _component.Exports(_policy)",
     ]
     for interface in exports:
