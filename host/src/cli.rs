@@ -8,6 +8,7 @@ mod manifests;
 mod review;
 mod serve;
 mod terminal;
+mod test;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -33,6 +34,8 @@ enum Command {
     Check(check::Check),
     /// Review manifests or AdmissionReviews through the whole configuration, without a server.
     Review(review::Review),
+    /// Run the suites of a policy: reviews through the code that the server runs, and what is expected of them.
+    Test(test::Test),
     /// Explain a decision of a running server: which plugins were called, why, and what they said and changed.
     Explain(explain::Explain),
     /// Print the webhook configurations that register this host with kube-apiserver, as YAML.
@@ -73,6 +76,7 @@ Examples:
   tollgate check --config tollgate.yaml     everything that is wrong with it, at once
   tollgate review --config tollgate.yaml deploy.yaml
                                             what would become of it
+  tollgate test                             the suites below this folder
   tollgate explain 705ab4f5-6393-11e8-b7cc-42010a800002
                                             why a running server decided as it did
   tollgate manifests --config tollgate.yaml --service tollgate-system/tollgate | kubectl apply -f -
@@ -102,6 +106,7 @@ pub fn run() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Check(check) => check.run(),
         Command::Review(review) => review.run(),
+        Command::Test(test) => test.run(),
         Command::Explain(explain) => explain.run(),
         Command::Manifests(manifests) => manifests.run(),
         Command::Prepare => {

@@ -10,15 +10,15 @@ mod exception;
 mod limit;
 mod plugin;
 mod policy;
-mod problem;
+pub(crate) mod problem;
 mod quantity;
-mod read;
+pub(crate) mod read;
 mod rule;
 mod selector;
 mod server;
 #[cfg(test)]
 mod tests;
-mod yaml;
+pub(crate) mod yaml;
 
 use std::collections::BTreeMap;
 use std::fs::File;
