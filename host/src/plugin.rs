@@ -17,7 +17,9 @@ mod protocol;
 mod set;
 mod worker;
 
+pub(crate) use componentize::{componentize, imports};
 pub use load::{LoadError, Loader};
+pub use protocol::Stage;
 pub(crate) use set::Asked;
 pub use set::{LoadedPlugin, Plugin, PluginSet, PluginState};
 pub use worker::PrepareError;

@@ -4,7 +4,7 @@ use wasmparser::{Encoding, Parser, Payload};
 
 /// Why there is no component.
 #[derive(Debug, thiserror::Error)]
-pub(super) enum ComponentizeError {
+pub(crate) enum ComponentizeError {
     #[error(
         "it is not WebAssembly: it does not start with `\\0asm`; expected a component, or a core module with its \
          WIT embedded"
@@ -22,7 +22,7 @@ pub(super) enum ComponentizeError {
 }
 
 /// The component itself, or the one made of a core module.
-pub(super) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, ComponentizeError> {
+pub(crate) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, ComponentizeError> {
     let encoding = match Parser::new(0).parse_all(&bytes).next() {
         Some(Ok(Payload::Version { encoding, .. })) => encoding,
         _ => return Err(ComponentizeError::NotWasm),
@@ -40,6 +40,25 @@ pub(super) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, ComponentizeError>
             .encode()
     };
     encode().map_err(|error| ComponentizeError::Encode(format!("{error:#}")))
+}
+
+/// The names of what a component imports, in order.
+pub(crate) fn imports(component: &[u8]) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut depth = 0_u32;
+    for payload in Parser::new(0).parse_all(component) {
+        match payload {
+            // What lies inside imports from the component, not from the host.
+            Ok(Payload::ComponentSection { .. } | Payload::ModuleSection { .. }) => depth += 1,
+            Ok(Payload::End(_)) => depth = depth.saturating_sub(1),
+            Ok(Payload::ComponentImportSection(section)) if depth == 0 => {
+                let imports = section.into_iter().filter_map(Result::ok);
+                names.extend(imports.map(|import| import.name.name.to_owned()));
+            }
+            _ => {}
+        }
+    }
+    names
 }
 
 fn has_world(module: &[u8]) -> Result<bool, ComponentizeError> {

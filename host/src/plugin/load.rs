@@ -92,6 +92,14 @@ impl Loader {
         PluginSet::new(plugins.map(Arc::new).collect().await)
     }
 
+    /// Loads one, and has nothing to tell of it but why it cannot be loaded.
+    ///
+    /// # Errors
+    /// When it cannot be loaded.
+    pub async fn check(&self, config: &PluginConfig) -> Result<LoadedPlugin, LoadError> {
+        self.try_load(config, &mut Arc::from("")).await
+    }
+
     /// Loads one.
     pub async fn load(&self, config: PluginConfig) -> Plugin {
         if !config.enabled {

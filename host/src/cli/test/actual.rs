@@ -1,6 +1,7 @@
 //! What a case came to, in the words that a suite has for it.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -77,7 +78,7 @@ impl Actual {
             plugin: report.plugin.as_str().to_owned(),
             phase: step.endpoint.name(),
             fuel: report.cost.fuel,
-            milliseconds: report.cost.duration.as_secs_f64() * 1000.0,
+            milliseconds: to_the_microsecond(report.cost.duration),
         });
         let outcomes = || steps.iter().map(|step| &step.outcome);
         Self {
@@ -111,7 +112,8 @@ impl Actual {
 
     /// Time of all calls together.
     pub(super) fn milliseconds(&self) -> f64 {
-        self.costs.iter().map(|cost| cost.milliseconds).sum()
+        // The sum of none would be -0.
+        self.costs.iter().fold(0.0, |sum, cost| sum + cost.milliseconds)
     }
 
     /// Everything that is the same in every run, without what it cost.
@@ -158,6 +160,10 @@ impl Actual {
         }
         fuel
     }
+}
+
+fn to_the_microsecond(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }
 
 /// A patch as JSON.
