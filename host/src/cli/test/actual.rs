@@ -113,7 +113,9 @@ impl Actual {
     /// Time of all calls together.
     pub(super) fn milliseconds(&self) -> f64 {
         // The sum of none would be -0.
-        self.costs.iter().fold(0.0, |sum, cost| sum + cost.milliseconds)
+        self.costs
+            .iter()
+            .fold(0.0, |sum, cost| sum + cost.milliseconds)
     }
 
     /// Everything that is the same in every run, without what it cost.
