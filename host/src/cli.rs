@@ -1,14 +1,20 @@
 //! The command line.
 
+mod bench;
+mod build;
 mod called;
 mod check;
+mod completions;
 mod explain;
 mod host;
+mod language;
 mod manifests;
+mod new;
 mod registry;
 mod review;
 mod serve;
 mod terminal;
+mod test;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -34,6 +40,14 @@ enum Command {
     Check(check::Check),
     /// Review manifests or AdmissionReviews through the whole configuration, without a server.
     Review(review::Review),
+    /// Make a project with a policy that is worth reading, its tests and its suite.
+    New(new::New),
+    /// Build the policy in a folder, and check it as the host would.
+    Build(build::Build),
+    /// Run the suites of a policy: reviews through the code that the server runs, and what is expected of them.
+    Test(test::Test),
+    /// Measure what the calls of a plugin take, and how that grows with the object.
+    Bench(bench::Bench),
     /// Explain a decision of a running server: which plugins were called, why, and what they said and changed.
     Explain(explain::Explain),
     /// Print the webhook configurations that register this host with kube-apiserver, as YAML.
@@ -42,6 +56,8 @@ enum Command {
     Push(registry::Push),
     /// Pull a plugin from a registry into a file.
     Pull(registry::Pull),
+    /// Print what a shell needs to complete the command line.
+    Completions(completions::Completions),
     /// Prepares one plugin for the process that started this one. Speaks over standard input and output.
     #[command(hide = true)]
     Prepare,
@@ -78,6 +94,10 @@ Examples:
   tollgate check --config tollgate.yaml     everything that is wrong with it, at once
   tollgate review --config tollgate.yaml deploy.yaml
                                             what would become of it
+  tollgate new trusted-registries --lang rust
+                                            a policy of one's own
+  tollgate build                            the component of the project in this folder
+  tollgate test                             the suites below this folder
   tollgate explain 705ab4f5-6393-11e8-b7cc-42010a800002
                                             why a running server decided as it did
   tollgate manifests --config tollgate.yaml --service tollgate-system/tollgate | kubectl apply -f -
@@ -113,10 +133,15 @@ pub fn run() -> ExitCode {
         Command::Serve(serve) => serve.run(),
         Command::Check(check) => check.run(),
         Command::Review(review) => review.run(),
+        Command::New(new) => new.run(),
+        Command::Build(build) => build.run(),
+        Command::Test(test) => test.run(),
+        Command::Bench(bench) => bench.run(),
         Command::Explain(explain) => explain.run(),
         Command::Manifests(manifests) => manifests.run(),
         Command::Push(push) => push.run(),
         Command::Pull(pull) => pull.run(),
+        Command::Completions(completions) => completions.run(),
         Command::Prepare => {
             crate::plugin::prepare::run(std::io::stdin().lock(), std::io::stdout().lock())
                 .map(|()| ExitCode::SUCCESS)

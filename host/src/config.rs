@@ -11,16 +11,16 @@ mod limit;
 mod origin;
 mod plugin;
 mod policy;
-mod problem;
+pub(crate) mod problem;
 mod quantity;
-mod read;
+pub(crate) mod read;
 mod registry;
 mod rule;
 mod selector;
 mod server;
 #[cfg(test)]
 mod tests;
-mod yaml;
+pub(crate) mod yaml;
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -34,10 +34,10 @@ pub use authentication::{Authentication, ClientCertificate};
 pub use exception::Exception;
 pub use limit::{LIMITS, Limit, Limits, Unit};
 pub use origin::Origin;
-pub(crate) use plugin::is_label;
 pub use plugin::{
     Capability, FailurePolicy, Mode, PluginConfig, PluginName, PluginNameError, Source,
 };
+pub(crate) use plugin::{Defaults, is_label};
 pub use policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
 pub use problem::{ConfigError, Problem, Problems};
 pub use quantity::{DurationError, format_bytes, format_count, format_duration, parse_go_duration};
@@ -187,7 +187,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
         .optional("conflicts")
         .and_then(|node| node.word(Conflicts::WORDS))
         .unwrap_or_default();
-    let defaults = plugin::Defaults {
+    let defaults = Defaults {
         limits,
         conflicts,
         signature_keys: plugin::read_signature_keys(fields.section("signatures"), folder, &[]),

@@ -21,7 +21,7 @@ mod wasi;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, SystemTime};
 
 use tokio::sync::Semaphore;
 use wasmtime::component::{Component, Linker};
@@ -84,6 +84,16 @@ pub struct EngineSettings<'a> {
     pub map_code: bool,
 }
 
+/// What time it is for the plugins that may know it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clock {
+    /// The system's.
+    #[default]
+    System,
+    /// Always the same, so that what a plugin makes of the time can be tested.
+    Fixed(SystemTime),
+}
+
 /// The engine that every plugin runs in.
 #[derive(Clone)]
 pub struct Engine {
@@ -94,6 +104,20 @@ pub struct Engine {
     map_code_in: Option<Arc<Path>>,
     ticker: Arc<ticker::Ticker>,
     largest: Arc<Limits>,
+    clock: Clock,
+}
+
+// === impl Clock ===
+
+impl Clock {
+    /// The time.
+    #[must_use]
+    pub fn now(self) -> SystemTime {
+        match self {
+            Self::System => SystemTime::now(),
+            Self::Fixed(time) => time,
+        }
+    }
 }
 
 // === impl Engine ===
@@ -161,7 +185,14 @@ impl Engine {
             map_code_in: settings.map_code.then(|| settings.cache_directory.into()),
             ticker: Arc::new(ticker),
             largest: Arc::new(largest.clone()),
+            clock: Clock::default(),
         })
+    }
+
+    /// The same engine, with another clock for the calls that are made through it.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
     }
 
     /// wasmtime's own.
@@ -186,7 +217,8 @@ impl Engine {
     /// The same component, with its code in a file that has no name any more.
     #[expect(
         unsafe_code,
-        reason = "wasmtime trusts the code that it is handed; this is its own"
+        clippy::disallowed_methods,
+        reason = "wasmtime trusts the code that it is handed; this is what this engine has just made"
     )]
     fn map(&self, component: &Component, folder: &Path) -> wasmtime::Result<Component> {
         let mut file = tempfile::NamedTempFile::new_in(folder)?;

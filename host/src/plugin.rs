@@ -17,9 +17,10 @@ mod protocol;
 mod set;
 mod worker;
 
-pub(crate) use componentize::componentize;
+pub(crate) use componentize::{componentize, imports};
 pub(crate) use load::Artifact;
 pub use load::{LoadError, Loader};
+pub use protocol::Stage;
 pub(crate) use set::Asked;
 pub use set::{LoadedPlugin, Plugin, PluginSet, PluginState};
 pub use worker::PrepareError;

@@ -1,10 +1,10 @@
 //! `tollgate review`
 
-mod difference;
-mod examine;
-mod input;
+pub(super) mod difference;
+pub(super) mod examine;
+pub(super) mod input;
 mod kinds;
-mod request;
+pub(super) mod request;
 mod show;
 
 use std::path::PathBuf;
@@ -51,30 +51,30 @@ pub(super) struct Review {
 }
 
 /// What kube-apiserver would say of a manifest. AdmissionReviews say it themselves.
-#[derive(Args, Debug)]
-struct Asking {
+#[derive(Args, Debug, Default)]
+pub(super) struct Asking {
     /// What is asked for the manifests [default: CREATE, or UPDATE of what --old has]
     #[arg(long, value_enum, ignore_case = true)]
-    operation: Option<AskedOperation>,
+    pub(super) operation: Option<AskedOperation>,
     /// Who asks [default: tollgate-review]
     #[arg(long, value_name = "NAME")]
-    user: Option<String>,
+    pub(super) user: Option<String>,
     /// A group of the user, beside system:authenticated; may be given several times.
     #[arg(long, value_name = "NAME")]
-    group: Vec<String>,
+    pub(super) group: Vec<String>,
     /// The objects as they were before, for UPDATE: they are found by kind, namespace and name.
     #[arg(long, value_name = "FILE")]
-    old: Option<PathBuf>,
+    pub(super) old: Option<PathBuf>,
     /// The namespace of manifests that name none [default: default]
     #[arg(long, value_name = "NAME")]
-    namespace: Option<String>,
+    pub(super) namespace: Option<String>,
     /// Nothing would be stored, as with `kubectl --dry-run=server`.
     #[arg(long)]
-    dry_run: bool,
+    pub(super) dry_run: bool,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
-enum AskedOperation {
+pub(super) enum AskedOperation {
     #[value(name = "CREATE")]
     Create,
     #[value(name = "UPDATE")]

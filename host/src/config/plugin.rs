@@ -53,6 +53,7 @@ pub struct PluginConfig {
 }
 
 /// What a plugin has where its entry does not say.
+#[derive(Default)]
 pub(crate) struct Defaults {
     pub(crate) limits: Limits,
     pub(crate) conflicts: Conflicts,

@@ -34,6 +34,8 @@ pub struct CallReport {
     pub cpu: Duration,
     /// Time by the clock, waiting for its turn included.
     pub wall: Duration,
+    /// The memory that it ended with, which is the most that it had: WebAssembly gives none back.
+    pub memory_bytes: u64,
 }
 
 /// Why there is no answer.
@@ -75,6 +77,7 @@ impl Guest {
             fuel: 0,
             cpu: Duration::ZERO,
             wall: began.elapsed(),
+            memory_bytes: 0,
         };
         let deadline = deadline.min(began + self.limits.timeout);
         let allowed = deadline.saturating_duration_since(began);
@@ -160,6 +163,7 @@ impl Guest {
             fuel,
             cpu,
             wall: began.elapsed(),
+            memory_bytes: state.memory_bytes,
         }
     }
 
@@ -266,13 +270,14 @@ impl Guest {
     fn store(
         &self,
         engine: &Engine,
-        state: CallState,
+        mut state: CallState,
         fuel: u64,
         cpu_time: Duration,
         deadline: Instant,
         meter: &Arc<Meter>,
     ) -> Store<CallState> {
         let output_bytes = usize::try_from(state.limits.output_bytes).unwrap_or(usize::MAX);
+        state.clock = engine.clock;
         let mut store = Store::new(engine.wasmtime(), state);
         store.limiter(|state| state);
         store.set_fuel(fuel).expect("the engine meters fuel");

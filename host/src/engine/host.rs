@@ -6,7 +6,7 @@
 //! the machine.
 
 use std::ops::ControlFlow;
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::UNIX_EPOCH;
 
 use wasmtime::component::Linker;
 use wasmtime::{StoreContextMut, Trap};
@@ -256,9 +256,8 @@ fn abort(
 
 fn now(mut host: Host<'_>) -> wasmtime::Result<clock::Datetime> {
     charge(&mut host, 0, 0)?;
-    let now = SystemTime::now()
-        .duration_since(UNIX_EPOCH)
-        .unwrap_or_default();
+    let now = host.data().clock.now();
+    let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(clock::Datetime {
         seconds: now.as_secs(),
         nanoseconds: now.subsec_nanos(),

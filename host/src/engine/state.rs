@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use wasmtime::ResourceLimiter;
 
+use super::Clock;
 use super::fault::Stop;
 use super::secrecy::Secrecy;
 use super::wasi::Wasi;
@@ -26,6 +27,7 @@ pub(crate) struct CallState {
     /// None while the plugin is being loaded: the review cannot be asked then.
     pub(super) subject: Option<Subject>,
     pub(super) limits: Arc<Limits>,
+    pub(super) clock: Clock,
     pub(super) secrecy: Secrecy,
     pub(super) output_bytes: u64,
     pub(super) memory_bytes: u64,
@@ -49,6 +51,7 @@ impl CallState {
             plugin,
             subject,
             limits,
+            clock: Clock::default(),
             secrecy,
             output_bytes: 0,
             memory_bytes: 0,

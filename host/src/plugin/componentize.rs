@@ -42,6 +42,25 @@ pub(crate) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, ComponentizeError>
     encode().map_err(|error| ComponentizeError::Encode(format!("{error:#}")))
 }
 
+/// The names of what a component imports, in order.
+pub(crate) fn imports(component: &[u8]) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut depth = 0_u32;
+    for payload in Parser::new(0).parse_all(component) {
+        match payload {
+            // What lies inside imports from the component, not from the host.
+            Ok(Payload::ComponentSection { .. } | Payload::ModuleSection { .. }) => depth += 1,
+            Ok(Payload::End(_)) => depth = depth.saturating_sub(1),
+            Ok(Payload::ComponentImportSection(section)) if depth == 0 => {
+                let imports = section.into_iter().filter_map(Result::ok);
+                names.extend(imports.map(|import| import.name.name.to_owned()));
+            }
+            _ => {}
+        }
+    }
+    names
+}
+
 fn has_world(module: &[u8]) -> Result<bool, ComponentizeError> {
     for payload in Parser::new(0).parse_all(module) {
         let payload = payload.map_err(|error| ComponentizeError::Malformed(error.to_string()))?;

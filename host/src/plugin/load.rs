@@ -147,6 +147,15 @@ impl Loader {
         PluginSet::new(plugins.map(Arc::new).collect().await)
     }
 
+    /// Loads one, and keeps no account of it.
+    ///
+    /// # Errors
+    /// When it cannot be loaded.
+    pub async fn check(&self, config: &PluginConfig) -> Result<LoadedPlugin, LoadError> {
+        let artifact = self.fetch(config, None).await?;
+        self.prepare(config, artifact).await
+    }
+
     /// Loads one.
     pub async fn load(&self, config: PluginConfig) -> Plugin {
         if !config.enabled {

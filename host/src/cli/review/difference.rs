@@ -16,7 +16,7 @@ const CONTEXT: usize = 3;
 const MOST_LINES: usize = 400;
 
 /// The lines of the difference, in colours.
-pub(super) fn lines(before: &Json, after: &Json, is_secret: bool) -> Vec<String> {
+pub(in crate::cli) fn lines(before: &Json, after: &Json, is_secret: bool) -> Vec<String> {
     let (before, after) = (yaml(before, is_secret), yaml(after, is_secret));
     let difference = TextDiff::from_lines(&before, &after);
     let mut lines = Vec::new();

@@ -17,31 +17,33 @@ use crate::pipeline::{Examined, Pipeline};
 use crate::server::{Body, Call, Endpoint, Reply, deadline_after};
 
 /// What became of a document.
-pub(super) struct Finding {
-    pub(super) document: Document,
-    pub(super) prepared: Option<Prepared>,
+pub(in crate::cli) struct Finding {
+    pub(in crate::cli) document: Document,
+    pub(in crate::cli) prepared: Option<Prepared>,
     /// Its way through the endpoints, as far as it got.
-    pub(super) steps: Vec<Step>,
+    pub(in crate::cli) steps: Vec<Step>,
     /// The object after all mutators; none when it was refused before that, or there is none.
-    pub(super) after: Option<Json>,
+    pub(in crate::cli) after: Option<Json>,
     /// Why there is no answer.
-    pub(super) error: Option<String>,
+    pub(in crate::cli) error: Option<String>,
 }
 
 /// What one endpoint made of it.
-pub(super) struct Step {
-    pub(super) endpoint: Endpoint,
+pub(in crate::cli) struct Step {
+    pub(in crate::cli) endpoint: Endpoint,
     /// The AdmissionReview that the server would answer with.
-    pub(super) response: Value,
-    pub(super) decision: Decision,
-    pub(super) outcome: Outcome,
+    pub(in crate::cli) response: Value,
+    pub(in crate::cli) decision: Decision,
+    pub(in crate::cli) outcome: Outcome,
+    /// What each plugin reported, in words for the operator.
+    pub(in crate::cli) reports: Vec<Report>,
     /// What plugins in mode audit said.
-    pub(super) audits: Vec<Report>,
+    pub(in crate::cli) audits: Vec<Report>,
 }
 
 /// What a document comes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Verdict {
+pub(in crate::cli) enum Verdict {
     Allowed,
     Changed,
     Denied,
@@ -59,7 +61,7 @@ const UNLIMITED: ApplyLimits = ApplyLimits {
 };
 
 /// Takes a document through the pipeline.
-pub(super) async fn examine(
+pub(in crate::cli) async fn examine(
     pipeline: &Pipeline,
     requests: &Requests,
     document: Document,
@@ -84,7 +86,8 @@ pub(super) async fn examine(
     finding
 }
 
-async fn step(
+/// Takes a review through one endpoint.
+pub(in crate::cli) async fn step(
     pipeline: &Pipeline,
     requests: &Requests,
     endpoint: Endpoint,
@@ -105,8 +108,8 @@ async fn step(
         reply,
         decision,
         outcome,
+        reports,
         audits,
-        ..
     } = pipeline
         .examine(Call {
             endpoint,
@@ -136,6 +139,7 @@ async fn step(
         response,
         decision,
         outcome,
+        reports,
         audits,
     })
 }
@@ -168,7 +172,7 @@ impl Finding {
         Ok(())
     }
 
-    pub(super) fn verdict(&self) -> Verdict {
+    pub(in crate::cli) fn verdict(&self) -> Verdict {
         if self.error.is_some() {
             return Verdict::Error;
         }
@@ -182,12 +186,12 @@ impl Finding {
     }
 
     /// The object as it was sent.
-    pub(super) fn before(&self) -> Option<&Json> {
+    pub(in crate::cli) fn before(&self) -> Option<&Json> {
         before(&self.prepared.as_ref()?.review)
     }
 
     /// For machines.
-    pub(super) fn to_json(&self, common: &[String]) -> Value {
+    pub(in crate::cli) fn to_json(&self, common: &[String]) -> Value {
         let mut assumed = Vec::new();
         let mut request = Value::Null;
         if let Some(prepared) = &self.prepared {
@@ -244,7 +248,7 @@ fn before(review: &Json) -> Option<&Json> {
 
 impl Step {
     /// What each plugin in mode audit objects to, in words for the operator.
-    pub(super) fn objections(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(in crate::cli) fn objections(&self) -> impl Iterator<Item = (&str, &str)> {
         self.audits.iter().filter_map(|report| {
             let said = match &report.ended {
                 Ended::Denied(denial) => denial.message.as_str(),
@@ -259,7 +263,7 @@ impl Step {
 // === impl Verdict ===
 
 impl Verdict {
-    pub(super) fn as_str(self) -> &'static str {
+    pub(in crate::cli) fn as_str(self) -> &'static str {
         match self {
             Self::Allowed => "allowed",
             Self::Changed => "changed",

@@ -11,19 +11,19 @@ use crate::document::{Json, parse};
 
 /// A document, and where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Document {
+pub(in crate::cli) struct Document {
     /// The file; `-` is standard input.
-    pub(super) file: String,
+    pub(in crate::cli) file: String,
     /// Counted from 1; an item of a list is a document.
-    pub(super) number: usize,
-    pub(super) content: Json,
+    pub(in crate::cli) number: usize,
+    pub(in crate::cli) content: Json,
 }
 
 /// Deeper documents are refused here; those deeper than `requests.maxDepth` get the answer that they would get.
 const MAX_DEPTH: u32 = 1000;
 
 /// Reads a file with any number of JSON or YAML documents; the items of lists are taken one by one.
-pub(super) fn read(path: &Path) -> anyhow::Result<Vec<Document>> {
+pub(in crate::cli) fn read(path: &Path) -> anyhow::Result<Vec<Document>> {
     let file = path.display().to_string();
     let mut bytes = Vec::new();
     if file == "-" {

@@ -14,20 +14,20 @@ use crate::document::{Json, Object};
 
 /// A review, and what is not known of it.
 #[derive(Clone, Debug)]
-pub(super) struct Prepared {
+pub(in crate::cli) struct Prepared {
     /// The AdmissionReview.
-    pub(super) review: Json,
+    pub(in crate::cli) review: Json,
     /// What was assumed for this document alone.
-    pub(super) assumed: Vec<String>,
+    pub(in crate::cli) assumed: Vec<String>,
     /// Whether it was made of a manifest, so that what is assumed of all manifests goes for it.
-    pub(super) from_manifest: bool,
+    pub(in crate::cli) from_manifest: bool,
 }
 
 /// What tells an object from others: group, kind, namespace and name.
 type Identity = (String, String, String, String);
 
 /// Makes reviews of documents.
-pub(super) struct Maker<'a> {
+pub(in crate::cli) struct Maker<'a> {
     asking: &'a Asking,
     kinds: Kinds,
     old: HashMap<Identity, Json>,
@@ -40,7 +40,11 @@ const NAMESPACE: &str = "default";
 // === impl Maker ===
 
 impl<'a> Maker<'a> {
-    pub(super) fn new(asking: &'a Asking, documents: &[Document], old: Vec<Document>) -> Self {
+    pub(in crate::cli) fn new(
+        asking: &'a Asking,
+        documents: &[Document],
+        old: Vec<Document>,
+    ) -> Self {
         let mut kinds = Kinds::default();
         for document in documents {
             kinds.learn(&document.content);
@@ -57,7 +61,7 @@ impl<'a> Maker<'a> {
     }
 
     /// What is assumed of every manifest.
-    pub(super) fn assumptions(&self) -> Vec<String> {
+    pub(in crate::cli) fn assumptions(&self) -> Vec<String> {
         let operation = match (self.asking.operation, self.asking.old.is_some()) {
             (Some(operation), _) => operation.as_str(),
             (None, true) => "UPDATE of what --old has, and CREATE of the rest",
@@ -75,7 +79,7 @@ impl<'a> Maker<'a> {
     }
 
     /// The review of a document: the document itself, if it is one.
-    pub(super) fn prepare(&self, document: &Document) -> anyhow::Result<Prepared> {
+    pub(in crate::cli) fn prepare(&self, document: &Document) -> anyhow::Result<Prepared> {
         let object = &document.content;
         let Some(members) = object.as_object() else {
             bail!(
@@ -227,7 +231,12 @@ impl<'a> Maker<'a> {
 }
 
 /// The review with another object in it, as kube-apiserver sends it to `/validate` after a mutation.
-pub(super) fn with_object(review: &Json, object: Json) -> Json {
+pub(in crate::cli) fn with_object(review: &Json, object: Json) -> Json {
+    with_member(review, "object", object)
+}
+
+/// The review with another value at one of the members of its request.
+pub(in crate::cli) fn with_member(review: &Json, name: &str, value: Json) -> Json {
     let Json::Object(members) = review else {
         return review.clone();
     };
@@ -235,14 +244,14 @@ pub(super) fn with_object(review: &Json, object: Json) -> Json {
         return review.clone();
     };
     let mut request: Object = (**request).clone();
-    request.insert("object".into(), object);
+    request.insert(name.into(), value);
     let mut members: Object = (**members).clone();
     members.insert("request".into(), Json::Object(Arc::new(request)));
     Json::Object(Arc::new(members))
 }
 
 /// The request without the two objects: what was said about them.
-pub(super) fn without_objects(review: &Json) -> Json {
+pub(in crate::cli) fn without_objects(review: &Json) -> Json {
     let Some(request) = review.member("request").and_then(Json::as_object) else {
         return Json::Null;
     };
@@ -275,7 +284,7 @@ fn identity(object: &Json, kinds: &Kinds, namespace: &str) -> Option<Identity> {
 }
 
 /// kube-apiserver writes the namespace of the request into an object that has none.
-fn in_namespace(object: &Json, namespace: &str) -> Json {
+pub(in crate::cli) fn in_namespace(object: &Json, namespace: &str) -> Json {
     let Json::Object(members) = object else {
         return object.clone();
     };

@@ -1,0 +1,277 @@
+//! `tollgate bench`
+
+mod measure;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+
+use self::measure::{Measured, Series, series};
+use super::FAILURE;
+use super::build::read_settings;
+use super::host::Host;
+use super::review::Asking;
+use super::review::input::{self, Document};
+use super::review::request::Maker;
+use super::terminal::{BAD, FAINT, STRONG, grouped, milliseconds, plain, say};
+use crate::config::{Capability, Config, PluginConfig, PluginName, Source, format_bytes};
+use crate::document::Json;
+use crate::engine::Phase;
+
+/// Measure what the calls of a plugin take: latency, fuel and memory, and how they grow with the object.
+///
+/// Every call has a fresh instance, as in the server. The first one finds nothing warm: that is what a plugin costs that
+/// was just loaded.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Bench {
+    /// The file of the plugin; with --config, its name there.
+    #[arg(value_name = "PLUGIN")]
+    plugin: String,
+    /// The configuration that has its settings and limits.
+    #[arg(long, value_name = "FILE", conflicts_with = "settings")]
+    config: Option<PathBuf>,
+    /// Its settings, as YAML or JSON [default: none]
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+    /// The manifest or AdmissionReview that it is called with [default: a Pod]
+    #[arg(long, value_name = "FILE")]
+    object: Option<PathBuf>,
+    /// How often it is called for each row.
+    #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..))]
+    calls: u32,
+    /// How to print it.
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate bench dist/trusted-registries.wasm --settings settings.yaml
+  tollgate bench trusted-registries --config tollgate.yaml --object deploy.yaml
+  tollgate bench dist/trusted-registries.wasm -o json
+
+Fuel is the same on every machine; times are this machine's, and want it to do nothing else.
+Exit code: 0 when it was measured, 1 when a call ended as a fault, 2 when it could not be measured.";
+
+/// What the object is padded to, beside its own size.
+const SIZES_BYTES: [usize; 3] = [10 << 10, 100 << 10, 1 << 20];
+
+// === impl Bench ===
+
+impl Bench {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let (config, plugin) = self.config()?;
+        let document = match &self.object {
+            Some(file) => {
+                let mut documents = input::read(file)?;
+                if documents.len() != 1 {
+                    bail!(
+                        "{}: there are {} documents in it, and one is measured",
+                        file.display(),
+                        documents.len()
+                    );
+                }
+                documents.remove(0)
+            }
+            None => Document {
+                file: "pod".to_owned(),
+                number: 1,
+                content: Json::from(pod()),
+            },
+        };
+        let asking = Asking::default();
+        let documents = [document];
+        let review = Maker::new(&asking, &documents, Vec::new())
+            .prepare(&documents[0])?
+            .review;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("the threads cannot be started")?;
+        let (calls, depth) = (self.calls, config.requests.max_depth);
+        let measured: Vec<Series> = runtime.block_on(async {
+            let host = Host::set_up(&config)?;
+            let loaded = host.loader.check(&plugin).await;
+            let loaded =
+                loaded.map_err(|error| anyhow!("{} is not loaded: {error}", plugin.name))?;
+            let interfaces = loaded.guest.interfaces();
+            let mut measured = Vec::new();
+            for (phase, exports) in [
+                (Phase::Mutate, interfaces.mutating),
+                (Phase::Validate, interfaces.validating),
+            ] {
+                if exports {
+                    measured.push(
+                        series(
+                            &host.engine,
+                            &loaded.guest,
+                            phase,
+                            &review,
+                            &SIZES_BYTES,
+                            calls,
+                            depth,
+                        )
+                        .await?,
+                    );
+                }
+            }
+            anyhow::Ok(measured)
+        })?;
+        match self.output {
+            Output::Text => show(&plugin, &measured, calls),
+            Output::Json => {
+                let phases: Vec<Value> = measured.iter().map(Series::to_json).collect();
+                say!(
+                    "{:#}",
+                    json!({ "plugin": plugin.name.as_str(), "calls": calls, "phases": phases })
+                );
+            }
+        }
+        let failed = measured
+            .iter()
+            .flat_map(|series| &series.rows)
+            .any(|row| row.fault.is_some());
+        Ok(if failed {
+            ExitCode::from(FAILURE)
+        } else {
+            ExitCode::SUCCESS
+        })
+    }
+
+    /// The host's configuration, and the plugin in it.
+    fn config(&self) -> anyhow::Result<(Config, PluginConfig)> {
+        if let Some(file) = &self.config {
+            let config = Config::load(file)?;
+            let found = config
+                .plugins
+                .iter()
+                .find(|plugin| plugin.name.as_str() == self.plugin);
+            let names: Vec<&str> = config
+                .plugins
+                .iter()
+                .map(|plugin| plugin.name.as_str())
+                .collect();
+            let found = found.ok_or_else(|| {
+                anyhow!(
+                    "{}: it has no plugin {:?}; it has {}",
+                    file.display(),
+                    self.plugin,
+                    names.join(", ")
+                )
+            })?;
+            let found = found.clone();
+            return Ok((config, found));
+        }
+        let file = Path::new(&self.plugin);
+        if !file.is_file() {
+            bail!(
+                "{}: there is no such file; `tollgate build` makes one, and with --config a name will do",
+                file.display()
+            );
+        }
+        let stem = file
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .replace('_', "-");
+        // Any name will do where the file's cannot be one.
+        let name = PluginName::parse(&stem).or_else(|_| PluginName::parse("plugin"))?;
+        let mut plugin = PluginConfig::new(name, Source::File(file.to_owned()));
+        plugin.capabilities.insert(Capability::Clock);
+        if let Some(settings) = &self.settings {
+            plugin.settings = read_settings(settings)?;
+        }
+        let config = Config::parse("allowEmpty: true", Path::new("."))?;
+        Ok((config, plugin))
+    }
+}
+
+fn show(plugin: &PluginConfig, measured: &[Series], calls: u32) {
+    for Series { phase, first, rows } in measured {
+        say!(
+            "{STRONG}{} {}{STRONG:#}  {FAINT}{calls} calls for each row{FAINT:#}",
+            plugin.name,
+            phase.name()
+        );
+        say!("first call: {}", milliseconds(first.as_secs_f64() * 1000.0));
+        say!(
+            "{FAINT}{:>10}  {:10}  {:>12}  {:>10}  {:>9}  {:>9}  {:>9}{FAINT:#}",
+            "object",
+            "answer",
+            "fuel",
+            "memory",
+            "median",
+            "99 %",
+            "slowest"
+        );
+        for row in rows {
+            let Measured {
+                object_bytes,
+                ended,
+                fuel,
+                memory_bytes,
+                median,
+                slow,
+                slowest,
+                fault,
+            } = row;
+            let time =
+                |duration: &std::time::Duration| milliseconds(duration.as_secs_f64() * 1000.0);
+            say!(
+                "{:>10}  {ended:10}  {:>12}  {:>10}  {:>9}  {:>9}  {:>9}",
+                size(*object_bytes as u64),
+                grouped(*fuel),
+                format_bytes(*memory_bytes),
+                time(median),
+                time(slow),
+                time(slowest),
+            );
+            if let Some(fault) = fault {
+                say!("            {BAD}{}{BAD:#}", plain(fault));
+            }
+        }
+        say!("");
+    }
+}
+
+/// To three digits, for a column.
+fn size(bytes: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "a size to be looked at")]
+    let kibibytes = bytes as f64 / 1024.0;
+    match kibibytes {
+        ..1024.0 => format!("{kibibytes:.1} KiB"),
+        _ => format!("{:.1} MiB", kibibytes / 1024.0),
+    }
+}
+
+/// As plain as Pods are.
+fn pod() -> Value {
+    let container = |name: &str| {
+        json!({
+            "name": name, "image": format!("registry.example.com/shop/{name}:1.2.3"),
+            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
+            "ports": [{"containerPort": 8080}],
+            "env": [{"name": "LEVEL", "value": "info"}],
+        })
+    };
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web", "team": "shop"}},
+        "spec": {
+            "serviceAccountName": "web",
+            "initContainers": [container("prepare")],
+            "containers": [container("web"), container("proxy")],
+            "volumes": [{"name": "cache", "emptyDir": {}}],
+        },
+    })
+}

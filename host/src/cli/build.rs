@@ -1,0 +1,231 @@
+//! `tollgate build`
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, anyhow};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+
+use super::host::Host;
+use super::language;
+use super::terminal::{BAD, FAINT, GOOD, NOTABLE, STRONG, grouped, plain, say};
+use super::{FAILURE, review};
+use crate::config::{Capability, Config, ManifestRule, Match, PluginConfig, PluginName, Source};
+use crate::engine::ConfiguredBy;
+use crate::plugin::{LoadError, LoadedPlugin, PrepareError, Stage, componentize, imports};
+
+/// Build the policy in a folder: with the language's own tools, then into a component that is checked as the host would.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Build {
+    /// The folder of the project.
+    #[arg(default_value = ".")]
+    folder: PathBuf,
+    /// What it is written in [default: by the files that are there]
+    #[arg(long, value_name = "LANGUAGE", value_parser = PossibleValuesParser::new(language::names()))]
+    lang: Option<String>,
+    /// Where the component goes [default: dist/NAME.wasm in the project]
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Check it with the settings in this file, as YAML or JSON [default: no settings]
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate build                              dist/NAME.wasm of the project in this folder
+  tollgate build policies/trusted-registries --settings settings.yaml
+
+Exit code: 0 when it was built and the host takes it, 1 when the host does not, 2 when it was not built.";
+
+// === impl Build ===
+
+impl Build {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let settings = self.settings.as_deref().map(read_settings).transpose()?;
+        let language = match &self.lang {
+            Some(name) => language::named(name)?,
+            None => language::of_project(&self.folder)?,
+        };
+        let built = language.build(&self.folder)?;
+        let module =
+            std::fs::read(&built.file).with_context(|| built.file.display().to_string())?;
+        let component =
+            componentize(module).map_err(|error| anyhow!("{}: {error}", built.file.display()))?;
+        let output = self.output.clone().unwrap_or_else(|| {
+            let file = Path::new("dist").join(format!("{}.wasm", built.name));
+            let output = self.folder.join(file);
+            output
+                .strip_prefix(".")
+                .map(Path::to_owned)
+                .unwrap_or(output)
+        });
+        write(&output, &component)
+            .with_context(|| format!("{}: it cannot be written", output.display()))?;
+        let imports = imports(&component);
+        say!("{STRONG}{}{STRONG:#}", output.display());
+        say!("  size     {} bytes", grouped(component.len() as u64));
+        say!("  digest   sha256:{:x}", Sha256::digest(&component));
+        say!("  imports  {}", plain(&imports.join(", ")));
+        let has_settings = settings.is_some();
+        let config = to_check(&built.name, &output, settings, &imports)?;
+        let capabilities: Vec<&str> = config
+            .capabilities
+            .iter()
+            .map(|capability| capability.as_str())
+            .collect();
+        if !capabilities.is_empty() {
+            say!(
+                "  {NOTABLE}needs{NOTABLE:#}    capabilities: [{}] in its configuration",
+                capabilities.join(", ")
+            );
+        }
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("the threads cannot be started")?;
+        let host = Host::set_up(&Config::parse("allowEmpty: true", Path::new("."))?)?;
+        match runtime.block_on(host.loader.check(&config)) {
+            Ok(loaded) => {
+                tell(&loaded);
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(error) if !has_settings && is_at_configure(&error) => {
+                say!(
+                    "  {NOTABLE}checked{NOTABLE:#}  all but settings: {}",
+                    plain(&error.to_string())
+                );
+                say!("           {FAINT}--settings FILE has it checked with some{FAINT:#}");
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(error) => {
+                say!(
+                    "  {BAD}NOT TAKEN BY THE HOST:{BAD:#} {}",
+                    plain(&error.to_string())
+                );
+                Ok(ExitCode::from(FAILURE))
+            }
+        }
+    }
+}
+
+fn tell(loaded: &LoadedPlugin) {
+    let interfaces = loaded.guest.interfaces();
+    let does = match (interfaces.mutating, interfaces.validating) {
+        (true, true) => "mutates and validates",
+        (true, false) => "mutates",
+        _ => "validates",
+    };
+    say!(
+        "  {GOOD}checked{GOOD:#}  version {}, {does}",
+        plain(&loaded.manifest.version)
+    );
+    let rules = Match::from_manifest_rules(&rules_of(loaded));
+    let rules = rules
+        .as_ref()
+        .map(|rules| rules.rules().iter().map(ToString::to_string).collect());
+    let rules: Vec<String> = rules.unwrap_or_default();
+    match rules.is_empty() {
+        true => say!("  rules    {NOTABLE}none: its configuration has to have `match`{NOTABLE:#}"),
+        false => say!("  rules    {}", plain(&rules.join("; "))),
+    }
+    if let ConfiguredBy::EachCall { reason, .. } = loaded.guest.configured() {
+        say!(
+            "  {NOTABLE}configured anew in every call:{NOTABLE:#} {}",
+            plain(reason)
+        );
+    }
+}
+
+fn rules_of(loaded: &LoadedPlugin) -> Vec<ManifestRule> {
+    let rules = loaded.manifest.rules.iter().map(|rule| ManifestRule {
+        operations: rule.operations.clone(),
+        api_groups: rule.api_groups.clone(),
+        api_versions: rule.api_versions.clone(),
+        resources: rule.resources.clone(),
+        scope: rule.scope.clone(),
+    });
+    rules.collect()
+}
+
+/// The plugin as a configuration would have it that grants what it imports, and asks it about everything.
+fn to_check(
+    name: &str,
+    file: &Path,
+    settings: Option<Value>,
+    imports: &[String],
+) -> anyhow::Result<PluginConfig> {
+    let name = PluginName::parse(&name.replace('_', "-"))
+        .map_err(|error| anyhow!("the project's name {name:?} cannot name a plugin: {error}"))?;
+    let mut config = PluginConfig::new(name, Source::File(file.to_owned()));
+    if let Some(settings) = settings {
+        config.settings = settings;
+    }
+    if imports
+        .iter()
+        .any(|import| import.starts_with("tollgate:admission/clock@"))
+    {
+        config.capabilities.insert(Capability::Clock);
+    }
+    let all = || vec!["*".to_owned()];
+    let everything = ManifestRule {
+        operations: all(),
+        api_groups: all(),
+        api_versions: all(),
+        resources: vec!["*/*".to_owned()],
+        scope: None,
+    };
+    config.matching = Match::from_manifest_rules(&[everything]).ok();
+    Ok(config)
+}
+
+fn is_at_configure(error: &LoadError) -> bool {
+    matches!(
+        error,
+        LoadError::Prepare(PrepareError::Refused {
+            stage: Stage::Configure,
+            ..
+        })
+    )
+}
+
+/// Settings out of a file.
+pub(super) fn read_settings(file: &Path) -> anyhow::Result<Value> {
+    let documents = review::input::read(file)?;
+    let [document] = &documents[..] else {
+        return Err(anyhow!(
+            "{}: there are {} documents in it, and settings are one",
+            file.display(),
+            documents.len()
+        ));
+    };
+    let settings: Value = serde_json::from_str(&document.content.to_text())?;
+    match settings.is_object() {
+        true => Ok(settings),
+        false => Err(anyhow!("{}: settings are an object", file.display())),
+    }
+}
+
+/// Whole or not at all: a server or `tollgate test --watch` may be about to read it.
+fn write(file: &Path, component: &[u8]) -> anyhow::Result<()> {
+    let folder = match file.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    std::fs::create_dir_all(folder)?;
+    let mut temporary = tempfile::Builder::new()
+        .permissions(readable())
+        .tempfile_in(folder)?;
+    std::io::Write::write_all(&mut temporary, component)?;
+    temporary.persist(file)?;
+    Ok(())
+}
+
+/// By everybody, as what a compiler writes is.
+fn readable() -> std::fs::Permissions {
+    std::os::unix::fs::PermissionsExt::from_mode(0o644)
+}

@@ -1,0 +1,34 @@
+//! `tollgate completions`
+
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory as _};
+use clap_complete::Shell;
+
+use super::Cli;
+
+/// Print what a shell needs to complete the command line.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Completions {
+    /// The shell.
+    shell: Shell,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate completions bash > ~/.local/share/bash-completion/completions/tollgate
+  tollgate completions zsh > \"${fpath[1]}/_tollgate\"
+  tollgate completions fish > ~/.config/fish/completions/tollgate.fish";
+
+// === impl Completions ===
+
+impl Completions {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut script = Vec::new();
+        clap_complete::generate(self.shell, &mut Cli::command(), "tollgate", &mut script);
+        // Whoever reads may stop at any line.
+        let _: std::io::Result<()> = std::io::Write::write_all(&mut std::io::stdout(), &script);
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,173 @@
+//! Rust: cargo builds a core module with the WIT embedded.
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use serde_json::Value;
+
+use super::{Built, Language, last_lines};
+
+/// Rust with the SDK, for `wasm32-unknown-unknown`.
+pub(super) struct Rust;
+
+const TARGET: &str = "wasm32-unknown-unknown";
+const TEMPLATE: &[(&str, &str)] = &[
+    ("Cargo.toml", include_str!("rust/Cargo.toml.template")),
+    (
+        ".cargo/config.toml",
+        include_str!("rust/config.toml.template"),
+    ),
+    (".gitignore", include_str!("rust/gitignore.template")),
+    ("README.md", include_str!("rust/README.md.template")),
+    ("src/lib.rs", include_str!("rust/lib.rs.template")),
+    (
+        "policy.test.yaml",
+        include_str!("rust/policy.test.yaml.template"),
+    ),
+    ("tollgate.yaml", include_str!("rust/tollgate.yaml.template")),
+];
+
+// === impl Rust ===
+
+impl Language for Rust {
+    fn name(&self) -> &'static str {
+        "rust"
+    }
+
+    fn marker(&self) -> &'static str {
+        "Cargo.toml"
+    }
+
+    fn template(&self) -> &'static [(&'static str, &'static str)] {
+        TEMPLATE
+    }
+
+    fn sdk(&self, clone: Option<&Path>) -> String {
+        match clone {
+            Some(clone) => {
+                let path = clone.join("guest-sdk/rust");
+                format!("{{ path = {} }}", Value::from(path.display().to_string()))
+            }
+            None => format!(
+                "{{ git = \"{}\", tag = \"v{}\" }}",
+                env!("CARGO_PKG_REPOSITORY"),
+                env!("CARGO_PKG_VERSION")
+            ),
+        }
+    }
+
+    fn build(&self, folder: &Path) -> anyhow::Result<Built> {
+        check_target(folder)?;
+        let manifest = folder.join("Cargo.toml");
+        let name = package(&manifest)?;
+        let output = cargo()
+            .args([
+                "build",
+                "--release",
+                "--target",
+                TARGET,
+                "--message-format",
+                "json-render-diagnostics",
+                "--manifest-path",
+            ])
+            .arg(&manifest)
+            // Only in the project's folder does cargo read the project's `.cargo/config.toml`.
+            .current_dir(folder)
+            .stderr(Stdio::inherit())
+            .output()
+            .map_err(no_cargo)?;
+        ensure!(
+            output.status.success(),
+            "`cargo build` ended with {}; what it said is above",
+            output.status
+        );
+        let file = artifact(&output.stdout, &manifest).ok_or_else(|| {
+            anyhow!("cargo built {name}, but no .wasm: its Cargo.toml needs `[lib] crate-type = [\"cdylib\", \"rlib\"]`")
+        })?;
+        Ok(Built { name, file })
+    }
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
+}
+
+fn no_cargo(error: std::io::Error) -> anyhow::Error {
+    anyhow!(error).context("cargo cannot be run; Rust is installed as https://rustup.rs describes")
+}
+
+/// Whether the compiler has the target's standard library: it says so itself, however it was installed.
+fn check_target(folder: &Path) -> anyhow::Result<()> {
+    let output = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
+        .args(["--print", "target-libdir", "--target", TARGET])
+        .current_dir(folder)
+        .output()
+        .context("rustc cannot be run; Rust is installed as https://rustup.rs describes")?;
+    let folder = String::from_utf8_lossy(&output.stdout);
+    if output.status.success() && Path::new(folder.trim()).is_dir() {
+        return Ok(());
+    }
+    bail!(
+        "Rust's target {TARGET} is not installed: run `rustup target add {TARGET}`, or without rustup install your \
+         distribution's package of it (Debian: libstd-rust-dev-wasm32)"
+    )
+}
+
+/// The name of the package.
+fn package(manifest: &Path) -> anyhow::Result<String> {
+    let output = cargo()
+        .args([
+            "metadata",
+            "--no-deps",
+            "--format-version",
+            "1",
+            "--manifest-path",
+        ])
+        .arg(manifest)
+        .output()
+        .map_err(no_cargo)?;
+    ensure!(
+        output.status.success(),
+        "{}: cargo cannot read it:\n  {}",
+        manifest.display(),
+        last_lines(&output.stderr, 10)
+    );
+    let metadata: Value = serde_json::from_slice(&output.stdout)
+        .context("what `cargo metadata` printed cannot be read")?;
+    let wanted = std::fs::canonicalize(manifest)?;
+    let packages = metadata["packages"].as_array().into_iter().flatten();
+    let own = packages.filter(|package| is_at(&package["manifest_path"], &wanted));
+    own.filter_map(|package| package["name"].as_str().map(ToOwned::to_owned))
+        .next()
+        .ok_or_else(|| {
+            anyhow!(
+                "{}: it is a workspace without a package of its own; name the folder of the policy",
+                manifest.display()
+            )
+        })
+}
+
+/// The `.wasm` that cargo says it has made of this very package.
+fn artifact(messages: &[u8], manifest: &Path) -> Option<PathBuf> {
+    let wanted = std::fs::canonicalize(manifest).ok()?;
+    let messages = serde_json::Deserializer::from_slice(messages).into_iter::<Value>();
+    let own = messages.filter_map(Result::ok).filter(|message| {
+        message["reason"] == "compiler-artifact" && is_at(&message["manifest_path"], &wanted)
+    });
+    own.filter_map(|message| {
+        let files = message["filenames"].as_array()?;
+        let mut files = files.iter().filter_map(Value::as_str);
+        files
+            .find(|file| file.ends_with(".wasm"))
+            .map(PathBuf::from)
+    })
+    .last()
+}
+
+fn is_at(path: &Value, wanted: &Path) -> bool {
+    let path = path
+        .as_str()
+        .and_then(|path| std::fs::canonicalize(path).ok());
+    path.is_some_and(|path| path == wanted)
+}

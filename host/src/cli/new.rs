@@ -1,0 +1,114 @@
+//! `tollgate new`
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, anyhow, bail, ensure};
+use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+use super::language::{self, Project};
+use super::terminal::{FAINT, STRONG, say};
+use crate::config::PluginName;
+
+/// Make a project with a policy that is worth reading, its tests and its suite.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct New {
+    /// The name of the policy, and of the folder that is made: at most 40 of a-z, 0-9 and -.
+    name: String,
+    /// What it is to be written in.
+    #[arg(long, value_name = "LANGUAGE", value_parser = PossibleValuesParser::new(language::names()))]
+    lang: String,
+    /// Where the folder is made.
+    #[arg(long = "in", value_name = "FOLDER", default_value = ".")]
+    parent: PathBuf,
+    /// A clone of Tollgate's repository whose SDK is used, in place of the released one.
+    #[arg(long, value_name = "FOLDER")]
+    sdk: Option<PathBuf>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate new trusted-registries --lang rust
+  tollgate new trusted-registries --lang rust --sdk ../tollgate
+
+Then, in the folder:
+  tollgate build && tollgate test";
+
+// === impl New ===
+
+impl New {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        check_name(&self.name)?;
+        let language = language::named(&self.lang)?;
+        let folder = self.parent.join(&self.name);
+        let folder = folder.strip_prefix(".").unwrap_or(&folder);
+        ensure!(
+            !folder.exists(),
+            "{}: it is there already, and nothing is overwritten; choose another name, or remove it",
+            folder.display()
+        );
+        let sdk = self.sdk.as_deref().map(clone).transpose()?;
+        let project = Project {
+            name: &self.name,
+            folder,
+            sdk: language.sdk(sdk.as_deref()),
+        };
+        let files = project
+            .write(language)
+            .with_context(|| format!("{}: it cannot be written", folder.display()))?;
+        say!(
+            "{STRONG}{}{STRONG:#}: a policy in {}",
+            folder.display(),
+            language.name()
+        );
+        for file in files {
+            say!("  {FAINT}{}{FAINT:#}", file.display());
+        }
+        say!(
+            "\nNext:\n  cd {}\n  tollgate build\n  tollgate test",
+            folder.display()
+        );
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn check_name(name: &str) -> anyhow::Result<()> {
+    if let Err(error) = PluginName::parse(name) {
+        bail!("{name:?} cannot name a policy: {error}; such as trusted-registries");
+    }
+    // What it names in the languages' own code begins with a letter.
+    ensure!(
+        name.starts_with(|first: char| first.is_ascii_lowercase()),
+        "{name:?} cannot name a policy: it has to begin with a letter, such as trusted-registries"
+    );
+    Ok(())
+}
+
+/// The clone, as a path that holds wherever the project is.
+fn clone(folder: &Path) -> anyhow::Result<PathBuf> {
+    let folder =
+        std::fs::canonicalize(folder).with_context(|| format!("--sdk: {}", folder.display()))?;
+    if folder.join("guest-sdk").is_dir() {
+        return Ok(folder);
+    }
+    Err(anyhow!(
+        "--sdk: {} is not a clone of Tollgate's repository: there is no folder guest-sdk in it",
+        folder.display()
+    ))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_cannot_be_one_is_told_with_one_that_can() {
+        for name in ["Trusted", "a_b", "-a", "1st", "", "../up", &"a".repeat(41)] {
+            let error = check_name(name).unwrap_err().to_string();
+            assert!(error.contains("such as trusted-registries"), "{error}");
+        }
+        assert!(check_name("trusted-registries").is_ok());
+    }
+}

@@ -1,0 +1,146 @@
+//! `tollgate test`
+
+mod actual;
+mod against;
+mod edit;
+mod expect;
+mod find;
+mod judge;
+mod report;
+mod run;
+mod show;
+mod snapshot;
+mod suite;
+mod watch;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+
+use self::against::Against;
+use self::run::{Options, Tested, run};
+use super::terminal::{BAD, say};
+use super::{FAILURE, USAGE};
+
+/// Run the suites of a policy: reviews through the code that the server runs, and what is expected of them.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Test {
+    /// Suites, or folders to look for them in: files with names like policy.test.yaml.
+    #[arg(value_name = "FOLDER|FILE", default_value = ".")]
+    paths: Vec<PathBuf>,
+    /// Run only the cases whose name contains this.
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Write what the cases with `snapshot: true` come to into their snapshot files.
+    #[arg(long)]
+    update: bool,
+    /// Show what another version of the plugin does otherwise, and what each makes of the other's output. In a suite
+    /// with several plugins: its name and the file.
+    #[arg(long, value_name = "[NAME=]OLD.wasm")]
+    against: Option<Against>,
+    /// Run again whenever a suite, or a file that it names, changes.
+    #[arg(long, conflicts_with_all = ["junit", "json"])]
+    watch: bool,
+    /// Write the results as JUnit XML, too.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Write the results as JSON, too.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Show every case with what each plugin said and used, not only those that fail.
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate test                              every suite below this folder
+  tollgate test policy.test.yaml --filter \"10 replicas\"
+  tollgate test --update                     accept what the snapshots are to be
+  tollgate test --against released.wasm      what changed since then
+  tollgate test --watch                      again at every change
+  tollgate test --junit results.xml          for CI
+
+Exit code: 0 when all cases pass, 1 when one fails, 2 when a suite could not be run.";
+
+// === impl Test ===
+
+impl Test {
+    pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("the threads cannot be started")?;
+        if self.watch {
+            watch::forever(|| {
+                match self.once(&runtime) {
+                    Ok((_, files)) => files,
+                    // A suite that cannot be read may be corrected, so what there is stays watched.
+                    Err(error) => {
+                        say!("{BAD}{error:#}{BAD:#}");
+                        find::suites(&self.paths).unwrap_or_else(|_| self.paths.clone())
+                    }
+                }
+            });
+        }
+        let (tested, _) = self.once(&runtime)?;
+        if let Some(file) = &self.junit {
+            write(file, &report::junit(&tested))?;
+        }
+        if let Some(file) = &self.json {
+            write(file, &format!("{:#}\n", report::json(&tested)))?;
+        }
+        Ok(exit_code(&tested))
+    }
+
+    /// Runs all suites; also says which files they were made of.
+    fn once(
+        &self,
+        runtime: &tokio::runtime::Runtime,
+    ) -> anyhow::Result<(Vec<Tested>, Vec<PathBuf>)> {
+        let paths = find::suites(&self.paths)?;
+        let mut suites = Vec::with_capacity(paths.len());
+        for path in &paths {
+            suites.push(suite::Suite::load(path)?);
+        }
+        let mut files: Vec<PathBuf> = suites.iter().flat_map(suite::Suite::files).collect();
+        files.extend(paths);
+        let options = Options {
+            filter: self.filter.as_deref(),
+            update: self.update,
+            against: self.against.as_ref(),
+        };
+        let mut tested = Vec::with_capacity(suites.len());
+        for suite in suites {
+            let suite =
+                runtime.block_on(run(suite, &options, |case| show::case(case, self.verbose)))?;
+            tested.push(suite);
+        }
+        if tested.iter().all(|suite| suite.cases.is_empty()) {
+            bail!(
+                "no case has a name with {:?} in it",
+                self.filter.as_deref().unwrap_or_default()
+            );
+        }
+        show::summary(&tested);
+        Ok((tested, files))
+    }
+}
+
+fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(file, text).with_context(|| format!("{}: cannot be written", file.display()))
+}
+
+fn exit_code(tested: &[Tested]) -> ExitCode {
+    let mut cases = tested.iter().flat_map(|suite| &suite.cases);
+    if cases.clone().any(|case| case.error.is_some()) {
+        ExitCode::from(USAGE)
+    } else if cases.any(|case| !case.passed()) {
+        ExitCode::from(FAILURE)
+    } else {
+        ExitCode::SUCCESS
+    }
+}

@@ -1,0 +1,153 @@
+//! Two versions of a plugin on the same review, and each on what the other made of it.
+//!
+//! While an update is rolled out, both versions serve: an object may be changed by one and judged by the other.
+
+use std::path::PathBuf;
+use std::str::FromStr;
+
+use anyhow::{bail, ensure};
+use serde_json::{Value, json};
+
+use super::actual::Actual;
+use super::judge::Failure;
+use crate::cli::review::examine::{Finding, examine, step};
+use crate::cli::review::request::{Prepared, with_object};
+use crate::config::{PluginConfig, Requests, Source};
+use crate::pipeline::Pipeline;
+use crate::server::Endpoint;
+
+/// Another version of one plugin.
+#[derive(Clone, Debug)]
+pub(super) struct Against {
+    /// None where there is only one plugin to mean.
+    plugin: Option<String>,
+    file: PathBuf,
+}
+
+/// What another version does otherwise.
+#[derive(Debug)]
+pub(super) struct Comparison {
+    pub(super) old: Value,
+    pub(super) new: Value,
+    /// Fuel of all calls together.
+    pub(super) fuel: (u64, u64),
+    /// What a validator says against what the other version's mutator made.
+    pub(super) mixed: Vec<String>,
+}
+
+/// Takes a review that `new` has judged through `old`, and what each made of it to the other's validators.
+pub(super) async fn compare(
+    new: &Pipeline,
+    old: &Pipeline,
+    requests: &Requests,
+    found: &Finding,
+    prepared: &Prepared,
+) -> anyhow::Result<Comparison> {
+    let before = examine(old, requests, found.document.clone(), Ok(prepared.clone())).await;
+    if let Some(error) = &before.error {
+        bail!("with the version to compare with: {error}");
+    }
+    let (was, is) = (Actual::of(&before), Actual::of(found));
+    let mut mixed = Vec::new();
+    let refuses = |finding: &Finding| finding.steps.iter().any(|step| !step.outcome.allowed);
+    // Where one of them refuses by itself, that is the difference.
+    if !refuses(&before) && !refuses(found) {
+        for (words, mutated, validators) in [
+            (
+                "what the old version made, the new one refuses",
+                &before,
+                new,
+            ),
+            ("what the new version made, the old one refuses", found, old),
+        ] {
+            let Some(object) = &mutated.after else {
+                continue;
+            };
+            let review = with_object(&prepared.review, object.clone());
+            let judged = step(validators, requests, Endpoint::Validate, &review).await?;
+            if let Some(status) = &judged.outcome.status {
+                mixed.push(format!("{words}: {}", status.message));
+            }
+        }
+    }
+    Ok(Comparison {
+        old: was.to_json(),
+        new: is.to_json(),
+        fuel: (was.fuel(), is.fuel()),
+        mixed,
+    })
+}
+
+// === impl Against ===
+
+impl Against {
+    /// Puts the other version in the place of the one that the suite names.
+    pub(super) fn put_into(&self, configs: &mut [PluginConfig]) -> anyhow::Result<()> {
+        ensure!(
+            self.file.is_file(),
+            "--against: {} is not a file",
+            self.file.display()
+        );
+        let source = Source::File(self.file.clone());
+        match (&self.plugin, configs) {
+            (None, [only]) => only.source = source,
+            (None, _) => bail!(
+                "--against: the suite has several plugins; say which one, as in --against NAME={}",
+                self.file.display()
+            ),
+            (Some(name), configs) => {
+                let config = configs
+                    .iter_mut()
+                    .find(|config| config.name.as_str() == name);
+                match config {
+                    Some(config) => config.source = source,
+                    None => bail!("--against: the suite has no plugin {name:?}"),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+impl FromStr for Against {
+    type Err = std::convert::Infallible;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Ok(match text.split_once('=') {
+            Some((name, file)) => Self {
+                plugin: Some(name.to_owned()),
+                file: file.into(),
+            },
+            None => Self {
+                plugin: None,
+                file: text.into(),
+            },
+        })
+    }
+}
+
+// === impl Comparison ===
+
+impl Comparison {
+    pub(super) fn is_changed(&self) -> bool {
+        self.old != self.new
+    }
+
+    /// A change may be meant. That the versions refuse what the other one makes is not.
+    pub(super) fn failures(&self) -> Vec<Failure> {
+        let failures = self.mixed.iter();
+        failures
+            .map(|what| Failure::new(format!("against: while both serve, {what}")))
+            .collect()
+    }
+
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "changed": self.is_changed(),
+            "old": self.old,
+            "new": self.new,
+            "fuel": { "old": self.fuel.0, "new": self.fuel.1 },
+            "mixed": self.mixed,
+        })
+    }
+}

@@ -1,0 +1,93 @@
+//! The suites of a folder.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, bail};
+
+/// What the name of a suite ends with.
+const ENDINGS: [&str; 2] = [".test.yaml", ".test.yml"];
+/// Folders of what was downloaded or built.
+const NOT_THE_AUTHORS: [&str; 3] = ["target", "node_modules", "__pycache__"];
+
+/// The suites that the paths name or hold, each once, in the order of their names.
+pub(super) fn suites(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
+    let mut suites = Vec::new();
+    for path in paths {
+        if path.is_dir() {
+            walk(path, &mut suites)?;
+        } else if path.exists() {
+            suites.push(path.clone());
+        } else {
+            bail!("{}: there is no such file or folder", path.display());
+        }
+    }
+    suites.sort();
+    suites.dedup();
+    if suites.is_empty() {
+        let paths: Vec<String> = paths
+            .iter()
+            .map(|path| path.display().to_string())
+            .collect();
+        bail!(
+            "no suites in {}: a suite is a file with a name like policy.test.yaml",
+            paths.join(", ")
+        );
+    }
+    Ok(suites)
+}
+
+fn walk(folder: &Path, suites: &mut Vec<PathBuf>) -> anyhow::Result<()> {
+    let unreadable = || format!("{}: the folder cannot be read", folder.display());
+    for entry in std::fs::read_dir(folder).with_context(unreadable)? {
+        let entry = entry.with_context(unreadable)?;
+        let (path, name) = (entry.path(), entry.file_name());
+        let name = name.to_string_lossy();
+        // Links are not followed into folders: they may lead back here.
+        if entry.file_type().with_context(unreadable)?.is_dir() {
+            if !name.starts_with('.') && !NOT_THE_AUTHORS.contains(&&*name) {
+                walk(&path, suites)?;
+            }
+        } else if ENDINGS.iter().any(|ending| name.ends_with(ending)) && !name.starts_with('.') {
+            suites.push(path.strip_prefix("./").unwrap_or(&path).to_owned());
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_what_the_author_wrote_and_nothing_that_was_built() {
+        let folder = tempfile::tempdir().unwrap();
+        for file in [
+            "b.test.yaml",
+            "a/x.test.yml",
+            "target/t.test.yaml",
+            ".git/g.test.yaml",
+            "policy.yaml",
+        ] {
+            let path = folder.path().join(file);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, "").unwrap();
+        }
+        let found = suites(&[folder.path().to_owned(), folder.path().join("b.test.yaml")]).unwrap();
+        let names: Vec<_> = found
+            .iter()
+            .map(|path| path.strip_prefix(folder.path()).unwrap())
+            .collect();
+        assert_eq!(names, [Path::new("a/x.test.yml"), Path::new("b.test.yaml")]);
+    }
+
+    #[test]
+    fn a_folder_without_suites_is_a_mistake() {
+        let folder = tempfile::tempdir().unwrap();
+        let error = suites(&[folder.path().to_owned()]).unwrap_err().to_string();
+        assert!(error.contains("a name like policy.test.yaml"), "{error}");
+        let error = suites(&[folder.path().join("none.test.yaml")])
+            .unwrap_err()
+            .to_string();
+        assert!(error.contains("no such file"), "{error}");
+    }
+}

@@ -1,0 +1,490 @@
+//! A suite: YAML beside the policy, read as strictly as a configuration.
+//!
+//! A row lies over its case, and the case over the suite's defaults: what one of them says, the one above need not.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::time::SystemTime;
+
+use anyhow::{Context as _, anyhow};
+use serde_json::Value;
+use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
+
+use super::expect::Expectation;
+use crate::cli::review::AskedOperation;
+use crate::config::problem::{Collector, Problems};
+use crate::config::read::{Fields, Node, child, join};
+use crate::config::{Config, Defaults, PluginConfig, Source, yaml};
+
+/// A suite, and everything that it is run with.
+#[derive(Debug)]
+pub(super) struct Suite {
+    pub(super) path: PathBuf,
+    /// The host's configuration, with the plugins that are tested.
+    pub(super) config: Config,
+    pub(super) cases: Vec<Case>,
+    /// By how many percent the fuel may be above what a snapshot has.
+    pub(super) fuel_growth: u64,
+}
+
+/// One row of a case, or a case without rows.
+#[derive(Clone, Debug)]
+pub(super) struct Case {
+    pub(super) name: String,
+    /// Its key path in the suite.
+    pub(super) place: String,
+    pub(super) review: Parts,
+    pub(super) expect: Expectation,
+}
+
+/// What is reviewed. Whatever is none here is left to what lies below, and at last to a default.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Parts {
+    pub(super) object: Option<Input>,
+    pub(super) old_object: Option<Input>,
+    pub(super) set: Vec<(String, Value)>,
+    pub(super) unset: Vec<String>,
+    pub(super) operation: Option<AskedOperation>,
+    pub(super) user: Option<String>,
+    pub(super) groups: Option<Vec<String>>,
+    pub(super) namespace: Option<String>,
+    pub(super) dry_run: Option<bool>,
+    pub(super) now: Option<SystemTime>,
+    pub(super) settings: Option<Value>,
+    /// Most fuel of one call.
+    pub(super) fuel: Option<u64>,
+    /// Whether a case or row, and not a default, says what an AdmissionReview says itself.
+    pub(super) says_what_a_review_says: bool,
+}
+
+/// An object, or the file that it is in.
+#[derive(Clone, Debug)]
+pub(super) enum Input {
+    Inline(Value),
+    File(PathBuf),
+}
+
+/// A case, a row or the defaults, as they are written.
+#[derive(Default)]
+struct Written {
+    name: Option<String>,
+    parts: Parts,
+    expect: Option<Expectation>,
+}
+
+const OPERATIONS: &[(&str, AskedOperation)] = &[
+    ("CREATE", AskedOperation::Create),
+    ("UPDATE", AskedOperation::Update),
+    ("DELETE", AskedOperation::Delete),
+];
+const PLUGINS_EXPECTED: &str =
+    "the plugins to test, as in a configuration; or `config`, the name of a configuration file";
+const CASES_EXPECTED: &str = "a list of cases";
+const OBJECT_EXPECTED: &str = "a manifest or an AdmissionReview, or the name of a file with them";
+const EXPECT_EXPECTED: &str = "what the review is to come to, such as allow or deny";
+const NOW_EXPECTED: &str = "a time such as 2026-07-01T12:00:00Z";
+/// More fuel than this for the same review is worth a look.
+const FUEL_GROWTH_PERCENT: u64 = 10;
+
+// === impl Suite ===
+
+impl Suite {
+    pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(path)
+            .with_context(|| format!("{}: cannot be read", path.display()))?;
+        let suite = Self::parse(&text, path);
+        suite.map_err(|problems| anyhow!("{}: {problems}", path.display()))
+    }
+
+    fn parse(text: &str, path: &Path) -> Result<Self, Problems> {
+        let problems = Collector::default();
+        let suite =
+            yaml::read(text, &problems).and_then(|document| Self::read(&document, path, &problems));
+        problems.finish(suite)
+    }
+
+    fn read(document: &Value, path: &Path, problems: &Collector) -> Option<Self> {
+        let folder = yaml::folder_of(path);
+        let mut fields = Node::root(document, problems).object()?;
+        let config = read_config(&mut fields, folder, problems);
+        let defaults = fields.optional("defaults").and_then(|node| {
+            let mut fields = node.object()?;
+            let parts = Parts::read(&mut fields, folder);
+            fields.finish();
+            Some(parts)
+        });
+        let mut defaults = defaults.unwrap_or_default();
+        defaults.says_what_a_review_says = false;
+        let fuel_growth = fields.optional("fuelGrowth").and_then(|node| {
+            let percent = node.value().as_u64();
+            if percent.is_none() {
+                node.reject("percents as a whole number, such as 10");
+            }
+            percent
+        });
+        let nodes = fields.required("cases", CASES_EXPECTED).and_then(|node| {
+            let nodes = node.elements("cases")?;
+            if nodes.is_empty() {
+                node.reject(CASES_EXPECTED);
+            }
+            Some(nodes)
+        });
+        fields.finish();
+        let mut cases: Vec<Case> = Vec::new();
+        for node in nodes.unwrap_or_default() {
+            read_case(&node, folder, &defaults, &mut cases, problems);
+        }
+        let mut first: BTreeMap<&str, &str> = BTreeMap::new();
+        for case in &cases {
+            if let Some(earlier) = first.insert(&case.name, &case.place) {
+                let message = format!(
+                    "the name {:?} is that of {earlier} already; reports and snapshots go by it",
+                    case.name
+                );
+                problems.add(case.place.clone(), message);
+            }
+        }
+        Some(Self {
+            path: path.to_owned(),
+            config: config?,
+            cases,
+            fuel_growth: fuel_growth.unwrap_or(FUEL_GROWTH_PERCENT),
+        })
+    }
+
+    /// The files that it is made of, beside itself.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let plugins = self.config.plugins.iter();
+        let plugins = plugins.filter_map(|plugin| match &plugin.source {
+            Source::File(path) => Some(path.clone()),
+            Source::Oci(_) => None,
+        });
+        let inputs = self
+            .cases
+            .iter()
+            .flat_map(|case| [&case.review.object, &case.review.old_object]);
+        let inputs = inputs.filter_map(|input| match input {
+            Some(Input::File(path)) => Some(path.clone()),
+            _ => None,
+        });
+        plugins.chain(inputs).collect()
+    }
+}
+
+fn read_config(fields: &mut Fields<'_>, folder: &Path, problems: &Collector) -> Option<Config> {
+    let file = fields
+        .optional("config")
+        .and_then(|node| node.path_in(folder));
+    let has_both = file.is_some() && fields.has("plugins");
+    if has_both {
+        fields.problem(
+            "plugins",
+            "there is `config`, too, which has its own plugins; keep one of them",
+        );
+    }
+    if let Some(file) = file {
+        fields.optional("plugins");
+        return match Config::load(&file) {
+            Ok(config) => Some(config),
+            Err(error) => {
+                fields.problem("config", crate::engine::chain(&error));
+                None
+            }
+        };
+    }
+    // The defaults of a configuration that says nothing.
+    let mut config = Config::parse("allowEmpty: true", folder).ok()?;
+    let nodes = fields
+        .required("plugins", PLUGINS_EXPECTED)?
+        .elements("plugins")?;
+    let max_calls = config.engine.max_concurrent_calls;
+    let defaults = Defaults::default();
+    for node in &nodes {
+        let plugin = PluginConfig::read(node, folder, &defaults, max_calls, problems)?;
+        config.plugins.push(plugin);
+    }
+    if config.plugins.is_empty() {
+        fields.problem(
+            "plugins",
+            format!("got an empty list, expected {PLUGINS_EXPECTED}"),
+        );
+    }
+    Some(config)
+}
+
+fn read_case(
+    node: &Node<'_>,
+    folder: &Path,
+    defaults: &Parts,
+    into: &mut Vec<Case>,
+    problems: &Collector,
+) {
+    let Some(mut fields) = node.object() else {
+        return;
+    };
+    let case = Written::read(&mut fields, folder);
+    let rows = fields.optional("rows").and_then(|node| {
+        let rows = node.elements("rows")?;
+        if rows.is_empty() {
+            node.reject("rows, each with what it has of its own");
+        }
+        Some(rows)
+    });
+    fields.finish();
+    let Some(name) = &case.name else {
+        let message = "missing, expected what the case shows, such as denies 11 replicas";
+        problems.add(child(node.path(), "name"), message);
+        return;
+    };
+    let mut add = |name: String, place: &str, parts: &Parts, expect: Option<Expectation>| {
+        let review = parts.over(defaults);
+        if review.object.is_none() {
+            problems.add(
+                child(place, "object"),
+                format!("missing, expected {OBJECT_EXPECTED}"),
+            );
+        }
+        let Some(expect) = expect else {
+            problems.add(
+                child(place, "expect"),
+                format!("missing, expected {EXPECT_EXPECTED}"),
+            );
+            return;
+        };
+        let place = place.to_owned();
+        into.push(Case {
+            name,
+            place,
+            review,
+            expect,
+        });
+    };
+    let Some(rows) = rows else {
+        add(name.clone(), node.path(), &case.parts, case.expect.clone());
+        return;
+    };
+    for (index, row_node) in rows.iter().enumerate() {
+        let Some(mut fields) = row_node.object() else {
+            continue;
+        };
+        let row = Written::read(&mut fields, folder);
+        fields.finish();
+        let row_name = row.name.unwrap_or_else(|| format!("row {}", index + 1));
+        let parts = row.parts.over(&case.parts);
+        let expect = row.expect.or_else(|| case.expect.clone());
+        add(
+            format!("{name}: {row_name}"),
+            row_node.path(),
+            &parts,
+            expect,
+        );
+    }
+}
+
+// === impl Written ===
+
+impl Written {
+    fn read(fields: &mut Fields<'_>, folder: &Path) -> Self {
+        let name = fields
+            .optional("name")
+            .and_then(|node| node.quotable_text("a text"))
+            .map(ToOwned::to_owned);
+        let parts = Parts::read(fields, folder);
+        let expect = fields
+            .optional("expect")
+            .and_then(|node| Expectation::read(&node, folder));
+        Self {
+            name,
+            parts,
+            expect,
+        }
+    }
+}
+
+// === impl Parts ===
+
+impl Parts {
+    fn read(fields: &mut Fields<'_>, folder: &Path) -> Self {
+        let mut input = |key: &'static str| {
+            fields
+                .optional(key)
+                .and_then(|node| Input::read(&node, folder))
+        };
+        let (object, old_object) = (input("object"), input("oldObject"));
+        let set = fields.optional("set").and_then(|node| {
+            let members = node.value().as_object();
+            if members.is_none() {
+                node.reject(
+                    "an object with a JSON Pointer for each key, such as /spec/replicas: 3",
+                );
+            }
+            Some(members?.clone().into_iter().collect())
+        });
+        let unset = texts(fields, "unset", "JSON Pointers");
+        let operation = fields
+            .optional("operation")
+            .and_then(|node| node.word(OPERATIONS));
+        let mut text = |key: &'static str| {
+            let node = fields.optional(key)?;
+            node.quotable_text("a name").map(ToOwned::to_owned)
+        };
+        let (user, namespace) = (text("user"), text("namespace"));
+        let groups = texts(fields, "groups", "names");
+        let dry_run = fields.optional("dryRun").and_then(|node| node.boolean());
+        let now = fields.optional("now").and_then(|node| {
+            let time = node
+                .value()
+                .as_str()
+                .and_then(|text| OffsetDateTime::parse(text, &Rfc3339).ok());
+            if time.is_none() {
+                node.reject(NOW_EXPECTED);
+            }
+            time.map(SystemTime::from)
+        });
+        let settings = fields.optional("settings").and_then(|node| {
+            if !node.value().is_object() {
+                node.reject("an object");
+            }
+            Some(node.value().clone()).filter(Value::is_object)
+        });
+        let fuel = fields.optional("fuel").and_then(|node| {
+            let fuel = node.value().as_u64();
+            if fuel.is_none() {
+                node.reject("the most fuel that one call may use, such as 5000");
+            }
+            fuel
+        });
+        let says_what_a_review_says = old_object.is_some()
+            || operation.is_some()
+            || user.is_some()
+            || groups.is_some()
+            || namespace.is_some()
+            || dry_run.is_some();
+        Self {
+            object,
+            old_object,
+            set: set.unwrap_or_default(),
+            unset: unset.unwrap_or_default(),
+            operation,
+            user,
+            groups,
+            namespace,
+            dry_run,
+            now,
+            settings,
+            fuel,
+            says_what_a_review_says,
+        }
+    }
+
+    /// These, and what they do not say from below. Changes add up, the lower ones first.
+    fn over(&self, below: &Self) -> Self {
+        let both = |ours: &[_], theirs: &[_]| theirs.iter().chain(ours).cloned().collect();
+        Self {
+            object: self.object.clone().or_else(|| below.object.clone()),
+            old_object: self.old_object.clone().or_else(|| below.old_object.clone()),
+            set: both(&self.set, &below.set),
+            unset: below.unset.iter().chain(&self.unset).cloned().collect(),
+            operation: self.operation.or(below.operation),
+            user: self.user.clone().or_else(|| below.user.clone()),
+            groups: self.groups.clone().or_else(|| below.groups.clone()),
+            namespace: self.namespace.clone().or_else(|| below.namespace.clone()),
+            dry_run: self.dry_run.or(below.dry_run),
+            now: self.now.or(below.now),
+            settings: self.settings.clone().or_else(|| below.settings.clone()),
+            fuel: self.fuel.or(below.fuel),
+            says_what_a_review_says: self.says_what_a_review_says || below.says_what_a_review_says,
+        }
+    }
+}
+
+fn texts(fields: &mut Fields<'_>, key: &'static str, of: &str) -> Option<Vec<String>> {
+    let nodes = fields.optional(key)?.elements(of)?;
+    let texts = nodes.iter().filter_map(|node| node.quotable_text("a text"));
+    Some(texts.map(ToOwned::to_owned).collect())
+}
+
+// === impl Input ===
+
+impl Input {
+    pub(super) fn read(node: &Node<'_>, folder: &Path) -> Option<Self> {
+        match node.value() {
+            Value::Object(_) => Some(Self::Inline(node.value().clone())),
+            Value::String(file) if !file.is_empty() => Some(Self::File(join(folder, file))),
+            _ => {
+                node.reject(OBJECT_EXPECTED);
+                None
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse(text: &str) -> Result<Suite, Problems> {
+        Suite::parse(text, Path::new("policies/x.test.yaml"))
+    }
+
+    #[test]
+    fn rows_lie_over_their_case_and_cases_over_the_defaults() {
+        let suite = parse(
+            "plugins: [{ name: x, source: file:x.wasm }]
+defaults: { user: jane, namespace: shop }
+cases:
+  - name: replicas
+    object: web.yaml
+    set: { /spec/replicas: 3 }
+    rows:
+      - { expect: allow }
+      - { name: many, user: root, set: { /spec/replicas: 12 }, expect: deny }
+",
+        )
+        .unwrap();
+        let names: Vec<&str> = suite.cases.iter().map(|case| case.name.as_str()).collect();
+        assert_eq!(names, ["replicas: row 1", "replicas: many"]);
+        let [first, second] = &suite.cases[..] else {
+            panic!("two rows make two cases")
+        };
+        assert_eq!(first.review.user.as_deref(), Some("jane"));
+        assert_eq!(second.review.user.as_deref(), Some("root"));
+        assert_eq!(second.review.namespace.as_deref(), Some("shop"));
+        assert_eq!(
+            second.review.set.len(),
+            2,
+            "the row's comes after the case's"
+        );
+        assert_eq!(
+            suite.files(),
+            ["policies/x.wasm", "policies/web.yaml", "policies/web.yaml"].map(PathBuf::from)
+        );
+    }
+
+    #[test]
+    fn everything_that_is_wrong_is_said_at_once_with_its_place() {
+        let problems = parse(
+            "plugins: [{ name: x, source: file:x.wasm }]
+cases:
+  - { name: a, object: { kind: Pod }, operaton: CREATE, expect: alow }
+  - { name: b, expect: { verdict: deny, causes: [{ feild: spec }] }, now: noon }
+  - { object: { kind: Pod }, expect: allow }
+  - { name: c, object: { kind: Pod } }
+  - { name: c, object: { kind: Pod }, expect: {} }
+",
+        )
+        .unwrap_err();
+        insta::assert_snapshot!(problems.to_string());
+    }
+
+    #[test]
+    fn a_suite_tests_something() {
+        let problems = parse("cases: []").unwrap_err().to_string();
+        assert!(
+            problems.contains("plugins: missing, expected the plugins to test"),
+            "{problems}"
+        );
+        assert!(problems.contains("cases: got an empty list"), "{problems}");
+    }
+}

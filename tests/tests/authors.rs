@@ -1,0 +1,456 @@
+//! What the author of a policy does, from an empty folder: `new`, `build`, `test`, `bench`.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tempfile::TempDir;
+use tollgate_tests::binary::{profile_directory, tollgate, workspace};
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::guests;
+use tollgate_tests::reviews::{Review, pod};
+use tollgate_tests::server::Server;
+
+/// Everything is as expected.
+const PASSED: i32 = 0;
+/// Something is not.
+const FAILED: i32 = 1;
+/// Something could not be done.
+const ERROR: i32 = 2;
+
+struct Ran {
+    code: Option<i32>,
+    said: String,
+    stdout: String,
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Ran {
+    run_with(folder, arguments, &[])
+}
+
+fn run_with(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> Ran {
+    let output = Command::new(tollgate())
+        .args(arguments)
+        .current_dir(folder)
+        // What is built here need not be built for every test run.
+        .env("CARGO_TARGET_DIR", target("authors"))
+        .envs(environment.iter().copied())
+        .output()
+        .unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = format!("{stdout}{}", String::from_utf8_lossy(&output.stderr));
+    println!(
+        "tollgate {}: {:?}\n{said}",
+        arguments.join(" "),
+        output.status.code()
+    );
+    Ran {
+        code: output.status.code(),
+        said,
+        stdout,
+    }
+}
+
+impl Ran {
+    #[track_caller]
+    fn assert(&self, code: i32, words: &[&str]) {
+        assert_eq!(self.code, Some(code), "{}", self.said);
+        for word in words {
+            assert!(
+                self.said.contains(word),
+                "`{word}` is not in:\n{}",
+                self.said
+            );
+        }
+        assert!(
+            !self.said.contains("panicked") && !self.said.contains('\u{1b}'),
+            "{}",
+            self.said
+        );
+    }
+}
+
+/// A folder beside the profile's.
+fn target(name: &str) -> PathBuf {
+    let profile = profile_directory();
+    profile
+        .parent()
+        .expect("a profile's folder lies in the target folder")
+        .join(name)
+}
+
+fn folder() -> TempDir {
+    let folder = tempfile::Builder::new()
+        .prefix("tollgate-authors-")
+        .tempdir();
+    folder.expect("a temporary folder can be made: is TMPDIR writable?")
+}
+
+fn write(folder: &Path, name: &str, content: &Value) {
+    fs::write(folder.join(name), content.to_string())
+        .expect("a temporary folder can be written to");
+}
+
+/// Every kind of object, on CREATE and UPDATE.
+fn everything() -> Value {
+    json!({"rules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]})
+}
+
+fn labels(settings: Value) -> Value {
+    let file = guests::build("required-labels");
+    json!({"name": "labels", "source": format!("file:{}", file.display()), "settings": settings, "match": everything()})
+}
+
+fn labelled(team: &str) -> Value {
+    let mut pod = pod("web");
+    pod["metadata"]["labels"] = json!({"team": team});
+    pod
+}
+
+#[test]
+fn from_an_empty_folder_to_a_tested_plugin_in_rust() {
+    let folder = folder();
+    let clone = workspace().display().to_string();
+    run(
+        folder.path(),
+        &[
+            "new",
+            "trusted-registries",
+            "--lang",
+            "rust",
+            "--sdk",
+            &clone,
+        ],
+    )
+    .assert(PASSED, &["trusted-registries/src/lib.rs", "tollgate build"]);
+    let project = folder.path().join("trusted-registries");
+    // The versions that are here already.
+    fs::copy(workspace().join("Cargo.lock"), project.join("Cargo.lock"))
+        .expect("the lock file can be copied");
+
+    run(&project, &["build"]).assert(
+        PASSED,
+        &[
+            "dist/trusted-registries.wasm",
+            "digest   sha256:",
+            "tollgate:admission/review@0.1.0",
+            "missing field `registries`",
+        ],
+    );
+    run(&project, &["test"]).assert(
+        PASSED,
+        &[
+            "refuses other registries: an init container",
+            "7 case(s) in 1 suite(s): 7 passed",
+        ],
+    );
+    let bench = run(
+        &project,
+        &[
+            "bench",
+            "trusted-registries",
+            "--config",
+            "tollgate.yaml",
+            "--calls",
+            "10",
+            "-o",
+            "json",
+        ],
+    );
+    bench.assert(PASSED, &[]);
+    let bench: Value = serde_json::from_str(&bench.stdout).expect("it is JSON");
+    assert_eq!(bench["phases"][1]["phase"], "validate");
+    let rows = bench["phases"][1]["rows"]
+        .as_array()
+        .expect("there is a row for each size");
+    assert_eq!(rows.len(), 4);
+    // A policy that reads fields costs the same in a small and in a huge object.
+    assert_eq!(rows[0]["fuel"], rows[3]["fuel"]);
+    assert!(
+        rows[0]["memoryBytes"]
+            .as_u64()
+            .is_some_and(|bytes| bytes > 0)
+    );
+
+    run(
+        folder.path(),
+        &["new", "trusted-registries", "--lang", "rust"],
+    )
+    .assert(
+        ERROR,
+        &["trusted-registries: it is there already, and nothing is overwritten"],
+    );
+}
+
+#[test]
+fn what_cannot_be_made_or_built_is_said_with_what_to_do() {
+    let folder = folder();
+    run(folder.path(), &["new", "Bad_Name", "--lang", "rust"]).assert(
+        ERROR,
+        &["cannot name a policy", "such as trusted-registries"],
+    );
+    run(folder.path(), &["new", "x", "--lang", "cobol"]).assert(ERROR, &["[possible values: rust"]);
+    run(folder.path(), &["new", "x", "--lang", "rust", "--sdk", "."])
+        .assert(ERROR, &["not a clone of Tollgate's repository"]);
+    run(folder.path(), &["build"]).assert(
+        ERROR,
+        &[
+            "no project is here; expected Cargo.toml (rust)",
+            "tollgate new NAME",
+        ],
+    );
+    run(folder.path(), &["test"]).assert(ERROR, &["a file with a name like policy.test.yaml"]);
+    run(folder.path(), &["bench", "none.wasm"])
+        .assert(ERROR, &["none.wasm: there is no such file"]);
+}
+
+#[test]
+fn a_toolchain_that_is_not_complete_is_told_with_what_to_install() {
+    let folder = folder();
+    run(folder.path(), &["new", "x", "--lang", "rust"]).assert(PASSED, &[]);
+    let project = folder.path().join("x");
+    // A compiler that knows no target, and none at all.
+    run_with(&project, &["build"], &[("RUSTC", "false")])
+        .assert(ERROR, &["wasm32-unknown-unknown is not installed: run `rustup target add wasm32-unknown-unknown`"]);
+    run_with(&project, &["build"], &[("RUSTC", "none-such")])
+        .assert(ERROR, &["rustc cannot be run", "https://rustup.rs"]);
+}
+
+#[test]
+fn a_failing_suite_shows_what_is_not_as_expected_to_people_and_to_machines() {
+    let folder = folder();
+    let suite = json!({
+        "plugins": [labels(json!({"labels": {"team": "[a-z]+"}}))],
+        "defaults": {"object": labelled("shop")},
+        "cases": [
+            {"name": "right", "expect": "allow"},
+            {"name": "wrong verdict", "set": {"/metadata/labels/team": "7"}, "expect": "allow"},
+            {"name": "wrong cause", "set": {"/metadata/labels/team": "7"}, "expect": {"causes": [{"field": "/metadata/labels/owner"}]}},
+            {"name": "too dear", "fuel": 100, "expect": "allow"},
+            {"name": "never called", "operation": "DELETE", "expect": "allow"},
+            {"name": "cannot be run", "set": {"/spec/containers/7/image": "x"}, "expect": "allow"},
+        ],
+    });
+    write(folder.path(), "labels.test.yaml", &suite);
+    let ran = run(
+        folder.path(),
+        &["test", "--junit", "results.xml", "--json", "results.json"],
+    );
+    ran.assert(
+        ERROR,
+        &[
+            "ok     right",
+            "verdict: expected allow, got deny (403): labels: labels or annotations are missing or malformed",
+            "- metadata.labels[owner]",
+            "+ 'metadata.labels[team]: labels: label team must match [a-z]+'",
+            "at most 100 is allowed",
+            "got not-called: no plugin's rules match this review",
+            "none of the list's",
+            "1 passed, 4 failed, 1 could not be run",
+        ],
+    );
+    let results: Value = serde_json::from_slice(
+        &fs::read(folder.path().join("results.json")).expect("it is written"),
+    )
+    .expect("it is JSON");
+    assert_eq!(
+        results["summary"],
+        json!({"passed": 1, "failed": 4, "errors": 1})
+    );
+    let junit = fs::read_to_string(folder.path().join("results.xml")).expect("it is written");
+    assert!(
+        junit.contains(r#"tests="6" failures="4" errors="1""#),
+        "{junit}"
+    );
+
+    run(folder.path(), &["test", "--filter", "right"])
+        .assert(PASSED, &["1 case(s) in 1 suite(s): 1 passed"]);
+    run(folder.path(), &["test", "--filter", "wrong"]).assert(FAILED, &["0 passed, 2 failed"]);
+    run(folder.path(), &["test", "--filter", "none such"])
+        .assert(ERROR, &["no case has a name with"]);
+}
+
+#[test]
+fn a_suite_is_read_as_strictly_as_a_configuration() {
+    let folder = folder();
+    let suite = json!({
+        "plugins": [labels(json!({"labels": {}}))],
+        "cases": [{"name": "x", "object": labelled("shop"), "operaton": "CREATE", "expect": {"verdikt": "allow"}}],
+    });
+    write(folder.path(), "x.test.yaml", &suite);
+    run(folder.path(), &["test"]).assert(
+        ERROR,
+        &[
+            "x.test.yaml: ",
+            "cases[0].operaton: unknown key, did you mean operation?",
+            "cases[0].expect.verdikt: unknown key, did you mean verdict?",
+        ],
+    );
+}
+
+#[test]
+fn a_snapshot_is_written_when_asked_and_compared_ever_after() {
+    let folder = folder();
+    let suite = |settings: Value| {
+        json!({
+            "plugins": [labels(settings)],
+            "fuelGrowth": 0,
+            "cases": [{"name": "no owner", "object": labelled("shop"), "expect": {"snapshot": true}}],
+        })
+    };
+    write(
+        folder.path(),
+        "a.test.yaml",
+        &suite(json!({"labels": {"owner": null}})),
+    );
+    run(folder.path(), &["test"]).assert(FAILED, &["snapshot: there is none in", "--update"]);
+    run(folder.path(), &["test", "--update"]).assert(PASSED, &[]);
+    run(folder.path(), &["test"]).assert(PASSED, &[]);
+    write(
+        folder.path(),
+        "a.test.yaml",
+        &suite(json!({"labels": {"owner": null, "cost": null}})),
+    );
+    run(folder.path(), &["test"]).assert(
+        FAILED,
+        &[
+            "snapshot: it came to something else",
+            "labels: label cost is required",
+            "fuel: labels validate used",
+        ],
+    );
+}
+
+#[test]
+fn plugins_run_as_a_chain_and_have_to_leave_their_own_output_alone() {
+    let folder = folder();
+    let plugin = |name: &str, package: &str, settings: Value| json!({"name": name, "source": format!("file:{}", guests::build(package).display()), "settings": settings});
+    let rewrite = |from: &str, to: &str| json!({"rewrite": [{"from": from, "to": to}]});
+    let mut object = pod("web");
+    object["spec"]["containers"][0]["image"] = json!("k8s.gcr.io/pause:3.9");
+    let image = "/spec/containers/0/image";
+    let suite = json!({
+        "plugins": [
+            plugin("rewrite", "image-rewrite", rewrite("k8s.gcr.io/", "registry.k8s.io/")),
+            plugin("pull", "always-pull-images", json!({})),
+        ],
+        "cases": [
+            {"name": "both change it", "object": object, "expect": {
+                "fields": {image: "registry.k8s.io/pause:3.9", "/spec/containers/0/imagePullPolicy": "Always", "/spec/none": null},
+                "annotations": {"pull.patched": "/spec/containers/0/imagePullPolicy"},
+            }},
+        ],
+    });
+    write(folder.path(), "chain.test.yaml", &suite);
+    run(folder.path(), &["test"]).assert(PASSED, &["ok     both change it"]);
+
+    let mut appends = plugin(
+        "again",
+        "actor",
+        json!({"append": {"/spec/containers/0/args": "--more"}}),
+    );
+    appends["match"] = everything();
+    object["spec"]["containers"][0]["args"] = json!([]);
+    let suite = json!({
+        "plugins": [appends],
+        "cases": [{"name": "adds more each time", "object": object, "expect": {"unchanged": false}}],
+    });
+    write(folder.path(), "chain.test.yaml", &suite);
+    run(folder.path(), &["test"]).assert(
+        FAILED,
+        &[
+            "again: on its own output, again changes the object once more",
+            r#""path":"/spec/containers/0/args/1""#,
+        ],
+    );
+}
+
+#[test]
+fn the_time_is_what_the_suite_says() {
+    let folder = folder();
+    let window = guests::build("deploy-window");
+    let settings =
+        json!({"timeZone": "UTC", "windows": [{"days": ["Mon"], "from": "09:00", "to": "17:00"}]});
+    let suite = json!({
+        "plugins": [{"name": "window", "source": format!("file:{}", window.display()), "settings": settings,
+                     "capabilities": ["clock"], "match": everything()}],
+        "defaults": {"object": {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": "web"}, "spec": {}}},
+        "cases": [{"name": "window", "rows": [
+            {"name": "monday noon", "now": "2026-07-06T12:00:00Z", "expect": "allow"},
+            {"name": "sunday noon", "now": "2026-07-05T12:00:00Z", "expect": "deny"},
+        ]}],
+    });
+    write(folder.path(), "window.test.yaml", &suite);
+    run(folder.path(), &["test"]).assert(PASSED, &["2 passed"]);
+}
+
+#[test]
+fn two_versions_are_compared_and_each_has_to_take_what_the_other_makes() {
+    let folder = folder();
+    // In place of two versions: one that sets the pull policy and demands it, and one that does nothing.
+    let (strict, idle) = (
+        guests::build("always-pull-images"),
+        guests::build("disable-service-links"),
+    );
+    let suite = json!({
+        "plugins": [{"name": "pull", "source": format!("file:{}", strict.display())}],
+        "cases": [{"name": "sets it", "object": pod("web"), "expect": {"unchanged": false}}],
+    });
+    write(folder.path(), "pull.test.yaml", &suite);
+    let idle = idle.display().to_string();
+    run(folder.path(), &["test", "--against", &idle]).assert(
+        FAILED,
+        &[
+            "another result than before",
+            "against: while both serve, what the old version made, the new one refuses: pull: images must be pulled",
+            "1 with another result than before",
+        ],
+    );
+    let same = strict.display().to_string();
+    run(folder.path(), &["test", "--against", &same])
+        .assert(PASSED, &["0 with another result than before"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_suite_comes_to_what_the_running_server_answers() {
+    let folder = folder();
+    let required = guests::build("required-labels");
+    let settings = json!({"labels": {"team": "[a-z]+", "owner": null}});
+    let mut configuration = Configuration::new();
+    configuration.plugin(
+        "labels",
+        &required,
+        json!({"settings": settings, "match": everything()}),
+    );
+    let server = Server::start(configuration);
+    let review = Review::create(labelled("7")).build();
+    let answer = server.validate(&review).await;
+    let status = &answer.json()["response"]["status"];
+
+    let causes = status["details"]["causes"]
+        .as_array()
+        .expect("a denial has causes")
+        .clone();
+    let causes: Vec<Value> = causes
+        .into_iter()
+        .map(|cause| json!({"field": cause["field"], "message": cause["message"]}))
+        .collect();
+    let suite = json!({
+        "plugins": [labels(settings)],
+        "cases": [{"name": "as the server", "object": review, "expect": {
+            "message": status["message"], "code": status["code"], "causes": causes,
+        }}],
+    });
+    write(folder.path(), "server.test.yaml", &suite);
+    run(folder.path(), &["test"]).assert(PASSED, &["1 passed"]);
+}
+
+#[test]
+fn shells_learn_the_commands() {
+    let folder = folder();
+    for shell in ["bash", "zsh", "fish"] {
+        run(folder.path(), &["completions", shell])
+            .assert(PASSED, &["tollgate", "manifests", "bench"]);
+    }
+}
