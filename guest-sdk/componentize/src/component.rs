@@ -51,6 +51,9 @@ pub fn componentize(bytes: &[u8]) -> Result<Vec<u8>, ComponentizeError> {
             ..
         })) => return Ok(bytes.to_vec()),
         Some(Ok(Payload::Version { .. })) => {}
+        Some(Err(error)) if bytes.starts_with(b"\0asm") => {
+            return Err(ComponentizeError::Malformed(error.to_string()));
+        }
         _ => return Err(ComponentizeError::NotWasm),
     }
     let module = inspect(bytes)?;
@@ -201,7 +204,8 @@ mod tests {
         );
         let other = r#"(module (func (export "tollgate:admission/validating@0.2.0#validate")))"#;
         assert!(refused(other.as_bytes()).starts_with("it was built for tollgate:admission@0.2.0"));
-        assert!(refused(b"\0asm\x01\0\0").starts_with("the file is damaged"));
+        let cut = refused(b"\0asm\x01\0\0");
+        assert!(cut.starts_with("the file is damaged or cut off"), "{cut}");
         let unknown = r#"(import "tollgate:admission/review@0.1.0" "delete" (func))"#;
         assert!(
             refused(&plugin(unknown)).starts_with("the module cannot be made into a component")

@@ -23,7 +23,7 @@ def configure(policy: ModuleType, text: str) -> Any:
 def validate(policy: ModuleType, configured: Any) -> Allow | Denial:
     """The verdict."""
     answer = _denial_or(lambda: policy.validate(Review(), configured), "validate")
-    if answer is ALLOW or isinstance(answer, Denial):
+    if isinstance(answer, Allow | Denial):
         return answer
     raise TypeError(f"validate returned {describe(answer)}; it has to return ALLOW or a Denial")
 

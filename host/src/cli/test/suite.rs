@@ -475,7 +475,18 @@ cases:
 ",
         )
         .unwrap_err();
-        insta::assert_snapshot!(problems.to_string());
+        insta::assert_snapshot!(problems.to_string(), @r#"
+        9 problems
+          cases[0].expect: got "alow", expected allow, deny, fault or not-called; did you mean allow?
+          cases[0].operaton: unknown key, did you mean operation?
+          cases[0].expect: missing, expected what the review is to come to, such as allow or deny
+          cases[1].now: got "noon", expected a time such as 2026-07-01T12:00:00Z
+          cases[1].expect.causes[0].feild: unknown key, did you mean field?
+          cases[1].object: missing, expected a manifest or an AdmissionReview, or the name of a file with them
+          cases[2].name: missing, expected what the case shows, such as denies 11 replicas
+          cases[3].expect: missing, expected what the review is to come to, such as allow or deny
+          cases[4].expect: got an object, expected a verdict (allow, deny, fault or not-called), or something else that can be compared
+        "#);
     }
 
     #[test]
