@@ -177,7 +177,9 @@ impl Registration {
     }
 
     /// What is never asked about, and, where the webhook is one plugin, what that one is not asked about. Of several
-    /// plugins the conditions are not joined: a mutator can make an object into what a later one is for.
+    /// plugins the conditions are not joined: a mutator can make an object into what a later one is for. Nor is one
+    /// taken over that speaks of resources: where kube-apiserver converts an object, its conditions have the version
+    /// that the client used as `request.resource`, and the webhook gets that of the rule (matchconditions/matcher.go).
     fn conditions(
         &self,
         rules: &[RegisteredRule],
@@ -187,10 +189,13 @@ impl Registration {
         let [plugin] = plugins else {
             return conditions;
         };
-        let own = &plugin.matching.conditions;
+        let own = plugin.matching.conditions.iter();
+        let own: Vec<_> = own
+            .filter(|condition| !condition.text().contains("resource"))
+            .collect();
         // Past that kube-apiserver refuses the webhook, and the host decides about them all the same.
         if conditions.len() + own.len() <= MOST_CONDITIONS {
-            conditions.extend(own.iter().map(|condition| MatchCondition {
+            conditions.extend(own.into_iter().map(|condition| MatchCondition {
                 name: format!("{}/{}", plugin.name, condition.name()),
                 expression: condition.text().to_owned(),
             }));

@@ -432,6 +432,12 @@ fn a_webhook_of_one_plugin_asks_for_no_more_than_the_plugin_does() {
     assert!(!text.contains("objectSelector"), "{text}");
     assert!(!text.contains("a-judge/has-a-node"), "{text}");
 
+    // kube-apiserver may see another version there than the host.
+    let resource = "{name: of-pods, expression: request.resource.version == 'v1'}, {name: b, expression: 'true'}";
+    let text = printed(&apart, &plugins.replace(condition, resource));
+    assert!(!text.contains("a-judge/of-pods"), "{text}");
+    assert!(text.contains("a-judge/b"), "{text}");
+
     // More than kube-apiserver takes are for the host alone.
     let many: Vec<String> = (0..MOST_CONDITIONS)
         .map(|index| format!("{{name: c{index}, expression: 'true'}}"))

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use reqwest::Method;
 use serde_json::{Value, json};
+use tollgate_tests::configuration::Configuration;
 use tollgate_tests::kubernetes::authority::Authority;
 use tollgate_tests::kubernetes::kubectl::Printed;
 use tollgate_tests::kubernetes::{Cluster, Registration};
@@ -500,6 +501,13 @@ async fn managed_fields_are_no_plugins_to_change() {
     assert!(faults >= 1.0, "{faults}");
 }
 
+/// Adds a plugin without conditions that does nothing, so that conditions of another stay in the host: those of a single
+/// plugin become the webhook's.
+fn asked_about_all(configuration: &mut Configuration, namespace: &str, resources: &str) {
+    let all = rules(namespace, &[""], &[resources]);
+    act(configuration, "indifferent", all, json!({}));
+}
+
 /// reinvocation_test.go: no reinvocation for in-tree only mutation; webhook is reinvoked after in-tree reinvocation;
 /// 'reinvoke never' policy respected.
 #[tokio::test(flavor = "multi_thread")]
@@ -525,6 +533,7 @@ async fn the_host_is_called_again_when_kube_apiserver_changed_the_object_after_i
             pods,
             "object.spec.?priorityClassName.orValue('') == 'low-priority'",
         );
+        asked_about_all(&mut configuration, namespace, "pods");
         // The value of the class is kube-apiserver's to fill in.
         let settings = json!({"set_values": {"/spec/priorityClassName": "high-priority", "/spec/priority": null}});
         act(&mut configuration, "raise", low, settings);
@@ -626,6 +635,7 @@ async fn the_time_that_a_user_gives_a_request_is_the_time_that_plugins_have() {
     let mut configuration = configuration();
     let maps = rules(namespace, &[""], &["configmaps"]);
     let slow = when(maps, "object.metadata.name == 'slow'");
+    asked_about_all(&mut configuration, namespace, "configmaps");
     configuration.plugin_of(
         "sleeper",
         &hostile::all()["wasi-sleep"],
