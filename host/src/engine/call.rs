@@ -79,7 +79,7 @@ impl Guest {
             wall: began.elapsed(),
             memory_bytes: 0,
         };
-        let deadline = deadline.min(began + self.limits.timeout);
+        let deadline = deadline.min(engine.longest(&self.limits));
         let allowed = deadline.saturating_duration_since(began);
         if allowed.is_zero() {
             return nothing(CallError::Fault(Fault::Deadline { allowed, cpu: None }));
