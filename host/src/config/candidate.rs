@@ -48,16 +48,17 @@ impl Candidate {
             read_signature_keys(&mut fields, source.as_ref(), folder, live.signature_keys);
         let settings = read_settings(&mut fields, problems);
         let limits = Limits::read(fields.section("limits"), live.limits, max_concurrent_calls);
-        let capabilities = if fields.has("capabilities") {
-            let granted = read_capabilities(&mut fields);
-            for more in granted.difference(live.capabilities) {
-                fields.problem(
-                    "capabilities",
-                    format!(
-                        "got {more}, which the plugin itself is not granted: its candidate may have no more than it has"
-                    ),
-                );
-            }
+        let says = fields.has("capabilities");
+        let granted = read_capabilities(&mut fields);
+        for more in granted.difference(live.capabilities) {
+            fields.problem(
+                "capabilities",
+                format!(
+                    "got {more}, which the plugin itself is not granted: its candidate may have no more than it has"
+                ),
+            );
+        }
+        let capabilities = if says {
             granted
         } else {
             live.capabilities.clone()

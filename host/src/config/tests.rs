@@ -655,7 +655,17 @@ plugins:
   - { name: b, source: file:b.wasm, candidate: { source: file:c.wasm, capabilities: [clock], signatures: { keys: [] } } }
   - { name: c, source: file:c.wasm, candidate: file:d.wasm }
   - { name: d.candidate, source: file:d.wasm, candidate: { source: file:e.wasm, limits: { fuel: 0 } } }
-"), @"");
+"), @r#"
+configuration: 8 problems
+  plugins[0].candidate.source: missing, expected file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as oci://registry.example.com/policies/image-rewrite:1.4
+  plugins[0].candidate.settings: expected an object; what is in it is up to the plugin
+  plugins[0].candidate.mode: unknown key, expected source, signatures, settings, limits or capabilities
+  plugins[1].candidate.signatures: expected none: only artifacts of registries are signed, and `source` is a file
+  plugins[1].candidate.capabilities: got clock, which the plugin itself is not granted: its candidate may have no more than it has
+  plugins[2].candidate: got "file:d.wasm", expected an object
+  plugins[3].name: got "d.candidate", expected a name of at most 40 of a-z, 0-9 and -, such as image-rewrite
+  plugins[3].candidate.limits.fuel: got 0, expected 1 to 1T
+"#);
 }
 
 #[test]
