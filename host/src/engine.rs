@@ -62,6 +62,8 @@ const PER_COMPONENT: u32 = 64;
 const SPARE_INSTANCES: u32 = 16;
 /// Calls of candidates at the same time, in places of their own: what decides never waits for one.
 pub(crate) const CANDIDATE_CALLS: u32 = 2;
+/// How long a candidate's call rests at every tick: two of them have a quarter of a processor.
+const CANDIDATE_REST: Duration = Duration::from_millis(7);
 /// Candidates run when nobody else has a use for a processor, and get so many times `limits.timeout` for it.
 const CANDIDATE_PATIENCE: u32 = 20;
 /// What one memory can grow to at most: the 4 GiB that 32 bits reach.
@@ -106,6 +108,8 @@ pub struct Engine {
     candidate_slots: Arc<Semaphore>,
     /// How many times its `limits.timeout` a call may take by the clock.
     patience: u32,
+    /// How long a call rests at every tick.
+    rest: Duration,
     cache: Cache,
     /// Where files to map code from are made; none where it is kept in memory.
     map_code_in: Option<Arc<Path>>,
@@ -190,6 +194,7 @@ impl Engine {
             slots: Arc::new(Semaphore::new(calls as usize)),
             candidate_slots: Arc::new(Semaphore::new(CANDIDATE_CALLS as usize)),
             patience: 1,
+            rest: Duration::ZERO,
             cache,
             map_code_in: settings.map_code.then(|| settings.cache_directory.into()),
             ticker: Arc::new(ticker),
@@ -204,12 +209,13 @@ impl Engine {
         Self { clock, ..self }
     }
 
-    /// The same engine for candidates: with few places, none of which is taken from the calls that count, and more
-    /// time by the clock, because they run at the lowest priority.
+    /// The same engine for candidates: with few places, none of which is taken from the calls that count, with rests,
+    /// and with more time by the clock, because they run at the lowest priority.
     pub(crate) fn for_candidates(&self) -> Self {
         Self {
             slots: self.candidate_slots.clone(),
             patience: CANDIDATE_PATIENCE,
+            rest: CANDIDATE_REST,
             ..self.clone()
         }
     }

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tollgate_tests::checker::{Checked, Endpoint};
 use tollgate_tests::configuration::Configuration;
+use tollgate_tests::registry::misbehaving::{Behaviour, Fault, Misbehaving};
 use tollgate_tests::reviews::{Review, as_sent, pod, secret};
 use tollgate_tests::server::{Server, Start, metric};
 use tollgate_tests::wat::marker;
@@ -400,6 +401,47 @@ async fn one_that_cannot_be_loaded_is_told_and_changes_nothing() {
     // A path asks for plugins, and it is none.
     let answer = server.post("/mutate/colour.candidate", &review).await;
     assert_eq!(answer.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_from_a_registry_is_followed_and_holds_up_nobody_when_that_hangs() {
+    let of = |shade: &str| Behaviour::of(marker("colour", shade));
+    let registry = Misbehaving::start(of("1").with(Fault::Silent)).await;
+    let hosts = json!([{"host": registry.host(), "plainHTTP": true}]);
+    // Longer than the test has patience for what does not depend on it.
+    let registries = json!({"pollInterval": "1s", "timeout": "20s", "hosts": hosts});
+    let mut configuration = Configuration::new().with("registries", registries);
+    let reference = format!("oci://{}/colour:1", registry.host());
+    configuration.plugin_of(
+        "colour",
+        &marker("colour", "1"),
+        json!({"candidate": {"source": reference}}),
+    );
+    let file = configuration.folder().join("colour.wasm");
+    let server = Server::start(configuration);
+    // By then it has been asked, and does not answer.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let digest = server.plugin_status("colour").await["digest"].clone();
+    replace(&file, &marker("colour", "2"));
+    let began = Instant::now();
+    until_status(&server, "colour", |status| status["digest"] != digest).await;
+    let took = began.elapsed();
+    println!("the plugin's own file was in force after {took:?}");
+    assert!(
+        took < Duration::from_secs(10),
+        "it waited for the candidate"
+    );
+
+    registry.behave(of("2"));
+    let first = until_loaded(&server, "colour").await["candidate"]["digest"].clone();
+    registry.behave(of("3"));
+    let moved = |status: &Value| status["candidate"]["digest"] != first;
+    until_status(&server, "colour", moved).await;
+    let mut object = pod("web");
+    object["metadata"]["labels"] = json!({});
+    let review = Review::create(object).uid("moved").build();
+    judge(&server, Endpoint::Mutate, &review).await;
+    assert_eq!(uids(&until_compared(&server, "colour", 1).await), ["moved"]);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

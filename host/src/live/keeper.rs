@@ -206,7 +206,11 @@ impl Keeper {
             };
             let next = self.polls.get(&plugin.name).copied().unwrap_or(now);
             let moves = reference.digest.is_none();
-            let due = (moves && next <= now) || self.status.lock().is_due(&plugin.name);
+            let running = live
+                .find(plugin.name.as_str())
+                .is_some_and(|running| running.config.runs_like(plugin));
+            let first = plugin.is_candidate() && !running;
+            let due = ((moves || first) && next <= now) || self.status.lock().is_due(&plugin.name);
             // Until a pull is back, its next one is far away.
             if !plugin.enabled || !due || next > now + FAR / 2 {
                 continue;
@@ -330,8 +334,13 @@ impl Keeper {
             let fetched = pulled
                 .filter(|_| !other && !everything)
                 .map(|pull| pull.fetched);
-            let look = everything || due || other || fetched.is_some();
             let earlier = live.find(name.as_str()).cloned();
+            let runs = earlier
+                .as_ref()
+                .is_some_and(|earlier| earlier.config.runs_like(wanted));
+            // What decides nothing holds up nothing: a candidate is pulled beside everything else.
+            let waits = wanted.is_candidate() && wanted.enabled && file(wanted).is_none() && !runs;
+            let look = everything || due || (other && !waits) || fetched.is_some();
             async move {
                 let made = if look {
                     candidate(&self.loader, earlier, wanted.clone(), fetched).await
@@ -385,7 +394,12 @@ impl Keeper {
         }
         for plugin in &self.wanted {
             if self.tried.get(&plugin.name) != now_tried.get(&plugin.name) {
-                self.polls.insert(plugin.name.clone(), self.next_poll());
+                let next = if plugin.is_candidate() {
+                    Instant::now()
+                } else {
+                    self.next_poll()
+                };
+                self.polls.insert(plugin.name.clone(), next);
             }
         }
         self.polls.retain(|name, _| now_tried.contains_key(name));

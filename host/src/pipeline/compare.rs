@@ -1,8 +1,9 @@
 //! Candidates: called behind the answers, with what their plugins were called with, and compared with them.
 //!
-//! All of it happens on one thread of the lowest priority, which has a quarter of a processor at most. So a candidate
-//! that spins takes neither a place in the engine from a call that counts, nor a thread, nor more than that of what
-//! the host may use where processors are rationed.
+//! All of it happens on one thread of the lowest priority, which has a quarter of a processor at most: calls rest at
+//! every tick, and those that are over before it are paid for by pauses between them. So a candidate that spins takes
+//! neither a place in the engine from a call that counts, nor a thread, nor more than that of what the host may use
+//! where processors are rationed.
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -34,7 +35,7 @@ pub(super) struct Comparison {
 pub(super) struct Comparer {
     shared: Arc<Shared>,
     /// Starts with the first comparison; none where there is no thread to be had.
-    queue: Arc<OnceLock<Option<mpsc::UnboundedSender<Waiting>>>>,
+    queue: Arc<OnceLock<Option<mpsc::Sender<Waiting>>>>,
 }
 
 struct Shared {
@@ -204,15 +205,16 @@ impl Comparer {
                 _place: place,
                 _room: room.clone(),
             };
-            if let Err(mpsc::error::SendError(waiting)) = queue.send(waiting) {
+            if let Err(error) = queue.try_send(waiting) {
+                let waiting = error.into_inner();
                 waiting.comparison.dropped(&self.shared.metrics);
             }
         }
     }
 
-    fn queue(&self) -> Option<&mpsc::UnboundedSender<Waiting>> {
+    fn queue(&self) -> Option<&mpsc::Sender<Waiting>> {
         let queue = self.queue.get_or_init(|| {
-            let (sender, receiver) = mpsc::unbounded_channel();
+            let (sender, receiver) = mpsc::channel(PLACES);
             let shared = self.shared.clone();
             let thread = thread::Builder::new().name("tollgate-candidates".to_owned());
             match thread.spawn(move || work(receiver, shared)) {
@@ -228,7 +230,7 @@ impl Comparer {
 }
 
 /// Makes comparisons until nobody has any more.
-fn work(mut queue: mpsc::UnboundedReceiver<Waiting>, shared: Arc<Shared>) {
+fn work(mut queue: mpsc::Receiver<Waiting>, shared: Arc<Shared>) {
     // Of this thread alone, on Linux. Refused is as good as before: the share below is what bounds it.
     let _: Result<i32, _> = rustix::process::nice(NICE);
     let runtime = tokio::runtime::Builder::new_current_thread()
