@@ -550,59 +550,78 @@ async fn nothing_of_a_secret_is_told() {
     assert!(!everything.contains("ahvudgvymg"));
 }
 
-/// What answers take with and without a candidate that spins: `cargo test --test shadow -- --ignored --nocapture`.
+/// What answers take with and without a candidate that spins: `cargo test --test shadow -- --ignored --nocapture`. By
+/// turns, each while the others stand still, so that what else the machine does is the same for all.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement: it prints and does not judge"]
 async fn how_long_answers_take_with_one_that_spins() {
+    const TURNS: usize = 40;
     let requests = std::env::var(REQUESTS_VARIABLE).ok();
-    let requests: usize = requests.and_then(|text| text.parse().ok()).unwrap_or(4000);
+    let requests: usize = requests.and_then(|text| text.parse().ok()).unwrap_or(8000);
     let spins = &hostile::all()["validate-loop"];
     let actor = guests::build("actor");
     let review = as_sent(&Review::create(pod("web")).build());
-    for round in 1..=3 {
-        for (what, candidate) in [
-            ("none", false),
-            ("the same again", true),
-            ("one that spins", true),
-        ] {
-            let mut configuration = Configuration::new();
-            let file = if what == "one that spins" {
-                write(&configuration, "spins", spins)
-            } else {
-                actor.clone()
-            };
-            let more = if candidate {
+    let mut servers = Vec::new();
+    for what in ["none", "the plugin itself", "one that spins"] {
+        let mut configuration = Configuration::new();
+        let more = match what {
+            "none" => json!({}),
+            "one that spins" => {
+                let file = write(&configuration, "spins", spins);
                 json!({"candidate": {"source": source(&file)}})
-            } else {
-                json!({})
-            };
-            configuration.plugin("policy", &actor, more);
-            let server = Server::start(configuration);
-            if candidate {
-                until_loaded(&server, "policy").await;
             }
-            let client = server.default_client();
-            let mut times = Vec::with_capacity(requests);
-            for index in 0..requests + 200 {
+            _ => json!({"candidate": {"source": source(&actor)}}),
+        };
+        configuration.plugin("policy", &actor, more);
+        let server = Server::start(configuration);
+        if what != "none" {
+            until_loaded(&server, "policy").await;
+        }
+        signal(&server, "STOP");
+        servers.push((what, server, Vec::with_capacity(requests)));
+    }
+    for turn in 0..TURNS {
+        for (_, server, times) in &mut servers {
+            signal(server, "CONT");
+            for index in 0..20 + requests / TURNS {
+                let client = server.default_client();
                 let answer = server.post_bytes(client, "/validate", review.clone()).await;
                 assert_eq!(answer.status, 200);
-                if index >= 200 {
+                // What the first ones take is the waking up.
+                if turn > 0 && index >= 20 {
                     times.push(answer.took);
                 }
                 // Half of what one connection could send.
                 tokio::time::sleep(answer.took).await;
             }
-            times.sort();
-            let at = |percent: usize| times[times.len() * percent / 100].as_secs_f64() * 1e6;
-            let told = self::candidate(&server, "policy").await;
-            println!(
-                "round {round}, candidate {what}: p50 {:.0} µs, p90 {:.0} µs, p99 {:.0} µs; compared {}, dropped {}",
-                at(50),
-                at(90),
-                at(99),
-                told["compared"],
-                told["dropped"]
-            );
+            signal(server, "STOP");
         }
     }
+    for (what, server, mut times) in servers {
+        signal(&server, "CONT");
+        times.sort();
+        let at = |part: usize| times[times.len() * part / 1000].as_secs_f64() * 1e6;
+        let told = candidate(&server, "policy").await;
+        println!(
+            "candidate {what}: {} answers, p50 {:.0} µs, p90 {:.0} µs, p99 {:.0} µs, p99.9 {:.0} µs; compared {}, dropped {}",
+            times.len(),
+            at(500),
+            at(900),
+            at(990),
+            at(999),
+            told["compared"],
+            told["dropped"]
+        );
+    }
+}
+
+fn signal(server: &Server, name: &str) {
+    let process = server.process().to_string();
+    let status = std::process::Command::new("kill")
+        .args(["-s", name, &process])
+        .status();
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "kill -s {name}"
+    );
 }
