@@ -5,6 +5,7 @@
 //! are mistakes.
 
 mod authentication;
+mod candidate;
 mod directory;
 mod exception;
 mod limit;
@@ -72,6 +73,8 @@ pub struct Config {
     pub registries: Registries,
     /// The plugins, in the order in which mutators run.
     pub plugins: Vec<PluginConfig>,
+    /// The candidates of some of them, which see what these see and decide nothing.
+    pub candidates: Vec<PluginConfig>,
 }
 
 // === impl Config ===
@@ -136,6 +139,14 @@ impl Config {
         .collect()
     }
 
+    /// Takes everything that is to be loaded out of it: the plugins, and then the candidates.
+    #[must_use]
+    pub fn take_plugins(&mut self) -> Vec<PluginConfig> {
+        let mut plugins = std::mem::take(&mut self.plugins);
+        plugins.append(&mut self.candidates);
+        plugins
+    }
+
     /// Reads the text of a configuration file that stands in `folder`.
     ///
     /// # Errors
@@ -190,7 +201,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     let defaults = Defaults {
         limits,
         conflicts,
-        signature_keys: plugin::read_signature_keys(fields.section("signatures"), folder, &[]),
+        signature_keys: plugin::read_keys(fields.section("signatures"), folder, &[]),
     };
     let allow_empty = fields
         .optional("allowEmpty")
@@ -212,11 +223,14 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     let nodes = nodes.unwrap_or_default();
     let mut first = BTreeMap::new();
     let mut plugins = Vec::with_capacity(nodes.len());
+    let mut candidates = Vec::new();
     for node in &nodes {
         reject_duplicate_name(node, &mut first, problems);
-        plugins.extend(PluginConfig::read(
-            node, folder, &defaults, max_calls, problems,
-        ));
+        let read = PluginConfig::read(node, folder, &defaults, max_calls, problems);
+        if let Some((plugin, candidate)) = read {
+            plugins.push(plugin);
+            candidates.extend(candidate);
+        }
     }
     fields.finish();
     Some(Config {
@@ -229,6 +243,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
         engine,
         registries,
         plugins,
+        candidates,
     })
 }
 

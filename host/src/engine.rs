@@ -21,7 +21,7 @@ mod wasi;
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use tokio::sync::Semaphore;
 use wasmtime::component::{Component, Linker};
@@ -60,6 +60,12 @@ const PER_COMPONENT: u32 = 64;
 /// the instances, memories and tables that its limits allow, so it is the permits that run out first, and never a
 /// neighbour's share of the pool.
 const SPARE_INSTANCES: u32 = 16;
+/// Calls of candidates at the same time, in places of their own: what decides never waits for one.
+pub(crate) const CANDIDATE_CALLS: u32 = 2;
+/// How long a candidate's call rests at every tick: two of them have a quarter of a processor.
+const CANDIDATE_REST: Duration = Duration::from_millis(7);
+/// Candidates run when nobody else has a use for a processor, and get so many times `limits.timeout` for it.
+const CANDIDATE_PATIENCE: u32 = 20;
 /// What one memory can grow to at most: the 4 GiB that 32 bits reach.
 const MAX_MEMORY_BYTES: usize = 1 << 32;
 /// Above what a call touches, so that resetting a slot is a copy and not a system call.
@@ -99,6 +105,11 @@ pub enum Clock {
 pub struct Engine {
     wasmtime: wasmtime::Engine,
     slots: Arc<Semaphore>,
+    candidate_slots: Arc<Semaphore>,
+    /// How many times its `limits.timeout` a call may take by the clock.
+    patience: u32,
+    /// How long a call rests at every tick.
+    rest: Duration,
     cache: Cache,
     /// Where files to map code from are made; none where it is kept in memory.
     map_code_in: Option<Arc<Path>>,
@@ -129,7 +140,7 @@ impl Engine {
     /// When the cache directory cannot be used or the pool cannot be reserved.
     pub fn new(settings: &EngineSettings<'_>) -> wasmtime::Result<Self> {
         let calls = settings.max_concurrent_calls.max(1);
-        let instances = calls + SPARE_INSTANCES.min(calls);
+        let instances = calls + SPARE_INSTANCES.min(calls) + CANDIDATE_CALLS;
         let largest = &settings.largest;
         let mut pool = PoolingAllocationConfig::new();
         pool.total_component_instances(instances)
@@ -181,6 +192,9 @@ impl Engine {
         Ok(Self {
             wasmtime,
             slots: Arc::new(Semaphore::new(calls as usize)),
+            candidate_slots: Arc::new(Semaphore::new(CANDIDATE_CALLS as usize)),
+            patience: 1,
+            rest: Duration::ZERO,
             cache,
             map_code_in: settings.map_code.then(|| settings.cache_directory.into()),
             ticker: Arc::new(ticker),
@@ -193,6 +207,22 @@ impl Engine {
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
+    }
+
+    /// The same engine for candidates: with few places, none of which is taken from the calls that count, with rests,
+    /// and with more time by the clock, because they run at the lowest priority.
+    pub(crate) fn for_candidates(&self) -> Self {
+        Self {
+            slots: self.candidate_slots.clone(),
+            patience: CANDIDATE_PATIENCE,
+            rest: CANDIDATE_REST,
+            ..self.clone()
+        }
+    }
+
+    /// Until when a call of a plugin with these limits may take that begins now.
+    pub(crate) fn longest(&self, limits: &Limits) -> Instant {
+        Instant::now() + limits.timeout * self.patience
     }
 
     /// wasmtime's own.

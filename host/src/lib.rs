@@ -16,9 +16,10 @@
 //! through the plugins, [`condition`] the expressions that decide about it, [`patch`] what a mutation may do and how
 //! it is told to kube-apiserver, [`engine`] the sandbox and its limits, [`plugin`] how a file becomes a guest,
 //! [`config`] what the operator said, [`live`] how a change of that comes into force, [`decision`] what is told of a
-//! review afterwards, [`manifests`] how kube-apiserver learns of the host.
+//! review afterwards, [`comparison`] what of a candidate, [`manifests`] how kube-apiserver learns of the host.
 
 pub mod cli;
+pub mod comparison;
 pub mod condition;
 pub mod config;
 pub mod decision;

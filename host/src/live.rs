@@ -62,6 +62,10 @@ impl Gate for Live {
         plugins
     }
 
+    fn candidates(&self) -> serde_json::Value {
+        self.pipeline.candidates()
+    }
+
     fn decisions(&self, uid: Option<&str>) -> serde_json::Value {
         self.pipeline.decisions(uid)
     }

@@ -42,6 +42,8 @@ pub struct Metrics {
     plugin_information: Family<PluginInformationLabels, Gauge>,
     plugin: PluginFamilies,
     audit_dropped: Counter,
+    candidate_comparisons: Family<ComparisonLabels, Counter>,
+    candidate_near_fuel_limit: Family<ComparedPluginLabels, Counter>,
     /// Requests being read, judged or answered.
     pub(crate) requests_in_flight: Gauge,
     /// Request bytes held.
@@ -65,6 +67,19 @@ pub enum Overload {
     Instances,
     /// Passwords of others were being checked for as long as the request had time.
     Passwords,
+}
+
+/// What came of comparing a candidate's call with its plugin's.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Comparison {
+    /// The same.
+    Same,
+    /// Something else.
+    Different,
+    /// Nothing: the clock ended the candidate's call.
+    Unfinished,
+    /// Nothing: there was no room for it.
+    Dropped,
 }
 
 /// What a client did not show that was asked of it.
@@ -120,6 +135,18 @@ struct ConflictLabels {
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct ComparisonLabels {
+    plugin: String,
+    phase: &'static str,
+    result: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct ComparedPluginLabels {
+    plugin: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct PluginInformationLabels {
     plugin: String,
     digest: String,
@@ -150,6 +177,8 @@ impl Metrics {
             plugin_information: Family::default(),
             plugin: PluginFamilies::register(&mut registry),
             audit_dropped: Counter::default(),
+            candidate_comparisons: Family::default(),
+            candidate_near_fuel_limit: Family::default(),
             requests_in_flight: Gauge::default(),
             bytes_in_flight: Gauge::default(),
             connections: Gauge::default(),
@@ -240,6 +269,16 @@ impl Metrics {
             "audit_dropped",
             "Audit-mode calls that were not run because too many were waiting",
             self.audit_dropped.clone(),
+        );
+        registry.register(
+            "candidate_comparisons",
+            "Calls of a plugin that its candidate was to repeat, by what came of it",
+            self.candidate_comparisons.clone(),
+        );
+        registry.register(
+            "candidate_near_fuel_limit",
+            "Calls of a plugin's candidate that took more than 80 % of its limits.fuel, or all of it",
+            self.candidate_near_fuel_limit.clone(),
         );
         registry.register(
             "plugins_loaded",
@@ -358,6 +397,23 @@ impl Metrics {
         self.audit_dropped.inc();
     }
 
+    /// A plugin's candidate was to repeat a call, with this result.
+    pub fn compared(&self, plugin: &str, phase: Phase, result: Comparison) {
+        let labels = ComparisonLabels {
+            plugin: plugin.to_owned(),
+            phase: phase.name(),
+            result: result.name(),
+        };
+        self.candidate_comparisons.get_or_create(&labels).inc();
+    }
+
+    /// A plugin's candidate came near its limit of fuel.
+    pub fn candidate_near_fuel_limit(&self, plugin: &str) {
+        let plugin = plugin.to_owned();
+        let labels = ComparedPluginLabels { plugin };
+        self.candidate_near_fuel_limit.get_or_create(&labels).inc();
+    }
+
     /// A request got 429. The server counts [`Overload::Bytes`] itself and every
     /// `Reply::Overloaded` as [`Overload::Instances`].
     pub(crate) fn overloaded(&self, reason: Overload) {
@@ -396,6 +452,19 @@ impl Metrics {
         self.certificate_expiry
             .get_or_create(&FileLabels { file })
             .set(timestamp_seconds);
+    }
+}
+
+// === impl Comparison ===
+
+impl Comparison {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Same => "same",
+            Self::Different => "different",
+            Self::Unfinished => "unfinished",
+            Self::Dropped => "dropped",
+        }
     }
 }
 
@@ -451,6 +520,8 @@ mod tests {
         metrics.conflict("second", "first");
         metrics.plugin_loaded("first", "sha256:ab", "1.0.0");
         metrics.audit_dropped();
+        metrics.compared("first", Phase::Validate, Comparison::Different);
+        metrics.candidate_near_fuel_limit("first");
         metrics.certificate(None, 17);
         let text = metrics.encode();
         for line in [
@@ -463,6 +534,8 @@ mod tests {
             "tollgate_plugin_info{plugin=\"first\",digest=\"sha256:ab\",version=\"1.0.0\"} 1",
             "tollgate_plugins_loaded 1",
             "tollgate_audit_dropped_total 1",
+            "tollgate_candidate_comparisons_total{plugin=\"first\",phase=\"validate\",result=\"different\"} 1",
+            "tollgate_candidate_near_fuel_limit_total{plugin=\"first\"} 1",
             "tollgate_certificate_expiry_timestamp_seconds{file=\"self-signed\"} 17",
             "# EOF",
         ] {

@@ -4,11 +4,12 @@
 //! decode → snapshot of the plugin set
 //!   mutate:   for each mutator in order: match → call → apply → check → compare → the next one sees it
 //!   validate: all that match, on the object as it came; every denial is collected
-//! → merge (pure) → respond;  audited plugins run after that
+//! → merge (pure) → respond;  audited plugins and candidates run after that
 //! ```
 
 pub(crate) mod audit;
 mod blocking;
+mod compare;
 mod gate;
 pub mod matching;
 pub mod merge;

@@ -15,6 +15,7 @@ mod load;
 pub mod prepare;
 mod protocol;
 mod set;
+mod shadow;
 mod worker;
 
 pub(crate) use componentize::{componentize, imports};
@@ -23,4 +24,5 @@ pub use load::{LoadError, Loader};
 pub use protocol::Stage;
 pub(crate) use set::Asked;
 pub use set::{LoadedPlugin, Plugin, PluginSet, PluginState};
+pub(crate) use shadow::Shadow;
 pub use worker::PrepareError;

@@ -134,6 +134,10 @@ pub trait Gate: Send + Sync + 'static {
     fn review(&self, call: Call) -> impl Future<Output = Reply> + Send;
     /// What `/plugins` shows.
     fn plugins(&self) -> serde_json::Value;
+    /// What `/candidates` shows: an object with the list `candidates`. There are none unless this is implemented.
+    fn candidates(&self) -> serde_json::Value {
+        serde_json::json!({ "candidates": [] })
+    }
     /// What `/decisions` shows: an object with the list `decisions`, the newest first; with a uid, those of one
     /// review in full. None are kept unless this is implemented.
     fn decisions(&self, uid: Option<&str>) -> serde_json::Value {

@@ -336,3 +336,26 @@ plugins:
         checked.said
     );
 }
+
+#[test]
+fn candidates_are_checked_like_plugins() {
+    let images = guests::build("always-pull-images");
+    let mut configuration = Configuration::new();
+    let candidate = |source: String| json!({"candidate": {"source": source}});
+    let there = format!("file:{}", images.display());
+    configuration.plugin("one", &images, candidate(there));
+    let gone = configuration.folder().join("gone.wasm");
+    let gone = format!("file:{}", gone.display());
+    configuration.plugin("other", &images, candidate(gone));
+    let checked = check_file(&configuration.write());
+    checked.assert(
+        PLUGIN,
+        &[
+            "valid, 2 plugin(s)",
+            "one: ok",
+            "one.candidate: ok",
+            "other: ok",
+            "other.candidate: NOT LOADED",
+        ],
+    );
+}

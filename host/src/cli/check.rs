@@ -45,12 +45,13 @@ impl Check {
         }
         config.plugins = plugins;
         let host = Host::set_up(&config)?;
+        let plugins = config.take_plugins();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
             .context("the threads cannot be started")?;
-        let set = runtime.block_on(host.loader.load_all(config.plugins));
-        for plugin in set.iter() {
+        let set = runtime.block_on(host.loader.load_all(plugins));
+        for plugin in set.all() {
             failed |= matches!(plugin.state, PluginState::Failed { .. });
             println!("{}", line(plugin));
         }

@@ -63,7 +63,7 @@ impl Host {
 /// The most that any plugin may have of what the engine's pool counts.
 fn largest(config: &Config) -> Limits {
     let mut largest = Limits::default();
-    for plugin in &config.plugins {
+    for plugin in config.plugins.iter().chain(&config.candidates) {
         largest.instances = largest.instances.max(plugin.limits.instances);
         largest.memories = largest.memories.max(plugin.limits.memories);
         largest.tables = largest.tables.max(plugin.limits.tables);

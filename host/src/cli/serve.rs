@@ -23,7 +23,8 @@ pub(super) struct Serve {
     /// Where to serve HTTPS, over what the configuration says.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Where to serve /livez, /readyz, /metrics, /plugins and /decisions in the clear, over what the configuration says.
+    /// Where to serve /livez, /readyz, /metrics, /plugins, /candidates and /decisions in the clear, over what the
+    /// configuration says.
     #[arg(long, value_name = "ADDRESS:PORT")]
     admin_listen: Option<SocketAddr>,
     #[command(flatten)]

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
+use super::candidate::{Candidate, Live};
 use super::exception::Exception;
 use super::limit::Limits;
 use super::policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
@@ -61,7 +62,8 @@ pub(crate) struct Defaults {
 }
 
 /// The name of a plugin: a DNS-1123 label of at most 40 characters, because it becomes part of paths,
-/// metrics and of audit annotation keys, which have 63. Cloning is cheap.
+/// metrics and of audit annotation keys, which have 63. A candidate has the name of its plugin with `.candidate`
+/// behind it. Cloning is cheap.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PluginName(Arc<str>);
 
@@ -110,11 +112,13 @@ pub enum Capability {
     Clock,
 }
 
+/// Behind a plugin's name, it is its candidate's: no plugin's name has a dot.
+const CANDIDATE: &str = ".candidate";
 /// More than this would not leave room in an annotation's key.
 const LONGEST_NAME: usize = 40;
 
 const NAME_EXPECTED: &str = "a name of at most 40 of a-z, 0-9 and -, such as image-rewrite";
-const SOURCE_EXPECTED: &str = "file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as \
+pub(super) const SOURCE_EXPECTED: &str = "file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as \
      oci://registry.example.com/policies/image-rewrite:1.4";
 
 // === impl PluginConfig ===
@@ -153,13 +157,20 @@ impl PluginConfig {
             && self.capabilities == other.capabilities
     }
 
+    /// Whether it is a plugin's candidate, which decides nothing.
+    #[must_use]
+    pub fn is_candidate(&self) -> bool {
+        self.name.candidate_of().is_some()
+    }
+
+    /// Reads an entry: the plugin, and its candidate where it has one.
     pub(crate) fn read(
         node: &Node<'_>,
         folder: &Path,
         defaults: &Defaults,
         max_concurrent_calls: u32,
         problems: &Collector,
-    ) -> Option<Self> {
+    ) -> Option<(Self, Option<Self>)> {
         let mut fields = node.object()?;
         let name = fields
             .required("name", NAME_EXPECTED)
@@ -167,33 +178,17 @@ impl PluginConfig {
         let source = fields
             .required("source", SOURCE_EXPECTED)
             .and_then(|node| Source::read(&node, folder));
-        let from_registry = matches!(source, Some(Source::Oci(_)));
-        let signatures = fields.section("signatures");
-        let signature_keys = if from_registry {
-            read_signature_keys(signatures, folder, &defaults.signature_keys)
-        } else {
-            if fields.has("signatures") {
-                fields.problem(
-                    "signatures",
-                    "expected none: only artifacts of registries are signed, and `source` is a file",
-                );
-            }
-            Vec::new()
-        };
+        let signature_keys = read_signature_keys(
+            &mut fields,
+            source.as_ref(),
+            folder,
+            &defaults.signature_keys,
+        );
         let enabled = fields.optional("enabled").and_then(|node| node.boolean());
         let matching = fields
             .optional("match")
             .and_then(|node| Match::read(&node, problems));
-        let settings = fields.optional("settings").and_then(|node| {
-            // Never shown: settings may hold what is nobody's business.
-            if !node.value().is_object() {
-                problems.add(
-                    node.path(),
-                    "expected an object; what is in it is up to the plugin",
-                );
-            }
-            Some(node.value().clone()).filter(Value::is_object)
-        });
+        let settings = read_settings(&mut fields, problems);
         let mode = fields
             .optional("mode")
             .and_then(|node| node.word(Mode::WORDS));
@@ -223,8 +218,19 @@ impl PluginConfig {
         let allow_removals = fields
             .optional("allowRemovals")
             .and_then(|node| node.boolean());
+        let candidate = fields.optional("candidate").and_then(|node| {
+            let live = Live {
+                limits: &limits,
+                signature_keys: match &source {
+                    Some(Source::Oci(_)) => &signature_keys,
+                    _ => &defaults.signature_keys,
+                },
+                capabilities: &capabilities,
+            };
+            Candidate::read(&node, &live, folder, max_concurrent_calls, problems)
+        });
         fields.finish();
-        Some(Self {
+        let plugin = Self {
             enabled: enabled.unwrap_or(true),
             signature_keys,
             matching,
@@ -239,12 +245,47 @@ impl PluginConfig {
             capabilities,
             allow_removals: allow_removals.unwrap_or(false),
             ..Self::new(name?, source?)
-        })
+        };
+        let candidate = candidate.map(|candidate| candidate.of(&plugin));
+        Some((plugin, candidate))
     }
 }
 
+/// The keys of what comes from this source. Where there is none, what is wrong is told of it.
+pub(super) fn read_signature_keys(
+    fields: &mut Fields<'_>,
+    source: Option<&Source>,
+    folder: &Path,
+    default: &[PathBuf],
+) -> Vec<PathBuf> {
+    let signatures = fields.section("signatures");
+    if matches!(source, Some(Source::Oci(_))) {
+        return read_keys(signatures, folder, default);
+    }
+    if fields.has("signatures") {
+        fields.problem(
+            "signatures",
+            "expected none: only artifacts of registries are signed, and `source` is a file",
+        );
+    }
+    Vec::new()
+}
+
+/// The settings, where there are any.
+pub(super) fn read_settings(fields: &mut Fields<'_>, problems: &Collector) -> Option<Value> {
+    let node = fields.optional("settings")?;
+    // Never shown: settings may hold what is nobody's business.
+    if !node.value().is_object() {
+        problems.add(
+            node.path(),
+            "expected an object; what is in it is up to the plugin",
+        );
+    }
+    Some(node.value().clone()).filter(Value::is_object)
+}
+
 /// The keys that signatures have to be made with.
-pub(crate) fn read_signature_keys(
+pub(crate) fn read_keys(
     mut fields: Fields<'_>,
     folder: &Path,
     default: &[PathBuf],
@@ -262,7 +303,7 @@ pub(crate) fn read_signature_keys(
     }
 }
 
-fn read_capabilities(fields: &mut Fields<'_>) -> BTreeSet<Capability> {
+pub(super) fn read_capabilities(fields: &mut Fields<'_>) -> BTreeSet<Capability> {
     let nodes = fields
         .optional("capabilities")
         .and_then(|node| node.elements("capabilities"));
@@ -293,6 +334,23 @@ impl PluginName {
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
+    }
+
+    /// The name of this plugin's candidate.
+    #[must_use]
+    pub fn of_candidate(&self) -> Self {
+        Self(format!("{self}{CANDIDATE}").into())
+    }
+
+    /// The name of the plugin whose candidate has this name; none where it is a plugin's.
+    #[must_use]
+    pub fn candidate_of(&self) -> Option<&str> {
+        self.0.strip_suffix(CANDIDATE)
+    }
+
+    /// The name of the entry under `plugins`: a candidate's is its plugin's.
+    pub(crate) fn entry(&self) -> &str {
+        self.candidate_of().unwrap_or(self.as_str())
     }
 
     fn read(node: &Node<'_>) -> Option<Self> {
@@ -344,7 +402,7 @@ pub(crate) fn is_label(text: &str, longest: usize) -> bool {
 // === impl Source ===
 
 impl Source {
-    fn read(node: &Node<'_>, folder: &Path) -> Option<Self> {
+    pub(super) fn read(node: &Node<'_>, folder: &Path) -> Option<Self> {
         let text = node.text(SOURCE_EXPECTED)?;
         if let Some(path) = text.strip_prefix("file:") {
             // `file://host/path` has a host, `file:///path` has none.

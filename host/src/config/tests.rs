@@ -88,7 +88,7 @@ configuration: 40 problems
   plugins[0].failure_policy: unknown key, did you mean failurePolicy?
   plugins[1].source: got "./labels.wasm", expected file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as oci://registry.example.com/policies/image-rewrite:1.4
   plugins[1].match.rules: missing, expected at least one rule, such as {operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}; without `match` the plugin's own rules apply
-  plugins[1].timeout: unknown key, expected name, source, signatures, enabled, match, settings, mode, failurePolicy, reinvocationPolicy, conflicts, existingViolations, exceptions, limits, capabilities or allowRemovals
+  plugins[1].timeout: unknown key, expected name, source, signatures, enabled, match, settings, mode, failurePolicy, reinvocationPolicy, conflicts, existingViolations, exceptions, limits, capabilities, allowRemovals or candidate
   plugins[2].name: got "labels", which is the name of plugins[1] already
   plugins[2].match.rules[0].operations[1]: got "MODIFY", expected CREATE, UPDATE, DELETE, CONNECT or "*"
   plugins[2].match.rules[0].operations[2]: got "create", expected CREATE, UPDATE, DELETE, CONNECT or "*"; did you mean CREATE?
@@ -590,6 +590,82 @@ configuration: 1 problem
 fn a_smaller_engine_lowers_the_default_concurrency() {
     let config = parse("engine: {maxConcurrentCalls: 4}\nplugins: [{name: a, source: 'file:a'}]");
     assert_eq!(config.plugins[0].limits.concurrency, 4);
+}
+
+#[test]
+fn a_candidate_has_what_its_plugin_has_where_it_does_not_say() {
+    let config = parse(
+        r"
+limits: { fuel: 7M }
+plugins:
+  - name: a
+    source: file:a.wasm
+    settings: { one: 1 }
+    limits: { timeout: 1s }
+    capabilities: [clock]
+    failurePolicy: Fail
+    existingViolations: allow
+    exceptions: [{ namespaces: [a], until: 2099-01-01, reason: b }]
+    candidate: { source: file:next.wasm }
+  - name: b
+    source: 'oci://registry.example.com/b:1'
+    signatures: { keys: [b.pub] }
+    capabilities: [clock]
+    candidate:
+      source: 'oci://registry.example.com/b:2'
+      settings: { two: 2 }
+      limits: { fuel: 9M }
+      capabilities: []
+",
+    );
+    let names: Vec<&str> = config
+        .candidates
+        .iter()
+        .map(|candidate| candidate.name.as_str())
+        .collect();
+    assert_eq!(names, ["a.candidate", "b.candidate"]);
+    let (plugin, candidate) = (&config.plugins[0], &config.candidates[0]);
+    assert_eq!(candidate.name.candidate_of(), Some("a"));
+    assert!(candidate.is_candidate() && !plugin.is_candidate());
+    assert_eq!(
+        candidate.source,
+        Source::File("/etc/tollgate/next.wasm".into())
+    );
+    assert_eq!(candidate.settings, plugin.settings);
+    assert_eq!(candidate.limits, plugin.limits);
+    assert_eq!(candidate.capabilities, plugin.capabilities);
+    assert_eq!(candidate.existing_violations, plugin.existing_violations);
+    // Nothing of it counts, and what it is not asked about is for its plugin to say.
+    assert_eq!(candidate.mode, Mode::Audit);
+    assert_eq!(candidate.failure_policy, FailurePolicy::Ignore);
+    assert!(candidate.exceptions.is_empty());
+
+    let (plugin, candidate) = (&config.plugins[1], &config.candidates[1]);
+    assert_eq!(candidate.signature_keys, plugin.signature_keys);
+    assert_eq!(candidate.settings, serde_json::json!({"two": 2}));
+    assert_eq!(candidate.limits.fuel, 9_000_000);
+    assert!(candidate.capabilities.is_empty());
+}
+
+#[test]
+fn rejects_candidates_that_cannot_be() {
+    assert_snapshot!(error(r"
+plugins:
+  - { name: a, source: file:a.wasm, candidate: { settings: [secret], mode: warn } }
+  - { name: b, source: file:b.wasm, candidate: { source: file:c.wasm, capabilities: [clock], signatures: { keys: [] } } }
+  - { name: c, source: file:c.wasm, candidate: file:d.wasm }
+  - { name: d.candidate, source: file:d.wasm, candidate: { source: file:e.wasm, limits: { fuel: 0 } } }
+"), @r#"
+configuration: 8 problems
+  plugins[0].candidate.source: missing, expected file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as oci://registry.example.com/policies/image-rewrite:1.4
+  plugins[0].candidate.settings: expected an object; what is in it is up to the plugin
+  plugins[0].candidate.mode: unknown key, expected source, signatures, settings, limits or capabilities
+  plugins[1].candidate.signatures: expected none: only artifacts of registries are signed, and `source` is a file
+  plugins[1].candidate.capabilities: got clock, which the plugin itself is not granted: its candidate may have no more than it has
+  plugins[2].candidate: got "file:d.wasm", expected an object
+  plugins[3].name: got "d.candidate", expected a name of at most 40 of a-z, 0-9 and -, such as image-rewrite
+  plugins[3].candidate.limits.fuel: got 0, expected 1 to 1T
+"#);
 }
 
 #[test]

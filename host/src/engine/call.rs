@@ -79,7 +79,7 @@ impl Guest {
             wall: began.elapsed(),
             memory_bytes: 0,
         };
-        let deadline = deadline.min(began + self.limits.timeout);
+        let deadline = deadline.min(engine.longest(&self.limits));
         let allowed = deadline.saturating_duration_since(began);
         if allowed.is_zero() {
             return nothing(CallError::Fault(Fault::Deadline { allowed, cpu: None }));
@@ -283,7 +283,7 @@ impl Guest {
         store.set_fuel(fuel).expect("the engine meters fuel");
         store.set_hostcall_fuel(output_bytes);
         store.set_epoch_deadline(1);
-        let (meter, running) = (meter.clone(), engine.ticker.running());
+        let (meter, running, rest) = (meter.clone(), engine.ticker.running(), engine.rest);
         store.epoch_deadline_callback(move |_| {
             let _for_as_long_as_the_store = &running;
             if meter.tick() >= cpu_time {
@@ -294,7 +294,11 @@ impl Guest {
             }
             Ok(UpdateDeadline::YieldCustom(
                 1,
-                Box::pin(tokio::task::yield_now()),
+                if rest.is_zero() {
+                    Box::pin(tokio::task::yield_now())
+                } else {
+                    Box::pin(tokio::time::sleep(rest))
+                },
             ))
         });
         store

@@ -98,7 +98,7 @@ impl Keeper {
         let (asking, asks) = mpsc::channel(ASKS);
         Self {
             status: Arc::new(Status::new(origin.to_string())),
-            wanted: std::mem::take(&mut config.plugins),
+            wanted: config.take_plugins(),
             started: config,
             tried: BTreeMap::new(),
             watch: Watch::default(),
@@ -121,11 +121,14 @@ impl Keeper {
         self.asking.clone()
     }
 
-    /// Loads the first set: all plugins, whatever becomes of one.
+    /// Loads the first set: all plugins, whatever becomes of one. Candidates come when it serves: no start waits for
+    /// what decides nothing.
     pub async fn load(&mut self) -> PluginSet {
         // Before the files are read: what is written meanwhile is seen by the first look.
         let stamps = stamps(self.files()).await;
-        let set = self.loader.load_all(self.wanted.clone()).await;
+        let mut first = self.wanted.clone();
+        first.retain(|plugin| !plugin.is_candidate());
+        let set = self.loader.load_all(first.clone()).await;
         for plugin in set.iter() {
             if let PluginState::Failed { reason } = &plugin.state {
                 self.in_trouble(&plugin.config, reason.clone(), plugin.digest.clone(), None);
@@ -136,7 +139,7 @@ impl Keeper {
                     .plugin_degraded(plugin.config.name.as_str(), false);
             }
         }
-        self.tried = tried(&self.wanted, &stamps);
+        self.tried = tried(&first, &stamps);
         for plugin in &self.wanted {
             self.polls.insert(plugin.name.clone(), self.next_poll());
         }
@@ -203,13 +206,17 @@ impl Keeper {
             };
             let next = self.polls.get(&plugin.name).copied().unwrap_or(now);
             let moves = reference.digest.is_none();
-            let due = (moves && next <= now) || self.status.lock().is_due(&plugin.name);
+            let running = live
+                .find(plugin.name.as_str())
+                .is_some_and(|running| running.config.runs_like(plugin));
+            let first = plugin.is_candidate() && !running;
+            let due = ((moves || first) && next <= now) || self.status.lock().is_due(&plugin.name);
             // Until a pull is back, its next one is far away.
             if !plugin.enabled || !due || next > now + FAR / 2 {
                 continue;
             }
             self.polls.insert(plugin.name.clone(), now + FAR);
-            let have = live.get(plugin.name.as_str()).filter(|serving| {
+            let have = live.find(plugin.name.as_str()).filter(|serving| {
                 matches!(serving.state, PluginState::Loaded(_)) && serving.config.runs_like(plugin)
             });
             let have = have.map(|serving| serving.digest.clone());
@@ -292,7 +299,7 @@ impl Keeper {
                 state.needs_restart = needs_restart;
                 state.invalid = None;
                 state.read = OffsetDateTime::now_utc();
-                self.wanted = std::mem::take(&mut config.plugins);
+                self.wanted = config.take_plugins();
             }
             Err(reason) => {
                 if state.invalid.as_ref() != Some(&reason) {
@@ -327,8 +334,13 @@ impl Keeper {
             let fetched = pulled
                 .filter(|_| !other && !everything)
                 .map(|pull| pull.fetched);
-            let look = everything || due || other || fetched.is_some();
-            let earlier = live.get(name.as_str()).cloned();
+            let earlier = live.find(name.as_str()).cloned();
+            let runs = earlier
+                .as_ref()
+                .is_some_and(|earlier| earlier.config.runs_like(wanted));
+            // What decides nothing holds up nothing: a candidate is pulled beside everything else.
+            let waits = wanted.is_candidate() && wanted.enabled && file(wanted).is_none() && !runs;
+            let look = everything || due || (other && !waits) || fetched.is_some();
             async move {
                 let made = if look {
                     candidate(&self.loader, earlier, wanted.clone(), fetched).await
@@ -382,7 +394,12 @@ impl Keeper {
         }
         for plugin in &self.wanted {
             if self.tried.get(&plugin.name) != now_tried.get(&plugin.name) {
-                self.polls.insert(plugin.name.clone(), self.next_poll());
+                let next = if plugin.is_candidate() {
+                    Instant::now()
+                } else {
+                    self.next_poll()
+                };
+                self.polls.insert(plugin.name.clone(), next);
             }
         }
         self.polls.retain(|name, _| now_tried.contains_key(name));
@@ -390,9 +407,9 @@ impl Keeper {
         self.watch.reading(stamps);
 
         let changed = changes(live, &plugins);
-        let same = plugins.len() == live.iter().count()
+        let same = plugins.len() == live.all().count()
             && live
-                .iter()
+                .all()
                 .zip(&plugins)
                 .all(|(one, other)| Arc::ptr_eq(one, other));
         if !same {
@@ -501,7 +518,7 @@ fn changes(live: &PluginSet, next: &[Arc<Plugin>]) -> Vec<String> {
     for plugin in next {
         let name = plugin.config.name.as_str();
         if live
-            .get(name)
+            .find(name)
             .is_none_or(|earlier| !Arc::ptr_eq(earlier, plugin))
         {
             changed.push(name.to_owned());
@@ -511,7 +528,7 @@ fn changes(live: &PluginSet, next: &[Arc<Plugin>]) -> Vec<String> {
         next.iter()
             .any(|next| next.config.name == plugin.config.name)
     };
-    for plugin in live.iter().filter(|plugin| !is_next(plugin)) {
+    for plugin in live.all().filter(|plugin| !is_next(plugin)) {
         changed.push(plugin.config.name.as_str().to_owned());
     }
     changed

@@ -68,7 +68,18 @@ impl Status {
         for (name, (source, trouble)) in &state.troubles {
             let serving = plugins
                 .iter_mut()
-                .find(|plugin| plugin["name"] == name.as_str());
+                .find(|plugin| plugin["name"] == name.entry());
+            let serving = match serving {
+                // Only the candidate is told to be in trouble: what its plugin answers does not depend on it.
+                Some(plugin) if name.candidate_of().is_some() => {
+                    let candidate = &mut plugin["candidate"];
+                    if candidate.is_null() {
+                        *candidate = json!({ "source": source, "state": "pending" });
+                    }
+                    Some(candidate)
+                }
+                serving => serving,
+            };
             match serving {
                 Some(plugin) => {
                     if plugin["state"] == "loaded" {
@@ -98,12 +109,19 @@ impl Status {
             let keys = state.needs_restart.join(", ");
             format!("changed and not in force before a restart: {keys}")
         });
-        let troubles = state.troubles.iter().map(|(name, (_, trouble))| {
-            format!(
-                "plugin {name} is not as configured, what was loaded before serves: {}",
-                trouble.reason
-            )
-        });
+        let troubles = state
+            .troubles
+            .iter()
+            .map(|(name, (_, trouble))| match name.candidate_of() {
+                None => format!(
+                    "plugin {name} is not as configured, what was loaded before serves: {}",
+                    trouble.reason
+                ),
+                Some(plugin) => format!(
+                    "the candidate of plugin {plugin} is not as configured, which changes no answer: {}",
+                    trouble.reason
+                ),
+            });
         invalid.chain(restart).chain(troubles).collect()
     }
 }

@@ -6,17 +6,20 @@ use std::time::Instant;
 use tokio::sync::Semaphore;
 use tokio_util::task::TaskTracker;
 
+use super::compare::{Comparer, Comparison};
 use super::outcome::Report;
 use super::{mutate, validate};
 use crate::engine::{Engine, Overload, Phase, Subject};
 use crate::metrics::Metrics;
-use crate::plugin::Plugin;
+use crate::plugin::{Plugin, Shadow};
 
 /// A call that is still to be made.
 pub(super) struct Audit {
     pub(super) plugin: Arc<Plugin>,
     pub(super) phase: Phase,
     pub(super) subject: Subject,
+    /// Its candidate, which is called after it.
+    pub(super) shadow: Option<Arc<Shadow>>,
 }
 
 /// Runs audits behind the answers, within a bound: past it they are dropped and counted, for nothing waits for
@@ -24,6 +27,7 @@ pub(super) struct Audit {
 pub(super) struct Auditor {
     engine: Engine,
     metrics: Arc<Metrics>,
+    comparer: Comparer,
     /// Audits that have a place, running or not.
     places: Arc<Semaphore>,
     /// Audits that run.
@@ -40,18 +44,34 @@ const CALLS_PER_AUDIT: usize = 4;
 // === impl Audit ===
 
 impl Audit {
-    /// Makes the call.
-    pub(super) async fn run(self, engine: &Engine, max_depth: u32) -> Result<Report, Overload> {
+    /// Makes the call, and says what is to be compared with it.
+    pub(super) async fn run(
+        self,
+        engine: &Engine,
+        max_depth: u32,
+    ) -> Result<(Report, Option<Comparison>), Overload> {
         let Self {
             plugin,
             phase,
             subject,
+            shadow,
         } = self;
         let deadline = Instant::now() + plugin.config.limits.timeout;
-        match phase {
-            Phase::Mutate => mutate::audit(engine, &plugin, subject, deadline, max_depth).await,
-            Phase::Validate => validate::run(engine, &plugin, subject, deadline).await,
-        }
+        let (report, verdict) = match phase {
+            Phase::Mutate => {
+                mutate::alone(engine, &plugin, subject.clone(), deadline, max_depth).await?
+            }
+            Phase::Validate => validate::run(engine, &plugin, subject.clone(), deadline).await?,
+        };
+        let fuel = report.cost.fuel;
+        let comparison = shadow.map(|shadow| Comparison {
+            shadow,
+            phase,
+            subject,
+            live: verdict,
+            live_fuel: fuel,
+        });
+        Ok((report, comparison))
     }
 }
 
@@ -61,12 +81,14 @@ impl Auditor {
     pub(super) fn new(
         engine: Engine,
         metrics: Arc<Metrics>,
+        comparer: Comparer,
         max_concurrent_calls: usize,
         max_depth: u32,
     ) -> Self {
         Self {
             engine,
             metrics,
+            comparer,
             places: Arc::new(Semaphore::new(max_concurrent_calls * PLACES_PER_CALL)),
             running: Arc::new(Semaphore::new(
                 (max_concurrent_calls / CALLS_PER_AUDIT).max(1),
@@ -76,7 +98,8 @@ impl Auditor {
         }
     }
 
-    pub(super) fn start(&self, audits: Vec<Audit>) {
+    /// Starts the audits of a review of so many bytes.
+    pub(super) fn start(&self, audits: Vec<Audit>, bytes: usize) {
         for audit in audits {
             let Ok(place) = self.places.clone().try_acquire_owned() else {
                 self.metrics.audit_dropped();
@@ -85,12 +108,14 @@ impl Auditor {
             let (engine, metrics, max_depth) =
                 (self.engine.clone(), self.metrics.clone(), self.max_depth);
             let running = self.running.clone();
+            let comparer = self.comparer.clone();
             self.tasks.spawn(async move {
                 // The answer goes out first.
                 tokio::task::yield_now().await;
                 let _turn = running.acquire().await;
-                if audit.run(&engine, max_depth).await.is_err() {
-                    metrics.audit_dropped();
+                match audit.run(&engine, max_depth).await {
+                    Ok((_, comparison)) => comparer.start(comparison, bytes),
+                    Err(_) => metrics.audit_dropped(),
                 }
                 drop(place);
             });

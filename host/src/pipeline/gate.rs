@@ -7,6 +7,7 @@ use bytes::Bytes;
 
 use super::audit::{Audit, Auditor};
 use super::blocking::blocking_if;
+use super::compare::{Comparer, Comparison};
 use super::merge::merge;
 use super::mutate::{MutateError, mutate};
 use super::outcome::{Ended, FaultReport, Outcome, Report};
@@ -34,6 +35,7 @@ pub struct Pipeline {
     plugins: ArcSwap<PluginSet>,
     metrics: Arc<Metrics>,
     auditor: Auditor,
+    comparer: Comparer,
     /// With the plugins that were asked, for as long as they are live.
     decisions: Ring<Weak<PluginSet>>,
     max_depth: u32,
@@ -60,6 +62,7 @@ struct Judged {
     /// None where there was no review to decide about.
     review: Option<Reviewed>,
     audits: Vec<Audit>,
+    comparisons: Vec<Comparison>,
 }
 
 /// A review, and what came of it.
@@ -83,9 +86,11 @@ impl Pipeline {
         max_concurrent_calls: usize,
     ) -> Self {
         plugins.announce(&PluginSet::default(), &metrics);
+        let comparer = Comparer::new(&engine, metrics.clone(), max_depth);
         let auditor = Auditor::new(
             engine.clone(),
             metrics.clone(),
+            comparer.clone(),
             max_concurrent_calls,
             max_depth,
         );
@@ -94,6 +99,7 @@ impl Pipeline {
             plugins: ArcSwap::from_pointee(plugins),
             metrics,
             auditor,
+            comparer,
             decisions: Ring::new(DecisionLimits::default()),
             max_depth,
         }
@@ -109,13 +115,14 @@ impl Pipeline {
     }
 
     /// Judges one review as [`Gate::review`] does, audits included, and tells everything about it. Nothing of it is
-    /// kept.
+    /// kept, and no candidate is called.
     pub async fn examine(&self, call: Call) -> Examined {
         let plugins = self.plugins.load_full();
         let Judged {
             reply,
             review,
             audits,
+            comparisons: _,
         } = self.judge(&call, &plugins).await;
         let mut decision = review
             .as_ref()
@@ -125,7 +132,8 @@ impl Pipeline {
         }
         let mut audited = Vec::new();
         for audit in audits {
-            audited.extend(audit.run(&self.engine, self.max_depth).await);
+            let report = audit.run(&self.engine, self.max_depth).await;
+            audited.extend(report.map(|(report, _)| report));
         }
         let (reports, outcome) =
             review.map_or_else(Default::default, |review| (review.reports, review.outcome));
@@ -145,7 +153,7 @@ impl Pipeline {
 
     /// Has these asked from the next request on. Requests in flight keep the set that they began with.
     pub(crate) fn publish(&self, plugins: PluginSet) {
-        let plugins = Arc::new(plugins);
+        let plugins = Arc::new(plugins.continuing(&self.plugins.load()));
         let earlier = self.plugins.swap(plugins.clone());
         plugins.announce(&earlier, &self.metrics);
     }
@@ -159,7 +167,7 @@ impl Pipeline {
         let Review { version, request } = review;
         let request = Arc::new(request);
         let only = call.plugin.as_deref();
-        let (reports, patch, audits) = match call.endpoint {
+        let (reports, patch, audits, comparisons) = match call.endpoint {
             Endpoint::Mutate => {
                 match mutate(
                     &self.engine,
@@ -172,7 +180,12 @@ impl Pipeline {
                 )
                 .await
                 {
-                    Ok(mutated) => (mutated.reports, mutated.patch, mutated.audits),
+                    Ok(mutated) => (
+                        mutated.reports,
+                        mutated.patch,
+                        mutated.audits,
+                        mutated.comparisons,
+                    ),
                     Err(MutateError::Overload(_)) => {
                         return Judged::undecided(Reply::Overloaded, request);
                     }
@@ -197,7 +210,12 @@ impl Pipeline {
                 )
                 .await
                 {
-                    Ok(validated) => (validated.reports, Vec::new(), validated.audits),
+                    Ok(validated) => (
+                        validated.reports,
+                        Vec::new(),
+                        validated.audits,
+                        validated.comparisons,
+                    ),
                     Err(_) => return Judged::undecided(Reply::Overloaded, request),
                 }
             }
@@ -211,6 +229,7 @@ impl Pipeline {
                 outcome: Some(outcome),
             }),
             audits,
+            comparisons,
         }
     }
 
@@ -259,6 +278,7 @@ impl Pipeline {
                 outcome: Some(outcome),
             }),
             audits: Vec::new(),
+            comparisons: Vec::new(),
         })
     }
 
@@ -351,17 +371,27 @@ impl Gate for Pipeline {
             reply,
             review,
             audits,
+            comparisons,
         } = self.judge(&call, &plugins).await;
+        let bytes = match &call.body {
+            Body::Whole(body) => body.len(),
+            Body::TooLarge { .. } => 0,
+        };
         if let Some(review) = review.filter(|_| self.decisions.is_on()) {
             let decision = record::decision(&call, &plugins, &review, &reply);
             self.decisions.push(decision, Arc::downgrade(&plugins));
         }
-        self.auditor.start(audits);
+        self.auditor.start(audits, bytes);
+        self.comparer.start(comparisons, bytes);
         reply
     }
 
     fn plugins(&self) -> serde_json::Value {
         self.plugins.load().status()
+    }
+
+    fn candidates(&self) -> serde_json::Value {
+        self.plugins.load().comparisons()
     }
 
     fn decisions(&self, uid: Option<&str>) -> serde_json::Value {
@@ -412,6 +442,7 @@ impl Judged {
             reply,
             review: None,
             audits: Vec::new(),
+            comparisons: Vec::new(),
         }
     }
 
@@ -425,6 +456,7 @@ impl Judged {
                 outcome: None,
             }),
             audits: Vec::new(),
+            comparisons: Vec::new(),
         }
     }
 }

@@ -7,9 +7,11 @@ use std::time::Instant;
 
 use super::audit::Audit;
 use super::blocking::blocking_if;
+use super::compare::Comparison;
 use super::outcome::{Ended, Report};
 use super::text::{Limit, one_line};
-use super::turn::{Answered, Beginning, Turn, is_final};
+use super::turn::{Answered, Beginning, Called, Turn, is_final};
+use crate::comparison::Verdict;
 use crate::config::{Conflicts, Mode, PluginConfig, PluginName, ReinvocationPolicy};
 use crate::document::Json;
 use crate::engine::{
@@ -28,6 +30,7 @@ pub(super) struct Mutated {
     /// Turns the request's object into the final one.
     pub(super) patch: Vec<Operation>,
     pub(super) audits: Vec<Audit>,
+    pub(super) comparisons: Vec<Comparison>,
 }
 
 /// Why there is no answer at all.
@@ -69,6 +72,15 @@ struct Change {
     copies_content: bool,
     after: Json,
     operations: Vec<Operation>,
+}
+
+/// An answer that has been read and found to be what a mutator may say.
+struct Judged {
+    ended: Result<Ended, Fault>,
+    change: Option<Change>,
+    called: Called,
+    /// What of Secrets is known to this mutator, and to those whose changes it has seen.
+    told: Secrecy,
 }
 
 /// What applying one plugin's patch may cost the host, which no fuel meters: about 100 ms at worst.
@@ -124,6 +136,7 @@ pub(super) async fn mutate(
     };
     let mut reports: Vec<Report> = Vec::new();
     let mut audits = Vec::new();
+    let mut comparisons = Vec::new();
     let mut seats = Vec::new();
     for (index, plugin) in plugins.iter().enumerate() {
         if only.is_some_and(|name| plugin.config.name.as_str() != name) {
@@ -149,14 +162,17 @@ pub(super) async fn mutate(
             request: request.clone(),
             object: chain.current.clone(),
         };
+        let shadow = plugins.shadow_of(plugin);
         if plugin.config.mode == Mode::Audit {
             audits.push(Audit {
                 plugin: plugin.clone(),
                 phase: Phase::Mutate,
                 subject,
+                shadow: shadow.cloned(),
             });
             continue;
         }
+        let shadowed = shadow.map(|shadow| (shadow.clone(), subject.clone()));
         let answered = match turn.call(engine, subject, deadline).await {
             Ok(answered) => answered,
             // What it would have said changes nothing, so nothing is refused for want of it.
@@ -166,7 +182,15 @@ pub(super) async fn mutate(
             }
             Err(overload) => return Err(MutateError::Overload(overload)),
         };
-        let report = chain.take(&turn, index, plugins, metrics, answered, max_depth);
+        let judged = chain.judge(&turn, answered, max_depth);
+        comparisons.extend(shadowed.map(|(shadow, subject)| Comparison {
+            shadow,
+            phase: Phase::Mutate,
+            live: judged.verdict(subject.object.as_ref()),
+            live_fuel: judged.called.fuel,
+            subject,
+        }));
+        let report = chain.take(&turn, index, plugins, metrics, judged);
         let settled = is_final(&report);
         if report.mode == Mode::Enforce
             && plugin.config.reinvocation_policy == ReinvocationPolicy::IfNeeded
@@ -187,12 +211,20 @@ pub(super) async fn mutate(
         reports,
         patch,
         audits,
+        comparisons,
     })
 }
 
 // === impl Chain ===
 
 impl Chain {
+    /// Reads a plugin's answer, with the object as it is.
+    fn judge(&self, turn: &Turn<'_>, (answer, called): Answered, max_depth: u32) -> Judged {
+        let before = self.current.as_ref();
+        let (ended, change) = judge(&turn.plugin.config, answer, before, max_depth);
+        Judged::new(ended, change, called, self.secrecy)
+    }
+
     /// Takes a plugin's answer into the chain and reports on it.
     fn take(
         &mut self,
@@ -200,27 +232,14 @@ impl Chain {
         index: usize,
         plugins: &PluginSet,
         metrics: &Metrics,
-        (answer, called): Answered,
-        max_depth: u32,
+        judged: Judged,
     ) -> Report {
-        let before = self.current.as_ref();
-        let (ended, change) = judge(&turn.plugin.config, answer, before, max_depth);
-        let copies = change.as_ref().is_some_and(|change| change.copies_content);
-        let secrecy = if copies {
-            called.secrecy.copying()
-        } else {
-            called.secrecy
-        };
-        // Names that an earlier one made are told no more than its own.
-        let told = secrecy.max(self.secrecy);
-        let (ended, change) = match change {
-            Some(change) if secrecy.withholds() && !change.stays_in_content() => {
-                let what = SPREADS_CONTENT.to_owned();
-                (Err(Fault::BadPatch { what }), None)
-            }
-            change if told.withholds() => (ended.map_err(Fault::without_plugins_words), change),
-            change => (ended, change),
-        };
+        let Judged {
+            ended,
+            change,
+            called,
+            told,
+        } = judged;
         let counts = turn.plugin.config.mode == Mode::Enforce;
         let conflicts = match (&change, self.current.clone()) {
             (Some(change), Some(before)) if counts => self.conflicts(turn, index, &before, change),
@@ -294,6 +313,47 @@ impl Chain {
             Ok(_) => Err("the merged patch does not give the final object"),
             Err(_) => Err("the merged patch does not apply"),
         }
+    }
+}
+
+// === impl Judged ===
+
+impl Judged {
+    /// `earlier` is what those have read whose changes are in the object.
+    fn new(
+        ended: Result<Ended, Fault>,
+        change: Option<Change>,
+        called: Called,
+        earlier: Secrecy,
+    ) -> Self {
+        let copies = change.as_ref().is_some_and(|change| change.copies_content);
+        let secrecy = if copies {
+            called.secrecy.copying()
+        } else {
+            called.secrecy
+        };
+        // Names that an earlier one made are told no more than its own.
+        let told = secrecy.max(earlier);
+        let (ended, change) = match change {
+            Some(change) if secrecy.withholds() && !change.stays_in_content() => {
+                let what = SPREADS_CONTENT.to_owned();
+                (Err(Fault::BadPatch { what }), None)
+            }
+            change if told.withholds() => (ended.map_err(Fault::without_plugins_words), change),
+            change => (ended, change),
+        };
+        Self {
+            ended,
+            change,
+            called,
+            told,
+        }
+    }
+
+    /// What it comes to where nothing but this object is looked at.
+    fn verdict(&self, before: Option<&Json>) -> Verdict {
+        let after = self.change.as_ref().map(|change| &change.after);
+        Verdict::new(&self.ended, after.or(before).cloned(), self.told)
     }
 }
 
@@ -457,27 +517,30 @@ fn change(
     }))
 }
 
-/// Runs a mutator whose answer only counts in numbers.
-pub(super) async fn audit(
+/// Runs a mutator whose answer goes into no chain: its report, and what it comes to.
+pub(super) async fn alone(
     engine: &Engine,
     plugin: &Arc<Plugin>,
     subject: Subject,
     deadline: Instant,
     max_depth: u32,
-) -> Result<Report, Overload> {
+) -> Result<(Report, Verdict), Overload> {
     let turn = Turn {
         plugin,
         phase: Phase::Mutate,
     };
     let (request, before) = (subject.request.clone(), subject.object.clone());
     let (answer, called) = turn.call(engine, subject, deadline).await?;
-    let (ended, _) = judge(&plugin.config, answer, before.as_ref(), max_depth);
+    let (ended, change) = judge(&plugin.config, answer, before.as_ref(), max_depth);
     // What earlier ones made names of is not known any more.
     let has_others_names = request.is_secret() && request.object != before;
-    let ended = if called.secrecy.withholds() || has_others_names {
-        ended.map_err(Fault::without_plugins_words)
+    let earlier = if has_others_names {
+        Secrecy::Broken
     } else {
-        ended
+        called.secrecy
     };
-    Ok(turn.report(&request.uid, called, ended))
+    let judged = Judged::new(ended, change, called, earlier);
+    let verdict = judged.verdict(before.as_ref());
+    let report = turn.report(&request.uid, judged.called, judged.ended);
+    Ok((report, verdict))
 }

@@ -8,18 +8,21 @@ use std::time::Instant;
 use futures_util::future::{Either, ready, try_join_all};
 
 use super::audit::Audit;
+use super::compare::Comparison;
 use super::outcome::{Ended, Report};
 use super::turn::{Beginning, Turn};
+use crate::comparison::Verdict;
 use crate::config::Mode;
 use crate::engine::{Answer, Engine, Fault, Overload, Phase, Subject};
 use crate::metrics::Metrics;
-use crate::plugin::{Plugin, PluginSet};
+use crate::plugin::{Plugin, PluginSet, Shadow};
 use crate::review::request::AdmissionRequest;
 
 /// What the validators say.
 pub(super) struct Validated {
     pub(super) reports: Vec<Report>,
     pub(super) audits: Vec<Audit>,
+    pub(super) comparisons: Vec<Comparison>,
 }
 
 /// Runs every validator that applies; `only` limits the run to one of them.
@@ -52,38 +55,54 @@ pub(super) async fn validate(
             Beginning::Call => {}
             Beginning::NotAsked => continue,
             Beginning::Report(report) => {
-                calls.push(Either::Left(ready(Ok(Some(*report)))));
+                calls.push(Either::Left(ready(Ok(Some((*report, None))))));
                 continue;
             }
         }
+        let shadow = plugins.shadow_of(plugin).cloned();
         if plugin.config.mode == Mode::Audit {
             audits.push(Audit {
                 plugin: plugin.clone(),
                 phase: Phase::Validate,
                 subject: subject.clone(),
+                shadow,
             });
         } else {
-            let call = counting(engine, metrics, plugin, subject.clone(), deadline);
+            let call = counting(engine, metrics, plugin, shadow, subject.clone(), deadline);
             calls.push(Either::Right(call));
         }
     }
+    let (reports, comparisons): (Vec<_>, Vec<_>) =
+        try_join_all(calls).await?.into_iter().flatten().unzip();
     Ok(Validated {
-        reports: try_join_all(calls).await?.into_iter().flatten().collect(),
+        reports,
         audits,
+        comparisons: comparisons.into_iter().flatten().collect(),
     })
 }
 
-/// Runs one validator whose report counts. What one in mode warn would have said changes nothing, so nothing is
+/// Runs one validator whose report counts, and says what is to be compared with it. What one in mode warn would have said changes nothing, so nothing is
 /// refused when the host has no room for it.
 async fn counting(
     engine: &Engine,
     metrics: &Metrics,
     plugin: &Arc<Plugin>,
+    shadow: Option<Arc<Shadow>>,
     subject: Subject,
     deadline: Instant,
-) -> Result<Option<Report>, Overload> {
+) -> Result<Option<(Report, Option<Comparison>)>, Overload> {
+    let shadowed = shadow.map(|shadow| (shadow, subject.clone()));
     match run(engine, plugin, subject, deadline).await {
-        Ok(report) => Ok(Some(report)),
+        Ok((report, live)) => {
+            let comparison = shadowed.map(|(shadow, subject)| Comparison {
+                shadow,
+                phase: Phase::Validate,
+                subject,
+                live,
+                live_fuel: report.cost.fuel,
+            });
+            Ok(Some((report, comparison)))
+        }
         Err(_) if plugin.config.mode == Mode::Warn => {
             metrics.audit_dropped();
             Ok(None)
@@ -92,13 +111,13 @@ async fn counting(
     }
 }
 
-/// Runs one validator.
+/// Runs one validator: its report, and what it comes to.
 pub(super) async fn run(
     engine: &Engine,
     plugin: &Arc<Plugin>,
     subject: Subject,
     deadline: Instant,
-) -> Result<Report, Overload> {
+) -> Result<(Report, Verdict), Overload> {
     let turn = Turn {
         plugin,
         phase: Phase::Validate,
@@ -126,8 +145,10 @@ pub(super) async fn run(
     if existing.is_some() && matches!(ended, Ok(Ended::Allowed)) {
         plugin.metrics.existing_violation();
     }
-    Ok(Report {
+    let verdict = Verdict::new(&ended, None, called.secrecy);
+    let report = Report {
         existing,
         ..turn.report(uid, called, ended)
-    })
+    };
+    Ok((report, verdict))
 }

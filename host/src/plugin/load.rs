@@ -295,7 +295,7 @@ impl Loader {
         let _turn = self.preparing.acquire().await;
         let settings = config.settings.to_string();
         let order = protocol::Order {
-            plugin: config.name.as_str().to_owned(),
+            plugin: config.name.entry().to_owned(),
             settings: settings.clone(),
             limits: config.limits.clone(),
             capabilities: config.capabilities.clone(),

@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use super::protocol::Manifest;
+use super::shadow::Shadow;
 use crate::config::{
     Exception, Limits, Match, PluginConfig, format_bytes, format_count, format_duration,
 };
 use crate::engine::{ConfiguredBy, Guest, Phase};
 use crate::metrics::{Metrics, PluginMetrics};
 
-/// All plugins, in the order in which mutators run.
+/// All plugins, in the order in which mutators run, and the candidates of some of them.
 #[derive(Default)]
 pub struct PluginSet {
     plugins: Vec<Arc<Plugin>>,
+    shadows: Vec<Arc<Shadow>>,
 }
 
 /// A configured plugin, loaded or not.
@@ -67,18 +69,63 @@ pub struct LoadedPlugin {
 // === impl PluginSet ===
 
 impl PluginSet {
-    /// A set in the given order.
+    /// A set in the given order. Candidates find their plugins.
     #[must_use]
     pub fn new(plugins: Vec<Arc<Plugin>>) -> Self {
-        Self { plugins }
+        let (candidates, plugins): (Vec<_>, Vec<_>) = plugins
+            .into_iter()
+            .partition(|plugin| plugin.config.is_candidate());
+        let mut set = Self {
+            plugins,
+            shadows: Vec::new(),
+        };
+        let shadows = candidates.into_iter().map(|candidate| {
+            let live = set.get(candidate.config.name.entry());
+            Arc::new(Shadow::new(candidate, live))
+        });
+        set.shadows = shadows.collect();
+        set
     }
 
-    /// In order.
+    /// The same, with what has been compared where both that are compared are what they were in an earlier set.
+    pub(crate) fn continuing(mut self, earlier: &Self) -> Self {
+        for shadow in &mut self.shadows {
+            let name = shadow.live_name();
+            let mut before = earlier.shadows.iter();
+            if let Some(before) = before.find(|before| before.live_name() == name) {
+                *shadow = Arc::new(shadow.continuing(before));
+            }
+        }
+        self
+    }
+
+    /// The plugins in order, without candidates.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Plugin>> {
         self.plugins.iter()
     }
 
-    /// By name.
+    /// The plugins in order, and then the candidates.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Plugin>> {
+        let candidates = self.shadows.iter().map(|shadow| &shadow.plugin);
+        self.plugins.iter().chain(candidates)
+    }
+
+    /// A plugin or a candidate by name.
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Plugin>> {
+        self.all()
+            .find(|plugin| plugin.config.name.as_str() == name)
+    }
+
+    /// A plugin's candidate, where both can be called.
+    pub(crate) fn shadow_of(&self, plugin: &Plugin) -> Option<&Arc<Shadow>> {
+        // Most sets have none.
+        self.shadows
+            .iter()
+            .find(|shadow| shadow.live_name() == plugin.config.name.as_str())
+            .filter(|shadow| shadow.is_ready())
+    }
+
+    /// A plugin by name; never a candidate.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<Plugin>> {
         self.plugins
@@ -112,7 +159,25 @@ impl PluginSet {
     /// For `/plugins`.
     #[must_use]
     pub fn status(&self) -> serde_json::Value {
-        serde_json::json!({ "plugins": self.plugins.iter().map(|plugin| plugin.status()).collect::<Vec<_>>() })
+        let plugins = self.plugins.iter().map(|plugin| {
+            let mut status = plugin.status();
+            let name = plugin.config.name.as_str();
+            let mut shadows = self.shadows.iter();
+            if let Some(shadow) = shadows.find(|shadow| shadow.live_name() == name) {
+                status["candidate"] = shadow.status();
+            }
+            status
+        });
+        serde_json::json!({ "plugins": plugins.collect::<Vec<_>>() })
+    }
+
+    /// For `/candidates`.
+    pub(crate) fn comparisons(&self) -> serde_json::Value {
+        let comparisons = self.shadows.iter().filter_map(|shadow| {
+            let live = self.get(shadow.live_name())?;
+            shadow.is_ready().then(|| shadow.comparison(live))
+        });
+        serde_json::json!({ "candidates": comparisons.collect::<Vec<_>>() })
     }
 }
 
@@ -143,7 +208,7 @@ impl Plugin {
         }
     }
 
-    fn status(&self) -> serde_json::Value {
+    pub(super) fn status(&self) -> serde_json::Value {
         let mut status = serde_json::json!({
             "name": self.config.name.as_str(),
             "source": self.config.source.to_string(),

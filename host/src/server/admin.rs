@@ -174,12 +174,13 @@ fn page<G: Gate>(shared: &Shared<G>, certificates: &Certificates, uri: &http::Ur
             content: shared.metrics.encode(),
         },
         "/plugins" => Page::json(StatusCode::OK, &shared.gate.plugins()),
+        "/candidates" => Page::json(StatusCode::OK, &shared.gate.candidates()),
         "/decisions" => Page::json(StatusCode::OK, &shared.gate.decisions(None)),
         path => match path.strip_prefix("/decisions/") {
             Some(uid) => decisions_of(shared, uid),
             None => Page::text(
                 StatusCode::NOT_FOUND,
-                "no such path: there are /livez, /readyz, /metrics, /plugins, /decisions and, with POST, /reload\n",
+                "no such path: there are /livez, /readyz, /metrics, /plugins, /candidates, /decisions and, with POST, /reload\n",
             ),
         },
     }

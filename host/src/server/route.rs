@@ -49,7 +49,7 @@ pub(super) fn resolve(parts: &Parts, default_timeout: Duration) -> Result<Route,
         return Err(Refusal::new(
             StatusCode::NOT_FOUND,
             "no such path: reviews go to /mutate, /validate, /mutate/<plugin> or /validate/<plugin>; \
-             /livez, /readyz, /metrics, /plugins and /decisions are on the admin listener",
+             /livez, /readyz, /metrics, /plugins, /candidates and /decisions are on the admin listener",
         ));
     };
     if parts.method != Method::POST {

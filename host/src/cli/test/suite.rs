@@ -201,7 +201,8 @@ fn read_config(fields: &mut Fields<'_>, folder: &Path, problems: &Collector) -> 
     let max_calls = config.engine.max_concurrent_calls;
     let defaults = Defaults::default();
     for node in &nodes {
-        let plugin = PluginConfig::read(node, folder, &defaults, max_calls, problems)?;
+        // A candidate decides nothing: there is nothing of it to test.
+        let (plugin, _) = PluginConfig::read(node, folder, &defaults, max_calls, problems)?;
         config.plugins.push(plugin);
     }
     if config.plugins.is_empty() {

@@ -77,14 +77,8 @@ pub(super) async fn reinvoke(
         turn.plugin.metrics.reinvocation();
         let answered = call(round, &turn, chain).await?;
         let (plugins, metrics) = (round.plugins, round.metrics);
-        let report = chain.take(
-            &turn,
-            seat.index,
-            plugins,
-            metrics,
-            answered,
-            round.max_depth,
-        );
+        let judged = chain.judge(&turn, answered, round.max_depth);
+        let report = chain.take(&turn, seat.index, plugins, metrics, judged);
         seat.changed_again = Some(!report.changed.is_empty());
         seat.version = chain.version;
         if add(reports, seat, report) {

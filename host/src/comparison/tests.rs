@@ -1,0 +1,167 @@
+//! What counts as a difference, and what is told of it.
+
+use serde_json::json;
+
+use super::*;
+use crate::config::Limits;
+use crate::pipeline::outcome::{Cause, Denial};
+
+fn passes(ended: Ended, object: Value) -> Verdict {
+    Verdict::new(&Ok(ended), Some(Json::from(object)), Secrecy::Open)
+}
+
+fn denies(fields: &[&str], message: &str) -> Verdict {
+    let causes = fields.iter().map(|field| Cause {
+        field: Some((*field).to_owned()),
+        ..Cause::default()
+    });
+    let denial = Denial {
+        message: message.to_owned(),
+        causes: causes.collect(),
+        ..Denial::default()
+    };
+    Verdict::new(&Ok(Ended::Denied(denial)), None, Secrecy::Open)
+}
+
+fn fails(fault: Fault) -> Verdict {
+    Verdict::new(&Err(fault), None, Secrecy::Open)
+}
+
+fn bad_patch() -> Verdict {
+    let what = "its operation 0 does not apply".to_owned();
+    fails(Fault::BadPatch { what })
+}
+
+fn told(live: &Verdict, candidate: &Verdict) -> Value {
+    let difference = live.against(candidate, None);
+    difference.map_or(Value::Null, |difference| difference.tell())
+}
+
+#[test]
+fn objects_count_and_not_how_they_were_arrived_at() {
+    let object = json!({"metadata": {"labels": {"a": "b"}}});
+    let one = passes(Ended::Unchanged, object.clone());
+    assert_eq!(told(&one, &passes(Ended::Patched, object)), Value::Null);
+    let other = json!({"metadata": {"labels": {"a": "secret value", "c/d": "e"}}});
+    assert_eq!(
+        told(&one, &passes(Ended::Patched, other)),
+        json!({
+            "live": "unchanged",
+            "candidate": "patched",
+            "pointers": ["/metadata/labels/a", "/metadata/labels/c~1d"],
+        })
+    );
+}
+
+#[test]
+fn denials_are_the_same_in_other_words_and_differ_by_their_fields() {
+    let one = denies(&["/spec/a", "/spec/b"], "first");
+    assert_eq!(
+        told(&one, &denies(&["/spec/b", "/spec/a"], "other")),
+        Value::Null
+    );
+    assert_eq!(
+        told(&one, &denies(&["/spec/b", "/spec/c"], "first")),
+        json!({"live": "denied", "candidate": "denied", "pointers": ["/spec/a", "/spec/c"]})
+    );
+    let allows = Verdict::new(&Ok(Ended::Allowed), None, Secrecy::Open);
+    assert_eq!(
+        told(&allows, &one),
+        json!({"live": "allowed", "candidate": "denied", "pointers": ["/spec/a", "/spec/b"]})
+    );
+}
+
+#[test]
+fn a_fault_differs_from_an_answer_and_not_from_another_fault() {
+    let allows = Verdict::new(&Ok(Ended::Allowed), None, Secrecy::Open);
+    assert_eq!(
+        told(&allows, &bad_patch()),
+        json!({"live": "allowed", "candidate": "fault", "fault": "bad-patch", "pointers": []})
+    );
+    let what = "it answered nothing".to_owned();
+    assert_eq!(
+        told(&bad_patch(), &fails(Fault::ContractViolation { what })),
+        Value::Null
+    );
+}
+
+#[test]
+fn a_name_that_was_made_of_a_secret_is_not_told_whichever_of_them_made_it() {
+    let user = Json::from(json!({"data": {"password": "aHVudGVyMg=="}}));
+    let live = Verdict::new(&Ok(Ended::Unchanged), Some(user.clone()), Secrecy::Sealed);
+    let made = json!({"data": {"password": "aHVudGVyMg==", "hunter2": ""}});
+    let candidate = Verdict::new(&Ok(Ended::Patched), Some(Json::from(made)), Secrecy::Broken);
+    for (one, other) in [(&live, &candidate), (&candidate, &live)] {
+        let difference = one.against(other, Some(&user)).unwrap();
+        assert_eq!(difference.pointers, ["/data/[withheld]"]);
+    }
+}
+
+#[test]
+fn keeps_some_pointers_and_says_how_many_more_there_are() {
+    let many: serde_json::Map<String, Value> = (0..50)
+        .map(|index| (format!("{index:03}"), json!(index)))
+        .collect();
+    let live = passes(Ended::Unchanged, json!({"spec": {}}));
+    let candidate = passes(Ended::Patched, json!({"spec": many}));
+    let told = told(&live, &candidate);
+    assert_eq!(told["pointers"].as_array().unwrap().len(), 20);
+    assert_eq!(told["morePointers"], 30);
+}
+
+#[test]
+fn counts_what_it_is_told_and_keeps_the_last_differences() {
+    let limits = Limits {
+        fuel: 1000,
+        ..Limits::default()
+    };
+    let tally = Tally::new();
+    let allows = Verdict::new(&Ok(Ended::Allowed), None, Secrecy::Open);
+    let take = |uid: &str, candidate: &Verdict, fuel: u64| {
+        let call = Call {
+            uid,
+            phase: "validate",
+            user: None,
+            live: (&allows, 100),
+            candidate: (candidate, fuel),
+        };
+        tally.take(&call, &limits)
+    };
+    assert_eq!(take("same", &allows, 800).near, None);
+    assert_eq!(take("near", &allows, 801).near, Some(1));
+    let over = fails(Fault::OutOfFuel { limit: 1000 });
+    assert_eq!(take("over", &over, 1000).near, Some(2));
+    let late = fails(Fault::Deadline {
+        allowed: std::time::Duration::from_secs(10),
+        cpu: None,
+    });
+    assert!(take("late", &late, 5).unfinished);
+    tally.dropped();
+    let mut summary = tally.summary(&limits);
+    assert!(summary["since"].take().is_string());
+    assert_eq!(
+        summary,
+        json!({
+            "since": null,
+            "compared": 3,
+            "differed": 1,
+            "dropped": 1,
+            "unfinished": 1,
+            "faults": {"deadline": 1, "out-of-fuel": 1},
+            "wouldHaveStopped": "1 of 3",
+            "fuel": {"limit": "1k", "mean": 867, "meanOfLive": 100, "most": 1000, "above80Percent": 2},
+        })
+    );
+    let uids = || -> Vec<String> {
+        let differences = tally.differences();
+        let uids = differences.iter().filter_map(|one| one["uid"].as_str());
+        uids.map(str::to_owned).collect()
+    };
+    assert_eq!(uids(), ["over"]);
+    for index in 0..150 {
+        take(&format!("uid-{index}"), &over, 1000);
+    }
+    let uids = uids();
+    assert_eq!(uids.len(), 100);
+    assert_eq!((&*uids[0], &*uids[99]), ("uid-149", "uid-50"));
+}

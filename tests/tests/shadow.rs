@@ -1,0 +1,627 @@
+//! Candidates: called behind the answers with what their plugins were called with, compared, and felt by nobody.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollgate_tests::checker::{Checked, Endpoint};
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::registry::misbehaving::{Behaviour, Fault, Misbehaving};
+use tollgate_tests::reviews::{Review, as_sent, pod, secret};
+use tollgate_tests::server::{Server, Start, metric};
+use tollgate_tests::wat::marker;
+use tollgate_tests::{guests, hostile};
+
+/// What a test waits for something that happens behind the answers.
+const PATIENCE: Duration = Duration::from_secs(90);
+const REQUESTS_VARIABLE: &str = "TOLLGATE_REQUESTS";
+
+fn edit(server: &Server, change: impl FnOnce(&mut Value)) {
+    let path = server.configuration().folder().join("tollgate.yaml");
+    let text = std::fs::read(&path).expect("the configuration is there");
+    let mut root = serde_json::from_slice(&text).expect("the suites write it as JSON");
+    change(&mut root);
+    replace(&path, root.to_string().as_bytes());
+}
+
+/// Replaces a file as a careful writer does: at once.
+fn replace(path: &Path, content: &[u8]) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, content).unwrap_or_else(|error| panic!("{}: {error}", new.display()));
+    std::fs::rename(&new, path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}
+
+fn source(path: &Path) -> String {
+    format!("file:{}", path.display())
+}
+
+fn write(configuration: &Configuration, name: &str, wasm: &[u8]) -> PathBuf {
+    let path = configuration.folder().join(format!("{name}.wasm"));
+    std::fs::write(&path, wasm).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    path
+}
+
+/// Waits until `/plugins` says what is wanted of a plugin.
+async fn until_status(server: &Server, name: &str, is: impl Fn(&Value) -> bool) -> Value {
+    let began = Instant::now();
+    loop {
+        let status = server.plugin_status(name).await;
+        if is(&status) {
+            return status;
+        }
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{name} did not get there: {status:#}"
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn until_loaded(server: &Server, name: &str) -> Value {
+    until_status(server, name, |status| {
+        status["candidate"]["state"] == "loaded"
+    })
+    .await
+}
+
+/// What `/candidates` says of a plugin; null where it says nothing.
+async fn candidate(server: &Server, name: &str) -> Value {
+    let page = server.get_admin("/candidates").await.json();
+    let candidates = page["candidates"].as_array().cloned().unwrap_or_default();
+    let found = candidates
+        .into_iter()
+        .find(|candidate| candidate["plugin"] == name);
+    found.unwrap_or(Value::Null)
+}
+
+/// Waits until everything that was asked has been compared, or dropped.
+async fn until_compared(server: &Server, name: &str, calls: u64) -> Value {
+    let began = Instant::now();
+    loop {
+        let told = candidate(server, name).await;
+        let done: u64 = ["compared", "unfinished", "dropped"]
+            .iter()
+            .filter_map(|key| told[*key].as_u64())
+            .sum();
+        if done >= calls {
+            return told;
+        }
+        assert!(
+            began.elapsed() < PATIENCE,
+            "{done} of {calls}: {told:#}\n{:#?}",
+            server.logs()
+        );
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+}
+
+async fn judge(server: &Server, endpoint: Endpoint, review: &Value) -> Checked {
+    let answer = match endpoint {
+        Endpoint::Mutate => server.mutate(review).await,
+        Endpoint::Validate => server.validate(review).await,
+    };
+    answer.checked(endpoint, review)
+}
+
+fn uids(told: &Value) -> Vec<String> {
+    let differences = told["differences"].as_array().into_iter().flatten();
+    let mut uids: Vec<String> = differences
+        .filter_map(|difference| difference["uid"].as_str().map(str::to_owned))
+        .collect();
+    uids.sort();
+    uids
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_differs_on_one_of_ten_is_reported_with_exactly_those() {
+    let actor = guests::build("actor");
+    let mut configuration = Configuration::new();
+    configuration.plugin(
+        "policy",
+        &actor,
+        json!({
+            "settings": {"forbid": {"/metadata/name": "web-3"}},
+            "candidate": {
+                "source": source(&actor),
+                "settings": {
+                    "forbid": {"/metadata/name": "web-7"},
+                    "set_all": {"/metadata/labels/odd": "changed by the candidate"},
+                },
+            },
+        }),
+    );
+    let server = Server::start(configuration);
+    let loaded = until_loaded(&server, "policy").await;
+    assert_eq!(loaded["state"], "loaded");
+    for index in 0..30 {
+        let mut object = pod(&format!("web-{}", index % 10));
+        object["metadata"]["labels"] = json!({});
+        if index % 10 == 5 {
+            object["metadata"]["labels"]["odd"] = json!("value of the object");
+        }
+        let uid = format!("uid-{index:02}");
+        let review = Review::create(object).uid(&uid).build();
+        let checked = judge(&server, Endpoint::Validate, &review).await;
+        assert_eq!(
+            checked.allowed,
+            index % 10 != 3,
+            "the candidate decides nothing"
+        );
+        let checked = judge(&server, Endpoint::Mutate, &review).await;
+        assert!(
+            checked.allowed
+                && checked
+                    .patched_object
+                    .is_none_or(|it| it == review["request"]["object"])
+        );
+    }
+    let told = until_compared(&server, "policy", 60).await;
+    println!("{told:#}");
+    assert_eq!(
+        (&told["compared"], &told["differed"]),
+        (&json!(60), &json!(9))
+    );
+    assert_eq!(
+        uids(&told),
+        [
+            "uid-03", "uid-05", "uid-07", "uid-13", "uid-15", "uid-17", "uid-23", "uid-25",
+            "uid-27"
+        ]
+    );
+    for difference in told["differences"].as_array().expect("a list") {
+        let uid = difference["uid"].as_str().unwrap_or_default();
+        let (phase, live, candidate, pointer) = match &uid[5..] {
+            "3" => ("validate", "denied", "allowed", "/metadata/name"),
+            "5" => ("mutate", "unchanged", "patched", "/metadata/labels/odd"),
+            _ => ("validate", "allowed", "denied", "/metadata/name"),
+        };
+        assert_eq!(difference["phase"], phase, "{difference}");
+        assert_eq!(difference["live"], live, "{difference}");
+        assert_eq!(difference["candidate"], candidate, "{difference}");
+        assert_eq!(difference["pointers"], json!([pointer]), "{difference}");
+    }
+    let page = server.metrics().await;
+    let counted = |result: &str| {
+        let labels = [("plugin", "policy"), ("result", result)];
+        metric(&page, "tollgate_candidate_comparisons_total", &labels)
+    };
+    assert_eq!((counted("same"), counted("different")), (51.0, 9.0));
+    let status = server.plugin_status("policy").await;
+    assert_eq!(status["candidate"]["comparison"]["differed"], 9);
+    let logged = server.logs().join("\n");
+    assert_eq!(logged.matches("the candidate differs").count(), 9);
+    for said in [logged, told.to_string(), page] {
+        assert!(!said.contains("value of the object") && !said.contains("changed by the"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn it_sees_the_object_as_its_plugin_does_in_every_mode() {
+    let actor = guests::build("actor");
+    let label = |pointer: &str, text: &str| json!({"settings": {"set_all": {pointer: text}}});
+    for mode in ["enforce", "warn", "audit"] {
+        let mut configuration = Configuration::new();
+        configuration.plugin("first", &actor, label("/metadata/labels/at", "the first"));
+        let mut second = label("/metadata/labels/at", "the second");
+        second["mode"] = mode.into();
+        second["candidate"] = json!({
+            "source": source(&actor),
+            // Both change what the first has written; on what the user sent neither would be told apart.
+            "settings": {"set_all": {"/metadata/labels/at": "the first"}},
+        });
+        configuration.plugin("second", &actor, second);
+        let server = Server::start(configuration);
+        until_loaded(&server, "second").await;
+        let mut object = pod("web");
+        object["metadata"]["labels"] = json!({"at": "the user"});
+        let review = Review::create(object).uid("there").build();
+        let checked = judge(&server, Endpoint::Mutate, &review).await;
+        let labels = checked.patched_object.expect("a patch")["metadata"]["labels"].clone();
+        let last = if mode == "enforce" {
+            "the second"
+        } else {
+            "the first"
+        };
+        assert_eq!(labels, json!({"at": last}), "{mode}");
+        let told = until_compared(&server, "second", 1).await;
+        let difference = &told["differences"][0];
+        assert_eq!(difference["live"], "patched", "{mode}: {told:#}");
+        assert_eq!(difference["candidate"], "unchanged", "{mode}: {told:#}");
+        assert_eq!(
+            difference["pointers"],
+            json!(["/metadata/labels/at"]),
+            "{mode}"
+        );
+        assert_eq!(candidate(&server, "first").await, Value::Null);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_spins_takes_no_place_from_the_answers() {
+    let spins = &hostile::all()["validate-loop"];
+    // One call at a time: were it the candidate's, nobody would be answered.
+    let mut configuration = Configuration::new().with("engine.maxConcurrentCalls", 1);
+    let file = write(&configuration, "spins", spins);
+    let actor = guests::build("actor");
+    configuration.plugin(
+        "policy",
+        &actor,
+        json!({
+            "candidate": {
+                "source": source(&file),
+                "limits": {"fuel": "1T", "cpuTime": "30s", "timeout": "30s"},
+            },
+        }),
+    );
+    let server = Server::start(configuration);
+    until_loaded(&server, "policy").await;
+    let before = server.cpu_time().0;
+    let review = Review::create(pod("web")).build();
+    let mut answered = 0;
+    // Until it has had the processor for a while, and past what may wait.
+    while answered < 300 || server.cpu_time().0.saturating_sub(before) < Duration::from_secs(2) {
+        let checked = judge(&server, Endpoint::Validate, &review).await;
+        assert!(checked.allowed, "{:?}", checked.status);
+        answered += 1;
+    }
+    let told = candidate(&server, "policy").await;
+    println!("{answered} answers while it spins: {told:#}");
+    assert_eq!(told["compared"], 0, "it has not come to an end: {told:#}");
+    assert!(told["dropped"].as_u64() >= Some(300 - 258), "{told:#}");
+    let labels = [("plugin", "policy"), ("result", "dropped")];
+    let page = server.metrics().await;
+    assert!(metric(&page, "tollgate_candidate_comparisons_total", &labels) >= 42.0);
+    assert_eq!(metric(&page, "tollgate_audit_dropped_total", &[]), 0.0);
+    let stopped = server.stop();
+    assert!(stopped.status.success(), "the end does not wait for it");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fuel_near_and_past_the_limit_is_told() {
+    let actor = guests::build("actor");
+    let mut configuration = Configuration::new();
+    let settings = json!({"forbid": {"/spec/containers/*/image": "none"}});
+    configuration.plugin(
+        "policy",
+        &actor,
+        json!({"settings": settings, "candidate": {"source": source(&actor)}}),
+    );
+    let server = Server::start(configuration);
+    until_loaded(&server, "policy").await;
+    let small = Review::create(pod("small")).build();
+    let mut object = pod("large");
+    let container = object["spec"]["containers"][0].clone();
+    object["spec"]["containers"] = (0..200)
+        .map(|index| {
+            let mut container = container.clone();
+            container["name"] = format!("c{index}").into();
+            container
+        })
+        .collect();
+    let large = Review::create(object).build();
+    let send = async |review: &Value, times: usize| {
+        for _ in 0..times {
+            assert!(judge(&server, Endpoint::Validate, review).await.allowed);
+        }
+    };
+    send(&large, 1).await;
+    let told = until_compared(&server, "policy", 1).await;
+    let most = told["fuel"]["most"].as_u64().expect("a number");
+    assert_eq!(told["fuel"]["mean"], told["fuel"]["meanOfLive"]);
+    assert_eq!(told["differed"], 0);
+    send(&small, 1).await;
+    let mean = until_compared(&server, "policy", 2).await["fuel"]["mean"].as_u64();
+    assert!(
+        mean < Some(most * 3 / 4),
+        "the large one takes more: {mean:?} and {most}"
+    );
+
+    for (limit, stopped, near) in [
+        (most * 19 / 20, 3, 3),
+        (most * 10 / 9, 0, 3),
+        (most * 2, 0, 0),
+    ] {
+        edit(&server, |root| {
+            root["plugins"][0]["candidate"]["limits"] = json!({"fuel": limit});
+        });
+        let is = |status: &Value| {
+            let candidate = &status["candidate"];
+            candidate["state"] == "loaded" && candidate["comparison"]["compared"] == 0
+        };
+        until_status(&server, "policy", is).await;
+        send(&small, 7).await;
+        send(&large, 3).await;
+        let told = until_compared(&server, "policy", 10).await;
+        println!("{limit}: {told:#}");
+        assert_eq!(told["wouldHaveStopped"], format!("{stopped} of 10"));
+        assert_eq!(told["differed"], stopped);
+        assert_eq!(told["fuel"]["above80Percent"], near);
+        if stopped > 0 {
+            assert_eq!(told["faults"], json!({"out-of-fuel": stopped}));
+            assert_eq!(told["differences"][0]["fault"], "out-of-fuel");
+        }
+    }
+    let near = metric(
+        &server.metrics().await,
+        "tollgate_candidate_near_fuel_limit_total",
+        &[("plugin", "policy")],
+    );
+    assert_eq!(near, 6.0);
+    let faults = metric(
+        &server.metrics().await,
+        "tollgate_plugin_faults_total",
+        &[("plugin", "policy")],
+    );
+    assert_eq!(
+        faults, 0.0,
+        "what the candidate does is not its plugin's doing"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_that_cannot_be_loaded_is_told_and_changes_nothing() {
+    let mut configuration = Configuration::new();
+    let missing = configuration.folder().join("next.wasm");
+    configuration.plugin_of(
+        "colour",
+        &marker("colour", "1"),
+        json!({"candidate": {"source": source(&missing)}}),
+    );
+    let server = Server::start(configuration);
+    let pending = |status: &Value| status["candidate"]["state"] == "pending";
+    let status = until_status(&server, "colour", pending).await;
+    println!("{:#}", status["candidate"]);
+    assert_eq!(status["state"], "loaded");
+    let reason = status["candidate"]["wanted"]["reason"].as_str();
+    assert!(
+        reason.is_some_and(|reason| reason.contains("next.wasm")),
+        "{reason:?}"
+    );
+    let ready = server.get_admin("/readyz?verbose").await;
+    assert_eq!(ready.status, 200);
+    assert!(ready.text().contains("the candidate of plugin colour"));
+    let mut object = pod("web");
+    object["metadata"]["labels"] = json!({});
+    let review = Review::create(object).build();
+    let checked = judge(&server, Endpoint::Mutate, &review).await;
+    let labelled = checked.patched_object.expect("a patch");
+    assert_eq!(labelled["metadata"]["labels"], json!({"colour": "1"}));
+    let degraded =
+        |page: &str, plugin: &str| metric(page, "tollgate_plugin_degraded", &[("plugin", plugin)]);
+    let page = server.metrics().await;
+    assert_eq!(degraded(&page, "colour"), 0.0);
+    assert_eq!(degraded(&page, "colour.candidate"), 1.0);
+
+    std::fs::write(&missing, marker("colour", "2")).expect("a file can be written");
+    until_loaded(&server, "colour").await;
+    assert_eq!(degraded(&server.metrics().await, "colour.candidate"), 0.0);
+    judge(&server, Endpoint::Mutate, &review).await;
+    let told = until_compared(&server, "colour", 1).await;
+    assert_eq!(told["differed"], 1, "{told:#}");
+    // A path asks for plugins, and it is none.
+    let answer = server.post("/mutate/colour.candidate", &review).await;
+    assert_eq!(answer.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn one_from_a_registry_is_followed_and_holds_up_nobody_when_that_hangs() {
+    let of = |shade: &str| Behaviour::of(marker("colour", shade));
+    let registry = Misbehaving::start(of("1").with(Fault::Silent)).await;
+    let hosts = json!([{"host": registry.host(), "plainHTTP": true}]);
+    // Longer than the test has patience for what does not depend on it.
+    let registries = json!({"pollInterval": "1s", "timeout": "20s", "hosts": hosts});
+    let mut configuration = Configuration::new().with("registries", registries);
+    let reference = format!("oci://{}/colour:1", registry.host());
+    configuration.plugin_of(
+        "colour",
+        &marker("colour", "1"),
+        json!({"candidate": {"source": reference}}),
+    );
+    let file = configuration.folder().join("colour.wasm");
+    let server = Server::start(configuration);
+    // By then it has been asked, and does not answer.
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let digest = server.plugin_status("colour").await["digest"].clone();
+    replace(&file, &marker("colour", "2"));
+    let began = Instant::now();
+    until_status(&server, "colour", |status| status["digest"] != digest).await;
+    let took = began.elapsed();
+    println!("the plugin's own file was in force after {took:?}");
+    assert!(
+        took < Duration::from_secs(10),
+        "it waited for the candidate"
+    );
+
+    registry.behave(of("2"));
+    let first = until_loaded(&server, "colour").await["candidate"]["digest"].clone();
+    registry.behave(of("3"));
+    let moved = |status: &Value| status["candidate"]["digest"] != first;
+    until_status(&server, "colour", moved).await;
+    let mut object = pod("web");
+    object["metadata"]["labels"] = json!({});
+    let review = Review::create(object).uid("moved").build();
+    judge(&server, Endpoint::Mutate, &review).await;
+    assert_eq!(uids(&until_compared(&server, "colour", 1).await), ["moved"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn promoting_it_is_a_change_of_the_configuration() {
+    let mut configuration = Configuration::new();
+    let next = write(&configuration, "next", &marker("colour", "2"));
+    configuration.plugin_of("colour", &marker("colour", "1"), json!({}));
+    let server = Server::start(configuration);
+    let mut object = pod("web");
+    object["metadata"]["labels"] = json!({});
+    let review = Review::create(object).build();
+    let colour = async || {
+        let checked = judge(&server, Endpoint::Mutate, &review).await;
+        checked.patched_object.expect("a patch")["metadata"]["labels"]["colour"].clone()
+    };
+    edit(&server, |root| {
+        root["plugins"][0]["candidate"] = json!({"source": source(&next)});
+    });
+    let status = until_loaded(&server, "colour").await;
+    let digest = status["candidate"]["digest"].clone();
+    assert_eq!(colour().await, "1");
+    until_compared(&server, "colour", 1).await;
+
+    // Another mode is the same code: what was compared stands.
+    edit(&server, |root| {
+        root["plugins"][0]["failurePolicy"] = json!("Ignore");
+    });
+    until_status(&server, "colour", |status| {
+        status["failurePolicy"] == "Ignore"
+    })
+    .await;
+    let told = candidate(&server, "colour").await;
+    assert_eq!(told["compared"], 1, "{told:#}");
+
+    edit(&server, |root| {
+        let plugin = root["plugins"][0].as_object_mut().expect("an object");
+        let candidate = plugin.remove("candidate").expect("a candidate");
+        plugin["source"] = candidate["source"].clone();
+    });
+    let status = until_status(&server, "colour", |status| status["digest"] == digest).await;
+    assert!(status["candidate"].is_null(), "{status:#}");
+    assert_eq!(colour().await, "2");
+    assert_eq!(candidate(&server, "colour").await, Value::Null);
+    let reloaded = server.logs().join("\n");
+    assert!(!reloaded.contains("cannot be loaded"), "{reloaded}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nothing_of_a_secret_is_told() {
+    const MARKER: &str = "Xq7HunterTwoZebra42KestrelVw9";
+    let (actor, leaker) = (guests::build("actor"), guests::build("leaker"));
+    let rules = json!({"rules": [{
+        "operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"],
+    }]});
+    let mut configuration = Configuration::new();
+    configuration.plugin(
+        "policy",
+        &actor,
+        json!({"match": rules, "candidate": {"source": source(&leaker)}}),
+    );
+    let server = Start::default()
+        .environment("TOLLGATE_LOG", "trace,h2=info,hyper=info")
+        .start(configuration);
+    until_loaded(&server, "policy").await;
+    let ways = [
+        "say",
+        "panic",
+        "deny-message",
+        "deny-field",
+        "deny-field-below",
+        "copy-as-key",
+        "copy-as-deep-key",
+        "copy-to-data",
+        "bad-path",
+    ];
+    for way in ways {
+        let mut object = secret("password", "aHVudGVyMg==", MARKER, MARKER);
+        object["metadata"]["labels"] = json!({"leak": way});
+        let review = Review::create(object).uid(way).build();
+        assert!(judge(&server, Endpoint::Validate, &review).await.allowed);
+        assert!(judge(&server, Endpoint::Mutate, &review).await.allowed);
+    }
+    let calls = 2 * u64::try_from(ways.len()).expect("a small number");
+    let told = until_compared(&server, "policy", calls).await;
+    println!("{told:#}");
+    assert_eq!(told["compared"], calls);
+    assert!(told["differed"].as_u64() > Some(5), "{told:#}");
+    let everything = [
+        told.to_string(),
+        server.get_admin("/plugins").await.text(),
+        server.metrics().await,
+        server.logs().join("\n"),
+    ]
+    .join("\n")
+    .to_lowercase();
+    let reversed: String = MARKER.chars().rev().collect();
+    for forms in [MARKER, &reversed] {
+        for start in 0..=forms.len() - 10 {
+            let piece = forms[start..start + 10].to_lowercase();
+            assert!(
+                !everything.contains(&piece),
+                "{piece} is told:\n{everything}"
+            );
+        }
+    }
+    assert!(!everything.contains("ahvudgvymg"));
+}
+
+/// What answers take with and without a candidate that spins: `cargo test --test shadow -- --ignored --nocapture`. By
+/// turns, each while the others stand still, so that what else the machine does is the same for all.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "a measurement: it prints and does not judge"]
+async fn how_long_answers_take_with_one_that_spins() {
+    const TURNS: usize = 40;
+    let requests = std::env::var(REQUESTS_VARIABLE).ok();
+    let requests: usize = requests.and_then(|text| text.parse().ok()).unwrap_or(8000);
+    let spins = &hostile::all()["validate-loop"];
+    let actor = guests::build("actor");
+    let review = as_sent(&Review::create(pod("web")).build());
+    let mut servers = Vec::new();
+    for what in ["none", "the plugin itself", "one that spins"] {
+        let mut configuration = Configuration::new();
+        let more = match what {
+            "none" => json!({}),
+            "one that spins" => {
+                let file = write(&configuration, "spins", spins);
+                json!({"candidate": {"source": source(&file)}})
+            }
+            _ => json!({"candidate": {"source": source(&actor)}}),
+        };
+        configuration.plugin("policy", &actor, more);
+        let server = Server::start(configuration);
+        if what != "none" {
+            until_loaded(&server, "policy").await;
+        }
+        signal(&server, "STOP");
+        servers.push((what, server, Vec::with_capacity(requests)));
+    }
+    for turn in 0..TURNS {
+        for (_, server, times) in &mut servers {
+            signal(server, "CONT");
+            for index in 0..20 + requests / TURNS {
+                let client = server.default_client();
+                let answer = server.post_bytes(client, "/validate", review.clone()).await;
+                assert_eq!(answer.status, 200);
+                // What the first ones take is the waking up.
+                if turn > 0 && index >= 20 {
+                    times.push(answer.took);
+                }
+                // Half of what one connection could send.
+                tokio::time::sleep(answer.took).await;
+            }
+            signal(server, "STOP");
+        }
+    }
+    for (what, server, mut times) in servers {
+        signal(&server, "CONT");
+        times.sort();
+        let at = |part: usize| times[times.len() * part / 1000].as_secs_f64() * 1e6;
+        let told = candidate(&server, "policy").await;
+        println!(
+            "candidate {what}: {} answers, p50 {:.0} µs, p90 {:.0} µs, p99 {:.0} µs, p99.9 {:.0} µs; compared {}, dropped {}",
+            times.len(),
+            at(500),
+            at(900),
+            at(990),
+            at(999),
+            told["compared"],
+            told["dropped"]
+        );
+    }
+}
+
+fn signal(server: &Server, name: &str) {
+    let process = server.process().to_string();
+    let status = std::process::Command::new("kill")
+        .args(["-s", name, &process])
+        .status();
+    assert!(
+        status.is_ok_and(|status| status.success()),
+        "kill -s {name}"
+    );
+}
