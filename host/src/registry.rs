@@ -14,6 +14,7 @@
 mod address;
 mod cache;
 mod credentials;
+mod last_good;
 mod manifest;
 mod session;
 mod signature;
@@ -25,7 +26,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use reqwest::{Method, StatusCode};
 
-use crate::config::{Reference, Registries};
+pub use last_good::{LastGood, Served};
+
+use crate::config::{Reference, Registries, Source};
 use cache::{Cache, digest_of};
 use manifest::{Descriptor, Manifest, OCI_MANIFEST, WASM_CONFIG, WASM_LAYER};
 use session::{Host, Session};
@@ -142,6 +145,12 @@ pub enum RegistryError {
         path: PathBuf,
         /// Why.
         why: String,
+    },
+    /// It was to come from the cache.
+    #[error("{digest} is not in the cache (registries.cacheDirectory)")]
+    NotCached {
+        /// What.
+        digest: String,
     },
     /// Nobody who is trusted has signed it.
     #[error(
@@ -369,6 +378,16 @@ impl Registry {
         keys: &[PublicKey],
         error: &RegistryError,
     ) -> Option<Pulled> {
+        let (digest, bytes) = self.in_cache(order, keys)?;
+        Some(Pulled {
+            digest,
+            bytes: Some(bytes),
+            stale: Some(error.to_string()),
+        })
+    }
+
+    /// Digest and bytes, where all of it is there, and signed where it has to be.
+    fn in_cache(&self, order: Order<'_>, keys: &[PublicKey]) -> Option<(String, Vec<u8>)> {
         let Order {
             reference,
             limit_bytes,
@@ -385,11 +404,67 @@ impl Registry {
         let manifest = cache.get(&digest, MAX_MANIFEST_BYTES)?;
         let layer = self.plugin_layer(&manifest, limit_bytes).ok()?;
         let bytes = cache.get(&layer.digest, limit_bytes)?;
-        Some(Pulled {
-            digest,
-            bytes: Some(bytes),
-            stale: Some(error.to_string()),
+        Some((digest, bytes))
+    }
+
+    /// What an artifact was by its digest: from the cache at once, from the registry only where the cache lacks
+    /// something. The keys are those of today in either case.
+    pub(crate) async fn recall(
+        &self,
+        order: Order<'_>,
+        digest: &str,
+    ) -> Result<Vec<u8>, RegistryError> {
+        let keys = PublicKey::read(order.keys)?;
+        let reference = Reference {
+            digest: Some(digest.to_owned()),
+            ..order.reference.clone()
+        };
+        let order = Order {
+            reference: &reference,
+            ..order
+        };
+        let bytes = match self.in_cache(order, &keys) {
+            Some((_, bytes)) => Some(bytes),
+            None => self.pull(order).await?.bytes,
+        };
+        bytes.ok_or_else(|| RegistryError::NotCached {
+            digest: digest.to_owned(),
         })
+    }
+
+    /// Keeps the bytes of a file, for when the file is gone.
+    pub(crate) fn keep(&self, digest: &str, bytes: &[u8]) {
+        if let Some(cache) = &self.cache {
+            cache.keep(digest, bytes);
+        }
+    }
+
+    /// What was kept of a file.
+    pub(crate) fn kept(&self, digest: &str, limit_bytes: u64) -> Result<Vec<u8>, RegistryError> {
+        self.cached(digest, limit_bytes)
+            .ok_or_else(|| RegistryError::NotCached {
+                digest: digest.to_owned(),
+            })
+    }
+
+    /// The artifacts by which this can be served again, signatures included.
+    pub(crate) fn needs(&self, served: &Served) -> Vec<String> {
+        let mut needs = vec![served.digest.clone()];
+        let (Source::Oci(reference), Some(cache)) = (&served.source, &self.cache) else {
+            return needs;
+        };
+        let layers = |digest: &str| -> Vec<String> {
+            let manifest = cache.get(digest, MAX_MANIFEST_BYTES);
+            let manifest = manifest.and_then(|bytes| Manifest::read(&bytes).ok());
+            let layers = manifest.map(|manifest| manifest.layers).unwrap_or_default();
+            layers.into_iter().map(|layer| layer.digest).collect()
+        };
+        needs.extend(layers(&served.digest));
+        if let Some(signatures) = cache.resolved(&signature_of(reference, &served.digest)) {
+            needs.extend(layers(&signatures));
+            needs.push(signatures);
+        }
+        needs
     }
 
     fn cached(&self, digest: &str, limit_bytes: u64) -> Option<Vec<u8>> {
