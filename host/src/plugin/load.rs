@@ -289,6 +289,37 @@ impl Loader {
         }
     }
 
+    /// What a plugin says of itself. It is not configured, and not loaded.
+    ///
+    /// # Errors
+    /// When it is no plugin, or says nothing.
+    pub async fn describe(
+        &self,
+        config: &PluginConfig,
+        bytes: &[u8],
+    ) -> Result<Manifest, LoadError> {
+        let order = protocol::Order {
+            describe_only: true,
+            ..self.order(config)
+        };
+        Ok(self.worker.prepare(order, bytes).await?.manifest)
+    }
+
+    fn order(&self, config: &PluginConfig) -> protocol::Order {
+        protocol::Order {
+            plugin: config.name.as_str().to_owned(),
+            settings: config.settings.to_string(),
+            limits: config.limits.clone(),
+            capabilities: config.capabilities.clone(),
+            max_wasm_stack_bytes: self.config.max_wasm_stack_bytes,
+            cache_directory: self.cache_directory.clone(),
+            cpu_seconds: self.config.load_timeout.as_secs().max(1),
+            memory_bytes: self.config.load_memory_bytes,
+            snapshot: true,
+            describe_only: false,
+        }
+    }
+
     /// What served last of a plugin, under what is wanted around it today. Neither keys, pins nor capabilities that have
     /// been taken away since are given back.
     pub(crate) async fn last_good(
@@ -355,19 +386,8 @@ impl Loader {
         let bytes = bytes.unwrap_or_default();
         // Never closed.
         let _turn = self.preparing.acquire().await;
+        let prepared = self.worker.prepare(self.order(config), &bytes).await?;
         let settings = config.settings.to_string();
-        let order = protocol::Order {
-            plugin: config.name.as_str().to_owned(),
-            settings: settings.clone(),
-            limits: config.limits.clone(),
-            capabilities: config.capabilities.clone(),
-            max_wasm_stack_bytes: self.config.max_wasm_stack_bytes,
-            cache_directory: self.cache_directory.clone(),
-            cpu_seconds: self.config.load_timeout.as_secs().max(1),
-            memory_bytes: self.config.load_memory_bytes,
-            snapshot: true,
-        };
-        let prepared = self.worker.prepare(order, &bytes).await?;
         let matching = matching(config, &prepared.manifest)?;
 
         let configured = match prepared.fallback {
