@@ -203,7 +203,7 @@ limits: {fuel: -1, memory: 1Ki, timeout: 5}
 unknown: key
 plugins:
   - name: Not A Name
-    source: oci://registry.example.com/policy:1
+    source: https://registry.example.com/policy:1
     mode: sometimes
     failurePolicy: Maybe
     limits: {concurrency: 100000}

@@ -70,7 +70,7 @@ fn a_file_is_told_in_words_and_as_json() {
         "tollgate:admission/validating@0.1.0",
         "name         required-labels",
         "rules        ",
-        "\"properties\": {",
+        "      \"properties\": {",
     ] {
         assert!(said.contains(part), "`{part}` is not in\n{said}");
     }

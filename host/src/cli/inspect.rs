@@ -283,7 +283,9 @@ fn print_manifest(manifest: &Manifest) {
     say!("  settings");
     let indented = serde_json::from_str::<Value>(schema).map(|schema| format!("{schema:#}"));
     for line in indented.as_deref().unwrap_or(schema).lines() {
-        say!("    {}", plain(line));
+        let text = line.trim_start();
+        let indent = line.len() - text.len();
+        say!("    {:indent$}{}", "", plain(text));
     }
 }
 
