@@ -7,6 +7,7 @@ mod check;
 mod completions;
 mod explain;
 mod host;
+mod inspect;
 mod language;
 mod manifests;
 mod new;
@@ -56,6 +57,10 @@ enum Command {
     Push(registry::Push),
     /// Pull a plugin from a registry into a file.
     Pull(registry::Pull),
+    /// Show what a plugin is: of a file, or of an artifact in a registry.
+    Inspect(inspect::Inspect),
+    /// Verify that a plugin in a registry is signed by one of some keys, and that its bytes are those that were signed.
+    Verify(registry::Verify),
     /// Print what a shell needs to complete the command line.
     Completions(completions::Completions),
     /// Prepares one plugin for the process that started this one. Speaks over standard input and output.
@@ -141,6 +146,8 @@ pub fn run() -> ExitCode {
         Command::Manifests(manifests) => manifests.run(),
         Command::Push(push) => push.run(),
         Command::Pull(pull) => pull.run(),
+        Command::Inspect(inspect) => inspect.run(),
+        Command::Verify(verify) => verify.run(),
         Command::Completions(completions) => completions.run(),
         Command::Prepare => {
             crate::plugin::prepare::run(std::io::stdin().lock(), std::io::stdout().lock())

@@ -28,6 +28,7 @@ use std::fs::File;
 use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::Path;
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -71,6 +72,8 @@ pub struct Config {
     pub engine: EngineConfig,
     /// How registries are spoken to.
     pub registries: Registries,
+    /// How long a start waits for plugins without which requests are denied.
+    pub startup_grace: Duration,
     /// The plugins, in the order in which mutators run.
     pub plugins: Vec<PluginConfig>,
     /// The candidates of some of them, which see what these see and decide nothing.
@@ -192,6 +195,10 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     let requests = Requests::read(&mut fields);
     let engine = EngineConfig::read(&mut fields, folder);
     let registries = Registries::read(&mut fields, folder);
+    let startup_grace = fields.duration(
+        &limit::STARTUP_GRACE,
+        limit::STARTUP_GRACE.default_duration(),
+    );
     let max_calls = engine.max_concurrent_calls;
     let limits = Limits::read(fields.section("limits"), &Limits::default(), max_calls);
     let conflicts = fields
@@ -242,6 +249,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
         requests,
         engine,
         registries,
+        startup_grace,
         plugins,
         candidates,
     })

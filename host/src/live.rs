@@ -12,6 +12,7 @@
 //! a Secret, NFS and an overlay have in common, and follows every link on the way without knowing of it.
 
 mod candidate;
+mod grace;
 mod keeper;
 mod status;
 mod trouble;
@@ -25,6 +26,7 @@ pub use keeper::Keeper;
 
 use crate::pipeline::Pipeline;
 use crate::server::{Call, Gate, Readiness, Reloaded, Reply};
+use grace::Grace;
 use status::Status;
 
 /// Somebody who wants to know what comes of a reload.
@@ -35,6 +37,7 @@ pub struct Live {
     pipeline: Arc<Pipeline>,
     status: Arc<Status>,
     asks: mpsc::Sender<Ask>,
+    grace: Grace,
 }
 
 // === impl Live ===
@@ -47,6 +50,7 @@ impl Live {
             pipeline,
             status: keeper.status(),
             asks: keeper.asks(),
+            grace: keeper.grace(),
         }
     }
 }
@@ -72,7 +76,12 @@ impl Gate for Live {
 
     fn readiness(&self) -> Readiness {
         let mut readiness = self.pipeline.readiness();
-        readiness.detail.extend(self.status.lines());
+        let live = self.pipeline.live();
+        readiness.detail.extend(self.status.lines(&live));
+        if let Some(waiting) = self.grace.waiting(&live) {
+            readiness.ready = false;
+            readiness.detail.push(waiting);
+        }
         readiness
     }
 

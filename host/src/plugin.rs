@@ -18,10 +18,10 @@ mod set;
 mod shadow;
 mod worker;
 
-pub(crate) use componentize::{componentize, imports};
+pub(crate) use componentize::{componentize, exports, imports};
 pub(crate) use load::Artifact;
 pub use load::{LoadError, Loader};
-pub use protocol::Stage;
+pub use protocol::{Manifest, Stage};
 pub(crate) use set::Asked;
 pub use set::{LoadedPlugin, Plugin, PluginSet, PluginState};
 pub(crate) use shadow::Shadow;

@@ -14,6 +14,7 @@
 mod address;
 mod cache;
 mod credentials;
+mod last_good;
 mod manifest;
 mod session;
 mod signature;
@@ -25,7 +26,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 use reqwest::{Method, StatusCode};
 
-use crate::config::{Reference, Registries};
+pub use last_good::{LastGood, Served};
+
+use crate::config::{Reference, Registries, Source};
 use cache::{Cache, digest_of};
 use manifest::{Descriptor, Manifest, OCI_MANIFEST, WASM_CONFIG, WASM_LAYER};
 use session::{Host, Session};
@@ -36,6 +39,32 @@ pub struct Registry {
     config: Registries,
     cache: Option<Cache>,
     hosts: Mutex<HashMap<String, Arc<Host>>>,
+    progress: Option<Arc<dyn Progress>>,
+}
+
+/// Somebody who wants to know how far a transfer is.
+pub trait Progress: Send + Sync {
+    /// So many bytes are to come.
+    fn pulling(&self, total_bytes: u64);
+    /// So many bytes are on their way out.
+    fn pushing(&self, total_bytes: u64);
+    /// So many more have come.
+    fn came(&self, bytes: u64);
+    /// It is over, one way or the other.
+    fn done(&self);
+}
+
+/// Who has signed an artifact.
+#[derive(Debug)]
+pub struct Signed {
+    /// Of the manifest.
+    pub digest: String,
+    /// The tag that signatures are under.
+    pub tag: String,
+    /// The keys that were expected: the beginning of their SHA-256, and the file.
+    pub keys: Vec<(String, PathBuf)>,
+    /// Each signature: by which of the keys, or what is wrong with it.
+    pub found: Vec<Result<String, String>>,
 }
 
 /// What is to be pulled.
@@ -143,6 +172,12 @@ pub enum RegistryError {
         /// Why.
         why: String,
     },
+    /// It was to come from the cache.
+    #[error("{digest} is not in the cache (registries.cacheDirectory)")]
+    NotCached {
+        /// What.
+        digest: String,
+    },
     /// Nobody who is trusted has signed it.
     #[error(
         "it is not signed as it has to be: expected a signature of {digest} by one of the keys {keys} (signatures.keys), \
@@ -189,7 +224,97 @@ impl Registry {
             config,
             cache,
             hosts: Mutex::default(),
+            progress: None,
         }
+    }
+
+    /// Tells somebody how far transfers are.
+    #[must_use]
+    pub fn with_progress(self, progress: Option<Arc<dyn Progress>>) -> Self {
+        Self { progress, ..self }
+    }
+
+    /// Has everything from the registry itself, and keeps nothing.
+    #[must_use]
+    pub fn without_cache(self) -> Self {
+        Self {
+            cache: None,
+            ..self
+        }
+    }
+
+    /// Who has signed an artifact. The artifact itself is not pulled.
+    ///
+    /// # Errors
+    /// When that cannot be found out.
+    pub async fn signatures(
+        &self,
+        reference: &Reference,
+        keys: &[PathBuf],
+    ) -> Result<Signed, RegistryError> {
+        let keys = PublicKey::read(keys)?;
+        let limit = self.config.timeout;
+        let looked = tokio::time::timeout(limit, self.look_for_signatures(reference, &keys)).await;
+        looked.unwrap_or_else(|_elapsed| {
+            Err(RegistryError::TooSlow {
+                host: reference.registry.clone(),
+                seconds: limit.as_secs(),
+            })
+        })
+    }
+
+    async fn look_for_signatures(
+        &self,
+        reference: &Reference,
+        keys: &[PublicKey],
+    ) -> Result<Signed, RegistryError> {
+        let mut session = self.session(reference)?;
+        let (digest, _) = session.manifest(session.name(), MAX_MANIFEST_BYTES).await?;
+        if let Some(wanted) = reference
+            .digest
+            .as_ref()
+            .filter(|wanted| **wanted != digest)
+        {
+            return Err(RegistryError::Digest {
+                what: "the manifest",
+                wanted: wanted.clone(),
+                found: digest,
+            });
+        }
+        let tag = signature::tag(&digest);
+        let signatures = match session.manifest(&tag, MAX_MANIFEST_BYTES).await {
+            Ok((_, manifest)) => signature::signatures(&manifest)?,
+            Err(RegistryError::Status {
+                status: StatusCode::NOT_FOUND,
+                ..
+            }) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let mut found = Vec::with_capacity(signatures.len());
+        for (layer, signature) in signatures {
+            if layer.size > signature::MAX_PAYLOAD_BYTES {
+                found.push(Err("over a text that is too long".to_owned()));
+                continue;
+            }
+            let payload = session.blob(&layer).await?;
+            let verified = signature::verify(keys, &digest, &payload, &signature);
+            found.push(verified.map(str::to_owned));
+        }
+        let keys = keys
+            .iter()
+            .map(|key| (key.fingerprint.clone(), key.path.clone()));
+        Ok(Signed {
+            digest,
+            tag,
+            keys: keys.collect(),
+            found,
+        })
+    }
+
+    fn session<'r>(&'r self, reference: &'r Reference) -> Result<Session<'r>, RegistryError> {
+        let host = self.host(&reference.registry)?;
+        let progress = self.progress.as_deref();
+        Ok(Session::new(host, &self.config, reference, progress))
     }
 
     /// Pulls a plugin.
@@ -235,7 +360,7 @@ impl Registry {
         if have.is_some() && reference.digest.as_deref() == have {
             return Ok(unchanged(have.unwrap_or_default()));
         }
-        let mut session = Session::new(self.host(&reference.registry)?, &self.config, reference);
+        let mut session = self.session(reference)?;
         let (digest, manifest) = match cached {
             Some((digest, manifest)) => (digest.to_owned(), manifest),
             None => {
@@ -322,7 +447,7 @@ impl Registry {
                 None => session.blob(&layer).await?,
             };
             match signature::verify(keys, digest, &payload, &signature) {
-                Ok(()) => {
+                Ok(_) => {
                     if let Some(cache) = &self.cache {
                         cache.put(&layer.digest, &payload);
                         cache.put(&kept, &manifest);
@@ -369,6 +494,16 @@ impl Registry {
         keys: &[PublicKey],
         error: &RegistryError,
     ) -> Option<Pulled> {
+        let (digest, bytes) = self.in_cache(order, keys)?;
+        Some(Pulled {
+            digest,
+            bytes: Some(bytes),
+            stale: Some(error.to_string()),
+        })
+    }
+
+    /// Digest and bytes, where all of it is there, and signed where it has to be.
+    fn in_cache(&self, order: Order<'_>, keys: &[PublicKey]) -> Option<(String, Vec<u8>)> {
         let Order {
             reference,
             limit_bytes,
@@ -385,11 +520,67 @@ impl Registry {
         let manifest = cache.get(&digest, MAX_MANIFEST_BYTES)?;
         let layer = self.plugin_layer(&manifest, limit_bytes).ok()?;
         let bytes = cache.get(&layer.digest, limit_bytes)?;
-        Some(Pulled {
-            digest,
-            bytes: Some(bytes),
-            stale: Some(error.to_string()),
+        Some((digest, bytes))
+    }
+
+    /// What an artifact was by its digest: from the cache at once, from the registry only where the cache lacks
+    /// something. The keys are those of today in either case.
+    pub(crate) async fn recall(
+        &self,
+        order: Order<'_>,
+        digest: &str,
+    ) -> Result<Vec<u8>, RegistryError> {
+        let keys = PublicKey::read(order.keys)?;
+        let reference = Reference {
+            digest: Some(digest.to_owned()),
+            ..order.reference.clone()
+        };
+        let order = Order {
+            reference: &reference,
+            ..order
+        };
+        let bytes = match self.in_cache(order, &keys) {
+            Some((_, bytes)) => Some(bytes),
+            None => self.pull(order).await?.bytes,
+        };
+        bytes.ok_or_else(|| RegistryError::NotCached {
+            digest: digest.to_owned(),
         })
+    }
+
+    /// Keeps the bytes of a file, for when the file is gone.
+    pub(crate) fn keep(&self, digest: &str, bytes: &[u8]) {
+        if let Some(cache) = &self.cache {
+            cache.keep(digest, bytes);
+        }
+    }
+
+    /// What was kept of a file.
+    pub(crate) fn kept(&self, digest: &str, limit_bytes: u64) -> Result<Vec<u8>, RegistryError> {
+        self.cached(digest, limit_bytes)
+            .ok_or_else(|| RegistryError::NotCached {
+                digest: digest.to_owned(),
+            })
+    }
+
+    /// The artifacts by which this can be served again, signatures included.
+    pub(crate) fn needs(&self, served: &Served) -> Vec<String> {
+        let mut needs = vec![served.digest.clone()];
+        let (Source::Oci(reference), Some(cache)) = (&served.source, &self.cache) else {
+            return needs;
+        };
+        let layers = |digest: &str| -> Vec<String> {
+            let manifest = cache.get(digest, MAX_MANIFEST_BYTES);
+            let manifest = manifest.and_then(|bytes| Manifest::read(&bytes).ok());
+            let layers = manifest.map(|manifest| manifest.layers).unwrap_or_default();
+            layers.into_iter().map(|layer| layer.digest).collect()
+        };
+        needs.extend(layers(&served.digest));
+        if let Some(signatures) = cache.resolved(&signature_of(reference, &served.digest)) {
+            needs.extend(layers(&signatures));
+            needs.push(signatures);
+        }
+        needs
     }
 
     fn cached(&self, digest: &str, limit_bytes: u64) -> Option<Vec<u8>> {
@@ -405,7 +596,7 @@ impl Registry {
         reference: &Reference,
         wasm: Vec<u8>,
     ) -> Result<String, RegistryError> {
-        let mut session = Session::new(self.host(&reference.registry)?, &self.config, reference);
+        let mut session = self.session(reference)?;
         let part = |media_type: &str, bytes: &[u8]| Descriptor {
             media_type: media_type.to_owned(),
             digest: digest_of(bytes),
@@ -446,6 +637,16 @@ impl Registry {
         let host = Arc::new(Host::new(registry, self.config.host(registry))?);
         hosts.insert(registry.to_owned(), host.clone());
         Ok(host)
+    }
+}
+
+// === impl Signed ===
+
+impl Signed {
+    /// Whether one of the keys has signed it.
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        self.found.iter().any(Result::is_ok)
     }
 }
 

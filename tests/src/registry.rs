@@ -182,6 +182,20 @@ impl Registry {
         send(manifest).await;
     }
 
+    /// Changes what it has stored under a digest, which it does not notice.
+    ///
+    /// # Panics
+    /// When it has nothing there.
+    pub fn tamper(&self, digest: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
+        let hex = digest.trim_start_matches("sha256:");
+        let path = self.path(&format!(
+            "data/docker/registry/v2/blobs/sha256/{}/{hex}/data",
+            &hex[..2]
+        ));
+        let bytes = std::fs::read(&path).expect("the registry has stored it");
+        std::fs::write(path, change(bytes)).expect("a temporary folder can be written to");
+    }
+
     fn path(&self, name: &str) -> PathBuf {
         self.folder.path().join(name)
     }

@@ -440,6 +440,15 @@ impl Server {
         self.wait()
     }
 
+    /// Ends the server at once, with SIGKILL, and gives back what it was started with.
+    #[must_use]
+    pub fn kill(mut self) -> Configuration {
+        // Errors mean that it is gone already.
+        let _: std::io::Result<()> = self.child.kill();
+        let _: std::io::Result<ExitStatus> = self.child.wait();
+        std::mem::take(&mut self.configuration)
+    }
+
     /// Waits for the end of a server that was told to stop.
     ///
     /// # Panics

@@ -15,7 +15,9 @@ use super::terminal::{BAD, FAINT, GOOD, NOTABLE, STRONG, grouped, plain, say};
 use super::{FAILURE, review};
 use crate::config::{Capability, Config, ManifestRule, Match, PluginConfig, PluginName, Source};
 use crate::engine::ConfiguredBy;
-use crate::plugin::{LoadError, LoadedPlugin, PrepareError, Stage, componentize, imports};
+use crate::plugin::{
+    LoadError, LoadedPlugin, Manifest, PrepareError, Stage, componentize, imports,
+};
 
 /// Build the policy in a folder: with the language's own tools, then into a component that is checked as the host would.
 #[derive(Args, Debug)]
@@ -124,7 +126,7 @@ fn tell(loaded: &LoadedPlugin) {
         "  {GOOD}checked{GOOD:#}  version {}, {does}",
         plain(&loaded.manifest.version)
     );
-    let rules = Match::from_manifest_rules(&rules_of(loaded));
+    let rules = Match::from_manifest_rules(&rules_of(&loaded.manifest));
     let rules = rules
         .as_ref()
         .map(|rules| rules.rules().iter().map(ToString::to_string).collect());
@@ -141,8 +143,9 @@ fn tell(loaded: &LoadedPlugin) {
     }
 }
 
-fn rules_of(loaded: &LoadedPlugin) -> Vec<ManifestRule> {
-    let rules = loaded.manifest.rules.iter().map(|rule| ManifestRule {
+/// What a plugin is meant for, by its own words.
+pub(super) fn rules_of(manifest: &Manifest) -> Vec<ManifestRule> {
+    let rules = manifest.rules.iter().map(|rule| ManifestRule {
         operations: rule.operations.clone(),
         api_groups: rule.api_groups.clone(),
         api_versions: rule.api_versions.clone(),
@@ -153,7 +156,7 @@ fn rules_of(loaded: &LoadedPlugin) -> Vec<ManifestRule> {
 }
 
 /// The plugin as a configuration would have it that grants what it imports, and asks it about everything.
-fn to_check(
+pub(super) fn to_check(
     name: &str,
     file: &Path,
     settings: Option<Value>,

@@ -23,12 +23,17 @@ pub(super) struct Host {
 
 impl Host {
     pub(super) fn set_up(config: &Config) -> anyhow::Result<Self> {
+        Self::with_room_for(config, &[])
+    }
+
+    /// The same with room for plugins with these limits beside those that are configured.
+    pub(super) fn with_room_for(config: &Config, others: &[Limits]) -> anyhow::Result<Self> {
         let executable = this_program()?;
         let (cache_directory, cache) = cache_directory(config.engine.cache_directory.as_deref())?;
         let engine = Engine::new(&EngineSettings {
             max_concurrent_calls: config.engine.max_concurrent_calls,
             max_wasm_stack_bytes: config.engine.max_wasm_stack_bytes,
-            largest: largest(config),
+            largest: largest(config, others),
             cache_directory: &cache_directory,
             map_code: true,
         })
@@ -61,13 +66,15 @@ impl Host {
 }
 
 /// The most that any plugin may have of what the engine's pool counts.
-fn largest(config: &Config) -> Limits {
+fn largest(config: &Config, others: &[Limits]) -> Limits {
     let mut largest = Limits::default();
-    for plugin in config.plugins.iter().chain(&config.candidates) {
-        largest.instances = largest.instances.max(plugin.limits.instances);
-        largest.memories = largest.memories.max(plugin.limits.memories);
-        largest.tables = largest.tables.max(plugin.limits.tables);
-        largest.table_elements = largest.table_elements.max(plugin.limits.table_elements);
+    let configured = config.plugins.iter().chain(&config.candidates);
+    let configured = configured.map(|plugin| &plugin.limits);
+    for limits in configured.chain(others) {
+        largest.instances = largest.instances.max(limits.instances);
+        largest.memories = largest.memories.max(limits.memories);
+        largest.tables = largest.tables.max(limits.tables);
+        largest.table_elements = largest.table_elements.max(limits.table_elements);
     }
     largest
 }

@@ -1,10 +1,15 @@
-//! `tollgate push` and `tollgate pull`
+//! `tollgate push`, `tollgate pull` and `tollgate verify`
+
+mod progress;
+mod verify;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::Context as _;
 use clap::Args;
+
+pub(super) use verify::Verify;
 
 use super::terminal::say;
 use crate::config::{Config, EngineConfig, Reference, Registries, RegistryHost};
@@ -41,7 +46,7 @@ pub(super) struct Pull {
 
 /// How the registry is reached.
 #[derive(Args, Debug)]
-struct Access {
+pub(super) struct Access {
     /// A configuration file, whose `registries` and `engine.maxPlugin` count.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
@@ -56,7 +61,8 @@ struct Access {
     plain_http: bool,
 }
 
-fn reference(text: &str) -> Result<Reference, String> {
+/// Reads a reference, with or without its scheme.
+pub(super) fn reference(text: &str) -> Result<Reference, String> {
     let text = text.strip_prefix("oci://").unwrap_or(text);
     Reference::parse(text).map_err(|error| error.to_string())
 }
@@ -119,7 +125,7 @@ impl Pull {
 
 impl Access {
     /// The registries, and how large a plugin may be.
-    fn registry(self, reference: &Reference) -> anyhow::Result<(Registry, u64)> {
+    pub(super) fn registry(&self, reference: &Reference) -> anyhow::Result<(Registry, u64)> {
         let (mut registries, engine): (Registries, Option<EngineConfig>) = match &self.config {
             Some(path) => {
                 let config = Config::load(path)?;
@@ -128,14 +134,14 @@ impl Access {
             None => (Registries::default(), None),
         };
         if self.credentials.is_some() {
-            registries.credentials = self.credentials;
+            registries.credentials.clone_from(&self.credentials);
         }
         if self.plain_http || self.ca.is_some() {
             let host = reference.registry.clone();
             registries.hosts.retain(|known| known.host != host);
             registries.hosts.push(RegistryHost {
                 host,
-                ca: self.ca,
+                ca: self.ca.clone(),
                 plain_http: self.plain_http,
             });
         }
@@ -147,11 +153,13 @@ impl Access {
                     .max_plugin_bytes
             }
         };
-        Ok((Registry::new(registries), max_plugin_bytes))
+        let registry = Registry::new(registries).with_progress(progress::on_a_terminal());
+        Ok((registry, max_plugin_bytes))
     }
 }
 
-fn block_on<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
+/// Waits for what a registry has to say.
+pub(super) fn block_on<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();

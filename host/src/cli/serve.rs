@@ -13,6 +13,7 @@ use super::{FAILURE, Logging, Origin};
 use crate::config::{self, Config};
 use crate::live::{Keeper, Live};
 use crate::pipeline::Pipeline;
+use crate::registry::LastGood;
 use crate::server::{Listen, Server, Signals};
 
 /// Serve admission reviews over HTTPS.
@@ -55,9 +56,12 @@ impl Serve {
         let mut signals = Signals::listen().context("no signal handler could be set up")?;
         let hangups = tokio::signal::unix::signal(SignalKind::hangup());
         let hangups = hangups.context("no signal handler could be set up")?;
-        let host = Host::set_up(&config)?;
+        let last_good = LastGood::new(&config.registries, origin.path());
+        let others = last_good.as_ref().map(LastGood::limits).unwrap_or_default();
+        let host = Host::with_room_for(&config, &others)?;
         let metrics = host.metrics.clone();
-        let mut keeper = Keeper::new(origin, config.clone(), host.loader, metrics, hangups);
+        let keeper = Keeper::new(origin, config.clone(), host.loader, metrics, hangups);
+        let mut keeper = keeper.with_last_good(last_good);
         let set = tokio::select! {
             set = keeper.load() => set,
             _ = signals.next() => return Ok(ExitCode::from(FAILURE)),

@@ -257,7 +257,7 @@ fn rejects_hostile_text_without_repeating_it_raw() {
     assert_snapshot!(error(&text), @r#"
 configuration: 2 problems
   listen: got "\u{1b}[31m\u{202e}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"…, expected an IP address and a port, such as 0.0.0.0:8443 or [::]:8443
-  ["a\n\u{1b}[31m"]: unknown key, expected listen, admin, tls, authentication, requests, engine, registries, limits, conflicts, signatures, allowEmpty or plugins
+  ["a\n\u{1b}[31m"]: unknown key, expected listen, admin, tls, authentication, requests, engine, registries, startupGrace, limits, conflicts, signatures, allowEmpty or plugins
 "#);
 }
 

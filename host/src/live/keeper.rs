@@ -1,7 +1,7 @@
 //! The task that brings what is served to what is wanted.
 
-use std::collections::BTreeMap;
 use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet};
 use std::hash::BuildHasher as _;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -13,10 +13,11 @@ use time::OffsetDateTime;
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 use tokio::task::{JoinSet, spawn_blocking};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, sleep_until};
 
 use super::Ask;
 use super::candidate::{Candidate, Outcome, candidate};
+use super::grace::{Grace, awaited};
 use super::status::Status;
 use super::trouble::Trouble;
 use super::watch::{Stamp, Stamps, Watch, stamps};
@@ -25,6 +26,7 @@ use crate::engine::chain;
 use crate::metrics::Metrics;
 use crate::pipeline::Pipeline;
 use crate::plugin::{Artifact, LoadError, Loader, Plugin, PluginSet, PluginState};
+use crate::registry::{LastGood, Served};
 use crate::server::Reloaded;
 
 /// Keeps what is served at what is wanted.
@@ -44,6 +46,11 @@ pub struct Keeper {
     polls: BTreeMap<PluginName, Instant>,
     /// Looks at registries that are under way: however long one takes, files and the configuration go on.
     pulls: JoinSet<Pull>,
+    grace: Grace,
+    /// What is written down of what serves; none where nothing is kept.
+    last_good: Option<LastGood>,
+    /// What was written down of each since the last renewal.
+    recorded: BTreeMap<PluginName, Served>,
     hangups: Signal,
     asks: mpsc::Receiver<Ask>,
     asking: mpsc::Sender<Ask>,
@@ -78,6 +85,8 @@ const PERIOD: Duration = Duration::from_millis(100);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Longer than any pull takes.
 const FAR: Duration = Duration::from_secs(24 * 3600 * 365);
+/// How often what serves is written down although nothing has changed: records of nobody's are removed one day.
+const RENEWAL: Duration = Duration::from_secs(24 * 3600);
 /// Plugins that are pulled at the same time. Preparing them has its own bound.
 const PULLS: usize = 16;
 /// Those who ask for a reload and wait their turn.
@@ -99,6 +108,9 @@ impl Keeper {
         Self {
             status: Arc::new(Status::new(origin.to_string())),
             wanted: config.take_plugins(),
+            grace: Grace::new(config.startup_grace),
+            last_good: None,
+            recorded: BTreeMap::new(),
             started: config,
             tried: BTreeMap::new(),
             watch: Watch::default(),
@@ -113,6 +125,16 @@ impl Keeper {
         }
     }
 
+    /// Falls back to what served last, where the first set lacks something, and writes down what serves.
+    #[must_use]
+    pub fn with_last_good(self, last_good: Option<LastGood>) -> Self {
+        Self { last_good, ..self }
+    }
+
+    pub(super) fn grace(&self) -> Grace {
+        self.grace
+    }
+
     pub(super) fn status(&self) -> Arc<Status> {
         self.status.clone()
     }
@@ -121,23 +143,41 @@ impl Keeper {
         self.asking.clone()
     }
 
-    /// Loads the first set: all plugins, whatever becomes of one. Candidates come when it serves: no start waits for
-    /// what decides nothing.
+    /// Loads the first set: all plugins, whatever becomes of one. Where one cannot be loaded, what served last of it
+    /// before this start is. Candidates come when it serves: no start waits for what decides nothing.
     pub async fn load(&mut self) -> PluginSet {
         // Before the files are read: what is written meanwhile is seen by the first look.
         let stamps = stamps(self.files()).await;
         let mut first = self.wanted.clone();
         first.retain(|plugin| !plugin.is_candidate());
         let set = self.loader.load_all(first.clone()).await;
-        for plugin in set.iter() {
-            if let PluginState::Failed { reason } = &plugin.state {
-                self.in_trouble(&plugin.config, reason.clone(), plugin.digest.clone(), None);
-            } else if let Some(reason) = &plugin.stale {
-                self.in_trouble(&plugin.config, reason.clone(), plugin.digest.clone(), None);
-            } else {
-                self.metrics
-                    .plugin_degraded(plugin.config.name.as_str(), false);
+        let making: Vec<_> = set
+            .iter()
+            .map(|plugin| self.fall_back(plugin.clone()))
+            .collect();
+        let made: Vec<_> = futures_util::stream::iter(making)
+            .buffered(PULLS)
+            .collect()
+            .await;
+        let mut plugins = Vec::with_capacity(made.len());
+        for (wanted, (plugin, trouble)) in first.iter().zip(made) {
+            match trouble {
+                Some((reason, digest)) => self.in_trouble(wanted, reason, digest, None),
+                None => self.metrics.plugin_degraded(wanted.name.as_str(), false),
             }
+            plugins.push(plugin);
+        }
+        let set = PluginSet::new(plugins);
+        if let Some(last_good) = &self.last_good {
+            last_good.clear_out();
+        }
+        self.record(&set);
+        if let Some(plugins) = awaited(&set) {
+            tracing::warn!(
+                plugins,
+                seconds = self.started.startup_grace.as_secs(),
+                "not ready before these are loaded, or startupGrace is over"
+            );
         }
         self.tried = tried(&first, &stamps);
         for plugin in &self.wanted {
@@ -150,10 +190,68 @@ impl Keeper {
         set
     }
 
+    /// A plugin of the first set, or what served last of it; with what is wrong, and the digest that it is wrong with.
+    async fn fall_back(&self, plugin: Arc<Plugin>) -> (Arc<Plugin>, Option<(String, Arc<str>)>) {
+        let digest = plugin.digest.clone();
+        let PluginState::Failed { reason } = &plugin.state else {
+            let trouble = plugin.stale.clone().map(|reason| (reason, digest));
+            return (plugin, trouble);
+        };
+        let name = &plugin.config.name;
+        let served = self.last_good.as_ref().and_then(|records| records.of(name));
+        let Some(served) = served else {
+            let trouble = (reason.clone(), digest);
+            return (plugin, Some(trouble));
+        };
+        match self.loader.last_good(&plugin.config, served).await {
+            Ok(last) => {
+                tracing::warn!(plugin = %name, digest = %last.digest, "the plugin serves as it did before the start");
+                (Arc::new(last), Some((reason.clone(), digest)))
+            }
+            Err(error) => {
+                let reason =
+                    format!("{reason}; what served before the start cannot be had: {error}");
+                let failed =
+                    self.loader
+                        .failed(plugin.config.clone(), digest.clone(), reason.clone());
+                (Arc::new(failed), Some((reason, digest)))
+            }
+        }
+    }
+
+    /// Writes down what serves, where that is news.
+    fn record(&mut self, live: &PluginSet) {
+        let Some(last_good) = &self.last_good else {
+            return;
+        };
+        // A candidate serves nobody.
+        let enabled = self
+            .wanted
+            .iter()
+            .filter(|plugin| plugin.enabled && !plugin.is_candidate());
+        let names: BTreeSet<&PluginName> = enabled.map(|plugin| &plugin.name).collect();
+        last_good.retain(&names);
+        self.recorded.retain(|name, _| names.contains(name));
+        for plugin in live.iter() {
+            let name = &plugin.config.name;
+            let is_loaded = matches!(plugin.state, PluginState::Loaded(_));
+            if !is_loaded || !names.contains(name) {
+                continue;
+            }
+            let served = Served::of(&plugin.config, &plugin.digest);
+            if self.recorded.get(name) != Some(&served) {
+                last_good.record(name, &served, self.loader.needs(&served));
+                self.recorded.insert(name.clone(), served);
+            }
+        }
+    }
+
     /// Runs for as long as the plugins are served.
     pub async fn run(mut self, pipeline: Arc<Pipeline>) {
         let mut looks = interval(PERIOD);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut renewals = interval_at(Instant::now() + RENEWAL, RENEWAL);
+        let mut is_waiting = awaited(&pipeline.live()).is_some();
         loop {
             let mut pulled = Pulls::new();
             let (ask, everything) = tokio::select! {
@@ -172,6 +270,21 @@ impl Keeper {
                     };
                     pulled.insert(pull.config.name.clone(), pull);
                     (None, false)
+                }
+                () = sleep_until(self.grace.end()), if is_waiting => {
+                    is_waiting = false;
+                    if let Some(plugins) = awaited(&pipeline.live()) {
+                        tracing::error!(
+                            plugins,
+                            "startupGrace is over: ready without these; what they would be asked about is denied"
+                        );
+                    }
+                    continue;
+                }
+                _ = renewals.tick() => {
+                    self.recorded.clear();
+                    self.record(&pipeline.live());
+                    continue;
                 }
                 _ = self.hangups.recv() => {
                     tracing::info!("SIGHUP: reading the configuration and all plugins again");
@@ -416,6 +529,7 @@ impl Keeper {
             pipeline.publish(PluginSet::new(plugins));
             tracing::info!(changed = changed.join(", "), "the plugins were swapped");
         }
+        self.record(&pipeline.live());
         let state = self.status.lock();
         let result = match (state.is_degraded(), same) {
             (true, _) => "failed",

@@ -8,6 +8,7 @@ use time::OffsetDateTime;
 
 use super::trouble::{Trouble, timestamp};
 use crate::config::PluginName;
+use crate::plugin::{PluginSet, PluginState};
 
 /// Shared between the keeper, which writes it, and whoever asks.
 #[derive(Debug)]
@@ -99,8 +100,8 @@ impl Status {
         }
     }
 
-    /// For `/readyz?verbose`.
-    pub(super) fn lines(&self) -> Vec<String> {
+    /// For `/readyz?verbose`, beside what is said of those that are live and were never loaded.
+    pub(super) fn lines(&self, live: &PluginSet) -> Vec<String> {
         let state = self.lock();
         let invalid = state.invalid.iter().map(|reason| {
             format!("the configuration cannot be used, what it said before is in force: {reason}")
@@ -109,19 +110,23 @@ impl Status {
             let keys = state.needs_restart.join(", ");
             format!("changed and not in force before a restart: {keys}")
         });
-        let troubles = state
-            .troubles
-            .iter()
-            .map(|(name, (_, trouble))| match name.candidate_of() {
-                None => format!(
-                    "plugin {name} is not as configured, what was loaded before serves: {}",
-                    trouble.reason
-                ),
-                Some(plugin) => format!(
-                    "the candidate of plugin {plugin} is not as configured, which changes no answer: {}",
-                    trouble.reason
-                ),
-            });
+        let troubles = state.troubles.iter().filter_map(|(name, (_, trouble))| {
+            let reason = &trouble.reason;
+            if let Some(plugin) = name.candidate_of() {
+                return Some(format!(
+                    "the candidate of plugin {plugin} is not as configured, which changes no answer: {reason}"
+                ));
+            }
+            match live.get(name.as_str()).map(|plugin| &plugin.state) {
+                Some(PluginState::Loaded(_)) => Some(format!(
+                    "plugin {name} is not as configured, what was loaded before serves: {reason}"
+                )),
+                Some(PluginState::Failed { .. }) => None,
+                Some(PluginState::Disabled) | None => Some(format!(
+                    "plugin {name} is not asked about anything, because it is not there yet: {reason}"
+                )),
+            }
+        });
         invalid.chain(restart).chain(troubles).collect()
     }
 }

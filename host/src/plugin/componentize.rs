@@ -44,17 +44,35 @@ pub(crate) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, ComponentizeError>
 
 /// The names of what a component imports, in order.
 pub(crate) fn imports(component: &[u8]) -> Vec<String> {
+    names(component, |payload| match payload {
+        Payload::ComponentImportSection(section) => {
+            let imports = section.into_iter().filter_map(Result::ok);
+            imports.map(|import| import.name.name.to_owned()).collect()
+        }
+        _ => Vec::new(),
+    })
+}
+
+/// The names of what a component exports, in order.
+pub(crate) fn exports(component: &[u8]) -> Vec<String> {
+    names(component, |payload| match payload {
+        Payload::ComponentExportSection(section) => {
+            let exports = section.into_iter().filter_map(Result::ok);
+            exports.map(|export| export.name.name.to_owned()).collect()
+        }
+        _ => Vec::new(),
+    })
+}
+
+/// What is read of a component's own sections, and not of what lies inside it.
+fn names(component: &[u8], read: impl Fn(Payload<'_>) -> Vec<String>) -> Vec<String> {
     let mut names = Vec::new();
     let mut depth = 0_u32;
     for payload in Parser::new(0).parse_all(component) {
         match payload {
-            // What lies inside imports from the component, not from the host.
             Ok(Payload::ComponentSection { .. } | Payload::ModuleSection { .. }) => depth += 1,
             Ok(Payload::End(_)) => depth = depth.saturating_sub(1),
-            Ok(Payload::ComponentImportSection(section)) if depth == 0 => {
-                let imports = section.into_iter().filter_map(Result::ok);
-                names.extend(imports.map(|import| import.name.name.to_owned()));
-            }
+            Ok(payload) if depth == 0 => names.extend(read(payload)),
             _ => {}
         }
     }

@@ -15,7 +15,7 @@ use super::worker::{PrepareError, Worker};
 use crate::config::{EngineConfig, Limits, ManifestRule, Match, PluginConfig, Registries, Source};
 use crate::engine::{ConfiguredBy, Engine, Guest, GuestError};
 use crate::metrics::Metrics;
-use crate::registry::{Order, Registry, RegistryError};
+use crate::registry::{Order, Registry, RegistryError, Served};
 
 /// Loads plugins into an engine.
 pub struct Loader {
@@ -63,6 +63,9 @@ pub enum LoadError {
     /// It was prepared on a thread that was lost.
     #[error("link: the thread that did it was lost: {0}")]
     Thread(#[from] tokio::task::JoinError),
+    /// What served last is not what may be served today.
+    #[error("{0}")]
+    NotToday(&'static str),
     /// There are no rules to go by.
     #[error("{0}")]
     Rules(String),
@@ -98,6 +101,10 @@ impl Artifact {
     }
 }
 
+const OTHER_PIN: &str = "it has another digest than `source` has";
+const UNSIGNED_FILE: &str = "it was a file, and what is wanted has to be signed (signatures.keys)";
+const NO_KEYS: &str = "it was an artifact of a registry, and what is wanted is a file: by which keys it may be served is not \
+     configured any more";
 /// Pulls that wait for registries at the same time.
 const PULLS: usize = 16;
 
@@ -282,6 +289,92 @@ impl Loader {
         }
     }
 
+    /// What a plugin says of itself. It is not configured, and not loaded.
+    ///
+    /// # Errors
+    /// When it is no plugin, or says nothing.
+    pub async fn describe(
+        &self,
+        config: &PluginConfig,
+        bytes: &[u8],
+    ) -> Result<Manifest, LoadError> {
+        let order = protocol::Order {
+            describe_only: true,
+            ..self.order(config)
+        };
+        Ok(self.worker.prepare(order, bytes).await?.manifest)
+    }
+
+    fn order(&self, config: &PluginConfig) -> protocol::Order {
+        protocol::Order {
+            plugin: config.name.entry().to_owned(),
+            settings: config.settings.to_string(),
+            limits: config.limits.clone(),
+            capabilities: config.capabilities.clone(),
+            max_wasm_stack_bytes: self.config.max_wasm_stack_bytes,
+            cache_directory: self.cache_directory.clone(),
+            cpu_seconds: self.config.load_timeout.as_secs().max(1),
+            memory_bytes: self.config.load_memory_bytes,
+            snapshot: true,
+            describe_only: false,
+        }
+    }
+
+    /// What served last of a plugin, under what is wanted around it today. Neither keys, pins nor capabilities that have
+    /// been taken away since are given back.
+    pub(crate) async fn last_good(
+        &self,
+        wanted: &PluginConfig,
+        served: Served,
+    ) -> Result<Plugin, LoadError> {
+        let granted = served.capabilities.intersection(&wanted.capabilities);
+        let config = PluginConfig {
+            capabilities: granted.copied().collect(),
+            source: served.source,
+            settings: served.settings,
+            limits: served.limits,
+            ..wanted.clone()
+        };
+        self.has_room_for(&config.limits)?;
+        let limit_bytes = self.config.max_plugin_bytes;
+        let pin = match &wanted.source {
+            Source::Oci(reference) => reference.digest.as_deref(),
+            Source::File(_) => None,
+        };
+        if pin.is_some_and(|pin| *pin != served.digest) {
+            return Err(LoadError::NotToday(OTHER_PIN));
+        }
+        let bytes = match (&config.source, &wanted.source) {
+            (Source::File(_), _) if wanted.signature_keys.is_empty() => {
+                self.registry.kept(&served.digest, limit_bytes)?
+            }
+            (Source::File(_), _) => return Err(LoadError::NotToday(UNSIGNED_FILE)),
+            (Source::Oci(_), Source::File(_)) => return Err(LoadError::NotToday(NO_KEYS)),
+            (Source::Oci(reference), Source::Oci(_)) => {
+                let order = Order {
+                    reference,
+                    keys: &config.signature_keys,
+                    have: None,
+                    limit_bytes,
+                };
+                self.registry.recall(order, &served.digest).await?
+            }
+        };
+        let digest: Arc<str> = served.digest.into();
+        let artifact = Artifact {
+            bytes: Some(bytes),
+            digest: digest.clone(),
+            stale: None,
+        };
+        let loaded = self.prepare(&config, artifact).await?;
+        Ok(self.plugin(config, digest, PluginState::Loaded(Box::new(loaded))))
+    }
+
+    /// The artifacts by which this can be served again.
+    pub(crate) fn needs(&self, served: &Served) -> Vec<String> {
+        self.registry.needs(served)
+    }
+
     /// Takes the bytes the whole way to a plugin that can be called.
     pub(crate) async fn prepare(
         &self,
@@ -293,19 +386,8 @@ impl Loader {
         let bytes = bytes.unwrap_or_default();
         // Never closed.
         let _turn = self.preparing.acquire().await;
+        let prepared = self.worker.prepare(self.order(config), &bytes).await?;
         let settings = config.settings.to_string();
-        let order = protocol::Order {
-            plugin: config.name.entry().to_owned(),
-            settings: settings.clone(),
-            limits: config.limits.clone(),
-            capabilities: config.capabilities.clone(),
-            max_wasm_stack_bytes: self.config.max_wasm_stack_bytes,
-            cache_directory: self.cache_directory.clone(),
-            cpu_seconds: self.config.load_timeout.as_secs().max(1),
-            memory_bytes: self.config.load_memory_bytes,
-            snapshot: true,
-        };
-        let prepared = self.worker.prepare(order, &bytes).await?;
         let matching = matching(config, &prepared.manifest)?;
 
         let configured = match prepared.fallback {
@@ -339,6 +421,9 @@ impl Loader {
                 reason,
                 "no snapshot: the plugin is configured anew in every call"
             );
+        }
+        if let Source::File(_) = &config.source {
+            self.registry.keep(&digest, &bytes);
         }
         Ok(LoadedPlugin {
             guest: Arc::new(guest),

@@ -111,6 +111,21 @@ async fn prepare(
         )
     };
 
+    let fuel = order.limits.fuel.saturating_mul(LOAD_FUEL_FACTOR);
+    let time = Duration::from_secs(order.cpu_seconds);
+    if order.describe_only {
+        let guest = link(&component).map_err(|error| at(Stage::Compile)(error.to_string()))?;
+        let _ = teller.stage(Stage::Describe);
+        let manifest = guest.describe(&engine, fuel, time).await;
+        let manifest =
+            manifest.map_err(|fault| at(Stage::Describe)(format!("{}: {fault}", fault.kind())))?;
+        return Ok(Prepared {
+            manifest: Manifest::from(manifest),
+            component: Vec::new(),
+            fallback: None,
+        });
+    }
+
     let wizer = Wizer::new();
     let instrumented = if order.snapshot {
         caught(|| {
@@ -144,8 +159,6 @@ async fn prepare(
         }
     };
 
-    let fuel = order.limits.fuel.saturating_mul(LOAD_FUEL_FACTOR);
-    let time = Duration::from_secs(order.cpu_seconds);
     let _ = teller.stage(Stage::Describe);
     let manifest = guest
         .describe(&engine, fuel, time)

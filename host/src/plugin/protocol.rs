@@ -25,6 +25,8 @@ pub(super) struct Order {
     pub(super) memory_bytes: u64,
     /// False where a child was lost while it took a snapshot.
     pub(super) snapshot: bool,
+    /// True where nothing is wanted but what the plugin says of itself.
+    pub(super) describe_only: bool,
 }
 
 /// A line from a child.

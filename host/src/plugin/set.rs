@@ -7,7 +7,8 @@ use std::time::SystemTime;
 use super::protocol::Manifest;
 use super::shadow::Shadow;
 use crate::config::{
-    Exception, Limits, Match, PluginConfig, format_bytes, format_count, format_duration,
+    Exception, FailurePolicy, Limits, Match, Mode, PluginConfig, format_bytes, format_count,
+    format_duration,
 };
 use crate::engine::{ConfiguredBy, Guest, Phase};
 use crate::metrics::{Metrics, PluginMetrics};
@@ -131,6 +132,17 @@ impl PluginSet {
         self.plugins
             .iter()
             .find(|plugin| plugin.config.name.as_str() == name)
+    }
+
+    /// Those for which traffic is better kept away for a while: what they would have been asked about is denied, because
+    /// they were never loaded.
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = &PluginConfig> {
+        let awaited = self.plugins.iter().filter(|plugin| {
+            matches!(plugin.state, PluginState::Failed { .. })
+                && plugin.config.failure_policy == FailurePolicy::Fail
+                && plugin.config.mode == Mode::Enforce
+        });
+        awaited.map(|plugin| &plugin.config)
     }
 
     /// Tells the metrics what serves from now on, in the place of the earlier set.

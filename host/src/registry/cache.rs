@@ -11,6 +11,8 @@ use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
 
+use super::last_good;
+
 /// A folder of what was pulled.
 #[derive(Clone, Debug)]
 pub(super) struct Cache {
@@ -49,6 +51,13 @@ impl Cache {
             self.complain(&error);
         }
         self.shrink(digest);
+    }
+
+    /// Keeps what may be there already.
+    pub(super) fn keep(&self, digest: &str, bytes: &[u8]) {
+        if self.get(digest, bytes.len() as u64).is_none() {
+            self.put(digest, bytes);
+        }
     }
 
     /// What a tag was last resolved to.
@@ -96,7 +105,7 @@ impl Cache {
         );
     }
 
-    /// Takes away what was not used for longest, but not what has just come.
+    /// Takes away what was not used for longest, but neither what has just come nor what a start may fall back to.
     fn shrink(&self, newest: &str) {
         let Ok(entries) = fs::read_dir(self.folder.join("blobs").join("sha256")) else {
             return;
@@ -108,14 +117,23 @@ impl Cache {
                 Some((metadata.modified().ok()?, metadata.len(), entry.path()))
             })
             .collect();
-        kept.sort();
         let mut total: u64 = kept.iter().map(|(_, bytes, _)| bytes).sum();
-        let newest = self.blob(newest);
+        if total <= self.max_bytes {
+            return;
+        }
+        kept.sort();
+        let needed = last_good::needed(&self.folder);
+        let spared: Vec<PathBuf> = needed
+            .iter()
+            .map(String::as_str)
+            .chain([newest])
+            .filter_map(|digest| self.blob(digest))
+            .collect();
         for (_, bytes, path) in kept {
             if total <= self.max_bytes {
                 return;
             }
-            if Some(&path) != newest.as_ref() && fs::remove_file(&path).is_ok() {
+            if !spared.contains(&path) && fs::remove_file(&path).is_ok() {
                 total -= bytes;
             }
         }
@@ -176,5 +194,22 @@ mod tests {
         let there = |digest: &String| cache.blob(digest).unwrap().exists();
         let there: Vec<bool> = digests.iter().map(there).collect();
         assert_eq!(there, [false, false, false, true, true]);
+    }
+
+    #[test]
+    fn keeps_what_a_start_may_fall_back_to() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path().to_owned(), 150);
+        let bytes = [[1; 100], [2; 100], [3; 100]];
+        let digests = bytes.map(|bytes| digest_of(&bytes));
+        let records = folder.path().join("last-good").join("a");
+        fs::create_dir_all(&records).unwrap();
+        let record = format!(r#"{{"needs": ["{}"]}}"#, digests[0]);
+        fs::write(records.join("plugin.json"), record).unwrap();
+        for (digest, bytes) in digests.iter().zip(&bytes) {
+            cache.put(digest, bytes);
+        }
+        let there = digests.map(|digest| cache.blob(&digest).unwrap().exists());
+        assert_eq!(there, [true, false, true]);
     }
 }

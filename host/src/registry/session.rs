@@ -16,11 +16,11 @@ use reqwest::redirect::Policy;
 use reqwest::{Certificate, Client, Method, Response, StatusCode, Url};
 use serde::Deserialize;
 
-use super::RegistryError;
 use super::address::Dialer;
 use super::cache::digest_of;
 use super::credentials::credential;
 use super::manifest::{Descriptor, OCI_MANIFEST, is_digest};
+use super::{Progress, RegistryError};
 use crate::config::{Reference, Registries, RegistryHost};
 use crate::engine::chain;
 
@@ -38,6 +38,7 @@ pub(super) struct Session<'c> {
     config: &'c Registries,
     reference: &'c Reference,
     authorization: Option<HeaderValue>,
+    progress: Option<&'c dyn Progress>,
 }
 
 /// What an authorization server hands out.
@@ -157,12 +158,18 @@ fn proxies() -> Vec<String> {
 // === impl Session ===
 
 impl<'c> Session<'c> {
-    pub(super) fn new(host: Arc<Host>, config: &'c Registries, reference: &'c Reference) -> Self {
+    pub(super) fn new(
+        host: Arc<Host>,
+        config: &'c Registries,
+        reference: &'c Reference,
+        progress: Option<&'c dyn Progress>,
+    ) -> Self {
         Self {
             host,
             config,
             reference,
             authorization: None,
+            progress,
         }
     }
 
@@ -206,7 +213,14 @@ impl<'c> Session<'c> {
             limit_bytes: layer.size,
             setting: "the size that its manifest declares",
         };
-        let bytes = self.body(response, layer.size, too_large).await?;
+        if let Some(progress) = self.progress {
+            progress.pulling(layer.size);
+        }
+        let bytes = self.body(response, layer.size, too_large).await;
+        if let Some(progress) = self.progress {
+            progress.done();
+        }
+        let bytes = bytes?;
         let found = digest_of(&bytes);
         if found != layer.digest {
             return Err(RegistryError::Digest {
@@ -251,9 +265,15 @@ impl<'c> Session<'c> {
             CONTENT_TYPE,
             HeaderValue::from_static("application/octet-stream"),
         );
-        self.ask(Method::PUT, at.as_str(), headers, Some(bytes))
-            .await
-            .map(drop)
+        if let Some(progress) = self.progress {
+            progress.pushing(bytes.len() as u64);
+        }
+        let pushed = self.ask(Method::PUT, at.as_str(), headers, Some(bytes));
+        let pushed = pushed.await.map(drop);
+        if let Some(progress) = self.progress {
+            progress.done();
+        }
+        pushed
     }
 
     pub(super) async fn push_manifest(
@@ -479,6 +499,9 @@ impl<'c> Session<'c> {
                 return Err(too_large());
             }
             bytes.extend_from_slice(&chunk);
+            if let Some(progress) = self.progress {
+                progress.came(chunk.len() as u64);
+            }
         }
         Ok(bytes)
     }

@@ -3,7 +3,7 @@
 //! cosign signs a short text that names the digest of a manifest, and keeps it, with the signature, under a tag that is made
 //! of that digest. So the registry can take signatures away, and cannot make one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
@@ -22,7 +22,9 @@ use super::manifest::{Descriptor, Manifest};
 /// A key that signatures are checked with.
 pub(super) struct PublicKey {
     /// What it is called in messages: the beginning of its SHA-256.
-    fingerprint: String,
+    pub(super) fingerprint: String,
+    /// The file that it is from.
+    pub(super) path: PathBuf,
     algorithm: &'static dyn VerificationAlgorithm,
     bytes: Vec<u8>,
 }
@@ -78,7 +80,7 @@ impl PublicKey {
                 .iter()
                 .filter(|section| section.tag() == "PUBLIC KEY")
             {
-                keys.push(Self::of(section.contents()).ok_or_else(|| {
+                keys.push(Self::of(section.contents(), path).ok_or_else(|| {
                     failed("it has a key of another kind than ECDSA P-256 or P-384, Ed25519 or RSA")
                 })?);
             }
@@ -91,7 +93,7 @@ impl PublicKey {
         Ok(keys)
     }
 
-    fn of(der: &[u8]) -> Option<Self> {
+    fn of(der: &[u8], path: &Path) -> Option<Self> {
         let (_, key) = SubjectPublicKeyInfo::from_der(der).ok()?;
         let parameter = || key.algorithm.parameters.as_ref()?.as_oid().ok();
         let kind = key.algorithm.algorithm.to_id_string();
@@ -107,6 +109,7 @@ impl PublicKey {
         fingerprint.truncate(16);
         Some(Self {
             fingerprint,
+            path: path.to_owned(),
             algorithm,
             bytes: key.subject_public_key.data.to_vec(),
         })
@@ -137,16 +140,17 @@ pub(super) fn signatures(manifest: &[u8]) -> Result<Vec<(Descriptor, Vec<u8>)>, 
     Ok(signed.take(MAX_SIGNATURES).collect())
 }
 
-/// Whether one of the keys has signed this text, and the text is about this manifest; else, what is wrong.
-pub(super) fn verify(
-    keys: &[PublicKey],
+/// Which of the keys has signed this text, where the text is about this manifest; else, what is wrong.
+pub(super) fn verify<'k>(
+    keys: &'k [PublicKey],
     digest: &str,
     payload: &[u8],
     signature: &[u8],
-) -> Result<(), String> {
-    if !keys.iter().any(|key| key.has_signed(payload, signature)) {
+) -> Result<&'k str, String> {
+    let signer = keys.iter().find(|key| key.has_signed(payload, signature));
+    let Some(signer) = signer else {
         return Err("made with another key".to_owned());
-    }
+    };
     // From here on the words are those of somebody who is trusted.
     let Ok(Payload { critical }) = serde_json::from_slice(payload) else {
         return Err("over something else than cosign's text".to_owned());
@@ -157,7 +161,7 @@ pub(super) fn verify(
     if critical.image.digest != digest {
         return Err(format!("of {}", critical.image.digest));
     }
-    Ok(())
+    Ok(&signer.fingerprint)
 }
 
 /// For messages: which keys would do.

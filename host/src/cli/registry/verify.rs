@@ -1,0 +1,101 @@
+//! `tollgate verify`
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::Args;
+
+use super::{Access, block_on, reference};
+use crate::cli::FAILURE;
+use crate::cli::terminal::{BAD, GOOD, plain, say};
+use crate::config::Reference;
+use crate::registry::{Order, RegistryError};
+
+/// Verify that a plugin in a registry is signed by one of some keys, and that its bytes are those that were signed.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(in crate::cli) struct Verify {
+    /// Which, such as oci://registry.example.com/policies/image-rewrite:1.4
+    #[arg(value_name = "REFERENCE", value_parser = reference)]
+    of: Reference,
+    /// PEM file with public keys, such as cosign.pub. May be given several times: any of the keys will do.
+    #[arg(long, value_name = "FILE", required = true)]
+    key: Vec<PathBuf>,
+    #[command(flatten)]
+    access: Access,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate verify oci://registry.example.com/policies/image-rewrite:1.4 --key cosign.pub
+
+Exit code: 0 when it is signed and whole, 1 when it is not, 2 when that could not be found out.";
+
+// === impl Verify ===
+
+impl Verify {
+    pub(in crate::cli) fn run(self) -> anyhow::Result<ExitCode> {
+        let (registry, limit_bytes) = self.access.registry(&self.of)?;
+        // What the registry has is what counts, not what it had.
+        let registry = registry.without_cache();
+        say!("{}", self.of);
+        let signed = match block_on(registry.signatures(&self.of, &self.key))? {
+            Ok(signed) => signed,
+            Err(error) => return refused(error),
+        };
+        say!("  digest    {}", signed.digest);
+        say!("  expected  a signature by one of the keys");
+        for (key, path) in &signed.keys {
+            say!("              {key} ({})", path.display());
+        }
+        if signed.found.is_empty() {
+            say!("  found     none, under the tag {}", signed.tag);
+        }
+        for (index, found) in signed.found.iter().enumerate() {
+            let label = if index == 0 { "found" } else { "" };
+            match found {
+                Ok(key) => say!("  {label:<8}  {GOOD}one by {key}{GOOD:#}"),
+                Err(what) => say!("  {label:<8}  {BAD}one {}{BAD:#}", plain(what)),
+            }
+        }
+        if !signed.is_trusted() {
+            say!("{BAD}not verified{BAD:#}: it is not signed as it has to be");
+            return Ok(ExitCode::from(FAILURE));
+        }
+        let pinned = Reference {
+            digest: Some(signed.digest),
+            ..self.of
+        };
+        let order = Order {
+            reference: &pinned,
+            keys: &self.key,
+            have: None,
+            limit_bytes,
+        };
+        match block_on(registry.pull(order))? {
+            Ok(pulled) => {
+                let bytes = pulled.bytes.unwrap_or_default();
+                say!(
+                    "  plugin    {} bytes, as the manifest has them",
+                    bytes.len()
+                );
+                say!("{GOOD}verified{GOOD:#}");
+                Ok(ExitCode::SUCCESS)
+            }
+            Err(error) => refused(error),
+        }
+    }
+}
+
+/// What the registry has is not what it should be; or that could not be found out.
+fn refused(error: RegistryError) -> anyhow::Result<ExitCode> {
+    match error {
+        RegistryError::Unsigned { .. }
+        | RegistryError::Digest { .. }
+        | RegistryError::Artifact(_) => {
+            say!("{BAD}not verified{BAD:#}: {}", plain(&error.to_string()));
+            Ok(ExitCode::from(FAILURE))
+        }
+        error => Err(error.into()),
+    }
+}

@@ -1,0 +1,258 @@
+//! What `tollgate inspect` and `tollgate verify` say, and by which code they end.
+
+use std::path::Path;
+use std::process::{Command, Output};
+
+use serde_json::Value;
+use sha2::{Digest as _, Sha256};
+use tollgate_tests::registry::{Key, Registry};
+use tollgate_tests::wat::marker;
+use tollgate_tests::{binary, guests, hostile};
+
+fn run(arguments: &[&str]) -> Output {
+    let output = Command::new(binary::tollgate()).args(arguments).output();
+    output.expect("tollgate can be run")
+}
+
+fn text(output: &Output) -> String {
+    let streams =
+        [&output.stdout, &output.stderr].map(|bytes| String::from_utf8_lossy(bytes).into_owned());
+    streams.concat()
+}
+
+/// Runs a command about an artifact of the real registry.
+fn about(registry: &Registry, command: &[&str], keys: &[&Key]) -> Output {
+    let path = |path: std::path::PathBuf| path.display().to_string();
+    let mut arguments: Vec<String> = command.iter().map(ToString::to_string).collect();
+    arguments.extend(["--ca".to_owned(), path(registry.ca())]);
+    arguments.extend(["--credentials".to_owned(), path(registry.credentials())]);
+    for key in keys {
+        arguments.extend(["--key".to_owned(), path(key.public())]);
+    }
+    let arguments: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    run(&arguments)
+}
+
+fn push(registry: &Registry, wasm: &[u8], reference: &str) -> String {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let file = folder.path().join("plugin.wasm");
+    std::fs::write(&file, wasm).expect("a file can be written");
+    let output = about(
+        registry,
+        &["push", &file.display().to_string(), reference],
+        &[],
+    );
+    assert!(output.status.success(), "{}", text(&output));
+    assert!(
+        output.stderr.is_empty(),
+        "no bar where nobody looks: {}",
+        text(&output)
+    );
+    let text = text(&output);
+    let digest = text.trim_end().rsplit('@').next().unwrap_or_default();
+    digest.to_owned()
+}
+
+#[test]
+fn a_file_is_told_in_words_and_as_json() {
+    let file = guests::build("required-labels");
+    let wasm = std::fs::read(&file).expect("the plugin has been built");
+    let file = file.display().to_string();
+    let output = run(&["inspect", &file]);
+    let said = text(&output);
+    println!("{said}");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let digest = format!("sha256:{:x}", Sha256::digest(&wasm));
+    for part in [
+        digest.as_str(),
+        "core module, which is made a component",
+        "contract     tollgate:admission@0.1.0",
+        "tollgate:admission/validating@0.1.0",
+        "name         required-labels",
+        "rules        ",
+        "      \"properties\": {",
+    ] {
+        assert!(said.contains(part), "`{part}` is not in\n{said}");
+    }
+
+    let output = run(&["inspect", &file, "-o", "json"]);
+    let told: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(told["digest"], digest);
+    assert_eq!(told["size"], wasm.len());
+    assert_eq!(told["contract"][0], "tollgate:admission@0.1.0");
+    assert_eq!(told["manifest"]["name"], "required-labels");
+    assert!(
+        told["manifest"]["rules"][0]["operations"].is_array(),
+        "{told:#}"
+    );
+    assert!(told["settingsSchema"]["properties"].is_object(), "{told:#}");
+    assert_eq!(told.get("signatures"), None, "a file has none");
+}
+
+#[test]
+fn what_is_no_plugin_is_told_as_far_as_it_goes() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let modules = hostile::all();
+    let write = |name: &str, bytes: &[u8]| {
+        let path = folder.path().join(name);
+        std::fs::write(&path, bytes).expect("a file can be written");
+        path.display().to_string()
+    };
+    let rows = [
+        (write("script", b"#!/bin/sh"), 1, "it is not WebAssembly"),
+        (
+            write("other", &modules["unknown-import"]),
+            1,
+            "NOT TAKEN BY THE HOST: compile: it imports",
+        ),
+        (
+            folder.path().join("none").display().to_string(),
+            2,
+            "there is no such file",
+        ),
+        (
+            format!("file:{}/none", folder.path().display()),
+            2,
+            "cannot be read",
+        ),
+    ];
+    for (plugin, code, part) in rows {
+        let output = run(&["inspect", &plugin]);
+        let said = text(&output);
+        assert_eq!(output.status.code(), Some(code), "{said}");
+        assert!(said.contains(part), "`{part}` is not in\n{said}");
+    }
+    // One that wants settings is told all the same: it is not configured.
+    let rejects = write("rejects", &modules["configure-rejects"]);
+    assert_eq!(run(&["inspect", &rejects]).status.code(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_signature_is_verified_and_what_was_expected_and_found_is_said() {
+    let Some(registry) = Registry::start() else {
+        return;
+    };
+    let (trusted, next, stranger) = (Key::p256(), Key::p256(), Key::p256());
+    let reference = |tag: &str| format!("oci://{}/signed/colour:{tag}", registry.host());
+    let red = push(&registry, &marker("colour", "red"), &reference("1"));
+    let verify = |what: &str, reference: &str, keys: &[&Key], code: i32, part: &str| {
+        let output = about(&registry, &["verify", reference], keys);
+        let said = text(&output);
+        let lines: Vec<&str> = said.lines().map(str::trim).collect();
+        println!("{what} | {} | {}", output.status, lines.join(" / "));
+        assert_eq!(output.status.code(), Some(code), "{what}: {said}");
+        assert!(said.contains(part), "{what}: `{part}` is not in\n{said}");
+    };
+
+    verify(
+        "no signature",
+        &reference("1"),
+        &[&trusted],
+        1,
+        "none, under the tag sha256-",
+    );
+    registry.sign("signed/colour", &red, &stranger).await;
+    verify(
+        "wrong key",
+        &reference("1"),
+        &[&trusted],
+        1,
+        "one made with another key",
+    );
+    registry.sign("signed/colour", &red, &trusted).await;
+    verify("right key", &reference("1"), &[&trusted], 0, "one by ");
+    verify(
+        "one of two keys",
+        &reference("1"),
+        &[&next, &trusted],
+        0,
+        "verified",
+    );
+    registry.sign("signed/colour", &red, &next).await;
+    verify(
+        "rotated key, old one",
+        &reference("1"),
+        &[&trusted],
+        1,
+        "one made with another key",
+    );
+    verify(
+        "rotated key, new one",
+        &reference("1"),
+        &[&next],
+        0,
+        "verified",
+    );
+    verify(
+        "no such tag",
+        &reference("none"),
+        &[&next],
+        2,
+        "there is no such repository, tag or digest",
+    );
+    let output = about(
+        &registry,
+        &["verify", &reference("1"), "--key", "/none.pub"],
+        &[],
+    );
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+
+    let output = about(&registry, &["inspect", &reference("1")], &[&next]);
+    let said = text(&output);
+    println!("{said}");
+    assert!(
+        said.contains("signature    by ") && said.contains(&red),
+        "{said}"
+    );
+    let output = about(&registry, &["inspect", &reference("1")], &[]);
+    assert!(
+        text(&output).contains("signatures   1, not verified"),
+        "{}",
+        text(&output)
+    );
+
+    // The registry itself turns bad: what it stores is changed where it lies.
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let pulled = folder.path().join("plugin.wasm");
+    let pull = ["pull", &reference("1"), "-o", &pulled.display().to_string()];
+    assert!(about(&registry, &pull, &[]).status.success());
+    let wasm = std::fs::read(&pulled).expect("it has been pulled");
+    let layer = format!("sha256:{:x}", Sha256::digest(&wasm));
+    let mut other = wasm.clone();
+    other.reverse();
+    registry.tamper(&layer, |_| other);
+    verify(
+        "tampered layer",
+        &reference("1"),
+        &[&next],
+        1,
+        "it was damaged or exchanged on the way",
+    );
+    registry.tamper(&layer, |_| wasm);
+    verify("as it was", &reference("1"), &[&next], 0, "verified");
+    registry.tamper(&red, |mut manifest| {
+        manifest.push(b' ');
+        manifest
+    });
+    verify(
+        "tampered manifest, by tag",
+        &reference("1"),
+        &[&next],
+        1,
+        "none, under the tag sha256-",
+    );
+    let pinned = reference("1").replace(":1", &format!("@{red}"));
+    let output = about(&registry, &["verify", &pinned], &[&next]);
+    let said = text(&output);
+    println!(
+        "tampered manifest, by digest | {} | {}",
+        output.status,
+        said.trim()
+    );
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the manifest is sha256:"), "{said}");
+    assert!(
+        !Path::new("colour.wasm").exists(),
+        "verify leaves nothing behind"
+    );
+}

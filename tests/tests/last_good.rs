@@ -1,0 +1,376 @@
+//! A start where something cannot be had: what served last goes on, and where there is nothing to go on with, traffic
+//! is kept away for a while and then denied, never let through.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollgate_tests::checker::{Checked, Endpoint};
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::registry::{Key, Registry};
+use tollgate_tests::reviews::{Review, pod};
+use tollgate_tests::server::{Server, metric};
+use tollgate_tests::wat::marker;
+use tollgate_tests::{binary, guests};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn mutated(server: &Server) -> Checked {
+    let mut object = pod("web");
+    object["metadata"]["labels"] = json!({});
+    let review = Review::create(object).build();
+    server
+        .mutate(&review)
+        .await
+        .checked(Endpoint::Mutate, &review)
+}
+
+async fn labels(server: &Server) -> Value {
+    let checked = mutated(server).await;
+    assert!(checked.allowed, "{:?}", checked.status);
+    checked
+        .patched_object
+        .map_or(json!({}), |object| object["metadata"]["labels"].clone())
+}
+
+/// Why a request is denied.
+async fn denial(server: &Server) -> String {
+    let checked = mutated(server).await;
+    assert!(!checked.allowed, "the gate is open");
+    format!("{:?}", checked.status)
+}
+
+async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) -> Duration {
+    let began = Instant::now();
+    while !is().await {
+        assert!(began.elapsed() < PATIENCE, "it did not come to: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    began.elapsed()
+}
+
+fn push(registry: &Registry, wasm: &[u8], reference: &str) -> String {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let file = folder.path().join("plugin.wasm");
+    std::fs::write(&file, wasm).expect("a file can be written");
+    let output = Command::new(binary::tollgate())
+        .arg("push")
+        .args([&file, Path::new(reference)])
+        .arg("--ca")
+        .arg(registry.ca())
+        .arg("--credentials")
+        .arg(registry.credentials())
+        .output()
+        .expect("tollgate can be run");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let source = text.lines().find_map(|line| line.strip_prefix("source: "));
+    let digest = source.and_then(|source| source.rsplit('@').next());
+    digest.unwrap_or_else(|| panic!("{output:?}")).to_owned()
+}
+
+/// A configuration that keeps what it served, in its own folder.
+fn configuration(registry: Option<&Registry>) -> Configuration {
+    let mut registries = json!({"pollInterval": "1s"});
+    if let Some(registry) = registry {
+        registries["credentials"] = json!(registry.credentials());
+        registries["hosts"] = json!([{"host": registry.host(), "ca": registry.ca()}]);
+    }
+    let configuration = Configuration::new().with("registries", registries);
+    let cache = configuration.folder().join("artifacts");
+    configuration.with("registries.cacheDirectory", json!(cache))
+}
+
+fn records(configuration: &Configuration) -> Vec<PathBuf> {
+    let all = configuration.folder().join("artifacts/last-good");
+    let entries = |folder: &Path| -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+        entries.map(|entry| entry.path()).collect()
+    };
+    let folders = entries(&all);
+    let mut files: Vec<PathBuf> = folders.iter().flat_map(|folder| entries(folder)).collect();
+    files.sort();
+    files
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
+    let Some(mut registry) = Registry::start() else {
+        return;
+    };
+    let host = registry.host();
+    let reference = |tag: &str| format!("oci://{host}/policies/colour:{tag}");
+    push(&registry, &marker("colour", "red"), &reference("1"));
+    let plugins = |configuration: Configuration, tag: &str, settings: Value, limits: Value| {
+        let actor = guests::build("actor");
+        let file = configuration.folder().join("size.wasm");
+        let plugins = json!([
+            {"name": "colour", "source": reference(tag)},
+            {"name": "shape", "source": format!("file:{}", actor.display()), "settings": settings},
+            {"name": "size", "source": format!("file:{}", file.display())},
+            {"name": "taste", "source": format!("file:{}", actor.display()), "limits": limits,
+             "settings": {"set": {"/metadata/labels/taste": "sweet"}}},
+        ]);
+        configuration.with("plugins", plugins)
+    };
+    let good = configuration(Some(&registry));
+    let size = good.folder().join("size.wasm");
+    std::fs::write(&size, marker("size", "large")).expect("a file can be written");
+    let round = json!({"set": {"/metadata/labels/shape": "round"}});
+    // More than any other has: the engine has to be laid out for it at the next start, too.
+    let limits = json!({"instances": 64});
+    let server = Server::start(plugins(good, "1", round.clone(), limits.clone()));
+    server.assert_all_loaded().await;
+    let all = json!({"colour": "red", "shape": "round", "size": "large", "taste": "sweet"});
+    assert_eq!(labels(&server).await, all);
+    let names = ["colour", "shape", "size", "taste"];
+    let mut before = Vec::new();
+    for name in names {
+        before.push(server.plugin_status(name).await["digest"].clone());
+    }
+
+    let killed = server.kill();
+    for record in records(&killed) {
+        let mode = std::fs::metadata(&record).map(|metadata| metadata.permissions().mode() & 0o777);
+        assert_eq!(mode.ok(), Some(0o600), "{}", record.display());
+    }
+    std::fs::write(&size, "#!/bin/sh").expect("a file can be written");
+    let starved = json!({"fuel": 10});
+    let bad = plugins(killed, "missing", json!({"sets": {}}), starved);
+    let server = Server::start(bad);
+    assert_eq!(labels(&server).await, all, "the same answers as before");
+    println!("plugin | /plugins | reason");
+    for (name, digest) in names.into_iter().zip(&before) {
+        let status = server.plugin_status(name).await;
+        let reason = &status["wanted"]["reason"];
+        println!("{name} | {} | {reason}", status["state"]);
+        assert_eq!(status["state"], "degraded", "{status:#}");
+        assert_eq!(status["digest"], *digest);
+        let degraded = metric(
+            &server.metrics().await,
+            "tollgate_plugin_degraded",
+            &[("plugin", name)],
+        );
+        assert_eq!(degraded, 1.0, "{name}");
+    }
+    let told = server.logs();
+    let told = told
+        .iter()
+        .filter(|line| line.contains("the plugin serves as it did before the start"));
+    assert_eq!(told.count(), names.len());
+    let ready = server.get_admin("/readyz?verbose").await;
+    assert_eq!(ready.status, 200, "{}", ready.text());
+    assert!(
+        ready.text().contains("plugin shape is not as configured"),
+        "{}",
+        ready.text()
+    );
+
+    // A second crash changes nothing, and neither does the registry's end.
+    let killed = server.kill();
+    registry.kill();
+    let server = Server::start(killed);
+    assert_eq!(labels(&server).await, all);
+
+    // It goes on trying.
+    let registry = registry.again();
+    let missing = format!("oci://{}/policies/colour:missing", registry.host());
+    push(&registry, &marker("colour", "green"), &missing);
+    std::fs::write(&size, marker("size", "small")).expect("a file can be written");
+    let then = json!({"colour": "green", "shape": "round", "size": "small", "taste": "sweet"});
+    until("what is wanted", async || labels(&server).await == then).await;
+    assert_eq!(server.plugin_status("colour").await["state"], "loaded");
+
+    // What is no longer configured is forgotten.
+    let killed = server.kill();
+    assert_eq!(records(&killed).len(), 4);
+    let only = json!([{"name": "size", "source": format!("file:{}", size.display())}]);
+    let server = Server::start(killed.with("plugins", only));
+    assert_eq!(labels(&server).await, json!({"size": "small"}));
+    assert_eq!(records(server.configuration()).len(), 1);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_served_last_has_to_satisfy_the_keys_and_pins_of_today() {
+    let Some(mut registry) = Registry::start() else {
+        return;
+    };
+    let (trusted, next) = (Key::p256(), Key::p256());
+    let reference = format!("oci://{}/signed/colour:stable", registry.host());
+    let red = push(&registry, &marker("colour", "red"), &reference);
+    registry.sign("signed/colour", &red, &trusted).await;
+    let entry = |source: &str, keys: &[&Key]| {
+        let keys: Vec<PathBuf> = keys.iter().map(|key| key.public()).collect();
+        json!([{"name": "colour", "source": source, "signatures": {"keys": keys}}])
+    };
+    let first = configuration(Some(&registry)).with("plugins", entry(&reference, &[&trusted]));
+    let server = Server::start(first);
+    assert_eq!(labels(&server).await, json!({"colour": "red"}));
+
+    // Another version, which nobody has signed.
+    let green = push(&registry, &marker("colour", "green"), &reference);
+    let server = Server::start(server.kill());
+    assert_eq!(labels(&server).await, json!({"colour": "red"}));
+    let status = server.plugin_status("colour").await;
+    assert_eq!(status["state"], "degraded");
+    println!("unsigned | {}", status["wanted"]["reason"]);
+
+    let refused = async |server: Server, part: &str| {
+        let status = server.plugin_status("colour").await;
+        assert_eq!(status["state"], "failed", "{status:#}");
+        let reason = status["reason"].as_str().unwrap_or_default().to_owned();
+        println!("refused | {reason}");
+        assert!(
+            reason.contains("what served before the start cannot be had") && reason.contains(part),
+            "{reason}"
+        );
+        assert!(denial(&server).await.contains("not loaded"));
+        server.kill()
+    };
+    let killed = server.kill().with("plugins", entry(&reference, &[&next]));
+    let killed = refused(Server::start(killed), "found one made with another key").await;
+
+    let other = reference.replace(":stable", &format!("@{green}"));
+    let killed = killed.with("plugins", entry(&other, &[&trusted]));
+    let killed = refused(Server::start(killed), "another digest than `source` has").await;
+
+    registry.kill();
+    let killed = killed.with("plugins", entry(&reference, &[&next]));
+    let killed = refused(Server::start(killed), "Connection refused").await;
+    let killed = killed.with("plugins", entry(&reference, &[&trusted, &next]));
+    let server = Server::start(killed);
+    assert_eq!(
+        labels(&server).await,
+        json!({"colour": "red"}),
+        "it is trusted again"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn without_a_last_good_the_start_waits_and_then_denies() {
+    let missing = json!([
+        {"name": "colour", "source": "file:colour.wasm"},
+        {"name": "lenient", "source": "file:lenient.wasm", "failurePolicy": "Ignore"},
+        {"name": "shadowed", "source": "file:shadowed.wasm", "mode": "warn"},
+    ]);
+    let first = configuration(None)
+        .with("startupGrace", "6s")
+        .with("plugins", missing);
+    let server = Server::start(first);
+    let began = Instant::now();
+    let red = server.get_admin("/readyz").await;
+    println!("{}\n{}", red.status, red.text());
+    assert_eq!(red.status, 503);
+    let text = red.text();
+    assert!(
+        text.contains("plugin colour is not loaded: ") && text.contains("No such file"),
+        "{text}"
+    );
+    assert!(
+        text.contains("(startupGrace)") && text.contains("not loaded: colour;"),
+        "{text}"
+    );
+    // Whoever comes all the same is answered, about everything: nobody knows what it would have been asked about.
+    let why = denial(&server).await;
+    println!("{why}");
+    assert!(
+        why.contains("colour") && why.contains("not loaded"),
+        "{why}"
+    );
+    until("ready", async || {
+        server.get_admin("/readyz").await.status == 200
+    })
+    .await;
+    println!("ready {:?} after it listened", began.elapsed());
+    assert!(began.elapsed() > Duration::from_secs(3), "it did not wait");
+    assert!(denial(&server).await.contains("not loaded"));
+    let over = |line: &String| line.contains("startupGrace is over");
+    until("a word about it", async || server.logs().iter().any(over)).await;
+
+    // One that comes within the time ends the waiting.
+    let killed = server.kill().with("startupGrace", "5m");
+    let file = killed.folder().join("colour.wasm");
+    let server = Server::start(killed);
+    assert_eq!(server.get_admin("/readyz").await.status, 503);
+    std::fs::write(file, marker("colour", "red")).expect("a file can be written");
+    until("ready", async || {
+        server.get_admin("/readyz").await.status == 200
+    })
+    .await;
+    assert_eq!(labels(&server).await, json!({"colour": "red"}));
+
+    // And those that let everything pass are not waited for.
+    let lenient =
+        json!([{"name": "lenient", "source": "file:lenient.wasm", "failurePolicy": "Ignore"}]);
+    let server = Server::start(server.kill().with("plugins", lenient));
+    assert_eq!(server.get_admin("/readyz").await.status, 200);
+    assert_eq!(labels(&server).await, json!({}));
+}
+
+/// So many plugins, of which each sets a label of its own.
+fn plugins_of(registry: &Registry, count: usize) -> Value {
+    let plugin = |number: usize| {
+        json!({
+            "name": format!("plugin-{number}"),
+            "source": format!("oci://{}/policies/plugin-{number}:1", registry.host()),
+            "settings": {"set": {format!("/metadata/labels/number-{number}"): "yes"}},
+        })
+    };
+    (0..count).map(plugin).collect()
+}
+
+/// From the start of the process until `/readyz` is 200.
+async fn time_to_ready(configuration: Configuration) -> (Server, Duration) {
+    let began = Instant::now();
+    let server = Server::start(configuration);
+    while server.get_admin("/readyz").await.status != 200 {
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    (server, began.elapsed())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+#[ignore = "takes minutes: a measurement, run by hand with --ignored --nocapture"]
+async fn how_long_a_start_takes_with_the_registry_away() {
+    let Some(mut registry) = Registry::start() else {
+        return;
+    };
+    let wasm = std::fs::read(guests::build("actor")).expect("the plugin has been built");
+    let counts = [1, 20, 100];
+    for number in 0..100 {
+        let own = guests::with_section(&wasm, "number", number.to_string().as_bytes());
+        let reference = format!("oci://{}/policies/plugin-{number}:1", registry.host());
+        push(&registry, &own, &reference);
+    }
+    let hosts = configuration(Some(&registry));
+    let mut started = Server::start(hosts.with("plugins", plugins_of(&registry, 100)));
+    started.assert_all_loaded().await;
+    registry.kill();
+    println!("plugins | compiled cache | start to ready: median of 3");
+    for count in counts {
+        for compiled in [true, false] {
+            let mut times = Vec::new();
+            for _ in 0..3 {
+                let configuration = started.kill().with("plugins", plugins_of(&registry, count));
+                if !compiled {
+                    let code = configuration.folder().join("code");
+                    std::fs::remove_dir_all(code).expect("the compiled code is there");
+                }
+                let (server, took) = time_to_ready(configuration).await;
+                assert_eq!(
+                    labels(&server).await.as_object().map(serde_json::Map::len),
+                    Some(count)
+                );
+                times.push(took);
+                started = server;
+            }
+            times.sort();
+            println!(
+                "{count} | {} | {:?}",
+                if compiled { "yes" } else { "no" },
+                times[1]
+            );
+        }
+    }
+}
