@@ -231,8 +231,7 @@ impl Comparer {
 
 /// Makes comparisons until nobody has any more.
 fn work(mut queue: mpsc::Receiver<Waiting>, shared: Arc<Shared>) {
-    // Of this thread alone, on Linux. Refused is as good as before: the share below is what bounds it.
-    let _: Result<i32, _> = rustix::process::nice(NICE);
+    lower_priority();
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_time()
         .build();
@@ -259,6 +258,17 @@ fn work(mut queue: mpsc::Receiver<Waiting>, shared: Arc<Shared>) {
             });
         }
     });
+}
+
+/// Puts this thread, on Linux this thread alone, behind all others. Being nice is not enough where it can be had: a
+/// thread that waits for an answer's sake may have to wait for the end of a nice one's slice, some milliseconds.
+/// Refused is as good as before: its share of a processor is bounded all the same.
+#[expect(unsafe_code, reason = "rustix has no call for it")]
+fn lower_priority() {
+    let _: Result<i32, _> = rustix::process::nice(NICE);
+    let parameters = libc::sched_param { sched_priority: 0 };
+    // SAFETY: 0 is the calling thread, and the parameters outlive the call.
+    let _: i32 = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
 }
 
 /// CPU time of this thread.
