@@ -98,13 +98,10 @@ fn texts(value: &Value) -> impl Iterator<Item = &str> {
         .filter_map(Value::as_str)
 }
 
-/// All of Python is more instances than a plugin has by default, and a trap while it compiles takes long.
+/// A trap while a component of Python compiles takes long.
 fn configuration() -> Configuration {
     Configuration::new()
-        .with(
-            "limits",
-            json!({"instances": 64, "timeout": "20s", "cpuTime": "20s"}),
-        )
+        .with("limits", json!({"timeout": "20s", "cpuTime": "20s"}))
         .with("requests", json!({"defaultTimeout": "30s"}))
         .with("engine.loadTimeout", "5m")
 }
