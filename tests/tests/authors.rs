@@ -243,7 +243,7 @@ fn a_failing_suite_shows_what_is_not_as_expected_to_people_and_to_machines() {
             "ok     right",
             "verdict: expected allow, got deny (403): labels: labels or annotations are missing or malformed",
             "- metadata.labels[owner]",
-            "+ 'metadata.labels[team]: labels: label team must match [a-z]+'",
+            "metadata.labels[team]: labels: label team must match [a-z]+",
             "at most 100 is allowed",
             "got not-called: no plugin's rules match this review",
             "none of the list's",

@@ -103,7 +103,7 @@ async fn first_day(language: &str) {
         "digest   sha256:",
         "imports  tollgate:admission/",
         "mutates and validates",
-        "CREATE, UPDATE pods, pods/ephemeralcontainers in v1",
+        "resources=pods,pods/ephemeralcontainers",
     ]);
     assert!(!built.said.contains("wasi"), "{}", built.said);
     run(&project, &["test"]).assert(&[
