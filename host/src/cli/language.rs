@@ -235,6 +235,9 @@ mod tests {
                     file.display()
                 );
             }
+            // The key that `serve` makes is in there.
+            let ignored = std::fs::read_to_string(folder.path().join(".gitignore")).unwrap();
+            assert!(ignored.contains("/dist\n") && ignored.contains("/tollgate-tls\n"));
             let policy = written.iter().any(|file| {
                 std::fs::read_to_string(file).is_ok_and(|text| text.contains("must be from one of"))
             });
