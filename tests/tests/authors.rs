@@ -135,14 +135,14 @@ fn from_an_empty_folder_to_a_tested_plugin_in_rust() {
             "dist/trusted-registries.wasm",
             "digest   sha256:",
             "tollgate:admission/review@0.1.0",
-            "missing field `registries`",
+            "mutates and validates",
         ],
     );
     run(&project, &["test"]).assert(
         PASSED,
         &[
             "refuses other registries: an init container",
-            "7 case(s) in 1 suite(s): 7 passed",
+            "8 case(s) in 1 suite(s): 8 passed",
         ],
     );
     let bench = run(
@@ -196,7 +196,7 @@ fn what_cannot_be_made_or_built_is_said_with_what_to_do() {
     run(folder.path(), &["build"]).assert(
         ERROR,
         &[
-            "no project is here; expected Cargo.toml (rust)",
+            "no project is here; expected Cargo.toml (rust) or go.mod (go) or policy.ts (ts) or policy.js (js)",
             "tollgate new NAME",
         ],
     );

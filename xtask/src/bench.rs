@@ -4,6 +4,7 @@
 //! instructions in its place.
 
 pub(crate) mod instructions;
+mod languages;
 
 use std::path::PathBuf;
 use std::process::{Command, ExitCode};
@@ -30,12 +31,15 @@ pub(crate) struct Bench {
     /// Write all figures, and the targets, to a file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw the plots and write the results into docs/performance.md.
+    /// Draw the plots and write the results into docs/performance.md; with --languages, into docs/languages/README.md.
     #[arg(long)]
     plots: bool,
     /// Measure no time: count the instructions of single pieces with callgrind and compare them with those recorded.
     #[arg(long, conflicts_with_all = ["quick", "only", "json", "plots"])]
     instructions: bool,
+    /// Measure the reference policy in every language, and nothing else.
+    #[arg(long, conflicts_with_all = ["quick", "only", "json", "instructions"])]
+    languages: bool,
     /// With --instructions: record those counted.
     #[arg(long, requires = "instructions")]
     update: bool,
@@ -52,6 +56,9 @@ impl Bench {
         toolchain::ensure_wasm_target()?;
         if self.instructions {
             return instructions::run(&workspace, self.update);
+        }
+        if self.languages {
+            return languages::run(&workspace, self.plots);
         }
         terminal::heading("build");
         let mut command = workspace.cargo();

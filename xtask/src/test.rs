@@ -9,7 +9,7 @@
 //! too, which the end-to-end suites start.
 
 mod count;
-mod languages;
+pub(crate) mod languages;
 
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};

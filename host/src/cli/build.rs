@@ -8,6 +8,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use tollgate_componentize::componentize;
 
 use super::host::Host;
 use super::language;
@@ -15,9 +16,7 @@ use super::terminal::{BAD, FAINT, GOOD, NOTABLE, STRONG, grouped, plain, say};
 use super::{FAILURE, review};
 use crate::config::{Capability, Config, ManifestRule, Match, PluginConfig, PluginName, Source};
 use crate::engine::ConfiguredBy;
-use crate::plugin::{
-    LoadError, LoadedPlugin, Manifest, PrepareError, Stage, componentize, imports,
-};
+use crate::plugin::{LoadError, LoadedPlugin, Manifest, PrepareError, Stage, imports};
 
 /// Build the policy in a folder: with the language's own tools, then into a component that is checked as the host would.
 #[derive(Args, Debug)]
@@ -32,10 +31,13 @@ pub(super) struct Build {
     /// Where the component goes [default: dist/NAME.wasm in the project]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Check it with the settings in this file, as YAML or JSON [default: no settings]
+    /// Check it with the settings in this file, as YAML or JSON [default: as the project's tollgate.yaml has it, or none]
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
 }
+
+/// The project's own configuration.
+const CONFIGURATION: &str = "tollgate.yaml";
 
 const EXAMPLES: &str = "\
 Examples:
@@ -53,11 +55,14 @@ impl Build {
             Some(name) => language::named(name)?,
             None => language::of_project(&self.folder)?,
         };
-        let built = language.build(&self.folder)?;
+        let scratch = tempfile::Builder::new().prefix("tollgate-build-").tempdir();
+        let scratch =
+            scratch.context("there is no folder for temporary files: is TMPDIR writable?")?;
+        let built = language.build(&self.folder, scratch.path())?;
         let module =
             std::fs::read(&built.file).with_context(|| built.file.display().to_string())?;
-        let component =
-            componentize(module).map_err(|error| anyhow!("{}: {error}", built.file.display()))?;
+        let component = componentize(&module)
+            .map_err(|error| anyhow!("what was built is no plugin: {error}"))?;
         let output = self.output.clone().unwrap_or_else(|| {
             let file = Path::new("dist").join(format!("{}.wasm", built.name));
             let output = self.folder.join(file);
@@ -73,30 +78,26 @@ impl Build {
         say!("  size     {} bytes", grouped(component.len() as u64));
         say!("  digest   sha256:{:x}", Sha256::digest(&component));
         say!("  imports  {}", plain(&imports.join(", ")));
-        let has_settings = settings.is_some();
-        let config = to_check(&built.name, &output, settings, &imports)?;
-        let capabilities: Vec<&str> = config
-            .capabilities
-            .iter()
-            .map(|capability| capability.as_str())
-            .collect();
-        if !capabilities.is_empty() {
-            say!(
-                "  {NOTABLE}needs{NOTABLE:#}    capabilities: [{}] in its configuration",
-                capabilities.join(", ")
-            );
-        }
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
             .context("the threads cannot be started")?;
-        let host = Host::set_up(&Config::parse("allowEmpty: true", Path::new("."))?)?;
-        match runtime.block_on(host.loader.check(&config)) {
+        let own = match settings {
+            None => own_configuration(&self.folder, &output)?,
+            Some(_) => None,
+        };
+        let is_configured = own.is_some() || settings.is_some();
+        let (config, plugin) = match own {
+            Some(own) => own,
+            None => to_check(&built.name, &output, settings, &imports)?,
+        };
+        let host = Host::set_up(&config)?;
+        match runtime.block_on(host.loader.check(&plugin)) {
             Ok(loaded) => {
                 tell(&loaded);
                 Ok(ExitCode::SUCCESS)
             }
-            Err(error) if !has_settings && is_at_configure(&error) => {
+            Err(error) if !is_configured && is_at_configure(&error) => {
                 say!(
                     "  {NOTABLE}checked{NOTABLE:#}  all but settings: {}",
                     plain(&error.to_string())
@@ -113,6 +114,25 @@ impl Build {
             }
         }
     }
+}
+
+/// What the project's own configuration has for the component, where it has something.
+fn own_configuration(
+    folder: &Path,
+    output: &Path,
+) -> anyhow::Result<Option<(Config, PluginConfig)>> {
+    let file = folder.join(CONFIGURATION);
+    if !file.is_file() {
+        return Ok(None);
+    }
+    let config = Config::load(&file)?;
+    let wanted = std::fs::canonicalize(output)?;
+    let is_it = |plugin: &&PluginConfig| match &plugin.source {
+        Source::File(file) => std::fs::canonicalize(file).is_ok_and(|file| file == wanted),
+        Source::Oci(_) => false,
+    };
+    let plugin = config.plugins.iter().find(is_it).cloned();
+    Ok(plugin.map(|plugin| (config, plugin)))
 }
 
 fn tell(loaded: &LoadedPlugin) {
@@ -161,7 +181,7 @@ pub(super) fn to_check(
     file: &Path,
     settings: Option<Value>,
     imports: &[String],
-) -> anyhow::Result<PluginConfig> {
+) -> anyhow::Result<(Config, PluginConfig)> {
     let name = PluginName::parse(&name.replace('_', "-"))
         .map_err(|error| anyhow!("the project's name {name:?} cannot name a plugin: {error}"))?;
     let mut config = PluginConfig::new(name, Source::File(file.to_owned()));
@@ -173,6 +193,10 @@ pub(super) fn to_check(
         .any(|import| import.starts_with("tollgate:admission/clock@"))
     {
         config.capabilities.insert(Capability::Clock);
+        say!(
+            "  {NOTABLE}needs{NOTABLE:#}    capabilities: [{}] in its configuration",
+            Capability::Clock.as_str()
+        );
     }
     let all = || vec!["*".to_owned()];
     let everything = ManifestRule {
@@ -183,7 +207,7 @@ pub(super) fn to_check(
         scope: None,
     };
     config.matching = Match::from_manifest_rules(&[everything]).ok();
-    Ok(config)
+    Ok((Config::parse("allowEmpty: true", Path::new("."))?, config))
 }
 
 fn is_at_configure(error: &LoadError) -> bool {

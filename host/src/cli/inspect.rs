@@ -135,8 +135,8 @@ fn inspect(
         Ok(component) => {
             let (exports, imports) = (exports(&component), imports(&component));
             // Granted everything that it asks for: what it may have is for its configuration to say.
-            let config = to_check("inspected", Path::new(&source), None, &imports)?;
-            let manifest = describe(&config, component)?;
+            let (config, plugin) = to_check("inspected", Path::new(&source), None, &imports)?;
+            let manifest = describe(&config, &plugin, component)?;
             (exports, imports, manifest)
         }
         Err(error) => (Vec::new(), Vec::new(), Err(error.to_string())),
@@ -154,9 +154,13 @@ fn inspect(
 }
 
 /// In a child process, as ever.
-fn describe(config: &PluginConfig, component: Vec<u8>) -> anyhow::Result<Result<Manifest, String>> {
-    let host = Host::set_up(&Config::parse("allowEmpty: true", Path::new("."))?)?;
-    let described = block_on(host.loader.describe(config, &component))?;
+fn describe(
+    config: &Config,
+    plugin: &PluginConfig,
+    component: Vec<u8>,
+) -> anyhow::Result<Result<Manifest, String>> {
+    let host = Host::set_up(config)?;
+    let described = block_on(host.loader.describe(plugin, &component))?;
     Ok(described.map_err(|error| error.to_string()))
 }
 

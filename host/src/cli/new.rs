@@ -23,7 +23,7 @@ pub(super) struct New {
     /// Where the folder is made.
     #[arg(long = "in", value_name = "FOLDER", default_value = ".")]
     parent: PathBuf,
-    /// A clone of Tollgate's repository whose SDK is used, in place of the released one.
+    /// A clone of Tollgate's repository whose SDK is used, in place of a copy in the project.
     #[arg(long, value_name = "FOLDER")]
     sdk: Option<PathBuf>,
 }
@@ -31,7 +31,8 @@ pub(super) struct New {
 const EXAMPLES: &str = "\
 Examples:
   tollgate new trusted-registries --lang rust
-  tollgate new trusted-registries --lang rust --sdk ../tollgate
+  tollgate new trusted-registries --lang ts
+  tollgate new trusted-registries --lang go --sdk ../tollgate
 
 Then, in the folder:
   tollgate build && tollgate test";
@@ -53,7 +54,7 @@ impl New {
         let project = Project {
             name: &self.name,
             folder,
-            sdk: language.sdk(sdk.as_deref()),
+            clone: sdk.as_deref(),
         };
         let files = project
             .write(language)

@@ -253,7 +253,7 @@ static const tollgate_rule rules[] = {{
 }};
 
 const tollgate_manifest_record tollgate_manifest = {
-    .name = {"trusted-registries", 18},
+    .name = {"trusted-registries", sizeof "trusted-registries" - 1},
     .version = {"0.1.0", 5},
     .description = {"Lets Pods have images of trusted registries only", 48},
     .rules = {rules, 1},

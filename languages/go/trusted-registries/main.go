@@ -1,5 +1,5 @@
-// Trusted-registries lets Pods have images of certain registries only, and gives a tag to images that
-// have none.
+// Package main lets Pods have images of certain registries only, and gives a tag to images that have
+// none.
 package main
 
 import (

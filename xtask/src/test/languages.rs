@@ -36,8 +36,28 @@ enum Done {
     TooOld,
 }
 
+/// A language whose plugins are built.
+pub(crate) struct Built {
+    pub(crate) name: String,
+    /// Its scripts and sources.
+    folder: PathBuf,
+    /// Its components.
+    pub(crate) output: PathBuf,
+}
+
 /// Builds and tests every language whose commands are there.
 pub(super) fn run(workspace: &Workspace) -> anyhow::Result<()> {
+    for Built { folder, .. } in built(workspace)? {
+        if folder.join("test").is_file() {
+            script(workspace, &folder.join("test"), None)?;
+        }
+    }
+    Ok(())
+}
+
+/// Builds every language whose commands are there, and says which ones are not.
+pub(crate) fn built(workspace: &Workspace) -> anyhow::Result<Vec<Built>> {
+    let mut built = Vec::new();
     super::announced(
         workspace
             .cargo()
@@ -47,21 +67,23 @@ pub(super) fn run(workspace: &Workspace) -> anyhow::Result<()> {
         let folder = workspace.root().join("languages").join(&language);
         if let Some(missing) = missing(&folder)? {
             anstream::println!(
-                "  {NOTABLE}{language}: `{missing}` cannot be run, so nothing of it is tested{NOTABLE:#}"
+                "  {NOTABLE}{language}: `{missing}` cannot be run, so it is left out{NOTABLE:#}"
             );
             continue;
         }
         if build(workspace, &language, &folder)? == Done::TooOld {
             anstream::println!(
-                "  {NOTABLE}{language}: what is installed is too old, so nothing of it is tested{NOTABLE:#}"
+                "  {NOTABLE}{language}: what is installed is too old, so it is left out{NOTABLE:#}"
             );
             continue;
         }
-        if folder.join("test").is_file() {
-            script(workspace, &folder.join("test"), None)?;
-        }
+        built.push(Built {
+            output: workspace.target().join("languages").join(&language),
+            name: language,
+            folder,
+        });
     }
-    Ok(())
+    Ok(built)
 }
 
 fn languages(root: &Path) -> anyhow::Result<BTreeSet<String>> {

@@ -6,27 +6,34 @@ use std::process::{Command, Stdio};
 use anyhow::{Context as _, anyhow, bail, ensure};
 use serde_json::Value;
 
-use super::{Built, Language, last_lines};
+use super::sdk::{self, Sdk};
+use super::{Built, Language, Template, last_lines};
+use crate::cli::terminal::{FAINT, say};
 
 /// Rust with the SDK, for `wasm32-unknown-unknown`.
 pub(super) struct Rust;
 
 const TARGET: &str = "wasm32-unknown-unknown";
-const TEMPLATE: &[(&str, &str)] = &[
-    ("Cargo.toml", include_str!("rust/Cargo.toml.template")),
-    (
-        ".cargo/config.toml",
-        include_str!("rust/config.toml.template"),
-    ),
-    (".gitignore", include_str!("rust/gitignore.template")),
-    ("README.md", include_str!("rust/README.md.template")),
-    ("src/lib.rs", include_str!("rust/lib.rs.template")),
-    (
-        "policy.test.yaml",
-        include_str!("rust/policy.test.yaml.template"),
-    ),
-    ("tollgate.yaml", include_str!("rust/tollgate.yaml.template")),
-];
+static TEMPLATE: Template = Template {
+    files: &[
+        ("Cargo.toml", include_str!("rust/Cargo.toml.template")),
+        (
+            ".cargo/config.toml",
+            include_str!("rust/config.toml.template"),
+        ),
+        (".gitignore", include_str!("rust/gitignore.template")),
+        (
+            "src/lib.rs",
+            include_str!("../../../../languages/rust/trusted-registries/src/lib.rs"),
+        ),
+        (
+            "src/image.rs",
+            include_str!("../../../../languages/rust/trusted-registries/src/image.rs"),
+        ),
+    ],
+    unit_tests: "cargo test                          # the policy, without WebAssembly",
+    fuel: 30_000,
+};
 
 // === impl Rust ===
 
@@ -39,28 +46,19 @@ impl Language for Rust {
         "Cargo.toml"
     }
 
-    fn template(&self) -> &'static [(&'static str, &'static str)] {
-        TEMPLATE
+    fn template(&self) -> &'static Template {
+        &TEMPLATE
     }
 
-    fn sdk(&self, clone: Option<&Path>) -> String {
-        match clone {
-            Some(clone) => {
-                let path = clone.join("guest-sdk/rust");
-                format!("{{ path = {} }}", Value::from(path.display().to_string()))
-            }
-            None => format!(
-                "{{ git = \"{}\", tag = \"v{}\" }}",
-                env!("CARGO_PKG_REPOSITORY"),
-                env!("CARGO_PKG_VERSION")
-            ),
-        }
+    fn sdk(&self) -> &'static Sdk {
+        &sdk::RUST
     }
 
-    fn build(&self, folder: &Path) -> anyhow::Result<Built> {
+    fn build(&self, folder: &Path, _: &Path) -> anyhow::Result<Built> {
         check_target(folder)?;
         let manifest = folder.join("Cargo.toml");
         let name = package(&manifest)?;
+        say!("{FAINT}$ cargo build --release --target {TARGET}{FAINT:#}");
         let output = cargo()
             .args([
                 "build",

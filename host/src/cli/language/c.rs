@@ -1,0 +1,165 @@
+//! C: clang or Zig compiles the policy with the SDK's one source file.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, bail};
+
+use super::sdk::{self, Sdk};
+use super::tool::Tool;
+use super::{Built, Language, Template};
+
+/// C without a C library, with the SDK.
+pub(super) struct C;
+
+const INSTALL: &str =
+    "install clang and lld 17 or later (Debian: clang lld), or Zig (`pip install ziglang`)";
+const FLAGS: &str = "compile_flags.txt";
+const TARGET: &str = "--target=";
+/// -fno-builtin: the SDK's memcpy must not become a call of itself.
+const ALWAYS: [&str; 6] = [
+    "-O2",
+    "-fno-builtin",
+    "-nostdlib",
+    "-Wl,--no-entry",
+    "-Wl,-z,stack-size=65536",
+    "-Wl,--strip-all",
+];
+/// Of clang and its linker, the newest that the SDK was tried with first.
+const CLANG_VERSIONS: [&str; 7] = ["", "-22", "-21", "-20", "-19", "-18", "-17"];
+
+static TEMPLATE: Template = Template {
+    files: &[
+        (
+            "policy.c",
+            include_str!("../../../../languages/c/trusted-registries/policy.c"),
+        ),
+        (FLAGS, include_str!("c/compile_flags.txt.template")),
+        (".gitignore", include_str!("c/gitignore.template")),
+    ],
+    unit_tests: "tollgate test --watch               # beside an editor; there are no tests without WebAssembly",
+    fuel: 20_000,
+};
+
+// === impl C ===
+
+impl Language for C {
+    fn name(&self) -> &'static str {
+        "c"
+    }
+
+    fn marker(&self) -> &'static str {
+        "policy.c"
+    }
+
+    fn template(&self) -> &'static Template {
+        &TEMPLATE
+    }
+
+    fn sdk(&self) -> &'static Sdk {
+        &sdk::C
+    }
+
+    fn build(&self, folder: &Path, scratch: &Path) -> anyhow::Result<Built> {
+        let flags = Flags::read(&folder.join(FLAGS))?;
+        let file = scratch.join("module.wasm");
+        let tool = match compiler(folder)? {
+            Compiler::Clang(version) => Tool::new(format!("clang{version}"), folder, INSTALL)
+                .args(&flags.all)
+                .args([
+                    format!("-fuse-ld=wasm-ld{version}").as_str(),
+                    "-Wl,--stack-first",
+                ]),
+            Compiler::Zig(program, arguments) => Tool::new(program, folder, INSTALL)
+                .args(arguments)
+                .args(["cc", "-target", "wasm32-freestanding"])
+                .args(flags.all.iter().filter(|flag| !flag.starts_with(TARGET))),
+        };
+        tool.args(ALWAYS)
+            .args(sources(folder)?)
+            .args([&flags.sdk])
+            .args([Path::new("-o"), &file])
+            .run()?;
+        Ok(Built {
+            name: name(folder)?,
+            file,
+        })
+    }
+}
+
+/// What `compile_flags.txt` has, which editors read as well.
+struct Flags {
+    all: Vec<String>,
+    /// The SDK's source file.
+    sdk: PathBuf,
+}
+
+enum Compiler {
+    /// By the ending of its name.
+    Clang(&'static str),
+    /// By how it is called.
+    Zig(&'static str, &'static [&'static str]),
+}
+
+// === impl Flags ===
+
+impl Flags {
+    fn read(file: &Path) -> anyhow::Result<Self> {
+        let text = std::fs::read_to_string(file).with_context(|| file.display().to_string())?;
+        let all: Vec<String> = text
+            .lines()
+            .filter(|line| !line.is_empty())
+            .map(ToOwned::to_owned)
+            .collect();
+        let mut includes = all.iter().filter_map(|flag| flag.strip_prefix("-I"));
+        let include =
+            includes.find(|folder| file.with_file_name(folder).join("tollgate.h").is_file());
+        let include = include.ok_or_else(|| {
+            anyhow!(
+                "{}: it needs a line such as -Isdk/include: no folder in it has tollgate.h",
+                file.display()
+            )
+        })?;
+        let sdk = Path::new(include).join("../src/tollgate.c");
+        Ok(Self { sdk, all })
+    }
+}
+
+fn compiler(folder: &Path) -> anyhow::Result<Compiler> {
+    let runs = |program: &str, arguments: &[&str]| {
+        Tool::new(program, folder, INSTALL).args(arguments).works()
+    };
+    for version in CLANG_VERSIONS {
+        if runs(&format!("clang{version}"), &["--version"])
+            && runs(&format!("wasm-ld{version}"), &["--version"])
+        {
+            return Ok(Compiler::Clang(version));
+        }
+    }
+    if runs("zig", &["version"]) {
+        return Ok(Compiler::Zig("zig", &[]));
+    }
+    if runs("python3", &["-m", "ziglang", "version"]) {
+        return Ok(Compiler::Zig("python3", &["-m", "ziglang"]));
+    }
+    bail!("there is no compiler for C that makes WebAssembly: {INSTALL}")
+}
+
+/// The author's files: those in the folder itself.
+fn sources(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
+    let names = entries
+        .filter_map(Result::ok)
+        .map(|entry| PathBuf::from(entry.file_name()));
+    let mut sources: Vec<PathBuf> = names
+        .filter(|name| name.extension().is_some_and(|ending| ending == "c"))
+        .collect();
+    sources.sort();
+    Ok(sources)
+}
+
+/// C has no file that names a project: it is the folder's.
+fn name(folder: &Path) -> anyhow::Result<String> {
+    let folder = std::fs::canonicalize(folder).with_context(|| folder.display().to_string())?;
+    let name = folder.file_name().unwrap_or_default().to_string_lossy();
+    Ok(name.into_owned())
+}

@@ -1,0 +1,130 @@
+//! Python: the SDK makes a component of the policy and all of CPython, with componentize-py.
+
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context as _, anyhow, ensure};
+
+use super::sdk::{self, Sdk};
+use super::tool::{Tool, is_at_least};
+use super::{Built, Language, Template, is_newer};
+
+/// Python with the SDK.
+pub(super) struct Python;
+
+const INSTALL: &str = "install Python 3.11 or later with venv, from https://www.python.org or your distribution (Debian: python3 python3-venv)";
+const REQUIREMENTS: &str = "requirements.txt";
+/// Prints the name that the project goes by.
+const NAME: &str =
+    "import tomllib; print(tomllib.load(open('pyproject.toml', 'rb'))['project']['name'])";
+const VERSION: &str = "import platform; print(platform.python_version())";
+
+static TEMPLATE: Template = Template {
+    files: &[
+        (
+            "policy.py",
+            include_str!("../../../../languages/python/trusted-registries/policy.py"),
+        ),
+        (
+            "image.py",
+            include_str!("../../../../languages/python/trusted-registries/image.py"),
+        ),
+        (
+            "test_policy.py",
+            include_str!("python/test_policy.py.template"),
+        ),
+        (
+            "pyproject.toml",
+            include_str!("python/pyproject.toml.template"),
+        ),
+        (
+            REQUIREMENTS,
+            include_str!("python/requirements.txt.template"),
+        ),
+        (".gitignore", include_str!("python/gitignore.template")),
+    ],
+    unit_tests: ".venv/bin/python -m unittest        # the policy, without WebAssembly; `tollgate build` makes .venv",
+    fuel: 1_000_000,
+};
+
+// === impl Python ===
+
+impl Language for Python {
+    fn name(&self) -> &'static str {
+        "python"
+    }
+
+    fn marker(&self) -> &'static str {
+        "policy.py"
+    }
+
+    fn template(&self) -> &'static Template {
+        &TEMPLATE
+    }
+
+    fn sdk(&self) -> &'static Sdk {
+        &sdk::PYTHON
+    }
+
+    fn build(&self, folder: &Path, scratch: &Path) -> anyhow::Result<Built> {
+        let folder =
+            &std::fs::canonicalize(folder).with_context(|| folder.display().to_string())?;
+        let environment = environment(folder)?;
+        let python = environment.join("bin/python");
+        let name = Tool::new(&python, folder, INSTALL)
+            .args(["-c", NAME])
+            .ask()?;
+        let name = name.ok_or_else(|| {
+            anyhow!(
+                "{}: it has no `name` under [project]",
+                folder.join("pyproject.toml").display()
+            )
+        })?;
+        let file = scratch.join("component.wasm");
+        Tool::new(environment.join("bin/tollgate-py"), folder, INSTALL)
+            .args(["build", "policy.py", "--output"])
+            .args([&file])
+            .env("VIRTUAL_ENV", &environment)
+            .run()?;
+        Ok(Built { name, file })
+    }
+}
+
+/// The virtual environment that is active, which is the author's to fill, or else the project's own.
+fn environment(folder: &Path) -> anyhow::Result<PathBuf> {
+    if let Some(active) = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from) {
+        ensure!(
+            active.join("bin/tollgate-py").is_file(),
+            "the virtual environment {} is active, and has no tollgate-py: `pip install -r {REQUIREMENTS}`, or deactivate \
+             it and the project gets one of its own",
+            active.display()
+        );
+        return Ok(active);
+    }
+    let python = |arguments: &[&str]| Tool::new("python3", folder, INSTALL).args(arguments);
+    let version = python(&["-c", VERSION]).ask()?.unwrap_or_default();
+    ensure!(
+        is_at_least(&version, [3, 11]),
+        "this is Python {version}: {INSTALL}"
+    );
+    let environment = folder.join(".venv");
+    let installed = environment.join("bin/tollgate-py");
+    if is_newer(&folder.join(REQUIREMENTS), &installed) {
+        Tool::new("python3", folder, INSTALL)
+            .args(["-m", "venv", ".venv"])
+            .run()?;
+        Tool::new(environment.join("bin/pip"), folder, INSTALL)
+            .args([
+                "install",
+                "--quiet",
+                "--disable-pip-version-check",
+                "-r",
+                REQUIREMENTS,
+            ])
+            .run()?;
+        let filled = std::fs::File::open(&installed).with_context(|| {
+            format!("{REQUIREMENTS} has no tollgate-sdk in it, which brings tollgate-py")
+        })?;
+        filled.set_modified(std::time::SystemTime::now())?;
+    }
+    Ok(environment)
+}

@@ -1,0 +1,127 @@
+//! The languages' own tools: run so that the author sees what runs, and told of where they are missing.
+
+use std::path::Path;
+use std::process::{Command, Output, Stdio};
+
+use anyhow::{anyhow, ensure};
+
+use crate::cli::terminal::{FAINT, plain, say};
+
+/// A tool of a language.
+pub(super) struct Tool {
+    /// As it is called.
+    pub(super) command: Command,
+    /// What to do where it cannot be run.
+    pub(super) install: &'static str,
+}
+
+// === impl Tool ===
+
+impl Tool {
+    /// A tool that is run in the project's folder.
+    pub(super) fn new(
+        program: impl AsRef<std::ffi::OsStr>,
+        folder: &Path,
+        install: &'static str,
+    ) -> Self {
+        let mut command = Command::new(program);
+        command.current_dir(folder).stdin(Stdio::null());
+        Self { command, install }
+    }
+
+    pub(super) fn args<S: AsRef<std::ffi::OsStr>>(
+        mut self,
+        arguments: impl IntoIterator<Item = S>,
+    ) -> Self {
+        self.command.args(arguments);
+        self
+    }
+
+    pub(super) fn env(mut self, name: &str, value: impl AsRef<std::ffi::OsStr>) -> Self {
+        self.command.env(name, value);
+        self
+    }
+
+    /// Shows the command and runs it. What it says of errors goes to the author as it is.
+    pub(super) fn run(mut self) -> anyhow::Result<()> {
+        let typed = self.typed();
+        say!("{FAINT}$ {typed}{FAINT:#}");
+        let status = self.command.stdout(Stdio::null()).status();
+        let status = status.map_err(|error| self.missing(error))?;
+        ensure!(
+            status.success(),
+            "`{typed}` ended with {status}; what it said is above"
+        );
+        Ok(())
+    }
+
+    /// What it prints; nothing when it fails.
+    pub(super) fn ask(mut self) -> anyhow::Result<Option<String>> {
+        let Output { status, stdout, .. } =
+            self.command.output().map_err(|error| self.missing(error))?;
+        let text = String::from_utf8_lossy(&stdout).trim().to_owned();
+        Ok(status.success().then_some(text))
+    }
+
+    /// Whether it can be run.
+    pub(super) fn works(mut self) -> bool {
+        let status = self
+            .command
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .status();
+        status.is_ok_and(|status| status.success())
+    }
+
+    fn missing(&self, error: std::io::Error) -> anyhow::Error {
+        let program = self.command.get_program().to_string_lossy().into_owned();
+        anyhow!(error).context(format!("{program} cannot be run: {}", self.install))
+    }
+
+    fn typed(&self) -> String {
+        let program = Path::new(self.command.get_program());
+        let folder = self.command.get_current_dir().unwrap_or(Path::new(""));
+        let program = program.strip_prefix(folder).unwrap_or(program);
+        let words = std::iter::once(program.as_os_str()).chain(self.command.get_args());
+        let words: Vec<String> = words.map(|word| plain(&word.to_string_lossy())).collect();
+        words.join(" ")
+    }
+}
+
+/// Whether a version such as `go1.24.3` or `v20.1` is one or a later.
+pub(super) fn is_at_least(version: &str, wanted: [u32; 2]) -> bool {
+    let numbers = version.trim_start_matches(|first: char| !first.is_ascii_digit());
+    let mut numbers = numbers
+        .split(|c: char| !c.is_ascii_digit())
+        .map(|number| number.parse().unwrap_or(0));
+    [numbers.next().unwrap_or(0), numbers.next().unwrap_or(0)] >= wanted
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn versions_are_compared_as_numbers() {
+        assert!(is_at_least("go1.24", [1, 24]));
+        assert!(is_at_least("go1.100.2", [1, 24]));
+        assert!(is_at_least("v20.20.2", [20, 0]));
+        assert!(!is_at_least("3.9.2", [3, 11]));
+        assert!(!is_at_least("go1.9rc1", [1, 24]));
+        assert!(!is_at_least("", [1, 0]));
+    }
+
+    #[test]
+    fn a_tool_that_is_missing_is_told_with_what_to_install() {
+        let tool = Tool::new(
+            "none-such",
+            Path::new("."),
+            "install it: https://example.com",
+        );
+        let error = format!("{:#}", tool.run().unwrap_err());
+        assert!(
+            error.starts_with("none-such cannot be run: install it: https://example.com: "),
+            "{error}"
+        );
+    }
+}

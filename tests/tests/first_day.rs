@@ -1,0 +1,182 @@
+//! The first day of a policy's author, in every language: from an empty folder, with the installed binary alone, to a
+//! server that refuses one Pod and changes another.
+//!
+//! Nothing is taken from this repository: the SDK is the one that the binary brings, what it builds with comes from the
+//! language's own registry. A language whose tools are not installed is left out, and said to be.
+
+use std::path::Path;
+use std::process::Command;
+use std::time::Instant;
+
+use serde_json::json;
+use tollgate_tests::binary::{profile_directory, tollgate, workspace};
+use tollgate_tests::checker::Endpoint;
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::reviews::{Review, pod};
+use tollgate_tests::server::Server;
+
+/// How `tollgate build` says that something is not installed.
+const NOT_INSTALLED: &str = ": install ";
+
+/// What one command came to.
+struct Ran {
+    code: Option<i32>,
+    said: String,
+}
+
+/// Runs the binary, and shows the command, what it printed and how long it took: this is what an author sees.
+fn run(folder: &Path, arguments: &[&str]) -> Ran {
+    let target = profile_directory()
+        .parent()
+        .expect("a profile's folder lies in the target folder")
+        .to_owned();
+    // Zig, where `languages/c/install` has put it.
+    let toolchains = std::fs::read_dir(target.join("toolchains"));
+    let installed = toolchains.into_iter().flatten().filter_map(Result::ok);
+    let zig = installed
+        .map(|entry| entry.path())
+        .find(|path| path.to_string_lossy().contains("zig"));
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths(
+        zig.map(|zig| zig.join("bin"))
+            .into_iter()
+            .filter(|_| arguments.first() == Some(&"build"))
+            .chain(std::env::split_paths(&path)),
+    );
+    let began = Instant::now();
+    let output = Command::new(tollgate())
+        .args(arguments)
+        .current_dir(folder)
+        .env("PATH", path.expect("the folders have no colons"))
+        // What is built here need not be built for every test run.
+        .env("CARGO_TARGET_DIR", target.join("authors"))
+        .env_remove("VIRTUAL_ENV")
+        .output()
+        .unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
+    let said = format!(
+        "{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    println!(
+        "$ tollgate {}\n{said}[{:.1} s]\n",
+        arguments.join(" "),
+        began.elapsed().as_secs_f32()
+    );
+    Ran {
+        code: output.status.code(),
+        said,
+    }
+}
+
+impl Ran {
+    #[track_caller]
+    fn assert(&self, words: &[&str]) {
+        assert_eq!(self.code, Some(0), "{}", self.said);
+        for word in words {
+            assert!(
+                self.said.contains(word),
+                "`{word}` is not in:\n{}",
+                self.said
+            );
+        }
+    }
+}
+
+async fn first_day(language: &str) {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
+    run(folder.path(), &["new", "house-rules", "--lang", language])
+        .assert(&["house-rules/policy.test.yaml", "house-rules/sdk"]);
+    let project = folder.path().join("house-rules");
+    if language == "rust" {
+        // The versions that are here already.
+        let lock = std::fs::copy(workspace().join("Cargo.lock"), project.join("Cargo.lock"));
+        lock.expect("the lock file can be copied");
+    }
+    let built = run(&project, &["build"]);
+    if built.code == Some(2) && built.said.contains(NOT_INSTALLED) {
+        eprintln!("SKIPPED: {language}, from an empty folder: {}", built.said);
+        return;
+    }
+    built.assert(&[
+        "dist/house-rules.wasm",
+        "digest   sha256:",
+        "imports  tollgate:admission/",
+        "mutates and validates",
+        "resources=pods,pods/ephemeralcontainers",
+    ]);
+    assert!(!built.said.contains("wasi"), "{}", built.said);
+    run(&project, &["test"]).assert(&[
+        "ok     refuses other registries: an init container",
+        "8 case(s) in 1 suite(s): 8 passed, 0 failed",
+    ]);
+
+    let mut configuration = Configuration::new().with(
+        "engine.cacheDirectory",
+        project.join("dist/compiled").display().to_string(),
+    );
+    configuration.plugin(
+        "house-rules",
+        &project.join("dist/house-rules.wasm"),
+        json!({"settings": {"allowed": ["registry.example.com"], "defaultTag": "stable"}}),
+    );
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    let mut refused = pod("web");
+    refused["spec"]["containers"][0]["image"] = json!("nginx:1.29");
+    let review = Review::create(refused).build();
+    let answer = server
+        .validate(&review)
+        .await
+        .checked(Endpoint::Validate, &review);
+    let status = answer.status.clone().unwrap_or_default();
+    println!("POST /validate: {status:#}");
+    assert!(!answer.allowed);
+    assert_eq!(
+        status["details"]["causes"][0]["message"],
+        "house-rules: must be from one of: registry.example.com"
+    );
+    let mut changed = pod("web");
+    changed["spec"]["containers"][0]["image"] = json!("registry.example.com/app");
+    let review = Review::create(changed).build();
+    let answer = server
+        .mutate(&review)
+        .await
+        .checked(Endpoint::Mutate, &review);
+    println!("POST /mutate: {}", json!(answer.patch));
+    let object = answer.patched_object.unwrap_or_default();
+    assert_eq!(
+        object["spec"]["containers"][0]["image"],
+        "registry.example.com/app:stable"
+    );
+}
+
+#[tokio::test]
+async fn rust() {
+    first_day("rust").await;
+}
+
+#[tokio::test]
+async fn go() {
+    first_day("go").await;
+}
+
+#[tokio::test]
+async fn typescript() {
+    first_day("ts").await;
+}
+
+#[tokio::test]
+async fn javascript() {
+    first_day("js").await;
+}
+
+#[tokio::test]
+async fn python() {
+    first_day("python").await;
+}
+
+#[tokio::test]
+async fn c() {
+    first_day("c").await;
+}
