@@ -87,6 +87,13 @@ fn a_file_is_told_in_words_and_as_json() {
     );
     assert!(told["settingsSchema"]["properties"].is_object(), "{told:#}");
     assert_eq!(told.get("signatures"), None, "a file has none");
+
+    // One that asks for the clock, too.
+    let file = guests::build("deploy-window").display().to_string();
+    let output = run(&["inspect", &file, "-o", "json"]);
+    let told: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let imports = told["imports"].to_string();
+    assert!(imports.contains("tollgate:admission/clock@"), "{imports}");
 }
 
 #[test]

@@ -89,7 +89,16 @@ impl Build {
         let is_configured = own.is_some() || settings.is_some();
         let (config, plugin) = match own {
             Some(own) => own,
-            None => to_check(&built.name, &output, settings, &imports)?,
+            None => {
+                let (config, plugin) = to_check(&built.name, &output, settings, &imports)?;
+                for capability in &plugin.capabilities {
+                    say!(
+                        "  {NOTABLE}needs{NOTABLE:#}    capabilities: [{}] in its configuration",
+                        capability.as_str()
+                    );
+                }
+                (config, plugin)
+            }
         };
         let host = Host::set_up(&config)?;
         match runtime.block_on(host.loader.check(&plugin)) {
@@ -193,10 +202,6 @@ pub(super) fn to_check(
         .any(|import| import.starts_with("tollgate:admission/clock@"))
     {
         config.capabilities.insert(Capability::Clock);
-        say!(
-            "  {NOTABLE}needs{NOTABLE:#}    capabilities: [{}] in its configuration",
-            Capability::Clock.as_str()
-        );
     }
     let all = || vec!["*".to_owned()];
     let everything = ManifestRule {

@@ -228,7 +228,9 @@ mod tests {
             let written = project.write(*language).unwrap();
             for file in written.iter().filter(|path| path.is_file()) {
                 let text = std::fs::read_to_string(file).unwrap();
-                assert!(!text.contains("{{"), "{}:\n{text}", file.display());
+                // Go opens two braces of its own, and closes them elsewhere.
+                let is_left = |line: &str| line.contains("{{") && line.contains("}}");
+                assert!(!text.lines().any(is_left), "{}:\n{text}", file.display());
                 assert!(
                     !text.contains("rusted-registries"),
                     "{}:\n{text}",
