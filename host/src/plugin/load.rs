@@ -27,6 +27,9 @@ pub struct Loader {
     registry: Registry,
     /// Those that are being prepared: as many as there are processors, however many are being pulled.
     preparing: Semaphore,
+    /// As many files are read at the same time as there are processors, too: every thread that waits for a disk keeps
+    /// memory of its own from then on.
+    reading: Semaphore,
 }
 
 /// Why a plugin could not be loaded.
@@ -134,6 +137,7 @@ impl Loader {
             metrics,
             registry: Registry::new(Registries::default()),
             preparing: Semaphore::new(processors),
+            reading: Semaphore::new(processors),
         }
     }
 
@@ -260,6 +264,8 @@ impl Loader {
                         stale: None,
                     })
                 };
+                // Never closed.
+                let _turn = self.reading.acquire().await;
                 tokio::task::spawn_blocking(read).await?
             }
             Source::Oci(reference) => {
