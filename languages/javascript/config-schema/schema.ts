@@ -35,7 +35,7 @@ export function errorsOf(validator: Validator, value: unknown): SchemaError[] {
     .filter((error) => !wrappers.has(error.keyword))
     .map(({ instanceLocation, keyword, error }) => ({
       at: tokens(instanceLocation),
-      message: keyword === 'false' ? 'The schema has nothing of that name.' : error,
+      message: keyword === 'false' ? 'The schema has nothing of that name' : error.replace(/\.$/, ''),
     }));
 }
 
