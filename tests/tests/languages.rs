@@ -3,11 +3,15 @@
 //! `trusted-registries` is a policy as one writes it; `actor` does what the object under review says, and fails in every
 //! way that its language has. Whatever it does, a fault under `Fail` is never an allow, and the operator learns more of
 //! it than that the plugin trapped. A language joins by adding a folder.
+//!
+//! A policy that one language alone has, because it is good at it, has a suite, which `tollgate test` runs.
 
+use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use serde_json::{Value, json};
-use tollgate_tests::binary::{profile_directory, workspace};
+use tollgate_tests::binary::{profile_directory, tollgate, workspace};
 use tollgate_tests::checker::{Checked, Endpoint};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::reviews::Review;
@@ -18,6 +22,13 @@ const FOLDER_VARIABLE: &str = "TOLLGATE_LANGUAGES";
 
 /// What WebAssembly says of a trap when nobody said more.
 const SAYS_NOTHING: &str = "`unreachable`";
+
+/// What a suite of a policy is in.
+const SUITE: &str = "policy.test.yaml";
+/// Where a suite finds its policy, and what is compiled of it: kept from one run to the next.
+const BUILT: &str = "dist";
+/// Folders in a policy's own that its build makes.
+const MADE: [&str; 4] = [BUILT, "node_modules", ".venv", "__pycache__"];
 
 /// A language, and where its plugins lie.
 struct Language {
@@ -375,4 +386,71 @@ fn names_a_place(message: &str) -> bool {
     let file = parts.next().unwrap_or_default();
     let line = parts.next().and_then(|line| line.parse::<u32>().ok());
     file.contains('.') && line.is_some_and(|line| line > 0)
+}
+
+/// The policies of a language that have a suite.
+fn with_suite(language: &str) -> Vec<PathBuf> {
+    let folder = workspace().join("languages").join(language);
+    let entries =
+        fs::read_dir(&folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let mut policies: Vec<PathBuf> = entries
+        .filter_map(Result::ok)
+        .map(|entry| entry.path())
+        .filter(|policy| policy.join(SUITE).is_file())
+        .collect();
+    policies.sort();
+    policies
+}
+
+/// Puts what a suite is made of into a folder, without what `tollgate build` may have left in the policy's own.
+fn copy_suite(from: &Path, to: &Path) {
+    fs::create_dir_all(to).unwrap_or_else(|error| panic!("{}: {error}", to.display()));
+    let entries = fs::read_dir(from).unwrap_or_else(|error| panic!("{}: {error}", from.display()));
+    for entry in entries.filter_map(Result::ok) {
+        let (path, name) = (entry.path(), entry.file_name());
+        if path.extension().is_some_and(|ending| ending == "yaml") {
+            fs::copy(&path, to.join(name))
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        } else if path.is_dir() && !MADE.iter().any(|made| name == *made) {
+            copy_suite(&path, &to.join(name));
+        }
+    }
+}
+
+#[test]
+fn the_suite_of_every_policy_passes() {
+    let mut wrong = Vec::new();
+    for Language { name, folder } in languages() {
+        for policy in with_suite(&name) {
+            let plugin = policy
+                .file_name()
+                .unwrap_or_default()
+                .to_string_lossy()
+                .into_owned();
+            let suite = Path::new(env!("CARGO_TARGET_TMPDIR"))
+                .join("suites")
+                .join(&plugin);
+            copy_suite(&policy, &suite);
+            let wasm = folder.join(format!("{plugin}.wasm"));
+            fs::create_dir_all(suite.join(BUILT))
+                .expect("a folder in the target folder can be made");
+            fs::copy(&wasm, suite.join(BUILT).join(format!("{plugin}.wasm")))
+                .unwrap_or_else(|error| panic!("{}: {error}", wasm.display()));
+            let output = Command::new(tollgate())
+                .args(["test", SUITE])
+                .current_dir(&suite)
+                .output()
+                .unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
+            let said = format!(
+                "{name}: {plugin}\n{}{}",
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr)
+            );
+            println!("{said}");
+            if !output.status.success() {
+                wrong.push(said);
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }

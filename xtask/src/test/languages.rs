@@ -24,7 +24,14 @@ const COMPONENTIZE: &str = "tollgate-componentize";
 /// What the last build was made of.
 const BUILT_FROM: &str = ".built-from";
 /// Folders that builds make.
-const MADE: [&str; 4] = ["node_modules", "__pycache__", ".mypy_cache", "target"];
+const MADE: [&str; 6] = [
+    "node_modules",
+    "__pycache__",
+    ".mypy_cache",
+    ".venv",
+    "dist",
+    "target",
+];
 
 /// How a script says that a command is there, but too old for it.
 const TOO_OLD: i32 = 69;
