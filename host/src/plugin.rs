@@ -16,6 +16,7 @@ pub mod prepare;
 mod protocol;
 mod set;
 mod shadow;
+mod trim;
 mod worker;
 
 pub(crate) use componentize::{componentize, exports, imports};

@@ -12,9 +12,10 @@ use wasmtime_wizer::{WasmtimeWizerComponent, Wizer};
 
 use super::componentize::componentize;
 use super::protocol::{Line, Manifest, ManifestRule, Order, Stage};
+use super::trim::trim;
 use crate::config::PluginName;
 use crate::engine::bindings::types;
-use crate::engine::{ConfiguredBy, Engine, EngineSettings, Guest};
+use crate::engine::{ConfiguredBy, Engine, EngineSettings, Guest, GuestError};
 
 /// `describe` and `configure` may use this many times the fuel of a call: they run once.
 const LOAD_FUEL_FACTOR: u64 = 20;
@@ -210,8 +211,8 @@ async fn prepare(
 
     let _ = teller.stage(Stage::CompileSnapshot);
     let component = match snapshot {
-        Some(snapshot) => match link(&snapshot) {
-            Ok(_) => snapshot,
+        Some(snapshot) => match compiled(snapshot, link) {
+            Ok(compiled) => compiled,
             Err(error) => {
                 fallback = Some(format!("the snapshot cannot be compiled: {error}"));
                 component
@@ -235,6 +236,18 @@ async fn prepare(
         component,
         fallback,
     })
+}
+
+/// A snapshot without the code that it needs no more, or as it is where that does not come to a component that links.
+fn compiled(
+    snapshot: Vec<u8>,
+    link: impl Fn(&[u8]) -> Result<Guest, GuestError>,
+) -> Result<Vec<u8>, GuestError> {
+    let trimmed = caught(|| trim(&snapshot).map_err(|error| error.to_string())).ok();
+    match trimmed.filter(|trimmed| link(trimmed).is_ok()) {
+        Some(trimmed) => Ok(trimmed),
+        None => link(&snapshot).map(|_| snapshot),
+    }
 }
 
 fn rejected(errors: &[types::SettingsError]) -> String {
