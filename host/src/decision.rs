@@ -237,7 +237,7 @@ impl Decision {
             resource: short(resource),
             sub_resource: request.sub_resource.as_deref().map(short),
             namespace: request.namespace.as_deref().map(short),
-            name: short(&request.name),
+            name: short(request.object_name().unwrap_or_default()),
             user: short(user.unwrap_or_default()),
             dry_run: request.dry_run,
             only: only.map(short),

@@ -1,8 +1,9 @@
 //! The webhook configurations that register this host with kube-apiserver.
 //!
 //! ```text
-//! plugins ─▶ rules: their union, no wider          ┐
-//!         ─▶ time: what the chain may take         ├─▶ webhook: Kubernetes' own types ─▶ YAML
+//! plugins ─▶ hidden: one webhook for all, or each  ┐
+//!         ─▶ rules: their union, no wider          ├─▶ webhook: Kubernetes' own types ─▶ YAML
+//!         ─▶ time: what the chain may take         │
 //! options ─▶ address, caBundle, what is left out   ┘
 //! ```
 //!
@@ -11,6 +12,7 @@
 //! So the rules are the union of the plugins' and no more, and what a cluster lives by is left out.
 
 mod exclude;
+mod hidden;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -27,6 +29,7 @@ use crate::{
 
 pub(crate) use self::exclude::NAMESPACES as EXCLUDED_NAMESPACES;
 pub use self::{
+    hidden::Hiding,
     time::{TIMEOUT_BOUNDS_SECONDS, TooSlow},
     webhook::{Address, Webhooks},
 };
@@ -73,7 +76,7 @@ pub struct Registration {
     pub address: Address,
     /// PEM of the authorities that kube-apiserver is to trust; without it, its own.
     pub ca_bundle: Option<Vec<u8>>,
-    /// A webhook for each plugin rather than one for all.
+    /// A webhook for each plugin rather than one for all, where that would do.
     pub per_plugin: bool,
     /// What kube-apiserver is to wait; without it, as little as is safe.
     pub timeout_seconds: Option<u32>,
@@ -85,6 +88,14 @@ pub struct Registration {
     pub break_glass_groups: BTreeSet<String>,
     /// What the host keeps back of the time that kube-apiserver gives.
     pub margin: Margin,
+}
+
+fn serving<'a>(endpoint: Endpoint, plugins: &[Participant<'a>]) -> Vec<Participant<'a>> {
+    plugins
+        .iter()
+        .copied()
+        .filter(|plugin| plugin.serves(endpoint))
+        .collect()
 }
 
 // === impl Participant ===
@@ -111,15 +122,11 @@ impl Registration {
         endpoint: Endpoint,
         plugins: &[Participant<'_>],
     ) -> Result<Option<Webhooks>, TooSlow> {
-        let plugins: Vec<_> = plugins
-            .iter()
-            .copied()
-            .filter(|plugin| plugin.serves(endpoint))
-            .collect();
+        let plugins = serving(endpoint, plugins);
         if plugins.is_empty() {
             return Ok(None);
         }
-        let webhooks = if self.per_plugin {
+        let webhooks = if self.per_plugin || hidden::find(endpoint, &plugins).is_some() {
             let one = |plugin: &Participant<'_>| {
                 self.webhook(endpoint, Some(plugin.name), std::slice::from_ref(plugin))
             };
@@ -129,6 +136,15 @@ impl Registration {
         };
         let metadata = Metadata::new(&self.name);
         Ok(Some(Webhooks::new(endpoint, metadata, webhooks)))
+    }
+
+    /// Why the webhooks of an endpoint are one for each plugin, where nobody asked for that.
+    #[must_use]
+    pub fn hiding(&self, endpoint: Endpoint, plugins: &[Participant<'_>]) -> Option<Hiding> {
+        if self.per_plugin {
+            return None;
+        }
+        hidden::find(endpoint, &serving(endpoint, plugins))
     }
 
     fn webhook(

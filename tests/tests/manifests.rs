@@ -93,6 +93,40 @@ async fn a_server_is_registered_by_its_own_rules_and_its_own_ca() {
 }
 
 #[test]
+fn plugins_that_one_webhook_would_hide_get_one_each_and_the_reason_is_told() {
+    let mut configuration = Configuration::new();
+    for (name, versions) in [("hpa-limit", json!(["v2"])), ("labels", json!(["*"]))] {
+        let rules = json!([{
+            "operations": ["CREATE"], "apiGroups": ["autoscaling"], "apiVersions": versions,
+            "resources": ["horizontalpodautoscalers"],
+        }]);
+        let keys = json!({"match": {"rules": rules}});
+        configuration.plugin_of(name, &hostile::harmless(), keys);
+    }
+    let authority = configuration.folder().join("ca.pem");
+    std::fs::write(&authority, CA).expect("written");
+    let ca = authority.display().to_string();
+    let printed = manifests(&configuration, &["--url", "https://localhost", "--ca", &ca]);
+    assert_eq!(printed.code, Some(0), "{}", printed.errors);
+    for path in [
+        "mutate/hpa-limit",
+        "mutate/labels",
+        "validate/hpa-limit",
+        "validate/labels",
+    ] {
+        let url = format!("    url: https://localhost/{path}\n");
+        assert!(printed.output.contains(&url), "{url}{}", printed.output);
+    }
+    for plugins in ["mutating", "validating"] {
+        let why = format!(
+            "tollgate: each of the {plugins} plugins gets a webhook of its own: in one for all, hpa-limit would not be \
+             called for horizontalpodautoscalers.autoscaling in every version"
+        );
+        assert!(printed.errors.contains(&why), "{}", printed.errors);
+    }
+}
+
+#[test]
 fn what_is_not_known_or_cannot_work_is_not_printed() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("harmless", &hostile::harmless(), json!({}));

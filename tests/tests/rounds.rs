@@ -448,11 +448,14 @@ async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
         "images: spec.containers[1].image: bad is not wanted"
     );
 
-    // Without a field, the words are what tells.
+    // Without a field, the words are what tells, as long as nothing but the metadata changes.
     let mut placed = pod("web");
     placed["spec"]["nodeName"] = json!("old");
     assert!(updated(&server, &placed, &placed).await.allowed);
     assert!(!updated(&server, &placed, &pod("web")).await.allowed);
+    let mut changed = placed.clone();
+    changed["spec"]["priority"] = json!(1);
+    assert!(!updated(&server, &changed, &placed).await.allowed);
 
     // A CREATE has nothing before it.
     let review = Review::create(old).build();
@@ -470,6 +473,31 @@ async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
         &[("plugin", "images")],
     );
     assert_eq!(counted, 3.0);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_about_changes_is_not_excused_by_what_it_would_say_of_a_new_object() {
+    let mut configuration = Configuration::new();
+    configuration.plugin(
+        "always-pull-images",
+        &guests::build("always-pull-images"),
+        json!({"existingViolations": "allow"}),
+    );
+    let server = start(configuration).await;
+    let mut old = pod("web");
+    old["spec"]["containers"][0]["imagePullPolicy"] = json!("IfNotPresent");
+    let mut labelled = old.clone();
+    labelled["metadata"]["labels"]["owner"] = json!("jane");
+    assert!(updated(&server, &labelled, &old).await.allowed);
+    // It minds the policy of an image that is new, and the policy is as it was.
+    let mut other_image = old.clone();
+    other_image["spec"]["containers"][0]["image"] = json!("other:1");
+    let checked = updated(&server, &other_image, &old).await;
+    assert_eq!(
+        message(&checked),
+        "always-pull-images: images must be pulled each time that a container starts \
+         (spec.containers[0].imagePullPolicy: must be Always)"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -519,4 +547,79 @@ async fn a_finalizer_can_be_taken_from_a_violating_object_that_is_being_deleted(
             assert!(!updated(&server, &pretended, &stored).await.allowed);
         }
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn who_keeps_a_finalizer_in_place_gets_past_nobody() {
+    let mut configuration = Configuration::new();
+    let bindings = json!({"rules": [{
+        "operations": ["UPDATE"], "apiGroups": ["rbac.authorization.k8s.io"], "apiVersions": ["v1"],
+        "resources": ["clusterrolebindings"],
+    }]});
+    actor(
+        &mut configuration,
+        "lock",
+        json!({"deny": "only the platform team may change this"}),
+        json!({"match": bindings}),
+    );
+    let server = start(configuration).await;
+    let mut old = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+        "metadata": {
+            "name": "readers", "finalizers": ["attacker.example.com/keep", "example.com/cleanup"],
+            "deletionTimestamp": "2026-11-21T08:00:00Z", "deletionGracePeriodSeconds": 0,
+        },
+        "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+        "subjects": [{"kind": "User", "name": "alice"}],
+    });
+    let mut granting = old.clone();
+    granting["subjects"] = json!([{"kind": "User", "name": "mallory"}]);
+    let checked = updated(&server, &granting, &old).await;
+    assert!(!checked.allowed);
+    assert_eq!(
+        message(&checked),
+        "lock: only the platform team may change this"
+    );
+    // Not along with a finalizer, either.
+    granting["metadata"]["finalizers"] = json!(["example.com/cleanup"]);
+    assert!(!updated(&server, &granting, &old).await.allowed);
+    let mut labelled = old.clone();
+    labelled["metadata"]["labels"] = json!({"rbac.example.com/aggregate": "yes"});
+    assert!(!updated(&server, &labelled, &old).await.allowed);
+    let mut going = old.clone();
+    going["metadata"]["finalizers"] = json!(["example.com/cleanup"]);
+    assert!(updated(&server, &going, &old).await.allowed);
+    // Nobody is going, nothing is excused.
+    for object in [&mut going, &mut old] {
+        let metadata = object["metadata"].as_object_mut().expect("an object");
+        metadata.remove("deletionTimestamp");
+    }
+    assert!(!updated(&server, &going, &old).await.allowed);
+}
+
+/// The message of a denial holds no values, so the same words can be about something worse.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_violation_that_was_there_before_may_not_be_made_worse() {
+    let mut configuration = Configuration::new();
+    configuration.plugin(
+        "trusted-registries",
+        &guests::build("trusted-registries"),
+        json!({"existingViolations": "allow", "settings": {"allowed": ["registry.example.com/"]}}),
+    );
+    let server = start(configuration).await;
+    let mut old = pod("web");
+    old["spec"]["containers"][0]["image"] = json!("docker.io/library/nginx:1");
+    let mut labelled = old.clone();
+    labelled["metadata"]["labels"]["owner"] = json!("jane");
+    let checked = updated(&server, &labelled, &old).await;
+    assert!(checked.allowed, "{:?}", checked.status);
+    let mut worse = old.clone();
+    worse["spec"]["containers"][0]["image"] = json!("evil.example/pwn:1");
+    let checked = updated(&server, &worse, &old).await;
+    assert!(!checked.allowed);
+    assert!(
+        message(&checked).contains("spec.containers[0].image"),
+        "{}",
+        message(&checked)
+    );
 }

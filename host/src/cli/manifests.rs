@@ -92,6 +92,9 @@ impl Manifests {
         let mut documents = Vec::new();
         for endpoint in [Endpoint::Mutate, Endpoint::Validate] {
             documents.extend(registration.webhooks(endpoint, &participants)?);
+            if let Some(hiding) = registration.hiding(endpoint, &participants) {
+                eprintln!("tollgate: {hiding}");
+            }
         }
         anyhow::ensure!(
             !documents.is_empty(),

@@ -33,7 +33,7 @@ const QUALIFIED: [(&str, &str); 4] = [
     ("strings", "quote"),
 ];
 /// The rest of what can be called; operators have names that nobody can write.
-const OTHERS: [&str; 35] = [
+const OTHERS: [&str; 34] = [
     "bool",
     "bytes",
     "charAt",
@@ -58,7 +58,6 @@ const OTHERS: [&str; 35] = [
     "matches",
     "or",
     "orValue",
-    "reverse",
     "size",
     "startsWith",
     "string",

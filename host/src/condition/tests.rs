@@ -300,6 +300,7 @@ line 1, column 59: `request.kind` has no field `name`, expected group, version, 
 line 1, column 28: the function `isQuantity` is not known here
 line 1, column 42: the function `quantity` is not known here
 "#);
+    assert_snapshot!(problems("'abc'.reverse() == 'cba'"), @"line 1, column 14: the function `reverse` is not known here");
     assert_snapshot!(problems("'%d'.format([1]) == '1'"), @"line 1, column 12: the function `format` is not known here");
     assert_snapshot!(problems("object.metadata.name.matches('(')"), @"line 1, column 29: the pattern of `matches` is not a regular expression, or a very large one");
     assert_snapshot!(problems("'a'"), @"line 1, column 1: it is always a string, and a condition is true or false");

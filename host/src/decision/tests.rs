@@ -160,3 +160,20 @@ fn a_ring_of_none_keeps_none() {
     ring.push(decision("a"), ());
     assert!(!ring.is_on() && ring.recent().is_empty());
 }
+
+#[test]
+fn an_object_of_a_collection_that_is_deleted_has_its_name() {
+    let mut request = request("u-1");
+    request.name.clear();
+    request.operation = crate::review::request::Operation::Delete;
+    request.object = None;
+    request.old_object = Some(crate::document::Json::from(
+        json!({"metadata": {"name": "web"}}),
+    ));
+    assert_eq!(
+        Decision::about(&request, Endpoint::Validate, None).name,
+        "web"
+    );
+    request.old_object = None;
+    assert_eq!(Decision::about(&request, Endpoint::Validate, None).name, "");
+}

@@ -558,3 +558,163 @@ fn waits_for_as_little_as_is_enough_and_not_for_audits() {
     );
     assert!(printed(&registration(), &audit).contains("timeoutSeconds: 23\n"));
 }
+
+/// Rules in the short form `groups versions resources`, with `core` for the core group.
+fn judge(name: &str, rules: &str) -> String {
+    let one = |rule: &str| {
+        let lists: Vec<String> = rule
+            .split(' ')
+            .map(|list| {
+                let names = list.split(',').map(|name| match name {
+                    "core" => "''".to_owned(),
+                    name => format!("'{name}'"),
+                });
+                names.collect::<Vec<_>>().join(", ")
+            })
+            .collect();
+        let [groups, versions, resources] = &lists[..] else {
+            panic!("{rule}")
+        };
+        rule_of("CREATE, UPDATE", groups, versions, resources)
+    };
+    let rules: Vec<String> = rules.split("; ").map(one).collect();
+    format!(
+        "- {{name: {name}-judge, source: 'file:a', match: {{rules: [{}]}}}}\n",
+        rules.join(", ")
+    )
+}
+
+fn rule_of(operations: &str, groups: &str, versions: &str, resources: &str) -> String {
+    rule(operations, groups, versions, resources, ALL)
+}
+
+fn hiding(plugins: &str) -> Option<String> {
+    let config = config(plugins);
+    let participants: Vec<_> = config.plugins.iter().map(participant).collect();
+    let hiding = registration().hiding(Endpoint::Validate, &participants);
+    hiding.map(|hiding| hiding.to_string())
+}
+
+#[test]
+fn a_plugin_is_hidden_where_another_matches_what_would_have_been_converted_for_it() {
+    for (plugin, other, expected) in [
+        ("autoscaling v2 hpas", "* * *", Some("hpas.autoscaling")),
+        (
+            "autoscaling v2 hpas",
+            "autoscaling v1 hpas",
+            Some("hpas.autoscaling"),
+        ),
+        (
+            "autoscaling v2 hpas",
+            "autoscaling v1,v2 *",
+            Some("hpas.autoscaling"),
+        ),
+        ("* v2 *", "autoscaling v1 hpas", Some("hpas.autoscaling")),
+        ("* v1 *", "* * *", Some("*")),
+        (
+            "apps v1 deployments/scale",
+            "apps * */scale",
+            Some("deployments.apps/scale"),
+        ),
+        ("autoscaling v2 hpas", "autoscaling v2 *", None),
+        ("autoscaling v2 hpas", "autoscaling v1 other", None),
+        ("autoscaling v2 hpas", "autoscaling v1 hpas/status", None),
+        ("autoscaling v2 hpas", "apps,batch * *", None),
+        ("autoscaling * hpas", "* * */*", None),
+        // What another rule of the plugin's own matches as it comes is not hidden.
+        (
+            "autoscaling v2 hpas; autoscaling v1 *",
+            "autoscaling v1,v2 hpas",
+            None,
+        ),
+        // The core group has one version.
+        ("core v1 pods", "* * */*", None),
+        ("core v1 pods,pods/status", "core * */*", None),
+        ("core v2 pods", "* * */*", None),
+        // Events are in two groups.
+        ("core v1 events", "* * */*", Some("events.events.k8s.io")),
+        (
+            "core v1 *",
+            "events.k8s.io v1 events",
+            Some("events.events.k8s.io"),
+        ),
+        ("events.k8s.io v1 events", "core v1 *", Some("events")),
+        ("core,events.k8s.io v1 events", "core v1 *", None),
+        ("core v1 pods", "events.k8s.io v1 *", None),
+    ] {
+        let plugins = [judge("a", plugin), judge("b", other)].concat();
+        let found = hiding(&plugins);
+        let hides_a = found
+            .as_ref()
+            .filter(|text| text.contains("in one for all, a-judge would"));
+        match expected {
+            None => assert_eq!(hides_a, None, "{plugin} with {other}"),
+            Some(resource) => {
+                let named = format!("a-judge would not be called for {resource} in every version");
+                assert!(
+                    hides_a.is_some_and(|text| text.contains(&named)),
+                    "{plugin} with {other}: {found:?}"
+                );
+            }
+        }
+    }
+}
+
+#[test]
+fn nothing_is_hidden_by_rules_for_other_operations_or_scopes() {
+    let plugin = |name: &str, operations: &str, versions: &str, scope: &str| {
+        format!(
+            "- {{name: {name}-judge, source: 'file:a', match: {{rules: [{}]}}}}\n",
+            rule(operations, "autoscaling", versions, "hpas", scope)
+        )
+    };
+    for (operations, scope, expected) in [
+        ("UPDATE, DELETE", "Namespaced", true),
+        ("DELETE", "Namespaced", false),
+        ("UPDATE", "Cluster", false),
+    ] {
+        let plugins = [
+            plugin("a", "CREATE, UPDATE", "v2", "Namespaced"),
+            plugin("b", operations, "v1, v2", scope),
+        ];
+        assert_eq!(
+            hiding(&plugins.concat()).is_some(),
+            expected,
+            "{operations} {scope}"
+        );
+    }
+}
+
+#[test]
+fn where_one_webhook_would_hide_a_plugin_each_has_its_own() {
+    let hpa = judge("hpa-limit", "autoscaling v2 horizontalpodautoscalers");
+    let labels = judge("labels", "* * *");
+    let pods = judge("pods", "core v1 pods");
+    let events = judge("events", "core v1 events");
+    let plugins = [hpa.clone(), labels.clone(), pods.clone(), events].concat();
+    let text = printed(&registration(), &plugins);
+    let paths: Vec<&str> = text
+        .lines()
+        .filter_map(|line| line.trim().strip_prefix("path: "))
+        .collect();
+    assert_eq!(
+        paths,
+        ["hpa-limit", "labels", "pods", "events"].map(|name| format!("/validate/{name}-judge"))
+    );
+    assert_snapshot!(hiding(&plugins).expect("hidden"), @"each of the validating plugins gets a webhook of its own: in one for all, hpa-limit-judge would not be called for horizontalpodautoscalers.autoscaling in every version, because kube-apiserver converts only what no rule of a webhook matches as it comes, and labels-judge is for more versions of it; nor events-judge for events.events.k8s.io, because of labels-judge; where their rules name the same apiGroups and apiVersions for it, one webhook is enough");
+    // Nobody is hidden from a webhook that would be apart anyway, or by who does something else.
+    let apart = Registration {
+        per_plugin: true,
+        ..registration()
+    };
+    let config = config(&plugins);
+    let participants: Vec<_> = config.plugins.iter().map(participant).collect();
+    assert_eq!(apart.hiding(Endpoint::Validate, &participants), None);
+    assert_eq!(registration().hiding(Endpoint::Mutate, &participants), None);
+    let together = printed(&registration(), &[pods, labels].concat());
+    assert_eq!(
+        together.matches("path: /validate\n").count(),
+        1,
+        "{together}"
+    );
+}

@@ -34,8 +34,8 @@ pub enum IntegrityError {
         /// Its type.
         found: &'static str,
     },
-    /// The object would be another one, or its field managers' record be falsified.
-    #[error("{} was changed; a mutation keeps apiVersion, kind and metadata.{{name,namespace,uid,managedFields}}", Shown(.path))]
+    /// The object would be another one, the update one of another version, or its field managers' record be falsified.
+    #[error("{} was changed; a mutation keeps apiVersion, kind and metadata.{{name,namespace,uid,resourceVersion,managedFields}}", Shown(.path))]
     IdentityChanged {
         /// The field.
         path: Pointer,

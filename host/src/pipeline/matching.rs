@@ -55,7 +55,7 @@ impl Plugin {
         if decision == Decision::Fails {
             return Standing::NotAsked;
         }
-        if let Some(exception) = self.exception(request, object) {
+        if let Some(exception) = self.exception(request) {
             return Standing::Excepted(exception);
         }
         match decision {
@@ -72,10 +72,10 @@ impl Plugin {
             Asked::Everything => true,
             Asked::About(matching) => matching.matches(request).is_some(),
         };
-        matches && self.exception(request, None).is_none()
+        matches && self.exception(request).is_none()
     }
 
-    fn exception(&self, request: &AdmissionRequest, object: Option<&Json>) -> Option<&Exception> {
+    fn exception(&self, request: &AdmissionRequest) -> Option<&Exception> {
         let exceptions = &self.config.exceptions;
         if exceptions.is_empty() {
             return None;
@@ -83,7 +83,7 @@ impl Plugin {
         let now = SystemTime::now();
         exceptions
             .iter()
-            .find(|exception| exception.covers(request, object) && exception.is_active(now))
+            .find(|exception| exception.covers(request) && exception.is_active(now))
     }
 }
 
@@ -153,12 +153,12 @@ impl Match {
 impl Exception {
     /// Whether it is about this request, whatever the time.
     #[must_use]
-    pub fn covers(&self, request: &AdmissionRequest, object: Option<&Json>) -> bool {
+    pub fn covers(&self, request: &AdmissionRequest) -> bool {
         let holds = |list: &[Box<str>], name: Option<&str>| {
             list.is_empty() || name.is_some_and(|name| list.iter().any(|one| **one == *name))
         };
         holds(&self.namespaces, namespace_or_itself(request))
-            && holds(&self.names, name(request, object))
+            && holds(&self.names, request.object_name())
             && holds(&self.users, Some(request.username()))
             && (self.groups.is_empty()
                 || request
@@ -216,14 +216,6 @@ fn namespace(request: &AdmissionRequest) -> Option<&str> {
 /// in one that no list can name.
 fn namespace_or_itself(request: &AdmissionRequest) -> Option<&str> {
     namespace(request).or_else(|| is_about_namespaces(request).then_some(request.name.as_str()))
-}
-
-/// The object's name, which a CREATE has in the object alone.
-fn name<'r>(request: &'r AdmissionRequest, object: Option<&'r Json>) -> Option<&'r str> {
-    if !request.name.is_empty() {
-        return Some(&request.name);
-    }
-    object?.member("metadata")?.member("name")?.as_text()
 }
 
 fn is_about_namespaces(request: &AdmissionRequest) -> bool {

@@ -129,11 +129,9 @@ pub(super) async fn run(
     let ended = match answer {
         Ok(Answer::Allow) => Ok(Ended::Allowed),
         Ok(Answer::Deny(denial)) => {
-            let old = existing::old_denial(&turn, engine, &request, deadline, &mut called).await?;
-            let split = match old {
-                Some(old) => existing::split(denial, &old, &request),
-                None => existing::Split::new(denial),
-            };
+            let split =
+                existing::told_apart(&turn, engine, &request, denial, deadline, &mut called)
+                    .await?;
             existing = split.existing;
             Ok(split.new.map_or(Ended::Allowed, Ended::Denied))
         }

@@ -123,6 +123,16 @@ impl AdmissionRequest {
         groups.unwrap_or_default().iter().filter_map(Json::as_text)
     }
 
+    /// The object's name. Where a collection is deleted only the old object has it; with generateName there is none yet.
+    #[must_use]
+    pub fn object_name(&self) -> Option<&str> {
+        if !self.name.is_empty() {
+            return Some(&self.name);
+        }
+        let object = self.object.as_ref().or(self.old_object.as_ref())?;
+        object.member("metadata")?.member("name")?.as_text()
+    }
+
     fn user(&self, member: &str) -> Option<&Json> {
         self.document.member("userInfo")?.member(member)
     }

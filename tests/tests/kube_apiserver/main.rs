@@ -5,6 +5,7 @@
 
 mod authentication;
 mod away;
+mod bypasses;
 mod custom_resources;
 mod faults;
 mod fixtures;

@@ -13,6 +13,16 @@ use crate::patch::diff::Fingerprints;
 /// What stands for a member that is not there.
 const ABSENT: Json = Json::Null;
 
+/// What a mutation keeps. Without its resourceVersion, an update that somebody made of an old object would be taken
+/// for one of the newest.
+const KEPT: &[&str] = &[
+    "name",
+    "namespace",
+    "uid",
+    "resourceVersion",
+    "managedFields",
+];
+
 /// `metav1.ObjectMeta`, field by field. Fields that Kubernetes does not know it drops, whatever they hold.
 const FIELDS: &[(&str, Form)] = &[
     ("name", Form::Text),
@@ -62,7 +72,7 @@ pub(super) fn check(before: &Json, after: &Json) -> Result<(), IntegrityError> {
     if metadata.unchanged() {
         return Ok(());
     }
-    for name in ["name", "namespace", "uid", "managedFields"] {
+    for name in KEPT {
         metadata.member(name).is_kept()?;
     }
     if metadata.after.as_object().is_none() {

@@ -89,6 +89,28 @@ fn rejects_a_change_of_identity() {
     assert!(!refused("[]").is_lossy());
 }
 
+/// kube-apiserver takes an update without a resourceVersion for one of the newest object, and another one for a conflict
+/// that the user did not make.
+#[test]
+fn rejects_another_resource_version() {
+    let read = r#"{"name":"a","resourceVersion":"7"}"#;
+    for after in [
+        r#"{"name":"a","resourceVersion":"8"}"#,
+        r#"{"name":"a","resourceVersion":""}"#,
+        r#"{"name":"a","resourceVersion":null}"#,
+        r#"{"name":"a"}"#,
+    ] {
+        assert_eq!(
+            refused_at(read, after),
+            "/metadata/resourceVersion",
+            "{after}"
+        );
+    }
+    let created = r#"{"name":"a"}"#;
+    assert_eq!(refused_at(created, read), "/metadata/resourceVersion");
+    accepted(created, r#"{"name":"a","resourceVersion":null}"#);
+}
+
 #[test]
 fn accepts_null_for_absent_and_another_generate_name() {
     accepted(
@@ -112,7 +134,7 @@ fn rejects_metadata_that_kubernetes_cannot_decode() {
         (r#"{"finalizers":["a",1]}"#, "/metadata/finalizers/1"),
         (r#"{"finalizers":{}}"#, "/metadata/finalizers"),
         (r#"{"generateName":1}"#, "/metadata/generateName"),
-        (r#"{"resourceVersion":1}"#, "/metadata/resourceVersion"),
+        (r#"{"selfLink":1}"#, "/metadata/selfLink"),
         (r#"{"generation":"1"}"#, "/metadata/generation"),
         (r#"{"generation":1.0}"#, "/metadata/generation"),
         (

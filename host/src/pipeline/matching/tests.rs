@@ -330,24 +330,36 @@ fn an_exception_covers_what_all_its_lists_hold() {
         name: String::new(),
         ..pod.clone()
     };
-    let object = Json::from(serde_json::json!({"metadata": {"name": "new"}}));
-    for (keys, request, object, expected) in [
-        ("namespaces: [ns]", &pod, None, true),
-        ("namespaces: [other]", &pod, None, false),
-        ("namespaces: [ns]", &node, None, false),
-        ("namespaces: [name]", &namespace, None, true),
-        ("names: [name]", &pod, None, true),
-        ("names: [nam]", &pod, None, false),
-        ("names: [new]", &unnamed, Some(&object), true),
-        ("names: [new]", &unnamed, None, false),
-        ("users: [jane]", &pod, None, true),
-        ("groups: [ops, dev]", &pod, None, true),
-        ("groups: [ops]", &pod, None, false),
-        ("namespaces: [ns], users: [jane]", &pod, None, true),
-        ("namespaces: [ns], users: [john]", &pod, None, false),
-        ("namespaces: [other], users: [jane]", &pod, None, false),
+    let object = || Some(Json::from(serde_json::json!({"metadata": {"name": "new"}})));
+    let created = AdmissionRequest {
+        object: object(),
+        ..unnamed.clone()
+    };
+    // As of each object when a collection is deleted.
+    let deleted = AdmissionRequest {
+        operation: Operation::Delete,
+        old_object: object(),
+        ..unnamed.clone()
+    };
+    for (keys, request, expected) in [
+        ("namespaces: [ns]", &pod, true),
+        ("namespaces: [other]", &pod, false),
+        ("namespaces: [ns]", &node, false),
+        ("namespaces: [name]", &namespace, true),
+        ("names: [name]", &pod, true),
+        ("names: [nam]", &pod, false),
+        ("names: [new]", &created, true),
+        ("names: [new]", &deleted, true),
+        ("names: [other]", &deleted, false),
+        ("names: [new]", &unnamed, false),
+        ("users: [jane]", &pod, true),
+        ("groups: [ops, dev]", &pod, true),
+        ("groups: [ops]", &pod, false),
+        ("namespaces: [ns], users: [jane]", &pod, true),
+        ("namespaces: [ns], users: [john]", &pod, false),
+        ("namespaces: [other], users: [jane]", &pod, false),
     ] {
-        let covers = exception(keys).covers(request, object);
+        let covers = exception(keys).covers(request);
         assert_eq!(covers, expected, "{keys} {request:?}");
     }
     let now = |seconds: u64| SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(seconds);

@@ -254,14 +254,10 @@ fn reason_for(code: u16) -> &'static str {
 }
 
 fn name(request: &AdmissionRequest) -> String {
-    if request.name.is_empty() {
-        metadata(request, "name")
-            .or_else(|| metadata(request, "generateName"))
-            .unwrap_or_default()
-            .to_owned()
-    } else {
-        request.name.clone()
-    }
+    let name = request
+        .object_name()
+        .or_else(|| metadata(request, "generateName"));
+    name.unwrap_or_default().to_owned()
 }
 
 fn metadata<'r>(request: &'r AdmissionRequest, name: &str) -> Option<&'r str> {
