@@ -67,8 +67,8 @@ struct Program {
 pub enum Decision {
     /// All of them hold.
     Holds,
-    /// One of them does not.
-    Fails,
+    /// One of them does not: its place in the list.
+    Fails(usize),
     /// None is false, and one could not be evaluated.
     Unclear(ConditionError),
 }
@@ -99,10 +99,10 @@ pub fn decide(
 ) -> Decision {
     let budget = Budget::new(BUDGET);
     let mut decision = Decision::Holds;
-    for condition in conditions {
+    for (index, condition) in conditions.iter().enumerate() {
         match condition.evaluate(request, object, &budget) {
             Ok(true) => {}
-            Ok(false) => return Decision::Fails,
+            Ok(false) => return Decision::Fails(index),
             Err(what) => {
                 if decision == Decision::Holds {
                     decision = Decision::Unclear(ConditionError {

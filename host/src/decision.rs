@@ -17,6 +17,7 @@ pub use ring::Ring;
 use crate::config::FailurePolicy;
 use crate::config::Mode;
 use crate::pipeline::outcome::{self, Ended, Outcome, Report};
+use crate::pipeline::passed_over::PassedOver;
 use crate::pipeline::text::{Limit, one_line};
 use crate::review::request::{AdmissionRequest, GroupVersionKind, GroupVersionResource};
 use crate::server::Endpoint;
@@ -74,6 +75,9 @@ pub struct Decision {
     /// The plugins that were not, as far as it is known why.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_called: Vec<NotCalled>,
+    /// Those of them for which it could not be found out later.
+    #[serde(skip)]
+    pub passed_over: Vec<PassedOver>,
 }
 
 /// A plugin's part in a decision.
@@ -248,6 +252,7 @@ impl Decision {
             milliseconds: 0.0,
             plugins: Vec::new(),
             not_called: Vec::new(),
+            passed_over: Vec::new(),
         }
     }
 
@@ -289,6 +294,7 @@ impl Decision {
                 .filter_map(|name| Some(name.as_ref()?.len()))
                 .sum::<usize>()
             + self.plugins.iter().map(Called::bytes).sum::<usize>()
+            + size_of_val(&*self.passed_over)
     }
 }
 

@@ -12,6 +12,6 @@ mod select;
 mod write;
 
 pub use json::{Json, Number, Object, sensible_capacity};
-pub use parse::{MAX_VALUES, ParseError, ParseErrorKind, parse, parse_prefix_member};
+pub use parse::{MAX_VALUES, ParseError, ParseErrorKind, parse, parse_prefix_member, parse_up_to};
 pub use pointer::{ArrayIndex, Pointer, PointerError, array_index};
 pub use select::{Node, Pattern};

@@ -15,6 +15,7 @@ pub mod matching;
 pub mod merge;
 mod mutate;
 pub mod outcome;
+pub mod passed_over;
 mod record;
 pub mod text;
 mod turn;

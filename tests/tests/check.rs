@@ -270,6 +270,86 @@ fn what_is_no_configuration_is_refused() {
 }
 
 #[test]
+fn a_cache_that_cannot_be_used_hides_nothing_and_none_is_made() {
+    let mut configuration = Configuration::new();
+    configuration.plugin("images", &guests::build("always-pull-images"), json!({}));
+    let file = configuration.folder().join("a-file");
+    std::fs::write(&file, "").expect("the folder is writable");
+    let pulled = configuration.folder().join("pulled/here");
+    let configuration = configuration
+        .with("engine", json!({"cacheDirectory": file.join("code")}))
+        .with("registries", json!({"cacheDirectory": pulled}));
+    check_file(&configuration.write()).assert(
+        PLUGIN,
+        &[
+            "engine.cacheDirectory: NOT USABLE:",
+            "`serve` does not start with it",
+            "registries.cacheDirectory: ok,",
+            "is not there yet; `serve` makes it",
+            "images: ok",
+        ],
+    );
+    assert!(!configuration.folder().join("pulled").exists());
+    std::fs::create_dir_all(&pulled).expect("the folder is writable");
+    let open = std::os::unix::fs::PermissionsExt::from_mode(0o777);
+    std::fs::set_permissions(&pulled, open).expect("it is this user's");
+    check_file(&configuration.write()).assert(
+        PLUGIN,
+        &[
+            "registries.cacheDirectory: NOT USABLE:",
+            "run `chmod go-w` on it",
+            "images: ok",
+        ],
+    );
+}
+
+#[test]
+fn a_limit_that_is_too_low_is_named_with_what_is_needed() {
+    for (limit, words) in [
+        (
+            "instances",
+            "core instances, and may have 1 (limits.instances)",
+        ),
+        ("tables", "tables, and may have 1 (limits.tables)"),
+        (
+            "tableElements",
+            "elements in a table, and may have 1 (limits.tableElements)",
+        ),
+    ] {
+        let mut configuration = Configuration::new();
+        configuration.plugin(
+            "images",
+            &guests::build("always-pull-images"),
+            json!({"limits": {limit: 1}}),
+        );
+        let checked = check_file(&configuration.write());
+        checked.assert(PLUGIN, &["images: NOT LOADED", words]);
+        assert!(
+            !checked.said.contains("contract-violation"),
+            "{}",
+            checked.said
+        );
+    }
+}
+
+#[test]
+fn aliases_are_used_as_often_as_they_are_needed() {
+    let uses: String = (0..300)
+        .map(|n| format!("  - {{<<: *common, name: p{n}}}\n"))
+        .collect();
+    let text = format!("x: &common {{source: 'file:p.wasm', enabled: false}}\nplugins:\n{uses}");
+    check_text(&text).assert(CONFIGURATION, &["x: unknown key", "1 problem"]);
+    let entries = "1, ".repeat(150_000);
+    check_text(&format!(
+        "plugins: [{{name: a, source: 'file:p.wasm', enabled: false, settings: {{list: [{entries}]}}}}]"
+    ))
+    .assert(GOOD, &["a: disabled"]);
+    let deep = "[".repeat(70) + &"]".repeat(70);
+    check_text(&format!("plugins: {deep}"))
+        .assert(CONFIGURATION, &["it is nested deeper than 64 levels"]);
+}
+
+#[test]
 fn an_alias_bomb_is_refused_and_not_unrolled() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {
@@ -278,7 +358,10 @@ fn an_alias_bomb_is_refused_and_not_unrolled() {
         text.push_str(&format!("a{level}: &a{level} [{aliases}]\n"));
     }
     let started = std::time::Instant::now();
-    check_text(&text).assert(CONFIGURATION, &[]);
+    check_text(&text).assert(
+        CONFIGURATION,
+        &["more than 1000000 keys and values, with what its aliases stand for"],
+    );
     assert!(
         started.elapsed().as_secs() < 10,
         "it took {:?}",

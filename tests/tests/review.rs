@@ -358,6 +358,169 @@ fn objects_as_they_were_before_make_an_update() {
 }
 
 #[test]
+fn a_deletion_is_of_the_object_as_it_is() {
+    let mut configuration = Configuration::new();
+    let match_all = json!({"rules": [{"operations": ["DELETE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}],
+        "matchConditions": [{"name": "kept", "expression": "oldObject.metadata.?labels.keep.orValue('') == 'true'"}]});
+    configuration.plugin(
+        "kept",
+        &guests::build("required-labels"),
+        json!({"match": match_all, "settings": {"labels": {"team": null}}}),
+    );
+    let mut stored = pod("web");
+    stored["metadata"]["labels"] = json!({"keep": "true"});
+    let old = configuration.folder().join("old.yaml");
+    std::fs::write(&old, stored.to_string()).expect("the folder is writable");
+    let old = old.display().to_string();
+    let mut named = pod("web");
+    named["metadata"]["labels"] = json!({});
+    let arguments = ["--operation", "DELETE", "--old", &old, "-v", "-"];
+    let reviewed = review(&configuration, &arguments, &named.to_string());
+    reviewed.assert(ALLOWED, &["validate  kept  allowed"]);
+    let reviewed = review(
+        &configuration,
+        &["--operation", "DELETE", "-v", "-"],
+        &named.to_string(),
+    );
+    reviewed.assert(
+        ALLOWED,
+        &["kept  not called: a rule matches, and its matchCondition `kept` is false"],
+    );
+    let arguments = ["--operation", "CREATE", "--old", &old, "-"];
+    review(&configuration, &arguments, &named.to_string())
+        .assert(ERROR, &["--operation CREATE has no use for --old"]);
+}
+
+#[test]
+fn what_keeps_a_plugin_from_a_document_is_named() {
+    let mut configuration = Configuration::new();
+    let labels = guests::build("required-labels");
+    for (name, keys) in [
+        (
+            "selected",
+            json!({"objectSelector": {"matchLabels": {"tier": "gold"}}}),
+        ),
+        (
+            "second",
+            json!({"matchConditions": [
+                {"name": "one", "expression": "true"}, {"name": "two", "expression": "object.kind == 'Node'"},
+            ]}),
+        ),
+        ("grouped", json!({"excludeGroups": ["dev"]})),
+        ("named", json!({"excludeUsers": ["jane"]})),
+        ("elsewhere", json!({"namespaces": ["bank"]})),
+    ] {
+        let mut matching = json!({"rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}]});
+        for (key, value) in keys.as_object().expect("an object") {
+            matching[key] = value.clone();
+        }
+        let settings = json!({"labels": {"team": null}});
+        configuration.plugin(
+            name,
+            &labels,
+            json!({"match": matching, "settings": settings}),
+        );
+    }
+    let asks = |user: &str| {
+        let arguments = ["-v", "--user", user, "--group", "dev", "-"];
+        review(&configuration, &arguments, &pod("web").to_string())
+    };
+    asks("joe").assert(
+        DENIED,
+        &[
+            "selected   not called: a rule matches, and its `objectSelector` does not",
+            "second     not called: a rule matches, and its matchCondition `two` is false",
+            "grouped    not called: a rule matches, and `excludeGroups` has a group of this user",
+            "elsewhere  not called: a rule matches, and `namespaces` or `excludeNamespaces` leaves out this namespace",
+        ],
+    );
+    asks("jane").assert(
+        ALLOWED,
+        &[
+            "named      not called: a rule matches, and `excludeUsers` has this user",
+            "no plugin was called",
+        ],
+    );
+}
+
+#[test]
+fn the_summary_counts_calls_and_what_was_changed() {
+    let mut configuration = configuration();
+    let labels = guests::build("required-labels");
+    let excepted = json!({
+        "settings": {"labels": {"never": null}},
+        "exceptions": [{"reason": "moving house", "until": "2999-12-31", "namespaces": ["default"]}],
+    });
+    configuration.plugin("excepted", &labels, excepted);
+    let mut object = pod("web");
+    object["spec"]["containers"][0]["image"] = json!("k8s.gcr.io/pause:3.9");
+    let text = review(&configuration, &["-"], &object.to_string());
+    text.assert(DENIED, &["team"]);
+    let summary = text.stdout.split("document(s)").nth(1).unwrap_or_default();
+    assert!(!summary.contains("excepted"), "{summary}");
+    // It is refused, and there is a patch all the same.
+    let json = review(&configuration, &["-o", "json", "-"], &object.to_string()).json();
+    assert_eq!(
+        (
+            &json["documents"][0]["verdict"],
+            &json["documents"][0]["changed"]
+        ),
+        (&json!("denied"), &json!(true))
+    );
+
+    let mut audited = Configuration::new();
+    let settings = json!({"mode": "audit", "settings": {"labels": {"team": null}}});
+    audited.plugin("team", &labels, settings);
+    let reviewed = review(&audited, &["-"], &pod("web").to_string());
+    reviewed.assert(ALLOWED, &["in mode audit, team:"]);
+    assert!(
+        !reviewed.stdout.contains("no plugin was called"),
+        "{}",
+        reviewed.stdout
+    );
+
+    let mut missing = Configuration::new();
+    missing.plugin(
+        "gone",
+        Path::new("/nowhere/gone.wasm"),
+        json!({"mode": "warn"}),
+    );
+    let reviewed = review(&missing, &["-"], &pod("web").to_string());
+    reviewed.assert(
+        ALLOWED,
+        &["the plugin gone is not loaded, and refuses nothing in mode warn"],
+    );
+}
+
+#[test]
+fn yaml_and_the_content_of_secrets_are_what_they_are_to_kubectl() {
+    let mut configuration = Configuration::new();
+    configuration.plugin(
+        "required-labels",
+        &guests::build("required-labels"),
+        json!({"match": {"rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["*"]}]},
+            "settings": {"labels": {"on": null}}}),
+    );
+    let manifest = "{apiVersion: v1, kind: ConfigMap, metadata: {name: a, labels: {on: x}}}";
+    review(&configuration, &["-"], manifest).assert(DENIED, &["label on is required"]);
+    review(&configuration, &["-"], &manifest.replace("on:", "'on':")).assert(ALLOWED, &[]);
+
+    let mut patching = Configuration::new();
+    let everything = json!({"rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["*"]}]});
+    patching.plugin(
+        "allow-annotation",
+        &guests::build("allow-annotation"),
+        json!({"match": everything}),
+    );
+    let manifest = "{apiVersion: v1, kind: Secret, metadata: {name: a}, stringData: {pin: 4711, word: hunter2}}";
+    let reviewed = review(&patching, &["-"], manifest);
+    reviewed.assert(ALLOWED, &["pin: \"[withheld]\""]);
+    for secret in ["4711", "hunter2", "SHA-256", "bytes"] {
+        assert!(!reviewed.stdout.contains(secret), "{}", reviewed.stdout);
+    }
+}
+
+#[test]
 fn what_cannot_be_reviewed_is_said_with_its_place() {
     let configuration = configuration();
     let good = labelled(pod("web")).to_string();

@@ -132,6 +132,28 @@ async fn deploy_window_is_not_loaded_without_the_clock() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_being_deleted_can_lose_its_finalizers_and_a_manifest_cannot_pretend_it() {
+    for (package, settings) in [
+        ("required-labels", json!({"labels": {"team": null}})),
+        ("allow-annotation", json!({})),
+    ] {
+        let server = serving(package, json!({"settings": settings})).await;
+        let going = json!({"deletionTimestamp": "2026-11-21T08:00:00Z", "finalizers": ["example.com/cleanup"]});
+        let before = deployment(going.clone());
+        let mut after = before.clone();
+        after["metadata"]["finalizers"] = json!([]);
+        let checked = validated(&server, Review::update(after, before)).await;
+        assert!(checked.allowed, "{package}: {:?}", checked.status);
+        // kube-apiserver takes it out of what is created; whoever reviews a file does not.
+        let checked = validated(&server, Review::create(deployment(going.clone()))).await;
+        assert!(!checked.allowed, "{package}");
+        let stored = deployment(json!({}));
+        let checked = validated(&server, Review::update(deployment(going), stored)).await;
+        assert!(!checked.allowed, "{package}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn disable_service_links_changes_templates_unless_a_label_keeps_them() {
     let server = serving("disable-service-links", json!({})).await;
     let checked = mutated(&server, Review::create(deployment(json!({})))).await;

@@ -38,8 +38,7 @@ impl RequiredLabels {
     /// # Errors
     /// When a label is missing or malformed.
     pub fn validate(&self, request: &AdmissionRequest, object: &Json) -> Result<(), Denial> {
-        let deletion = object.at("/metadata/deletionTimestamp").ok().flatten();
-        if request.sub_resource.is_some() || deletion.is_some() {
+        if request.sub_resource.is_some() {
             return Ok(());
         }
         let violates = |(field, pattern): &&(Pointer, Option<Regex>)| match (

@@ -1,12 +1,13 @@
 //! `tollgate check`
 
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::SystemTime;
 
 use anyhow::Context as _;
 use clap::Args;
 
-use super::host::Host;
+use super::host::{Folder, Host, judge_folder};
 use super::{FAILURE, Origin};
 use crate::config::{Exception, FailurePolicy, Mode};
 use crate::engine::{ConfiguredBy, chain};
@@ -44,6 +45,24 @@ impl Check {
             }
         }
         config.plugins = plugins;
+        // What `serve` would make is left unmade, and what it could not use must not hide what else is wrong.
+        for (setting, folder) in [
+            ("engine.cacheDirectory", &mut config.engine.cache_directory),
+            (
+                "registries.cacheDirectory",
+                &mut config.registries.cache_directory,
+            ),
+        ] {
+            let Some(path) = folder.clone() else {
+                continue;
+            };
+            let judged = judge_folder(&path);
+            failed |= judged.is_err();
+            if !matches!(judged, Ok(Folder::There)) {
+                *folder = None;
+            }
+            println!("{}", cache(setting, &path, judged));
+        }
         let host = Host::set_up(&config)?;
         let plugins = config.take_plugins();
         let runtime = tokio::runtime::Builder::new_multi_thread()
@@ -60,6 +79,17 @@ impl Check {
         } else {
             ExitCode::SUCCESS
         })
+    }
+}
+
+fn cache(setting: &str, path: &Path, judged: anyhow::Result<Folder>) -> String {
+    let path = path.display();
+    match judged {
+        Ok(Folder::There) => format!("{setting}: ok, {path}"),
+        Ok(Folder::Missing) => format!("{setting}: ok, {path} is not there yet; `serve` makes it"),
+        Err(error) => {
+            format!("{setting}: NOT USABLE: {path}: {error:#}\n  `serve` does not start with it")
+        }
     }
 }
 

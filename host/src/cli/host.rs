@@ -1,9 +1,11 @@
 //! What `serve` and `check` both set up: the engine, and a loader for it.
 
+use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::Context as _;
+use rustix::fs::Access;
 use tempfile::TempDir;
 
 use crate::config::{Config, Limits};
@@ -17,6 +19,13 @@ pub(super) struct Host {
     pub(super) loader: Loader,
     pub(super) metrics: Arc<Metrics>,
     _cache: Option<TempDir>,
+}
+
+/// A folder that can be used.
+pub(super) enum Folder {
+    There,
+    /// It is made at the start.
+    Missing,
 }
 
 // === impl Host ===
@@ -62,6 +71,40 @@ impl Host {
             metrics,
             _cache: cache,
         })
+    }
+}
+
+/// Whether a folder can be used, and what `serve` does with it; nothing is changed.
+pub(super) fn judge_folder(path: &Path) -> anyhow::Result<Folder> {
+    match std::fs::metadata(path) {
+        Ok(metadata) => judge_private(&metadata).map(|()| Folder::There),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
+            let above = path
+                .ancestors()
+                .skip(1)
+                .map(|above| {
+                    if above == Path::new("") {
+                        Path::new(".")
+                    } else {
+                        above
+                    }
+                })
+                .find(|above| above.exists())
+                .unwrap_or(Path::new("/"));
+            anyhow::ensure!(
+                above.is_dir(),
+                "it is not there, and {} is not a folder",
+                above.display()
+            );
+            rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK).with_context(|| {
+                format!(
+                    "it is not there and cannot be made: this user may not write to {}",
+                    above.display()
+                )
+            })?;
+            Ok(Folder::Missing)
+        }
+        Err(error) => Err(error.into()),
     }
 }
 
@@ -113,14 +156,18 @@ fn cache_directory(configured: Option<&Path>) -> anyhow::Result<(PathBuf, Option
 
 /// What lies in the folder is run as it is, so nobody else may be able to write there.
 fn make_private(path: &Path) -> anyhow::Result<()> {
-    use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _};
+    use std::os::unix::fs::DirBuilderExt as _;
     if !path.exists() {
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(path)?;
     }
-    let metadata = std::fs::metadata(path)?;
+    judge_private(&std::fs::metadata(path)?)
+}
+
+fn judge_private(metadata: &Metadata) -> anyhow::Result<()> {
+    use std::os::unix::fs::MetadataExt as _;
     anyhow::ensure!(metadata.is_dir(), "it is not a folder");
     let owner = rustix::process::geteuid().as_raw();
     anyhow::ensure!(

@@ -6,6 +6,7 @@ pub(super) mod input;
 mod kinds;
 pub(super) mod request;
 mod show;
+mod yaml;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -19,7 +20,7 @@ use self::request::Maker;
 use super::host::Host;
 use super::terminal::{NOTABLE, plain, say};
 use super::{FAILURE, Origin, USAGE};
-use crate::config::Config;
+use crate::config::{Config, Mode};
 use crate::pipeline::Pipeline;
 use crate::plugin::{PluginSet, PluginState};
 use crate::telemetry::LogFormat;
@@ -62,7 +63,8 @@ pub(super) struct Asking {
     /// A group of the user, beside system:authenticated; may be given several times.
     #[arg(long, value_name = "NAME")]
     pub(super) group: Vec<String>,
-    /// The objects as they were before, for UPDATE: they are found by kind, namespace and name.
+    /// The objects as they were before, for UPDATE, and as they are, for DELETE: they are found by kind, namespace and
+    /// name.
     #[arg(long, value_name = "FILE")]
     pub(super) old: Option<PathBuf>,
     /// The namespace of manifests that name none [default: default]
@@ -104,6 +106,10 @@ Exit code: 0 when everything is allowed, 1 when something is denied, 2 when some
 
 impl Review {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
+        anyhow::ensure!(
+            self.asking.operation != Some(AskedOperation::Create) || self.asking.old.is_none(),
+            "--operation CREATE has no use for --old: what is created was not there before. Leave one of them out"
+        );
         let config = self.origin.load()?;
         if let Some(filter) = &self.log {
             crate::telemetry::install(LogFormat::Text, Some(filter))?;
@@ -180,10 +186,18 @@ fn report_failed(set: &PluginSet) {
     for plugin in set.iter() {
         if let PluginState::Failed { reason } = &plugin.state {
             let config = &plugin.config;
+            let counts = match config.mode {
+                Mode::Enforce => {
+                    format!(
+                        "counts by its failurePolicy {}",
+                        config.failure_policy.as_str()
+                    )
+                }
+                mode => format!("refuses nothing in mode {}", mode.as_str()),
+            };
             anstream::eprintln!(
-                "{NOTABLE}the plugin {} is not loaded, and counts by its failurePolicy {}:{NOTABLE:#} {}",
+                "{NOTABLE}the plugin {} is not loaded, and {counts}:{NOTABLE:#} {}",
                 config.name,
-                config.failure_policy.as_str(),
                 plain(reason)
             );
         }

@@ -476,7 +476,7 @@ fn decides_as_kube_apiserver_does() {
         let decision = decide(&conditions, &request, request.object.as_ref());
         let found = match decision {
             Decision::Holds => Some(true),
-            Decision::Fails => Some(false),
+            Decision::Fails(_) => Some(false),
             Decision::Unclear(_) => None,
         };
         assert_eq!(found, expected, "{origin}");

@@ -32,7 +32,13 @@ const SUBJECT_EXPECTED: &str =
 
 impl Authentication {
     pub(crate) fn read(fields: &mut Fields<'_>, folder: &Path) -> Self {
+        let is_given = fields.has("authentication");
         let mut fields = fields.section("authentication");
+        if is_given && fields.is_empty() {
+            fields.reject(
+                "clientCertificate, bearer or basic; leave the key out to let everybody call",
+            );
+        }
         let client_certificate = fields
             .optional("clientCertificate")
             .and_then(|node| node.object())

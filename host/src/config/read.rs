@@ -185,6 +185,19 @@ impl<'a> Fields<'a> {
             .is_some_and(|members| members.contains_key(key))
     }
 
+    /// Whether it is an object without members.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.members.is_some_and(serde_json::Map::is_empty)
+    }
+
+    /// Says what was expected in the place of the object.
+    pub(crate) fn reject(&self, expected: &str) {
+        self.problems.add(
+            self.path.clone(),
+            format!("got an empty object, expected {expected}"),
+        );
+    }
+
     /// The value of a key that may be left out.
     pub(crate) fn optional(&mut self, key: &'static str) -> Option<Node<'a>> {
         self.known.push(key);

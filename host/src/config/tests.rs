@@ -707,6 +707,10 @@ configuration: 3 problems
 fn asks_nothing_of_clients_by_default_and_rejects_what_names_no_file() {
     let config = parse("allowEmpty: true");
     assert_eq!(config.authentication, Authentication::default());
+    assert_snapshot!(error("allowEmpty: true\nauthentication: {}"), @r#"
+configuration: 1 problem
+  authentication: got an empty object, expected clientCertificate, bearer or basic; leave the key out to let everybody call
+"#);
     assert_snapshot!(error("allowEmpty: true\nauthentication: { clientCertificate: { subjects: [] }, bearer: tokens, basic: {}, token: x }"), @r#"
 configuration: 5 problems
   authentication.clientCertificate.ca: missing, expected the path of a PEM file with the CA of the clients' certificates
@@ -740,7 +744,7 @@ fn rejects_rules_as_kubernetes_does_whatever_their_order() {
         "pods/*, '*/scale'",
         "'*/scale', '*/status'",
         "pods, pods",
-        "widgets.v2, a-b/c-d",
+        "widgets2, a-b/c-d",
     ] {
         assert!(resources(accepted).is_ok(), "{accepted}");
     }
@@ -763,10 +767,59 @@ fn rejects_rules_as_kubernetes_does_whatever_their_order() {
         "pods/",
         "/status",
         "pods/a/b",
+        "deployments.apps",
+        "pods/a.b",
         "1",
     ] {
         assert!(resources(rejected).is_err(), "{rejected}");
     }
+}
+
+#[test]
+fn rejects_rules_that_can_never_match_and_says_what_was_meant() {
+    assert_snapshot!(error(r#"
+plugins:
+  - name: a
+    source: file:a
+    match:
+      rules:
+        - operations: [CREATE]
+          apiGroups: ["*.k8s.io", Apps, v1, v1beta1, "apps,batch", apps., " ", "apps ", a_b]
+          apiVersions: [V1, "v1*", "", "v1, v2", 1a]
+          resources: [deployments.apps, ingresses.networking.k8s.io, "pods,services", pods/.x]
+"#), @r#"
+configuration: 18 problems
+  plugins[0].match.rules[0].apiGroups[0]: got "*.k8s.io", expected "*" alone for all, or the whole name of an API group; patterns are not supported
+  plugins[0].match.rules[0].apiGroups[1]: got "Apps", expected apps
+  plugins[0].match.rules[0].apiGroups[2]: got "v1", expected an API group, such as apps; versions belong in apiVersions, and the core group is ""
+  plugins[0].match.rules[0].apiGroups[3]: got "v1beta1", expected an API group, such as apps; versions belong in apiVersions, and the core group is ""
+  plugins[0].match.rules[0].apiGroups[4]: got "apps,batch", expected one API group in each text, such as [apps, batch]
+  plugins[0].match.rules[0].apiGroups[5]: got "apps.", expected apps
+  plugins[0].match.rules[0].apiGroups[6]: got " ", expected "", which is the name of the core group
+  plugins[0].match.rules[0].apiGroups[7]: got "apps ", expected apps
+  plugins[0].match.rules[0].apiGroups[8]: got "a_b", expected an API group, such as apps or networking.k8s.io
+  plugins[0].match.rules[0].apiVersions[0]: got "V1", expected v1
+  plugins[0].match.rules[0].apiVersions[1]: got "v1*", expected "*" alone for all, or the whole name of an API version; patterns are not supported
+  plugins[0].match.rules[0].apiVersions[2]: got "", expected an API version, such as v1
+  plugins[0].match.rules[0].apiVersions[3]: got "v1, v2", expected one API version in each text, such as [v1, v1beta1]
+  plugins[0].match.rules[0].apiVersions[4]: got "1a", expected an API version, such as v1
+  plugins[0].match.rules[0].resources[0]: got "deployments.apps", expected deployments, and apps in apiGroups
+  plugins[0].match.rules[0].resources[1]: got "ingresses.networking.k8s.io", expected ingresses, and networking.k8s.io in apiGroups
+  plugins[0].match.rules[0].resources[2]: got "pods,services", expected one resource in each text, such as [pods, services]
+  plugins[0].match.rules[0].resources[3]: got "pods/.x", expected a resource in the plural and in lower case, such as pods, pods/status, pods/*, */scale, "*" or */*
+"#);
+    let accepted = r#"
+plugins:
+  - name: a
+    source: file:a
+    match:
+      rules:
+        - operations: [CREATE]
+          apiGroups: ["", apps, networking.k8s.io, v1.example.com, vertical, 3scale.net]
+          apiVersions: [v1, v2beta3, v20260101, internal-v1]
+          resources: [pods]
+"#;
+    assert_eq!(parse(accepted).plugins.len(), 1);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use serde_json::Value;
+use serde_saphyr::budget::BudgetBreach;
 use serde_saphyr::{
     Budget, DuplicateKeyPolicy, Error, MessageFormatter, Options, UserMessageFormatter,
 };
@@ -12,6 +13,10 @@ use super::read::{escaped, quoted};
 
 /// A configuration file is written by people; what is longer than this is something else.
 pub(crate) const LONGEST_FILE_BYTES: u64 = 4 << 20;
+
+/// Of keys and values, each time that an alias stands for one included.
+const MOST_VALUES: usize = 1_000_000;
+const MOST_LEVELS: usize = 64;
 
 /// Reads the text. A duplicate key is noted, and reading goes on with the first of the two, so that the
 /// other problems are reported too.
@@ -39,9 +44,15 @@ pub(crate) fn is_blank(text: &str) -> bool {
 
 fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
     let mut budget = Budget::default();
-    // Enough for hundreds of plugins; an alias bomb ends early.
-    budget.max_nodes = 100_000;
-    budget.max_depth = 64;
+    // As many as a file has room for that is not made of brackets alone. What aliases stand for counts, so that a bomb of
+    // them ends; how often one is used does not matter.
+    budget.max_nodes = MOST_VALUES;
+    budget.max_events = 4 * MOST_VALUES;
+    budget.max_aliases = MOST_VALUES;
+    budget.max_anchors = MOST_VALUES;
+    budget.max_merge_keys = MOST_VALUES;
+    budget.enforce_alias_anchor_ratio = false;
+    budget.max_depth = MOST_LEVELS;
     let mut options = Options::default();
     options.budget = Some(budget);
     options.duplicate_keys = duplicate_keys;
@@ -63,6 +74,15 @@ fn note(text: &str, error: &Error, problems: &Collector) {
         Error::DuplicateMappingKey { key: Some(key), .. } => {
             format!("the key {} is given twice; keep one of them", quoted(key))
         }
+        Error::Budget {
+            breach: BudgetBreach::Depth { .. },
+            ..
+        } => format!("it is nested deeper than {MOST_LEVELS} levels"),
+        Error::Budget { .. }
+        | Error::AliasReplayLimitExceeded { .. }
+        | Error::AliasReplayStackDepthExceeded { .. } => format!(
+            "it comes to more than {MOST_VALUES} keys and values, with what its aliases stand for"
+        ),
         _ if is_star(text, error) => {
             "* begins the name of an alias in YAML; put it in quotes if it is text".to_owned()
         }

@@ -38,9 +38,18 @@ pub enum ParseErrorKind {
 /// # Errors
 /// When the text is not JSON, or is nested deeper than `max_depth`.
 pub fn parse(text: &[u8], max_depth: u32) -> Result<Json, ParseError> {
+    parse_up_to(text, max_depth, MAX_VALUES)
+}
+
+/// [`parse`] with as many values as the caller has room for.
+///
+/// # Errors
+/// When the text is not JSON, is nested deeper than `max_depth`, or has more than `max_values`.
+pub fn parse_up_to(text: &[u8], max_depth: u32, max_values: u32) -> Result<Json, ParseError> {
     let mut reader = Reader {
         jiter: Jiter::new(text),
         max_depth,
+        max_values,
         values: 0,
     };
     let peek = reader.jiter.peek()?;
@@ -63,6 +72,7 @@ pub fn parse_prefix_member(
     let mut reader = Reader {
         jiter: Jiter::new(text),
         max_depth,
+        max_values: MAX_VALUES,
         values: 0,
     };
     let _: Result<(), ParseError> = reader.prefix(inside, &mut take);
@@ -75,6 +85,7 @@ pub const MAX_VALUES: u32 = 2_000_000;
 struct Reader<'j> {
     jiter: Jiter<'j>,
     max_depth: u32,
+    max_values: u32,
     values: u32,
 }
 
@@ -83,9 +94,9 @@ struct Reader<'j> {
 impl Reader<'_> {
     fn value(&mut self, peek: Peek, depth: u32) -> Result<Json, ParseError> {
         self.values += 1;
-        if self.values > MAX_VALUES {
+        if self.values > self.max_values {
             let kind = ParseErrorKind::TooMany {
-                max_values: MAX_VALUES,
+                max_values: self.max_values,
             };
             return Err(ParseError {
                 kind,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
+use wasmparser::{Instance, Parser, Payload};
 use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::{EveryMutatorIndices, EveryPluginIndices, EveryValidatorIndices};
@@ -52,6 +53,18 @@ pub enum GuestError {
     /// It cannot be compiled.
     #[error("it is not a valid component: {0}")]
     Invalid(String),
+    /// It needs more than its limits let it have.
+    #[error("it needs {needed} {what}, and may have {limit} ({setting})")]
+    Limited {
+        /// What there is too little of.
+        what: &'static str,
+        /// How many.
+        needed: u32,
+        /// How many it may have.
+        limit: u32,
+        /// The setting that says so.
+        setting: &'static str,
+    },
     /// It needs something that is not there.
     #[error(
         "it imports `{name}`, which this host does not have; a plugin may import tollgate:admission/review, \
@@ -99,6 +112,15 @@ pub enum GuestError {
     },
 }
 
+/// What a component needs to be instantiated, as far as it is written in it. One that is not valid is found out by whoever
+/// compiles it.
+#[derive(Default)]
+struct Needs {
+    instances: u32,
+    /// Of its largest table.
+    table_elements: u32,
+}
+
 /// The version of the contract that this host serves.
 const CONTRACT_VERSION: &str = "0.1.0";
 const PACKAGE: &str = "tollgate:admission/";
@@ -120,11 +142,39 @@ impl Guest {
         capabilities: impl IntoIterator<Item = Capability>,
         limits: Arc<Limits>,
     ) -> Result<Self, GuestError> {
+        // Beyond the pool that is laid out for the limits, compiling it would fail in wasmtime's words.
+        let needs = Needs::of(component);
+        fit(
+            "core instances",
+            needs.instances,
+            limits.instances,
+            "limits.instances",
+        )?;
+        fit(
+            "elements in a table",
+            needs.table_elements,
+            limits.table_elements,
+            "limits.tableElements",
+        )?;
         let component = engine
             .component(component)
             .map_err(|error| invalid(&error))?;
         let capabilities: Vec<Capability> = capabilities.into_iter().collect();
         let interfaces = admit(engine, &component, &capabilities)?;
+        if let Some(required) = component.resources_required() {
+            fit(
+                "memories",
+                required.num_memories,
+                limits.memories,
+                "limits.memories",
+            )?;
+            fit(
+                "tables",
+                required.num_tables,
+                limits.tables,
+                "limits.tables",
+            )?;
+        }
         let mismatch = |error: wasmtime::Error| GuestError::Mismatch {
             detail: format!("{error:#}"),
             version: CONTRACT_VERSION,
@@ -182,6 +232,33 @@ impl Guest {
     }
 }
 
+// === impl Needs ===
+
+impl Needs {
+    fn of(component: &[u8]) -> Self {
+        let mut needs = Self::default();
+        for payload in Parser::new(0).parse_all(component).map_while(Result::ok) {
+            match payload {
+                Payload::InstanceSection(section) => {
+                    let instances = section.into_iter().filter_map(Result::ok);
+                    let made = instances
+                        .filter(|instance| matches!(instance, Instance::Instantiate { .. }));
+                    let made = u32::try_from(made.count()).unwrap_or(u32::MAX);
+                    needs.instances = needs.instances.saturating_add(made);
+                }
+                Payload::TableSection(section) => {
+                    for table in section.into_iter().filter_map(Result::ok) {
+                        let elements = u32::try_from(table.ty.initial).unwrap_or(u32::MAX);
+                        needs.table_elements = needs.table_elements.max(elements);
+                    }
+                }
+                _ => {}
+            }
+        }
+        needs
+    }
+}
+
 /// Whether everything that a component imports is there and granted, and it exports what a plugin does.
 fn admit(
     engine: &Engine,
@@ -234,6 +311,24 @@ fn admit(
         }
     }
     Ok(interfaces)
+}
+
+/// Whether it needs no more of something than a setting lets it have.
+fn fit(
+    what: &'static str,
+    needed: u32,
+    limit: u32,
+    setting: &'static str,
+) -> Result<(), GuestError> {
+    if needed <= limit {
+        return Ok(());
+    }
+    Err(GuestError::Limited {
+        what,
+        needed,
+        limit,
+        setting,
+    })
 }
 
 fn admit_import(name: &str, capabilities: &[Capability]) -> Result<(), GuestError> {

@@ -11,6 +11,7 @@ use super::compare::{Comparer, Comparison};
 use super::merge::merge;
 use super::mutate::{MutateError, mutate};
 use super::outcome::{Ended, FaultReport, Outcome, Report};
+use super::passed_over::PassedOver;
 use super::record;
 use super::validate::validate;
 use crate::config::{DecisionLimits, Mode};
@@ -71,6 +72,7 @@ pub(super) struct Reviewed {
     pub(super) reports: Vec<Report>,
     /// None where nothing was decided: the host was out of room, or failed.
     pub(super) outcome: Option<Outcome>,
+    pub(super) passed_over: Vec<PassedOver>,
 }
 
 // === impl Pipeline ===
@@ -167,7 +169,7 @@ impl Pipeline {
         let Review { version, request } = review;
         let request = Arc::new(request);
         let only = call.plugin.as_deref();
-        let (reports, patch, audits, comparisons) = match call.endpoint {
+        let (reports, patch, audits, comparisons, passed_over) = match call.endpoint {
             Endpoint::Mutate => {
                 match mutate(
                     &self.engine,
@@ -185,6 +187,7 @@ impl Pipeline {
                         mutated.patch,
                         mutated.audits,
                         mutated.comparisons,
+                        mutated.passed_over,
                     ),
                     Err(MutateError::Overload(_)) => {
                         return Judged::undecided(Reply::Overloaded, request);
@@ -215,6 +218,7 @@ impl Pipeline {
                         Vec::new(),
                         validated.audits,
                         validated.comparisons,
+                        validated.passed_over,
                     ),
                     Err(_) => return Judged::undecided(Reply::Overloaded, request),
                 }
@@ -227,6 +231,7 @@ impl Pipeline {
                 request,
                 reports,
                 outcome: Some(outcome),
+                passed_over,
             }),
             audits,
             comparisons,
@@ -276,6 +281,7 @@ impl Pipeline {
                 request: Arc::new(head.request),
                 reports,
                 outcome: Some(outcome),
+                passed_over: Vec::new(),
             }),
             audits: Vec::new(),
             comparisons: Vec::new(),
@@ -454,6 +460,7 @@ impl Judged {
                 request,
                 reports: Vec::new(),
                 outcome: None,
+                passed_over: Vec::new(),
             }),
             audits: Vec::new(),
             comparisons: Vec::new(),

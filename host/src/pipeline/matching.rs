@@ -25,12 +25,38 @@ use crate::review::request::AdmissionRequest;
 #[derive(Debug)]
 pub enum Standing<'p> {
     /// It is not for it.
-    NotAsked,
+    NotAsked(Mismatch),
     /// It is called.
     Asked,
     /// It would be called, were it not for an exception.
     Excepted(&'p Exception),
     /// Whether it is for it cannot be told.
+    Unclear(ConditionError),
+}
+
+/// What keeps a plugin from a request. Found on the way of every request, so it is told by places and not by names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// It has no part in this phase.
+    Phase,
+    /// None of its rules is about the request.
+    Rules,
+    /// `namespaces` or `excludeNamespaces`.
+    Namespaces,
+    /// `excludeUsers`
+    Users,
+    /// `excludeGroups`
+    Groups,
+    /// `objectSelector`
+    Labels,
+    /// One of `matchConditions`: its place in the list.
+    Condition(usize),
+}
+
+/// Whether a plugin is for a request, exceptions aside.
+enum Decided {
+    Holds,
+    Fails(Mismatch),
     Unclear(ConditionError),
 }
 
@@ -47,19 +73,19 @@ impl Plugin {
         request: &AdmissionRequest,
         object: Option<&Json>,
     ) -> Standing<'_> {
-        let decision = match self.asked(phase) {
-            Asked::Nothing => return Standing::NotAsked,
-            Asked::Everything => Decision::Holds,
+        let decided = match self.asked(phase) {
+            Asked::Nothing => Decided::Fails(Mismatch::Phase),
+            Asked::Everything => Decided::Holds,
             Asked::About(matching) => matching.decide(request, object),
         };
-        if decision == Decision::Fails {
-            return Standing::NotAsked;
+        if let Decided::Fails(mismatch) = decided {
+            return Standing::NotAsked(mismatch);
         }
         if let Some(exception) = self.exception(request) {
             return Standing::Excepted(exception);
         }
-        match decision {
-            Decision::Unclear(error) => Standing::Unclear(error),
+        match decided {
+            Decided::Unclear(error) => Standing::Unclear(error),
             _ => Standing::Asked,
         }
     }
@@ -99,35 +125,51 @@ impl Match {
     /// Labels and conditions are not looked at.
     #[must_use]
     pub fn matches(&self, request: &AdmissionRequest) -> Option<usize> {
-        let rule = self.rules.iter().position(|rule| rule.matches(request))?;
-        (self.covers_namespace(request) && !self.excludes_user(request)).then_some(rule)
+        let rule = self.matching_rule(request)?;
+        self.leaves_out(request).is_none().then_some(rule)
     }
 
-    fn decide(&self, request: &AdmissionRequest, object: Option<&Json>) -> Decision {
-        if self.matches(request).is_none()
-            || !self
-                .object_selector
-                .selects(object, request.old_object.as_ref())
+    fn decide(&self, request: &AdmissionRequest, object: Option<&Json>) -> Decided {
+        if self.matching_rule(request).is_none() {
+            return Decided::Fails(Mismatch::Rules);
+        }
+        if let Some(mismatch) = self.leaves_out(request) {
+            return Decided::Fails(mismatch);
+        }
+        if !self
+            .object_selector
+            .selects(object, request.old_object.as_ref())
         {
-            return Decision::Fails;
+            return Decided::Fails(Mismatch::Labels);
         }
         if self.conditions.is_empty() {
-            return Decision::Holds;
+            return Decided::Holds;
         }
         let is_heavy = |json: Option<&Json>| {
             json.is_some_and(|json| json.count_nodes(HEAVY_NODES) >= HEAVY_NODES)
         };
         let heavy = is_heavy(object) || is_heavy(request.old_object.as_ref());
-        blocking_if(heavy, || decide(&self.conditions, request, object))
+        match blocking_if(heavy, || decide(&self.conditions, request, object)) {
+            Decision::Holds => Decided::Holds,
+            Decision::Fails(index) => Decided::Fails(Mismatch::Condition(index)),
+            Decision::Unclear(error) => Decided::Unclear(error),
+        }
     }
 
-    fn excludes_user(&self, request: &AdmissionRequest) -> bool {
+    /// What of the namespace or the user keeps it from a request that a rule is about.
+    pub(super) fn leaves_out(&self, request: &AdmissionRequest) -> Option<Mismatch> {
         let named = |list: &[Box<str>], name: &str| list.iter().any(|one| **one == *name);
-        (!self.exclude_users.is_empty() && named(&self.exclude_users, request.username()))
-            || (!self.exclude_groups.is_empty()
-                && request
-                    .groups()
-                    .any(|group| named(&self.exclude_groups, group)))
+        if !self.covers_namespace(request) {
+            return Some(Mismatch::Namespaces);
+        }
+        if !self.exclude_users.is_empty() && named(&self.exclude_users, request.username()) {
+            return Some(Mismatch::Users);
+        }
+        let is_excluded = !self.exclude_groups.is_empty()
+            && request
+                .groups()
+                .any(|group| named(&self.exclude_groups, group));
+        is_excluded.then_some(Mismatch::Groups)
     }
 
     /// The index of the first rule that the request matches, whatever else the plugin is kept from.

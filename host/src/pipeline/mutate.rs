@@ -9,6 +9,7 @@ use super::audit::Audit;
 use super::blocking::blocking_if;
 use super::compare::Comparison;
 use super::outcome::{Ended, Report};
+use super::passed_over::{PassedOver, Reason};
 use super::text::{Limit, one_line};
 use super::turn::{Answered, Beginning, Called, Turn, is_final};
 use crate::comparison::Verdict;
@@ -31,6 +32,7 @@ pub(super) struct Mutated {
     pub(super) patch: Vec<Operation>,
     pub(super) audits: Vec<Audit>,
     pub(super) comparisons: Vec<Comparison>,
+    pub(super) passed_over: Vec<PassedOver>,
 }
 
 /// Why there is no answer at all.
@@ -137,6 +139,7 @@ pub(super) async fn mutate(
     let mut reports: Vec<Report> = Vec::new();
     let mut audits = Vec::new();
     let mut comparisons = Vec::new();
+    let mut passed_over = Vec::new();
     let mut seats = Vec::new();
     for (index, plugin) in plugins.iter().enumerate() {
         if only.is_some_and(|name| plugin.config.name.as_str() != name) {
@@ -148,7 +151,10 @@ pub(super) async fn mutate(
         };
         match turn.begin(request, chain.current.as_ref()) {
             Beginning::Call => {}
-            Beginning::NotAsked => continue,
+            Beginning::NotAsked(mismatch) => {
+                passed_over.extend(PassedOver::by_match(index, mismatch));
+                continue;
+            }
             Beginning::Report(report) => {
                 let settled = is_final(&report);
                 reports.push(*report);
@@ -178,6 +184,7 @@ pub(super) async fn mutate(
             // What it would have said changes nothing, so nothing is refused for want of it.
             Err(_) if plugin.config.mode == Mode::Warn => {
                 metrics.audit_dropped();
+                passed_over.push(PassedOver::new(index, Reason::NoRoom));
                 continue;
             }
             Err(overload) => return Err(MutateError::Overload(overload)),
@@ -212,6 +219,7 @@ pub(super) async fn mutate(
         patch,
         audits,
         comparisons,
+        passed_over,
     })
 }
 

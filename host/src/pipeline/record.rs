@@ -6,6 +6,7 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 
 use super::gate::{Reviewed, phase_of, verdict};
+use super::passed_over::Reason;
 use crate::config::{Match, Mode};
 use crate::decision::{Called, Decision, NotCalled};
 use crate::document::Json;
@@ -43,6 +44,7 @@ pub(super) fn decision(
             )
         })
         .collect();
+    decision.passed_over.clone_from(&review.passed_over);
     decision
 }
 
@@ -67,17 +69,18 @@ pub(super) fn whole(decision: &Decision, plugins: Option<Arc<PluginSet>>) -> Val
     json!(decision)
 }
 
-/// The plugins that were not called, and why. Found out when somebody asks, from what is kept, so that reviews do not
-/// pay for it; what depends on the object is told by elimination.
+/// The plugins that were not called, and why. Found out when somebody asks, from what is kept, so that reviews hardly pay
+/// for it.
 pub(super) fn not_called(decision: &Decision, plugins: &PluginSet) -> Vec<NotCalled> {
-    if decision.verdict == "overloaded" {
+    let is_undecided = decision.verdict == "error" && decision.plugins.is_empty();
+    if is_undecided || decision.verdict == "overloaded" {
         return Vec::new();
     }
     let request = request(decision);
     let phase = phase_of(endpoint(decision));
     let mut ended_by: Option<&str> = None;
     let mut not_called = Vec::new();
-    for plugin in plugins.iter() {
+    for (index, plugin) in plugins.iter().enumerate() {
         let name = plugin.config.name.as_str();
         if let Some(called) = decision.plugins.iter().find(|called| called.name == name) {
             if phase == Phase::Mutate && called.ends_chain() {
@@ -88,7 +91,11 @@ pub(super) fn not_called(decision: &Decision, plugins: &PluginSet) -> Vec<NotCal
         let why = if decision.only.as_deref().is_some_and(|only| only != name) {
             Cow::Borrowed("the path asks for another plugin alone")
         } else {
-            why_not(plugin, phase, &request, ended_by)
+            let mut passed_over = decision.passed_over.iter();
+            match passed_over.find(|passed_over| passed_over.is_of(index)) {
+                Some(passed_over) => passed_over.reason().describe(matching(plugin)),
+                None => why_not(plugin, phase, &request, ended_by),
+            }
         };
         let name = name.to_owned();
         not_called.push(NotCalled { name, why });
@@ -119,10 +126,8 @@ fn why_not(
         if matching.matching_rule(request).is_none() {
             return Cow::Borrowed("none of its rules matches");
         }
-        if matching.matches(request).is_none() {
-            return Cow::Borrowed(
-                "a rule matches, and its `match` leaves out this namespace or user",
-            );
+        if let Some(mismatch) = matching.leaves_out(request) {
+            return Reason::Match(mismatch).describe(Some(matching));
         }
     }
     match ended_by {
@@ -130,9 +135,8 @@ fn why_not(
         None if plugin.config.mode == Mode::Audit => {
             Cow::Borrowed("it runs after the answer (mode audit)")
         }
-        None => Cow::Borrowed(
-            "a rule matches, and the rest of its `match` does not, or there was no room for it (mode warn)",
-        ),
+        // The object was not there to be looked at, and labels and conditions count as met then.
+        None => Cow::Borrowed("a rule matches, and `excludeGroups` or an exception keeps it away"),
     }
 }
 

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use super::matching::Standing;
+use super::matching::{Mismatch, Standing};
 use super::outcome::{Denial, Ended, FaultReport, Report};
 use crate::config::{Exception, FailurePolicy, Mode};
 use crate::document::Json;
@@ -23,7 +23,7 @@ pub(super) struct Turn<'p> {
 /// How a turn begins.
 pub(super) enum Beginning {
     /// The plugin is not for this request.
-    NotAsked,
+    NotAsked(Mismatch),
     /// It is not called, and that is to be reported.
     Report(Box<Report>),
     /// It is called.
@@ -49,7 +49,7 @@ impl Turn<'_> {
     /// Finds out whether the plugin is to be called, with the object as it is now.
     pub(super) fn begin(&self, request: &AdmissionRequest, object: Option<&Json>) -> Beginning {
         match self.plugin.standing(self.phase, request, object) {
-            Standing::NotAsked => Beginning::NotAsked,
+            Standing::NotAsked(mismatch) => Beginning::NotAsked(mismatch),
             Standing::Asked => Beginning::Call,
             Standing::Excepted(exception) => {
                 Beginning::Report(Box::new(self.excepted(&request.uid, exception)))

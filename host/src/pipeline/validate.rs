@@ -10,6 +10,7 @@ use futures_util::future::{Either, ready, try_join_all};
 use super::audit::Audit;
 use super::compare::Comparison;
 use super::outcome::{Ended, Report};
+use super::passed_over::{PassedOver, Reason};
 use super::turn::{Beginning, Turn};
 use crate::comparison::Verdict;
 use crate::config::Mode;
@@ -23,7 +24,11 @@ pub(super) struct Validated {
     pub(super) reports: Vec<Report>,
     pub(super) audits: Vec<Audit>,
     pub(super) comparisons: Vec<Comparison>,
+    pub(super) passed_over: Vec<PassedOver>,
 }
+
+/// What came of one validator: its report and what is to be compared with it, or why it was passed over after all.
+type Judged = Result<(Report, Option<Comparison>), PassedOver>;
 
 /// Runs every validator that applies; `only` limits the run to one of them.
 ///
@@ -42,8 +47,9 @@ pub(super) async fn validate(
         object: request.object.clone(),
     };
     let mut audits = Vec::new();
+    let mut passed_over = Vec::new();
     let mut calls = Vec::new();
-    for plugin in plugins.iter() {
+    for (index, plugin) in plugins.iter().enumerate() {
         if only.is_some_and(|name| plugin.config.name.as_str() != name) {
             continue;
         }
@@ -53,9 +59,12 @@ pub(super) async fn validate(
         };
         match turn.begin(request, request.object.as_ref()) {
             Beginning::Call => {}
-            Beginning::NotAsked => continue,
+            Beginning::NotAsked(mismatch) => {
+                passed_over.extend(PassedOver::by_match(index, mismatch));
+                continue;
+            }
             Beginning::Report(report) => {
-                calls.push(Either::Left(ready(Ok(Some((*report, None))))));
+                calls.push(Either::Left(ready(Ok(Ok((*report, None))))));
                 continue;
             }
         }
@@ -69,15 +78,29 @@ pub(super) async fn validate(
             });
         } else {
             let call = counting(engine, metrics, plugin, shadow, subject.clone(), deadline);
-            calls.push(Either::Right(call));
+            calls.push(Either::Right(async move {
+                let judged = call.await?;
+                Ok(judged.ok_or_else(|| PassedOver::new(index, Reason::NoRoom)))
+            }));
         }
     }
-    let (reports, comparisons): (Vec<_>, Vec<_>) =
-        try_join_all(calls).await?.into_iter().flatten().unzip();
+    let judged: Vec<Judged> = try_join_all(calls).await?;
+    let mut reports = Vec::with_capacity(judged.len());
+    let mut comparisons = Vec::new();
+    for judged in judged {
+        match judged {
+            Ok((report, comparison)) => {
+                reports.push(report);
+                comparisons.extend(comparison);
+            }
+            Err(passed) => passed_over.push(passed),
+        }
+    }
     Ok(Validated {
         reports,
         audits,
-        comparisons: comparisons.into_iter().flatten().collect(),
+        comparisons,
+        passed_over,
     })
 }
 

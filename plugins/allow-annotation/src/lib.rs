@@ -68,13 +68,9 @@ impl Validate for AllowAnnotation {
     }
 }
 
-/// Whether there is an object that carries annotations and stays: a subresource such as `scale` has none of its own, and
-/// what is being deleted must be able to lose its finalizers.
+/// Whether there is an object that carries annotations: a subresource such as `scale` has none of its own.
 fn is_covered(review: &Review) -> bool {
-    let object = review.object();
-    review.sub_resource().is_none()
-        && object.exists()
-        && object.text("/metadata/deletionTimestamp").is_none()
+    review.sub_resource().is_none() && review.object().exists()
 }
 
 tollgate_sdk::plugin! {
@@ -174,14 +170,25 @@ mod tests {
     #[test]
     fn subresources_and_deletion_are_not_in_the_way() {
         let scale = json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {}, "spec": {"replicas": 3}});
-        let gone = deployment(json!({"deletionTimestamp": "2030-01-01T00:00:00Z"}));
         for review in [
             TestReview::update(scale.clone(), scale).sub_resource("scale"),
-            TestReview::update(deployment(json!({})), gone),
             TestReview::delete(deployment(json!({}))),
         ] {
             assert!(!review.mutate::<AllowAnnotation>().is_changed());
             assert!(review.validate::<AllowAnnotation>().is_allowed());
+        }
+    }
+
+    #[test]
+    fn to_write_of_a_deletion_excuses_nothing() {
+        // kube-apiserver takes it out of what is created.
+        let pretended = deployment(json!({"deletionTimestamp": "2030-01-01T00:00:00Z"}));
+        for review in [
+            TestReview::create(pretended.clone()),
+            TestReview::update(deployment(json!({})), pretended),
+        ] {
+            assert!(review.mutate::<AllowAnnotation>().is_changed());
+            assert!(!review.validate::<AllowAnnotation>().is_allowed());
         }
     }
 

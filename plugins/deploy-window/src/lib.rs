@@ -58,12 +58,7 @@ impl Policy for DeployWindow {
 
 impl Validate for DeployWindow {
     fn validate(&self, review: &Review) -> Result<(), Denial> {
-        // What is being deleted must be able to lose its finalizers.
-        let is_going = review
-            .object()
-            .text("/metadata/deletionTimestamp")
-            .is_some();
-        if is_going || !review.changes("/spec") {
+        if !review.changes("/spec") {
             return Ok(());
         }
         match self.schedule.closed(clock::now()) {

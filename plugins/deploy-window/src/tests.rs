@@ -212,11 +212,26 @@ fn only_a_change_of_the_spec_has_to_wait() {
 }
 
 #[test]
-fn deletion_is_not_in_the_way_unless_it_is_asked_about() {
+fn what_is_being_deleted_can_lose_its_finalizers_and_not_change_otherwise() {
     let night = "2026-11-23T00:00:00Z";
-    let mut going = deployment("app:2");
-    going["metadata"]["deletionTimestamp"] = json!("2026-11-22T00:00:00Z");
-    assert!(judge(TestReview::update(deployment("app:1"), going), night).is_allowed());
+    let going = |image: &str, finalizers: Json| {
+        let mut object = deployment(image);
+        object["metadata"]["deletionTimestamp"] = json!("2026-11-22T00:00:00Z");
+        object["metadata"]["finalizers"] = finalizers;
+        object
+    };
+    let before = going("app:1", json!(["example.com/cleanup"]));
+    let update = |after| judge(TestReview::update(before.clone(), after), night).is_allowed();
+    assert!(update(going("app:1", json!([]))));
+    assert!(!update(going("app:2", json!([]))));
+    // kube-apiserver takes it out of what is created.
+    let pretended = TestReview::create(going("app:1", json!([])));
+    assert!(!judge(pretended, night).is_allowed());
+}
+
+#[test]
+fn deletion_has_to_wait_where_the_rules_ask_about_it() {
+    let night = "2026-11-23T00:00:00Z";
     let delete = |object| judge(TestReview::delete(object), night).is_allowed();
     assert!(!delete(deployment("app:1")));
     assert!(delete(labelled("app:1", "true")));

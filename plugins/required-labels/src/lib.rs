@@ -71,11 +71,7 @@ impl Policy for RequiredLabels {
 impl Validate for RequiredLabels {
     fn validate(&self, review: &Review) -> Result<(), Denial> {
         let object = review.object();
-        // An object that is being deleted must be able to lose its finalizers.
-        if review.sub_resource().is_some()
-            || !object.exists()
-            || object.text("/metadata/deletionTimestamp").is_some()
-        {
+        if review.sub_resource().is_some() || !object.exists() {
             return Ok(());
         }
         let mut findings = Findings::new("labels or annotations are missing or malformed");
@@ -247,15 +243,21 @@ mod tests {
     }
 
     #[test]
-    fn deletion_is_never_in_the_way() {
+    fn a_deletion_is_allowed_and_to_write_of_one_excuses_nothing() {
         let settings = json!({"labels": {"team": null}});
-        let finalizing =
-            deployment(json!({"deletionTimestamp": "2030-01-01T00:00:00Z", "finalizers": []}));
-        let review =
-            TestReview::update(deployment(json!({})), finalizing).settings(settings.clone());
+        let review = TestReview::delete(deployment(json!({}))).settings(settings.clone());
         assert!(review.validate::<RequiredLabels>().is_allowed());
-        let review = TestReview::delete(deployment(json!({}))).settings(settings);
-        assert!(review.validate::<RequiredLabels>().is_allowed());
+        // kube-apiserver takes it out of what is created.
+        let pretended = deployment(json!({"deletionTimestamp": "2030-01-01T00:00:00Z"}));
+        for review in [
+            TestReview::create(pretended.clone()),
+            TestReview::update(deployment(json!({})), pretended),
+        ] {
+            let outcome = review
+                .settings(settings.clone())
+                .validate::<RequiredLabels>();
+            assert_eq!(outcome.fields(), ["/metadata/labels/team"]);
+        }
     }
 
     #[test]

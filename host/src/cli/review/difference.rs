@@ -6,7 +6,6 @@ use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
 
 use crate::cli::terminal::{BAD, FAINT, GOOD};
-use crate::decision::Text;
 use crate::document::{Json, Object};
 use crate::engine::is_content;
 
@@ -17,7 +16,12 @@ const MOST_LINES: usize = 400;
 
 /// The lines of the difference, in colours.
 pub(in crate::cli) fn lines(before: &Json, after: &Json, is_secret: bool) -> Vec<String> {
-    let (before, after) = (yaml(before, is_secret), yaml(after, is_secret));
+    let (before, after) = if is_secret {
+        let shown = masked(after, Some(before), "");
+        (yaml(&masked(before, None, "")), yaml(&shown))
+    } else {
+        (yaml(before), yaml(after))
+    };
     let difference = TextDiff::from_lines(&before, &after);
     let mut lines = Vec::new();
     for (index, group) in difference.grouped_ops(CONTEXT).iter().enumerate() {
@@ -44,31 +48,33 @@ pub(in crate::cli) fn lines(before: &Json, after: &Json, is_secret: bool) -> Vec
     lines
 }
 
-fn yaml(object: &Json, is_secret: bool) -> String {
-    let shown = if is_secret {
-        masked(object, "")
-    } else {
-        object.clone()
-    };
-    let value: Value = serde_json::from_str(&shown.to_text()).unwrap_or_default();
+fn yaml(object: &Json) -> String {
+    let value: Value = serde_json::from_str(&object.to_text()).unwrap_or_default();
     serde_saphyr::to_string(&value).unwrap_or_else(|_| format!("{value:#}\n"))
 }
 
-/// The object of a Secret with every text of its content replaced by what tells it from others.
-fn masked(json: &Json, pointer: &str) -> Json {
+/// A Secret with every value of its content replaced. Neither lengths nor hashes are shown: both tell a short secret.
+/// `old` is what stood in its place.
+fn masked(json: &Json, old: Option<&Json>, pointer: &str) -> Json {
     match json {
         Json::Object(members) => {
             let members = members.iter().map(|(name, value)| {
                 let pointer = format!("{pointer}/{}", name.replace('~', "~0").replace('/', "~1"));
-                (name.clone(), masked(value, &pointer))
+                let old = old.and_then(|old| old.member(name));
+                (name.clone(), masked(value, old, &pointer))
             });
             Json::Object(Arc::new(members.collect::<Object>()))
         }
-        Json::Text(text) if is_content(pointer) => {
-            let Text { bytes, sha256 } = Text::of(text);
-            Json::text(&format!("[withheld: {bytes} bytes, SHA-256 {sha256}…]"))
+        Json::Array(elements) => {
+            let old = |index: usize| old.and_then(Json::as_array)?.get(index);
+            let elements = elements.iter().enumerate();
+            let elements = elements
+                .map(|(index, value)| masked(value, old(index), &format!("{pointer}/{index}")));
+            Json::Array(Arc::new(elements.collect()))
         }
-        other => other.clone(),
+        other if !is_content(pointer) => other.clone(),
+        other if old.is_some_and(|old| old != other) => Json::text("[withheld: changed]"),
+        _ => Json::text("[withheld]"),
     }
 }
 
@@ -97,13 +103,30 @@ mod tests {
 
     #[test]
     fn the_content_of_a_secret_is_not_shown() {
-        let before = json!({"data": {"password": "bWFya2Vy"}, "metadata": {"name": "s"}});
-        let after = json!({"data": {"password": "bWFya2VyMg=="}, "metadata": {"name": "s", "labels": {"a": "b"}}});
-        let shown = plain(before, after, true);
-        assert!(!shown.contains("bWFya2Vy"), "{shown}");
-        assert!(
-            shown.contains("withheld: 8 bytes") && shown.contains("a: b"),
-            "{shown}"
-        );
+        let before = json!({"metadata": {"name": "s"}, "data": {"password": "bWFya2Vy", "pin": 1234, "same": true, "list": [5, null]}});
+        let after = json!({
+            "metadata": {"name": "s", "labels": {"a": "b"}, "annotations": {"pin": "1234"}},
+            "data": {"password": "bWFya2VyMg==", "pin": 4321, "same": true, "list": [5, 6], "new": {"deep": 7}},
+        });
+        insta::assert_snapshot!(plain(before, after, true), @r#"
+          data:
+            list:
+            - "[withheld]"
+        -   - "[withheld]"
+        -   password: "[withheld]"
+        -   pin: "[withheld]"
+        +   - "[withheld: changed]"
+        +   new:
+        +     deep: "[withheld]"
+        +   password: "[withheld: changed]"
+        +   pin: "[withheld: changed]"
+            same: "[withheld]"
+          metadata:
+        +   annotations:
+        +     pin: "[withheld]"
+        +   labels:
+        +     a: b
+            name: s
+        "#);
     }
 }

@@ -210,7 +210,7 @@ impl Finding {
             "file": self.document.file,
             "document": self.document.number,
             "verdict": verdict.as_str(),
-            "changed": self.verdict() == Verdict::Changed,
+            "changed": self.steps.iter().any(|step| !step.outcome.patch.is_empty()),
             "error": self.error,
             "assumed": assumed,
             "request": request,

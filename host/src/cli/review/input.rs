@@ -5,9 +5,9 @@ use std::path::Path;
 
 use anyhow::{Context as _, anyhow, bail};
 use serde::de::IgnoredAny;
-use serde_saphyr::{DuplicateKeyPolicy, MessageFormatter as _, Options, UserMessageFormatter};
 
-use crate::document::{Json, parse};
+use super::yaml;
+use crate::document::{Json, ParseErrorKind, parse_up_to};
 
 /// A document, and where it stands.
 #[derive(Clone, Debug)]
@@ -20,7 +20,11 @@ pub(in crate::cli) struct Document {
 }
 
 /// Deeper documents are refused here; those deeper than `requests.maxDepth` get the answer that they would get.
-const MAX_DEPTH: u32 = 1000;
+pub(super) const MAX_DEPTH: u32 = 1000;
+/// A whole cluster's dump. What is longer than this is something else.
+const LONGEST_FILE_BYTES: u64 = 256 << 20;
+/// All documents of a file together, as they are in memory: some hundred bytes each.
+pub(super) const MOST_VALUES: u32 = 20_000_000;
 
 /// Reads a file with any number of JSON or YAML documents; the items of lists are taken one by one.
 pub(in crate::cli) fn read(path: &Path) -> anyhow::Result<Vec<Document>> {
@@ -28,10 +32,17 @@ pub(in crate::cli) fn read(path: &Path) -> anyhow::Result<Vec<Document>> {
     let mut bytes = Vec::new();
     if file == "-" {
         std::io::stdin()
+            .take(LONGEST_FILE_BYTES + 1)
             .read_to_end(&mut bytes)
             .context("standard input cannot be read")?;
     } else {
-        bytes = std::fs::read(path).with_context(|| format!("{file}: cannot be read"))?;
+        std::fs::File::open(path)
+            .and_then(|opened| opened.take(LONGEST_FILE_BYTES + 1).read_to_end(&mut bytes))
+            .with_context(|| format!("{file}: cannot be read"))?;
+    }
+    if bytes.len() as u64 > LONGEST_FILE_BYTES {
+        let mebibytes = LONGEST_FILE_BYTES >> 20;
+        bail!("{file}: it is longer than {mebibytes} MiB; review it in parts");
     }
     let text =
         std::str::from_utf8(&bytes).with_context(|| format!("{file}: it is not UTF-8 text"))?;
@@ -55,8 +66,8 @@ fn documents(text: &str) -> anyhow::Result<Vec<Json>> {
     let contents = match is_json.then(|| json(text)) {
         Some(Ok(contents)) => contents,
         // YAML may begin so, too.
-        Some(Err(error)) => yaml(text).map_err(|_| error)?,
-        None => yaml(text)?,
+        Some(Err(error)) => yaml::documents(text).map_err(|_| error)?,
+        None => yaml::documents(text)?,
     };
     let mut documents = Vec::new();
     for content in contents {
@@ -74,33 +85,22 @@ fn json(text: &str) -> anyhow::Result<Vec<Json>> {
         result.context("it is not JSON")?;
         let end = stream.byte_offset();
         let part = &text.as_bytes()[begin..end];
-        let document = parse(part, MAX_DEPTH)
-            .map_err(|error| anyhow!("it is not JSON, at byte {}", begin + error.offset))?;
+        let document = parse_up_to(part, MAX_DEPTH, MOST_VALUES).map_err(|error| {
+            let at = begin + error.offset;
+            match error.kind {
+                ParseErrorKind::TooDeep { max_depth } => {
+                    anyhow!("it is nested deeper than {max_depth} levels, at byte {at}")
+                }
+                ParseErrorKind::TooMany { max_values } => {
+                    anyhow!("more than {max_values} values, at byte {at}; review it in parts")
+                }
+                ParseErrorKind::Syntax(_) => anyhow!("it is not JSON, at byte {at}"),
+            }
+        })?;
         documents.push(document);
         begin = end;
     }
     Ok(documents)
-}
-
-/// YAML as kubectl reads it: `yes` and `on` are booleans, and numbers with a leading zero are octal.
-fn yaml(text: &str) -> anyhow::Result<Vec<Json>> {
-    let mut options = Options::default();
-    options.duplicate_keys = DuplicateKeyPolicy::Error;
-    options.strict_booleans = false;
-    options.legacy_octal_numbers = true;
-    options.with_snippet = false;
-    let documents: Vec<serde_json::Value> = serde_saphyr::from_multiple_with_options(text, options)
-        .map_err(|error| {
-            let error = error.without_snippet();
-            let place = match error.location() {
-                Some(location) => {
-                    format!("line {}, column {}: ", location.line(), location.column())
-                }
-                None => String::new(),
-            };
-            anyhow!("{place}{}", UserMessageFormatter.format_message(error))
-        })?;
-    Ok(documents.into_iter().map(Json::from).collect())
 }
 
 /// A list is what is in it: a JSON array, or a Kubernetes list.
@@ -157,6 +157,24 @@ mod tests {
                 r#"{"a":2}"#
             ]
         );
+    }
+
+    #[test]
+    fn the_dump_of_a_whole_cluster_is_read() {
+        let pod = |indent: &str| {
+            let labels: String = (0..50).map(|n| format!("{indent}    l{n}: x\n")).collect();
+            format!(
+                "apiVersion: v1\n{indent}kind: Pod\n{indent}metadata:\n{indent}  labels:\n{labels}"
+            )
+        };
+        let stream = format!("{}---\n", pod("")).repeat(1_100);
+        assert_eq!(documents(&stream).unwrap().len(), 1_100);
+        let items = format!("- {}", pod("  ")).repeat(5_000);
+        let list = format!("apiVersion: v1\nkind: List\nitems:\n{items}");
+        assert_eq!(documents(&list).unwrap().len(), 5_000);
+        let values = vec!["1"; 3_000_000].join(",");
+        let list = format!("{{\"kind\":\"List\",\"items\":[{{\"a\":[{values}]}}]}}");
+        assert_eq!(documents(&list).unwrap().len(), 1);
     }
 
     #[test]

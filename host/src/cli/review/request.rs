@@ -72,7 +72,7 @@ impl<'a> Maker<'a> {
             format!("operation {operation}"),
             format!("user {} in {groups}", self.user()),
             format!("namespace {} where a document names none", self.namespace()),
-            "a uid made of the document".to_owned(),
+            "a uid made of file, place and name".to_owned(),
             "the object as it is written, without the defaults that kube-apiserver fills in"
                 .to_owned(),
         ]
@@ -156,7 +156,7 @@ impl<'a> Maker<'a> {
         });
         let (object, old) = match operation {
             AskedOperation::Create => (Some(object), None),
-            AskedOperation::Delete => (None, Some(object)),
+            AskedOperation::Delete => (None, Some(old.unwrap_or(object))),
             AskedOperation::Update => {
                 if old.is_none() {
                     assumed.push(
@@ -302,6 +302,11 @@ pub(in crate::cli) fn in_namespace(object: &Json, namespace: &str) -> Json {
     Json::Object(Arc::new(members))
 }
 
+fn text_at<'j>(json: &'j Json, names: &[&str]) -> Option<&'j str> {
+    let found = names.iter().try_fold(json, |json, name| json.member(name));
+    found?.as_text()
+}
+
 fn without_nulls(mut value: serde_json::Value) -> Json {
     if let Some(members) = value.as_object_mut() {
         members.retain(|_, value| !value.is_null());
@@ -309,12 +314,23 @@ fn without_nulls(mut value: serde_json::Value) -> Json {
     Json::from(value)
 }
 
-/// The same for the same document in the same place, so that two runs can be compared.
+/// The same for the same object in the same place, so that two runs can be compared. What the object holds is not in it:
+/// the uid is shown, and the content of a Secret could be guessed from its hash.
 fn uid(document: &Document) -> String {
+    let content = &document.content;
     let mut hash = Sha256::new();
-    hash.update(document.file.as_bytes());
     hash.update(document.number.to_le_bytes());
-    hash.update(document.content.to_text().as_bytes());
+    for part in [
+        Some(document.file.as_str()),
+        text_at(content, &["apiVersion"]),
+        text_at(content, &["kind"]),
+        text_at(content, &["metadata", "namespace"]),
+        text_at(content, &["metadata", "name"]),
+    ] {
+        let part = part.unwrap_or_default();
+        hash.update(part.len().to_le_bytes());
+        hash.update(part.as_bytes());
+    }
     let hash = hash.finalize();
     let mut digits: String = hash
         .iter()

@@ -145,14 +145,19 @@ pub(super) fn summary(findings: &[Finding]) {
         findings.len()
     );
     let mut totals: BTreeMap<(&str, &str), Total> = BTreeMap::new();
-    for step in findings.iter().flat_map(|finding| &finding.steps) {
-        for called in &step.decision.plugins {
+    let steps = || findings.iter().flat_map(|finding| &finding.steps);
+    for step in steps() {
+        // One that an exception kept from being called has done and cost nothing.
+        let plugins = step.decision.plugins.iter();
+        for called in plugins.filter(|called| called.excepted.is_none()) {
             let key = (called.name.as_str(), step.endpoint.name());
             totals.entry(key).or_default().add(called);
         }
     }
     let Some(width) = totals.keys().map(|(name, _)| name.len()).max() else {
-        say!("{NOTABLE}no plugin was called{NOTABLE:#}");
+        if steps().all(|step| step.audits.is_empty()) {
+            say!("{NOTABLE}no plugin was called{NOTABLE:#}");
+        }
         return;
     };
     let width = width.max("plugin".len());

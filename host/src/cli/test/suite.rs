@@ -70,7 +70,17 @@ pub(super) enum Input {
 struct Written {
     name: Option<String>,
     parts: Parts,
-    expect: Option<Expectation>,
+    expect: Given,
+}
+
+/// What is expected, as far as it is written.
+#[derive(Clone, Default)]
+enum Given {
+    #[default]
+    Not,
+    /// It is there, and what is wrong with it is noted.
+    Wrong,
+    As(Box<Expectation>),
 }
 
 const OPERATIONS: &[(&str, AskedOperation)] = &[
@@ -238,7 +248,7 @@ fn read_case(
         problems.add(child(node.path(), "name"), message);
         return;
     };
-    let mut add = |name: String, place: &str, parts: &Parts, expect: Option<Expectation>| {
+    let mut add = |name: String, place: &str, parts: &Parts, expect: Given| {
         let review = parts.over(defaults);
         if review.object.is_none() {
             problems.add(
@@ -246,12 +256,16 @@ fn read_case(
                 format!("missing, expected {OBJECT_EXPECTED}"),
             );
         }
-        let Some(expect) = expect else {
-            problems.add(
-                child(place, "expect"),
-                format!("missing, expected {EXPECT_EXPECTED}"),
-            );
-            return;
+        let expect = match expect {
+            Given::As(expect) => *expect,
+            Given::Wrong => return,
+            Given::Not => {
+                problems.add(
+                    child(place, "expect"),
+                    format!("missing, expected {EXPECT_EXPECTED}"),
+                );
+                return;
+            }
         };
         let place = place.to_owned();
         into.push(Case {
@@ -273,7 +287,10 @@ fn read_case(
         fields.finish();
         let row_name = row.name.unwrap_or_else(|| format!("row {}", index + 1));
         let parts = row.parts.over(&case.parts);
-        let expect = row.expect.or_else(|| case.expect.clone());
+        let expect = match row.expect {
+            Given::Not => case.expect.clone(),
+            given => given,
+        };
         add(
             format!("{name}: {row_name}"),
             row_node.path(),
@@ -292,9 +309,12 @@ impl Written {
             .and_then(|node| node.quotable_text("a text"))
             .map(ToOwned::to_owned);
         let parts = Parts::read(fields, folder);
-        let expect = fields
-            .optional("expect")
-            .and_then(|node| Expectation::read(&node, folder));
+        let expect = match (fields.has("expect"), fields.optional("expect")) {
+            (false, _) => Given::Not,
+            (true, node) => node
+                .and_then(|node| Expectation::read(&node, folder))
+                .map_or(Given::Wrong, |expect| Given::As(Box::new(expect))),
+        };
         Self {
             name,
             parts,
@@ -430,6 +450,23 @@ mod tests {
     }
 
     #[test]
+    fn a_wrong_expectation_is_not_missing_as_well() {
+        let problems = parse(
+            "plugins: [{ name: x, source: file:x.wasm }]
+cases:
+  - { name: typo, object: web.yaml, expect: alow }
+  - { name: none, object: web.yaml }
+  - { name: rows, object: web.yaml, expect: allow, rows: [{ expect: denny }] }
+",
+        )
+        .unwrap_err()
+        .to_string();
+        assert_eq!(problems.matches("cases[0]").count(), 1, "{problems}");
+        assert!(problems.contains("cases[1].expect: missing"), "{problems}");
+        assert_eq!(problems.matches("rows[0]").count(), 1, "{problems}");
+    }
+
+    #[test]
     fn rows_lie_over_their_case_and_cases_over_the_defaults() {
         let suite = parse(
             "plugins: [{ name: x, source: file:x.wasm }]
@@ -477,10 +514,9 @@ cases:
         )
         .unwrap_err();
         insta::assert_snapshot!(problems.to_string(), @r#"
-        9 problems
+        8 problems
           cases[0].expect: got "alow", expected allow, deny, fault or not-called; did you mean allow?
           cases[0].operaton: unknown key, did you mean operation?
-          cases[0].expect: missing, expected what the review is to come to, such as allow or deny
           cases[1].now: got "noon", expected a time such as 2026-07-01T12:00:00Z
           cases[1].expect.causes[0].feild: unknown key, did you mean field?
           cases[1].object: missing, expected a manifest or an AdmissionReview, or the name of a file with them

@@ -3,6 +3,7 @@
 use crate::review::request::Operation;
 
 use super::{Operations, Pattern, ResourcePattern, Scope};
+use crate::config::plugin::is_label;
 use crate::config::problem::Collector;
 use crate::config::read::{Node, choice, quoted};
 
@@ -19,6 +20,9 @@ pub(crate) struct Items {
 }
 
 const OPERATIONS: &[&str] = &["CREATE", "UPDATE", "DELETE", "CONNECT", "\"*\""];
+/// Kubernetes' limits of names.
+const LONGEST_GROUP_BYTES: usize = 253;
+const LONGEST_VERSION_BYTES: usize = 63;
 const SCOPES: &[&str] = &["Cluster", "Namespaced", "\"*\""];
 
 // === impl Item ===
@@ -104,10 +108,8 @@ pub(crate) fn scope(item: &Item, problems: &Collector) -> Scope {
 pub(crate) fn groups(items: &Items, problems: &Collector) -> Vec<Pattern> {
     items.wildcard_alone("API groups", problems);
     for item in &items.items {
-        if item.text == "core" {
-            item.reject("\"\", which is the name of the core group", problems);
-        } else if item.text.contains('/') {
-            item.reject("an API group without its version, such as apps", problems);
+        if let Some(expected) = expected_group(&item.text) {
+            item.reject(&expected, problems);
         }
     }
     items
@@ -117,11 +119,36 @@ pub(crate) fn groups(items: &Items, problems: &Collector) -> Vec<Pattern> {
         .collect()
 }
 
+/// What to write for a text that no API group is called.
+fn expected_group(text: &str) -> Option<String> {
+    const CORE: &str = "\"\", which is the name of the core group";
+    let plain = text.trim().trim_matches('.').to_lowercase();
+    let expected = match text {
+        "" | "*" => return None,
+        "core" => CORE.to_owned(),
+        _ if text.trim().is_empty() => CORE.to_owned(),
+        _ if text.contains('/') => "an API group without its version, such as apps".to_owned(),
+        _ if text.contains(',') => "one API group in each text, such as [apps, batch]".to_owned(),
+        _ if text.contains('*') => {
+            "\"*\" alone for all, or the whole name of an API group; patterns are not supported"
+                .to_owned()
+        }
+        _ if is_version(&plain) => {
+            "an API group, such as apps; versions belong in apiVersions, and the core group is \"\""
+                .to_owned()
+        }
+        _ if is_group(text) => return None,
+        _ if is_group(&plain) => plain,
+        _ => "an API group, such as apps or networking.k8s.io".to_owned(),
+    };
+    Some(expected)
+}
+
 pub(crate) fn versions(items: &Items, problems: &Collector) -> Vec<Pattern> {
     items.wildcard_alone("API versions", problems);
     for item in &items.items {
-        if item.text.is_empty() || item.text.contains('/') {
-            item.reject("an API version without its group, such as v1", problems);
+        if let Some(expected) = expected_version(&item.text) {
+            item.reject(&expected, problems);
         }
     }
     items
@@ -129,6 +156,24 @@ pub(crate) fn versions(items: &Items, problems: &Collector) -> Vec<Pattern> {
         .iter()
         .map(|item| Pattern::new(&item.text))
         .collect()
+}
+
+/// What to write for a text that no API version is called.
+fn expected_version(text: &str) -> Option<String> {
+    let plain = text.trim().to_lowercase();
+    let expected = match text {
+        "*" => return None,
+        _ if text.contains('/') => "an API version without its group, such as v1".to_owned(),
+        _ if text.contains(',') => "one API version in each text, such as [v1, v1beta1]".to_owned(),
+        _ if text.contains('*') => {
+            "\"*\" alone for all, or the whole name of an API version; patterns are not supported"
+                .to_owned()
+        }
+        _ if is_version_name(text) => return None,
+        _ if is_version_name(&plain) => plain,
+        _ => "an API version, such as v1".to_owned(),
+    };
+    Some(expected)
 }
 
 pub(crate) fn resources(items: &Items, problems: &Collector) -> Vec<ResourcePattern> {
@@ -139,10 +184,7 @@ pub(crate) fn resources(items: &Items, problems: &Collector) -> Vec<ResourcePatt
             None => (item.text.as_str(), None),
         };
         if !is_resource_name(resource) || !sub_resource.is_none_or(is_resource_name) {
-            item.reject(
-                "a resource in the plural and in lower case, such as pods, pods/status, pods/*, */scale, \"*\" or */*",
-                problems,
-            );
+            item.reject(&expected_resource(&item.text), problems);
             continue;
         }
         if let Some(sub_resource) = sub_resource {
@@ -188,11 +230,54 @@ pub(crate) fn resources(items: &Items, problems: &Collector) -> Vec<ResourcePatt
     patterns
 }
 
+/// What to write for a text that no resource is called.
+fn expected_resource(text: &str) -> String {
+    if let Some((resource, group)) = text.split_once('.')
+        && is_resource_name(resource)
+        && is_group(group)
+    {
+        return format!("{resource}, and {group} in apiGroups");
+    }
+    if text.contains(',') {
+        return "one resource in each text, such as [pods, services]".to_owned();
+    }
+    "a resource in the plural and in lower case, such as pods, pods/status, pods/*, */scale, \"*\" or */*"
+        .to_owned()
+}
+
 /// `*`, or a name that a resource can have.
 fn is_resource_name(name: &str) -> bool {
     name == "*"
         || !name.is_empty()
-            && name.bytes().all(|byte| {
-                byte.is_ascii_lowercase() || byte.is_ascii_digit() || matches!(byte, b'-' | b'.')
-            })
+            && name
+                .bytes()
+                .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
+}
+
+/// A DNS-1123 subdomain, as Kubernetes names API groups.
+fn is_group(text: &str) -> bool {
+    text.len() <= LONGEST_GROUP_BYTES
+        && text
+            .split('.')
+            .all(|label| is_label(label, LONGEST_GROUP_BYTES))
+}
+
+/// A DNS-1035 label, as Kubernetes names API versions.
+fn is_version_name(text: &str) -> bool {
+    is_label(text, LONGEST_VERSION_BYTES)
+        && text.starts_with(|first: char| first.is_ascii_lowercase())
+}
+
+/// `v1`, `v1beta1` and the like, which no API group is called.
+fn is_version(text: &str) -> bool {
+    let Some(rest) = text.strip_prefix('v') else {
+        return false;
+    };
+    let rest = rest.trim_start_matches(|digit: char| digit.is_ascii_digit());
+    let stage = ["alpha", "beta"]
+        .into_iter()
+        .find_map(|stage| rest.strip_prefix(stage));
+    let is_numbered = text[1..].starts_with(|first: char| first.is_ascii_digit());
+    let is_number = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+    is_numbered && (rest.is_empty() || stage.is_some_and(is_number))
 }

@@ -66,7 +66,7 @@ pub(super) async fn reinvoke(
         };
         match turn.begin(round.request, chain.current.as_ref()) {
             Beginning::Call => {}
-            Beginning::NotAsked => continue,
+            Beginning::NotAsked(_) => continue,
             Beginning::Report(report) => {
                 if add(reports, seat, *report) {
                     return Ok(());
@@ -119,7 +119,7 @@ async fn verify(
     };
     match turn.begin(round.request, chain.current.as_ref()) {
         Beginning::Call => {}
-        Beginning::NotAsked => return Ok(false),
+        Beginning::NotAsked(_) => return Ok(false),
         Beginning::Report(last) => return Ok(refused(report, *last)),
     }
     let (answer, called) = call(round, &turn, chain).await?;
