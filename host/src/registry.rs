@@ -29,6 +29,7 @@ use reqwest::{Method, StatusCode};
 pub use last_good::{LastGood, Served};
 
 use crate::config::{Reference, Registries, Source};
+use crate::stamp::Stamp;
 use cache::{Cache, digest_of};
 use manifest::{Descriptor, Manifest, OCI_MANIFEST, WASM_CONFIG, WASM_LAYER};
 use session::{Host, Session};
@@ -38,7 +39,8 @@ use signature::PublicKey;
 pub struct Registry {
     config: Registries,
     cache: Option<Cache>,
-    hosts: Mutex<HashMap<String, Arc<Host>>>,
+    /// Each as its CAs were when it was set up.
+    hosts: Mutex<HashMap<String, (Option<Stamp>, Arc<Host>)>>,
     progress: Option<Arc<dyn Progress>>,
 }
 
@@ -629,13 +631,19 @@ impl Registry {
         Ok(digest)
     }
 
+    /// How a registry is reached, by the CAs of now.
     fn host(&self, registry: &str) -> Result<Arc<Host>, RegistryError> {
+        let settings = self.config.host(registry);
+        // Before the file is read: what is written meanwhile is seen the next time.
+        let stamp = Host::authorities(settings).and_then(|path| Stamp::of(&path));
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(host) = hosts.get(registry) {
+        if let Some((earlier, host)) = hosts.get(registry)
+            && *earlier == stamp
+        {
             return Ok(host.clone());
         }
-        let host = Arc::new(Host::new(registry, self.config.host(registry))?);
-        hosts.insert(registry.to_owned(), host.clone());
+        let host = Arc::new(Host::new(registry, settings)?);
+        hosts.insert(registry.to_owned(), (stamp, host.clone()));
         Ok(host)
     }
 }

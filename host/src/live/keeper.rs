@@ -20,7 +20,7 @@ use super::candidate::{Candidate, Outcome, candidate};
 use super::grace::{Grace, awaited};
 use super::status::Status;
 use super::trouble::Trouble;
-use super::watch::{Stamp, Stamps, Watch, stamps};
+use super::watch::{Stamps, Watch, stamps};
 use crate::config::{Config, Origin, PluginConfig, PluginName, Source};
 use crate::engine::chain;
 use crate::metrics::Metrics;
@@ -28,6 +28,7 @@ use crate::pipeline::Pipeline;
 use crate::plugin::{Artifact, LoadError, Loader, Plugin, PluginSet, PluginState};
 use crate::registry::{LastGood, Served};
 use crate::server::Reloaded;
+use crate::stamp::Stamp;
 
 /// Keeps what is served at what is wanted.
 pub struct Keeper {
