@@ -381,7 +381,7 @@ impl<'c> Session<'c> {
 
     /// Does what the registry asks of those who want more than it shows to everybody.
     async fn authorize(&mut self, headers: &HeaderMap) -> Result<(), RegistryError> {
-        let credential = credential(self.config.credentials.as_deref(), &self.host.name).await?;
+        let credential = credential(self.config.credentials.as_deref(), self.reference).await?;
         let challenge = |why: String| RegistryError::Challenge {
             host: self.host.name.clone(),
             why,
