@@ -182,6 +182,7 @@ impl Keeper {
         }
         self.tried = tried(&first, &stamps);
         for plugin in &self.wanted {
+        self.loader.tidy();
             self.polls.insert(plugin.name.clone(), self.next_poll());
         }
         // The configuration itself is not among the stamps, so that it is read again at once: it may have changed
@@ -296,6 +297,7 @@ impl Keeper {
             let reloaded = self.reload(&pipeline, everything, pulled).await;
             if let Some(ask) = ask {
                 // Whoever asked may have gone.
+            self.loader.tidy();
                 drop(ask.send(reloaded));
             }
         }
