@@ -34,4 +34,5 @@ pub mod plugin;
 pub mod registry;
 pub mod review;
 pub mod server;
+mod stamp;
 pub mod telemetry;

@@ -21,14 +21,17 @@ mod signature;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 use reqwest::{Method, StatusCode};
 
+pub use cache::Hold;
 pub use last_good::{LastGood, Served};
 
 use crate::config::{Reference, Registries, Source};
+use crate::stamp::Stamp;
 use cache::{Cache, digest_of};
 use manifest::{Descriptor, Manifest, OCI_MANIFEST, WASM_CONFIG, WASM_LAYER};
 use session::{Host, Session};
@@ -38,7 +41,10 @@ use signature::PublicKey;
 pub struct Registry {
     config: Registries,
     cache: Option<Cache>,
-    hosts: Mutex<HashMap<String, Arc<Host>>>,
+    /// Whether it has been said that the cache may not be as large as it has to be.
+    told_exceeded: AtomicBool,
+    /// Each as its CAs were when it was set up.
+    hosts: Mutex<HashMap<String, (Option<Stamp>, Arc<Host>)>>,
     progress: Option<Arc<dyn Progress>>,
 }
 
@@ -89,6 +95,18 @@ pub struct Pulled {
     pub bytes: Option<Vec<u8>>,
     /// Why this comes from the cache, as it was when the registry last answered.
     pub stale: Option<String>,
+    /// Keeps it in the cache.
+    pub hold: Hold,
+}
+
+/// What the cache has of a reference.
+enum Cached {
+    /// All of it, under this digest.
+    Whole { digest: String, bytes: Vec<u8> },
+    /// None of the keys of today has signed it.
+    Unsigned { digest: String },
+    /// Nothing, or too little.
+    Nothing,
 }
 
 /// Why something cannot be pulled or pushed.
@@ -191,6 +209,19 @@ pub enum RegistryError {
         /// What is there.
         found: String,
     },
+    /// The registry does not have it ready, and what the cache has is not to be trusted any more.
+    #[error(
+        "{error}; the cache has {digest}, which is not signed as it has to be: expected a signature by one of the keys \
+         {keys} (signatures.keys)"
+    )]
+    UnsignedInCache {
+        /// What is wrong with the registry.
+        error: Box<Self>,
+        /// The manifest's.
+        digest: String,
+        /// The beginnings of their SHA-256.
+        keys: String,
+    },
     /// Bytes that are not what was asked for.
     #[error(
         "{what} is {found}, and {wanted} was asked for: it was damaged or exchanged on the way"
@@ -223,6 +254,7 @@ impl Registry {
         Self {
             config,
             cache,
+            told_exceeded: AtomicBool::new(false),
             hosts: Mutex::default(),
             progress: None,
         }
@@ -325,7 +357,8 @@ impl Registry {
         let keys = PublicKey::read(order.keys)?;
         let reference = order.reference;
         let limit = self.config.timeout;
-        let pulled = tokio::time::timeout(limit, self.try_pull(order, &keys)).await;
+        let hold = self.hold();
+        let pulled = tokio::time::timeout(limit, self.try_pull(order, &keys, &hold)).await;
         let error = match pulled {
             Ok(Ok(pulled)) => return Ok(pulled),
             Ok(Err(error)) => error,
@@ -334,13 +367,14 @@ impl Registry {
                 seconds: limit.as_secs(),
             },
         };
-        self.fall_back(order, &keys, &error).ok_or(error)
+        self.fall_back(order, &keys, error, hold)
     }
 
     async fn try_pull(
         &self,
         order: Order<'_>,
         keys: &[PublicKey],
+        hold: &Hold,
     ) -> Result<Pulled, RegistryError> {
         let Order {
             reference,
@@ -351,11 +385,12 @@ impl Registry {
         let cached = reference
             .digest
             .as_deref()
-            .and_then(|digest| Some((digest, self.cached(digest, MAX_MANIFEST_BYTES)?)));
+            .and_then(|digest| Some((digest, self.cached(hold, digest, MAX_MANIFEST_BYTES)?)));
         let unchanged = |digest: &str| Pulled {
             digest: digest.to_owned(),
             bytes: None,
             stale: None,
+            hold: hold.clone(),
         };
         if have.is_some() && reference.digest.as_deref() == have {
             return Ok(unchanged(have.unwrap_or_default()));
@@ -385,16 +420,17 @@ impl Registry {
             None
         } else {
             if !keys.is_empty() {
-                self.verify(&mut session, keys, &digest).await?;
+                self.verify(&mut session, keys, &digest, hold).await?;
             }
             let layer = self.plugin_layer(&manifest, limit_bytes)?;
-            let bytes = match self.cached(&layer.digest, limit_bytes) {
+            let bytes = match self.cached(hold, &layer.digest, limit_bytes) {
                 Some(bytes) => bytes,
                 None => session.blob(&layer).await?,
             };
             if let Some(cache) = &self.cache {
-                cache.put(&layer.digest, &bytes);
-                cache.put(&digest, &manifest);
+                cache.put(hold, &layer.digest, &bytes);
+                cache.put(hold, &digest, &manifest);
+                cache.shrink();
             }
             Some(bytes)
         };
@@ -405,6 +441,7 @@ impl Registry {
             digest,
             bytes,
             stale: None,
+            hold: hold.clone(),
         })
     }
 
@@ -424,6 +461,7 @@ impl Registry {
         session: &mut Session<'_>,
         keys: &[PublicKey],
         digest: &str,
+        hold: &Hold,
     ) -> Result<(), RegistryError> {
         let tag = signature::tag(digest);
         let (kept, manifest) = match session.manifest(&tag, MAX_MANIFEST_BYTES).await {
@@ -442,15 +480,15 @@ impl Registry {
                 found.push("one over a text that is too long".to_owned());
                 continue;
             }
-            let payload = match self.cached(&layer.digest, layer.size) {
+            let payload = match self.cached(hold, &layer.digest, layer.size) {
                 Some(payload) => payload,
                 None => session.blob(&layer).await?,
             };
             match signature::verify(keys, digest, &payload, &signature) {
                 Ok(_) => {
                     if let Some(cache) = &self.cache {
-                        cache.put(&layer.digest, &payload);
-                        cache.put(&kept, &manifest);
+                        cache.put(hold, &layer.digest, &payload);
+                        cache.put(hold, &kept, &manifest);
                         cache.resolve(&signature_of(session.reference(), digest), &kept);
                     }
                     return Ok(());
@@ -464,63 +502,80 @@ impl Registry {
         Err(unsigned(keys, digest, found.join(", ")))
     }
 
-    /// The same by what the cache has, for when the registry is away.
+    /// The same by what the cache has, for when the registry is away; none where it has no signature.
     fn is_signed_in(
-        &self,
         cache: &Cache,
         reference: &Reference,
         keys: &[PublicKey],
         digest: &str,
-    ) -> bool {
-        let check = || {
-            let kept = cache.resolved(&signature_of(reference, digest))?;
-            let manifest = cache.get(&kept, MAX_MANIFEST_BYTES)?;
-            let signatures = signature::signatures(&manifest).ok()?;
-            let verified = signatures.iter().any(|(layer, signature)| {
-                let payload = cache.get(&layer.digest, signature::MAX_PAYLOAD_BYTES);
-                payload.is_some_and(|payload| {
-                    signature::verify(keys, digest, &payload, signature).is_ok()
-                })
-            });
-            Some(verified)
+        hold: &Hold,
+    ) -> Option<bool> {
+        if keys.is_empty() {
+            return Some(true);
+        }
+        let held = |digest: &str, limit_bytes: u64| {
+            hold.add(digest);
+            cache.get(digest, limit_bytes)
         };
-        keys.is_empty() || check().unwrap_or(false)
+        let kept = cache.resolved(&signature_of(reference, digest))?;
+        let manifest = held(&kept, MAX_MANIFEST_BYTES)?;
+        let signatures = signature::signatures(&manifest).ok()?;
+        let verified = signatures.iter().any(|(layer, signature)| {
+            let payload = held(&layer.digest, signature::MAX_PAYLOAD_BYTES);
+            payload
+                .is_some_and(|payload| signature::verify(keys, digest, &payload, signature).is_ok())
+        });
+        Some(verified)
     }
 
-    /// What the reference was when the registry last answered.
+    /// What the reference was when the registry last answered; else, the error and what is wrong with that.
     fn fall_back(
         &self,
         order: Order<'_>,
         keys: &[PublicKey],
-        error: &RegistryError,
-    ) -> Option<Pulled> {
-        let (digest, bytes) = self.in_cache(order, keys)?;
-        Some(Pulled {
-            digest,
-            bytes: Some(bytes),
-            stale: Some(error.to_string()),
-        })
+        error: RegistryError,
+        hold: Hold,
+    ) -> Result<Pulled, RegistryError> {
+        match self.in_cache(order, keys, &hold) {
+            Cached::Whole { digest, bytes } => Ok(Pulled {
+                digest,
+                bytes: Some(bytes),
+                stale: Some(error.to_string()),
+                hold,
+            }),
+            Cached::Unsigned { digest } if !matches!(error, RegistryError::Unsigned { .. }) => {
+                Err(RegistryError::UnsignedInCache {
+                    error: Box::new(error),
+                    digest,
+                    keys: signature::names(keys),
+                })
+            }
+            Cached::Unsigned { .. } | Cached::Nothing => Err(error),
+        }
     }
 
-    /// Digest and bytes, where all of it is there, and signed where it has to be.
-    fn in_cache(&self, order: Order<'_>, keys: &[PublicKey]) -> Option<(String, Vec<u8>)> {
+    /// What is there of it without the registry, signed where it has to be.
+    fn in_cache(&self, order: Order<'_>, keys: &[PublicKey], hold: &Hold) -> Cached {
         let Order {
             reference,
             limit_bytes,
             ..
         } = order;
-        let cache = self.cache.as_ref()?;
-        let digest = match &reference.digest {
-            Some(digest) => digest.clone(),
-            None => cache.resolved(&reference.to_string())?,
+        let find = || -> Option<Cached> {
+            let cache = self.cache.as_ref()?;
+            let digest = match &reference.digest {
+                Some(digest) => digest.clone(),
+                None => cache.resolved(&reference.to_string())?,
+            };
+            if !Self::is_signed_in(cache, reference, keys, &digest, hold)? {
+                return Some(Cached::Unsigned { digest });
+            }
+            let manifest = self.cached(hold, &digest, MAX_MANIFEST_BYTES)?;
+            let layer = self.plugin_layer(&manifest, limit_bytes).ok()?;
+            let bytes = self.cached(hold, &layer.digest, limit_bytes)?;
+            Some(Cached::Whole { digest, bytes })
         };
-        if !self.is_signed_in(cache, reference, keys, &digest) {
-            return None;
-        }
-        let manifest = cache.get(&digest, MAX_MANIFEST_BYTES)?;
-        let layer = self.plugin_layer(&manifest, limit_bytes).ok()?;
-        let bytes = cache.get(&layer.digest, limit_bytes)?;
-        Some((digest, bytes))
+        find().unwrap_or(Cached::Nothing)
     }
 
     /// What an artifact was by its digest: from the cache at once, from the registry only where the cache lacks
@@ -529,7 +584,7 @@ impl Registry {
         &self,
         order: Order<'_>,
         digest: &str,
-    ) -> Result<Vec<u8>, RegistryError> {
+    ) -> Result<(Vec<u8>, Hold), RegistryError> {
         let keys = PublicKey::read(order.keys)?;
         let reference = Reference {
             digest: Some(digest.to_owned()),
@@ -539,28 +594,61 @@ impl Registry {
             reference: &reference,
             ..order
         };
-        let bytes = match self.in_cache(order, &keys) {
-            Some((_, bytes)) => Some(bytes),
-            None => self.pull(order).await?.bytes,
-        };
-        bytes.ok_or_else(|| RegistryError::NotCached {
+        let hold = self.hold();
+        if let Cached::Whole { bytes, .. } = self.in_cache(order, &keys, &hold) {
+            return Ok((bytes, hold));
+        }
+        let Pulled { bytes, hold, .. } = self.pull(order).await?;
+        let bytes = bytes.ok_or_else(|| RegistryError::NotCached {
             digest: digest.to_owned(),
-        })
+        })?;
+        Ok((bytes, hold))
     }
 
     /// Keeps the bytes of a file, for when the file is gone.
-    pub(crate) fn keep(&self, digest: &str, bytes: &[u8]) {
+    pub(crate) fn keep(&self, hold: &Hold, digest: &str, bytes: &[u8]) {
         if let Some(cache) = &self.cache {
-            cache.keep(digest, bytes);
+            cache.keep(hold, digest, bytes);
+            cache.shrink();
         }
     }
 
     /// What was kept of a file.
-    pub(crate) fn kept(&self, digest: &str, limit_bytes: u64) -> Result<Vec<u8>, RegistryError> {
-        self.cached(digest, limit_bytes)
-            .ok_or_else(|| RegistryError::NotCached {
-                digest: digest.to_owned(),
-            })
+    pub(crate) fn kept(
+        &self,
+        digest: &str,
+        limit_bytes: u64,
+    ) -> Result<(Vec<u8>, Hold), RegistryError> {
+        let hold = self.hold();
+        let kept = self.cached(&hold, digest, limit_bytes);
+        let bytes = kept.ok_or_else(|| RegistryError::NotCached {
+            digest: digest.to_owned(),
+        })?;
+        Ok((bytes, hold))
+    }
+
+    /// Keeps what will be added to it in the cache.
+    pub(crate) fn hold(&self) -> Hold {
+        self.cache.as_ref().map(Cache::hold).unwrap_or_default()
+    }
+
+    /// Brings the cache back within its bound, after what served has been replaced, and says once where that cannot be.
+    pub(crate) fn tidy(&self) {
+        let Some(cache) = &self.cache else {
+            return;
+        };
+        cache.shrink();
+        let exceeded = cache.exceeded();
+        let told = self
+            .told_exceeded
+            .swap(exceeded.is_some(), Ordering::Relaxed);
+        if let Some((needed_bytes, max_bytes)) = exceeded.filter(|_| !told) {
+            tracing::warn!(
+                needed_bytes,
+                max_bytes,
+                "what a start may fall back to is more than registries.maxCache, and is kept all the same: raise it"
+            );
+        }
     }
 
     /// The artifacts by which this can be served again, signatures included.
@@ -583,7 +671,9 @@ impl Registry {
         needs
     }
 
-    fn cached(&self, digest: &str, limit_bytes: u64) -> Option<Vec<u8>> {
+    /// From the cache, where it stays.
+    fn cached(&self, hold: &Hold, digest: &str, limit_bytes: u64) -> Option<Vec<u8>> {
+        hold.add(digest);
         self.cache.as_ref()?.get(digest, limit_bytes)
     }
 
@@ -629,13 +719,19 @@ impl Registry {
         Ok(digest)
     }
 
+    /// How a registry is reached, by the CAs of now.
     fn host(&self, registry: &str) -> Result<Arc<Host>, RegistryError> {
+        let settings = self.config.host(registry);
+        // Before the file is read: what is written meanwhile is seen the next time.
+        let stamp = Host::authorities(settings).and_then(|path| Stamp::of(&path));
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(host) = hosts.get(registry) {
+        if let Some((earlier, host)) = hosts.get(registry)
+            && *earlier == stamp
+        {
             return Ok(host.clone());
         }
-        let host = Arc::new(Host::new(registry, self.config.host(registry))?);
-        hosts.insert(registry.to_owned(), host.clone());
+        let host = Arc::new(Host::new(registry, settings)?);
+        hosts.insert(registry.to_owned(), (stamp, host.clone()));
         Ok(host)
     }
 }

@@ -1,4 +1,5 @@
-//! Registries on loopback: the real one, CNCF distribution, and one that misbehaves as it is told.
+//! Registries on loopback: the real one, CNCF distribution, with a server of tokens, and one that misbehaves as it is
+//! told.
 
 use std::fs::File;
 use std::net::{SocketAddr, TcpListener};
@@ -16,6 +17,9 @@ use tempfile::TempDir;
 use crate::binary::profile_directory;
 
 pub mod misbehaving;
+pub mod tokens;
+
+use tokens::Tokens;
 
 /// What is built, and of which version.
 const PROGRAM: &str = "github.com/distribution/distribution/v3/cmd/registry@v3.0.0";
@@ -23,7 +27,7 @@ const PROGRAM: &str = "github.com/distribution/distribution/v3/cmd/registry@v3.0
 const PASSWORDS: &str = "user:$2b$05$7XAhSp8mfv0vupocya6YGu56UwS1hsliZcecn8kYq0mIv6t/4xnKG\n";
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// CNCF distribution's registry with TLS and basic authentication, until it is dropped.
+/// CNCF distribution's registry, until it is dropped: with TLS and basic authentication, or in the clear and with tokens.
 pub struct Registry {
     folder: TempDir,
     program: PathBuf,
@@ -40,6 +44,31 @@ impl Registry {
     /// When it does not start.
     #[must_use]
     pub fn start() -> Option<Self> {
+        Self::start_with(|root| {
+            format!(
+                "  tls: {{certificate: {root}/tls.crt, key: {root}/tls.key}}\n\
+                 auth: {{htpasswd: {{realm: tests, path: {root}/passwords}}}}\n"
+            )
+        })
+    }
+
+    /// Starts one that is shown tokens, in the clear; none where it cannot be had, which is said.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn with_tokens(tokens: &Tokens) -> Option<Self> {
+        let (realm, service, issuer) = (tokens.realm(), tokens::SERVICE, tokens::ISSUER);
+        let roots = tokens.certificate().display().to_string();
+        Self::start_with(|_| {
+            format!(
+                "auth: {{token: {{realm: \"{realm}\", service: {service}, issuer: {issuer}, rootcertbundle: {roots}}}}}\n"
+            )
+        })
+    }
+
+    /// `access` is what its configuration says of TLS and authentication, made with its folder.
+    fn start_with(access: impl FnOnce(&str) -> String) -> Option<Self> {
         let program = program()?;
         let folder = tempfile::Builder::new()
             .prefix("tollgate-registry-")
@@ -62,13 +91,13 @@ impl Registry {
         // user:secret
         let auths = format!(r#"{{"auths": {{"{address}": {{"auth": "dXNlcjpzZWNyZXQ="}}}}}}"#);
         write("docker.json", &auths);
-        let root = registry.folder.path().display();
+        let root = registry.folder.path().display().to_string();
+        let access = access(&root);
         write(
             "registry.yaml",
             &format!(
                 "version: 0.1\nlog: {{level: error}}\nstorage: {{filesystem: {{rootdirectory: {root}/data}}}}\n\
-                 http:\n  addr: {address}\n  secret: tests\n  tls: {{certificate: {root}/tls.crt, key: {root}/tls.key}}\n\
-                 auth: {{htpasswd: {{realm: tests, path: {root}/passwords}}}}\n"
+                 http:\n  addr: {address}\n  secret: tests\n{access}"
             ),
         );
         Some(registry.again())
@@ -98,6 +127,17 @@ impl Registry {
             std::thread::sleep(Duration::from_millis(20));
         }
         self
+    }
+
+    /// Starts it once more, with another CA and a certificate by that, under the same names.
+    ///
+    /// # Panics
+    /// When it does not start.
+    #[must_use]
+    pub fn with_another_ca(mut self) -> Self {
+        self.kill();
+        self.write_certificate();
+        self.again()
     }
 
     /// Ends it at once.
@@ -227,7 +267,11 @@ impl Drop for Registry {
 }
 
 /// A key pair that signatures are made with: openssl's, so that nobody checks his own work.
-pub struct Key(TempDir);
+pub struct Key {
+    folder: TempDir,
+    /// What it signs is hashed by, as openssl calls it.
+    hash: &'static str,
+}
 
 /// cosign's text about an artifact.
 #[must_use]
@@ -257,10 +301,22 @@ impl Key {
     #[must_use]
     pub fn new(kind: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
-        let key = Self(folder);
+        let key = Self {
+            folder,
+            hash: "-sha256",
+        };
         key.openssl(&[&["genpkey", "-out", "key.pem", "-algorithm"], kind].concat());
         key.openssl(&["pkey", "-in", "key.pem", "-pubout", "-out", "key.pub"]);
         key
+    }
+
+    /// Signs over SHA-384.
+    #[must_use]
+    pub fn over_sha384(self) -> Self {
+        Self {
+            hash: "-sha384",
+            ..self
+        }
     }
 
     /// ECDSA P-256, as `cosign generate-key-pair` makes it.
@@ -272,27 +328,54 @@ impl Key {
     /// The public part, as PEM.
     #[must_use]
     pub fn public(&self) -> PathBuf {
-        self.0.path().join("key.pub")
+        self.path("key.pub")
     }
 
-    fn sign(&self, text: &[u8]) -> Vec<u8> {
-        std::fs::write(self.0.path().join("text"), text).expect("a file can be written");
+    /// The private part, as PEM.
+    #[must_use]
+    pub fn private(&self) -> PathBuf {
+        self.path("key.pem")
+    }
+
+    /// A certificate of it, by itself, as PEM.
+    ///
+    /// # Panics
+    /// When there is no openssl.
+    #[must_use]
+    pub fn certificate(&self) -> PathBuf {
+        let subject = ["-subj", "/CN=tests", "-days", "1"];
+        let files = ["req", "-x509", "-new", "-key", "key.pem", "-out", "key.crt"];
+        self.openssl(&[&files[..], &subject].concat());
+        self.path("key.crt")
+    }
+
+    /// Its signature over a text.
+    ///
+    /// # Panics
+    /// When there is no openssl.
+    #[must_use]
+    pub fn sign(&self, text: &[u8]) -> Vec<u8> {
+        std::fs::write(self.path("text"), text).expect("a file can be written");
         self.openssl(&[
             "dgst",
-            "-sha256",
+            self.hash,
             "-sign",
             "key.pem",
             "-out",
             "signature",
             "text",
         ]);
-        std::fs::read(self.0.path().join("signature")).expect("openssl has written it")
+        std::fs::read(self.path("signature")).expect("openssl has written it")
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     fn openssl(&self, arguments: &[&str]) {
         let output = Command::new("openssl")
             .args(arguments)
-            .current_dir(self.0.path())
+            .current_dir(self.folder.path())
             .output();
         let output = output.expect("openssl is installed");
         let said = String::from_utf8_lossy(&output.stderr);

@@ -478,13 +478,17 @@ async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
     );
 
     // Other kinds of keys.
-    for kind in [
-        &["RSA", "-pkeyopt", "rsa_keygen_bits:2048"][..],
-        &["EC", "-pkeyopt", "ec_paramgen_curve:P-384"],
+    let p384 = || Key::new(&["EC", "-pkeyopt", "ec_paramgen_curve:P-384"]);
+    for (kind, key) in [
+        (
+            "RSA",
+            Key::new(&["RSA", "-pkeyopt", "rsa_keygen_bits:2048"]),
+        ),
+        ("P-384 over SHA-256", p384()),
+        ("P-384 over SHA-384", p384().over_sha384()),
     ] {
-        let key = Key::new(kind);
         registry.sign("signed/colour", &digest, &key).await;
-        assert!(pull_with(&registry, &source, &[&key]).0, "{kind:?}");
+        assert!(pull_with(&registry, &source, &[&key]).0, "{kind}");
     }
 }
 
@@ -550,5 +554,13 @@ async fn an_unsigned_version_does_not_replace_a_signed_one_and_keys_can_be_rotat
     assert_eq!(
         status["state"], "failed",
         "its key is not trusted any more: {status}"
+    );
+    let reason = status["reason"].as_str().unwrap_or_default();
+    println!("revoked | {reason}");
+    assert!(
+        reason.contains("Connection refused")
+            && reason.contains("the cache has sha256:")
+            && reason.contains("which is not signed as it has to be"),
+        "it is the key, and not only the registry: {reason}"
     );
 }

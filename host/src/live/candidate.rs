@@ -18,7 +18,7 @@ pub(super) enum Outcome {
     Untouched,
     /// It is what is wanted.
     AsWanted,
-    /// It is not, and this is why.
+    /// It is not, and this is why: with the digest of the bytes that cannot be used, empty where it is not the bytes.
     Failed { reason: String, digest: Arc<str> },
 }
 
@@ -50,7 +50,10 @@ pub(super) async fn candidate(
         Ok(plugin) => {
             let outcome = match plugin.stale.clone() {
                 None => Outcome::AsWanted,
-                Some(reason) => Outcome::Failed { reason, digest },
+                Some(reason) => Outcome::Failed {
+                    reason,
+                    digest: Arc::from(""),
+                },
             };
             Candidate {
                 plugin: Some(plugin),
@@ -107,13 +110,13 @@ async fn make(
             loader.fetch(wanted, have).await?
         }
     };
-    *digest = artifact.digest.clone();
     let stale = artifact.stale.take();
+    // What serves has been the tag's at least as lately as what the cache has.
+    if let (Some(_), Some(reason)) = (same, &stale) {
+        return Err(LoadError::Stale(reason.clone()));
+    }
+    *digest = artifact.digest.clone();
     if let Some(same) = same {
-        // What serves has been the tag's at least as lately as what the cache has.
-        if let Some(reason) = stale {
-            return Err(LoadError::Stale(reason));
-        }
         if same.0.digest == *digest {
             return kept(loader, same, wanted);
         }

@@ -20,7 +20,7 @@ use super::candidate::{Candidate, Outcome, candidate};
 use super::grace::{Grace, awaited};
 use super::status::Status;
 use super::trouble::Trouble;
-use super::watch::{Stamp, Stamps, Watch, stamps};
+use super::watch::{Stamps, Watch, stamps};
 use crate::config::{Config, Origin, PluginConfig, PluginName, Source};
 use crate::engine::chain;
 use crate::metrics::Metrics;
@@ -28,6 +28,7 @@ use crate::pipeline::Pipeline;
 use crate::plugin::{Artifact, LoadError, Loader, Plugin, PluginSet, PluginState};
 use crate::registry::{LastGood, Served};
 use crate::server::Reloaded;
+use crate::stamp::Stamp;
 
 /// Keeps what is served at what is wanted.
 pub struct Keeper {
@@ -67,6 +68,8 @@ struct Tried {
 /// What a look at a registry came to.
 struct Pull {
     config: PluginConfig,
+    /// The version that was not to be tried again yet: it was only looked whether it is still that one.
+    held_back: Option<Arc<str>>,
     fetched: Result<Artifact, LoadError>,
 }
 
@@ -179,6 +182,7 @@ impl Keeper {
                 "not ready before these are loaded, or startupGrace is over"
             );
         }
+        self.loader.tidy();
         self.tried = tried(&first, &stamps);
         for plugin in &self.wanted {
             self.polls.insert(plugin.name.clone(), self.next_poll());
@@ -194,7 +198,7 @@ impl Keeper {
     async fn fall_back(&self, plugin: Arc<Plugin>) -> (Arc<Plugin>, Option<(String, Arc<str>)>) {
         let digest = plugin.digest.clone();
         let PluginState::Failed { reason } = &plugin.state else {
-            let trouble = plugin.stale.clone().map(|reason| (reason, digest));
+            let trouble = plugin.stale.clone().map(|reason| (reason, Arc::from("")));
             return (plugin, trouble);
         };
         let name = &plugin.config.name;
@@ -293,6 +297,7 @@ impl Keeper {
                 ask = self.asks.recv() => (ask, true),
             };
             let reloaded = self.reload(&pipeline, everything, pulled).await;
+            self.loader.tidy();
             if let Some(ask) = ask {
                 // Whoever asked may have gone.
                 drop(ask.send(reloaded));
@@ -323,7 +328,15 @@ impl Keeper {
                 .find(plugin.name.as_str())
                 .is_some_and(|running| running.config.runs_like(plugin));
             let first = plugin.is_candidate() && !running;
-            let due = ((moves || first) && next <= now) || self.status.lock().is_due(&plugin.name);
+            let polled = (moves || first) && next <= now;
+            let (due, held_back) = match self.status.lock().trouble(&plugin.name) {
+                None => (polled, None),
+                // A tag with a bad version is looked at as ever; that version is not tried before its time.
+                Some(trouble) if trouble.is_of_bytes() => {
+                    (polled || trouble.is_due(), trouble.held_back().cloned())
+                }
+                Some(trouble) => (trouble.is_due(), None),
+            };
             // Until a pull is back, its next one is far away.
             if !plugin.enabled || !due || next > now + FAR / 2 {
                 continue;
@@ -333,10 +346,15 @@ impl Keeper {
                 matches!(serving.state, PluginState::Loaded(_)) && serving.config.runs_like(plugin)
             });
             let have = have.map(|serving| serving.digest.clone());
+            let have = held_back.clone().or(have);
             let (loader, config) = (self.loader.clone(), plugin.clone());
             self.pulls.spawn(async move {
                 let fetched = loader.fetch(&config, have.as_deref()).await;
-                Pull { config, fetched }
+                Pull {
+                    config,
+                    held_back,
+                    fetched,
+                }
             });
         }
     }
@@ -345,6 +363,12 @@ impl Keeper {
     fn is_news(&mut self, pull: &Pull) -> bool {
         let name = &pull.config.name;
         self.polls.insert(name.clone(), self.next_poll());
+        if let Some(held_back) = &pull.held_back {
+            return matches!(
+                &pull.fetched,
+                Ok(artifact) if artifact.digest != *held_back && artifact.stale.is_none()
+            );
+        }
         let troubled = self.status.lock().troubles.contains_key(name);
         troubled || !matches!(&pull.fetched, Ok(artifact) if artifact.is_known())
     }
@@ -563,7 +587,14 @@ impl Keeper {
     ) {
         let name = wanted.name.as_str();
         let news = earlier.is_none_or(|earlier| earlier.reason != reason);
-        let trouble = Trouble::next(reason, digest.clone(), earlier);
+        let longest = match &wanted.source {
+            // What has to be looked for is looked for as often as without trouble.
+            Source::Oci(reference) if digest.is_empty() && reference.digest.is_none() => {
+                self.started.registries.poll_interval
+            }
+            Source::Oci(_) | Source::File(_) => Duration::MAX,
+        };
+        let trouble = Trouble::next(reason, digest.clone(), earlier, longest);
         let retry_in_seconds = trouble.retry_in().as_secs_f32();
         if news {
             tracing::error!(plugin = name, %digest, reason = trouble.reason, retry_in_seconds, "what the configuration wants of the plugin cannot be loaded; what there was before stays");

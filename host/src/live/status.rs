@@ -134,10 +134,13 @@ impl Status {
 // === impl State ===
 
 impl State {
+    pub(super) fn trouble(&self, name: &PluginName) -> Option<&Trouble> {
+        self.troubles.get(name).map(|(_, trouble)| trouble)
+    }
+
     /// Whether something of this name failed and is to be tried again.
     pub(super) fn is_due(&self, name: &PluginName) -> bool {
-        let trouble = self.troubles.get(name);
-        trouble.is_some_and(|(_, trouble)| trouble.is_due())
+        self.trouble(name).is_some_and(Trouble::is_due)
     }
 
     /// Whether something is wanted that does not serve, other than what a restart would bring.

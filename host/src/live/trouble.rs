@@ -13,7 +13,7 @@ use time::format_description::well_known::Rfc3339;
 #[derive(Clone, Debug)]
 pub(super) struct Trouble {
     pub(super) reason: String,
-    /// Of the bytes that cannot be used; empty where there are none.
+    /// Of the bytes that cannot be used; empty where it is not the bytes.
     digest: Arc<str>,
     since: OffsetDateTime,
     attempts: u32,
@@ -27,16 +27,34 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 // === impl Trouble ===
 
 impl Trouble {
-    /// Another failure; `earlier` is the same candidate's last one.
-    pub(super) fn next(reason: String, digest: Arc<str>, earlier: Option<&Self>) -> Self {
-        let attempts = earlier.map_or(1, |earlier| earlier.attempts.saturating_add(1));
+    /// Another failure; `earlier` is the same candidate's last one. It is tried again after `longest` at the latest.
+    pub(super) fn next(
+        reason: String,
+        digest: Arc<str>,
+        earlier: Option<&Self>,
+        longest: Duration,
+    ) -> Self {
+        let same = earlier.filter(|earlier| earlier.digest == digest);
+        let attempts = same.map_or(1, |earlier| earlier.attempts.saturating_add(1));
+        let random = RandomState::new().hash_one(attempts);
         Self {
             reason,
             digest,
             since: earlier.map_or_else(OffsetDateTime::now_utc, |earlier| earlier.since),
             attempts,
-            next: Instant::now() + pause(attempts, RandomState::new().hash_one(attempts)),
+            next: Instant::now() + pause(attempts, longest, random),
         }
+    }
+
+    /// The version that is not to be tried before this is due.
+    pub(super) fn held_back(&self) -> Option<&Arc<str>> {
+        let held_back = !self.is_due() && self.is_of_bytes();
+        held_back.then_some(&self.digest)
+    }
+
+    /// Whether there are bytes, and they cannot be used.
+    pub(super) fn is_of_bytes(&self) -> bool {
+        !self.digest.is_empty()
     }
 
     pub(super) fn is_due(&self) -> bool {
@@ -63,10 +81,10 @@ impl Trouble {
 }
 
 /// Doubles with each attempt, within a fifth more or less: replicas do not all come at once.
-fn pause(attempts: u32, random: u64) -> Duration {
+fn pause(attempts: u32, longest: Duration, random: u64) -> Duration {
     let doubled = FIRST_PAUSE.saturating_mul(1 << attempts.saturating_sub(1).min(16));
     let percent = u32::try_from(80 + random % 41).unwrap_or(100);
-    doubled.min(LONGEST_PAUSE) * percent / 100
+    doubled.min(longest).min(LONGEST_PAUSE) * percent / 100
 }
 
 /// To the second.
@@ -83,10 +101,31 @@ mod tests {
     fn waits_longer_each_time_and_not_forever() {
         let seconds: Vec<u64> = [1, 2, 3, 9, 10, 40, u32::MAX]
             .iter()
-            .map(|&attempts| pause(attempts, 20).as_secs())
+            .map(|&attempts| pause(attempts, Duration::MAX, 20).as_secs())
             .collect();
         assert_eq!(seconds, [1, 2, 4, 256, 300, 300, 300]);
-        assert_eq!(pause(1, 0), Duration::from_millis(800));
-        assert_eq!(pause(1, 40), Duration::from_millis(1200));
+        assert_eq!(pause(1, Duration::MAX, 0), Duration::from_millis(800));
+        assert_eq!(pause(1, Duration::MAX, 40), Duration::from_millis(1200));
+        let minute = Duration::from_secs(60);
+        assert_eq!(pause(3, minute, 20), Duration::from_secs(4));
+        assert_eq!(pause(u32::MAX, minute, 20), minute);
+    }
+
+    #[test]
+    fn another_version_is_tried_without_the_pauses_of_the_one_before() {
+        let next = |digest: &str, earlier: Option<&Trouble>| {
+            Trouble::next("why".to_owned(), digest.into(), earlier, Duration::MAX)
+        };
+        let mut first = next("sha256:1", None);
+        for _ in 0..5 {
+            first = next("sha256:1", Some(&first));
+        }
+        assert_eq!(first.attempts, 6);
+        assert_eq!(first.held_back().map(|digest| &**digest), Some("sha256:1"));
+        let other = next("sha256:2", Some(&first));
+        assert_eq!(other.attempts, 1);
+        assert_eq!(other.since, first.since);
+        let away = next("", Some(&other));
+        assert_eq!(away.held_back(), None, "nothing is known to be bad");
     }
 }

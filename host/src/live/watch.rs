@@ -1,21 +1,12 @@
-//! What a file is known by without reading it, and whether it has come to rest.
+//! Which files have changed, and whether they have come to rest.
 
 use std::collections::BTreeMap;
-use std::os::unix::fs::MetadataExt as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use tokio::task::spawn_blocking;
 
-/// What differs when a file was written or replaced, wherever on the way to it links were swapped.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Stamp {
-    device: u64,
-    inode: u64,
-    bytes: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
+use crate::stamp::Stamp;
 
 /// Stamps by path; none where there is no file.
 pub(super) type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
@@ -32,21 +23,6 @@ pub(super) struct Watch {
 
 /// Files that are written without a pause are read all the same after this.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
-
-// === impl Stamp ===
-
-impl Stamp {
-    fn of(path: &Path) -> Option<Self> {
-        let metadata = std::fs::metadata(path).ok()?;
-        Some(Self {
-            device: metadata.dev(),
-            inode: metadata.ino(),
-            bytes: metadata.len(),
-            modified: (metadata.mtime(), metadata.mtime_nsec()),
-            changed: (metadata.ctime(), metadata.ctime_nsec()),
-        })
-    }
-}
 
 /// The stamps of these files as they are now.
 pub(super) async fn stamps(paths: Vec<PathBuf>) -> Stamps {
@@ -88,7 +64,7 @@ impl Watch {
 #[cfg(test)]
 mod tests {
     use std::fs;
-    use std::os::unix::fs::symlink;
+    use std::path::Path;
 
     use super::*;
 
@@ -112,24 +88,5 @@ mod tests {
         fs::remove_file(&path).unwrap();
         assert!(!look(&mut watch, &path));
         assert!(look(&mut watch, &path), "that it is gone is a change, too");
-    }
-
-    #[test]
-    fn sees_the_swap_of_a_mounted_volume() {
-        // As kubelet does it: `file` → `..data/file`, `..data` → a folder with a name of its time.
-        let folder = tempfile::tempdir().unwrap();
-        let root = folder.path();
-        for version in ["..1", "..2"] {
-            fs::create_dir(root.join(version)).unwrap();
-            fs::write(root.join(version).join("file"), "same length").unwrap();
-        }
-        symlink("..1", root.join("..data")).unwrap();
-        symlink("..data/file", root.join("file")).unwrap();
-        let path = root.join("file");
-        let before = Stamp::of(&path);
-        symlink("..2", root.join("..tmp")).unwrap();
-        fs::rename(root.join("..tmp"), root.join("..data")).unwrap();
-        assert!(before.is_some());
-        assert_ne!(Stamp::of(&path), before);
     }
 }

@@ -15,7 +15,7 @@ use super::worker::{PrepareError, Worker};
 use crate::config::{EngineConfig, Limits, ManifestRule, Match, PluginConfig, Registries, Source};
 use crate::engine::{ConfiguredBy, Engine, Guest, GuestError};
 use crate::metrics::Metrics;
-use crate::registry::{Order, Registry, RegistryError, Served};
+use crate::registry::{Hold, Order, Registry, RegistryError, Served};
 
 /// Loads plugins into an engine.
 pub struct Loader {
@@ -93,6 +93,8 @@ pub(crate) struct Artifact {
     pub(crate) digest: Arc<str>,
     /// Why it may not be what is there by now.
     pub(crate) stale: Option<String>,
+    /// Keeps it in the cache of what was pulled.
+    hold: Hold,
 }
 
 // === impl Artifact ===
@@ -216,6 +218,7 @@ impl Loader {
             guest: loaded.guest.clone(),
             manifest: loaded.manifest.clone(),
             matching,
+            hold: loaded.hold.clone(),
         };
         Ok(self.plugin(config, digest, PluginState::Loaded(Box::new(loaded))))
     }
@@ -255,6 +258,7 @@ impl Loader {
         match &config.source {
             Source::File(path) => {
                 let path = path.clone();
+                let hold = self.registry.hold();
                 let read = move || -> Result<Artifact, LoadError> {
                     let bytes = read(&path, limit_bytes)?;
                     let digest = format!("sha256:{:x}", Sha256::digest(&bytes)).into();
@@ -262,6 +266,7 @@ impl Loader {
                         bytes: Some(bytes),
                         digest,
                         stale: None,
+                        hold,
                     })
                 };
                 // Never closed.
@@ -290,6 +295,7 @@ impl Loader {
                     bytes: pulled.bytes,
                     digest: pulled.digest.into(),
                     stale: pulled.stale,
+                    hold: pulled.hold,
                 })
             }
         }
@@ -350,7 +356,7 @@ impl Loader {
         if pin.is_some_and(|pin| *pin != served.digest) {
             return Err(LoadError::NotToday(OTHER_PIN));
         }
-        let bytes = match (&config.source, &wanted.source) {
+        let (bytes, hold) = match (&config.source, &wanted.source) {
             (Source::File(_), _) if wanted.signature_keys.is_empty() => {
                 self.registry.kept(&served.digest, limit_bytes)?
             }
@@ -371,6 +377,7 @@ impl Loader {
             bytes: Some(bytes),
             digest: digest.clone(),
             stale: None,
+            hold,
         };
         let loaded = self.prepare(&config, artifact).await?;
         Ok(self.plugin(config, digest, PluginState::Loaded(Box::new(loaded))))
@@ -381,6 +388,11 @@ impl Loader {
         self.registry.needs(served)
     }
 
+    /// Lets go of what is kept for plugins that are gone, after it has been written down what serves.
+    pub(crate) fn tidy(&self) {
+        self.registry.tidy();
+    }
+
     /// Takes the bytes the whole way to a plugin that can be called.
     pub(crate) async fn prepare(
         &self,
@@ -388,7 +400,12 @@ impl Loader {
         artifact: Artifact,
     ) -> Result<LoadedPlugin, LoadError> {
         let began = std::time::Instant::now();
-        let Artifact { bytes, digest, .. } = artifact;
+        let Artifact {
+            bytes,
+            digest,
+            hold,
+            ..
+        } = artifact;
         let bytes = bytes.unwrap_or_default();
         // Never closed.
         let _turn = self.preparing.acquire().await;
@@ -429,12 +446,13 @@ impl Loader {
             );
         }
         if let Source::File(_) = &config.source {
-            self.registry.keep(&digest, &bytes);
+            self.registry.keep(&hold, &digest, &bytes);
         }
         Ok(LoadedPlugin {
             guest: Arc::new(guest),
             manifest: prepared.manifest,
             matching,
+            hold,
         })
     }
 }

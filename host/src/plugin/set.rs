@@ -12,6 +12,7 @@ use crate::config::{
 };
 use crate::engine::{ConfiguredBy, Guest, Phase};
 use crate::metrics::{Metrics, PluginMetrics};
+use crate::registry::Hold;
 
 /// All plugins, in the order in which mutators run, and the candidates of some of them.
 #[derive(Default)]
@@ -65,6 +66,8 @@ pub struct LoadedPlugin {
     pub manifest: Manifest,
     /// What it is asked about: from the configuration, else from the manifest.
     pub matching: Match,
+    /// Keeps what it was made of in the cache of what was pulled.
+    pub(crate) hold: Hold,
 }
 
 // === impl PluginSet ===

@@ -3,10 +3,15 @@
 //! Several processes may share the folder: a file comes into being by renaming, under the name of its content, and is
 //! compared with that name whenever it is read. What a tag was last resolved to is a file of its own; the folder has to
 //! be private for its sake.
+//!
+//! What goes when there is too much is what was used longest ago, and neither what something that runs, or is about to, was
+//! made of ([`Hold`]) nor what is written down as needed by a start.
 
+use std::collections::BTreeSet;
 use std::fs::{self, File};
 use std::io::{self, Read as _, Write as _};
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::SystemTime;
 
 use sha2::{Digest as _, Sha256};
@@ -14,25 +19,50 @@ use sha2::{Digest as _, Sha256};
 use super::last_good;
 
 /// A folder of what was pulled.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Cache {
     folder: PathBuf,
     max_bytes: u64,
+    holds: Mutex<Vec<Weak<Digests>>>,
 }
+
+type Digests = Mutex<BTreeSet<String>>;
+
+/// What something was made of, or is being made of: the cache keeps it for as long as this or a clone of it is there.
+#[derive(Clone, Debug, Default)]
+pub struct Hold(Arc<Digests>);
 
 // === impl Cache ===
 
 impl Cache {
     pub(super) fn new(folder: PathBuf, max_bytes: u64) -> Self {
-        Self { folder, max_bytes }
+        Self {
+            folder,
+            max_bytes,
+            holds: Mutex::default(),
+        }
     }
 
-    /// The content of a digest, where it is there and is that.
+    /// Keeps what will be added to it.
+    pub(super) fn hold(&self) -> Hold {
+        let hold = Hold::default();
+        let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+        holds.retain(|hold| hold.strong_count() > 0);
+        holds.push(Arc::downgrade(&hold.0));
+        hold
+    }
+
+    /// The content of a digest, where it is there, is that, and has no more bytes than this. The limit may be a
+    /// registry's word: what is longer is left alone.
     pub(super) fn get(&self, digest: &str, limit_bytes: u64) -> Option<Vec<u8>> {
         let path = self.blob(digest)?;
         let file = File::open(&path).ok()?;
         let mut bytes = Vec::new();
-        (&file).take(limit_bytes + 1).read_to_end(&mut bytes).ok()?;
+        let limit = limit_bytes.saturating_add(1);
+        (&file).take(limit).read_to_end(&mut bytes).ok()?;
+        if bytes.len() as u64 > limit_bytes {
+            return None;
+        }
         if digest_of(&bytes) != digest {
             tracing::warn!(file = %path.display(), "a cached artifact is not what its name says; it is fetched anew");
             // Another process may have been faster.
@@ -44,19 +74,20 @@ impl Cache {
         Some(bytes)
     }
 
-    pub(super) fn put(&self, digest: &str, bytes: &[u8]) {
+    pub(super) fn put(&self, hold: &Hold, digest: &str, bytes: &[u8]) {
+        hold.add(digest);
         if let Some(path) = self.blob(digest)
             && let Err(error) = self.write(&path, bytes)
         {
             self.complain(&error);
         }
-        self.shrink(digest);
     }
 
     /// Keeps what may be there already.
-    pub(super) fn keep(&self, digest: &str, bytes: &[u8]) {
+    pub(super) fn keep(&self, hold: &Hold, digest: &str, bytes: &[u8]) {
+        hold.add(digest);
         if self.get(digest, bytes.len() as u64).is_none() {
-            self.put(digest, bytes);
+            self.put(hold, digest, bytes);
         }
     }
 
@@ -105,30 +136,23 @@ impl Cache {
         );
     }
 
-    /// Takes away what was not used for longest, but neither what has just come nor what a start may fall back to.
-    fn shrink(&self, newest: &str) {
-        let Ok(entries) = fs::read_dir(self.folder.join("blobs").join("sha256")) else {
-            return;
-        };
-        let mut kept: Vec<(SystemTime, u64, PathBuf)> = entries
-            .filter_map(|entry| {
-                let entry = entry.ok()?;
-                let metadata = entry.metadata().ok()?;
-                Some((metadata.modified().ok()?, metadata.len(), entry.path()))
-            })
-            .collect();
+    /// Takes away what was used longest ago, but neither what is held nor what a start may fall back to.
+    pub(super) fn shrink(&self) {
+        let mut kept = self.blobs();
         let mut total: u64 = kept.iter().map(|(_, bytes, _)| bytes).sum();
         if total <= self.max_bytes {
             return;
         }
         kept.sort();
-        let needed = last_good::needed(&self.folder);
-        let spared: Vec<PathBuf> = needed
-            .iter()
-            .map(String::as_str)
-            .chain([newest])
-            .filter_map(|digest| self.blob(digest))
-            .collect();
+        let mut spared = last_good::needed(&self.folder);
+        {
+            let holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
+            for hold in holds.iter().filter_map(Weak::upgrade) {
+                let held = hold.lock().unwrap_or_else(PoisonError::into_inner);
+                spared.extend(held.iter().cloned());
+            }
+        }
+        let spared = self.paths(&spared);
         for (_, bytes, path) in kept {
             if total <= self.max_bytes {
                 return;
@@ -137,6 +161,41 @@ impl Cache {
                 total -= bytes;
             }
         }
+    }
+
+    /// The bytes that starts may fall back to, where these are more than may be kept, with what may be.
+    pub(super) fn exceeded(&self) -> Option<(u64, u64)> {
+        let needed = self.paths(&last_good::needed(&self.folder));
+        let blobs = self.blobs().into_iter();
+        let needed = blobs.filter(|(_, _, path)| needed.contains(path));
+        let needed = needed.map(|(_, bytes, _)| bytes).sum();
+        (needed > self.max_bytes).then_some((needed, self.max_bytes))
+    }
+
+    /// When each was last used, its bytes and its path.
+    fn blobs(&self) -> Vec<(SystemTime, u64, PathBuf)> {
+        let entries = fs::read_dir(self.folder.join("blobs").join("sha256"));
+        let blobs = entries.into_iter().flatten().filter_map(|entry| {
+            let entry = entry.ok()?;
+            let metadata = entry.metadata().ok()?;
+            Some((metadata.modified().ok()?, metadata.len(), entry.path()))
+        });
+        blobs.collect()
+    }
+
+    fn paths(&self, digests: &BTreeSet<String>) -> BTreeSet<PathBuf> {
+        let paths = digests.iter().filter_map(|digest| self.blob(digest));
+        paths.collect()
+    }
+}
+
+// === impl Hold ===
+
+impl Hold {
+    /// Keeps this, too.
+    pub(super) fn add(&self, digest: &str) {
+        let mut digests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        digests.insert(digest.to_owned());
     }
 }
 
@@ -155,12 +214,26 @@ mod tests {
         let cache = Cache::new(folder.path().to_owned(), 1000);
         let digest = digest_of(b"plugin");
         assert_eq!(cache.get(&digest, 1000), None);
-        cache.put(&digest, b"plugin");
+        cache.put(&cache.hold(), &digest, b"plugin");
         assert_eq!(cache.get(&digest, 1000).as_deref(), Some(&b"plugin"[..]));
         fs::write(cache.blob(&digest).unwrap(), "another").unwrap();
         assert_eq!(cache.get(&digest, 1000), None);
         assert!(!cache.blob(&digest).unwrap().exists());
         assert_eq!(cache.get("sha256:../../../etc/passwd", 1000), None);
+    }
+
+    #[test]
+    fn what_is_longer_than_somebody_says_is_not_given_and_stays() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path().to_owned(), 1000);
+        let digest = digest_of(b"plugin");
+        cache.put(&cache.hold(), &digest, b"plugin");
+        for limit in [0, 1, 5] {
+            assert_eq!(cache.get(&digest, limit), None);
+        }
+        for limit in [6, u64::MAX] {
+            assert_eq!(cache.get(&digest, limit).as_deref(), Some(&b"plugin"[..]));
+        }
     }
 
     #[test]
@@ -184,10 +257,11 @@ mod tests {
             .map(|number| {
                 let bytes = [number; 100];
                 let digest = digest_of(&bytes);
-                cache.put(&digest, &bytes);
+                cache.put(&cache.hold(), &digest, &bytes);
                 let file = File::open(cache.blob(&digest).unwrap()).unwrap();
                 let at = SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(number.into());
                 file.set_modified(at).unwrap();
+                cache.shrink();
                 digest
             })
             .collect();
@@ -207,9 +281,52 @@ mod tests {
         let record = format!(r#"{{"needs": ["{}"]}}"#, digests[0]);
         fs::write(records.join("plugin.json"), record).unwrap();
         for (digest, bytes) in digests.iter().zip(&bytes) {
-            cache.put(digest, bytes);
+            cache.put(&cache.hold(), digest, bytes);
         }
+        assert_eq!(cache.exceeded(), None);
+        cache.shrink();
         let there = digests.map(|digest| cache.blob(&digest).unwrap().exists());
-        assert_eq!(there, [true, false, true]);
+        assert_eq!(there, [true, false, false]);
+    }
+
+    #[test]
+    fn keeps_what_is_being_loaded_or_serves_and_no_longer() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path().to_owned(), 150);
+        let bytes = [[1; 100], [2; 100]];
+        let digests = bytes.map(|bytes| digest_of(&bytes));
+        let there = || {
+            cache.shrink();
+            digests
+                .each_ref()
+                .map(|digest| cache.blob(digest).unwrap().exists())
+        };
+        let (one, other) = (cache.hold(), cache.hold());
+        cache.put(&one, &digests[0], &bytes[0]);
+        cache.put(&other, &digests[1], &bytes[1]);
+        assert_eq!(there(), [true, true]);
+        let serving = one.clone();
+        drop((one, other));
+        assert_eq!(there(), [true, false]);
+        cache.put(&cache.hold(), &digests[1], &bytes[1]);
+        drop(serving);
+        assert_eq!(there().iter().filter(|there| **there).count(), 1);
+    }
+
+    #[test]
+    fn says_when_what_is_needed_is_more_than_may_be_kept() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::new(folder.path().to_owned(), 150);
+        let bytes = [[1; 100], [2; 100]];
+        let digests = bytes.map(|bytes| digest_of(&bytes));
+        let records = folder.path().join("last-good").join("a");
+        fs::create_dir_all(&records).unwrap();
+        let record = serde_json::json!({"needs": digests});
+        fs::write(records.join("plugin.json"), record.to_string()).unwrap();
+        for (digest, bytes) in digests.iter().zip(&bytes) {
+            cache.put(&cache.hold(), digest, bytes);
+        }
+        cache.shrink();
+        assert_eq!(cache.exceeded(), Some((200, 150)));
     }
 }

@@ -1,77 +1,129 @@
 //! Who the host is to a registry: what docker and podman keep, read anew for every pull.
 
-use std::fs::File;
+mod lookup;
+
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use docker_credential::{CredentialRetrievalError, DockerCredential};
+use serde_json::json;
 
 use super::RegistryError;
+use crate::config::Reference;
+use lookup::{ConfigFile, Entry};
+
+/// What a file has for a repository.
+#[derive(Debug, PartialEq)]
+enum Found {
+    Credential(DockerCredential),
+    /// The name of a helper that is to be asked.
+    Helper(String),
+}
 
 /// A credential helper is a program of somebody else's.
 const HELPER_TIMEOUT: Duration = Duration::from_secs(10);
 /// What docker calls its own registry in its files.
 const DOCKER_HUB: &str = "https://index.docker.io/v1/";
+/// What a helper says, in place of a credential, of a registry that it does not know: part of docker's protocol.
+const NOT_FOUND: &str = "credentials not found in native keychain";
 
-/// The credential for a registry; none where there is none.
+/// The credential for a repository; none where there is none.
 pub(super) async fn credential(
     configured: Option<&Path>,
-    registry: &str,
+    reference: &Reference,
 ) -> Result<Option<DockerCredential>, RegistryError> {
     let paths = match configured {
         Some(path) => vec![path.to_owned()],
         None => places(),
     };
     let must_be_there = configured.is_some();
-    let server = if registry == "docker.io" {
-        DOCKER_HUB.to_owned()
-    } else {
-        registry.to_owned()
-    };
-    let found = tokio::task::spawn_blocking(move || find(&paths, &server, must_be_there));
-    match tokio::time::timeout(HELPER_TIMEOUT, found).await {
-        Ok(Ok(found)) => found,
-        Ok(Err(lost)) => Err(RegistryError::Credentials(lost.to_string())),
-        Err(_elapsed) => Err(RegistryError::Credentials(format!(
-            "a credential helper took more than {} s",
-            HELPER_TIMEOUT.as_secs()
-        ))),
-    }
-}
-
-fn find(
-    paths: &[PathBuf],
-    server: &str,
-    must_be_there: bool,
-) -> Result<Option<DockerCredential>, RegistryError> {
     for path in paths {
-        let file = match File::open(path) {
-            Ok(file) => file,
-            Err(_) if !must_be_there => continue,
-            Err(error) => {
-                let text = format!("{}: {error} (registries.credentials)", path.display());
-                return Err(RegistryError::Credentials(text));
+        let said = match find(&path, reference, must_be_there).await? {
+            Some(Found::Credential(credential)) => Some(credential),
+            Some(Found::Helper(name)) => {
+                let said = ask(name, reference.registry.clone()).await;
+                said.map_err(|why| failed(&path, &why))?
             }
+            None => None,
         };
-        match docker_credential::get_credential_from_reader(file, server) {
-            Ok(credential) => return Ok(Some(credential)),
-            Err(CredentialRetrievalError::NoCredentialConfigured) => {}
-            Err(error) => {
-                // What a helper printed may be the secret itself.
-                let text = match &error {
-                    CredentialRetrievalError::HelperFailure { helper, .. } => {
-                        format!("{helper} failed for {server}")
-                    }
-                    other => other.to_string(),
-                };
-                return Err(RegistryError::Credentials(format!(
-                    "{}: {text}",
-                    path.display()
-                )));
-            }
+        if said.is_some() {
+            return Ok(said);
         }
     }
     Ok(None)
+}
+
+/// What a file has for a repository.
+async fn find(
+    path: &Path,
+    reference: &Reference,
+    must_be_there: bool,
+) -> Result<Option<Found>, RegistryError> {
+    let Reference {
+        registry,
+        repository,
+        ..
+    } = reference;
+    let text = match tokio::fs::read(path).await {
+        Ok(text) => text,
+        Err(_) if !must_be_there => return Ok(None),
+        Err(error) => return Err(failed(path, &error.to_string())),
+    };
+    let file = ConfigFile::read(&text).map_err(|why| failed(path, &why))?;
+    match file.entry(registry, repository) {
+        Some(Entry::Helper(name)) => Ok(Some(Found::Helper(name.to_owned()))),
+        Some(Entry::Kept(entry)) => {
+            let alone = json!({"auths": {registry: entry}});
+            let found = decode(&alone, registry).map_err(|why| failed(path, &why))?;
+            Ok(found.map(Found::Credential))
+        }
+        None => Ok(None),
+    }
+}
+
+fn failed(path: &Path, why: &str) -> RegistryError {
+    RegistryError::Credentials(format!(
+        "{}: {why} (registries.credentials)",
+        path.display()
+    ))
+}
+
+/// Asks a credential helper; none where it does not know the registry.
+async fn ask(helper: String, registry: String) -> Result<Option<DockerCredential>, String> {
+    let asked = tokio::task::spawn_blocking(move || {
+        let server = if registry == "docker.io" {
+            DOCKER_HUB
+        } else {
+            &registry
+        };
+        decode(&json!({"credsStore": helper}), server)
+    });
+    match tokio::time::timeout(HELPER_TIMEOUT, asked).await {
+        Ok(Ok(said)) => said,
+        Ok(Err(lost)) => Err(lost.to_string()),
+        Err(_elapsed) => Err(format!(
+            "a credential helper took more than {} s",
+            HELPER_TIMEOUT.as_secs()
+        )),
+    }
+}
+
+/// The credential of a config file that has one entry.
+fn decode(file: &serde_json::Value, server: &str) -> Result<Option<DockerCredential>, String> {
+    match docker_credential::get_credential_from_reader(file.to_string().as_bytes(), server) {
+        Ok(credential) => Ok(Some(credential)),
+        Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),
+        Err(CredentialRetrievalError::HelperFailure { stdout, .. })
+            if stdout.trim() == NOT_FOUND =>
+        {
+            Ok(None)
+        }
+        // What a helper printed may be the secret itself.
+        Err(CredentialRetrievalError::HelperFailure { helper, .. }) => {
+            Err(format!("{helper} failed for {server}"))
+        }
+        Err(other) => Err(other.to_string()),
+    }
 }
 
 /// Where podman and docker look, in that order.
@@ -94,29 +146,40 @@ fn places() -> Vec<PathBuf> {
 mod tests {
     use super::*;
 
-    #[test]
-    fn finds_what_is_there_for_the_registry_and_no_other() {
+    fn reference(text: &str) -> Reference {
+        Reference::parse(text).unwrap()
+    }
+
+    #[tokio::test]
+    async fn finds_what_is_there_for_the_repository_and_no_other() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.json");
         // user:secret
-        std::fs::write(
-            &path,
-            r#"{"auths": {"registry.example.com": {"auth": "dXNlcjpzZWNyZXQ="}}}"#,
-        )
-        .unwrap();
-        let find = |server| find(std::slice::from_ref(&path), server, true).unwrap();
-        let expected = DockerCredential::UsernamePassword("user".to_owned(), "secret".to_owned());
-        assert_eq!(find("registry.example.com"), Some(expected));
-        assert_eq!(find("other.example.com"), None);
+        let text = r#"{
+            "auths": {
+                "registry.example.com": {"auth": "dXNlcjpzZWNyZXQ="},
+                "podman.example.com/team": {"auth": "dXNlcjpzZWNyZXQ="}
+            },
+            "credHelpers": {"cloud.example.com": "cloud"}
+        }"#;
+        std::fs::write(&path, text).unwrap();
+        let find = async |text: &str| find(&path, &reference(text), true).await.unwrap();
+        let user = DockerCredential::UsernamePassword("user".to_owned(), "secret".to_owned());
+        let user = Some(Found::Credential(user));
+        assert_eq!(find("registry.example.com/policies:1").await, user);
+        assert_eq!(find("other.example.com/policies:1").await, None);
+        assert_eq!(find("podman.example.com/team/policies:1").await, user);
+        assert_eq!(find("podman.example.com/others/policies:1").await, None);
+        let cloud = Some(Found::Helper("cloud".to_owned()));
+        assert_eq!(find("cloud.example.com/policies:1").await, cloud);
     }
 
-    #[test]
-    fn a_file_that_is_configured_has_to_be_there() {
-        let paths = [PathBuf::from("/nonexistent/config.json")];
-        assert_eq!(find(&paths, "registry.example.com", false).unwrap(), None);
-        let error = find(&paths, "registry.example.com", true)
-            .unwrap_err()
-            .to_string();
+    #[tokio::test]
+    async fn a_file_that_is_configured_has_to_be_there() {
+        let path = Path::new("/nonexistent/config.json");
+        let reference = reference("registry.example.com/policies:1");
+        assert_eq!(find(path, &reference, false).await.unwrap(), None);
+        let error = find(path, &reference, true).await.unwrap_err().to_string();
         assert!(error.contains("/nonexistent/config.json"), "{error}");
     }
 }

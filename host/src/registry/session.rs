@@ -1,6 +1,7 @@
 //! One conversation with a registry: requests that are shown who asks, tried again where that may help, and answers of
 //! a size that was agreed on beforehand.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -64,6 +65,13 @@ const DOCKER_HUB: (&str, &str) = ("docker.io", "registry-1.docker.io");
 // === impl Host ===
 
 impl Host {
+    /// The file of the CAs that a registry is trusted by. Without one of its own, that is the one that the environment
+    /// names in place of the system's.
+    pub(super) fn authorities(settings: Option<&RegistryHost>) -> Option<PathBuf> {
+        let own = settings.and_then(|settings| settings.ca.clone());
+        own.or_else(|| std::env::var_os("SSL_CERT_FILE").map(PathBuf::from))
+    }
+
     pub(super) fn new(name: &str, settings: Option<&RegistryHost>) -> Result<Self, RegistryError> {
         let setup = |why: String| RegistryError::Setup {
             host: name.to_owned(),
@@ -373,7 +381,7 @@ impl<'c> Session<'c> {
 
     /// Does what the registry asks of those who want more than it shows to everybody.
     async fn authorize(&mut self, headers: &HeaderMap) -> Result<(), RegistryError> {
-        let credential = credential(self.config.credentials.as_deref(), &self.host.name).await?;
+        let credential = credential(self.config.credentials.as_deref(), self.reference).await?;
         let challenge = |why: String| RegistryError::Challenge {
             host: self.host.name.clone(),
             why,

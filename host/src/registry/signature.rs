@@ -8,8 +8,8 @@ use std::path::{Path, PathBuf};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use ring::signature::{
-    ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA256_ASN1, ED25519, RSA_PKCS1_2048_8192_SHA256,
-    UnparsedPublicKey, VerificationAlgorithm,
+    ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ED25519,
+    RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey, VerificationAlgorithm,
 };
 use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
@@ -25,8 +25,17 @@ pub(super) struct PublicKey {
     pub(super) fingerprint: String,
     /// The file that it is from.
     pub(super) path: PathBuf,
-    algorithm: &'static dyn VerificationAlgorithm,
+    kind: Kind,
     bytes: Vec<u8>,
+}
+
+/// What signatures a key makes.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    P256,
+    P384,
+    Ed25519,
+    Rsa,
 }
 
 /// What is signed: cosign's "simple signing".
@@ -98,11 +107,11 @@ impl PublicKey {
         let parameter = || key.algorithm.parameters.as_ref()?.as_oid().ok();
         let kind = key.algorithm.algorithm.to_id_string();
         let curve = || parameter().map(|curve| curve.to_id_string());
-        let algorithm: &'static dyn VerificationAlgorithm = match kind.as_str() {
-            EC if curve().as_deref() == Some(P256) => &ECDSA_P256_SHA256_ASN1,
-            EC if curve().as_deref() == Some(P384) => &ECDSA_P384_SHA256_ASN1,
-            EDWARDS => &ED25519,
-            RSA => &RSA_PKCS1_2048_8192_SHA256,
+        let kind = match kind.as_str() {
+            EC if curve().as_deref() == Some(P256) => Kind::P256,
+            EC if curve().as_deref() == Some(P384) => Kind::P384,
+            EDWARDS => Kind::Ed25519,
+            RSA => Kind::Rsa,
             _ => return None,
         };
         let mut fingerprint = format!("{:x}", Sha256::digest(der));
@@ -110,14 +119,30 @@ impl PublicKey {
         Some(Self {
             fingerprint,
             path: path.to_owned(),
-            algorithm,
+            kind,
             bytes: key.subject_public_key.data.to_vec(),
         })
     }
 
     fn has_signed(&self, payload: &[u8], signature: &[u8]) -> bool {
-        let key = UnparsedPublicKey::new(self.algorithm, &self.bytes);
-        key.verify(payload, signature).is_ok()
+        self.kind.algorithms().into_iter().any(|algorithm| {
+            let key = UnparsedPublicKey::new(algorithm, &self.bytes);
+            key.verify(payload, signature).is_ok()
+        })
+    }
+}
+
+// === impl Kind ===
+
+impl Kind {
+    fn algorithms(self) -> Vec<&'static dyn VerificationAlgorithm> {
+        match self {
+            Self::P256 => vec![&ECDSA_P256_SHA256_ASN1],
+            // cosign's since 2.6, and before.
+            Self::P384 => vec![&ECDSA_P384_SHA384_ASN1, &ECDSA_P384_SHA256_ASN1],
+            Self::Ed25519 => vec![&ED25519],
+            Self::Rsa => vec![&RSA_PKCS1_2048_8192_SHA256],
+        }
     }
 }
 
@@ -149,7 +174,14 @@ pub(super) fn verify<'k>(
 ) -> Result<&'k str, String> {
     let signer = keys.iter().find(|key| key.has_signed(payload, signature));
     let Some(signer) = signer else {
-        return Err("made with another key".to_owned());
+        let mut what = "made with another key".to_owned();
+        if keys.iter().any(|key| key.kind == Kind::Ed25519) {
+            what.push_str(
+                ", or as Ed25519ph, as cosign 2.6 and later do with an Ed25519 key, which is not accepted: sign with an \
+                 ECDSA key",
+            );
+        }
+        return Err(what);
     };
     // From here on the words are those of somebody who is trusted.
     let Ok(Payload { critical }) = serde_json::from_slice(payload) else {
@@ -168,4 +200,82 @@ pub(super) fn verify<'k>(
 pub(super) fn names(keys: &[PublicKey]) -> String {
     let names: Vec<&str> = keys.iter().map(|key| key.fingerprint.as_str()).collect();
     names.join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What cosign itself has made.
+    struct Made {
+        repository: &'static str,
+        key: &'static str,
+        signature: &'static str,
+    }
+
+    /// Of the artifact that all of them are for.
+    const DIGEST: &str = "sha256:6709a7cac516f66eaafca9072c7eea2de1217ef62cb4f2043080c803b464ffa8";
+    /// ECDSA P-384 by cosign 2.5.3, over SHA-256.
+    const P384_OF_2_5: Made = Made {
+        repository: "v25p384",
+        key: "MHYwEAYHKoZIzj0CAQYFK4EEACIDYgAE7pfCQmAdxplWkDl7KOLRhhpj3+mdSBkIwwVhdg2UvLksUcCw+eFhMsJFwlTAetPaKeOD\
+              goU8rwy8+MI9V6P/sXmIABlQPc2uki9Zw0QEVb9wpf4XnxavzGd1oYUmEuCm",
+        signature: "MGYCMQCmkpYEdEvqreXmdxvoD/UFLDuM5G9yUjV9hnyGjm2tmycdDrmFWM+xah3Uf5gd5TUCMQD7Kw8JeS6lszbApksoXRHN8ski\
+              IaOm/bYXgmGi/B1tBAucuxw3dczUaWCS1rj9cKY=",
+    };
+    /// ECDSA P-384 by cosign 2.6.5, over SHA-384.
+    const P384_OF_2_6: Made = Made {
+        repository: "v26p384",
+        key: "MHYwEAYHKoZIzj0CAQYFK4EEACIDYgAEkXvUarRf+yezudl2I/2zwSHv3GQZ0vLheXiD95GBTRKRU+1rkmIODljpmFQGOU+5lF2l\
+              FotoW9X3/u6rtbFwt1A30fzSUZsmuM0ww+Ehrb3/qGRKkUspmUyLLj6nDYjI",
+        signature: "MGYCMQDpAuwThJGlEYmXFmkxtZTP/Ba2bEaAfWtCAMdHPn8+h5gF3rFlBwEFgJfBLvNotS0CMQCPFZxPaKaVzsp4FUE1p5fabZwj\
+              bJeWjIp6pKOSnDQIFbfkJcvwN7H52hpSCRKNmB8=",
+    };
+    /// Ed25519 by cosign 2.5.3.
+    const ED25519_OF_2_5: Made = Made {
+        repository: "v25ed",
+        key: "MCowBQYDK2VwAyEA1pNhdKT5JLhSwVuxeZYSC2F0bQc6Q7vnlGRRKHjwpUk=",
+        signature: "Z1j+OBdzI2rt24Xrvi5X0ZEjc821q/Vlpauu+cXzyr2a5CJwyU8paUx4rt3+1iVr8E5kMkyqRecAEBKOMX7RDg==",
+    };
+    /// Ed25519 by cosign 2.6.5, prehashed.
+    const ED25519_OF_2_6: Made = Made {
+        repository: "v26ed",
+        key: "MCowBQYDK2VwAyEAnfxInosWfkZtqNuYQD9JaIUMRCl4hTwOAU10kDcDo2U=",
+        signature: "zCwnnTofGXCaO/+Y3UKDQGOEI9+0l0ymY86ujEtjWDo0ES0bjWQla9U5DpB6Teq8wzqWlw3Adcvm93K5oDBcDA==",
+    };
+
+    fn decode(text: &str) -> Vec<u8> {
+        BASE64.decode(text).unwrap()
+    }
+
+    fn verified(made: &Made, change: impl FnOnce(&mut Vec<u8>)) -> Result<(), String> {
+        let repository = made.repository;
+        let mut payload = format!(
+            r#"{{"critical":{{"identity":{{"docker-reference":"127.0.0.1:23411/sig/{repository}"}},"#
+        );
+        payload.push_str(&format!(
+            r#""image":{{"docker-manifest-digest":"{DIGEST}"}},"type":"{KIND}"}},"optional":null}}"#
+        ));
+        let mut payload = payload.into_bytes();
+        change(&mut payload);
+        let key = PublicKey::of(&decode(made.key), Path::new("cosign.pub")).unwrap();
+        verify(&[key], DIGEST, &payload, &decode(made.signature)).map(drop)
+    }
+
+    #[test]
+    fn accepts_what_cosign_makes_with_every_kind_of_key() {
+        for made in [P384_OF_2_5, P384_OF_2_6, ED25519_OF_2_5] {
+            assert_eq!(verified(&made, |_| ()), Ok(()), "{}", made.repository);
+            let changed = verified(&made, |payload| payload.push(b' '));
+            assert!(changed.is_err(), "{}", made.repository);
+        }
+    }
+
+    #[test]
+    fn says_that_prehashed_ed25519_is_not_accepted() {
+        let error = verified(&ED25519_OF_2_6, |_| ()).unwrap_err();
+        assert!(error.contains("Ed25519ph"), "{error}");
+        let error = verified(&P384_OF_2_6, |payload| payload.push(b' ')).unwrap_err();
+        assert_eq!(error, "made with another key");
+    }
 }

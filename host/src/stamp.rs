@@ -1,0 +1,57 @@
+//! What a file is known by without reading it.
+
+use std::os::unix::fs::MetadataExt as _;
+use std::path::Path;
+
+/// What differs when a file was written or replaced, wherever on the way to it links were swapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Stamp {
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    modified: (i64, i64),
+    changed: (i64, i64),
+}
+
+// === impl Stamp ===
+
+impl Stamp {
+    /// Of a file as it is now; none where there is none.
+    pub(crate) fn of(path: &Path) -> Option<Self> {
+        let metadata = std::fs::metadata(path).ok()?;
+        Some(Self {
+            device: metadata.dev(),
+            inode: metadata.ino(),
+            bytes: metadata.len(),
+            modified: (metadata.mtime(), metadata.mtime_nsec()),
+            changed: (metadata.ctime(), metadata.ctime_nsec()),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs;
+    use std::os::unix::fs::symlink;
+
+    use super::*;
+
+    #[test]
+    fn sees_the_swap_of_a_mounted_volume() {
+        // As kubelet does it: `file` → `..data/file`, `..data` → a folder with a name of its time.
+        let folder = tempfile::tempdir().unwrap();
+        let root = folder.path();
+        for version in ["..1", "..2"] {
+            fs::create_dir(root.join(version)).unwrap();
+            fs::write(root.join(version).join("file"), "same length").unwrap();
+        }
+        symlink("..1", root.join("..data")).unwrap();
+        symlink("..data/file", root.join("file")).unwrap();
+        let path = root.join("file");
+        let before = Stamp::of(&path);
+        symlink("..2", root.join("..tmp")).unwrap();
+        fs::rename(root.join("..tmp"), root.join("..data")).unwrap();
+        assert!(before.is_some());
+        assert_ne!(Stamp::of(&path), before);
+    }
+}

@@ -1,0 +1,298 @@
+//! What is pulled, over time: what the cache keeps, how often a bad version is tried, CAs that change.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollgate_tests::checker::Endpoint;
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::registry::{Key, Registry};
+use tollgate_tests::reviews::{Review, pod};
+use tollgate_tests::server::Server;
+use tollgate_tests::wat::{self, marker};
+use tollgate_tests::{binary, guests};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn labels(server: &Server) -> Value {
+    let mut object = pod("web");
+    object["metadata"]["labels"] = json!({});
+    let review = Review::create(object).build();
+    let checked = server
+        .mutate(&review)
+        .await
+        .checked(Endpoint::Mutate, &review);
+    assert!(checked.allowed, "{:?}", checked.status);
+    checked
+        .patched_object
+        .map_or(json!({}), |object| object["metadata"]["labels"].clone())
+}
+
+async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) -> Duration {
+    let began = Instant::now();
+    while !is().await {
+        assert!(began.elapsed() < PATIENCE, "it did not come to: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    began.elapsed()
+}
+
+fn push(registry: &Registry, wasm: &[u8], reference: &str) -> String {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let file = folder.path().join("plugin.wasm");
+    std::fs::write(&file, wasm).expect("a file can be written");
+    let output = Command::new(binary::tollgate())
+        .arg("push")
+        .args([&file, Path::new(reference)])
+        .arg("--ca")
+        .arg(registry.ca())
+        .arg("--credentials")
+        .arg(registry.credentials())
+        .output()
+        .expect("tollgate can be run");
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let source = text.lines().find_map(|line| line.strip_prefix("source: "));
+    let digest = source.and_then(|source| source.rsplit('@').next());
+    digest.unwrap_or_else(|| panic!("{output:?}")).to_owned()
+}
+
+fn configuration(registry: &Registry) -> Configuration {
+    let registries = json!({
+        "pollInterval": "1s",
+        "credentials": registry.credentials(),
+        "hosts": [{"host": registry.host(), "ca": registry.ca()}],
+    });
+    Configuration::new().with("registries", registries)
+}
+
+/// A plugin of 0.8 MB that sets a label.
+fn large(label: &str, version: &str) -> Vec<u8> {
+    let filling = format!("{label} {version} ").repeat(800_000 / (label.len() + version.len()));
+    guests::with_section(
+        &marker(label, version),
+        "filling",
+        &filling.as_bytes()[..800_000],
+    )
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cache_that_is_too_small_keeps_what_serves_all_the_same() {
+    let Some(mut registry) = Registry::start() else {
+        return;
+    };
+    let host = registry.host();
+    let reference = |name: &str| format!("oci://{host}/large/{name}:1");
+    push(&registry, &large("colour", "red"), &reference("colour"));
+    let round = push(&registry, &large("shape", "round"), &reference("shape"));
+    let key = Key::p256();
+    registry.sign("large/shape", &round, &key).await;
+    let first = configuration(&registry);
+    let cache = first.folder().join("artifacts");
+    let plugins = json!([
+        {"name": "colour", "source": reference("colour")},
+        {"name": "shape", "source": reference("shape"), "signatures": {"keys": [key.public()]}},
+    ]);
+    let first = first
+        .with("registries.cacheDirectory", json!(cache))
+        .with("registries.maxCache", "1Mi")
+        .with("plugins", plugins);
+    let server = Server::start(first);
+    let before = json!({"colour": "red", "shape": "round"});
+    assert_eq!(labels(&server).await, before);
+    let warned = |line: &String| line.contains("more than registries.maxCache");
+    until("a word about it", async || server.logs().iter().any(warned)).await;
+
+    // As they were after the first start, with the registry away.
+    registry.kill();
+    let server = Server::start(server.kill());
+    assert_eq!(labels(&server).await, before);
+
+    // After one of them has moved as well, and then what it was before goes.
+    let registry = registry.again();
+    let square = push(&registry, &large("shape", "square"), &reference("shape"));
+    registry.sign("large/shape", &square, &key).await;
+    let after = json!({"colour": "red", "shape": "square"});
+    until("the new version", async || labels(&server).await == after).await;
+    let (mut registry, killed) = (registry, server.kill());
+    registry.kill();
+    let server = Server::start(killed);
+    assert_eq!(labels(&server).await, after);
+    let blobs = std::fs::read_dir(cache.join("blobs/sha256")).expect("the cache is there");
+    let large = blobs
+        .flatten()
+        .filter(|entry| entry.metadata().is_ok_and(|data| data.len() > 100_000));
+    assert_eq!(large.count(), 2, "what was replaced is gone");
+}
+
+/// As `/plugins` writes times.
+fn now() -> String {
+    let output = Command::new("date").args(["-u", "+%FT%TZ"]).output();
+    let output = output.expect("date is installed");
+    String::from_utf8_lossy(&output.stdout).trim().to_owned()
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_bad_version_is_tried_when_it_is_said_to_be_and_a_good_one_at_once() {
+    let Some(registry) = Registry::start() else {
+        return;
+    };
+    let reference = format!("oci://{}/policies/colour:stable", registry.host());
+    push(&registry, &marker("colour", "red"), &reference);
+    let mut followed = configuration(&registry);
+    followed.plugin("colour", Path::new("unused"), json!({"source": reference}));
+    let server = Server::start(followed);
+    server.assert_all_loaded().await;
+
+    let bad = push(&registry, &wat::binary("(component)"), &reference);
+    let mut said: Vec<(u64, String)> = Vec::new();
+    println!("attempts | at | next attempt as /plugins has it");
+    until("five attempts", async || {
+        let wanted = server.plugin_status("colour").await["wanted"].take();
+        let (attempts, next) = (wanted["attempts"].as_u64(), wanted["nextAttempt"].as_str());
+        if let (Some(attempts), Some(next)) = (attempts, next)
+            && said.last().is_none_or(|(before, _)| *before != attempts)
+        {
+            let at = now();
+            println!("{attempts} | {at} | {next}");
+            assert_eq!(wanted["digest"], bad.as_str());
+            if let Some((before, promised)) = said.last() {
+                assert_eq!(attempts, before + 1);
+                assert!(
+                    at >= *promised,
+                    "it was tried at {at} and not at {promised}"
+                );
+            }
+            said.push((attempts, next.to_owned()));
+        }
+        attempts >= Some(5)
+    })
+    .await;
+
+    // For more than ten seconds the bad one is not tried again; the tag is looked at all the while.
+    push(&registry, &marker("colour", "green"), &reference);
+    let took = until("green", async || {
+        labels(&server).await == json!({"colour": "green"})
+    })
+    .await;
+    println!("the good version was in force {took:?} after its push");
+    assert!(took < Duration::from_secs(8), "it waited for the bad one");
+    let status = server.plugin_status("colour").await;
+    assert_eq!(status["state"], "loaded", "{status:#}");
+
+    // And one that is taken back is no longer told of.
+    push(&registry, &wat::binary("(component)"), &reference);
+    let state = async || server.plugin_status("colour").await["state"].clone();
+    until("trouble", async || state().await == "degraded").await;
+    push(&registry, &marker("colour", "green"), &reference);
+    until("none", async || state().await == "loaded").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_registrys_next_ca_needs_no_restart() {
+    let Some(registry) = Registry::start() else {
+        return;
+    };
+    let reference = format!("oci://{}/policies/colour:stable", registry.host());
+    push(&registry, &marker("colour", "red"), &reference);
+    let mut followed = configuration(&registry);
+    followed.plugin("colour", Path::new("unused"), json!({"source": reference}));
+    let server = Server::start(followed);
+    assert_eq!(labels(&server).await, json!({"colour": "red"}));
+    let registry = registry.with_another_ca();
+    push(&registry, &marker("colour", "green"), &reference);
+    let took = until("green", async || {
+        labels(&server).await == json!({"colour": "green"})
+    })
+    .await;
+    println!("in force {took:?} after the push, by the new CA");
+}
+
+/// `cosign`, from `TOLLGATE_COSIGN` or the search path; none where there is none, which is said.
+fn cosign() -> Option<PathBuf> {
+    let named = std::env::var_os("TOLLGATE_COSIGN").map(PathBuf::from);
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut found = std::env::split_paths(&path).map(|folder| folder.join("cosign"));
+    let found = named.or_else(|| found.find(|program| program.is_file()));
+    if found.is_none() {
+        eprintln!(
+            "SKIPPED: signatures were NOT tested against cosign's own: put it into the search path or into TOLLGATE_COSIGN"
+        );
+    }
+    found
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cosign_signs_is_accepted() {
+    let (Some(cosign), Some(registry)) = (cosign(), Registry::start()) else {
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    std::fs::copy(registry.credentials(), folder.path().join("config.json"))
+        .expect("a file can be copied");
+    let run = |arguments: &[&str]| {
+        let output = Command::new(&cosign)
+            .args(arguments)
+            .current_dir(folder.path())
+            .env("COSIGN_PASSWORD", "")
+            .env("DOCKER_CONFIG", folder.path())
+            .env("SSL_CERT_FILE", registry.ca())
+            .output();
+        let output = output.expect("cosign can be run");
+        let said = [&output.stdout, &output.stderr].map(|text| String::from_utf8_lossy(text));
+        let said = said.concat();
+        assert!(output.status.success(), "cosign {arguments:?}: {said}");
+        said
+    };
+    let beside = "--new-bundle-format";
+    let has_bundles = run(&["sign", "--help"]).contains(beside);
+    let beside = format!("{beside}=false");
+    let curve = |curve: &str| Key::new(&["EC", "-pkeyopt", &format!("ec_paramgen_curve:{curve}")]);
+    for (kind, key) in [
+        ("p-256", curve("P-256")),
+        ("p-384", curve("P-384")),
+        (
+            "rsa",
+            Key::new(&["RSA", "-pkeyopt", "rsa_keygen_bits:3072"]),
+        ),
+    ] {
+        let reference = format!("{}/signed/{kind}:1", registry.host());
+        let digest = push(
+            &registry,
+            &marker("colour", kind),
+            &format!("oci://{reference}"),
+        );
+        let private = key.private().display().to_string();
+        run(&[
+            "import-key-pair",
+            "--key",
+            &private,
+            "--output-key-prefix",
+            kind,
+            "-y",
+        ]);
+        let (key_file, what) = (format!("{kind}.key"), format!("{reference}@{digest}"));
+        let mut sign = vec![
+            "sign",
+            "--key",
+            &key_file,
+            "--tlog-upload=false",
+            "-y",
+            &what,
+        ];
+        if has_bundles {
+            sign.push(&beside);
+        }
+        run(&sign);
+        let output = Command::new(binary::tollgate())
+            .args(["verify", &reference, "--key", &format!("{kind}.pub")])
+            .args([Path::new("--ca"), &registry.ca()])
+            .args([Path::new("--credentials"), &registry.credentials()])
+            .current_dir(folder.path())
+            .output()
+            .expect("tollgate can be run");
+        let said = String::from_utf8_lossy(&output.stdout);
+        println!("{said}");
+        assert!(output.status.success(), "{kind}: {said}");
+    }
+}
