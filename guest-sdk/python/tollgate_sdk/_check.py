@@ -24,12 +24,12 @@ def text(value: Any, what: str) -> str:
 
 def mended(value: str) -> str:
     """With U+FFFD for each half of a surrogate pair."""
-    return _HALF.sub("\ufffd", value)
+    return value if value.isascii() else _HALF.sub("\ufffd", value)
 
 
 def exact(value: Any, what: str) -> str:
     """Text that has to arrive as it is: a pointer, a value."""
-    if _HALF.search(_string(value, what)):
+    if not _string(value, what).isascii() and _HALF.search(value):
         raise TypeError(f"{what} has half a surrogate pair, which is no text")
     return value  # type: ignore[no-any-return]
 
