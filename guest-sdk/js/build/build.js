@@ -62,7 +62,7 @@ function inTime(policy, loaded, loadTimeout) {
 
 /** What the engine said, with the places of the author's files for those of the bundle. */
 function failure(policy, said, [files, table]) {
-  const own = said.split(': ').filter((part) => !/^(Failed to .*)?$/.test(part)).join(': ');
+  const own = said.replace(/^(: )?(Failed to [^:]*: )*/, '');
   const [message, ...stack] = own.split(new RegExp(String.raw`\n(?=\s+at .*${bundleName}:)`));
   const places = stack.flatMap((frame) => {
     const entry = table[Number(frame.match(/:(\d+):\d+\)?\s*$/)?.[1]) - 1];
