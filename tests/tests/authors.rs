@@ -3,6 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
@@ -18,6 +19,8 @@ const PASSED: i32 = 0;
 const FAILED: i32 = 1;
 /// Something could not be done.
 const ERROR: i32 = 2;
+/// How long a run may take that somebody waits for.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Ran {
     code: Option<i32>,
@@ -243,7 +246,7 @@ fn a_failing_suite_shows_what_is_not_as_expected_to_people_and_to_machines() {
             "ok     right",
             "verdict: expected allow, got deny (403): labels: labels or annotations are missing or malformed",
             "- metadata.labels[owner]",
-            r#"+ - "metadata.labels[team]: labels: label team must match [a-z]+""#,
+            r#"+ - "metadata.labels[team]: label team must match [a-z]+""#,
             "at most 100 is allowed",
             "got not-called: no plugin's rules match this review",
             "none of the list's",
@@ -410,6 +413,79 @@ fn two_versions_are_compared_and_each_has_to_take_what_the_other_makes() {
     let same = strict.display().to_string();
     run(folder.path(), &["test", "--against", &same])
         .assert(PASSED, &["0 with another result than before"]);
+}
+
+#[test]
+fn a_version_that_does_not_know_the_settings_is_compared_with_its_own() {
+    let folder = folder();
+    let suite = json!({
+        "plugins": [labels(json!({"labels": {"team": null}}))],
+        "cases": [{"name": "labelled", "object": labelled("shop"), "expect": "allow"}],
+    });
+    write(folder.path(), "labels.test.yaml", &suite);
+    let old = guests::build("always-pull-images").display().to_string();
+    run(folder.path(), &["test", "--against", &old]).assert(
+        ERROR,
+        &[
+            "the version of labels to compare with is not loaded",
+            "give them with --against-settings FILE",
+        ],
+    );
+    let with = ["test", "--against", &old, "--against-settings", "old.yaml"];
+    write(folder.path(), "old.yaml", &json!([]));
+    run(folder.path(), &with).assert(
+        ERROR,
+        &["--against-settings: old.yaml: there is no object in it"],
+    );
+    write(folder.path(), "old.yaml", &json!({}));
+    run(folder.path(), &with).assert(PASSED, &["1 with another result than before"]);
+}
+
+#[test]
+fn what_is_watched_is_tested_and_reported_again_when_its_configuration_changes() {
+    let folder = folder();
+    let configuration =
+        |pattern: &str| json!({"plugins": [labels(json!({"labels": {"team": pattern}}))]});
+    let suite = json!({
+        "config": "tollgate.yaml",
+        "cases": [{"name": "labelled", "object": labelled("shop"), "expect": "allow"}],
+    });
+    write(folder.path(), "tollgate.yaml", &configuration("[a-z]+"));
+    write(folder.path(), "labels.test.yaml", &suite);
+    let results = folder.path().join("results.json");
+    let mut watching = Command::new(tollgate())
+        .args(["test", "--watch", "--json", "results.json"])
+        .current_dir(folder.path())
+        .spawn()
+        .expect("tollgate can be run");
+    let come_to = |expected: Value| {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let read: Option<Value> = fs::read(&results)
+                .ok()
+                .and_then(|text| serde_json::from_slice(&text).ok());
+            let summary = read.map(|results| results["summary"].clone());
+            if summary.as_ref() == Some(&expected) {
+                return true;
+            }
+            if Instant::now() > end {
+                println!("{summary:?} and not {expected}");
+                return false;
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+    };
+    let passes = come_to(json!({"passed": 1, "failed": 0, "errors": 0}));
+    write(folder.path(), "tollgate.yaml", &configuration("[0-9]+"));
+    let fails = come_to(json!({"passed": 0, "failed": 1, "errors": 0}));
+    // What cannot be read is told, and watched on.
+    write(folder.path(), "tollgate.yaml", &json!({"plugin": []}));
+    std::thread::sleep(Duration::from_secs(1));
+    write(folder.path(), "tollgate.yaml", &configuration("[a-z]+"));
+    let passes_again = come_to(json!({"passed": 1, "failed": 0, "errors": 0}));
+    watching.kill().expect("it runs until it is ended");
+    watching.wait().expect("it was started");
+    assert!(passes && fails && passes_again);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -265,17 +265,27 @@ tollgate_denial *tollgate_deny(tollgate_text message) {
     return denial;
 }
 
+/* Memory begins at the null pointer, so reading by it does not trap. */
+static void refuse_null(const tollgate_denial *denial, tollgate_text message) {
+    if (denial == NULL) {
+        TOLLGATE_ABORT(message);
+    }
+}
+
 void tollgate_blame(tollgate_denial *denial, tollgate_text field, tollgate_text message) {
+    refuse_null(denial, TOLLGATE_TEXT("tollgate_blame was given a null pointer; it takes a denial"));
     denial->causes = grown(denial->causes, denial->count, sizeof *denial->causes);
     denial->causes[denial->count++] = (cause){.field = option(field), .message = message};
 }
 
 void tollgate_deny_with_code(tollgate_denial *denial, uint16_t code) {
+    refuse_null(denial, TOLLGATE_TEXT("tollgate_deny_with_code was given a null pointer; it takes a denial"));
     denial->has_code = true;
     denial->code = code;
 }
 
 const tollgate_denial *tollgate_if_blamed(const tollgate_denial *denial) {
+    refuse_null(denial, TOLLGATE_TEXT("tollgate_if_blamed was given a null pointer; it takes a denial"));
     return denial->count > 0 ? denial : TOLLGATE_ALLOW;
 }
 
@@ -284,9 +294,7 @@ const void *tollgate_verdict_answer(const tollgate_denial *denial) {
         uint8_t tag;
         tollgate_denial denial;
     } answer;
-    if (denial == NULL) {
-        TOLLGATE_ABORT(TOLLGATE_TEXT("tollgate_validate returned a null pointer; it has to return TOLLGATE_ALLOW or a denial"));
-    }
+    refuse_null(denial, TOLLGATE_TEXT("tollgate_validate returned a null pointer; it has to return TOLLGATE_ALLOW or a denial"));
     answer.tag = denial != TOLLGATE_ALLOW;
     answer.denial = *denial;
     return &answer;
@@ -352,6 +360,7 @@ tollgate_mutation *tollgate_merge(tollgate_text json) {
 }
 
 tollgate_mutation *tollgate_mutation_deny(const tollgate_denial *denial) {
+    refuse_null(denial, TOLLGATE_TEXT("tollgate_mutation_deny was given a null pointer; it takes a denial"));
     tollgate_mutation *made = mutation(DENY);
     made->denial = *denial;
     return made;

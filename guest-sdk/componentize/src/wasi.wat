@@ -20,13 +20,41 @@
     (global.set $room (local.get $room))
     (global.set $length (i32.const 0)))
 
-  ;; The end of the program: its last words are the reason of the fault.
-  (func $end (export "proc_exit") (param i32)
-    (if (global.get $length)
-      (then
-        (call $abort (global.get $words) (global.get $length)
-          (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0))))
+  ;; The end of the program: its last words are the reason of the fault, or its exit code where it had none.
+  (func $end (export "proc_exit") (param $code i32)
+    (if (i32.eqz (global.get $length)) (then (call $say_code (local.get $code))))
+    (call $abort (global.get $words) (global.get $length)
+      (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0))
     unreachable)
+
+  ;; The exit code as the last words.
+  (func $say_code (param $code i32)
+    (local $divisor i32)
+    ;; A page of its own where the program has given no room, or not enough.
+    (if (i32.lt_u (global.get $room) (i32.const 34))
+      (then
+        (global.set $words (memory.grow (i32.const 1)))
+        (if (i32.eq (global.get $words) (i32.const -1)) (then unreachable))
+        (global.set $words (i32.shl (global.get $words) (i32.const 16)))))
+    ;; `it ended`, ` with ex`, `it code `
+    (i64.store align=1 (global.get $words) (i64.const 0x6465646E65207469))
+    (i64.store offset=8 align=1 (global.get $words) (i64.const 0x7865206874697720))
+    (i64.store offset=16 align=1 (global.get $words) (i64.const 0x2065646F63207469))
+    (global.set $length (i32.const 24))
+    (local.set $divisor (i32.const 1))
+    (loop $wider
+      (if (i32.ge_u (i32.div_u (local.get $code) (local.get $divisor)) (i32.const 10))
+        (then
+          (local.set $divisor (i32.mul (local.get $divisor) (i32.const 10)))
+          (br $wider))))
+    (loop $digit
+      (i32.store8
+        (i32.add (global.get $words) (global.get $length))
+        (i32.add (i32.const 0x30)
+          (i32.rem_u (i32.div_u (local.get $code) (local.get $divisor)) (i32.const 10))))
+      (global.set $length (i32.add (global.get $length) (i32.const 1)))
+      (local.set $divisor (i32.div_u (local.get $divisor) (i32.const 10)))
+      (br_if $digit (local.get $divisor))))
 
   ;; Whether Go's runtime has just written why it gives up. What follows is a trace of all goroutines and then not an
   ;; exit but a trap, which says nothing.

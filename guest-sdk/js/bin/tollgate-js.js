@@ -18,5 +18,6 @@ try {
   console.log(`${values.output}: ${size} bytes, exports ${exports.join(', ')}`);
 } catch (error) {
   console.error(`error: ${error.message}`);
-  process.exitCode = 1;
+  // Not `exitCode`: the engine may still be running.
+  process.exit(1);
 }

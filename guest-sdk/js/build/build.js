@@ -13,9 +13,15 @@ const sdk = dirname(dirname(fileURLToPath(import.meta.url)));
 const contract = 'tollgate:admission';
 const version = '0.1.0';
 
-/** Builds a policy module, and says what it exports and how large it is. */
-export async function build(policy, output) {
-  const { code, exports, usesClock } = await bundle(resolve(policy));
+/** What the engine calls the bundle in its stacks. */
+const bundleName = 'tollgate-bundle.js';
+
+/**
+ * Builds a policy module, and says what it exports and how large it is. All of it takes seconds; loading the modules may
+ * take `loadTimeout` milliseconds.
+ */
+export async function build(policy, output, { loadTimeout = 60_000 } = {}) {
+  const { code, table, exports, usesClock } = await bundle(resolve(policy));
   const interfaces = {
     imports: ['review', 'logging', ...(usesClock ? ['clock'] : [])],
     exports: ['lifecycle', ...(exports.includes('mutate') ? ['mutating'] : []), ...(exports.includes('validate') ? ['validating'] : [])],
@@ -23,15 +29,18 @@ export async function build(policy, output) {
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-js-'));
   try {
     const witPath = await writeWorld(folder, interfaces);
-    await writeFile(join(folder, 'policy.js'), code);
-    const { component } = await componentize({
+    await writeFile(join(folder, bundleName), code);
+    const loaded = componentize({
       jsSource: code,
-      jsPath: join(folder, 'policy.js'),
+      jsPath: join(folder, bundleName),
       moduleRoot: folder,
       witPath,
       world: 'plugin',
       stubWasi: true,
       sync: true,
+    });
+    const { component } = await inTime(policy, loaded, loadTimeout).catch((error) => {
+      throw new Error(failure(policy, error.message, table));
     });
     await mkdir(dirname(resolve(output)), { recursive: true });
     await writeFile(output, component);
@@ -39,6 +48,27 @@ export async function build(policy, output) {
   } finally {
     await rm(folder, { recursive: true, force: true });
   }
+}
+
+/** The engine runs on a thread that cannot be ended: what calls this has to end the process. */
+function inTime(policy, loaded, loadTimeout) {
+  let timer;
+  const late = new Promise((_, reject) => {
+    const message = `it was not done after ${loadTimeout / 1000} seconds; look for a loop at the top level of ${policy} and of what it imports`;
+    timer = setTimeout(() => reject(new Error(message)), loadTimeout);
+  });
+  return Promise.race([loaded, late]).finally(() => clearTimeout(timer));
+}
+
+/** What the engine said, with the places of the author's files for those of the bundle. */
+function failure(policy, said, [files, table]) {
+  const own = said.replace(/^(: )?(Failed to [^:]*: )*/, '');
+  const [message, ...stack] = own.split(new RegExp(String.raw`\n(?=\s+at .*${bundleName}:)`));
+  const places = stack.flatMap((frame) => {
+    const entry = table[Number(frame.match(/:(\d+):\d+\)?\s*$/)?.[1]) - 1];
+    return entry ? [`\n    at ${files[entry[0]]}:${entry[1]}`] : [];
+  });
+  return `${policy} fails while it is loaded: ${message.trim()}${[...new Set(places)].join('')}`;
 }
 
 async function bundle(policy) {
@@ -54,27 +84,41 @@ async function bundle(policy) {
     }
   }
   const usesClock = Object.keys(inspected.metafile.inputs).some((input) => resolve(input) === join(sdk, 'src/clock.js'));
-  const bundled = await run(policy, entry(policy, exports, usesClock));
-  const text = (ending) => bundled.outputFiles.find((file) => file.path.endsWith(ending)).text;
-  const code = text('.js').replace('__TOLLGATE_LINES__', JSON.stringify(lines(text('.map'), dirname(policy))));
-  return { code, exports, usesClock };
+  const whole = await run(policy, entry(policy, exports, usesClock));
+  const text = (ending) => whole.outputFiles.find((file) => file.path.endsWith(ending)).text;
+  const table = lines(text('.map'), dirname(policy));
+  const code = text('.js').replace('__TOLLGATE_LINES__', () => JSON.stringify(table));
+  return { code, table, exports, usesClock };
 }
 
-function run(policy, contents) {
+async function run(policy, contents) {
+  try {
+    return await bundled(policy, contents);
+  } catch (error) {
+    const awaits = error.errors?.find(({ text }) => text.startsWith('Top-level await'));
+    if (awaits === undefined) throw error;
+    const { file, line } = awaits.location;
+    throw new Error(`${file}:${line} awaits at the top level: nothing in a plugin can be awaited`);
+  }
+}
+
+function bundled(policy, contents) {
   return esbuild.build({
     stdin: { contents, resolveDir: dirname(policy), sourcefile: 'tollgate-entry.js' },
     absWorkingDir: dirname(policy),
     bundle: true,
     external: ['tollgate:*'],
-    alias: { '@tollgate/sdk': join(sdk, 'src'), '@tollgate/sdk/component': join(sdk, 'src/component.js') },
+    alias: { '@tollgate/sdk': join(sdk, 'src'), '@tollgate/sdk/component': join(sdk, 'src/component.js'), '@tollgate/sdk/globals': join(sdk, 'src/globals.js') },
     format: 'esm',
-    logLevel: 'error',
+    logLevel: 'silent',
     metafile: true,
-    outfile: join(dirname(policy), 'tollgate-bundle.js'),
+    outfile: join(dirname(policy), bundleName),
     platform: 'neutral',
     mainFields: ['module', 'main'],
     sourcemap: 'external',
     target: 'es2023',
+    // The engine's own functions of these kinds make its own Promises, of which src/promise.js would not know.
+    supported: { 'async-await': false, 'async-generator': false, 'dynamic-import': false, 'for-await': false },
     write: false,
   });
 }
@@ -82,6 +126,7 @@ function run(policy, contents) {
 function entry(policy, exports, usesClock) {
   const use = (name) => `import * as ${name} from '${contract}/${name}@${version}';`;
   return [
+    `import '@tollgate/sdk/globals';`,
     use('review'),
     use('logging'),
     usesClock ? use('clock') : 'const clock = undefined;',

@@ -5,15 +5,19 @@
 
 import * as contract from './policy.js';
 import { use } from './host.js';
+import { finish, settle } from './promise.js';
 import { SettingsErrors } from './settings.js';
+import { place, words } from './words.js';
 
 /** The exports. `lines` says where in the author's files each line of the bundle comes from. */
 export function component(policy, host, lines) {
+  settle();
   use(host);
-  withoutClock(globalThis, host);
-  const guarded = (run) => {
+  const guarded = (what, run) => {
     try {
-      return run();
+      const answer = run();
+      finish(what);
+      return answer;
     } catch (error) {
       host.logging.abort(words(error), place(error, lines));
       throw error;
@@ -22,57 +26,21 @@ export function component(policy, host, lines) {
   let configured;
   return {
     lifecycle: {
-      describe: () => guarded(() => contract.manifest(policy)),
+      describe: () => guarded('the policy', () => contract.manifest(policy)),
       configure: (settings) =>
-        guarded(() => {
+        guarded('configure', () => {
           try {
             configured = contract.configure(policy, settings);
             return { tag: 'accepted' };
           } catch (error) {
-            if (error instanceof SettingsErrors) return { tag: 'rejected', val: error.errors };
+            if (error instanceof SettingsErrors) return { tag: 'rejected', val: error.toContract() };
             throw error;
           }
         }),
     },
-    mutating: { mutate: () => guarded(() => contract.mutate(policy, configured)) },
-    validating: { validate: () => guarded(() => contract.validate(policy, configured)) },
+    mutating: { mutate: () => guarded('mutate', () => contract.mutate(policy, configured)) },
+    validating: { validate: () => guarded('validate', () => contract.validate(policy, configured)) },
   };
-}
-
-/** What the engine has for the time and for output ends the call without a word: here it says one. */
-function withoutClock(globals, host) {
-  const { Date: Original } = globals;
-  const none = () => {
-    throw new Error('a plugin has no clock: import { now } from "@tollgate/sdk/clock", and grant the capability clock');
-  };
-  globals.Date = new Proxy(Original, {
-    apply: none,
-    construct: (target, list, newTarget) => (list.length === 0 ? none() : Reflect.construct(target, list, newTarget)),
-    get: (target, name) => (name === 'now' ? none : Reflect.get(target, name)),
-  });
-  const write = (level) => (...parts) => host.logging.log(level, parts.map(String).join(' '));
-  globals.console = {
-    ...globals.console,
-    debug: write('debug'),
-    error: write('error'),
-    info: write('info'),
-    log: write('info'),
-    trace: write('trace'),
-    warn: write('warn'),
-  };
-}
-
-function words(error) {
-  return error instanceof Error ? `${error.name}: ${error.message}` : `thrown: ${String(error)}`;
-}
-
-/** The first place of a stack that lies in a file of the author's. */
-function place(error, lines) {
-  for (const [, line, column] of String(error?.stack ?? '').matchAll(/:(\d+):(\d+)\)?$/gm)) {
-    const found = lines.at(Number(line), Number(column));
-    if (found !== undefined) return found;
-  }
-  return undefined;
 }
 
 /** The table that `tollgate-js build` writes: for each line of the bundle the file's number, line and column. */

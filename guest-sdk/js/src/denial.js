@@ -1,5 +1,7 @@
 /** Denials: what the user reads, and every field that is to blame. */
 
+import { describe, exact, list, optional, status, text } from './check.js';
+
 /** The answer of `validate` that has nothing against the request. */
 export const allow = Object.freeze({ tag: 'allow' });
 
@@ -14,9 +16,9 @@ export const CauseType = Object.freeze({
 /** One reason for a denial. */
 export class Cause {
   constructor(field, message, reason) {
-    this.field = field;
-    this.message = message;
-    this.reason = reason;
+    this.field = optional(field, 'the field of a cause', exact);
+    this.message = text(message, 'the message of a cause');
+    this.reason = optional(reason, 'the reason of a cause', exact);
   }
 }
 
@@ -26,6 +28,10 @@ export class Denial extends Error {
   causes = [];
   #code;
   #reason;
+
+  constructor(message) {
+    super(text(message, 'the message of a denial'));
+  }
 
   at(field, message, reason) {
     return this.because(new Cause(field, message, reason));
@@ -37,12 +43,12 @@ export class Denial extends Error {
   }
 
   code(code) {
-    this.#code = code;
+    this.#code = status(code, 'the code of a denial');
     return this;
   }
 
   reason(reason) {
-    this.#reason = reason;
+    this.#reason = exact(reason, 'the reason of a denial');
     return this;
   }
 
@@ -50,17 +56,17 @@ export class Denial extends Error {
     return this.causes.length > 0 ? this : allow;
   }
 
-  /** As the contract has it. */
+  /** As the contract has it. Checked again, as all but code and reason may have been set since. */
   toContract() {
     return {
       message: text(this.message, 'the message of a denial'),
       code: this.#code,
       reason: this.#reason,
-      causes: this.causes.map(({ field, message, reason }) => ({
-        field: field === undefined || field === '' ? undefined : text(field, 'the field of a cause'),
-        message: text(message, 'the message of a cause'),
-        reason,
-      })),
+      causes: list(this.causes, 'the list of causes', (cause) => {
+        if (!(cause instanceof Cause)) throw new TypeError(`a cause of a denial is not a Cause but ${describe(cause)}`);
+        const { field, message, reason } = new Cause(cause.field, cause.message, cause.reason);
+        return { field: field === '' ? undefined : field, message, reason };
+      }),
     };
   }
 }
@@ -68,17 +74,4 @@ export class Denial extends Error {
 /** A denial with HTTP status 403 and no causes yet. */
 export function deny(message) {
   return new Denial(message);
-}
-
-function text(value, what) {
-  if (typeof value !== 'string') throw new TypeError(`${what} is not a string but ${describe(value)}`);
-  return value;
-}
-
-/** What a value is, for a message: never its content, which may be secret. */
-export function describe(value) {
-  if (value === null) return 'null';
-  if (value instanceof Promise) return 'a Promise';
-  if (typeof value === 'object') return `an object of type ${value.constructor?.name ?? 'Object'}`;
-  return value === undefined ? 'undefined' : `a ${typeof value}`;
 }

@@ -1,16 +1,21 @@
 /** What reviews are read through: the host's interfaces in a plugin, a review in memory in a test. */
 
-let current;
+let used;
 
 /** Sets what reviews are read through, and gives back what it was before. */
 export function use(host) {
-  const before = current;
-  current = host;
+  const before = used;
+  used = host;
   return before;
+}
+
+/** The host of this moment; undefined while a policy is loaded. */
+export function current() {
+  return used;
 }
 
 /** The host of this moment. */
 export function host() {
-  if (current === undefined) throw new Error('there is no review outside of validate and mutate');
-  return current;
+  if (used === undefined) throw new Error('there is no review outside of validate and mutate');
+  return used;
 }

@@ -1,13 +1,18 @@
 /** The plugin's log. `console` writes to it, too. Leave out the object's values: they may be secret. */
 
+import { describe } from './check.js';
 import { host } from './host.js';
 
-const write = (level) => (...parts) => host().logging.log(level, parts.map(text).join(' '));
+const write = (level) => (...parts) => host().logging.log(level, parts.map(text).join(' ').toWellFormed());
 
 function text(part) {
-  if (typeof part === 'string') return part;
-  if (part instanceof Error) return String(part);
-  return typeof part === 'object' ? JSON.stringify(part) : String(part);
+  try {
+    if (typeof part === 'string') return part;
+    if (part instanceof Error) return String(part);
+    return typeof part === 'object' ? JSON.stringify(part) : String(part);
+  } catch {
+    return describe(part);
+  }
 }
 
 export const log = Object.freeze({

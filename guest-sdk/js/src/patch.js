@@ -1,5 +1,6 @@
 /** What a mutator answers: nothing, a JSON Patch, a merge patch or a whole object. */
 
+import { describe, exact } from './check.js';
 import { parent } from './pointer.js';
 import { Container } from './review.js';
 
@@ -41,27 +42,27 @@ export class Patch extends Mutation {
   #created = new Set();
 
   add(path, value) {
-    return this.#with('add', { path, value: newValue(value) });
+    return this.#with('add', { path: place(path), value: newValue(value) });
   }
 
   replace(path, value) {
-    return this.#with('replace', { path, value: newValue(value) });
+    return this.#with('replace', { path: place(path), value: newValue(value) });
   }
 
   remove(path) {
-    return this.#with('remove', path);
+    return this.#with('remove', place(path));
   }
 
   move(from, path) {
-    return this.#with('move', { from, path });
+    return this.#with('move', { from: place(from), path: place(path) });
   }
 
   copy(from, path) {
-    return this.#with('copy', { from, path });
+    return this.#with('copy', { from: place(from), path: place(path) });
   }
 
   test(path, value) {
-    return this.#with('test', { path, value: newValue(value) });
+    return this.#with('test', { path: place(path), value: newValue(value) });
   }
 
   set(document, path, value) {
@@ -104,14 +105,33 @@ export class Patch extends Mutation {
   }
 }
 
+function place(path) {
+  return exact(path, 'the path of an operation');
+}
+
 function newValue(value) {
-  return typeof value === 'string' ? { tag: 'text', val: value } : { tag: 'json', val: json(value) };
+  if (typeof value === 'string') return { tag: 'text', val: exact(value, 'a value') };
+  return { tag: 'json', val: json(value) };
 }
 
 /** JSON text; integers beyond 2⁵³ are given as bigint. */
 function json(value) {
   if (typeof value === 'bigint') return String(value);
-  const text = JSON.stringify(value);
-  if (text === undefined) throw new TypeError(`a value of type ${typeof value} has no JSON form`);
+  const text = JSON.stringify(value, checked);
+  if (text === undefined) throw new TypeError(`a value has no JSON form: it is ${describe(value)}`);
   return text;
+}
+
+/** JSON.stringify makes null of what has no JSON form, or leaves it out. A member that is undefined is meant to be left out. */
+function checked(name, value) {
+  if (typeof value === 'number' && !Number.isFinite(value)) throw new TypeError(`a value has no JSON form: it is ${value}${within(name)}`);
+  const isLeftOut = value === undefined && !Array.isArray(this) && name !== '';
+  if (!isLeftOut && ['function', 'symbol', 'undefined'].includes(typeof value)) {
+    throw new TypeError(`a value has no JSON form: it is ${describe(value)}${within(name)}`);
+  }
+  return value;
+}
+
+function within(name) {
+  return name === '' ? '' : `, at ${JSON.stringify(name)}`;
 }

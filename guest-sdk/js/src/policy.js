@@ -1,27 +1,41 @@
 /** What a policy module exports, and what is made of its answers. A malformed answer is never an allow. */
 
-import { allow, Denial, describe } from './denial.js';
+import { describe, exact, list, object, optional, text } from './check.js';
+import { allow, Denial } from './denial.js';
 import { Mutation } from './patch.js';
 import { Review } from './review.js';
 import { SettingsErrors } from './settings.js';
 
 /** The manifest as the contract has it. */
 export function manifest(policy) {
-  const { name = '', version = '', description = '', settingsSchema, rules = [], labels = {} } = policy.manifest ?? {};
+  const own = object(policy.manifest, 'manifest');
+  const words = (value, what) => list(value, what, exact);
   return {
-    name,
-    version,
-    description,
-    settingsSchema: settingsSchema === undefined ? undefined : JSON.stringify(settingsSchema),
-    rules: rules.map(({ operations, apiGroups, apiVersions, resources, scope }) => ({
-      operations,
-      apiGroups,
-      apiVersions,
-      resources,
-      scope,
-    })),
-    labels: Object.entries(labels),
+    name: exact(own.name ?? '', 'manifest.name'),
+    version: exact(own.version ?? '', 'manifest.version'),
+    description: text(own.description ?? '', 'manifest.description'),
+    settingsSchema: optional(own.settingsSchema, 'manifest.settingsSchema', schema),
+    rules: list(own.rules ?? [], 'manifest.rules', (rule, what) => {
+      object(rule, what);
+      return {
+        operations: words(rule.operations, `${what}.operations`),
+        apiGroups: words(rule.apiGroups, `${what}.apiGroups`),
+        apiVersions: words(rule.apiVersions, `${what}.apiVersions`),
+        resources: words(rule.resources, `${what}.resources`),
+        scope: optional(rule.scope, `${what}.scope`, exact),
+      };
+    }),
+    labels: Object.entries(object(own.labels ?? {}, 'manifest.labels')).map(([key, value]) => [
+      exact(key, 'a key of manifest.labels'),
+      exact(value, `manifest.labels.${key}`),
+    ]),
   };
+}
+
+function schema(value, what) {
+  const json = JSON.stringify(value);
+  if (json === undefined) throw new TypeError(`${what} is ${describe(value)}, which has no JSON form`);
+  return json;
 }
 
 /** What a policy makes of its settings. Throws SettingsErrors. */
@@ -52,9 +66,15 @@ export function validate(policy, configured) {
 /** The mutation as the contract has it. */
 export function mutate(policy, configured) {
   const answer = denialOr(() => synchronous('mutate', policy.mutate(new Review(), configured)));
-  if (answer instanceof Mutation) return answer.toContract();
+  if (answer instanceof Mutation) return mutation(answer.toContract());
   if (answer instanceof Denial) return { tag: 'deny', val: answer.toContract() };
   throw new TypeError(`mutate returned ${describe(answer)}; it has to return \`unchanged\`, a patch or a denial`);
+}
+
+/** Mutations are made by this SDK's functions; of one that was made otherwise the toolchain would say nothing. */
+function mutation(contract) {
+  if (['unchanged', 'json-patch', 'merge-patch', 'object'].includes(contract?.tag)) return contract;
+  throw new TypeError('mutate returned a Mutation of its own making; use `unchanged`, `patch()`, `merge()` or `wholeObject()`');
 }
 
 function denialOr(judge) {

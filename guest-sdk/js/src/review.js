@@ -1,5 +1,6 @@
 /** The review as typed access to four JSON documents. The host parsed them; a read costs what it returns. */
 
+import { exact, text } from './check.js';
 import { host } from './host.js';
 
 /** An array or object of a document, of which only the length is known. */
@@ -22,7 +23,7 @@ class Document {
   }
 
   get(at) {
-    const found = host().review.get(this.#part, at);
+    const found = host().review.get(this.#part, place(at));
     return found == null ? undefined : this.#value(at, found);
   }
 
@@ -40,7 +41,7 @@ class Document {
   }
 
   integer(at) {
-    const found = host().review.get(this.#part, at);
+    const found = host().review.get(this.#part, place(at));
     return found?.tag === 'integer' ? this.#value(at, found) : undefined;
   }
 
@@ -50,16 +51,16 @@ class Document {
   }
 
   keys(at) {
-    return host().review.keys(this.#part, at) ?? undefined;
+    return host().review.keys(this.#part, place(at)) ?? undefined;
   }
 
   select(pattern) {
-    const nodes = host().review.select(this.#part, pattern);
+    const nodes = host().review.select(this.#part, place(pattern));
     return nodes.map(({ pointer, value }) => ({ pointer, value: this.#value(pointer, value) }));
   }
 
   json(at) {
-    return host().review.getJson(this.#part, at) ?? undefined;
+    return host().review.getJson(this.#part, place(at)) ?? undefined;
   }
 
   read(at) {
@@ -81,6 +82,10 @@ class Document {
         return val;
     }
   }
+}
+
+function place(at) {
+  return exact(at, 'a pointer into the review');
 }
 
 function only(type, value) {
@@ -113,10 +118,10 @@ export class Review {
   }
 
   warn(message) {
-    host().review.warn(String(message));
+    host().review.warn(text(String(message), 'a warning'));
   }
 
   annotate(key, value) {
-    host().review.annotate(key, String(value));
+    host().review.annotate(exact(key, 'the key of an annotation'), text(String(value), 'the value of an annotation'));
   }
 }

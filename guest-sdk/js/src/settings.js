@@ -1,5 +1,6 @@
 /** Settings: what each of them is, checked with the pointer of every one that is wrong. */
 
+import { list as checked, exact, optional, text } from './check.js';
 import { pointer } from './pointer.js';
 
 /** Everything that is wrong with the settings: thrown by `configure`. */
@@ -19,6 +20,14 @@ export class SettingsErrors extends Error {
 
   throwIfAny() {
     if (this.errors.length > 0) throw this;
+  }
+
+  /** As the contract has it. */
+  toContract() {
+    return checked(this.errors, 'the list of errors', ({ field, message }) => ({
+      field: optional(field, 'the field of an error', exact),
+      message: text(message, 'the message of an error'),
+    }));
   }
 
   toString() {

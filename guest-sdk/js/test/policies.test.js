@@ -3,7 +3,9 @@ import { test } from 'node:test';
 
 import { allow, deny, merge, patch, pointer, SettingsErrors, settings as setting, unchanged, wholeObject } from '../src/index.js';
 import { now } from '../src/clock.js';
+import * as contract from '../src/policy.js';
 import { create, remove, update } from '../src/testing.js';
+import { place, words } from '../src/words.js';
 
 const pod = {
   apiVersion: 'v1',
@@ -79,6 +81,76 @@ test('what is no verdict is a fault and never an allow', () => {
   assert.throws(() => create(pod).mutate({ manifest, mutate: () => [] }), /mutate returned an object of type Array/);
   assert.throws(() => create(pod).validate({ manifest, configure: async () => 1, validate: () => allow }), /configure returned a Promise/);
   assert.throws(() => create(pod).validate({ manifest, validate: () => deny({}).at('/a', 1) }), /is not a string/);
+});
+
+test('what the contract has no form for is named, at the line that makes it', () => {
+  const validates = (validate) => () => create(pod).validate({ manifest, validate });
+  for (const [judge, said] of [
+    [() => deny(5), /the message of a denial is not a string but a number/],
+    [() => deny('no').at(5, 'm'), /the field of a cause is not a string but a number/],
+    [() => deny('no').at('/a', 'm', 7), /the reason of a cause is not a string/],
+    [() => deny('no').code('abc'), /the code of a denial is a string; it has to be a whole number from 400 to 499/],
+    [() => deny('no').code(70000), /is 70000/],
+    [() => deny('no').code(422.5), /is 422.5/],
+    [() => deny('no').reason(5), /the reason of a denial is not a string/],
+    [() => Object.assign(deny('no'), { causes: 5 }), /the list of causes is not a list but a number/],
+    [() => Object.assign(deny('no'), { causes: [null] }), /is not a Cause but null/],
+    [({ object }) => object.get(), /a pointer into the review is not a string but undefined/],
+    [({ object }) => object.select(null), /not a string but null/],
+    [(review) => review.annotate(5, 5), /the key of an annotation is not a string/],
+  ]) {
+    assert.throws(validates(judge), said);
+  }
+  for (const [make, said] of [
+    [() => patch().remove(), /the path of an operation is not a string but undefined/],
+    [() => patch().move('/x'), /the path of an operation/],
+    [() => patch().add('/x', '\ud800'), /half a surrogate pair/],
+    [() => patch().add('/x', undefined), /no JSON form: it is undefined/],
+    [() => patch().add('/x', NaN), /no JSON form: it is NaN/],
+    [() => patch().add('/x', { y: [1, Infinity] }), /it is Infinity, at "1"/],
+    [() => patch().add('/x', { y: () => 1 }), /it is a function, at "y"/],
+    [() => merge([undefined]), /it is undefined, at "0"/],
+  ]) {
+    assert.throws(() => create(pod).mutate({ manifest, mutate: make }), said);
+  }
+  assert.deepEqual(create(pod).mutate({ manifest, mutate: () => merge({ data: { a: 1, b: undefined } }) }).object.data, { a: 1 });
+  assert.equal(create(pod).validate({ manifest, validate: () => deny('cut \ud83d') }).denial.message, 'cut \ufffd');
+});
+
+test('what is wrong with a manifest is named', () => {
+  const rule = { operations: ['CREATE'], apiGroups: [''], apiVersions: ['v1'], resources: ['pods'] };
+  for (const [members, said] of [
+    [{ name: 5 }, 'manifest.name is not a string but a number'],
+    [{ rules: rule }, 'manifest.rules is not a list but an object of type Object'],
+    [{ rules: [rule, { operations: ['CREATE'] }] }, 'manifest.rules[1].apiGroups is not a list but undefined'],
+    [{ rules: [{ ...rule, operations: 'CREATE' }] }, 'manifest.rules[0].operations is not a list but a string'],
+    [{ rules: [{ ...rule, resources: [5] }] }, 'manifest.rules[0].resources[0] is not a string but a number'],
+    [{ rules: [{ ...rule, scope: 1 }] }, 'manifest.rules[0].scope is not a string but a number'],
+    [{ labels: { a: 5 } }, 'manifest.labels.a is not a string but a number'],
+    [{ settingsSchema: () => 1 }, 'manifest.settingsSchema is a function, which has no JSON form'],
+  ]) {
+    assert.throws(() => contract.manifest({ manifest: { ...manifest, ...members } }), { message: said });
+  }
+  assert.throws(() => contract.manifest({ manifest: undefined }), { message: 'manifest is not an object but undefined' });
+  assert.deepEqual(contract.manifest({ manifest: { ...manifest, rules: [rule], labels: { a: 'b' } } }).labels, [['a', 'b']]);
+});
+
+test('whatever is thrown is told', () => {
+  const unreadable = new Error('x');
+  Object.defineProperty(unreadable, 'stack', { get: () => assert.fail('stack') });
+  for (const [thrown, said] of [
+    [new TypeError('x'), 'TypeError: x'],
+    ['x', 'thrown: x'],
+    [undefined, 'thrown: undefined'],
+    [Symbol('x'), 'thrown: Symbol(x)'],
+    [Object.create(null), 'thrown: an object of type Object, which cannot be made text'],
+    [new Proxy({}, { getPrototypeOf: () => assert.fail('prototype') }), 'thrown: an object that cannot be looked at, which cannot be made text'],
+    [unreadable, 'Error: x'],
+    [new Error('\ud800'), 'Error: \ufffd'],
+  ]) {
+    assert.equal(words(thrown), said);
+    assert.equal(place(thrown, { at: () => undefined }), undefined);
+  }
 });
 
 test('setting makes each missing parent once', () => {

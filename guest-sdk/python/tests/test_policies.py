@@ -16,6 +16,7 @@ from tollgate_sdk import (
     Denial,
     Document,
     Manifest,
+    Mutation,
     Patch,
     Review,
     SettingsErrors,
@@ -24,6 +25,7 @@ from tollgate_sdk import (
     pointer,
     whole_object,
 )
+from tollgate_sdk._patch import PatchOperation, Whole
 from tollgate_sdk.testing import create, delete, update
 
 POD: dict[str, Any] = {
@@ -128,6 +130,47 @@ class Policies(unittest.TestCase):
                 create(POD).validate(policy(validate=validate))
         with self.assertRaisesRegex(TypeError, "mutate returned a list"):
             create(POD).mutate(policy(mutate=lambda *_: []))
+
+    def test_what_the_contract_has_no_form_for_is_named(self) -> None:
+        wrong: Any = None
+        for make, said in (
+            (lambda _: Denial(wrong), "the message of a denial is not a string but None"),
+            (lambda _: Denial("no", code="abc"), "the code of a denial is a str; it has to be a whole number from 400"),  # type: ignore[arg-type]
+            (lambda _: Denial("no", code=70000), "is 70000"),
+            (lambda _: Denial("no", code=True), "is True"),
+            (lambda _: Denial("no", reason=5), "the reason of a denial is not a string but a int"),  # type: ignore[arg-type]
+            (lambda _: Denial("no").at(5, "m"), "the field of a cause is not a string"),  # type: ignore[arg-type]
+            (lambda _: Denial("no").at("/a", wrong), "the message of a cause is not a string but None"),
+            (lambda review: review.object.get(wrong), "a pointer into the review is not a string but None"),
+            (lambda review: review.object.select(5), "a pointer into the review is not a string but a int"),
+            (lambda review: review.warn(5), "a warning is not a string but a int"),
+            (lambda review: review.annotate(5, "x"), "the key of an annotation is not a string"),
+            (lambda review: review.annotate("x", 5), "the value of an annotation is not a string"),
+        ):
+            with self.assertRaisesRegex(TypeError, said):
+                create(POD).validate(policy(validate=lambda review, _, make=make: make(review)))
+
+        unknown = Patch()
+        unknown.operations.append(wrong)
+        for mutate, said in (
+            (lambda: Patch().remove(wrong), "the path of an operation is not a string but None"),
+            (lambda: Patch().move("/a", wrong), "the path of an operation"),
+            (lambda: Patch().add("/a", "\ud800"), "half a surrogate pair"),
+            (lambda: unknown, "are not all PatchOperations"),
+            (lambda: Mutation(), "returned a Mutation of its own making"),
+            (lambda: Whole("object-patch", "{}"), "returned a Whole of its own making"),  # type: ignore[arg-type]
+        ):
+            with self.assertRaisesRegex(TypeError, said):
+                create(POD).mutate(policy(mutate=lambda *_, mutate=mutate: mutate()))
+        with self.assertRaisesRegex(ValueError, "'foo' is no operation"):
+            PatchOperation("foo", "/a")  # type: ignore[arg-type]
+
+    def test_text_for_people_that_is_cut_is_mended(self) -> None:
+        def validate(review: Review, _: Any) -> Any:
+            review.warn("cut \ud83d")
+            return ALLOW
+
+        self.assertEqual(create(POD).validate(policy(validate=validate)).warnings, ["cut \ufffd"])
 
     def test_setting_makes_each_missing_parent_once(self) -> None:
         def mutate(review: Review, _: Any) -> Patch:

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import datetime as datetimes
 import sys
-import time
-from collections.abc import Callable
+import warnings
+from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
-from types import ModuleType, TracebackType
+from types import CodeType, CoroutineType, ModuleType, TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from wit_world.imports import logging as host_logging
 from wit_world.imports import review as host_review
 from wit_world.imports import types as contract
 
-from tollgate_sdk import _host, _policy
-from tollgate_sdk._denial import Allow, Denial
-from tollgate_sdk._manifest import Rule
+from tollgate_sdk import _host, _policy, _system
+from tollgate_sdk._check import describe, exact, mended, optional, sequence, status, text, texts
+from tollgate_sdk._denial import Allow, Cause, Denial
+from tollgate_sdk._manifest import Manifest, Rule
 from tollgate_sdk._patch import Mutation, Patch, PatchOperation, Whole
 from tollgate_sdk._review import (
     Container,
@@ -102,6 +103,8 @@ class Exports:
         self._policy = policy
         self._configured: Any = None
         _host.use(_Host())
+        _places.folder = PurePosixPath(str(policy.__file__)).parent
+        _system.route_logging(_write, _log)
 
     def describe(self) -> Any:
         """As the contract has it."""
@@ -109,13 +112,20 @@ class Exports:
 
     def _describe(self) -> Any:
         own = self._policy.manifest
+        if not isinstance(own, Manifest):
+            raise TypeError(f"manifest is not a Manifest but {describe(own)}")
+        if not isinstance(own.labels, Mapping):
+            raise TypeError(f"manifest.labels is not a mapping but {describe(own.labels)}")
         return contract.Manifest(
-            own.name,
-            own.version,
-            own.description,
-            own.settings_schema,
-            [_rule(rule) for rule in own.rules],
-            list(own.labels.items()),
+            exact(own.name, "manifest.name"),
+            exact(own.version, "manifest.version"),
+            text(own.description, "manifest.description"),
+            optional(own.settings_schema, "manifest.settings_schema", exact),
+            sequence(own.rules, "manifest.rules", _rule),
+            [
+                (exact(key, "a key of manifest.labels"), exact(value, f"manifest.labels[{key!r}]"))
+                for key, value in own.labels.items()
+            ],
         )
 
     def configure(self, settings: str) -> Any:
@@ -125,7 +135,7 @@ class Exports:
             try:
                 self._configured = _policy.configure(self._policy, settings)
             except SettingsErrors as wrong:
-                return contract.Configured_Rejected([contract.SettingsError(*error) for error in wrong.errors])
+                return contract.Configured_Rejected(_settings_errors(wrong))
             return contract.Configured_Accepted()
 
         return _guarded(run)
@@ -147,15 +157,41 @@ class Exports:
         return _guarded(lambda: _mutation(_policy.mutate(self._policy, self._configured)))
 
 
-def _rule(rule: Rule) -> Any:
+def _rule(rule: Any, what: str) -> Any:
+    if not isinstance(rule, Rule):
+        raise TypeError(f"{what} is not a Rule but {describe(rule)}")
     return contract.Rule(
-        list(rule.operations), list(rule.api_groups), list(rule.api_versions), list(rule.resources), rule.scope
+        texts(rule.operations, f"{what}.operations"),
+        texts(rule.api_groups, f"{what}.api_groups"),
+        texts(rule.api_versions, f"{what}.api_versions"),
+        texts(rule.resources, f"{what}.resources"),
+        optional(rule.scope, f"{what}.scope", exact),
     )
 
 
+def _settings_errors(wrong: SettingsErrors) -> list[Any]:
+    return [
+        contract.SettingsError(
+            optional(setting, "the setting of an error", exact), text(message, "the message of an error")
+        )
+        for setting, message in wrong.errors
+    ]
+
+
 def _denial(denial: Denial) -> Any:
-    causes = [contract.Cause(cause.field, cause.message, cause.reason) for cause in denial.causes]
-    return contract.Denial(denial.message, denial.code, denial.reason, causes)
+    # Checked again: all of it may have been set since.
+    return contract.Denial(
+        text(denial.message, "the message of a denial"),
+        optional(denial.code, "the code of a denial", status),
+        optional(denial.reason, "the reason of a denial", exact),
+        sequence(denial.causes, "the list of causes", _cause),
+    )
+
+
+def _cause(cause: Any, what: str) -> Any:
+    if not isinstance(cause, Cause):
+        raise TypeError(f"{what} is not a Cause but {describe(cause)}")
+    return contract.Cause(cause.field, text(cause.message, "the message of a cause"), cause.reason)
 
 
 def _mutation(mutation: Mutation | Denial) -> Any:
@@ -168,8 +204,10 @@ def _mutation(mutation: Mutation | Denial) -> Any:
             return contract.Mutation_MergePatch(json)
         case Whole("object", json):
             return contract.Mutation_Object(json)
-        case _:
+        case Patch() | Whole("unchanged"):
             return contract.Mutation_Unchanged()
+        case _:
+            raise AssertionError(f"{describe(mutation)} is checked before")
 
 
 def _operation(operation: PatchOperation) -> Any:
@@ -188,68 +226,101 @@ def _operation(operation: PatchOperation) -> Any:
             return contract.PatchOperation_Move(places)
         case "copy":
             return contract.PatchOperation_Copy(places)
+        case _:
+            raise AssertionError(f"{operation.op} is checked before")
 
 
 def _guarded(run: Callable[[], Answer]) -> Answer:
     # Not before: the build has files and a terminal.
-    sys.stdout = sys.stderr = _Log()
+    _system.run()
+    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = _log  # type: ignore[misc]
     sys.meta_path[:] = [_NoLateImports()]
+    _forgotten.clear()
+    warnings._warn_unawaited_coroutine = _forget  # type: ignore[attr-defined]
     try:
-        return run()
+        answer = run()
     except BaseException as error:
-        host_logging.abort(f"{type(error).__name__}: {error}", _place(error.__traceback__))
+        _log.flush()
+        host_logging.abort(_words(error), _place(error.__traceback__))
         raise
+    _log.flush()
+    for code in _forgotten:
+        host_logging.abort(
+            f"{code.co_qualname} is async and was called without await, so it never ran: nothing in a plugin can be awaited",
+            _places.location(code.co_filename, code.co_firstlineno),
+        )
+    return answer
 
 
-# The toolchain mounts each folder of sources as `/` and its number.
-_MOUNT = 2
+# Python only warns of what is called and not awaited, and a check that never ran would pass for one that found nothing.
+_forgotten: list[CodeType] = []
+
+
+def _forget(coroutine: CoroutineType[Any, Any, Any]) -> None:
+    _forgotten.append(coroutine.cr_code)
+
+
+def _words(error: BaseException) -> str:
+    try:
+        said = f"{error}"
+    except BaseException:
+        said = "its text cannot be made"
+    return mended(f"{type(error).__name__}: {said}")
+
+
+class _Places:
+    """Which files are the author's, and what they are called."""
+
+    # The toolchain mounts each folder of sources as `/` and its number.
+    _MOUNT = 2
+    folder = PurePosixPath("/")
+
+    def is_own(self, file: str) -> bool:
+        return PurePosixPath(file).is_relative_to(self.folder)
+
+    def location(self, file: str, line: int) -> Any:
+        return host_logging.Location("/".join(PurePosixPath(file).parts[self._MOUNT :]), line, 0)
+
+
+_places = _Places()
 
 
 def _place(at: TracebackType | None) -> Any:
-    """The innermost place in a file of the author's. (Package traceback would read the file.)"""
-    place = None
+    """The innermost place in a file of the author's, or else in a package's. (Package traceback would read the file.)"""
+    own = place = None
     while at is not None:
-        parts = PurePosixPath(at.tb_frame.f_code.co_filename).parts
-        if "tollgate_sdk" not in parts:
-            place = host_logging.Location("/".join(parts[_MOUNT:]), at.tb_lineno, 0)
+        file = at.tb_frame.f_code.co_filename
+        if "tollgate_sdk" not in PurePosixPath(file).parts:
+            place = _places.location(file, at.tb_lineno)
+            if _places.is_own(file):
+                own = place
         at = at.tb_next
-    return place
+    return own or place
 
 
-def without_clock() -> None:
-    """Makes reading the time an exception with a reason: without this it ends the call without a word."""
-    for name in ("monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "sleep", "time", "time_ns"):
-        setattr(time, name, _no_clock)
-    datetimes.datetime = _Datetime  # type: ignore[misc]
-    datetimes.date = _Date  # type: ignore[misc]
+def _write(level: str, message: str) -> None:
+    host_logging.log(host_logging.Level[level.upper()], mended(message))
 
 
 class _Log:
+    """What ``print`` writes to: a line is a message of the log."""
+
+    def __init__(self) -> None:
+        self._begun = ""
+
     def write(self, text: str) -> int:
-        if text.strip():
-            host_logging.log(host_logging.Level.INFO, text.rstrip("\n"))
+        *lines, self._begun = (self._begun + text).split("\n")
+        for line in lines:
+            if line.strip():
+                _write("info", line)
         return len(text)
 
     def flush(self) -> None:
-        pass
+        if self._begun:
+            self.write("\n")
 
 
-def _no_clock(*_: object) -> NoReturn:
-    raise RuntimeError("a plugin has no clock: use tollgate_sdk.clock, and grant the capability clock")
-
-
-class _Date(datetimes.date):
-    @classmethod
-    def today(cls) -> NoReturn:
-        _no_clock()
-
-
-class _Datetime(datetimes.datetime):
-    @classmethod
-    def now(cls, tz: object = None) -> NoReturn:
-        _no_clock()
-
-    today = utcnow = now
+_log: Any = _Log()
 
 
 class _NoLateImports:

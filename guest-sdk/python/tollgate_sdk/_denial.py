@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Self, final
 
+from tollgate_sdk._check import exact, optional, status, text
+
 
 @final
 class Allow:
@@ -40,21 +42,26 @@ class Cause:
     reason: str | None = None
     """A Kubernetes CauseType such as :data:`CauseType.VALUE_INVALID`."""
 
+    def __post_init__(self) -> None:
+        optional(self.field, "the field of a cause", exact)
+        text(self.message, "the message of a cause")
+        optional(self.reason, "the reason of a cause", exact)
+
 
 class Denial(Exception):
     """Refuses a request: returned or raised."""
 
     def __init__(self, message: str, *, code: int | None = None, reason: str | None = None) -> None:
         """``code`` is an HTTP status from 400 to 499 (403 without), ``reason`` a Kubernetes StatusReason."""
-        super().__init__(message)
+        super().__init__(text(message, "the message of a denial"))
         self.message = message
-        self.code = code
-        self.reason = reason
+        self.code = optional(code, "the code of a denial", status)
+        self.reason = optional(reason, "the reason of a denial", exact)
         self.causes: list[Cause] = []
 
     def at(self, field: str, message: str, reason: str | None = None) -> Self:
         """Blames a field, and gives back the denial."""
-        return self.because(Cause(field or None, message, reason))
+        return self.because(Cause(None if field == "" else field, message, reason))
 
     def because(self, cause: Cause) -> Self:
         """Adds a cause, and gives back the denial."""

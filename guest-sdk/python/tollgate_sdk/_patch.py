@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
 
+from tollgate_sdk._check import exact
 from tollgate_sdk._pointer import parent
 from tollgate_sdk._review import Container, Document
 
@@ -36,6 +37,9 @@ def whole_object(value: Any) -> Mutation:
     return Whole("object", _json(value))
 
 
+_OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
+
+
 @dataclass(frozen=True)
 class PatchOperation:
     """One operation; ``value`` is JSON text."""
@@ -44,6 +48,13 @@ class PatchOperation:
     path: str
     value: str = ""
     from_: str = ""
+
+    def __post_init__(self) -> None:
+        if self.op not in _OPERATIONS:
+            raise ValueError(f"{self.op!r} is no operation; there are: {', '.join(_OPERATIONS)}")
+        exact(self.path, "the path of an operation")
+        exact(self.value, "the value of an operation")
+        exact(self.from_, "the place that an operation takes from")
 
 
 class Patch(Mutation):
@@ -115,4 +126,4 @@ class Patch(Mutation):
 
 def _json(value: Any) -> str:
     # NaN and the infinities are no JSON.
-    return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return exact(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")), "a value")

@@ -8,8 +8,9 @@ from types import ModuleType
 from typing import Any
 
 from tollgate_sdk import _settings
-from tollgate_sdk._denial import ALLOW, Allow, Denial
-from tollgate_sdk._patch import Mutation
+from tollgate_sdk._check import describe
+from tollgate_sdk._denial import Allow, Denial
+from tollgate_sdk._patch import Mutation, Patch, PatchOperation, Whole
 from tollgate_sdk._review import Review
 
 
@@ -31,14 +32,26 @@ def validate(policy: ModuleType, configured: Any) -> Allow | Denial:
 def mutate(policy: ModuleType, configured: Any) -> Mutation | Denial:
     """The mutation."""
     answer = _denial_or(lambda: policy.mutate(Review(), configured), "mutate")
-    if isinstance(answer, Mutation | Denial):
+    if isinstance(answer, Mutation):
+        return _mutation(answer)
+    if isinstance(answer, Denial):
         return answer
     raise TypeError(f"mutate returned {describe(answer)}; it has to return UNCHANGED, a Patch or a Denial")
 
 
-def describe(value: Any) -> str:
-    """What a value is, for a message: never its content, which may be secret."""
-    return "None" if value is None else f"a {type(value).__name__}"
+def _mutation(answer: Mutation) -> Mutation:
+    """Of one that is not made by this SDK's functions nothing could be handed over."""
+    match answer:
+        case Patch(operations=list() as operations):
+            if not all(isinstance(operation, PatchOperation) for operation in operations):
+                raise TypeError("the operations of a Patch are not all PatchOperations; use its add, replace, remove, …")
+        case Whole(kind="unchanged" | "merge-patch" | "object", json=str()):
+            pass
+        case _:
+            raise TypeError(
+                f"mutate returned {describe(answer)} of its own making; use UNCHANGED, Patch(), merge() or whole_object()"
+            )
+    return answer
 
 
 def _denial_or(judge: Callable[[], Any], what: str) -> Any:

@@ -6,6 +6,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from tollgate_sdk._check import exact, text
 from tollgate_sdk._host import current
 
 Part = Literal["object", "old-object", "options", "request"]
@@ -85,11 +86,11 @@ class Document:
 
     def has(self, at: str) -> bool:
         """Whether anything stands at a pointer, be it null."""
-        return current().get(self._part, at) is not None
+        return current().get(self._part, _place(at)) is not None
 
     def get(self, at: str) -> Value:
         """What stands at a pointer; None when there is nothing, and for JSON null. ``has`` tells them apart."""
-        found = current().get(self._part, at)
+        found = current().get(self._part, _place(at))
         return None if found is None else found[0]
 
     def text(self, at: str) -> str | None:
@@ -119,20 +120,24 @@ class Document:
 
     def keys(self, at: str) -> list[str] | None:
         """The member names of an object, not escaped; None when no object is there."""
-        return current().keys(self._part, at)
+        return current().keys(self._part, _place(at))
 
     def select(self, pattern: str) -> list[Node]:
         """Every place that matches: in ``/spec/containers/*/image`` the ``*`` stands for any element or member."""
-        return current().select(self._part, pattern)
+        return current().select(self._part, _place(pattern))
 
     def json(self, at: str) -> str | None:
         """The JSON text; None when there is nothing. Numbers stand in it digit by digit as they were received."""
-        return current().get_json(self._part, at)
+        return current().get_json(self._part, _place(at))
 
     def read(self, at: str) -> Any:
         """What stands there, parsed, which costs its size; None when there is nothing."""
-        text = self.json(at)
-        return None if text is None else json.loads(text)
+        found = self.json(at)
+        return None if found is None else json.loads(found)
+
+
+def _place(at: str) -> str:
+    return exact(at, "a pointer into the review")
 
 
 class Review:
@@ -163,11 +168,11 @@ class Review:
 
     def warn(self, message: str) -> None:
         """Shows a warning to the user who made the request. At most 120 characters are advised."""
-        current().warn(message)
+        current().warn(text(message, "a warning"))
 
     def annotate(self, key: str, value: str) -> None:
         """Records something in kube-apiserver's audit log.
 
         A key has at most 63 letters, digits, dashes, underscores and dots.
         """
-        current().annotate(key, value)
+        current().annotate(exact(key, "the key of an annotation"), text(value, "the value of an annotation"))

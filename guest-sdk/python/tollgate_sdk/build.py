@@ -15,6 +15,8 @@ _SDK = Path(__file__).parent
 _CONTRACT = "tollgate:admission"
 _VERSION = "0.1.0"
 _ENTRY = "tollgate_entry"
+# What imports the modules as well. A build takes half a minute at most.
+_TIMEOUT = 300
 
 
 def main() -> None:
@@ -57,7 +59,13 @@ def build(policy: Path, output: Path) -> list[str]:
             "--world", "plugin", "componentize", _ENTRY, "--python-path", policy.parent.resolve(),
             "--python-path", stage / "entry", "--stub-wasi", "--output", output.resolve(),
         ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=_TIMEOUT)
+        except subprocess.TimeoutExpired:
+            raise BuildError(
+                f"componentize-py was not done after {_TIMEOUT} seconds; "
+                f"look for a loop at the top level of {policy} and of what it imports"
+            ) from None
         if done.returncode != 0:
             # What follows is the toolchain's own stack.
             said = (done.stdout + done.stderr).partition("\nCaused by:")[0]
@@ -113,8 +121,8 @@ def _entry(module: str, imports: list[str], exports: list[str]) -> str:
         "validating": ["validate(self)"],
     }
     lines = [
-        "from tollgate_sdk import _component",
-        "_component.without_clock()",
+        "from tollgate_sdk import _component, _system",
+        "_system.withhold()",
         f"import {module} as _policy",
         # What is imported later is not there any more.
         *["import wit_world.imports.clock" for name in imports if name == "clock"],

@@ -41,8 +41,12 @@ pub(super) struct Test {
     /// with several plugins: its name and the file.
     #[arg(long, value_name = "[NAME=]OLD.wasm")]
     against: Option<Against>,
+    /// The settings of that other version, in place of the suite's and its cases': YAML or JSON. For a version that does
+    /// not know all settings of this one.
+    #[arg(long, value_name = "FILE", requires = "against")]
+    against_settings: Option<PathBuf>,
     /// Run again whenever a suite, or a file that it names, changes.
-    #[arg(long, conflicts_with_all = ["junit", "json"])]
+    #[arg(long)]
     watch: bool,
     /// Write the results as JUnit XML, too.
     #[arg(long, value_name = "FILE")]
@@ -75,43 +79,45 @@ impl Test {
             .build()
             .context("the threads cannot be started")?;
         if self.watch {
+            let mut last = Vec::new();
             watch::forever(|| {
                 match self.once(&runtime) {
-                    Ok((_, files)) => files,
-                    // A suite that cannot be read may be corrected, so what there is stays watched.
+                    Ok((_, files)) => last = files,
+                    // What cannot be read may be corrected, so what there was last stays watched.
                     Err(error) => {
                         say!("{BAD}{error:#}{BAD:#}");
-                        find::suites(&self.paths).unwrap_or_else(|_| self.paths.clone())
+                        let suites = find::suites(&self.paths);
+                        last.extend(suites.unwrap_or_else(|_| self.paths.clone()));
                     }
                 }
+                last.clone()
             });
         }
         let (tested, _) = self.once(&runtime)?;
-        if let Some(file) = &self.junit {
-            write(file, &report::junit(&tested))?;
-        }
-        if let Some(file) = &self.json {
-            write(file, &format!("{:#}\n", report::json(&tested)))?;
-        }
         Ok(exit_code(&tested))
     }
 
-    /// Runs all suites; also says which files they were made of.
+    /// Runs all suites, and writes the results; also says which files they were made of.
     fn once(
         &self,
         runtime: &tokio::runtime::Runtime,
     ) -> anyhow::Result<(Vec<Tested>, Vec<PathBuf>)> {
         let paths = find::suites(&self.paths)?;
+        let against = match (&self.against, &self.against_settings) {
+            (Some(against), Some(file)) => Some(against.clone().with_settings(file)?),
+            (against, _) => against.clone(),
+        };
         let mut suites = Vec::with_capacity(paths.len());
         for path in &paths {
             suites.push(suite::Suite::load(path)?);
         }
         let mut files: Vec<PathBuf> = suites.iter().flat_map(suite::Suite::files).collect();
         files.extend(paths);
+        files.extend(against.iter().flat_map(Against::files));
         let options = Options {
             filter: self.filter.as_deref(),
             update: self.update,
-            against: self.against.as_ref(),
+            against: against.as_ref(),
         };
         let mut tested = Vec::with_capacity(suites.len());
         for suite in suites {
@@ -126,6 +132,12 @@ impl Test {
             );
         }
         show::summary(&tested);
+        if let Some(file) = &self.junit {
+            write(file, &report::junit(&tested))?;
+        }
+        if let Some(file) = &self.json {
+            write(file, &format!("{:#}\n", report::json(&tested)))?;
+        }
         Ok((tested, files))
     }
 }

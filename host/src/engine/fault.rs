@@ -146,6 +146,24 @@ pub enum Stop {
 // === impl Fault ===
 
 impl Fault {
+    /// Every kind that there is.
+    pub const KINDS: [&str; 14] = [
+        "out-of-fuel",
+        "cpu-deadline",
+        "deadline",
+        "memory",
+        "trap",
+        "output-too-large",
+        "contract-violation",
+        "bad-patch",
+        "lossy-object",
+        "not-loaded",
+        "unreadable",
+        "match-condition",
+        "conflict",
+        "not-converging",
+    ];
+
     /// The fault's name, as metrics, annotations and documentation have it.
     #[must_use]
     pub fn kind(&self) -> &'static str {

@@ -4,6 +4,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 
 	tollgate "github.com/tollgate-dev/tollgate/guest-sdk/go"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/plugin"
@@ -79,6 +80,10 @@ func act(do string, depth int) int {
 	case "exit":
 		fmt.Println("never shown")
 		panic(fmt.Errorf("wrapped: %w", errors.New("boom")))
+	case "exit code":
+		os.Exit(203)
+	case "forgotten":
+		go func() { panic("boom") }()
 	}
 	return depth
 }
@@ -93,6 +98,8 @@ func (actor) Mutate(review *tollgate.Review) (tollgate.Mutation, error) {
 			Remove("/data/text"), nil
 	case "merge":
 		return tollgate.Merge(map[string]any{"data": map[string]any{"text": nil, "done": true}}), nil
+	case "wrong value":
+		return new(tollgate.Patch).Add("/data/none", make(chan int)), nil
 	case "throw", "loop":
 		act(do, 0)
 	}

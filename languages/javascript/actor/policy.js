@@ -26,6 +26,20 @@ export function validate(review) {
       return Promise.resolve(allow);
     case 'rejected promise':
       return Promise.reject(new Error('boom'));
+    case 'forgotten':
+      forgotten();
+      return allow;
+    case 'left over':
+      Promise.resolve().then(() => undefined);
+      return allow;
+    case 'microtask':
+      queueMicrotask(() => act('throw', 0));
+      return allow;
+    case 'wrong text':
+      return deny('no').at('/data', 5);
+    case 'wrong pointer':
+      object.get(5);
+      return allow;
     case 'read':
       review.warn(
         [
@@ -54,6 +68,11 @@ export function validate(review) {
   }
 }
 
+async function forgotten() {
+  await undefined;
+  throw new Error('boom');
+}
+
 function act(what, depth) {
   switch (what) {
     case 'throw':
@@ -62,6 +81,8 @@ function act(what, depth) {
       return undefined.depth;
     case 'other error':
       throw 'boom';
+    case 'unprintable':
+      throw Object.create(null);
     case 'loop':
       for (;;) depth++;
     case 'memory':
@@ -81,6 +102,8 @@ export function mutate({ object }) {
       return patch().set(object, '/metadata/annotations/a~1b', 'ü"\n').set(object, '/data/done', true).remove('/data/text');
     case 'merge':
       return merge({ data: { text: null, done: true } });
+    case 'wrong value':
+      return patch().add('/data/none', NaN);
     case 'throw':
     case 'loop':
       act(what, 0);

@@ -2,10 +2,27 @@
 
 from __future__ import annotations
 
+import ipaddress
+import logging
+import os
 import time
 from typing import Any
 
-from tollgate_sdk import ALLOW, UNCHANGED, Cause, CauseType, Denial, Manifest, Patch, Review, Rule, info, merge, pointer
+from tollgate_sdk import (
+    ALLOW,
+    UNCHANGED,
+    Cause,
+    CauseType,
+    Denial,
+    Manifest,
+    Mutation,
+    Patch,
+    Review,
+    Rule,
+    info,
+    merge,
+    pointer,
+)
 
 manifest = Manifest(name="actor", version="0.1.0", rules=[Rule(["*"], ["*"], ["*"], ["*/*"])])
 
@@ -13,6 +30,11 @@ manifest = Manifest(name="actor", version="0.1.0", rules=[Rule(["*"], ["*"], ["*
 def configure(settings: Any) -> None:
     if "do" in settings:
         act(settings["do"], 0)
+
+
+class Unprintable(Exception):
+    def __str__(self) -> str:
+        raise ValueError("boom")
 
 
 async def promised() -> Any:
@@ -31,6 +53,12 @@ def validate(review: Review, _: None) -> Any:
             return None
         case "promise":
             return promised()
+        case "forgotten":
+            promised()
+        case "wrong text":
+            return Denial("no").at("/data", 5)  # type: ignore[arg-type]
+        case "wrong pointer":
+            at.get(5)  # type: ignore[arg-type]
         case "read":
             is_null = at.has("/data/null") and at.get("/data/null") is None
             found: tuple[Any, ...] = (
@@ -49,6 +77,8 @@ def validate(review: Review, _: None) -> Any:
             at.get("data")
         case "log":
             info("hello")
+            print("hello", 5)
+            logging.getLogger("actor").warning("hello %d", 5)
         case what:
             act(what, 0)
     return ALLOW
@@ -62,6 +92,8 @@ def act(what: str | None, depth: int) -> int:
             return [][depth]
         case "other error":
             raise SystemExit("boom")
+        case "unprintable":
+            raise Unprintable
         case "loop":
             while True:
                 depth += 1
@@ -73,6 +105,18 @@ def act(what: str | None, depth: int) -> int:
             return act(what, depth + 1) + 1
         case "clock":
             time.time()
+        case "local time":
+            time.localtime()
+        case "file":
+            open("/etc/passwd")
+        case "randomness":
+            os.urandom(1)
+        case "standard input":
+            input()
+        case "exit code":
+            os._exit(203)
+        case "library":
+            ipaddress.ip_network("boom")
         case "import":
             import statistics  # noqa: F401
     return depth
@@ -90,6 +134,10 @@ def mutate(review: Review, _: None) -> Any:
             )
         case "merge":
             return merge({"data": {"text": None, "done": True}})
+        case "wrong value":
+            return Patch().add("/data/none", float("nan"))
+        case "unmade":
+            return Mutation()
         case "throw" | "loop":
             act(what, 0)
     return UNCHANGED

@@ -22,7 +22,11 @@ func init() {
 	tollgate.UseHost(host{})
 }
 
-// Answer runs an export. A panic in it ends the call with the panic's text and place.
+// How often the goroutines that are left get their turn before the answer.
+const turns = 100
+
+// Answer runs an export. A panic in it ends the call with the panic's text and place, and so does one in a
+// goroutine that nobody waited for, without its place: what it was to check is not to pass unseen.
 func Answer(export func() []uint32) unsafe.Pointer {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -31,7 +35,12 @@ func Answer(export func() []uint32) unsafe.Pointer {
 		}
 	}()
 	kept = kept[:0]
-	return Record(export())
+	before := runtime.NumGoroutine()
+	answer := export()
+	for turn := 0; turn < turns && runtime.NumGoroutine() > before; turn++ {
+		runtime.Gosched()
+	}
+	return Record(answer)
 }
 
 // Fault ends the call: the error is not a denial.
@@ -39,8 +48,11 @@ func Fault(format string, arguments ...any) {
 	hostAbort(fmt.Sprintf(format, arguments...), 0, "", 0, 0)
 }
 
+// sdk is what the names of this SDK's functions begin with.
+const sdk = "github.com/tollgate-dev/tollgate/guest-sdk/go"
+
 // panicked is the place of the panic that is being recovered from: that of the first function behind
-// those of the runtime that a panic goes through.
+// those of the runtime that a panic goes through, and those of this SDK that were called with what they refuse.
 func panicked() (string, uint32) {
 	var callers [64]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers[:])])
@@ -50,11 +62,16 @@ func panicked() (string, uint32) {
 		switch {
 		case frame.Function == "runtime.gopanic" || frame.Function == "runtime.sigpanic":
 			found = true
-		case found && !strings.HasPrefix(frame.Function, "runtime."):
+		case found && !strings.HasPrefix(frame.Function, "runtime.") && !isSDK(frame.Function):
 			return frame.File, uint32(frame.Line)
 		}
 		if !more {
 			return "", 0
 		}
 	}
+}
+
+func isSDK(function string) bool {
+	rest, is := strings.CutPrefix(function, sdk)
+	return is && (rest == "" || rest[0] == '.' || rest[0] == '/')
 }

@@ -50,19 +50,19 @@ pub(super) static GO: Sdk = sdk!(
 pub(super) static JAVASCRIPT: Sdk = sdk!(
     "js",
     "LICENSE" "README.md" "package.json" "bin/tollgate-js.js" "build/build.js"
-    "src/clock.d.ts" "src/clock.js" "src/component.js" "src/denial.js" "src/host.js" "src/index.d.ts" "src/index.js"
-    "src/log.js" "src/patch.js" "src/pointer.js" "src/policy.js" "src/review.js" "src/settings.js"
-    "src/testing.d.ts" "src/testing.js"
+    "src/check.js" "src/clock.d.ts" "src/clock.js" "src/component.js" "src/denial.js" "src/globals.js" "src/host.js"
+    "src/index.d.ts" "src/index.js" "src/log.js" "src/patch.js" "src/pointer.js" "src/policy.js" "src/promise.js"
+    "src/review.js" "src/settings.js" "src/testing.d.ts" "src/testing.js" "src/words.js"
     "wit/review.wit" "wit/types.wit" "wit/world.wit"
 );
 
 pub(super) static PYTHON: Sdk = sdk!(
     "python",
     "LICENSE" "README.md" "pyproject.toml"
-    "tollgate_sdk/__init__.py" "tollgate_sdk/_component.py" "tollgate_sdk/_denial.py" "tollgate_sdk/_host.py"
-    "tollgate_sdk/_log.py" "tollgate_sdk/_manifest.py" "tollgate_sdk/_patch.py" "tollgate_sdk/_pointer.py"
-    "tollgate_sdk/_policy.py" "tollgate_sdk/_review.py" "tollgate_sdk/_settings.py" "tollgate_sdk/build.py"
-    "tollgate_sdk/clock.py" "tollgate_sdk/py.typed" "tollgate_sdk/testing.py"
+    "tollgate_sdk/__init__.py" "tollgate_sdk/_check.py" "tollgate_sdk/_component.py" "tollgate_sdk/_denial.py"
+    "tollgate_sdk/_host.py" "tollgate_sdk/_log.py" "tollgate_sdk/_manifest.py" "tollgate_sdk/_patch.py"
+    "tollgate_sdk/_pointer.py" "tollgate_sdk/_policy.py" "tollgate_sdk/_review.py" "tollgate_sdk/_settings.py"
+    "tollgate_sdk/_system.py" "tollgate_sdk/build.py" "tollgate_sdk/clock.py" "tollgate_sdk/py.typed" "tollgate_sdk/testing.py"
     "tollgate_sdk/wit/review.wit" "tollgate_sdk/wit/types.wit" "tollgate_sdk/wit/world.wit"
 );
 

@@ -2,17 +2,18 @@
 //!
 //! While an update is rolled out, both versions serve: an object may be changed by one and judged by the other.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::str::FromStr;
 
-use anyhow::{bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use serde_json::{Value, json};
 
 use super::actual::Actual;
 use super::judge::Failure;
 use crate::cli::review::examine::{Finding, examine, step};
 use crate::cli::review::request::{Prepared, with_object};
-use crate::config::{PluginConfig, Requests, Source};
+use crate::config::problem::Collector;
+use crate::config::{PluginConfig, Requests, Source, yaml};
 use crate::pipeline::Pipeline;
 use crate::server::Endpoint;
 
@@ -22,6 +23,8 @@ pub(super) struct Against {
     /// None where there is only one plugin to mean.
     plugin: Option<String>,
     file: PathBuf,
+    /// In place of the suite's and its cases', with the file that they are in.
+    settings: Option<(PathBuf, Value)>,
 }
 
 /// What another version does otherwise.
@@ -81,6 +84,30 @@ pub(super) async fn compare(
 // === impl Against ===
 
 impl Against {
+    /// With settings of its own, which are read from a file.
+    pub(super) fn with_settings(mut self, file: &Path) -> anyhow::Result<Self> {
+        let shown = file.display();
+        let text = std::fs::read_to_string(file)
+            .with_context(|| format!("--against-settings: {shown}: cannot be read"))?;
+        let problems = Collector::default();
+        let settings = yaml::read(&text, &problems);
+        let settings = problems
+            .finish(settings)
+            .map_err(|problems| anyhow!("--against-settings: {shown}: {problems}"))?;
+        ensure!(
+            settings.is_object(),
+            "--against-settings: {shown}: there is no object in it, such as `maxReplicas: 10`"
+        );
+        self.settings = Some((file.to_owned(), settings));
+        Ok(self)
+    }
+
+    /// The files that it is made of.
+    pub(super) fn files(&self) -> Vec<PathBuf> {
+        let settings = self.settings.iter().map(|(file, _)| file.clone());
+        settings.chain([self.file.clone()]).collect()
+    }
+
     /// Puts the other version in the place of the one that the suite names.
     pub(super) fn put_into(&self, configs: &mut [PluginConfig]) -> anyhow::Result<()> {
         ensure!(
@@ -88,9 +115,14 @@ impl Against {
             "--against: {} is not a file",
             self.file.display()
         );
-        let source = Source::File(self.file.clone());
+        let put = |config: &mut PluginConfig| {
+            config.source = Source::File(self.file.clone());
+            if let Some((_, settings)) = &self.settings {
+                config.settings = settings.clone();
+            }
+        };
         match (&self.plugin, configs) {
-            (None, [only]) => only.source = source,
+            (None, [only]) => put(only),
             (None, _) => bail!(
                 "--against: the suite has several plugins; say which one, as in --against NAME={}",
                 self.file.display()
@@ -100,7 +132,7 @@ impl Against {
                     .iter_mut()
                     .find(|config| config.name.as_str() == name);
                 match config {
-                    Some(config) => config.source = source,
+                    Some(config) => put(config),
                     None => bail!("--against: the suite has no plugin {name:?}"),
                 }
             }
@@ -117,10 +149,12 @@ impl FromStr for Against {
             Some((name, file)) => Self {
                 plugin: Some(name.to_owned()),
                 file: file.into(),
+                settings: None,
             },
             None => Self {
                 plugin: None,
                 file: text.into(),
+                settings: None,
             },
         })
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::suite::Input;
 use crate::config::read::{Fields, Node, child};
 use crate::document::Pointer;
+use crate::engine::Fault;
 use crate::pipeline::text::field_path;
 
 /// What a case is to come to. What is none here may be as it likes.
@@ -78,7 +79,11 @@ impl Expectation {
         let verdict = fields
             .optional("verdict")
             .and_then(|node| node.word(VERDICTS));
-        let (message, fault) = (text(&mut fields, "message"), text(&mut fields, "fault"));
+        let message = text(&mut fields, "message");
+        let fault = fields.optional("fault").and_then(|node| {
+            let kind = node.word(&Fault::KINDS.map(|kind| (kind, kind)))?;
+            Some(kind.to_owned())
+        });
         let not_loaded = text(&mut fields, "notLoaded");
         let code = fields.optional("code").and_then(|node| {
             let code = node

@@ -105,14 +105,20 @@ fn refusal(actual: &Actual, expect: &Expectation, failures: &mut Vec<Failure>) {
                 .is_none_or(|part| message.contains(part))
     };
     if causes.len() != actual.causes.len() || !causes.iter().zip(&actual.causes).all(fits) {
-        let expected = causes
-            .iter()
-            .map(|cause| line(cause.field.as_deref(), cause.message.as_deref()));
-        let got = actual
+        let got: Vec<String> = actual
             .causes
             .iter()
-            .map(|(field, message)| line(field.as_deref(), Some(message)));
-        failures.push(Failure::lists("causes", expected.collect(), got.collect()));
+            .map(|(field, message)| line(field.as_deref(), Some(own_words(actual, message))))
+            .collect();
+        // What fits shows no difference, though only a part of it is expected.
+        let expected = causes.iter().enumerate().map(|(index, cause)| {
+            let got = actual.causes.get(index).filter(|got| fits((cause, got)));
+            got.map_or_else(
+                || line(cause.field.as_deref(), cause.message.as_deref()),
+                |(field, message)| line(field.as_deref(), Some(own_words(actual, message))),
+            )
+        });
+        failures.push(Failure::lists("causes", expected.collect(), got));
     }
 }
 
@@ -122,11 +128,16 @@ fn said(actual: &Actual, expect: &Expectation, failures: &mut Vec<Failure>) {
         if warnings.len() != actual.warnings.len()
             || !warnings.iter().zip(&actual.warnings).all(fits)
         {
-            failures.push(Failure::lists(
-                "warnings",
-                warnings.clone(),
-                actual.warnings.clone(),
-            ));
+            let got = actual.warnings.iter();
+            let got: Vec<String> = got
+                .map(|warning| own_words(actual, warning).to_owned())
+                .collect();
+            let expected = warnings.iter().enumerate().map(|(index, part)| {
+                let got = actual.warnings.get(index).filter(|got| fits((part, got)));
+                got.map_or(part.as_str(), |got| own_words(actual, got))
+                    .to_owned()
+            });
+            failures.push(Failure::lists("warnings", expected.collect(), got));
         }
     }
     for (key, expected) in &expect.annotations {
@@ -212,6 +223,15 @@ fn described(actual: &Actual) -> String {
         }
         _ => verdict.to_owned(),
     }
+}
+
+/// A message without the name that the host puts before it: nobody writes that into a suite.
+fn own_words<'a>(actual: &Actual, message: &'a str) -> &'a str {
+    let own = actual
+        .costs
+        .iter()
+        .find_map(|cost| message.strip_prefix(&cost.plugin)?.strip_prefix(": "));
+    own.unwrap_or(message)
 }
 
 fn line(field: Option<&str>, message: Option<&str>) -> String {
@@ -338,6 +358,37 @@ mod tests {
         fields: /spec/replicas: expected 3, got 4.0
         fuel: limit used 1,930 in validate; at most 1,929 is allowed
         "#);
+    }
+
+    #[test]
+    fn a_difference_of_texts_shows_what_does_not_fit_and_no_names() {
+        let mut actual = denied();
+        let second = "limit: must not be paused".to_owned();
+        actual.causes.push((Some("spec.paused".to_owned()), second));
+        let expect = Expectation {
+            causes: Some(vec![
+                cause("spec.replicas", "at most 3"),
+                cause("spec.paused", "must be paused"),
+            ]),
+            warnings: Some(vec!["new API".to_owned()]),
+            ..Expectation::default()
+        };
+        let failures = judge(&actual, &expect, None, None);
+        let lines: Vec<String> = failures
+            .iter()
+            .flat_map(|failure| &failure.difference)
+            .map(|line| anstream::adapter::strip_str(line).to_string())
+            .collect();
+        let changed = lines.iter().filter(|line| line.starts_with(['-', '+']));
+        assert_eq!(
+            changed.collect::<Vec<_>>(),
+            [
+                "- spec.paused: must be paused",
+                "+ spec.paused: must not be paused",
+                "- new API",
+                "+ old API",
+            ]
+        );
     }
 
     #[test]

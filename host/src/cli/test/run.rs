@@ -280,7 +280,10 @@ impl Lab {
         if let Some(against) = options.against {
             let old = self.load(parts.settings.as_ref(), Some(against)).await?;
             if let Some((name, reason)) = old.failed.first() {
-                bail!("the version of {name} to compare with is not loaded: {reason}");
+                bail!(
+                    "the version of {name} to compare with is not loaded: {reason}; where it has other settings, give \
+                     them with --against-settings FILE"
+                );
             }
             let old = self.pipeline(&old, parts.now);
             let comparison = compare(

@@ -23,6 +23,8 @@ pub(super) struct Suite {
     pub(super) path: PathBuf,
     /// The host's configuration, with the plugins that are tested.
     pub(super) config: Config,
+    /// The file that it is in, where it is none of the suite's own.
+    config_file: Option<PathBuf>,
     pub(super) cases: Vec<Case>,
     /// By how many percent the fuel may be above what a snapshot has.
     pub(super) fuel_growth: u64,
@@ -117,7 +119,10 @@ impl Suite {
     fn read(document: &Value, path: &Path, problems: &Collector) -> Option<Self> {
         let folder = yaml::folder_of(path);
         let mut fields = Node::root(document, problems).object()?;
-        let config = read_config(&mut fields, folder, problems);
+        let config_file = fields
+            .optional("config")
+            .and_then(|node| node.path_in(folder));
+        let config = read_config(&mut fields, config_file.as_deref(), folder, problems);
         let defaults = fields.optional("defaults").and_then(|node| {
             let mut fields = node.object()?;
             let parts = Parts::read(&mut fields, folder);
@@ -158,6 +163,7 @@ impl Suite {
         Some(Self {
             path: path.to_owned(),
             config: config?,
+            config_file,
             cases,
             fuel_growth: fuel_growth.unwrap_or(FUEL_GROWTH_PERCENT),
         })
@@ -170,22 +176,25 @@ impl Suite {
             Source::File(path) => Some(path.clone()),
             Source::Oci(_) => None,
         });
-        let inputs = self
-            .cases
-            .iter()
-            .flat_map(|case| [&case.review.object, &case.review.old_object]);
+        let inputs = self.cases.iter().flat_map(|case| {
+            let review = &case.review;
+            [&review.object, &review.old_object, &case.expect.object]
+        });
         let inputs = inputs.filter_map(|input| match input {
             Some(Input::File(path)) => Some(path.clone()),
             _ => None,
         });
-        plugins.chain(inputs).collect()
+        let config = self.config_file.clone();
+        config.into_iter().chain(plugins).chain(inputs).collect()
     }
 }
 
-fn read_config(fields: &mut Fields<'_>, folder: &Path, problems: &Collector) -> Option<Config> {
-    let file = fields
-        .optional("config")
-        .and_then(|node| node.path_in(folder));
+fn read_config(
+    fields: &mut Fields<'_>,
+    file: Option<&Path>,
+    folder: &Path,
+    problems: &Collector,
+) -> Option<Config> {
     let has_both = file.is_some() && fields.has("plugins");
     if has_both {
         fields.problem(
@@ -195,7 +204,7 @@ fn read_config(fields: &mut Fields<'_>, folder: &Path, problems: &Collector) -> 
     }
     if let Some(file) = file {
         fields.optional("plugins");
-        return match Config::load(&file) {
+        return match Config::load(file) {
             Ok(config) => Some(config),
             Err(error) => {
                 fields.problem("config", crate::engine::chain(&error));
@@ -510,11 +519,12 @@ cases:
   - { object: { kind: Pod }, expect: allow }
   - { name: c, object: { kind: Pod } }
   - { name: c, object: { kind: Pod }, expect: {} }
+  - { name: d, object: { kind: Pod }, expect: { fault: out-of-feul } }
 ",
         )
         .unwrap_err();
         insta::assert_snapshot!(problems.to_string(), @r#"
-        8 problems
+        9 problems
           cases[0].expect: got "alow", expected allow, deny, fault or not-called; did you mean allow?
           cases[0].operaton: unknown key, did you mean operation?
           cases[1].now: got "noon", expected a time such as 2026-07-01T12:00:00Z
@@ -523,7 +533,22 @@ cases:
           cases[2].name: missing, expected what the case shows, such as denies 11 replicas
           cases[3].expect: missing, expected what the review is to come to, such as allow or deny
           cases[4].expect: got an object, expected a verdict (allow, deny, fault or not-called), or something else that can be compared
+          cases[5].expect.fault: got "out-of-feul", expected out-of-fuel, cpu-deadline, deadline, memory, trap, output-too-large, contract-violation, bad-patch, lossy-object, not-loaded, unreadable, match-condition, conflict or not-converging; did you mean out-of-fuel?
         "#);
+    }
+
+    #[test]
+    fn every_file_that_a_suite_is_made_of_is_watched() {
+        let folder = tempfile::tempdir().unwrap();
+        let config = "plugins: [{ name: x, source: file:x.wasm }]";
+        std::fs::write(folder.path().join("tollgate.yaml"), config).unwrap();
+        let suite = "config: tollgate.yaml
+cases:
+  - { name: a, object: in.yaml, oldObject: old.yaml, expect: { object: out.yaml } }
+";
+        let suite = Suite::parse(suite, &folder.path().join("x.test.yaml")).unwrap();
+        let expected = ["tollgate.yaml", "x.wasm", "in.yaml", "old.yaml", "out.yaml"];
+        assert_eq!(suite.files(), expected.map(|file| folder.path().join(file)));
     }
 
     #[test]

@@ -1,0 +1,70 @@
+/**
+ * What the engine has for the time, chance, output and Promises ends the call without a word, holds the moment of the
+ * build, or loses errors: here each says a word or works. The entry of a plugin imports this before anything of the
+ * policy, so that it holds for what is done while its modules are loaded, too.
+ */
+
+import { current } from './host.js';
+import { Promise, queueMicrotask } from './promise.js';
+
+const { Date } = globalThis;
+
+function noClock() {
+  throw new Error('a plugin has no clock: import { now } from "@tollgate/sdk/clock", and grant the capability clock');
+}
+
+globalThis.Date = new Proxy(Date, {
+  apply: noClock,
+  construct: (target, list, newTarget) => (list.length === 0 ? noClock() : Reflect.construct(target, list, newTarget)),
+  get: (target, name) => (name === 'now' ? noClock : Reflect.get(target, name)),
+});
+Date.prototype.constructor = globalThis.Date;
+globalThis.performance = { now: noClock };
+
+// Mulberry32: the same numbers in every build and in every call.
+let seed = 0;
+Math.random = () => {
+  seed = (seed + 0x6d2b79f5) | 0;
+  let mixed = Math.imul(seed ^ (seed >>> 15), seed | 1);
+  mixed ^= mixed + Math.imul(mixed ^ (mixed >>> 7), mixed | 61);
+  return ((mixed ^ (mixed >>> 14)) >>> 0) / 2 ** 32;
+};
+
+globalThis.Promise = Promise;
+globalThis.queueMicrotask = queueMicrotask;
+// They make Promises of the engine's.
+delete Array.fromAsync;
+delete globalThis.AsyncDisposableStack;
+
+// Code that is compiled while the plugin runs has not been through the build: its async functions would be the engine's.
+const { eval: evaluate } = globalThis;
+globalThis.eval = (code) => evaluate(withoutAsync(code));
+for (const { prototype } of [Function, Object.getPrototypeOf(function* () {}).constructor]) {
+  const compile = { apply: (target, _, list) => target(...list.map(withoutAsync)), construct: (target, list) => target(...list.map(withoutAsync)) };
+  Object.defineProperty(prototype, 'constructor', { value: new Proxy(prototype.constructor, compile) });
+}
+globalThis.Function = Function.prototype.constructor;
+
+function withoutAsync(code) {
+  if (/\basync\b/.test(String(code))) throw new SyntaxError('code that is compiled in a plugin must not be async: nothing in a plugin can be awaited');
+  return code;
+}
+
+// While the policy is loaded there is nobody to write to.
+const write = (level) => (...parts) => current()?.logging.log(level, parts.map(told).join(' ').toWellFormed());
+globalThis.console = {
+  debug: write('debug'),
+  error: write('error'),
+  info: write('info'),
+  log: write('info'),
+  trace: write('trace'),
+  warn: write('warn'),
+};
+
+function told(part) {
+  try {
+    return String(part);
+  } catch {
+    return typeof part;
+  }
+}

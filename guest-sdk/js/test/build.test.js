@@ -1,0 +1,59 @@
+/** What `tollgate-js build` says of a policy that cannot be loaded. */
+
+import assert from 'node:assert/strict';
+import { spawnSync } from 'node:child_process';
+import { mkdtempSync, rmSync } from 'node:fs';
+import { mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { tmpdir } from 'node:os';
+import { join } from 'node:path';
+import { test } from 'node:test';
+
+import { build } from '../build/build.js';
+
+const head = 'export const manifest = { name: "a", version: "1" };\nexport function validate() {}\n';
+
+async function failure(helper) {
+  const folder = await mkdtemp(join(tmpdir(), 'tollgate-test-'));
+  try {
+    await writeFile(join(folder, 'policy.js'), head + 'import "./helper.js";');
+    await writeFile(join(folder, 'helper.js'), helper);
+    await build(join(folder, 'policy.js'), join(folder, 'plugin.wasm'));
+  } catch (error) {
+    return error.message.replaceAll(`${folder}/`, '');
+  } finally {
+    await rm(folder, { recursive: true });
+  }
+}
+
+test('an error while it is loaded is told with the places of the source', async () => {
+  assert.equal(
+    await failure('\nfunction fails() {\n  throw new Error("boom");\n}\nfails();\n'),
+    'policy.js fails while it is loaded: Error: boom\n    at helper.js:3\n    at helper.js:5',
+  );
+  assert.match(await failure('(async () => {\n  throw new Error("boom");\n})();'), /a Promise was rejected and nothing handled it: Error: boom\n    at helper.js:/);
+});
+
+test('the moment of the build does not get into a plugin', async () => {
+  for (const reading of ['new Date()', 'Date.now()', 'Date()', 'performance.now()', 'new (new Date(0).constructor)()']) {
+    assert.match(await failure(`\nglobalThis.started = ${reading};`), /a plugin has no clock: .*\n    at helper.js:2\b/, reading);
+  }
+  assert.equal(await failure('globalThis.some = [new Date(0), Math.random()]; console.log("hello");'), undefined);
+});
+
+test('nothing is awaited at the top level', async () => {
+  assert.equal(await failure('\nawait 5;'), 'helper.js:2 awaits at the top level: nothing in a plugin can be awaited');
+});
+
+test('a loop while it is loaded does not hang the build', () => {
+  // In a process of its own, as the engine goes on running in it.
+  const script = `
+    import { build } from ${JSON.stringify(new URL('../build/build.js', import.meta.url).href)};
+    import { writeFileSync } from 'node:fs';
+    writeFileSync('policy.js', ${JSON.stringify(`${head}for (;;);`)});
+    build('policy.js', 'plugin.wasm', { loadTimeout: 1000 }).catch((error) => (console.log(error.message), process.exit(1)));`;
+  const folder = mkdtempSync(join(tmpdir(), 'tollgate-test-'));
+  const { status, stdout } = spawnSync(process.execPath, ['--input-type=module', '--eval', script], { cwd: folder, encoding: 'utf8', timeout: 60_000 });
+  rmSync(folder, { recursive: true });
+  assert.match(stdout, /^policy.js fails while it is loaded: it was not done after 1 seconds; look for a loop at the top level/);
+  assert.equal(status, 1);
+});

@@ -1,0 +1,145 @@
+"""What Python has for the time, files and processes, which a plugin has not: without this it ends the call without a word.
+
+All of it works while the plugin is built, except for the time, which would be that of the build.
+"""
+
+from __future__ import annotations
+
+import _io  # type: ignore[import-not-found,unused-ignore]
+import builtins
+import datetime as datetimes
+import functools
+import io
+import os
+import posix  # type: ignore[import-not-found,unused-ignore]
+import sys
+import time
+from collections.abc import Callable
+from types import BuiltinFunctionType, ModuleType
+from typing import Any, NoReturn
+
+_CLOCKS = (
+    "clock_getres",
+    "clock_gettime",
+    "clock_gettime_ns",
+    "get_clock_info",
+    "monotonic",
+    "monotonic_ns",
+    "perf_counter",
+    "perf_counter_ns",
+    "process_time",
+    "process_time_ns",
+    "sleep",
+    "thread_time",
+    "thread_time_ns",
+    "time",
+    "time_ns",
+)
+# How many arguments they have when they do not read the clock.
+_GIVEN = {"asctime": 1, "ctime": 1, "gmtime": 1, "localtime": 1, "strftime": 2}
+# What of `posix` computes only.
+_COMPUTES = {"_path_normpath", "_path_splitroot", "_path_splitroot_ex", "device_encoding", "fspath", "getcwd", "getpid", "strerror"}
+
+_runs = False
+
+
+class NoSystem(OSError):
+    """There is no system below a plugin. An OSError, because libraries go on where they find no file."""
+
+
+def withhold() -> None:
+    """Withholds the time at once, and the rest when the plugin runs."""
+    for name in _CLOCKS:
+        if hasattr(time, name):
+            setattr(time, name, _no_clock)
+    for name, given in _GIVEN.items():
+        setattr(time, name, _if_given(getattr(time, name), given))
+    datetimes.datetime = _Datetime  # type: ignore[misc]
+    datetimes.date = _Date  # type: ignore[misc]
+    for name, function in list(vars(posix).items()):
+        if isinstance(function, BuiltinFunctionType) and name not in _COMPUTES and not name.startswith("W"):
+            withheld = _withheld(function, f"os.{name}")
+            setattr(posix, name, withheld)
+            if getattr(os, name, None) is function:
+                setattr(os, name, withheld)
+    # `_io` is what the loaders of modules open files by, to get at source lines for a traceback.
+    builtins.open = io.open = _io.open = _withheld(open, "open")
+    io.open_code = _io.open_code = _withheld(io.open_code, "open_code")
+    builtins.input = _withheld(input, "input")
+
+
+def run() -> None:
+    """The build is over."""
+    global _runs
+    _runs = True
+
+
+def _no_clock(*_: object) -> int:
+    if sys._getframe(1).f_globals.get("__name__") == "logging":
+        # It stamps every record, and notes when it was imported.
+        return 0
+    _refuse_clock()
+
+
+def _refuse_clock() -> NoReturn:
+    raise RuntimeError("a plugin has no clock: use tollgate_sdk.clock, and grant the capability clock")
+
+
+def _if_given(function: Callable[..., Any], given: int) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*arguments: Any) -> Any:
+        if len(arguments) < given or arguments[given - 1] is None:
+            _refuse_clock()
+        return function(*arguments)
+
+    return call
+
+
+def _withheld(function: Callable[..., Any], name: str) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def call(*arguments: Any, **named: Any) -> Any:
+        if _runs:
+            raise NoSystem(f"{name}: a plugin has no files, no processes and no randomness of a system")
+        return function(*arguments, **named)
+
+    return call
+
+
+class _Date(datetimes.date):
+    @classmethod
+    def today(cls) -> NoReturn:
+        _refuse_clock()
+
+
+class _Datetime(datetimes.datetime):
+    @classmethod
+    def now(cls, tz: object = None) -> NoReturn:
+        _refuse_clock()
+
+    today = utcnow = now
+
+
+def route_logging(write: Callable[[str, str], None], streams: Any) -> None:
+    """Makes the host's log the one of the package ``logging``, where a policy has imported it."""
+    logging: ModuleType | None = sys.modules.get("logging")
+    if logging is None:
+        return
+
+    class ToHost(logging.Handler):  # type: ignore[misc,name-defined]
+        def emit(self, record: Any) -> None:
+            try:
+                write(_level(record.levelno), self.format(record))
+            except Exception:
+                self.handleError(record)
+
+    root = logging.getLogger()
+    root.handlers[:] = [ToHost()]
+    for reference in logging._handlerList:
+        handler = reference()
+        if isinstance(handler, logging.StreamHandler) and handler is not logging.lastResort:
+            handler.setStream(streams)
+
+
+def _level(number: int) -> str:
+    """The host's level for one of ``logging``."""
+    return next((name for least, name in ((40, "error"), (30, "warn"), (20, "info"), (10, "debug")) if number >= least), "trace")
