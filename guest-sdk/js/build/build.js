@@ -1,6 +1,6 @@
 /** From a policy module to a component: bundle, find out which world it is for, hand both to QuickJS's toolchain. */
 
-import { cp, mkdir, mkdtemp, rm, writeFile } from 'node:fs/promises';
+import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
@@ -117,11 +117,33 @@ function bundled(policy, contents) {
     mainFields: ['module', 'main'],
     sourcemap: 'external',
     target: 'es2023',
-    // The engine's own functions of these kinds make its own Promises, of which src/promise.js would not know.
-    supported: { 'async-await': false, 'async-generator': false, 'dynamic-import': false, 'for-await': false },
+    supported: { 'dynamic-import': false, 'top-level-await': false },
+    plugins: [withoutAsync],
     write: false,
   });
 }
+
+/**
+ * The engine's own async functions make its own Promises, of which src/promise.js would not know. Only files that have some
+ * are changed: in all others generators, which parsers are made of, would become dearer as well.
+ */
+const withoutAsync = {
+  name: 'without async',
+  setup({ onLoad }) {
+    onLoad({ filter: /\.[cm]?[jt]s$/ }, async ({ path }) => {
+      const contents = await readFile(path, 'utf8');
+      if (!/\basync\b/.test(contents)) return undefined;
+      const { code } = await esbuild.transform(contents, {
+        loader: path.endsWith('ts') ? 'ts' : 'js',
+        sourcefile: path,
+        sourcemap: 'inline',
+        supported: { 'async-await': false, 'async-generator': false, 'for-await': false, 'top-level-await': true },
+        target: 'es2023',
+      });
+      return { contents: code, loader: 'js' };
+    });
+  },
+};
 
 function entry(policy, exports, usesClock) {
   const use = (name) => `import * as ${name} from '${contract}/${name}@${version}';`;

@@ -103,7 +103,7 @@ class Exports:
         self._policy = policy
         self._configured: Any = None
         _host.use(_Host())
-        _places.folder = PurePosixPath(str(policy.__file__)).parent
+        _places.folder = f"{str(policy.__file__).rpartition('/')[0]}/"
         _system.route_logging(_write, _log)
 
     def describe(self) -> Any:
@@ -273,10 +273,7 @@ class _Places:
 
     # The toolchain mounts each folder of sources as `/` and its number.
     _MOUNT = 2
-    folder = PurePosixPath("/")
-
-    def is_own(self, file: str) -> bool:
-        return PurePosixPath(file).is_relative_to(self.folder)
+    folder = "/"
 
     def location(self, file: str, line: int) -> Any:
         return host_logging.Location("/".join(PurePosixPath(file).parts[self._MOUNT :]), line, 0)
@@ -288,14 +285,16 @@ _places = _Places()
 def _place(at: TracebackType | None) -> Any:
     """The innermost place in a file of the author's, or else in a package's. (Package traceback would read the file.)"""
     own = place = None
+    # A recursion that did not end has a thousand: little is done for each.
     while at is not None:
         file = at.tb_frame.f_code.co_filename
-        if "tollgate_sdk" not in PurePosixPath(file).parts:
-            place = _places.location(file, at.tb_lineno)
-            if _places.is_own(file):
+        if "/tollgate_sdk/" not in file:
+            place = file, at.tb_lineno
+            if file.startswith(_places.folder):
                 own = place
         at = at.tb_next
-    return own or place
+    found = own or place
+    return None if found is None else _places.location(*found)
 
 
 def _write(level: str, message: str) -> None:
