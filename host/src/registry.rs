@@ -14,19 +14,24 @@
 mod address;
 mod cache;
 mod credentials;
+mod helper;
 mod last_good;
 mod manifest;
+mod patience;
 mod session;
 mod signature;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::{Method, StatusCode};
+use tokio::time::timeout;
 
 pub use last_good::{LastGood, Served};
+pub(crate) use patience::{Patience, Start};
 
 use crate::config::{Reference, Registries, Source};
 use cache::{Cache, digest_of};
@@ -110,6 +115,19 @@ pub enum RegistryError {
         /// The limit.
         seconds: u64,
     },
+    /// It took longer than a start waits for what it can do without.
+    #[error(
+        "{host}: it took more than {seconds} s, and a start waits no longer where something else can serve meanwhile"
+    )]
+    Later {
+        /// Which.
+        host: String,
+        /// The limit.
+        seconds: u64,
+    },
+    /// What was asked of it for another plugin has failed.
+    #[error("{0}")]
+    Away(String),
     /// It would have led to an address that is not dialled.
     #[error("{host}: {why}")]
     Refused {
@@ -253,14 +271,9 @@ impl Registry {
         keys: &[PathBuf],
     ) -> Result<Signed, RegistryError> {
         let keys = PublicKey::read(keys)?;
-        let limit = self.config.timeout;
-        let looked = tokio::time::timeout(limit, self.look_for_signatures(reference, &keys)).await;
-        looked.unwrap_or_else(|_elapsed| {
-            Err(RegistryError::TooSlow {
-                host: reference.registry.clone(),
-                seconds: limit.as_secs(),
-            })
-        })
+        let looking = self.look_for_signatures(reference, &keys);
+        let looked = timeout(self.config.timeout, looking).await;
+        looked.unwrap_or_else(|_elapsed| Err(self.too_slow(&reference.registry)))
     }
 
     async fn look_for_signatures(
@@ -324,17 +337,78 @@ impl Registry {
     pub async fn pull(&self, order: Order<'_>) -> Result<Pulled, RegistryError> {
         let keys = PublicKey::read(order.keys)?;
         let reference = order.reference;
-        let limit = self.config.timeout;
-        let pulled = tokio::time::timeout(limit, self.try_pull(order, &keys)).await;
+        let pulled = timeout(self.config.timeout, self.try_pull(order, &keys)).await;
         let error = match pulled {
             Ok(Ok(pulled)) => return Ok(pulled),
             Ok(Err(error)) => error,
-            Err(_elapsed) => RegistryError::TooSlow {
-                host: reference.registry.clone(),
-                seconds: limit.as_secs(),
-            },
+            Err(_elapsed) => self.too_slow(&reference.registry),
         };
         self.fall_back(order, &keys, &error).ok_or(error)
+    }
+
+    /// Pulls a plugin of the first set. Where something else can serve meanwhile, its registry is given a short time,
+    /// and none when it was waited for already.
+    pub(crate) async fn pull_at_start(
+        &self,
+        order: Order<'_>,
+        start: Start<'_>,
+    ) -> Result<Pulled, RegistryError> {
+        let keys = PublicKey::read(order.keys)?;
+        let (host, limit) = (&order.reference.registry, self.config.timeout);
+        let short = patience::SHORT.min(limit);
+        let lost = start.patience.is_lost(host, short);
+        // What needs nothing of the registry is there in no time.
+        let wait = if lost.is_some() {
+            Duration::ZERO
+        } else {
+            short
+        };
+        let pulling = self.try_pull(order, &keys);
+        tokio::pin!(pulling);
+        let error = match timeout(wait, &mut pulling).await {
+            Ok(Ok(pulled)) => return Ok(pulled),
+            Ok(Err(error)) => {
+                if matches!(error, RegistryError::Unreachable { .. }) {
+                    start.patience.lose(host, short, &error);
+                }
+                return self.fall_back(order, &keys, &error).ok_or(error);
+            }
+            Err(_elapsed) => lost.unwrap_or_else(|| RegistryError::Later {
+                host: host.clone(),
+                seconds: short.as_secs(),
+            }),
+        };
+        start.patience.lose(host, short, &error);
+        if let Some(pulled) = self.fall_back(order, &keys, &error) {
+            return Ok(pulled);
+        }
+        if start.replaceable {
+            return Err(error);
+        }
+        if let Some(error) = start.patience.is_lost(host, limit) {
+            return Err(error);
+        }
+        match timeout(limit.saturating_sub(wait), pulling).await {
+            Ok(Err(
+                error @ (RegistryError::Unreachable { .. } | RegistryError::Credentials(_)),
+            )) => {
+                start.patience.lose(host, limit, &error);
+                Err(error)
+            }
+            Ok(pulled) => pulled,
+            Err(_elapsed) => {
+                let error = self.too_slow(host);
+                start.patience.lose(host, limit, &error);
+                Err(error)
+            }
+        }
+    }
+
+    fn too_slow(&self, host: &str) -> RegistryError {
+        RegistryError::TooSlow {
+            host: host.to_owned(),
+            seconds: self.config.timeout.as_secs(),
+        }
     }
 
     async fn try_pull(
@@ -529,23 +603,35 @@ impl Registry {
         &self,
         order: Order<'_>,
         digest: &str,
+        start: Start<'_>,
     ) -> Result<Vec<u8>, RegistryError> {
-        let keys = PublicKey::read(order.keys)?;
-        let reference = Reference {
-            digest: Some(digest.to_owned()),
-            ..order.reference.clone()
-        };
+        let reference = by_digest(order.reference, digest);
         let order = Order {
             reference: &reference,
             ..order
         };
-        let bytes = match self.in_cache(order, &keys) {
-            Some((_, bytes)) => Some(bytes),
-            None => self.pull(order).await?.bytes,
+        let bytes = match self.at_hand(order, digest)? {
+            Some(bytes) => Some(bytes),
+            None => self.pull_at_start(order, start).await?.bytes,
         };
         bytes.ok_or_else(|| RegistryError::NotCached {
             digest: digest.to_owned(),
         })
+    }
+
+    /// What the cache has of an artifact, signed as it has to be today.
+    pub(crate) fn at_hand(
+        &self,
+        order: Order<'_>,
+        digest: &str,
+    ) -> Result<Option<Vec<u8>>, RegistryError> {
+        let keys = PublicKey::read(order.keys)?;
+        let reference = by_digest(order.reference, digest);
+        let order = Order {
+            reference: &reference,
+            ..order
+        };
+        Ok(self.in_cache(order, &keys).map(|(_, bytes)| bytes))
     }
 
     /// Keeps the bytes of a file, for when the file is gone.
@@ -655,6 +741,13 @@ fn unsigned(keys: &[PublicKey], digest: &str, found: String) -> RegistryError {
         digest: digest.to_owned(),
         keys: signature::names(keys),
         found,
+    }
+}
+
+fn by_digest(reference: &Reference, digest: &str) -> Reference {
+    Reference {
+        digest: Some(digest.to_owned()),
+        ..reference.clone()
     }
 }
 

@@ -39,6 +39,11 @@ impl Trouble {
         }
     }
 
+    /// Whether it is about what these bytes are, and not about having them.
+    pub(super) fn is_about(&self, digest: &str) -> bool {
+        *self.digest == *digest
+    }
+
     pub(super) fn is_due(&self) -> bool {
         self.next <= Instant::now()
     }

@@ -19,6 +19,7 @@ use serde::Deserialize;
 use super::address::Dialer;
 use super::cache::digest_of;
 use super::credentials::credential;
+use super::helper::Helpers;
 use super::manifest::{Descriptor, OCI_MANIFEST, is_digest};
 use super::{Progress, RegistryError};
 use crate::config::{Reference, Registries, RegistryHost};
@@ -30,6 +31,7 @@ pub(super) struct Host {
     base: Url,
     client: Client,
     dialer: Dialer,
+    helpers: Helpers,
 }
 
 /// One conversation about one repository.
@@ -135,6 +137,7 @@ impl Host {
             base,
             client,
             dialer,
+            helpers: Helpers::default(),
         })
     }
 }
@@ -373,7 +376,12 @@ impl<'c> Session<'c> {
 
     /// Does what the registry asks of those who want more than it shows to everybody.
     async fn authorize(&mut self, headers: &HeaderMap) -> Result<(), RegistryError> {
-        let credential = credential(self.config.credentials.as_deref(), &self.host.name).await?;
+        let credential = credential(
+            self.config.credentials.as_deref(),
+            &self.host.name,
+            &self.host.helpers,
+        )
+        .await?;
         let challenge = |why: String| RegistryError::Challenge {
             host: self.host.name.clone(),
             why,
