@@ -342,7 +342,7 @@ impl Listening {
             address = %self.address,
             admin = %self.admin_address,
             ca_bundle = self.ca_bundle(),
-            "loading the plugins: until they are there, probes are answered, and reviews with 503"
+            "loading the plugins: reviews are answered with 503 until they are there"
         );
     }
 

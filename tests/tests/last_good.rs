@@ -364,7 +364,7 @@ async fn a_registry_that_hangs_holds_up_a_start_once_and_not_for_each_plugin() {
         assert_eq!(status["state"], "degraded");
         assert!(reason.contains("a start waits no longer"), "{reason}");
     }
-    // What is new has nothing to go on with, and is waited for.
+    // With the registry back, the next start asks it as ever.
     registry.behave(good);
     let server = Server::start(server.kill());
     until("as configured", async || {
