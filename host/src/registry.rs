@@ -49,12 +49,14 @@ pub struct Registry {
     cache: Option<Cache>,
     /// Whether it has been said that the cache may not be as large as it has to be.
     told_exceeded: AtomicBool,
-    /// Each as its CAs were when it was set up.
-    hosts: Mutex<HashMap<String, (Option<Stamp>, Arc<Host>)>>,
+    hosts: Mutex<HashMap<String, Known>>,
     /// One at a time for each registry, whatever becomes of its CAs.
     helpers: Helpers,
     progress: Option<Arc<dyn Progress>>,
 }
+
+/// A registry as its CAs were when it was set up.
+type Known = (Option<Stamp>, Arc<Host>);
 
 /// Somebody who wants to know how far a transfer is.
 pub trait Progress: Send + Sync {

@@ -137,10 +137,10 @@ async fn make(
         return Err(LoadError::Stale(reason.clone()));
     }
     *digest = artifact.digest.clone();
-    if let Some(same) = same {
-        if same.0.digest == *digest {
-            return kept(loader, same, wanted);
-        }
+    if let Some(same) = same
+        && same.0.digest == *digest
+    {
+        return kept(loader, same, wanted);
     }
     let loaded = loader.prepare(wanted, artifact).await?;
     let state = PluginState::Loaded(Box::new(loaded));
