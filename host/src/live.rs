@@ -18,13 +18,14 @@ mod status;
 mod trouble;
 mod watch;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{mpsc, oneshot};
 
 pub use keeper::Keeper;
 
 use crate::pipeline::Pipeline;
+use crate::plugin::PluginSet;
 use crate::server::{Call, Gate, Readiness, Reloaded, Reply};
 use grace::Grace;
 use status::Status;
@@ -34,7 +35,8 @@ type Ask = oneshot::Sender<Reloaded>;
 
 /// The gate over plugins that change while they serve.
 pub struct Live {
-    pipeline: Arc<Pipeline>,
+    /// None before the first set is loaded: nothing is let through for want of plugins.
+    pipeline: OnceLock<Arc<Pipeline>>,
     status: Arc<Status>,
     asks: mpsc::Sender<Ask>,
     grace: Grace,
@@ -43,40 +45,64 @@ pub struct Live {
 // === impl Live ===
 
 impl Live {
-    /// The gate to what `keeper` keeps.
+    /// The gate to what `keeper` keeps, closed until [`Live::open`].
     #[must_use]
-    pub fn new(pipeline: Arc<Pipeline>, keeper: &Keeper) -> Self {
+    pub fn new(keeper: &Keeper) -> Self {
         Self {
-            pipeline,
+            pipeline: OnceLock::new(),
             status: keeper.status(),
             asks: keeper.asks(),
             grace: keeper.grace(),
         }
     }
+
+    /// Has reviews answered from now on.
+    pub fn open(&self, pipeline: Arc<Pipeline>) {
+        self.pipeline.get_or_init(|| pipeline);
+        self.status.lock().starting = None;
+    }
 }
 
 impl Gate for Live {
-    fn review(&self, call: Call) -> impl Future<Output = Reply> + Send {
-        self.pipeline.review(call)
+    async fn review(&self, call: Call) -> Reply {
+        match self.pipeline.get() {
+            Some(pipeline) => pipeline.review(call).await,
+            None => Reply::Starting,
+        }
     }
 
     fn plugins(&self) -> serde_json::Value {
-        let mut plugins = self.pipeline.plugins();
+        let mut plugins = match self.pipeline.get() {
+            Some(pipeline) => pipeline.plugins(),
+            None => PluginSet::default().status(),
+        };
         self.status.tell(&mut plugins);
         plugins
     }
 
     fn candidates(&self) -> serde_json::Value {
-        self.pipeline.candidates()
+        match self.pipeline.get() {
+            Some(pipeline) => pipeline.candidates(),
+            None => PluginSet::default().comparisons(),
+        }
     }
 
     fn decisions(&self, uid: Option<&str>) -> serde_json::Value {
-        self.pipeline.decisions(uid)
+        match self.pipeline.get() {
+            Some(pipeline) => pipeline.decisions(uid),
+            None => serde_json::json!({ "decisions": [] }),
+        }
     }
 
     fn readiness(&self) -> Readiness {
-        let mut readiness = self.pipeline.readiness();
-        let live = self.pipeline.live();
+        let Some(pipeline) = self.pipeline.get() else {
+            return Readiness {
+                ready: false,
+                detail: vec![self.status.start()],
+            };
+        };
+        let mut readiness = pipeline.readiness();
+        let live = pipeline.live();
         readiness.detail.extend(self.status.lines(&live));
         if let Some(waiting) = self.grace.waiting(&live) {
             readiness.ready = false;

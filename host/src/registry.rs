@@ -14,8 +14,10 @@
 mod address;
 mod cache;
 mod credentials;
+mod helper;
 mod last_good;
 mod manifest;
+mod patience;
 mod session;
 mod signature;
 
@@ -23,16 +25,20 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use reqwest::{Method, StatusCode};
+use tokio::time::timeout;
 
 pub use cache::Hold;
 pub use last_good::{LastGood, Served};
+pub(crate) use patience::{Patience, Start};
 
 use crate::config::{Reference, Registries, Source};
 use crate::stamp::Stamp;
 use cache::{Cache, digest_of};
+use helper::Helpers;
 use manifest::{Descriptor, Manifest, OCI_MANIFEST, WASM_CONFIG, WASM_LAYER};
 use session::{Host, Session};
 use signature::PublicKey;
@@ -43,10 +49,14 @@ pub struct Registry {
     cache: Option<Cache>,
     /// Whether it has been said that the cache may not be as large as it has to be.
     told_exceeded: AtomicBool,
-    /// Each as its CAs were when it was set up.
-    hosts: Mutex<HashMap<String, (Option<Stamp>, Arc<Host>)>>,
+    hosts: Mutex<HashMap<String, Known>>,
+    /// One at a time for each registry, whatever becomes of its CAs.
+    helpers: Helpers,
     progress: Option<Arc<dyn Progress>>,
 }
+
+/// A registry as its CAs were when it was set up.
+type Known = (Option<Stamp>, Arc<Host>);
 
 /// Somebody who wants to know how far a transfer is.
 pub trait Progress: Send + Sync {
@@ -128,6 +138,19 @@ pub enum RegistryError {
         /// The limit.
         seconds: u64,
     },
+    /// It took longer than a start waits for what it can do without.
+    #[error(
+        "{host}: it took more than {seconds} s, and a start waits no longer where something else can serve meanwhile"
+    )]
+    Later {
+        /// Which.
+        host: String,
+        /// The limit.
+        seconds: u64,
+    },
+    /// What was asked of it for another plugin has failed.
+    #[error("{0}")]
+    Away(String),
     /// It would have led to an address that is not dialled.
     #[error("{host}: {why}")]
     Refused {
@@ -256,6 +279,7 @@ impl Registry {
             cache,
             told_exceeded: AtomicBool::new(false),
             hosts: Mutex::default(),
+            helpers: Helpers::default(),
             progress: None,
         }
     }
@@ -285,14 +309,9 @@ impl Registry {
         keys: &[PathBuf],
     ) -> Result<Signed, RegistryError> {
         let keys = PublicKey::read(keys)?;
-        let limit = self.config.timeout;
-        let looked = tokio::time::timeout(limit, self.look_for_signatures(reference, &keys)).await;
-        looked.unwrap_or_else(|_elapsed| {
-            Err(RegistryError::TooSlow {
-                host: reference.registry.clone(),
-                seconds: limit.as_secs(),
-            })
-        })
+        let looking = self.look_for_signatures(reference, &keys);
+        let looked = timeout(self.config.timeout, looking).await;
+        looked.unwrap_or_else(|_elapsed| Err(self.too_slow(&reference.registry)))
     }
 
     async fn look_for_signatures(
@@ -346,7 +365,8 @@ impl Registry {
     fn session<'r>(&'r self, reference: &'r Reference) -> Result<Session<'r>, RegistryError> {
         let host = self.host(&reference.registry)?;
         let progress = self.progress.as_deref();
-        Ok(Session::new(host, &self.config, reference, progress))
+        let (config, helpers) = (&self.config, &self.helpers);
+        Ok(Session::new(host, config, helpers, reference, progress))
     }
 
     /// Pulls a plugin.
@@ -356,18 +376,82 @@ impl Registry {
     pub async fn pull(&self, order: Order<'_>) -> Result<Pulled, RegistryError> {
         let keys = PublicKey::read(order.keys)?;
         let reference = order.reference;
-        let limit = self.config.timeout;
         let hold = self.hold();
-        let pulled = tokio::time::timeout(limit, self.try_pull(order, &keys, &hold)).await;
+        let pulled = timeout(self.config.timeout, self.try_pull(order, &keys, &hold)).await;
         let error = match pulled {
             Ok(Ok(pulled)) => return Ok(pulled),
             Ok(Err(error)) => error,
-            Err(_elapsed) => RegistryError::TooSlow {
-                host: reference.registry.clone(),
-                seconds: limit.as_secs(),
-            },
+            Err(_elapsed) => self.too_slow(&reference.registry),
         };
         self.fall_back(order, &keys, error, hold)
+    }
+
+    /// Pulls a plugin of the first set. Where something else can serve meanwhile, its registry is given a short time,
+    /// and none when it was waited for already.
+    pub(crate) async fn pull_at_start(
+        &self,
+        order: Order<'_>,
+        start: Start<'_>,
+    ) -> Result<Pulled, RegistryError> {
+        let keys = PublicKey::read(order.keys)?;
+        let (host, limit) = (&order.reference.registry, self.config.timeout);
+        let short = patience::SHORT.min(limit);
+        let lost = start.patience.is_lost(host, short);
+        // What needs nothing of the registry is there in no time.
+        let wait = if lost.is_some() {
+            Duration::ZERO
+        } else {
+            short
+        };
+        let hold = self.hold();
+        let pulling = self.try_pull(order, &keys, &hold);
+        tokio::pin!(pulling);
+        let error = match timeout(wait, &mut pulling).await {
+            Ok(Ok(pulled)) => return Ok(pulled),
+            Ok(Err(error)) => {
+                if matches!(error, RegistryError::Unreachable { .. }) {
+                    start.patience.lose(host, short, &error);
+                }
+                return self.fall_back(order, &keys, error, hold.clone());
+            }
+            Err(_elapsed) => lost.unwrap_or_else(|| RegistryError::Later {
+                host: host.clone(),
+                seconds: short.as_secs(),
+            }),
+        };
+        start.patience.lose(host, short, &error);
+        let fallen_back = self.fall_back(order, &keys, error, hold.clone());
+        if fallen_back.is_ok() || start.replaceable {
+            return fallen_back;
+        }
+        let error = match start.patience.is_lost(host, limit) {
+            Some(error) => error,
+            None => match timeout(limit.saturating_sub(wait), pulling).await {
+                Ok(Ok(pulled)) => return Ok(pulled),
+                Ok(Err(error)) => {
+                    if matches!(
+                        error,
+                        RegistryError::Unreachable { .. } | RegistryError::Credentials(_)
+                    ) {
+                        start.patience.lose(host, limit, &error);
+                    }
+                    error
+                }
+                Err(_elapsed) => {
+                    let error = self.too_slow(host);
+                    start.patience.lose(host, limit, &error);
+                    error
+                }
+            },
+        };
+        self.fall_back(order, &keys, error, hold.clone())
+    }
+
+    fn too_slow(&self, host: &str) -> RegistryError {
+        RegistryError::TooSlow {
+            host: host.to_owned(),
+            seconds: self.config.timeout.as_secs(),
+        }
     }
 
     async fn try_pull(
@@ -584,25 +668,40 @@ impl Registry {
         &self,
         order: Order<'_>,
         digest: &str,
+        start: Start<'_>,
     ) -> Result<(Vec<u8>, Hold), RegistryError> {
-        let keys = PublicKey::read(order.keys)?;
-        let reference = Reference {
-            digest: Some(digest.to_owned()),
-            ..order.reference.clone()
+        let reference = by_digest(order.reference, digest);
+        let order = Order {
+            reference: &reference,
+            ..order
         };
+        if let Some(found) = self.at_hand(order, digest)? {
+            return Ok(found);
+        }
+        let Pulled { bytes, hold, .. } = self.pull_at_start(order, start).await?;
+        let bytes = bytes.ok_or_else(|| RegistryError::NotCached {
+            digest: digest.to_owned(),
+        })?;
+        Ok((bytes, hold))
+    }
+
+    /// What the cache has of an artifact, signed as it has to be today.
+    pub(crate) fn at_hand(
+        &self,
+        order: Order<'_>,
+        digest: &str,
+    ) -> Result<Option<(Vec<u8>, Hold)>, RegistryError> {
+        let keys = PublicKey::read(order.keys)?;
+        let reference = by_digest(order.reference, digest);
         let order = Order {
             reference: &reference,
             ..order
         };
         let hold = self.hold();
-        if let Cached::Whole { bytes, .. } = self.in_cache(order, &keys, &hold) {
-            return Ok((bytes, hold));
-        }
-        let Pulled { bytes, hold, .. } = self.pull(order).await?;
-        let bytes = bytes.ok_or_else(|| RegistryError::NotCached {
-            digest: digest.to_owned(),
-        })?;
-        Ok((bytes, hold))
+        Ok(match self.in_cache(order, &keys, &hold) {
+            Cached::Whole { bytes, .. } => Some((bytes, hold)),
+            Cached::Unsigned { .. } | Cached::Nothing => None,
+        })
     }
 
     /// Keeps the bytes of a file, for when the file is gone.
@@ -751,6 +850,13 @@ fn unsigned(keys: &[PublicKey], digest: &str, found: String) -> RegistryError {
         digest: digest.to_owned(),
         keys: signature::names(keys),
         found,
+    }
+}
+
+fn by_digest(reference: &Reference, digest: &str) -> Reference {
+    Reference {
+        digest: Some(digest.to_owned()),
+        ..reference.clone()
     }
 }
 

@@ -100,6 +100,8 @@ pub enum Reply {
     Review(Bytes),
     /// 429 with `Retry-After: 1`, which kube-apiserver retries within its deadline.
     Overloaded,
+    /// 503 with `Retry-After: 1`, retried as well: there are no plugins yet.
+    Starting,
     /// 400: the body is not an AdmissionReview. The text must not quote the body.
     BadRequest(String),
     /// 404: no plugin has the name in the path.
@@ -162,6 +164,17 @@ pub struct Server<G> {
     admin: Admin<G>,
     certificates: Arc<Certificates>,
     shared: Arc<Shared<G>>,
+}
+
+/// Where a server listens.
+#[derive(Clone, Debug)]
+pub struct Listening {
+    /// The HTTPS listener.
+    pub address: SocketAddr,
+    /// The plain listener.
+    pub admin_address: SocketAddr,
+    /// The file to register as `caBundle`, when the certificate is self-signed.
+    pub ca_bundle: Option<PathBuf>,
 }
 
 /// Where to listen and as whom.
@@ -244,12 +257,6 @@ impl<G: Gate> Server<G> {
             Arc::new(authentication),
             metrics,
         ));
-        tracing::info!(
-            address = %local_address,
-            admin = %admin_address,
-            ca_bundle = certificates.ca_bundle().map(|path| path.display().to_string()),
-            "listening"
-        );
         Ok(Self {
             listener,
             local_address,
@@ -282,6 +289,16 @@ impl<G: Gate> Server<G> {
         self.certificates.ca_bundle()
     }
 
+    /// All of these, for when the server itself runs.
+    #[must_use]
+    pub fn listening(&self) -> Listening {
+        Listening {
+            address: self.local_address(),
+            admin_address: self.admin_address(),
+            ca_bundle: self.ca_bundle(),
+        }
+    }
+
     /// Serves until `stop` resolves, then drains; see [`Stop`] for how.
     ///
     /// Dropping the future closes every connection at once.
@@ -303,6 +320,35 @@ impl<G: Gate> Server<G> {
         // The background set is dropped, and with it aborted, when the drain is over: probes and
         // metrics are answered until the very end.
         accept::run(listener, certificates, shared, stop).await
+    }
+}
+
+// === impl Listening ===
+
+impl Listening {
+    /// Tells those who read the log that reviews are answered.
+    pub fn announce(&self) {
+        tracing::info!(
+            address = %self.address,
+            admin = %self.admin_address,
+            ca_bundle = self.ca_bundle(),
+            "listening"
+        );
+    }
+
+    /// The same while there is nothing to answer them with.
+    pub fn announce_start(&self) {
+        tracing::info!(
+            address = %self.address,
+            admin = %self.admin_address,
+            ca_bundle = self.ca_bundle(),
+            "loading the plugins: reviews are answered with 503 until they are there"
+        );
+    }
+
+    fn ca_bundle(&self) -> Option<String> {
+        let path = self.ca_bundle.as_ref();
+        path.map(|path| path.display().to_string())
     }
 }
 

@@ -42,6 +42,7 @@ pub struct Start {
     environment: Vec<(String, String)>,
     arguments: Vec<String>,
     trusted: Option<PathBuf>,
+    at_once: bool,
 }
 
 /// What came back over HTTP.
@@ -113,6 +114,13 @@ impl Start {
         self
     }
 
+    /// Does not wait for the plugins.
+    #[must_use]
+    pub fn at_once(mut self) -> Self {
+        self.at_once = true;
+        self
+    }
+
     /// Starts the server and waits until it listens.
     ///
     /// # Panics
@@ -139,7 +147,12 @@ impl Start {
             let logs = logs.clone();
             move || logs.read(stderr)
         });
-        let line = match logs.wait_for_message("listening", START_LIMIT) {
+        let message = if self.at_once {
+            "loading the plugins"
+        } else {
+            "listening"
+        };
+        let line = match logs.wait_for_message(message, START_LIMIT) {
             Ok(line) => line,
             Err(why) => {
                 let _: std::io::Result<()> = child.kill();
@@ -152,7 +165,7 @@ impl Start {
         };
         let text = |name: &str| match line[name].as_str() {
             Some(text) => text.to_owned(),
-            None => panic!("the log line `listening` has no `{name}`: {line}"),
+            None => panic!("the log line `{message}` has no `{name}`: {line}"),
         };
         let socket = |name: &str| {
             text(name)
@@ -598,7 +611,11 @@ impl Logs {
                 .lines
                 .iter()
                 .filter_map(|line| serde_json::from_str::<Value>(line).ok());
-            if let Some(line) = parsed.find(|line| line["message"] == message) {
+            let is_it = |line: &Value| {
+                let text = line["message"].as_str();
+                text.is_some_and(|text| text.starts_with(message))
+            };
+            if let Some(line) = parsed.find(is_it) {
                 return Ok(line);
             }
             if state.ended {

@@ -9,9 +9,10 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 use tollgate_tests::checker::{Checked, Endpoint};
 use tollgate_tests::configuration::Configuration;
+use tollgate_tests::registry::misbehaving::{Behaviour, Fault, Misbehaving};
 use tollgate_tests::registry::{Key, Registry};
-use tollgate_tests::reviews::{Review, pod};
-use tollgate_tests::server::{Server, metric};
+use tollgate_tests::reviews::{Review, as_sent, pod};
+use tollgate_tests::server::{Server, Start, metric};
 use tollgate_tests::wat::marker;
 use tollgate_tests::{binary, guests};
 
@@ -309,11 +310,11 @@ async fn without_a_last_good_the_start_waits_and_then_denies() {
 }
 
 /// So many plugins, of which each sets a label of its own.
-fn plugins_of(registry: &Registry, count: usize) -> Value {
+fn plugins_of(host: &str, count: usize) -> Value {
     let plugin = |number: usize| {
         json!({
             "name": format!("plugin-{number}"),
-            "source": format!("oci://{}/policies/plugin-{number}:1", registry.host()),
+            "source": format!("oci://{host}/policies/plugin-{number}:1"),
             "settings": {"set": {format!("/metadata/labels/number-{number}"): "yes"}},
         })
     };
@@ -330,6 +331,91 @@ async fn time_to_ready(configuration: Configuration) -> (Server, Duration) {
     (server, began.elapsed())
 }
 
+/// A registry of such plugins, and a configuration of twenty.
+async fn twenty(timeout: &str) -> (Misbehaving, Configuration, Behaviour) {
+    let wasm = std::fs::read(guests::build("actor")).expect("the plugin has been built");
+    let good = Behaviour::of(wasm);
+    let registry = Misbehaving::start(good.clone()).await;
+    let hosts = json!([{"host": registry.host(), "plainHTTP": true}]);
+    let configuration = configuration(None)
+        .with("registries.hosts", hosts)
+        .with("registries.timeout", timeout)
+        .with("plugins", plugins_of(&registry.host(), 20));
+    (registry, configuration, good)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_registry_that_hangs_holds_up_a_start_once_and_not_for_each_plugin() {
+    let (registry, configuration, good) = twenty("60s").await;
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    let all = labels(&server).await;
+    assert_eq!(all.as_object().map(serde_json::Map::len), Some(20));
+    let killed = server.kill();
+    registry.behave(good.clone().with(Fault::Silent));
+    let (server, took) = time_to_ready(killed).await;
+    println!("20 plugins are ready after {took:?}, with a registry that says nothing");
+    assert!(took < Duration::from_secs(30), "{took:?}");
+    assert_eq!(labels(&server).await, all);
+    for name in ["plugin-0", "plugin-19"] {
+        let status = server.plugin_status(name).await;
+        let reason = status["wanted"]["reason"].as_str().unwrap_or_default();
+        println!("{name} | {} | {reason}", status["state"]);
+        assert_eq!(status["state"], "degraded");
+        assert!(reason.contains("a start waits no longer"), "{reason}");
+    }
+    // With the registry back, the next start asks it as ever.
+    registry.behave(good);
+    let server = Server::start(server.kill());
+    until("as configured", async || {
+        server.get_admin("/plugins").await.json()["state"] == "ok"
+    })
+    .await;
+    assert_eq!(labels(&server).await, all);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn probes_are_answered_while_plugins_are_loaded_and_nothing_is_let_through() {
+    const TIMEOUT: Duration = Duration::from_secs(8);
+    let (registry, configuration, good) = twenty("8s").await;
+    registry.behave(good.with(Fault::Silent));
+    let server = Start::default().at_once().start(configuration);
+    let began = Instant::now();
+    assert_eq!(server.get_admin("/livez").await.status, 200);
+    let red = server.get_admin("/readyz").await;
+    println!("{}\n{}", red.status, red.text());
+    assert_eq!(red.status, 503);
+    let text = red.text();
+    assert!(
+        text.contains("the plugins are being loaded") && text.contains("plugin-19 (oci://"),
+        "{text}"
+    );
+    let page = server.get_admin("/plugins").await.json();
+    assert_eq!(page["state"], "starting", "{page:#}");
+    assert_eq!(page["plugins"][0]["state"], "loading", "{page:#}");
+    assert_eq!(server.get_admin("/metrics").await.status, 200);
+    let review = as_sent(&Review::create(pod("web")).build());
+    for path in ["/mutate", "/validate", "/validate/plugin-0"] {
+        let request = server.default_client().post(server.url(path));
+        let request = request.header("content-type", "application/json");
+        let answer = request.body(review.clone()).send().await;
+        let answer = answer.expect("there is an answer");
+        assert_eq!(answer.status(), 503, "{path}");
+        assert_eq!(answer.headers()["retry-after"], "1");
+        let text = answer.text().await.unwrap_or_default();
+        assert!(text.contains("is loading its plugins"), "{text}");
+    }
+    until("an answer", async || {
+        server.get_admin("/plugins").await.json()["state"] != "starting"
+    })
+    .await;
+    let took = began.elapsed();
+    println!("it serves after {took:?}; the registry had {TIMEOUT:?} for each of 20 plugins");
+    assert!(took < TIMEOUT * 2, "{took:?}");
+    assert!(denial(&server).await.contains("not loaded"));
+    assert!(server.stop().status.success());
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes: a measurement, run by hand with --ignored --nocapture"]
 async fn how_long_a_start_takes_with_the_registry_away() {
@@ -344,7 +430,7 @@ async fn how_long_a_start_takes_with_the_registry_away() {
         push(&registry, &own, &reference);
     }
     let hosts = configuration(Some(&registry));
-    let mut started = Server::start(hosts.with("plugins", plugins_of(&registry, 100)));
+    let mut started = Server::start(hosts.with("plugins", plugins_of(&registry.host(), 100)));
     started.assert_all_loaded().await;
     registry.kill();
     println!("plugins | compiled cache | start to ready: median of 3");
@@ -352,7 +438,9 @@ async fn how_long_a_start_takes_with_the_registry_away() {
         for compiled in [true, false] {
             let mut times = Vec::new();
             for _ in 0..3 {
-                let configuration = started.kill().with("plugins", plugins_of(&registry, count));
+                let configuration = started
+                    .kill()
+                    .with("plugins", plugins_of(&registry.host(), count));
                 if !compiled {
                     let code = configuration.folder().join("code");
                     std::fs::remove_dir_all(code).expect("the compiled code is there");

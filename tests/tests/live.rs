@@ -16,6 +16,8 @@ use tollgate_tests::{guests, hostile};
 
 /// What a change may take until it is in force.
 const IN_FORCE: Duration = Duration::from_secs(1);
+/// The same where others use the machine.
+const IN_FORCE_WHEN_BUSY: Duration = Duration::from_secs(10);
 /// What a test waits for a change that has no limit of its own.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SWAPS: usize = 200;
@@ -108,9 +110,13 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// What the host takes where the machine has nothing else to do: what prepares a plugin gives way to everybody.
-fn shortest(times: Vec<Duration>) -> Duration {
-    times.into_iter().min().unwrap_or_default()
+/// The promise is kept where the machine has nothing else to do: what prepares a plugin gives way to everybody. Half of
+/// them come near it all the same, and none is out of all proportion.
+fn assert_in_force(mut times: Vec<Duration>) {
+    times.sort();
+    assert!(times[0] < IN_FORCE, "{times:?}");
+    assert!(times[times.len() / 2] < IN_FORCE * 5 / 2, "{times:?}");
+    assert!(times[times.len() - 1] < IN_FORCE_WHEN_BUSY, "{times:?}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -132,7 +138,7 @@ async fn a_new_file_is_in_force_within_a_second_however_it_came() {
         times.push(until_labels(&server, &json!({"colour": version}), PATIENCE).await);
     }
     println!("in force after {times:?}");
-    assert!(shortest(times) < IN_FORCE);
+    assert_in_force(times);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -162,7 +168,7 @@ async fn a_mounted_volume_is_followed_through_its_links() {
         times.push(until_labels(&server, &json!({"colour": version}), PATIENCE).await);
     }
     println!("in force after {times:?}");
-    assert!(shortest(times) < IN_FORCE);
+    assert_in_force(times);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -190,7 +196,7 @@ async fn settings_order_mode_and_limits_change_and_the_others_are_left_alone() {
         times.push(until_labels(&server, &wanted, PATIENCE).await);
     }
     println!("settings in force after {times:?}");
-    assert!(shortest(times) < IN_FORCE);
+    assert_in_force(times);
 
     edit(&server, |root| {
         root["plugins"].as_array_mut().expect("a list").swap(0, 1)

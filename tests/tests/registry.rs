@@ -1,22 +1,26 @@
 //! Plugins from registries: a real one, and one that does everything wrong that can be done.
 
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
-use tollgate_tests::binary;
+use tempfile::TempDir;
 use tollgate_tests::checker::Endpoint;
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::registry::misbehaving::{Behaviour, Fault, Misbehaving};
 use tollgate_tests::registry::{Key, Registry, payload};
 use tollgate_tests::reviews::{Review, pod};
-use tollgate_tests::server::Server;
+use tollgate_tests::server::{Server, Start};
 use tollgate_tests::wat::marker;
+use tollgate_tests::{binary, guests};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
 /// From the end of a push.
 const IN_FORCE: Duration = Duration::from_secs(2);
+/// Within this also where others use the machine.
+const IN_FORCE_WHEN_BUSY: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn labels(server: &Server) -> Value {
@@ -44,6 +48,43 @@ async fn until_colour(server: &Server, colour: &str) -> Duration {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     began.elapsed()
+}
+
+/// Half of them are as promised, and none is out of all proportion.
+fn assert_in_force(times: &[Duration], promised: Duration) {
+    let mut sorted = times.to_vec();
+    sorted.sort();
+    let median = sorted[sorted.len() / 2];
+    assert!(median < promised.max(IN_FORCE_WHEN_BUSY / 4), "{times:?}");
+    assert!(sorted[0] < promised, "{times:?}");
+    assert!(sorted[sorted.len() - 1] < IN_FORCE_WHEN_BUSY, "{times:?}");
+}
+
+/// Changes the configuration file as a careful writer does: at once.
+fn edit(server: &Server, change: impl FnOnce(&mut Value)) {
+    let path = server.configuration().folder().join("tollgate.yaml");
+    let text = std::fs::read(&path).expect("the configuration is there");
+    let mut root = serde_json::from_slice(&text).expect("the suites write it as JSON");
+    change(&mut root);
+    let new = path.with_extension("new");
+    std::fs::write(&new, root.to_string()).expect("the folder can be written to");
+    std::fs::rename(&new, &path).expect("a file can be renamed");
+}
+
+async fn until_labels(server: &Server, wanted: &Value) -> Duration {
+    let began = Instant::now();
+    loop {
+        let labels = labels(server).await;
+        if labels == *wanted {
+            return began.elapsed();
+        }
+        assert!(
+            began.elapsed() < PATIENCE,
+            "the labels are {labels}, not {wanted}: {}",
+            server.get_admin("/plugins").await.text()
+        );
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }
 
 /// Waits until `/plugins` gives a reason that holds this.
@@ -148,7 +189,7 @@ async fn a_tag_is_followed_and_a_digest_stays() {
         times.push(until_colour(&followed, colour).await);
     }
     println!("in force {times:?} after the push, with a poll interval of {POLL_INTERVAL:?}");
-    assert!(times.iter().min().is_some_and(|time| *time < IN_FORCE));
+    assert_in_force(&times, IN_FORCE);
     assert_eq!(labels(&fixed).await, json!({"colour": "red"}));
     assert_eq!(fixed.get_admin("/plugins").await.json()["state"], "ok");
 
@@ -403,6 +444,273 @@ async fn a_registry_that_hangs_holds_up_nobody_else() {
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     println!("the file was in force after {:?}", began.elapsed());
+}
+
+/// A plugin from a registry that sets a label by its settings, and one from a file.
+fn coloured_and_shaped(registry: &Misbehaving, more: Value) -> Configuration {
+    let mut registries = json!({
+        "pollInterval": "1s",
+        "timeout": "30s",
+        "hosts": [{"host": registry.host(), "plainHTTP": true}],
+    });
+    for (key, value) in more.as_object().into_iter().flatten() {
+        registries[key] = value.clone();
+    }
+    let mut configuration = Configuration::new().with("registries", registries);
+    from(
+        &mut configuration,
+        &format!("oci://{}/colour:1", registry.host()),
+    );
+    configuration.plugin_of("shape", &marker("shape", "round"), json!({}));
+    configuration
+}
+
+fn paint(root: &mut Value, colour: &str) {
+    root["plugins"][0]["settings"] = json!({"set": {"/metadata/labels/colour": colour}});
+}
+
+fn actor() -> Vec<u8> {
+    std::fs::read(guests::build("actor")).expect("the plugin has been built")
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_cached_changes_without_the_registry() {
+    let registry = Misbehaving::start(Behaviour::of(actor())).await;
+    let cache = tempfile::tempdir().expect("a temporary folder can be made");
+    let configuration = coloured_and_shaped(&registry, json!({"cacheDirectory": cache.path()}));
+    let server = Server::start(configuration);
+    assert_eq!(labels(&server).await, json!({"shape": "round"}));
+    registry.behave(Behaviour::of(actor()).with(Fault::Silent));
+    // By then it has been asked, and does not answer.
+    tokio::time::sleep(POLL_INTERVAL * 2).await;
+    let mut times = Vec::new();
+    for colour in ["red", "green", "blue"] {
+        edit(&server, |root| paint(root, colour));
+        let wanted = json!({"colour": colour, "shape": "round"});
+        times.push(until_labels(&server, &wanted).await);
+    }
+    println!("settings in force after {times:?}, with a registry that says nothing");
+    assert_in_force(&times, Duration::from_secs(1));
+    edit(&server, |root| {
+        root["plugins"][0]["mode"] = json!("warn");
+        root["plugins"][1]["mode"] = json!("audit");
+    });
+    let took = until_labels(&server, &json!({})).await;
+    assert!(took < IN_FORCE_WHEN_BUSY, "{took:?}");
+    let page = server.get_admin("/plugins").await.json();
+    assert_eq!(page["state"], "ok", "nobody knows yet: {page:#}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_has_to_be_fetched_holds_up_nothing_else() {
+    let registry = Misbehaving::start(Behaviour::of(actor())).await;
+    let configuration = coloured_and_shaped(&registry, json!({"timeout": "20s"}));
+    let server = Server::start(configuration);
+    registry.behave(Behaviour::of(actor()).with(Fault::Silent));
+    tokio::time::sleep(POLL_INTERVAL * 2).await;
+    // Nothing is cached: other settings take the plugin's bytes. A third is new.
+    let new = format!("oci://{}/new:1", registry.host());
+    edit(&server, |root| {
+        paint(root, "red");
+        root["plugins"][1]["mode"] = json!("warn");
+        let plugins = root["plugins"].as_array_mut().expect("a list");
+        plugins.push(json!({"name": "new", "source": new}));
+    });
+    let began = Instant::now();
+    until_labels(&server, &json!({})).await;
+    println!("the rest in force after {:?}", began.elapsed());
+    assert!(began.elapsed() < IN_FORCE_WHEN_BUSY);
+    let colour = server.plugin_status("colour").await;
+    assert_eq!(colour["wanted"]["state"], "fetching", "{colour:#}");
+    let new = server.plugin_status("new").await;
+    assert_eq!(new["state"], "pending", "{new:#}");
+
+    // Whoever asks is answered when it is known, and what need not wait is in force before.
+    edit(&server, |root| {
+        root["plugins"][1]["mode"] = json!("enforce")
+    });
+    let asked = Instant::now();
+    let url = format!("http://{}/reload", server.admin_address());
+    let reload = server.default_client().post(url).send();
+    let (reloaded, took) = tokio::join!(reload, async {
+        until_labels(&server, &json!({"shape": "round"})).await
+    });
+    let reloaded = reloaded.expect("there is an answer");
+    println!("{} after {:?}", reloaded.status(), asked.elapsed());
+    assert!(took < IN_FORCE_WHEN_BUSY, "{took:?}");
+    assert_eq!(reloaded.status(), 500);
+    let report: Value = reloaded.json().await.expect("it is JSON");
+    for name in ["colour", "new"] {
+        let reason = report["failed"][name].as_str().unwrap_or_default();
+        assert!(reason.contains("(registries.timeout)"), "{report:#}");
+    }
+    assert_eq!(server.plugin_status("colour").await["state"], "degraded");
+
+    registry.behave(Behaviour::of(actor()));
+    until_labels(&server, &json!({"colour": "red", "shape": "round"})).await;
+    let url = format!("http://{}/reload", server.admin_address());
+    let reloaded = server.default_client().post(url).send().await;
+    let reloaded = reloaded.expect("there is an answer");
+    assert_eq!(reloaded.status(), 200, "{:?}", reloaded.text().await);
+    assert_eq!(server.plugin_status("new").await["state"], "loaded");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn an_entry_that_replaces_another_leaves_no_moment_with_neither() {
+    let registry = Misbehaving::start(Behaviour::of(marker("colour", "red"))).await;
+    let server = Server::start(coloured_and_shaped(&registry, json!({"timeout": "4s"})));
+    let both = json!({"colour": "red", "shape": "round"});
+    assert_eq!(labels(&server).await, both);
+    let rename = |name: &str| {
+        let name = name.to_owned();
+        edit(&server, |root| root["plugins"][0]["name"] = json!(name));
+    };
+    rename("second");
+    let began = Instant::now();
+    let names = async || -> Vec<String> {
+        let page = server.get_admin("/plugins").await.json();
+        let plugins = page["plugins"].as_array().cloned().unwrap_or_default();
+        let loaded = plugins.iter().filter(|plugin| plugin["state"] == "loaded");
+        loaded.map(|plugin| plugin["name"].to_string()).collect()
+    };
+    while names().await != ["\"second\"", "\"shape\""] {
+        assert!(began.elapsed() < PATIENCE, "{:?}", names().await);
+        assert_eq!(labels(&server).await, both, "after {:?}", began.elapsed());
+    }
+
+    // Where what is new cannot be had, what it was to replace goes when that is known.
+    registry.behave(Behaviour::of(marker("colour", "red")).with(Fault::Silent));
+    rename("third");
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    assert_eq!(names().await, ["\"second\"", "\"shape\""]);
+    assert_eq!(labels(&server).await, both);
+    until_labels(&server, &json!({"shape": "round"})).await;
+    let status = server.plugin_status("third").await;
+    assert_eq!(status["state"], "pending", "{status:#}");
+}
+
+/// A folder with a credential helper, for the front of `PATH`.
+fn helper(name: &str, script: &str) -> (TempDir, String) {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let program = folder.path().join(format!("docker-credential-{name}"));
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).expect("a file can be written");
+    let executable = std::fs::Permissions::from_mode(0o755);
+    std::fs::set_permissions(&program, executable).expect("it is this user's");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let path = format!("{}:{path}", folder.path().display());
+    (folder, path)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credential_helper_that_hangs_is_ended_and_changes_go_on() {
+    let good = Behaviour::of(marker("colour", "good"));
+    let registry = Misbehaving::start(good.with(Fault::Token)).await;
+    // It leaves something behind that is not ended with it.
+    let hang = "echo $$ >> \"$0.pids\"; sleep 600 & echo $! >> \"$0.pids\"; wait";
+    let (folder, path) = helper("hang", hang);
+    let docker = folder.path().join("config.json");
+    std::fs::write(&docker, r#"{"credsStore": "hang"}"#).expect("a file can be written");
+    let hosts = json!([{"host": registry.host(), "plainHTTP": true}]);
+    let registries = json!({"pollInterval": "1s", "credentials": docker, "hosts": hosts});
+    let mut configuration = Configuration::new().with("registries", registries);
+    for number in 0..20 {
+        let source = format!("oci://{}/plugin-{number}:1", registry.host());
+        let more = json!({"source": source, "failurePolicy": "Ignore"});
+        configuration.plugin(&format!("plugin-{number}"), Path::new("unused"), more);
+    }
+    configuration.plugin_of("shape", &marker("shape", "round"), json!({}));
+    let file = configuration.folder().join("shape.wasm");
+    let began = Instant::now();
+    let server = Start::default()
+        .environment("PATH", &path)
+        .start(configuration);
+    println!("started after {:?}", began.elapsed());
+    let status = server.plugin_status("plugin-0").await;
+    let reason = status["reason"].as_str().unwrap_or_default();
+    println!("{reason}");
+    assert!(
+        reason.contains("docker-credential-hang took more than 10 s for"),
+        "{status:#}"
+    );
+    // Until it has been run again, and again ended.
+    let pids = || -> Vec<u32> {
+        let name = "docker-credential-hang.pids";
+        let text = std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
+        text.lines().filter_map(|line| line.parse().ok()).collect()
+    };
+    while pids().len() < 6 {
+        assert!(began.elapsed() < PATIENCE, "{:?}", pids());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let is_running = |pid: &u32| {
+        let state = std::fs::read_to_string(format!("/proc/{pid}/stat"));
+        state.is_ok_and(|state| !state.contains(") Z "))
+    };
+    let running: Vec<u32> = pids().into_iter().filter(is_running).collect();
+    println!("{} were started, {running:?} are there", pids().len());
+    assert!(running.len() <= 2, "one, and what it has started");
+    let threads = std::fs::read_dir(format!("/proc/{}/task", server.process()));
+    let threads = threads.map(Iterator::count).unwrap_or_default();
+    assert!(threads < 40, "{threads} threads");
+
+    std::fs::write(&file, marker("shape", "square")).expect("the file can be written");
+    let took = until_labels(&server, &json!({"shape": "square"})).await;
+    assert!(took < IN_FORCE_WHEN_BUSY, "{took:?}");
+    let stopped = server.stop();
+    assert!(stopped.status.success());
+    let left: Vec<u32> = pids().into_iter().filter(is_running).collect();
+    assert!(left.is_empty(), "{left:?} outlived the host");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_credential_helper_is_asked_for_the_registry() {
+    let Some(registry) = Registry::start() else {
+        return;
+    };
+    let source = push(
+        &registry,
+        "red",
+        &format!("oci://{}/policies/colour:1", registry.host()),
+    );
+    let host = registry.host();
+    let rows = [
+        (
+            r#"cat > "$0.asked"; echo '{"ServerURL": "x", "Username": "user", "Secret": "secret"}'"#,
+            "pulled ",
+        ),
+        (
+            "echo 'credentials not found in native keychain'; exit 1",
+            "the credentials are missing, wrong or not good",
+        ),
+        (
+            "echo hunter2; exit 3",
+            "docker-credential-test failed for 127.0.0.1:",
+        ),
+        (
+            "echo hunter2",
+            "what docker-credential-test printed for 127.0.0.1:",
+        ),
+    ];
+    for (script, expected) in rows {
+        let (folder, path) = helper("test", script);
+        let docker = json!({"credHelpers": {host.as_str(): "test"}}).to_string();
+        std::fs::write(folder.path().join("config.json"), docker).expect("a file can be written");
+        let output = Command::new(binary::tollgate())
+            .args(["pull", &source, "--credentials", "config.json", "--ca"])
+            .arg(registry.ca())
+            .current_dir(folder.path())
+            .env("PATH", path)
+            .output()
+            .expect("tollgate can be run");
+        let text = text(&output);
+        println!("{script} | {}", text.trim());
+        assert!(text.contains(expected), "{text}");
+        assert!(!text.contains("hunter2"), "{text}");
+        if output.status.success() {
+            let asked = folder.path().join("docker-credential-test.asked");
+            assert_eq!(std::fs::read_to_string(asked).ok(), Some(host.clone()));
+        }
+    }
 }
 
 /// What `tollgate pull --key` says.

@@ -71,6 +71,7 @@ impl Serve {
         };
         let server = Server::bind(&listen, config.requests, Arc::new(control), Metrics::new());
         let server = server.await?;
+        server.listening().announce();
         server.run(async move { signals.next().await }).await;
         Ok(())
     }

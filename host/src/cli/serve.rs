@@ -7,6 +7,7 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::Args;
 use tokio::signal::unix::SignalKind;
+use tokio_util::task::AbortOnDropHandle;
 
 use super::host::Host;
 use super::{FAILURE, Logging, Origin};
@@ -62,20 +63,9 @@ impl Serve {
         let metrics = host.metrics.clone();
         let keeper = Keeper::new(origin, config.clone(), host.loader, metrics, hangups);
         let mut keeper = keeper.with_last_good(last_good);
-        let set = tokio::select! {
-            set = keeper.load() => set,
-            _ = signals.next() => return Ok(ExitCode::from(FAILURE)),
-        };
+        let live = Arc::new(Live::new(&keeper));
         let max_concurrent_calls = config.engine.max_concurrent_calls as usize;
         let max_depth = config.requests.max_depth;
-        let pipeline = Pipeline::new(
-            host.engine.clone(),
-            set,
-            host.metrics.clone(),
-            max_depth,
-            max_concurrent_calls,
-        );
-        let pipeline = Arc::new(pipeline.with_decisions(config.decisions));
         let listen = Listen {
             address: self.listen.unwrap_or(config.listen),
             admin_address: self.admin_listen.unwrap_or(config.admin_listen),
@@ -83,14 +73,9 @@ impl Serve {
             authentication: config.authentication,
         };
         let grace_period = config.requests.shutdown_grace_period;
-        let server = Server::bind(
-            &listen,
-            config.requests,
-            Arc::new(Live::new(pipeline.clone(), &keeper)),
-            host.metrics.clone(),
-        )
-        .await?;
-        let keeper = tokio::spawn(keeper.run(pipeline.clone()));
+        let metrics = host.metrics.clone();
+        let server = Server::bind(&listen, config.requests, live.clone(), metrics).await?;
+        let listening = server.listening();
         let (stop, stopping) = tokio::sync::oneshot::channel();
         let running = server.run(async move {
             match stopping.await {
@@ -99,6 +84,29 @@ impl Serve {
             }
         });
         tokio::pin!(running);
+        // A start may take long, and a probe must not take it for a hang.
+        listening.announce_start();
+        let mut loading = AbortOnDropHandle::new(tokio::spawn(async move {
+            let set = keeper.load().await;
+            (keeper, set)
+        }));
+        let loaded = tokio::select! {
+            loaded = &mut loading => loaded,
+            _ = &mut running => return Ok(ExitCode::SUCCESS),
+            _ = signals.next() => return Ok(ExitCode::from(FAILURE)),
+        };
+        let (keeper, set) = loaded.context("the plugins could not be loaded")?;
+        let pipeline = Pipeline::new(
+            host.engine.clone(),
+            set,
+            host.metrics.clone(),
+            max_depth,
+            max_concurrent_calls,
+        );
+        let pipeline = Arc::new(pipeline.with_decisions(config.decisions));
+        let keeper = tokio::spawn(keeper.run(pipeline.clone()));
+        live.open(pipeline.clone());
+        listening.announce();
         tokio::select! {
             _ = &mut running => return Ok(ExitCode::SUCCESS),
             signal = signals.next() => {

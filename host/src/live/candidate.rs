@@ -18,6 +18,10 @@ pub(super) enum Outcome {
     Untouched,
     /// It is what is wanted.
     AsWanted,
+    /// It is, of what is known of its tag; what was wrong with that is looked at again.
+    InDoubt,
+    /// What is wanted has to come from a registry first.
+    Waits,
     /// It is not, and this is why: with the digest of the bytes that cannot be used, empty where it is not the bytes.
     Failed { reason: String, digest: Arc<str> },
 }
@@ -63,9 +67,7 @@ pub(super) async fn candidate(
         Err(error) => {
             let reason = error.to_string();
             let plugin = match (serving, earlier.as_ref()) {
-                (Some(serving), _) => {
-                    Some(kept(loader, serving, &wanted).unwrap_or_else(|_| serving.0.clone()))
-                }
+                (Some(serving), _) => Some(goes_on(loader, serving, &wanted)),
                 // Already its failurePolicy decides. What is wanted of that is in force at once.
                 (None, Some(earlier)) if matches!(earlier.state, PluginState::Failed { .. }) => {
                     let state = PluginState::Failed {
@@ -80,6 +82,30 @@ pub(super) async fn candidate(
                 outcome: Outcome::Failed { reason, digest },
             }
         }
+    }
+}
+
+/// What serves of a plugin while what is wanted of it comes from a registry.
+pub(super) fn meanwhile(
+    loader: &Loader,
+    earlier: Option<&Arc<Plugin>>,
+    wanted: &PluginConfig,
+) -> Candidate {
+    let plugin = earlier.and_then(|earlier| match &earlier.state {
+        PluginState::Failed { .. } if earlier.config == *wanted => Some(earlier.clone()),
+        PluginState::Loaded(loaded) => Some(goes_on(loader, (earlier, loaded), wanted)),
+        PluginState::Failed { reason } => {
+            let state = PluginState::Failed {
+                reason: reason.clone(),
+            };
+            let plugin = loader.plugin(wanted.clone(), earlier.digest.clone(), state);
+            Some(Arc::new(plugin))
+        }
+        PluginState::Disabled => None,
+    });
+    Candidate {
+        plugin,
+        outcome: Outcome::Waits,
     }
 }
 
@@ -103,12 +129,7 @@ async fn make(
     let same = serving.filter(|(plugin, _)| plugin.config.runs_like(wanted));
     let mut artifact = match fetched {
         Some(fetched) => fetched?,
-        None => {
-            // Where keys are configured, they may have changed: what serves is verified once more.
-            let verified = same.filter(|_| wanted.signature_keys.is_empty());
-            let have = verified.map(|(plugin, _)| &*plugin.digest);
-            loader.fetch(wanted, have).await?
-        }
+        None => loader.fetch(wanted, None).await?,
     };
     let stale = artifact.stale.take();
     // What serves has been the tag's at least as lately as what the cache has.
@@ -116,15 +137,20 @@ async fn make(
         return Err(LoadError::Stale(reason.clone()));
     }
     *digest = artifact.digest.clone();
-    if let Some(same) = same {
-        if same.0.digest == *digest {
-            return kept(loader, same, wanted);
-        }
+    if let Some(same) = same
+        && same.0.digest == *digest
+    {
+        return kept(loader, same, wanted);
     }
     let loaded = loader.prepare(wanted, artifact).await?;
     let state = PluginState::Loaded(Box::new(loaded));
     let plugin = loader.plugin(wanted.clone(), digest.clone(), state);
     Ok(Arc::new(Plugin { stale, ..plugin }))
+}
+
+/// What serves, as far as possible under what is wanted around it.
+fn goes_on(loader: &Loader, serving: Serving<'_>, wanted: &PluginConfig) -> Arc<Plugin> {
+    kept(loader, serving, wanted).unwrap_or_else(|_| serving.0.clone())
 }
 
 /// The code that serves, under what is wanted around it.

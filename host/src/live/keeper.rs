@@ -12,11 +12,12 @@ use serde_json::json;
 use time::OffsetDateTime;
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
-use tokio::task::{JoinSet, spawn_blocking};
+use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
 
 use super::Ask;
-use super::candidate::{Candidate, Outcome, candidate};
+use super::candidate::{Candidate, Outcome, candidate, meanwhile};
 use super::grace::{Grace, awaited};
 use super::status::Status;
 use super::trouble::Trouble;
@@ -26,7 +27,7 @@ use crate::engine::chain;
 use crate::metrics::Metrics;
 use crate::pipeline::Pipeline;
 use crate::plugin::{Artifact, LoadError, Loader, Plugin, PluginSet, PluginState};
-use crate::registry::{LastGood, Served};
+use crate::registry::{LastGood, Patience, Served, Start};
 use crate::server::Reloaded;
 use crate::stamp::Stamp;
 
@@ -47,6 +48,13 @@ pub struct Keeper {
     polls: BTreeMap<PluginName, Instant>,
     /// Looks at registries that are under way: however long one takes, files and the configuration go on.
     pulls: JoinSet<Pull>,
+    /// Which of them count: the last of each plugin.
+    pulling: BTreeMap<PluginName, Pulling>,
+    pull_number: u64,
+    /// Plugins whose entries are not in force before something has come from a registry.
+    waiting: BTreeSet<PluginName>,
+    /// Those who wait for looks at registries.
+    asked: Vec<Asked>,
     grace: Grace,
     /// What is written down of what serves; none where nothing is kept.
     last_good: Option<LastGood>,
@@ -67,14 +75,51 @@ struct Tried {
 
 /// What a look at a registry came to.
 struct Pull {
+    number: u64,
     config: PluginConfig,
+    /// Of the keys that it was to be signed with.
+    stamps: Vec<Option<Stamp>>,
+    /// Whether somebody wants to know, whatever came of it.
+    asked: bool,
     /// The version that was not to be tried again yet: it was only looked whether it is still that one.
     held_back: Option<Arc<str>>,
     fetched: Result<Artifact, LoadError>,
 }
 
+/// A look at a registry that is under way.
+struct Pulling {
+    number: u64,
+    asked: bool,
+    task: AbortHandle,
+}
+
+/// Somebody who asked for a reload, and what has come of it so far.
+struct Asked {
+    ask: Ask,
+    /// Whose registries are still being asked.
+    names: BTreeSet<PluginName>,
+    changed: BTreeSet<String>,
+    swapped: bool,
+}
+
+/// What was published.
+struct Published {
+    changed: Vec<String>,
+    swapped: bool,
+}
+
 /// Those that are to be taken up.
 type Pulls = BTreeMap<PluginName, Pull>;
+
+/// Where a plugin is looked for.
+enum Look {
+    /// There is no reason to.
+    Nowhere,
+    /// Where it is: in its file, or in what was fetched.
+    At(Option<Result<Artifact, LoadError>>),
+    /// In what is there without its registry: this, where it is known to be what the reference stands for.
+    Around(Option<Arc<Plugin>>),
+}
 
 /// What a look at everything came to.
 struct Looked {
@@ -119,6 +164,10 @@ impl Keeper {
             watch: Watch::default(),
             polls: BTreeMap::new(),
             pulls: JoinSet::new(),
+            pulling: BTreeMap::new(),
+            pull_number: 0,
+            waiting: BTreeSet::new(),
+            asked: Vec::new(),
             origin,
             loader: Arc::new(loader),
             metrics,
@@ -153,10 +202,13 @@ impl Keeper {
         let stamps = stamps(self.files()).await;
         let mut first = self.wanted.clone();
         first.retain(|plugin| !plugin.is_candidate());
-        let set = self.loader.load_all(first.clone()).await;
-        let making: Vec<_> = set
+        let enabled = first.iter().filter(|plugin| plugin.enabled);
+        let sources = enabled.map(|plugin| (plugin.name.clone(), plugin.source.to_string()));
+        self.status.lock().starting = Some(sources.collect());
+        let patience = Patience::default();
+        let making: Vec<_> = first
             .iter()
-            .map(|plugin| self.fall_back(plugin.clone()))
+            .map(|wanted| self.first(wanted, &patience))
             .collect();
         let made: Vec<_> = futures_util::stream::iter(making)
             .buffered(PULLS)
@@ -195,19 +247,46 @@ impl Keeper {
     }
 
     /// A plugin of the first set, or what served last of it; with what is wrong, and the digest that it is wrong with.
-    async fn fall_back(&self, plugin: Arc<Plugin>) -> (Arc<Plugin>, Option<(String, Arc<str>)>) {
+    async fn first(
+        &self,
+        wanted: &PluginConfig,
+        patience: &Patience,
+    ) -> (Arc<Plugin>, Option<(String, Arc<str>)>) {
+        let records = self.last_good.as_ref();
+        let served = records.and_then(|records| records.of(&wanted.name));
+        let start = Start {
+            patience,
+            replaceable: served.is_some(),
+        };
+        let plugin = self.loader.load_at_start(wanted.clone(), start).await;
+        let made = self.fall_back(Arc::new(plugin), served, patience).await;
+        if let Some(starting) = &mut self.status.lock().starting {
+            starting.remove(&wanted.name);
+        }
+        made
+    }
+
+    async fn fall_back(
+        &self,
+        plugin: Arc<Plugin>,
+        served: Option<Served>,
+        patience: &Patience,
+    ) -> (Arc<Plugin>, Option<(String, Arc<str>)>) {
         let digest = plugin.digest.clone();
         let PluginState::Failed { reason } = &plugin.state else {
             let trouble = plugin.stale.clone().map(|reason| (reason, Arc::from("")));
             return (plugin, trouble);
         };
         let name = &plugin.config.name;
-        let served = self.last_good.as_ref().and_then(|records| records.of(name));
         let Some(served) = served else {
             let trouble = (reason.clone(), digest);
             return (plugin, Some(trouble));
         };
-        match self.loader.last_good(&plugin.config, served).await {
+        let start = Start {
+            patience,
+            replaceable: false,
+        };
+        match self.loader.last_good(&plugin.config, served, start).await {
             Ok(last) => {
                 tracing::warn!(plugin = %name, digest = %last.digest, "the plugin serves as it did before the start");
                 (Arc::new(last), Some((reason.clone(), digest)))
@@ -257,6 +336,7 @@ impl Keeper {
         let mut renewals = interval_at(Instant::now() + RENEWAL, RENEWAL);
         let mut is_waiting = awaited(&pipeline.live()).is_some();
         loop {
+            self.answer();
             let mut pulled = Pulls::new();
             let (ask, everything) = tokio::select! {
                 _ = looks.tick() => {
@@ -267,12 +347,17 @@ impl Keeper {
                     (None, false)
                 }
                 Some(pull) = self.pulls.join_next() => {
-                    // The panic hook has reported what was lost.
-                    let pull = pull.ok();
-                    let Some(pull) = pull.filter(|pull| self.is_news(pull)) else {
+                    let mut next = Some(pull);
+                    // All that are there: they are prepared at the same time.
+                    while let Some(pull) = next {
+                        // One that was given up for another is an error.
+                        let landed = pull.ok().filter(|pull| self.lands(pull));
+                        pulled.extend(landed.map(|pull| (pull.config.name.clone(), pull)));
+                        next = self.pulls.try_join_next();
+                    }
+                    if pulled.is_empty() {
                         continue;
-                    };
-                    pulled.insert(pull.config.name.clone(), pull);
+                    }
                     (None, false)
                 }
                 () = sleep_until(self.grace.end()), if is_waiting => {
@@ -296,11 +381,30 @@ impl Keeper {
                 }
                 ask = self.asks.recv() => (ask, true),
             };
-            let reloaded = self.reload(&pipeline, everything, pulled).await;
+            let published = self.reload(&pipeline, everything, pulled).await;
             self.loader.tidy();
-            if let Some(ask) = ask {
+            self.asked.extend(ask.map(|ask| Asked {
+                ask,
+                names: self.pulling.keys().cloned().collect(),
+                changed: BTreeSet::new(),
+                swapped: false,
+            }));
+            for asked in &mut self.asked {
+                asked.changed.extend(published.changed.iter().cloned());
+                asked.swapped |= published.swapped;
+            }
+        }
+    }
+
+    /// Answers those who wait for nothing any more.
+    fn answer(&mut self) {
+        for mut asked in std::mem::take(&mut self.asked) {
+            asked.names.retain(|name| self.pulling.contains_key(name));
+            if asked.names.is_empty() {
                 // Whoever asked may have gone.
-                drop(ask.send(reloaded));
+                drop(asked.ask.send(self.told(&asked.changed, asked.swapped)));
+            } else {
+                self.asked.push(asked);
             }
         }
     }
@@ -318,6 +422,7 @@ impl Keeper {
     /// Begins to look at what is due, beside everything else.
     fn look_at_registries(&mut self, live: &PluginSet) {
         let now = Instant::now();
+        let mut due = Vec::new();
         for plugin in &self.wanted {
             let Source::Oci(reference) = &plugin.source else {
                 continue;
@@ -329,7 +434,7 @@ impl Keeper {
                 .is_some_and(|running| running.config.runs_like(plugin));
             let first = plugin.is_candidate() && !running;
             let polled = (moves || first) && next <= now;
-            let (due, held_back) = match self.status.lock().trouble(&plugin.name) {
+            let (is_due, held_back) = match self.status.lock().trouble(&plugin.name) {
                 None => (polled, None),
                 // A tag with a bad version is looked at as ever; that version is not tried before its time.
                 Some(trouble) if trouble.is_of_bytes() => {
@@ -337,26 +442,70 @@ impl Keeper {
                 }
                 Some(trouble) => (trouble.is_due(), None),
             };
-            // Until a pull is back, its next one is far away.
-            if !plugin.enabled || !due || next > now + FAR / 2 {
+            // One is under way.
+            if !plugin.enabled || !is_due || next > now + FAR / 2 {
                 continue;
             }
-            self.polls.insert(plugin.name.clone(), now + FAR);
-            let have = live.find(plugin.name.as_str()).filter(|serving| {
-                matches!(serving.state, PluginState::Loaded(_)) && serving.config.runs_like(plugin)
-            });
-            let have = have.map(|serving| serving.digest.clone());
-            let have = held_back.clone().or(have);
-            let (loader, config) = (self.loader.clone(), plugin.clone());
-            self.pulls.spawn(async move {
-                let fetched = loader.fetch(&config, have.as_deref()).await;
-                Pull {
-                    config,
-                    held_back,
-                    fetched,
-                }
-            });
+            let troubled = self.status.lock().troubles.contains_key(&plugin.name);
+            let have = have(live, plugin, troubled);
+            due.push((plugin.clone(), have, held_back));
         }
+        for (plugin, have, held_back) in due {
+            self.pull(plugin, have, held_back, false);
+        }
+    }
+
+    /// Begins to look at a plugin's registry, in the place of a look that is under way.
+    fn pull(
+        &mut self,
+        config: PluginConfig,
+        have: Option<Arc<str>>,
+        held_back: Option<Arc<str>>,
+        asked: bool,
+    ) {
+        let name = config.name.clone();
+        // Until it is back, the next one is far away.
+        self.polls.insert(name.clone(), Instant::now() + FAR);
+        self.pull_number += 1;
+        let number = self.pull_number;
+        let tried = self.tried.get(&name);
+        let stamps = tried.map(|tried| tried.stamps.clone()).unwrap_or_default();
+        let have = held_back.clone().or(have);
+        let loader = self.loader.clone();
+        let task = self.pulls.spawn(async move {
+            let wanted = config.clone();
+            let fetching = async move { loader.fetch(&wanted, have.as_deref()).await };
+            let fetching = AbortOnDropHandle::new(tokio::spawn(fetching));
+            let fetched = fetching.await.unwrap_or_else(|lost| Err(lost.into()));
+            Pull {
+                number,
+                config,
+                stamps,
+                asked,
+                held_back,
+                fetched,
+            }
+        });
+        let pulling = Pulling {
+            number,
+            asked,
+            task,
+        };
+        if let Some(earlier) = self.pulling.insert(name, pulling) {
+            earlier.task.abort();
+        }
+    }
+
+    /// Takes note of a look at a registry that is over, and says whether to look at the plugin for its sake.
+    fn lands(&mut self, pull: &Pull) -> bool {
+        let name = &pull.config.name;
+        let current = self.pulling.get(name).map(|pulling| pulling.number);
+        if current != Some(pull.number) {
+            return false;
+        }
+        self.pulling.remove(name);
+        let news = self.is_news(pull);
+        news || pull.asked || self.waiting.contains(name)
     }
 
     /// Whether anything follows from a look at a registry.
@@ -393,7 +542,7 @@ impl Keeper {
         pipeline: &Pipeline,
         everything: bool,
         mut pulled: Pulls,
-    ) -> Reloaded {
+    ) -> Published {
         let live = pipeline.live();
         let looked = loop {
             let of_configuration = self.read_configuration().await;
@@ -408,9 +557,25 @@ impl Keeper {
                 }
             }
         };
-        let reloaded = self.publish(pipeline, &live, looked);
+        let published = self.publish(pipeline, &live, looked);
+        if everything {
+            self.pull_everything(&pipeline.live());
+        }
         self.tell_metrics();
-        reloaded
+        published
+    }
+
+    /// Asks the registries of all plugins what they have, for somebody who waits for it.
+    fn pull_everything(&mut self, live: &PluginSet) {
+        let enabled = self.wanted.iter().filter(|plugin| plugin.enabled);
+        let of_registries = enabled.filter(|plugin| file(plugin).is_none());
+        for plugin in of_registries.cloned().collect::<Vec<_>>() {
+            let pulling = self.pulling.get(&plugin.name);
+            if pulling.is_none_or(|pulling| !pulling.asked) {
+                let have = have(live, &plugin, true);
+                self.pull(plugin, have, None, true);
+            }
+        }
     }
 
     /// Takes up what the configuration wants now, where it is valid. The stamp is from before it was read.
@@ -462,31 +627,28 @@ impl Keeper {
         let tried = tried(&self.wanted, stamps);
         let making = self.wanted.iter().map(|wanted| {
             let name = &wanted.name;
-            let due = file(wanted).is_some() && self.status.lock().is_due(name);
-            let pulled = pulled
-                .remove(name)
-                .filter(|pull| pull.config.runs_like(wanted));
-            let other = self.tried.get(name) != tried.get(name);
-            // What was pulled beside a change was pulled for what was wanted before it.
-            let fetched = pulled
-                .filter(|_| !other && !everything)
-                .map(|pull| pull.fetched);
             let earlier = live.find(name.as_str()).cloned();
-            let runs = earlier
-                .as_ref()
-                .is_some_and(|earlier| earlier.config.runs_like(wanted));
-            // What decides nothing holds up nothing: a candidate is pulled beside everything else.
-            let waits = wanted.is_candidate() && wanted.enabled && file(wanted).is_none() && !runs;
-            let look = everything || due || (other && !waits) || fetched.is_some();
+            let (before, now) = (self.tried.get(name), tried.get(name));
+            let other = before != now;
+            let (due, waits) = (self.status.lock().is_due(name), self.waiting.contains(name));
+            // What was pulled beside a change was pulled for what was wanted before it.
+            let pulled = pulled.remove(name).filter(|pull| {
+                let stamps = now.map(|now| &now.stamps);
+                !other && stamps == Some(&pull.stamps) && pull.is_of(wanted, earlier.as_ref())
+            });
+            let of_registry = wanted.enabled && file(wanted).is_none();
+            let look = match pulled {
+                Some(pull) => Look::At(Some(pull.fetched)),
+                None if !of_registry && (everything || due || other) => Look::At(None),
+                None if of_registry && (other || waits) => {
+                    let at_hand = !waits && has_keys_of(before, now);
+                    let digest = earlier.as_ref().filter(|_| at_hand);
+                    Look::Around(digest.cloned())
+                }
+                None => Look::Nowhere,
+            };
             async move {
-                let made = if look {
-                    candidate(&self.loader, earlier, wanted.clone(), fetched).await
-                } else {
-                    Candidate {
-                        plugin: earlier,
-                        outcome: Outcome::Untouched,
-                    }
-                };
+                let made = self.made(wanted, earlier, look).await;
                 (wanted.clone(), made)
             }
         });
@@ -497,23 +659,77 @@ impl Keeper {
             .await
     }
 
+    /// One plugin that is wanted, without waiting for a registry.
+    async fn made(
+        &self,
+        wanted: &PluginConfig,
+        earlier: Option<Arc<Plugin>>,
+        look: Look,
+    ) -> Candidate {
+        let loader = &self.loader;
+        match look {
+            Look::Nowhere => Candidate {
+                plugin: earlier,
+                outcome: Outcome::Untouched,
+            },
+            Look::At(fetched) => candidate(loader, earlier, wanted.clone(), fetched).await,
+            Look::Around(resolved) => {
+                let resolved = resolved.and_then(|plugin| {
+                    let artifact = at_hand(loader, &plugin, wanted)?;
+                    Some((plugin, artifact))
+                });
+                let Some((plugin, artifact)) = resolved else {
+                    return meanwhile(loader, earlier.as_ref(), wanted);
+                };
+                let mut made = candidate(loader, earlier, wanted.clone(), Some(Ok(artifact))).await;
+                let trouble = self.status.lock().troubles.get(&wanted.name).cloned();
+                let is_settled = |(_, trouble): &(String, Trouble)| {
+                    plugin.stale.is_none() && trouble.is_about(&plugin.digest)
+                };
+                if matches!(made.outcome, Outcome::AsWanted)
+                    && trouble.is_some_and(|trouble| !is_settled(&trouble))
+                {
+                    made.outcome = Outcome::InDoubt;
+                }
+                made
+            }
+        }
+    }
+
     /// Swaps the set where anything of it is new, and keeps account of what is not as it is wanted.
-    fn publish(&mut self, pipeline: &Pipeline, live: &PluginSet, looked: Looked) -> Reloaded {
+    fn publish(&mut self, pipeline: &Pipeline, live: &PluginSet, looked: Looked) -> Published {
         let Looked { candidates, stamps } = looked;
         let now_tried = tried(&self.wanted, &stamps);
+        let mut pulls = Vec::new();
         let mut plugins: Vec<Arc<Plugin>> = Vec::with_capacity(candidates.len());
+        let mut replacing = false;
         for (wanted, candidate) in candidates {
+            let is_new = candidate.plugin.is_none() && !wanted.is_candidate();
+            replacing |= is_new && matches!(candidate.outcome, Outcome::Waits);
             plugins.extend(candidate.plugin);
             let name = &wanted.name;
             match candidate.outcome {
                 Outcome::Untouched => {}
+                Outcome::InDoubt => {
+                    self.waiting.remove(name);
+                    pulls.push(wanted);
+                }
+                Outcome::Waits => {
+                    self.waiting.insert(name.clone());
+                    let other = self.tried.get(name) != now_tried.get(name);
+                    if other || !self.pulling.contains_key(name) {
+                        pulls.push(wanted);
+                    }
+                }
                 Outcome::AsWanted => {
+                    self.waiting.remove(name);
                     if self.status.lock().troubles.remove(name).is_some() {
                         tracing::info!(plugin = %name, "the plugin is as configured again");
                     }
                     self.metrics.plugin_degraded(name.as_str(), false);
                 }
                 Outcome::Failed { reason, digest } => {
+                    self.waiting.remove(name);
                     let same = self.tried.get(name) == now_tried.get(name);
                     let earlier = self.status.lock().troubles.get(name).cloned();
                     let earlier = earlier.filter(|_| same).map(|(_, trouble)| trouble);
@@ -526,20 +742,27 @@ impl Keeper {
             .lock()
             .troubles
             .retain(|name, _| is_wanted(name));
+        self.waiting.retain(is_wanted);
+        self.pulling.retain(|name, pulling| {
+            let stays = is_wanted(name);
+            if !stays {
+                pulling.task.abort();
+            }
+            stays
+        });
         for gone in self.tried.keys().filter(|name| !is_wanted(name)) {
             self.metrics.plugin_gone(gone.as_str());
         }
         for plugin in &self.wanted {
-            if self.tried.get(&plugin.name) != now_tried.get(&plugin.name) {
-                let next = if plugin.is_candidate() {
-                    Instant::now()
-                } else {
-                    self.next_poll()
-                };
-                self.polls.insert(plugin.name.clone(), next);
+            let other = self.tried.get(&plugin.name) != now_tried.get(&plugin.name);
+            if other && !self.pulling.contains_key(&plugin.name) {
+                self.polls.insert(plugin.name.clone(), self.next_poll());
             }
         }
         self.polls.retain(|name, _| now_tried.contains_key(name));
+        if replacing {
+            keep_replaced(live, &mut plugins, &now_tried);
+        }
         self.tried = now_tried;
         self.watch.reading(stamps);
 
@@ -553,16 +776,29 @@ impl Keeper {
             pipeline.publish(PluginSet::new(plugins));
             tracing::info!(changed = changed.join(", "), "the plugins were swapped");
         }
-        self.record(&pipeline.live());
+        let live = pipeline.live();
+        self.record(&live);
+        for plugin in pulls {
+            let have = have(&live, &plugin, true);
+            self.pull(plugin, have, None, true);
+        }
+        let fetching = self.wanted.iter();
+        let fetching = fetching.filter(|plugin| self.waiting.contains(&plugin.name));
+        let fetching = fetching.map(|plugin| (plugin.name.clone(), plugin.source.to_string()));
+        let mut state = self.status.lock();
+        state.fetching = fetching.collect();
+        self.metrics.reloaded(state.result(!same));
+        Published {
+            changed,
+            swapped: !same,
+        }
+    }
+
+    /// What is told to whoever asked for a reload.
+    fn told(&self, changed: &BTreeSet<String>, swapped: bool) -> Reloaded {
         let state = self.status.lock();
-        let result = match (state.is_degraded(), same) {
-            (true, _) => "failed",
-            (false, true) => "unchanged",
-            (false, false) => "applied",
-        };
-        self.metrics.reloaded(result);
         let mut report = json!({
-            "result": result,
+            "result": state.result(swapped),
             "changed": changed,
             "needsRestart": state.needs_restart,
         });
@@ -635,6 +871,78 @@ async fn superseded(origin: &Origin, read: &Stamps) {
             return;
         }
         seen = now;
+    }
+}
+
+/// Keeps those that are gone from the configuration, each at its place, while what may replace them is fetched: there is
+/// no moment with neither.
+fn keep_replaced(
+    live: &PluginSet,
+    plugins: &mut Vec<Arc<Plugin>>,
+    wanted: &BTreeMap<PluginName, Tried>,
+) {
+    let mut place = 0;
+    for earlier in live.iter() {
+        let name = &earlier.config.name;
+        if wanted.contains_key(name) {
+            let next = plugins.iter().position(|next| next.config.name == *name);
+            place = next.map_or(place, |next| next + 1);
+        } else {
+            plugins.insert(place, earlier.clone());
+            place += 1;
+        }
+    }
+}
+
+/// The digest that serves, where the same is wanted. What has to be signed and may not be is looked at from scratch.
+fn have(live: &PluginSet, wanted: &PluginConfig, doubted: bool) -> Option<Arc<str>> {
+    if doubted && !wanted.signature_keys.is_empty() {
+        return None;
+    }
+    let serving = live.find(wanted.name.as_str()).filter(|serving| {
+        matches!(serving.state, PluginState::Loaded(_)) && serving.config.runs_like(wanted)
+    });
+    serving.map(|serving| serving.digest.clone())
+}
+
+/// What is wanted, where it is known and there without its registry: what the reference stands for, as it serves.
+fn at_hand(loader: &Loader, serving: &Plugin, wanted: &PluginConfig) -> Option<Artifact> {
+    let PluginState::Loaded(loaded) = &serving.state else {
+        return None;
+    };
+    if serving.config.source != wanted.source {
+        return None;
+    }
+    if serving.config.runs_like(wanted) {
+        let hold = loaded.hold.clone();
+        return Some(Artifact::known(serving.digest.clone(), hold));
+    }
+    loader.at_hand(wanted, &serving.digest)
+}
+
+/// Whether it has to be signed by what it had to be signed by before.
+fn has_keys_of(before: Option<&Tried>, now: Option<&Tried>) -> bool {
+    let keys = |tried: &Tried| (tried.config.signature_keys.clone(), tried.stamps.clone());
+    before.is_some() && before.map(keys) == now.map(keys)
+}
+
+// === impl Pull ===
+
+impl Pull {
+    /// Whether it is what is wanted now that was looked for, and something can be made of it.
+    fn is_of(&self, wanted: &PluginConfig, earlier: Option<&Arc<Plugin>>) -> bool {
+        let serves = |digest: &str| {
+            earlier.is_some_and(|earlier| {
+                matches!(earlier.state, PluginState::Loaded(_))
+                    && *earlier.digest == *digest
+                    && earlier.config.runs_like(wanted)
+            })
+        };
+        let is_usable = match &self.fetched {
+            Ok(artifact) => !artifact.is_known() || serves(&artifact.digest),
+            Err(_) => true,
+        };
+        self.config.runs_like(wanted) && is_usable
     }
 }
 

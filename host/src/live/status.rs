@@ -27,6 +27,10 @@ pub(super) struct State {
     pub(super) needs_restart: Vec<&'static str>,
     /// What is wanted and cannot be loaded, with where it is wanted from.
     pub(super) troubles: BTreeMap<PluginName, (String, Trouble)>,
+    /// What comes from a registry just now, with where from.
+    pub(super) fetching: BTreeMap<PluginName, String>,
+    /// What the first set waits for, with where it is wanted from; none when that serves.
+    pub(super) starting: Option<BTreeMap<PluginName, String>>,
 }
 
 // === impl Status ===
@@ -39,6 +43,8 @@ impl Status {
             invalid: None,
             needs_restart: Vec::new(),
             troubles: BTreeMap::new(),
+            fetching: BTreeMap::new(),
+            starting: Some(BTreeMap::new()),
         }))
     }
 
@@ -57,46 +63,35 @@ impl Status {
         if let Some(reason) = &state.invalid {
             configuration["invalid"] = reason.as_str().into();
         }
-        page["state"] = if state.is_degraded() {
-            "degraded".into()
-        } else {
-            "ok".into()
+        page["state"] = match (&state.starting, state.is_degraded()) {
+            (Some(_), _) => "starting".into(),
+            (None, true) => "degraded".into(),
+            (None, false) => "ok".into(),
         };
         page["configuration"] = configuration;
         let Some(plugins) = page["plugins"].as_array_mut() else {
             return;
         };
         for (name, (source, trouble)) in &state.troubles {
-            let serving = plugins
-                .iter_mut()
-                .find(|plugin| plugin["name"] == name.entry());
-            let serving = match serving {
-                // Only the candidate is told to be in trouble: what its plugin answers does not depend on it.
-                Some(plugin) if name.candidate_of().is_some() => {
-                    let candidate = &mut plugin["candidate"];
-                    if candidate.is_null() {
-                        *candidate = json!({ "source": source, "state": "pending" });
-                    }
-                    Some(candidate)
-                }
-                serving => serving,
-            };
-            match serving {
-                Some(plugin) => {
-                    if plugin["state"] == "loaded" {
-                        plugin["state"] = "degraded".into();
-                    }
-                    plugin["wanted"] = trouble.tell();
-                    plugin["wanted"]["source"] = source.as_str().into();
-                }
-                // Nothing of it serves, and nothing that serves has changed for its sake.
-                None => plugins.push(json!({
-                    "name": name.as_str(),
-                    "source": source,
-                    "state": "pending",
-                    "wanted": trouble.tell(),
-                })),
+            let (plugin, serves) = place(plugins, name, source);
+            if plugin["state"] == "loaded" {
+                plugin["state"] = "degraded".into();
             }
+            plugin["wanted"] = trouble.tell();
+            if serves {
+                plugin["wanted"]["source"] = source.as_str().into();
+            }
+        }
+        for (name, source) in &state.fetching {
+            let (plugin, _) = place(plugins, name, source);
+            if plugin["wanted"].is_null() {
+                plugin["wanted"] = json!({ "source": source });
+            }
+            plugin["wanted"]["state"] = "fetching".into();
+        }
+        for (name, source) in state.starting.iter().flatten() {
+            let (plugin, _) = place(plugins, name, source);
+            plugin["state"] = "loading".into();
         }
     }
 
@@ -109,6 +104,9 @@ impl Status {
         let restart = (!state.needs_restart.is_empty()).then(|| {
             let keys = state.needs_restart.join(", ");
             format!("changed and not in force before a restart: {keys}")
+        });
+        let fetching = state.fetching.iter().map(|(name, source)| {
+            format!("what is wanted of plugin {name} is being fetched from {source}; what was there before goes on")
         });
         let troubles = state.troubles.iter().filter_map(|(name, (_, trouble))| {
             let reason = &trouble.reason;
@@ -127,8 +125,48 @@ impl Status {
                 )),
             }
         });
-        invalid.chain(restart).chain(troubles).collect()
+        let told = invalid.chain(restart).chain(fetching).chain(troubles);
+        told.collect()
     }
+
+    /// For `/readyz` before the first set serves: what is waited for.
+    pub(super) fn start(&self) -> String {
+        let state = self.lock();
+        let waits = state.starting.iter().flatten();
+        let waits: Vec<String> = waits
+            .map(|(name, source)| format!("{name} ({source})"))
+            .collect();
+        format!(
+            "the plugins are being loaded, and reviews answered with 503; waiting for: {}",
+            waits.join(", ")
+        )
+    }
+}
+
+/// Where `/plugins` tells of a plugin or a candidate, and whether something of it is there already.
+fn place<'p>(
+    plugins: &'p mut Vec<Value>,
+    name: &PluginName,
+    source: &str,
+) -> (&'p mut Value, bool) {
+    let entry = name.entry();
+    let found = plugins.iter().position(|plugin| plugin["name"] == entry);
+    let Some(index) = found else {
+        // Nothing of it serves, and nothing that serves has changed for its sake.
+        plugins.push(json!({ "name": name.as_str(), "source": source, "state": "pending" }));
+        let last = plugins.len() - 1;
+        return (&mut plugins[last], false);
+    };
+    let plugin = &mut plugins[index];
+    if name.candidate_of().is_none() {
+        return (plugin, true);
+    }
+    // Only the candidate is told to be in trouble: what its plugin answers does not depend on it.
+    let candidate = &mut plugin["candidate"];
+    if candidate.is_null() {
+        *candidate = json!({ "source": source, "state": "pending" });
+    }
+    (candidate, true)
 }
 
 // === impl State ===
@@ -141,6 +179,15 @@ impl State {
     /// Whether something of this name failed and is to be tried again.
     pub(super) fn is_due(&self, name: &PluginName) -> bool {
         self.trouble(name).is_some_and(Trouble::is_due)
+    }
+
+    /// What a reload came to, in a word.
+    pub(super) fn result(&self, swapped: bool) -> &'static str {
+        match (self.is_degraded(), swapped) {
+            (true, _) => "failed",
+            (false, true) => "applied",
+            (false, false) => "unchanged",
+        }
     }
 
     /// Whether something is wanted that does not serve, other than what a restart would bring.

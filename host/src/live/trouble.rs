@@ -57,6 +57,11 @@ impl Trouble {
         !self.digest.is_empty()
     }
 
+    /// Whether these are the bytes that cannot be used.
+    pub(super) fn is_about(&self, digest: &str) -> bool {
+        *self.digest == *digest
+    }
+
     pub(super) fn is_due(&self) -> bool {
         self.next <= Instant::now()
     }

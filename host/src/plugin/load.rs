@@ -15,7 +15,7 @@ use super::worker::{PrepareError, Worker};
 use crate::config::{EngineConfig, Limits, ManifestRule, Match, PluginConfig, Registries, Source};
 use crate::engine::{ConfiguredBy, Engine, Guest, GuestError};
 use crate::metrics::Metrics;
-use crate::registry::{Hold, Order, Registry, RegistryError, Served};
+use crate::registry::{Hold, Order, Pulled, Registry, RegistryError, Served, Start};
 
 /// Loads plugins into an engine.
 pub struct Loader {
@@ -100,6 +100,25 @@ pub(crate) struct Artifact {
 // === impl Artifact ===
 
 impl Artifact {
+    /// What the caller has already.
+    pub(crate) fn known(digest: Arc<str>, hold: Hold) -> Self {
+        Self {
+            bytes: None,
+            digest,
+            stale: None,
+            hold,
+        }
+    }
+
+    fn of(pulled: Pulled) -> Self {
+        Self {
+            bytes: pulled.bytes,
+            digest: pulled.digest.into(),
+            stale: pulled.stale,
+            hold: pulled.hold,
+        }
+    }
+
     /// Whether it is what the caller has already.
     pub(crate) fn is_known(&self) -> bool {
         self.bytes.is_none()
@@ -171,13 +190,22 @@ impl Loader {
 
     /// Loads one.
     pub async fn load(&self, config: PluginConfig) -> Plugin {
+        self.load_within(config, None).await
+    }
+
+    /// Loads one of the first set.
+    pub(crate) async fn load_at_start(&self, config: PluginConfig, start: Start<'_>) -> Plugin {
+        self.load_within(config, Some(start)).await
+    }
+
+    async fn load_within(&self, config: PluginConfig, start: Option<Start<'_>>) -> Plugin {
         if !config.enabled {
             return self.disabled(config);
         }
         let mut digest: Arc<str> = Arc::from("");
         let mut stale = None;
         let loaded = async {
-            let mut artifact = self.fetch(&config, None).await?;
+            let mut artifact = self.fetch_within(&config, None, start).await?;
             digest = artifact.digest.clone();
             stale = artifact.stale.take();
             self.prepare(&config, artifact).await
@@ -254,6 +282,34 @@ impl Loader {
         config: &PluginConfig,
         have: Option<&str>,
     ) -> Result<Artifact, LoadError> {
+        self.fetch_within(config, have, None).await
+    }
+
+    /// What is in the cache of a digest that an artifact had, where that is all of it, and signed as it has to be.
+    pub(crate) fn at_hand(&self, config: &PluginConfig, digest: &Arc<str>) -> Option<Artifact> {
+        let Source::Oci(reference) = &config.source else {
+            return None;
+        };
+        let order = Order {
+            reference,
+            keys: &config.signature_keys,
+            have: None,
+            limit_bytes: self.config.max_plugin_bytes,
+        };
+        // What is wrong with a key is told by whoever asks the registry next.
+        let (bytes, hold) = self.registry.at_hand(order, digest).ok()??;
+        Some(Artifact {
+            bytes: Some(bytes),
+            ..Artifact::known(digest.clone(), hold)
+        })
+    }
+
+    async fn fetch_within(
+        &self,
+        config: &PluginConfig,
+        have: Option<&str>,
+        start: Option<Start<'_>>,
+    ) -> Result<Artifact, LoadError> {
         let limit_bytes = self.config.max_plugin_bytes;
         match &config.source {
             Source::File(path) => {
@@ -274,15 +330,16 @@ impl Loader {
                 tokio::task::spawn_blocking(read).await?
             }
             Source::Oci(reference) => {
-                let pulled = self
-                    .registry
-                    .pull(Order {
-                        reference,
-                        keys: &config.signature_keys,
-                        have,
-                        limit_bytes,
-                    })
-                    .await?;
+                let order = Order {
+                    reference,
+                    keys: &config.signature_keys,
+                    have,
+                    limit_bytes,
+                };
+                let pulled = match start {
+                    None => self.registry.pull(order).await?,
+                    Some(start) => self.registry.pull_at_start(order, start).await?,
+                };
                 if let Some(reason) = &pulled.stale {
                     tracing::warn!(
                         %reference,
@@ -291,12 +348,7 @@ impl Loader {
                         "the registry does not have the plugin ready; it comes from the cache as it was"
                     );
                 }
-                Ok(Artifact {
-                    bytes: pulled.bytes,
-                    digest: pulled.digest.into(),
-                    stale: pulled.stale,
-                    hold: pulled.hold,
-                })
+                Ok(Artifact::of(pulled))
             }
         }
     }
@@ -338,6 +390,7 @@ impl Loader {
         &self,
         wanted: &PluginConfig,
         served: Served,
+        start: Start<'_>,
     ) -> Result<Plugin, LoadError> {
         let granted = served.capabilities.intersection(&wanted.capabilities);
         let config = PluginConfig {
@@ -369,7 +422,7 @@ impl Loader {
                     have: None,
                     limit_bytes,
                 };
-                self.registry.recall(order, &served.digest).await?
+                self.registry.recall(order, &served.digest, start).await?
             }
         };
         let digest: Arc<str> = served.digest.into();

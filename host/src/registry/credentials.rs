@@ -3,12 +3,12 @@
 mod lookup;
 
 use std::path::{Path, PathBuf};
-use std::time::Duration;
 
 use docker_credential::{CredentialRetrievalError, DockerCredential};
 use serde_json::json;
 
 use super::RegistryError;
+use super::helper::Helpers;
 use crate::config::Reference;
 use lookup::{ConfigFile, Entry};
 
@@ -20,28 +20,29 @@ enum Found {
     Helper(String),
 }
 
-/// A credential helper is a program of somebody else's.
-const HELPER_TIMEOUT: Duration = Duration::from_secs(10);
 /// What docker calls its own registry in its files.
 const DOCKER_HUB: &str = "https://index.docker.io/v1/";
-/// What a helper says, in place of a credential, of a registry that it does not know: part of docker's protocol.
-const NOT_FOUND: &str = "credentials not found in native keychain";
 
 /// The credential for a repository; none where there is none.
 pub(super) async fn credential(
     configured: Option<&Path>,
     reference: &Reference,
+    helpers: &Helpers,
 ) -> Result<Option<DockerCredential>, RegistryError> {
     let paths = match configured {
         Some(path) => vec![path.to_owned()],
         None => places(),
     };
     let must_be_there = configured.is_some();
+    let server = match reference.registry.as_str() {
+        "docker.io" => DOCKER_HUB,
+        registry => registry,
+    };
     for path in paths {
         let said = match find(&path, reference, must_be_there).await? {
             Some(Found::Credential(credential)) => Some(credential),
             Some(Found::Helper(name)) => {
-                let said = ask(name, reference.registry.clone()).await;
+                let said = helpers.ask(&name, server).await;
                 said.map_err(|why| failed(&path, &why))?
             }
             None => None,
@@ -88,40 +89,11 @@ fn failed(path: &Path, why: &str) -> RegistryError {
     ))
 }
 
-/// Asks a credential helper; none where it does not know the registry.
-async fn ask(helper: String, registry: String) -> Result<Option<DockerCredential>, String> {
-    let asked = tokio::task::spawn_blocking(move || {
-        let server = if registry == "docker.io" {
-            DOCKER_HUB
-        } else {
-            &registry
-        };
-        decode(&json!({"credsStore": helper}), server)
-    });
-    match tokio::time::timeout(HELPER_TIMEOUT, asked).await {
-        Ok(Ok(said)) => said,
-        Ok(Err(lost)) => Err(lost.to_string()),
-        Err(_elapsed) => Err(format!(
-            "a credential helper took more than {} s",
-            HELPER_TIMEOUT.as_secs()
-        )),
-    }
-}
-
-/// The credential of a config file that has one entry.
+/// The credential of a config file that has one entry, and no helpers: the library would wait for them for ever.
 fn decode(file: &serde_json::Value, server: &str) -> Result<Option<DockerCredential>, String> {
     match docker_credential::get_credential_from_reader(file.to_string().as_bytes(), server) {
         Ok(credential) => Ok(Some(credential)),
         Err(CredentialRetrievalError::NoCredentialConfigured) => Ok(None),
-        Err(CredentialRetrievalError::HelperFailure { stdout, .. })
-            if stdout.trim() == NOT_FOUND =>
-        {
-            Ok(None)
-        }
-        // What a helper printed may be the secret itself.
-        Err(CredentialRetrievalError::HelperFailure { helper, .. }) => {
-            Err(format!("{helper} failed for {server}"))
-        }
         Err(other) => Err(other.to_string()),
     }
 }

@@ -20,6 +20,7 @@ use serde::Deserialize;
 use super::address::Dialer;
 use super::cache::digest_of;
 use super::credentials::credential;
+use super::helper::Helpers;
 use super::manifest::{Descriptor, OCI_MANIFEST, is_digest};
 use super::{Progress, RegistryError};
 use crate::config::{Reference, Registries, RegistryHost};
@@ -37,6 +38,7 @@ pub(super) struct Host {
 pub(super) struct Session<'c> {
     host: Arc<Host>,
     config: &'c Registries,
+    helpers: &'c Helpers,
     reference: &'c Reference,
     authorization: Option<HeaderValue>,
     progress: Option<&'c dyn Progress>,
@@ -169,12 +171,14 @@ impl<'c> Session<'c> {
     pub(super) fn new(
         host: Arc<Host>,
         config: &'c Registries,
+        helpers: &'c Helpers,
         reference: &'c Reference,
         progress: Option<&'c dyn Progress>,
     ) -> Self {
         Self {
             host,
             config,
+            helpers,
             reference,
             authorization: None,
             progress,
@@ -381,7 +385,8 @@ impl<'c> Session<'c> {
 
     /// Does what the registry asks of those who want more than it shows to everybody.
     async fn authorize(&mut self, headers: &HeaderMap) -> Result<(), RegistryError> {
-        let credential = credential(self.config.credentials.as_deref(), self.reference).await?;
+        let configured = self.config.credentials.as_deref();
+        let credential = credential(configured, self.reference, self.helpers).await?;
         let challenge = |why: String| RegistryError::Challenge {
             host: self.host.name.clone(),
             why,

@@ -61,6 +61,13 @@ impl Answer {
         )
     }
 
+    pub(super) fn starting() -> Self {
+        Self::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "Tollgate is loading its plugins and took no decision; try again in a second",
+        )
+    }
+
     /// `last`: the connection is to end with this answer.
     pub(super) fn into_response(
         self,
@@ -81,7 +88,7 @@ impl Answer {
         };
         headers.insert(header::CONTENT_TYPE, media_type);
         match self.status {
-            StatusCode::TOO_MANY_REQUESTS => {
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE => {
                 headers.insert(header::RETRY_AFTER, ONE_SECOND);
             }
             StatusCode::METHOD_NOT_ALLOWED => {

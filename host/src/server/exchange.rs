@@ -140,6 +140,7 @@ async fn judge<G: Gate>(
             shared.metrics.overloaded(Overload::Instances);
             Answer::overloaded()
         }
+        Ok(Reply::Starting) => Answer::starting(),
         Ok(Reply::BadRequest(text)) => Answer::new(StatusCode::BAD_REQUEST, text),
         Ok(Reply::NoSuchPlugin(text)) => Answer::new(StatusCode::NOT_FOUND, text),
         Ok(Reply::TooLarge(text)) => Answer::new(StatusCode::PAYLOAD_TOO_LARGE, text),

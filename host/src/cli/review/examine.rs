@@ -126,6 +126,7 @@ pub(in crate::cli) async fn step(
     let response = match reply {
         Reply::Review(response) => serde_json::from_slice(&response)?,
         Reply::Overloaded => bail!("the host is out of room (engine.maxConcurrentCalls)"),
+        Reply::Starting => bail!("the plugins are not loaded yet"),
         Reply::BadRequest(text)
         | Reply::NoSuchPlugin(text)
         | Reply::TooLarge(text)
