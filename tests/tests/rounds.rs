@@ -597,6 +597,36 @@ async fn who_keeps_a_finalizer_in_place_gets_past_nobody() {
     assert!(!updated(&server, &going, &old).await.allowed);
 }
 
+/// What a plugin says of a Secret that it has read is shown to nobody, so that it cannot be compared.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_finalizer_can_be_taken_from_a_secret_that_a_plugin_has_read() {
+    let mut configuration = Configuration::new();
+    let secrets = json!({"rules": [{
+        "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"],
+    }]});
+    actor(
+        &mut configuration,
+        "pins",
+        json!({"forbid": {"/data/pin": "MTIzNA=="}}),
+        json!({"match": secrets}),
+    );
+    let server = start(configuration).await;
+    let mut old = json!({
+        "apiVersion": "v1", "kind": "Secret", "data": {"pin": "MTIzNA=="},
+        "metadata": {"name": "card", "namespace": "shop", "finalizers": ["example.com/cleanup"]},
+    });
+    let mut new = old.clone();
+    new["metadata"]["finalizers"] = json!([]);
+    assert!(!updated(&server, &new, &old).await.allowed);
+    for object in [&mut old, &mut new] {
+        object["metadata"]["deletionTimestamp"] = json!("2026-11-21T08:00:00Z");
+    }
+    let checked = updated(&server, &new, &old).await;
+    assert!(checked.allowed, "{:?}", checked.status);
+    new["metadata"]["labels"] = json!({"colour": "red"});
+    assert!(!updated(&server, &new, &old).await.allowed);
+}
+
 /// The message of a denial holds no values, so the same words can be about something worse.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_violation_that_was_there_before_may_not_be_made_worse() {

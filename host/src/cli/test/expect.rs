@@ -80,7 +80,9 @@ impl Expectation {
             .optional("verdict")
             .and_then(|node| node.word(VERDICTS));
         let message = text(&mut fields, "message");
-        let fault = fields.optional("fault").and_then(|node| {
+        let fault = fields.optional("fault");
+        let names_fault = fault.is_some();
+        let fault = fault.and_then(|node| {
             let kind = node.word(&Fault::KINDS.map(|kind| (kind, kind)))?;
             Some(kind.to_owned())
         });
@@ -132,7 +134,7 @@ impl Expectation {
         let says_nothing = verdict.or(implied).is_none()
             && warnings.is_none()
             && annotations.is_none()
-            && fault.is_none()
+            && !names_fault
             && not_loaded.is_none()
             && !snapshot;
         if says_nothing {

@@ -383,10 +383,10 @@ mod tests {
         assert_eq!(
             changed.collect::<Vec<_>>(),
             [
-                "- spec.paused: must be paused",
-                "+ spec.paused: must not be paused",
-                "- new API",
-                "+ old API",
+                "- - \"spec.paused: must be paused\"",
+                "+ - \"spec.paused: must not be paused\"",
+                "- - new API",
+                "+ - old API",
             ]
         );
     }

@@ -68,8 +68,10 @@ pub(super) async fn told_apart(
     let Some(excusing) = Excusing::of(setting, request) else {
         return Ok(Split::new(denial));
     };
-    // Once the content of a Secret has been read, all texts are the same.
-    if called.secrecy.withholds() {
+    // Once the content of a Secret has been read, all texts are the same: whether a reason is an old one nobody can
+    // tell, and only what is excused whatever the reason is can be.
+    let is_withheld = called.secrecy.withholds();
+    if is_withheld && !excusing.is_only_collected(request) {
         return Ok(Split::new(denial));
     }
     let subject = Subject {
@@ -79,6 +81,10 @@ pub(super) async fn told_apart(
     let (answer, again) = turn.call(engine, subject, deadline).await?;
     called.add_cost(&again);
     Ok(match answer {
+        Ok(Answer::Deny(_)) if is_withheld => Split {
+            new: None,
+            existing: Some(denial),
+        },
         Ok(Answer::Deny(old)) if !again.secrecy.withholds() => split(denial, &old, excusing),
         _ => Split::new(denial),
     })
@@ -213,6 +219,12 @@ impl<'r> Excusing<'r> {
             ExistingViolations::Deny => (is_being_deleted(old_object) && metadata_only())
                 .then(|| excusing(is_only_collected(object, old_object))),
         }
+    }
+
+    /// Whether nothing differs but what garbage collection goes by.
+    fn is_only_collected(self, request: &AdmissionRequest) -> bool {
+        differs_in_metadata_only(request, self.object, self.old_object)
+            && is_only_collected(self.object, self.old_object)
     }
 }
 
