@@ -438,7 +438,8 @@ fn a_version_that_does_not_know_the_settings_is_compared_with_its_own() {
         &["--against-settings: old.yaml: there is no object in it"],
     );
     write(folder.path(), "old.yaml", &json!({}));
-    run(folder.path(), &with).assert(PASSED, &["1 with another result than before"]);
+    // It demands what this one does not set.
+    run(folder.path(), &with).assert(FAILED, &["1 with another result than before"]);
 }
 
 #[test]
