@@ -70,7 +70,7 @@ fn note(text: &str, error: &Error, problems: &Collector) {
     };
     // The formatter leaves control characters as they were written.
     let said = escaped(&UserMessageFormatter.format_message(error));
-    let message = match error {
+    let message = match within_aliases(error) {
         Error::DuplicateMappingKey { key: Some(key), .. } => {
             format!("the key {} is given twice; keep one of them", quoted(key))
         }
@@ -89,6 +89,14 @@ fn note(text: &str, error: &Error, problems: &Collector) {
         _ => format!("not valid YAML: {said}"),
     };
     problems.add(place, message);
+}
+
+/// The error itself, where it is one in what an alias stands for.
+fn within_aliases(mut error: &Error) -> &Error {
+    while let Error::AliasError { error: within, .. } = error {
+        error = within;
+    }
+    error
 }
 
 /// Whether the error is about a `*`: Kubernetes' rules are full of them, and YAML takes them for aliases.
