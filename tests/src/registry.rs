@@ -14,7 +14,7 @@ use serde_json::json;
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
-use crate::binary::profile_directory;
+use crate::binary::{profile_directory, tollgate};
 
 pub mod misbehaving;
 pub mod tokens;
@@ -165,6 +165,29 @@ impl Registry {
     #[must_use]
     pub fn credentials(&self) -> PathBuf {
         self.path("docker.json")
+    }
+
+    /// Pushes a plugin with the command that users have, and returns the artifact's digest.
+    ///
+    /// # Panics
+    /// When the registry does not take it.
+    pub fn push(&self, wasm: &[u8], reference: &str) -> String {
+        let folder = tempfile::tempdir().expect("a temporary folder can be made");
+        let file = folder.path().join("plugin.wasm");
+        std::fs::write(&file, wasm).expect("a file can be written");
+        let output = Command::new(tollgate())
+            .arg("push")
+            .args([&file, Path::new(reference)])
+            .arg("--ca")
+            .arg(self.ca())
+            .arg("--credentials")
+            .arg(self.credentials())
+            .output()
+            .expect("tollgate can be run");
+        let text = String::from_utf8_lossy(&output.stdout).into_owned();
+        let source = text.lines().find_map(|line| line.strip_prefix("source: "));
+        let digest = source.and_then(|source| source.rsplit('@').next());
+        digest.unwrap_or_else(|| panic!("{output:?}")).to_owned()
     }
 
     /// Puts a signature beside an artifact, in the layout that cosign writes; `key` is what [`Key::new`] made.

@@ -633,6 +633,20 @@ impl Logs {
     }
 }
 
+/// Looks again and again whether something is so, and returns how long that took.
+///
+/// # Panics
+/// When it has not come to it within a minute.
+pub async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) -> Duration {
+    const PATIENCE: Duration = Duration::from_secs(60);
+    let began = Instant::now();
+    while !is().await {
+        assert!(began.elapsed() < PATIENCE, "it did not come to: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    began.elapsed()
+}
+
 /// The value of one series of a metrics page: `labels` as they stand between the braces, in any order. A series
 /// that is not there has not been counted yet.
 ///

@@ -2,18 +2,16 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 use tollgate_tests::checker::Endpoint;
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::registry::{Key, Registry};
 use tollgate_tests::reviews::{Review, pod};
-use tollgate_tests::server::Server;
+use tollgate_tests::server::{Server, until};
 use tollgate_tests::wat::{self, marker};
 use tollgate_tests::{binary, guests};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn labels(server: &Server) -> Value {
     let mut object = pod("web");
@@ -27,34 +25,6 @@ async fn labels(server: &Server) -> Value {
     checked
         .patched_object
         .map_or(json!({}), |object| object["metadata"]["labels"].clone())
-}
-
-async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) -> Duration {
-    let began = Instant::now();
-    while !is().await {
-        assert!(began.elapsed() < PATIENCE, "it did not come to: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    began.elapsed()
-}
-
-fn push(registry: &Registry, wasm: &[u8], reference: &str) -> String {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let file = folder.path().join("plugin.wasm");
-    std::fs::write(&file, wasm).expect("a file can be written");
-    let output = Command::new(binary::tollgate())
-        .arg("push")
-        .args([&file, Path::new(reference)])
-        .arg("--ca")
-        .arg(registry.ca())
-        .arg("--credentials")
-        .arg(registry.credentials())
-        .output()
-        .expect("tollgate can be run");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let source = text.lines().find_map(|line| line.strip_prefix("source: "));
-    let digest = source.and_then(|source| source.rsplit('@').next());
-    digest.unwrap_or_else(|| panic!("{output:?}")).to_owned()
 }
 
 fn configuration(registry: &Registry) -> Configuration {
@@ -83,8 +53,8 @@ async fn a_cache_that_is_too_small_keeps_what_serves_all_the_same() {
     };
     let host = registry.host();
     let reference = |name: &str| format!("oci://{host}/large/{name}:1");
-    push(&registry, &large("colour", "red"), &reference("colour"));
-    let round = push(&registry, &large("shape", "round"), &reference("shape"));
+    registry.push(&large("colour", "red"), &reference("colour"));
+    let round = registry.push(&large("shape", "round"), &reference("shape"));
     let key = Key::p256();
     registry.sign("large/shape", &round, &key).await;
     let first = configuration(&registry);
@@ -110,7 +80,7 @@ async fn a_cache_that_is_too_small_keeps_what_serves_all_the_same() {
 
     // After one of them has moved as well, and then what it was before goes.
     let registry = registry.again();
-    let square = push(&registry, &large("shape", "square"), &reference("shape"));
+    let square = registry.push(&large("shape", "square"), &reference("shape"));
     registry.sign("large/shape", &square, &key).await;
     let after = json!({"colour": "red", "shape": "square"});
     until("the new version", async || labels(&server).await == after).await;
@@ -138,13 +108,13 @@ async fn a_bad_version_is_tried_when_it_is_said_to_be_and_a_good_one_at_once() {
         return;
     };
     let reference = format!("oci://{}/policies/colour:stable", registry.host());
-    push(&registry, &marker("colour", "red"), &reference);
+    registry.push(&marker("colour", "red"), &reference);
     let mut followed = configuration(&registry);
     followed.plugin("colour", Path::new("unused"), json!({"source": reference}));
     let server = Server::start(followed);
     server.assert_all_loaded().await;
 
-    let bad = push(&registry, &wat::binary("(component)"), &reference);
+    let bad = registry.push(&wat::binary("(component)"), &reference);
     let mut said: Vec<(u64, String)> = Vec::new();
     println!("attempts | at | next attempt as /plugins has it");
     until("five attempts", async || {
@@ -170,7 +140,7 @@ async fn a_bad_version_is_tried_when_it_is_said_to_be_and_a_good_one_at_once() {
     .await;
 
     // For more than ten seconds the bad one is not tried again; the tag is looked at all the while.
-    push(&registry, &marker("colour", "green"), &reference);
+    registry.push(&marker("colour", "green"), &reference);
     let took = until("green", async || {
         labels(&server).await == json!({"colour": "green"})
     })
@@ -181,10 +151,10 @@ async fn a_bad_version_is_tried_when_it_is_said_to_be_and_a_good_one_at_once() {
     assert_eq!(status["state"], "loaded", "{status:#}");
 
     // And one that is taken back is no longer told of.
-    push(&registry, &wat::binary("(component)"), &reference);
+    registry.push(&wat::binary("(component)"), &reference);
     let state = async || server.plugin_status("colour").await["state"].clone();
     until("trouble", async || state().await == "degraded").await;
-    push(&registry, &marker("colour", "green"), &reference);
+    registry.push(&marker("colour", "green"), &reference);
     until("none", async || state().await == "loaded").await;
 }
 
@@ -194,13 +164,13 @@ async fn a_registrys_next_ca_needs_no_restart() {
         return;
     };
     let reference = format!("oci://{}/policies/colour:stable", registry.host());
-    push(&registry, &marker("colour", "red"), &reference);
+    registry.push(&marker("colour", "red"), &reference);
     let mut followed = configuration(&registry);
     followed.plugin("colour", Path::new("unused"), json!({"source": reference}));
     let server = Server::start(followed);
     assert_eq!(labels(&server).await, json!({"colour": "red"}));
     let registry = registry.with_another_ca();
-    push(&registry, &marker("colour", "green"), &reference);
+    registry.push(&marker("colour", "green"), &reference);
     let took = until("green", async || {
         labels(&server).await == json!({"colour": "green"})
     })
@@ -257,11 +227,7 @@ async fn what_cosign_signs_is_accepted() {
         ),
     ] {
         let reference = format!("{}/signed/{kind}:1", registry.host());
-        let digest = push(
-            &registry,
-            &marker("colour", kind),
-            &format!("oci://{reference}"),
-        );
+        let digest = registry.push(&marker("colour", kind), &format!("oci://{reference}"));
         let private = key.private().display().to_string();
         run(&[
             "import-key-pair",

@@ -3,20 +3,17 @@
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate_tests::checker::{Checked, Endpoint};
 use tollgate_tests::configuration::Configuration;
+use tollgate_tests::guests;
 use tollgate_tests::registry::misbehaving::{Behaviour, Fault, Misbehaving};
 use tollgate_tests::registry::{Key, Registry};
 use tollgate_tests::reviews::{Review, as_sent, pod};
-use tollgate_tests::server::{Server, Start, metric};
+use tollgate_tests::server::{Server, Start, metric, until};
 use tollgate_tests::wat::marker;
-use tollgate_tests::{binary, guests};
-
-const PATIENCE: Duration = Duration::from_secs(60);
 
 async fn mutated(server: &Server) -> Checked {
     let mut object = pod("web");
@@ -41,34 +38,6 @@ async fn denial(server: &Server) -> String {
     let checked = mutated(server).await;
     assert!(!checked.allowed, "the gate is open");
     format!("{:?}", checked.status)
-}
-
-async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) -> Duration {
-    let began = Instant::now();
-    while !is().await {
-        assert!(began.elapsed() < PATIENCE, "it did not come to: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-    began.elapsed()
-}
-
-fn push(registry: &Registry, wasm: &[u8], reference: &str) -> String {
-    let folder = tempfile::tempdir().expect("a temporary folder can be made");
-    let file = folder.path().join("plugin.wasm");
-    std::fs::write(&file, wasm).expect("a file can be written");
-    let output = Command::new(binary::tollgate())
-        .arg("push")
-        .args([&file, Path::new(reference)])
-        .arg("--ca")
-        .arg(registry.ca())
-        .arg("--credentials")
-        .arg(registry.credentials())
-        .output()
-        .expect("tollgate can be run");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned();
-    let source = text.lines().find_map(|line| line.strip_prefix("source: "));
-    let digest = source.and_then(|source| source.rsplit('@').next());
-    digest.unwrap_or_else(|| panic!("{output:?}")).to_owned()
 }
 
 /// A configuration that keeps what it served, in its own folder.
@@ -102,7 +71,7 @@ async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
     };
     let host = registry.host();
     let reference = |tag: &str| format!("oci://{host}/policies/colour:{tag}");
-    push(&registry, &marker("colour", "red"), &reference("1"));
+    registry.push(&marker("colour", "red"), &reference("1"));
     let plugins = |configuration: Configuration, tag: &str, settings: Value, limits: Value| {
         let actor = guests::build("actor");
         let file = configuration.folder().join("size.wasm");
@@ -177,7 +146,7 @@ async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
     // It goes on trying.
     let registry = registry.again();
     let missing = format!("oci://{}/policies/colour:missing", registry.host());
-    push(&registry, &marker("colour", "green"), &missing);
+    registry.push(&marker("colour", "green"), &missing);
     std::fs::write(&size, marker("size", "small")).expect("a file can be written");
     let then = json!({"colour": "green", "shape": "round", "size": "small", "taste": "sweet"});
     until("what is wanted", async || labels(&server).await == then).await;
@@ -199,7 +168,7 @@ async fn what_served_last_has_to_satisfy_the_keys_and_pins_of_today() {
     };
     let (trusted, next) = (Key::p256(), Key::p256());
     let reference = format!("oci://{}/signed/colour:stable", registry.host());
-    let red = push(&registry, &marker("colour", "red"), &reference);
+    let red = registry.push(&marker("colour", "red"), &reference);
     registry.sign("signed/colour", &red, &trusted).await;
     let entry = |source: &str, keys: &[&Key]| {
         let keys: Vec<PathBuf> = keys.iter().map(|key| key.public()).collect();
@@ -210,7 +179,7 @@ async fn what_served_last_has_to_satisfy_the_keys_and_pins_of_today() {
     assert_eq!(labels(&server).await, json!({"colour": "red"}));
 
     // Another version, which nobody has signed.
-    let green = push(&registry, &marker("colour", "green"), &reference);
+    let green = registry.push(&marker("colour", "green"), &reference);
     let server = Server::start(server.kill());
     assert_eq!(labels(&server).await, json!({"colour": "red"}));
     let status = server.plugin_status("colour").await;
@@ -427,7 +396,7 @@ async fn how_long_a_start_takes_with_the_registry_away() {
     for number in 0..100 {
         let own = guests::with_section(&wasm, "number", number.to_string().as_bytes());
         let reference = format!("oci://{}/policies/plugin-{number}:1", registry.host());
-        push(&registry, &own, &reference);
+        registry.push(&own, &reference);
     }
     let hosts = configuration(Some(&registry));
     let mut started = Server::start(hosts.with("plugins", plugins_of(&registry.host(), 100)));
