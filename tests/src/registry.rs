@@ -15,6 +15,7 @@ use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use crate::binary::{profile_directory, tollgate};
+use crate::left_out;
 
 pub mod misbehaving;
 pub mod tokens;
@@ -429,13 +430,15 @@ fn build(folder: &Path, name: &str, what: &str) -> Option<PathBuf> {
         Ok(output) if output.status.success() => Some(program),
         Ok(output) => {
             let reason = String::from_utf8_lossy(&output.stderr).into_owned();
-            eprintln!("SKIPPED: {what} could not be built, so it was NOT tested against: {reason}");
+            left_out(&format!(
+                "{what} could not be built, so it was NOT tested against: {reason}"
+            ));
             None
         }
         Err(error) => {
-            eprintln!(
-                "SKIPPED: {what} was NOT tested against, as `go` does not run ({error}); install Go"
-            );
+            left_out(&format!(
+                "{what} was NOT tested against, as `go` does not run ({error}); install Go"
+            ));
             None
         }
     }

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 
 use crate::binary::workspace;
+use crate::left_out;
 
 /// A review under construction.
 #[derive(Clone, Debug)]
@@ -179,10 +180,10 @@ pub struct SharedReview {
 pub fn shared_reviews() -> Vec<SharedReview> {
     let folder: PathBuf = workspace().join("../shared/reviews");
     let Ok(entries) = std::fs::read_dir(&folder) else {
-        eprintln!(
-            "SKIPPED: there are no reviews in {}: only the suite's own were sent",
+        left_out(&format!(
+            "there are no reviews in {}: only the suite's own were sent",
             folder.display()
-        );
+        ));
         return Vec::new();
     };
     let mut reviews: Vec<SharedReview> = entries

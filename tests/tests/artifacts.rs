@@ -11,7 +11,7 @@ use tollgate_tests::registry::{Key, Registry};
 use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::{Server, until};
 use tollgate_tests::wat::{self, marker};
-use tollgate_tests::{binary, guests};
+use tollgate_tests::{binary, guests, left_out};
 
 async fn labels(server: &Server) -> Value {
     let mut object = pod("web");
@@ -185,8 +185,8 @@ fn cosign() -> Option<PathBuf> {
     let mut found = std::env::split_paths(&path).map(|folder| folder.join("cosign"));
     let found = named.or_else(|| found.find(|program| program.is_file()));
     if found.is_none() {
-        eprintln!(
-            "SKIPPED: signatures were NOT tested against cosign's own: put it into the search path or into TOLLGATE_COSIGN"
+        left_out(
+            "signatures were NOT tested against cosign's own: put it into the search path or into TOLLGATE_COSIGN",
         );
     }
     found

@@ -12,6 +12,7 @@ use serde_json::json;
 use tollgate_tests::binary::{profile_directory, tollgate, workspace};
 use tollgate_tests::checker::Endpoint;
 use tollgate_tests::configuration::Configuration;
+use tollgate_tests::left_out;
 use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::Server;
 
@@ -95,7 +96,7 @@ async fn first_day(language: &str) {
     }
     let built = run(&project, &["build"]);
     if built.code == Some(2) && built.said.contains(NOT_INSTALLED) {
-        eprintln!("SKIPPED: {language}, from an empty folder: {}", built.said);
+        left_out(&format!("{language}, from an empty folder: {}", built.said));
         return;
     }
     built.assert(&[

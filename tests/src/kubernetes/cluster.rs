@@ -1,6 +1,5 @@
 //! Starts etcd and kube-apiserver, and talks to the latter.
 
-use std::io::Write as _;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -15,6 +14,7 @@ use tollgate_kube_apiserver::{Binaries, Missing};
 use super::authority::{Authority, key_pair};
 use super::guard::Guard;
 use super::kubectl::{self, Kubectl};
+use crate::left_out;
 
 /// The bearer token of a cluster administrator.
 pub const ADMIN_TOKEN: &str = "administrator";
@@ -352,9 +352,7 @@ fn skip(missing: &Missing) {
     );
     let thread = std::thread::current();
     let test = thread.name().unwrap_or("a test");
-    writeln!(
-        std::io::stderr(),
-        "SKIPPED: {test} was NOT run against kube-apiserver: {missing}"
-    )
-    .expect("stderr takes it");
+    left_out(&format!(
+        "{test} was NOT run against kube-apiserver: {missing}"
+    ));
 }
