@@ -153,9 +153,14 @@ impl Keeper {
         hangups: Signal,
     ) -> Self {
         let (asking, asks) = mpsc::channel(ASKS);
+        let wanted = config.take_plugins();
+        let starting = wanted
+            .iter()
+            .filter(|plugin| plugin.enabled && !plugin.is_candidate())
+            .map(|plugin| (plugin.name.clone(), plugin.source.to_string()));
         Self {
-            status: Arc::new(Status::new(origin.to_string())),
-            wanted: config.take_plugins(),
+            status: Arc::new(Status::new(origin.to_string(), starting.collect())),
+            wanted,
             grace: Grace::new(config.startup_grace),
             last_good: None,
             recorded: BTreeMap::new(),
@@ -202,9 +207,6 @@ impl Keeper {
         let stamps = stamps(self.files()).await;
         let mut first = self.wanted.clone();
         first.retain(|plugin| !plugin.is_candidate());
-        let enabled = first.iter().filter(|plugin| plugin.enabled);
-        let sources = enabled.map(|plugin| (plugin.name.clone(), plugin.source.to_string()));
-        self.status.lock().starting = Some(sources.collect());
         let patience = Patience::default();
         let making: Vec<_> = first
             .iter()

@@ -36,7 +36,8 @@ pub(super) struct State {
 // === impl Status ===
 
 impl Status {
-    pub(super) fn new(origin: String) -> Self {
+    /// `starting`: what is waited for before the first set serves, with its source.
+    pub(super) fn new(origin: String, starting: BTreeMap<PluginName, String>) -> Self {
         Self(Mutex::new(State {
             origin,
             read: OffsetDateTime::now_utc(),
@@ -44,7 +45,7 @@ impl Status {
             needs_restart: Vec::new(),
             troubles: BTreeMap::new(),
             fetching: BTreeMap::new(),
-            starting: Some(BTreeMap::new()),
+            starting: Some(starting),
         }))
     }
 
