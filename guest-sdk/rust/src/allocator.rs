@@ -1,9 +1,12 @@
-//! Memory for a plugin that lives for one review: a bump allocator over an arena that is part of the module.
+//! Memory for a plugin that lives for one review: blocks are cut off the free memory one after the other, and that is all.
 //!
 //! Growing linear memory costs the host two system calls and the other threads a TLB shootdown, several times what an
-//! ordinary policy costs altogether. So the first [`ARENA`] bytes are a static, there from the start; only what does
-//! not fit asks for more pages, and a review with a large object works all the same. Nothing is given back but the
-//! newest block: the instance ends with the call, and all its memory with it.
+//! ordinary policy costs altogether. So `configure` leaves [`RESERVE`] bytes free behind what it has used, and reviews
+//! start with them; only what does not fit asks for more pages, and a review with a large object works all the same.
+//! Nothing is given back in a review but the newest block: the instance ends with the call, and all its memory with it.
+//!
+//! What `configure` leaves behind, every review starts with, and the host keeps it for every instance. So until it is
+//! done, blocks that are given back are used again.
 
 #![expect(
     unsafe_code,
@@ -11,26 +14,36 @@
 )]
 
 use std::alloc::{GlobalAlloc, Layout};
-use std::cell::{Cell, UnsafeCell};
-use std::mem::MaybeUninit;
+use std::cell::Cell;
 use std::ptr::{self, NonNull};
 
 /// 128 KiB: what a policy that reads fields needs, many times over. More is not free: the kernel looks at every page of
 /// the memory to find those that were touched, and where it cannot (Linux before 6.7), the host clears them all.
-#[cfg(target_arch = "wasm32")]
-const ARENA: usize = 128 * 1024;
+const RESERVE: usize = 128 * 1024;
 
 /// The size of a WebAssembly page.
 const PAGE: usize = 64 * 1024;
 
-/// When the arena is used up, 1 MiB is asked for at a time, so that a large object takes few growths.
+/// When the reserve is used up, 1 MiB is asked for at a time, so that a large object takes few growths.
 const GROWTH: usize = 16;
 
-/// Where memory beyond the arena comes from.
+/// Blocks are multiples of this, so that each has room for a [`Gap`] when it is given back.
+const UNIT: usize = 16;
+
+/// Lists of gaps: in each, those whose size has the same highest bit; the last also has all that are larger.
+const BINS: usize = 14;
+
+/// Gaps of one list that are looked at before a larger one is taken.
+const LOOKS: usize = 8;
+
+/// Where memory comes from.
 ///
 /// # Safety
-/// The returned pages are valid for reads and writes until the program ends, and nobody else uses them.
+/// Memory that is returned is valid for reads and writes until the program ends, and nobody else uses it.
 pub(crate) unsafe trait Pages {
+    /// What is free from the beginning, by its place and length.
+    fn initial(&self) -> (*mut u8, usize);
+
     /// Adjacent pages of [`PAGE`] bytes each; none when there are none left.
     fn grow(&self, count: usize) -> Option<NonNull<u8>>;
 }
@@ -40,14 +53,13 @@ pub(crate) unsafe trait Pages {
 pub(crate) struct LinearMemory;
 
 /// The allocator.
-pub(crate) struct Bump<const ARENA: usize, P> {
+pub(crate) struct Bump<P> {
     chunk: Cell<Chunk>,
-    arena: Arena<ARENA>,
+    /// What was given back while settings are read. Never used again in reviews, so that what a review allocates lies
+    /// together, in few pages.
+    gaps: Cell<Option<Gaps>>,
     pages: P,
 }
-
-#[repr(align(16))]
-struct Arena<const ARENA: usize>(UnsafeCell<[MaybeUninit<u8>; ARENA]>);
 
 /// The piece of memory that blocks are cut from: `start..next` is handed out, `left` bytes from `next` are free.
 #[derive(Clone, Copy)]
@@ -57,15 +69,46 @@ struct Chunk {
     left: usize,
 }
 
+/// Blocks that were given back.
+#[derive(Clone, Copy)]
+struct Gaps([*mut Gap; BINS]);
+
+/// What stands in a block that was given back.
+#[derive(Clone, Copy)]
+struct Gap {
+    next: *mut Gap,
+    size: usize,
+}
+
 #[cfg(target_arch = "wasm32")]
 #[global_allocator]
-static ALLOCATOR: Bump<ARENA, LinearMemory> = Bump::new(LinearMemory);
+static ALLOCATOR: Bump<LinearMemory> = Bump::new(LinearMemory);
+
+/// Says that the settings are read, and what is allocated from now on is for a review.
+#[cfg(target_arch = "wasm32")]
+pub(crate) fn settle() {
+    ALLOCATOR.settle();
+}
 
 // === impl LinearMemory ===
 
-// SAFETY: memory.grow appends zeroed pages that no one has an address of, and linear memory never shrinks.
+// SAFETY: what lies between the heap's base and the end of the memory belongs to nobody else: this is the only allocator.
+// memory.grow appends zeroed pages that no one has an address of, and linear memory never shrinks.
 #[cfg(target_arch = "wasm32")]
 unsafe impl Pages for LinearMemory {
+    fn initial(&self) -> (*mut u8, usize) {
+        unsafe extern "C" {
+            /// The linker's: where statics and stack end.
+            static __heap_base: u8;
+        }
+        let start = (&raw const __heap_base).expose_provenance();
+        let end = core::arch::wasm32::memory_size::<0>() * PAGE;
+        (
+            ptr::with_exposed_provenance_mut(start),
+            end.saturating_sub(start),
+        )
+    }
+
     fn grow(&self, count: usize) -> Option<NonNull<u8>> {
         match core::arch::wasm32::memory_grow::<0>(count) {
             usize::MAX => None,
@@ -84,9 +127,9 @@ compile_error!(
 
 // SAFETY: the contract has no threads, and a module built for them is refused above.
 #[cfg(target_arch = "wasm32")]
-unsafe impl<const ARENA: usize, P> Sync for Bump<ARENA, P> {}
+unsafe impl<P> Sync for Bump<P> {}
 
-impl<const ARENA: usize, P: Pages> Bump<ARENA, P> {
+impl<P: Pages> Bump<P> {
     pub(crate) const fn new(pages: P) -> Self {
         Self {
             chunk: Cell::new(Chunk {
@@ -94,8 +137,21 @@ impl<const ARENA: usize, P: Pages> Bump<ARENA, P> {
                 next: ptr::null_mut(),
                 left: 0,
             }),
-            arena: Arena(UnsafeCell::new([MaybeUninit::uninit(); ARENA])),
+            gaps: Cell::new(Some(Gaps([ptr::null_mut(); BINS]))),
             pages,
+        }
+    }
+
+    /// Ends the time in which blocks are used again, with room for a review.
+    pub(crate) fn settle(&self) {
+        if self.gaps.take().is_none() {
+            return;
+        }
+        let chunk = self.chunk();
+        if let Some(wanted) = RESERVE.checked_sub(chunk.left)
+            && let Some(longer) = self.more(chunk, wanted.div_ceil(PAGE))
+        {
+            self.chunk.set(longer);
         }
     }
 
@@ -104,28 +160,83 @@ impl<const ARENA: usize, P: Pages> Bump<ARENA, P> {
         if !chunk.start.is_null() {
             return chunk;
         }
-        // The arena's address is not known before the program runs.
-        let start = self.arena.0.get().cast::<u8>();
+        // Not known before the program runs.
+        let (start, left) = self.pages.initial();
         Chunk {
             start,
             next: start,
-            left: ARENA,
+            left,
         }
     }
 
-    /// A chunk with room for a block; the rest of the present one is given up.
-    fn more(&self, layout: Layout) -> Option<Chunk> {
-        let pages = layout.size().checked_add(layout.align())?.div_ceil(PAGE);
-        let (start, pages) = match self.pages.grow(pages.max(GROWTH)) {
-            Some(start) => (start, pages.max(GROWTH)),
-            // Near the plugin's memory limit less may still do.
-            None => (self.pages.grow(pages)?, pages),
-        };
+    /// A chunk with so many pages more; a new one, when they do not lie behind this one.
+    fn more(&self, chunk: Chunk, pages: usize) -> Option<Chunk> {
+        let start = self.pages.grow(pages)?.as_ptr();
+        if chunk.next.wrapping_add(chunk.left) == start {
+            return Some(Chunk {
+                left: chunk.left + pages * PAGE,
+                ..chunk
+            });
+        }
         Some(Chunk {
-            start: start.as_ptr(),
-            next: start.as_ptr(),
+            start,
+            next: start,
             left: pages * PAGE,
         })
+    }
+
+    /// A chunk with room for a block; what was left of the present one may be given up.
+    #[cold]
+    #[inline(never)]
+    fn room(&self, chunk: Chunk, layout: Layout) -> Option<Chunk> {
+        let pages = layout.size().checked_add(layout.align())?.div_ceil(PAGE);
+        let at_once = if self.is_loading() {
+            RESERVE / PAGE
+        } else {
+            GROWTH
+        };
+        self.more(chunk, pages.max(at_once))
+            // Near the plugin's memory limit less may still do.
+            .or_else(|| self.more(chunk, pages))
+    }
+
+    /// A block that was given back.
+    #[cold]
+    #[inline(never)]
+    fn reuse(&self, layout: Layout) -> Option<*mut u8> {
+        if layout.align() > UNIT {
+            return None;
+        }
+        let mut gaps = self.gaps.get()?;
+        let (block, size) = gaps.take(layout.size())?;
+        if size > layout.size() {
+            // SAFETY: the gap is `size` long and belongs to nobody; all sizes are multiples of a unit.
+            unsafe { gaps.put(block.add(layout.size()), size - layout.size()) };
+        }
+        self.gaps.set(Some(gaps));
+        Some(block)
+    }
+}
+
+impl<P> Bump<P> {
+    /// Whether the settings are being read, so that blocks are used again.
+    fn is_loading(&self) -> bool {
+        // SAFETY: nothing else borrows the cell's content, and nothing does when this returns.
+        unsafe { (*self.gaps.as_ptr()).is_some() }
+    }
+
+    /// Makes a gap of a block, where blocks are used again.
+    ///
+    /// # Safety
+    /// As for [`Gaps::put`].
+    #[cold]
+    #[inline(never)]
+    unsafe fn give_back(&self, block: *mut u8, size: usize) {
+        if let Some(mut gaps) = self.gaps.get() {
+            // SAFETY: the caller's promise.
+            unsafe { gaps.put(block, size) };
+            self.gaps.set(Some(gaps));
+        }
     }
 }
 
@@ -159,15 +270,74 @@ impl Chunk {
     }
 }
 
-// SAFETY: blocks are cut from memory that is used for nothing else, do not overlap, since `next` only moves back when
-// the newest block ends, and are aligned by `cut`. No function panics: all arithmetic is checked or bounded by the
-// size of the chunk.
-unsafe impl<const ARENA: usize, P: Pages> GlobalAlloc for Bump<ARENA, P> {
+impl Gaps {
+    fn bin(size: usize) -> usize {
+        let units = (size / UNIT).max(1);
+        (units.ilog2() as usize).min(BINS - 1)
+    }
+
+    /// # Safety
+    /// `block` is `size` bytes long, aligned to a unit, at least one long, and nobody uses it any more.
+    unsafe fn put(&mut self, block: *mut u8, size: usize) {
+        let gap = block.cast::<Gap>();
+        let first = &mut self.0[Self::bin(size)];
+        // SAFETY: a unit is as long as a gap's head, and aligned for one.
+        unsafe { gap.write(Gap { next: *first, size }) };
+        *first = gap;
+    }
+
+    /// A gap of at least `size` bytes, with its size; it is none of these any more.
+    fn take(&mut self, size: usize) -> Option<(*mut u8, usize)> {
+        for first in &mut self.0[Self::bin(size)..] {
+            let mut before: *mut Gap = ptr::null_mut();
+            let mut at = *first;
+            for _ in 0..LOOKS {
+                if at.is_null() {
+                    break;
+                }
+                // SAFETY: what is in a list was written by `put`, and nobody else uses it.
+                let gap = unsafe { at.read() };
+                if gap.size >= size {
+                    if before.is_null() {
+                        *first = gap.next;
+                    } else {
+                        // SAFETY: as above.
+                        unsafe { (*before).next = gap.next };
+                    }
+                    return Some((at.cast(), gap.size));
+                }
+                before = at;
+                at = gap.next;
+            }
+        }
+        None
+    }
+}
+
+/// The layout in whole units; none when it is too large.
+fn in_units(layout: Layout) -> Option<Layout> {
+    let size = layout.size().checked_next_multiple_of(UNIT)?;
+    Layout::from_size_align(size, layout.align().max(UNIT)).ok()
+}
+
+// SAFETY: blocks are cut from memory that is used for nothing else, or are gaps, which are in one list only and leave it
+// when they are handed out. They do not overlap, since `next` only moves back when the newest block ends, and that one is
+// no gap; and they are aligned by `cut`, or, as all sizes are multiples of a unit, as the gap's own block was. No function
+// panics: all arithmetic is checked or bounded by the size of the chunk.
+unsafe impl<P: Pages> GlobalAlloc for Bump<P> {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
-        let cut = self
-            .chunk()
+        let Some(layout) = in_units(layout) else {
+            return ptr::null_mut();
+        };
+        if self.is_loading()
+            && let Some(block) = self.reuse(layout)
+        {
+            return block;
+        }
+        let chunk = self.chunk();
+        let cut = chunk
             .cut(layout)
-            .or_else(|| self.more(layout)?.cut(layout));
+            .or_else(|| self.room(chunk, layout)?.cut(layout));
         let Some((block, chunk)) = cut else {
             return ptr::null_mut();
         };
@@ -176,31 +346,54 @@ unsafe impl<const ARENA: usize, P: Pages> GlobalAlloc for Bump<ARENA, P> {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
+        // The block was handed out for it, so that it fits.
+        let Some(layout) = in_units(layout) else {
+            return;
+        };
         let chunk = self.chunk();
-        if chunk.ends_with(block, layout.size())
-            && let Some(shorter) = chunk.resize(block, layout.size(), 0)
-        {
-            self.chunk.set(shorter);
+        if chunk.ends_with(block, layout.size()) {
+            if let Some(shorter) = chunk.resize(block, layout.size(), 0) {
+                self.chunk.set(shorter);
+            }
+        } else if self.is_loading() {
+            // SAFETY: the caller gives the block back, which has that many bytes, at least a unit.
+            unsafe { self.give_back(block, layout.size()) };
         }
     }
 
     unsafe fn realloc(&self, block: *mut u8, layout: Layout, new_size: usize) -> *mut u8 {
+        let (Some(old), Ok(new)) = (
+            in_units(layout),
+            Layout::from_size_align(new_size, layout.align()),
+        ) else {
+            return ptr::null_mut();
+        };
+        let Some(wanted) = in_units(new) else {
+            return ptr::null_mut();
+        };
+        if wanted.size() == old.size() {
+            return block;
+        }
         let chunk = self.chunk();
-        if chunk.ends_with(block, layout.size()) {
-            if let Some(resized) = chunk.resize(block, layout.size(), new_size) {
+        if chunk.ends_with(block, old.size()) {
+            if let Some(resized) = chunk.resize(block, old.size(), wanted.size()) {
                 self.chunk.set(resized);
                 return block;
             }
-        } else if new_size <= layout.size() {
+        } else if let Some(rest) = old.size().checked_sub(wanted.size()) {
+            if self.is_loading() {
+                // SAFETY: the caller gives back what lies behind the new size, whole units of it.
+                unsafe { self.give_back(block.add(wanted.size()), rest) };
+            }
             return block;
         }
-        // SAFETY: the caller promises that `new_size`, rounded up to the alignment, does not overflow.
-        let new_layout = unsafe { Layout::from_size_align_unchecked(new_size, layout.align()) };
         // SAFETY: the caller promises that `new_size` is not zero.
-        let new_block = unsafe { self.alloc(new_layout) };
+        let new_block = unsafe { self.alloc(new) };
         if !new_block.is_null() {
-            // SAFETY: both blocks are at least that long, and the new one was just cut from free memory.
+            // SAFETY: both blocks are at least that long, and the new one belongs to nobody else.
             unsafe { ptr::copy_nonoverlapping(block, new_block, layout.size().min(new_size)) };
+            // SAFETY: the caller has no use for it any more, and it was handed out with this layout.
+            unsafe { self.dealloc(block, layout) };
         }
         new_block
     }
@@ -210,13 +403,20 @@ unsafe impl<const ARENA: usize, P: Pages> GlobalAlloc for Bump<ARENA, P> {
 mod tests {
     use super::*;
 
-    /// Pages that are leaked, as many as it is told.
-    struct Leaked(Cell<usize>);
+    /// Memory that is leaked: so many bytes from the beginning, and so many pages later on.
+    struct Leaked {
+        initial: usize,
+        pages: Cell<usize>,
+    }
 
     // SAFETY: leaked memory is valid for ever and has no other user.
     unsafe impl Pages for Leaked {
+        fn initial(&self) -> (*mut u8, usize) {
+            (vec![0_u8; self.initial].leak().as_mut_ptr(), self.initial)
+        }
+
         fn grow(&self, count: usize) -> Option<NonNull<u8>> {
-            self.0.set(self.0.get().checked_sub(count)?);
+            self.pages.set(self.pages.get().checked_sub(count)?);
             NonNull::new(vec![0_u8; count * PAGE].leak().as_mut_ptr())
         }
     }
@@ -225,25 +425,38 @@ mod tests {
         Layout::from_size_align(size, align).unwrap()
     }
 
+    fn bump(initial: usize, pages: usize) -> Bump<Leaked> {
+        let pages = Cell::new(pages);
+        Bump::new(Leaked { initial, pages })
+    }
+
+    /// As it is in a review.
+    fn settled(initial: usize, pages: usize) -> Bump<Leaked> {
+        let bump = bump(initial, pages);
+        bump.gaps.set(None);
+        bump
+    }
+
     #[test]
     fn blocks_are_aligned_and_do_not_overlap() {
-        let bump = Bump::<4096, _>::new(Leaked(Cell::new(0)));
-        let mut end = 0;
-        for (size, align) in [(1, 1), (8, 8), (3, 1), (16, 16), (2, 2), (100, 64)] {
-            // SAFETY: the size is not zero.
-            let block = unsafe { bump.alloc(layout(size, align)) };
-            assert!(!block.is_null());
-            assert_eq!(block.addr() % align, 0);
-            assert!(block.addr() >= end);
-            end = block.addr() + size;
-            // SAFETY: the block is that long.
-            unsafe { block.write_bytes(0xAA, size) };
+        for bump in [bump(4096, 0), settled(4096, 0)] {
+            let mut end = 0;
+            for (size, align) in [(1, 1), (8, 8), (3, 1), (16, 16), (2, 2), (100, 64)] {
+                // SAFETY: the size is not zero.
+                let block = unsafe { bump.alloc(layout(size, align)) };
+                assert!(!block.is_null());
+                assert_eq!(block.addr() % align, 0);
+                assert!(block.addr() >= end);
+                end = block.addr() + size;
+                // SAFETY: the block is that long.
+                unsafe { block.write_bytes(0xAA, size) };
+            }
         }
     }
 
     #[test]
     fn the_newest_block_grows_and_shrinks_in_place() {
-        let bump = Bump::<1024, _>::new(Leaked(Cell::new(0)));
+        let bump = settled(1024, 0);
         // SAFETY: every block is used with the size that it has at that time.
         unsafe {
             let block = bump.alloc(layout(16, 8));
@@ -255,7 +468,7 @@ mod tests {
 
     #[test]
     fn the_newest_block_is_used_again() {
-        let bump = Bump::<64, _>::new(Leaked(Cell::new(0)));
+        let bump = settled(64 + UNIT, 0);
         // SAFETY: every block is given back once.
         unsafe {
             for _ in 0..1000 {
@@ -268,7 +481,7 @@ mod tests {
 
     #[test]
     fn an_older_block_is_copied_when_it_grows() {
-        let bump = Bump::<1024, _>::new(Leaked(Cell::new(0)));
+        let bump = settled(1024, 0);
         // SAFETY: every block is used with the size that it has at that time.
         unsafe {
             let old = bump.alloc(layout(4, 4));
@@ -281,21 +494,103 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_fit_into_the_arena_gets_pages() {
-        let bump = Bump::<64, _>::new(Leaked(Cell::new(64)));
-        // SAFETY: the sizes are not zero and the blocks are that long.
+    fn what_was_given_back_is_used_again_until_the_settings_are_read() {
+        let bump = bump(2048, 4);
+        // SAFETY: every block is used with the size that it has, and given back once.
         unsafe {
-            for size in [65, PAGE, 3 * PAGE, 20 * PAGE] {
-                let block = bump.alloc(layout(size, 16));
-                assert!(!block.is_null(), "{size}");
-                block.write_bytes(0xAA, size);
+            let first = bump.alloc(layout(500, 8));
+            let second = bump.alloc(layout(40, 8));
+            bump.dealloc(first, layout(500, 8));
+            assert_eq!(bump.alloc(layout(200, 4)), first, "the beginning of it");
+            assert_eq!(bump.alloc(layout(290, 4)), first.add(208), "and the rest");
+            bump.dealloc(second, layout(40, 8));
+            assert_eq!(bump.alloc(layout(33, 1)), second);
+            bump.dealloc(second, layout(33, 1));
+            bump.settle();
+            assert_eq!(bump.alloc(layout(33, 1)).addr() % PAGE.min(UNIT), 0);
+            assert_ne!(bump.alloc(layout(33, 1)), second);
+        }
+    }
+
+    #[test]
+    fn used_again_and_again_no_blocks_overlap() {
+        let bump = bump(4096, 64);
+        let mut held: Vec<(*mut u8, Layout, u8)> = Vec::new();
+        let mut random = 7_u32;
+        for turn in 0..20_000_u32 {
+            random = random.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+            let size = 1 + (random >> 8) as usize % (16 << ((random >> 4) % 8));
+            let mark = turn.to_le_bytes()[0];
+            let filled = |(block, layout, mark): &(*mut u8, Layout, u8)| {
+                // SAFETY: the block is held, and was filled.
+                let bytes = unsafe { std::slice::from_raw_parts(*block, layout.size()) };
+                assert!(bytes.iter().all(|byte| byte == mark));
+            };
+            // SAFETY: every block is used with the size that it has, and given back once.
+            unsafe {
+                match random % 3 {
+                    0 if !held.is_empty() => {
+                        let gone = held.swap_remove((random >> 12) as usize % held.len());
+                        filled(&gone);
+                        bump.dealloc(gone.0, gone.1);
+                    }
+                    1 if !held.is_empty() => {
+                        let changed = held.swap_remove((random >> 12) as usize % held.len());
+                        filled(&changed);
+                        let block = bump.realloc(changed.0, changed.1, size);
+                        assert!(!block.is_null());
+                        let kept = size.min(changed.1.size());
+                        let bytes = std::slice::from_raw_parts(block, kept);
+                        assert!(bytes.iter().all(|byte| *byte == changed.2));
+                        block.write_bytes(mark, size);
+                        held.push((block, layout(size, changed.1.align()), mark));
+                    }
+                    _ if held.len() < 200 => {
+                        let layout = layout(size, 1 << (random % 5));
+                        let block = bump.alloc(layout);
+                        assert!(!block.is_null() && block.addr() % layout.align() == 0);
+                        block.write_bytes(mark, size);
+                        held.push((block, layout, mark));
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let left = bump.pages.pages.get();
+        assert!(left > 50, "what is given back is not used again: {left}");
+    }
+
+    #[test]
+    fn a_review_begins_with_a_reserve() {
+        for (initial, used) in [(64, 16), (4096, 4000), (PAGE, 100), (4 * PAGE, PAGE)] {
+            let bump = bump(initial, 6);
+            // SAFETY: the size is not zero.
+            assert!(!unsafe { bump.alloc(layout(used, 1)) }.is_null());
+            bump.settle();
+            let pages = bump.pages.pages.get();
+            // SAFETY: the size is not zero.
+            assert!(!unsafe { bump.alloc(layout(RESERVE, 1)) }.is_null());
+            assert_eq!(bump.pages.pages.get(), pages, "{initial}, {used}");
+        }
+    }
+
+    #[test]
+    fn what_does_not_fit_gets_pages() {
+        for bump in [bump(64, 64), settled(64, 64)] {
+            // SAFETY: the sizes are not zero and the blocks are that long.
+            unsafe {
+                for size in [65, PAGE, 3 * PAGE, 20 * PAGE] {
+                    let block = bump.alloc(layout(size, 16));
+                    assert!(!block.is_null(), "{size}");
+                    block.write_bytes(0xAA, size);
+                }
             }
         }
     }
 
     #[test]
     fn without_pages_there_is_no_block() {
-        let bump = Bump::<64, _>::new(Leaked(Cell::new(2)));
+        let bump = settled(64, 2);
         // SAFETY: the sizes are not zero.
         unsafe {
             assert!(bump.alloc(layout(2 * PAGE + 1, 1)).is_null());

@@ -19,13 +19,22 @@ impl<P: Plugin> lifecycle::exports::tollgate::admission::lifecycle::Guest for Co
 
     fn configure(settings: String) -> types::Configured {
         panic::install();
-        match settings::configure::<P>(&settings) {
+        let configured = settings::configure::<P>(&settings);
+        drop(settings);
+        let configured = match configured {
             Ok(policy) => {
                 P::slot().with(|slot| slot.replace(Some(policy)));
                 types::Configured::Accepted
             }
             Err(errors) => types::Configured::Rejected(errors.into()),
-        }
+        };
+        #[cfg(all(
+            target_family = "wasm",
+            target_os = "unknown",
+            feature = "bump-allocator"
+        ))]
+        crate::allocator::settle();
+        configured
     }
 }
 
