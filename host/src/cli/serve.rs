@@ -40,8 +40,6 @@ impl Serve {
         let origin = self.origin.resolve()?;
         let config = origin.load()?;
         crate::telemetry::install(self.logging.log_format, self.logging.log.as_deref())?;
-        // The allocator asks for them, and then holds 2 MiB where it needs a few pages. Refused is as good as before.
-        let _: Result<(), _> = rustix::thread::disable_transparent_huge_pages(true);
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("tollgate")

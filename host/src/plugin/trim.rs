@@ -3,16 +3,23 @@
 //! Settings are parsed, patterns compiled and mistakes described before the snapshot is taken, and never again. For
 //! many a plugin that is the larger half of its code, which would be compiled, kept and mapped for nothing.
 //!
-//! Functions stay where they are, so that no index changes: the body of one that cannot be reached any more becomes
-//! `unreachable`. What can be reached is taken widely: from every other export, every element of a table, every
-//! reference, and by every call from there.
+//! What can be reached is taken widely: from every other export, every element of a table, every reference, and by every
+//! call from there. It is put in the order in which it is reached: first what the exports call, so that what a review runs
+//! lies together, in few pages of memory, and what only a table leads to – mostly ways to tell of errors – behind it.
+//! Functions of `lifecycle` have to be there, because the component names them; their bodies become `unreachable`. Names
+//! and other custom sections go as well: they are about functions that have other numbers now.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 
-use wasm_encoder::{CodeSection, Component, ComponentSectionId, Module, RawSection, SectionId};
+use wasm_encoder::reencode::{Error, Reencode};
+use wasm_encoder::{
+    CodeSection, Component, ComponentSectionId, FunctionSection, Module, RawSection,
+};
 use wasmparser::{
-    BinaryReaderError, ComponentAlias, ConstExpr, ElementItems, ExternalKind, FunctionBody,
-    Operator, OperatorsReader, Parser, Payload, TableInit, TypeRef,
+    BinaryReaderError, CodeSectionReader, ComponentAlias, ConstExpr, CustomSectionReader,
+    ElementItems, ExternalKind, FunctionBody, FunctionSectionReader, Operator, OperatorsReader,
+    Parser, Payload, TableInit, TypeRef,
 };
 
 /// What the functions of `lifecycle` are called in a core module, with and without what comes after a call.
@@ -36,11 +43,30 @@ struct Code<'m> {
     imported_functions: u32,
     bodies: Vec<FunctionBody<'m>>,
     lifecycle: Vec<(&'m str, u32)>,
-    roots: Vec<u32>,
+    /// Under other names, or run at the start.
+    exported: Vec<u32>,
+    /// What elements of tables and globals refer to.
+    referred: Vec<u32>,
+}
+
+/// A core module's functions with other numbers.
+struct Renumber<'k> {
+    imported_functions: u32,
+    /// Those that stay, in their new order, by their old numbers.
+    kept: &'k [Kept],
+    numbers: HashMap<u32, u32>,
+}
+
+/// A function that stays.
+#[derive(Clone, Copy)]
+struct Kept {
+    function: u32,
+    /// Whether anybody can call it.
+    is_reached: bool,
 }
 
 /// The same component without the code that nobody can call once it is configured.
-pub(super) fn trim(component: &[u8]) -> Result<Vec<u8>, BinaryReaderError> {
+pub(super) fn trim(component: &[u8]) -> Result<Vec<u8>, Error> {
     let pieces = pieces(component)?;
     let done = only_lifted(component, &pieces)?;
     let mut trimmed = Component::new();
@@ -127,39 +153,80 @@ fn is_lifecycle(name: &str) -> bool {
     name.starts_with(LIFECYCLE)
 }
 
-fn trim_module(module: &[u8], done: &HashSet<&str>) -> Result<Vec<u8>, BinaryReaderError> {
+fn trim_module(module: &[u8], done: &HashSet<&str>) -> Result<Vec<u8>, Error> {
     let code = Code::read(module)?;
-    let reached = code.reached(done)?;
+    let kept = code.kept(done)?;
+    if kept.len() == code.bodies.len() && kept.iter().all(|kept| kept.is_reached) {
+        return Ok(module.to_owned());
+    }
+    let numbers = (code.imported_functions..)
+        .zip(&kept)
+        .map(|(number, kept)| (kept.function, number))
+        .collect();
+    let mut renumber = Renumber {
+        imported_functions: code.imported_functions,
+        kept: &kept,
+        numbers,
+    };
     let mut trimmed = Module::new();
-    for payload in Parser::new(0).parse_all(module) {
-        let payload = payload?;
-        match &payload {
-            Payload::CodeSectionStart { .. } => {
-                let mut section = CodeSection::new();
-                for (index, body) in (code.imported_functions..).zip(&code.bodies) {
-                    section.raw(if reached.contains(&index) {
-                        &module[body.range()]
-                    } else {
-                        UNREACHABLE
-                    });
-                }
-                trimmed.section(&section);
-            }
-            // What is said about code there is about places in it.
-            Payload::CustomSection(custom) if custom.name().starts_with("metadata.code.") => {}
-            payload => {
-                if let Some((id, range)) = payload.as_section()
-                    && id != u8::from(SectionId::Code)
-                {
-                    trimmed.section(&RawSection {
-                        id,
-                        data: &module[range],
-                    });
-                }
+    renumber.parse_core_module(&mut trimmed, Parser::new(0), module)?;
+    Ok(trimmed.finish())
+}
+
+// === impl Renumber ===
+
+impl Reencode for Renumber<'_> {
+    type Error = Infallible;
+
+    fn function_index(&mut self, function: u32) -> Result<u32, Error> {
+        if function < self.imported_functions {
+            return Ok(function);
+        }
+        // Nothing that stays names one that does not.
+        self.numbers
+            .get(&function)
+            .copied()
+            .ok_or(Error::InvalidConstExpr)
+    }
+
+    fn parse_function_section(
+        &mut self,
+        functions: &mut FunctionSection,
+        section: FunctionSectionReader<'_>,
+    ) -> Result<(), Error> {
+        let types = section.into_iter().collect::<Result<Vec<_>, _>>()?;
+        for kept in self.kept {
+            let kind = types.get((kept.function - self.imported_functions) as usize);
+            functions.function(*kind.ok_or(Error::InvalidCodeSectionSize)?);
+        }
+        Ok(())
+    }
+
+    fn parse_code_section(
+        &mut self,
+        code: &mut CodeSection,
+        section: CodeSectionReader<'_>,
+    ) -> Result<(), Error> {
+        let bodies = section.into_iter().collect::<Result<Vec<_>, _>>()?;
+        for kept in self.kept {
+            let body = bodies.get((kept.function - self.imported_functions) as usize);
+            let body = body.ok_or(Error::InvalidCodeSectionSize)?;
+            if kept.is_reached {
+                self.parse_function_body(code, body.clone())?;
+            } else {
+                code.raw(UNREACHABLE);
             }
         }
+        Ok(())
     }
-    Ok(trimmed.finish())
+
+    fn parse_custom_section(
+        &mut self,
+        _module: &mut Module,
+        _section: CustomSectionReader<'_>,
+    ) -> Result<(), Error> {
+        Ok(())
+    }
 }
 
 // === impl Code ===
@@ -197,11 +264,11 @@ impl<'m> Code<'m> {
                         if is_lifecycle(export.name) {
                             code.lifecycle.push((export.name, export.index));
                         } else {
-                            code.roots.push(export.index);
+                            code.exported.push(export.index);
                         }
                     }
                 }
-                Payload::StartSection { func, .. } => code.roots.push(func),
+                Payload::StartSection { func, .. } => code.exported.push(func),
                 Payload::ElementSection(section) => {
                     for element in section {
                         code.elements(element?.items)?;
@@ -218,7 +285,7 @@ impl<'m> Code<'m> {
         match items {
             ElementItems::Functions(functions) => {
                 for function in functions {
-                    self.roots.push(function?);
+                    self.referred.push(function?);
                 }
             }
             ElementItems::Expressions(_, expressions) => {
@@ -231,26 +298,45 @@ impl<'m> Code<'m> {
     }
 
     fn refers(&mut self, expression: &ConstExpr<'m>) -> Result<(), BinaryReaderError> {
-        called(expression.get_operators_reader(), &mut self.roots)
+        called(expression.get_operators_reader(), &mut self.referred)
     }
 
-    /// The functions that can be called when nobody calls those of `lifecycle` that are done.
-    fn reached(&self, done: &HashSet<&str>) -> Result<HashSet<u32>, BinaryReaderError> {
-        let lifecycle = self.lifecycle.iter();
-        let kept = lifecycle.filter(|(name, _)| !done.contains(name));
-        let mut waiting: Vec<u32> = kept.map(|(_, index)| *index).collect();
-        waiting.extend(&self.roots);
-        let mut reached = HashSet::new();
-        while let Some(function) = waiting.pop() {
-            if !reached.insert(function) {
-                continue;
-            }
-            let own = function.checked_sub(self.imported_functions);
-            if let Some(body) = own.and_then(|own| self.bodies.get(own as usize)) {
+    /// The functions that stay when nobody calls those of `lifecycle` that are done.
+    fn kept(&self, done: &HashSet<&str>) -> Result<Vec<Kept>, BinaryReaderError> {
+        let mut kept = Vec::new();
+        let mut seen = HashSet::new();
+        let (over, called_yet): (Vec<_>, Vec<_>) = self
+            .lifecycle
+            .iter()
+            .partition(|(name, _)| done.contains(name));
+        let called_yet = called_yet.iter().map(|(_, function)| function);
+        let roots = self.exported.iter().chain(called_yet);
+        for root in roots.chain(&self.referred) {
+            let mut waiting = vec![*root];
+            while let Some(function) = waiting.pop() {
+                let own = function.checked_sub(self.imported_functions);
+                let Some(body) = own.and_then(|own| self.bodies.get(own as usize)) else {
+                    continue;
+                };
+                if !seen.insert(function) {
+                    continue;
+                }
+                kept.push(Kept {
+                    function,
+                    is_reached: true,
+                });
                 called(body.get_operators_reader()?, &mut waiting)?;
             }
         }
-        Ok(reached)
+        for (_, function) in over {
+            if function >= self.imported_functions && seen.insert(function) {
+                kept.push(Kept {
+                    function,
+                    is_reached: false,
+                });
+            }
+        }
+        Ok(kept)
     }
 }
 
@@ -280,14 +366,22 @@ mod tests {
             .expect("the text is a component")
     }
 
-    /// Which functions of the modules do nothing but trap.
-    fn stubs(component: &[u8]) -> Vec<bool> {
+    /// The functions of the modules by the numbers that they return, -1 for one that only traps.
+    fn functions(component: &[u8]) -> Vec<i32> {
         let payloads = Parser::new(0).parse_all(component);
         let bodies = payloads.filter_map(|payload| match payload.expect("it is well-formed") {
-            Payload::CodeSectionEntry(body) => Some(component[body.range()] == UNREACHABLE[..]),
+            Payload::CodeSectionEntry(body) => Some(body),
             _ => None,
         });
-        bodies.collect()
+        let number = |body: FunctionBody<'_>| {
+            let operators = body.get_operators_reader().expect("it is well-formed");
+            let last = operators.into_iter().filter_map(|operator| match operator {
+                Ok(Operator::I32Const { value }) => Some(value),
+                _ => None,
+            });
+            last.last().unwrap_or(-1)
+        };
+        bodies.map(number).collect()
     }
 
     const PLUGIN: &str = r#"
@@ -298,18 +392,19 @@ mod tests {
         (export "cabi_post_tollgate:admission/lifecycle@0.1.0#configure" (func $cleared))
         (export "tollgate:admission/validating@0.1.0#validate" (func $validate))
         (start $started)
-        (func $configure (call $parse) (call $shared))
-        (func $cleared nop)
-        (func $parse (call $get) (call $parse_deeper))
-        (func $parse_deeper nop)
-        (func $shared nop)
-        (func $validate (call $judge))
-        (func $judge (call $get) (call $shared))
-        (func $in_a_table nop)
-        (func $in_a_global (drop (ref.func $referred)))
-        (func $started nop)
-        (func $referred nop)
+        (func $in_a_table (result i32) i32.const 1)
+        (func $configure (result i32) (drop (call $parse)) (drop (call $shared)) i32.const 2)
+        (func $cleared (param i32) (drop (i32.const 3)))
+        (func $parse (result i32) call $get (drop (call $parse_deeper)) i32.const 4)
+        (func $parse_deeper (result i32) i32.const 5)
+        (func $in_a_global (result i32) (drop (ref.func $referred)) i32.const 6)
+        (func $shared (result i32) i32.const 7)
+        (func $judge (result i32) call $get (drop (call $shared)) i32.const 8)
+        (func $validate (result i32) (drop (call $judge)) i32.const 9)
+        (func $started (drop (i32.const 10)))
+        (func $referred (result i32) i32.const 11)
         (elem declare func $referred)
+        (@custom "metadata.code.branch_hint" "")
     "#;
 
     const LIFTED: &str = r#"
@@ -320,16 +415,13 @@ mod tests {
     "#;
 
     #[test]
-    fn takes_out_what_only_configure_calls() {
+    fn takes_out_what_only_configure_calls_and_puts_together_what_reviews_run() {
         let plugin = component(PLUGIN, LIFTED);
         let trimmed = trim(&plugin).unwrap();
-        assert_eq!(
-            stubs(&trimmed),
-            [
-                true, true, true, true, false, false, false, false, false, false, false
-            ]
-        );
-        assert!(trimmed.len() < plugin.len());
+        assert_eq!(functions(&trimmed), [9, 8, 7, 10, 6, 11, 1, -1, -1]);
+        wasmparser::Validator::new_with_features(wasmparser::WasmFeatures::all())
+            .validate_all(&trimmed)
+            .unwrap();
     }
 
     #[test]
@@ -344,11 +436,11 @@ mod tests {
     #[test]
     fn keeps_a_function_of_the_lifecycle_that_somebody_else_may_call() {
         let name = "tollgate:admission/lifecycle@0.1.0#configure";
-        let module = format!(r#"(func (export "{name}") nop)"#);
+        let module = format!(r#"(func (export "{name}") (drop (i32.const 1)))"#);
         let instance = "(core instance $i (instantiate $m))";
         let alias = format!(r#"(alias core export $i "{name}" (core func))"#);
         let once = component(&module, &format!("{instance} {alias}"));
-        assert_eq!(stubs(&trim(&once).unwrap()), [true]);
+        assert_eq!(functions(&trim(&once).unwrap()), [-1]);
 
         let twice = component(&module, &format!("{instance} {alias} {alias}"));
         let imported = format!(r#"(core module (import "i" "{name}" (func)))"#);
