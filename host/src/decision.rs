@@ -7,6 +7,7 @@
 mod ring;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use serde::{Deserialize, Serialize};
@@ -85,9 +86,11 @@ pub struct Decision {
 #[serde(rename_all = "camelCase")]
 pub struct Called {
     /// Its name.
-    pub name: String,
+    #[serde(with = "shared")]
+    pub name: Arc<str>,
     /// Its content, as `sha256:…`; empty where the file could not be read.
-    pub digest: String,
+    #[serde(with = "shared")]
+    pub digest: Arc<str>,
     /// What its verdict counts for.
     pub mode: Cow<'static, str>,
     /// What its faults count for.
@@ -105,13 +108,13 @@ pub struct Called {
     pub reinvoked: Option<Cow<'static, str>>,
     /// The fault.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub fault: Option<Fault>,
+    pub fault: Option<Box<Fault>>,
     /// What it refuses the request with.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub denial: Option<Denial>,
+    pub denial: Option<Box<Denial>>,
     /// What it would have refused, were it not as bad in the old object.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub existing: Option<Denial>,
+    pub existing: Option<Box<Denial>>,
     /// The places that it changed.
     #[serde(default, skip_serializing_if = "Places::is_empty")]
     pub changed: Places,
@@ -308,20 +311,20 @@ impl Called {
         match &report.ended {
             Ended::Faulted(report) => {
                 let told = TOLD_BY_HOST.contains(&report.kind);
-                fault = Some(Fault {
+                fault = Some(Box::new(Fault {
                     kind: Cow::Borrowed(report.kind),
                     message: told
                         .then(|| one_line(&report.message, Limit::Bytes(2 * LONGEST_NAME_BYTES))),
                     text: (!told).then(|| Text::of(&report.message)),
-                });
+                }));
             }
-            Ended::Denied(refusal) => denial = Some(Denial::of(refusal)),
+            Ended::Denied(refusal) => denial = Some(Box::new(Denial::of(refusal))),
             Ended::Excepted(exception) => excepted = Some(short(exception)),
             _ => {}
         }
         Self {
-            name: report.plugin.as_str().to_owned(),
-            digest: report.digest.to_string(),
+            name: report.plugin.shared(),
+            digest: report.digest.clone(),
             mode: Cow::Borrowed(report.mode.as_str()),
             failure_policy: Cow::Borrowed(report.failure_policy.as_str()),
             rule,
@@ -330,7 +333,10 @@ impl Called {
             reinvoked: report.reinvoked.map(Cow::Borrowed),
             fault,
             denial,
-            existing: report.existing.as_ref().map(Denial::of),
+            existing: report
+                .existing
+                .as_ref()
+                .map(|existing| Box::new(Denial::of(existing))),
             changed: Places::first(report.changed.iter().map(String::as_str)),
             conflicts: report
                 .conflicts
@@ -372,12 +378,14 @@ impl Called {
         };
         let fault = self.fault.as_ref().and_then(|fault| fault.message.as_ref());
         let denials = self.denial.iter().chain(&self.existing);
+        // Name and digest are the plugin's own.
         size_of::<Self>()
-            + self.name.len()
-            + self.digest.len()
             + places(&self.changed)
-            + denials.map(|denial| places(&denial.fields)).sum::<usize>()
+            + denials
+                .map(|denial| size_of::<Denial>() + places(&denial.fields))
+                .sum::<usize>()
             + self.excepted.as_ref().map_or(0, String::len)
+            + self.fault.as_ref().map_or(0, |_| size_of::<Fault>())
             + fault.map_or(0, String::len)
             + self
                 .conflicts
@@ -449,6 +457,21 @@ fn short(text: &str) -> String {
 /// To the microsecond.
 fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
+}
+
+/// A text that others have too.
+mod shared {
+    use std::sync::Arc;
+
+    use serde::{Deserialize as _, Deserializer, Serializer};
+
+    pub(super) fn serialize<S: Serializer>(text: &Arc<str>, to: S) -> Result<S::Ok, S::Error> {
+        to.serialize_str(text)
+    }
+
+    pub(super) fn deserialize<'de, D: Deserializer<'de>>(from: D) -> Result<Arc<str>, D::Error> {
+        String::deserialize(from).map(Arc::from)
+    }
 }
 
 /// RFC 3339, to the millisecond.

@@ -147,7 +147,7 @@ limits! {
         "counted while JSON is parsed, and in what a plugin makes of it", "bad-patch for a plugin's answer, unreadable for a request";
     MAX_DECISIONS = "admin.decisions.maxCount" Count 1_000, 0 => 100_000,
         "the oldest decision goes when a new one comes", "none";
-    MAX_DECISION_BYTES = "admin.decisions.maxBytes" Bytes 4 * MI, 64 * KI => GI,
+    MAX_DECISION_BYTES = "admin.decisions.maxBytes" Bytes 2 * MI, 64 * KI => GI,
         "likewise", "none";
     MAX_CONCURRENT_CALLS = "engine.maxConcurrentCalls" Count 128, 1 => 1_024,
         "semaphore below the size of the instance pool", "none: HTTP 429 with Retry-After";

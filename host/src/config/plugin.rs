@@ -317,6 +317,11 @@ pub(super) fn read_capabilities(fields: &mut Fields<'_>) -> BTreeSet<Capability>
 // === impl PluginName ===
 
 impl PluginName {
+    /// Its text, which it shares.
+    pub(crate) fn shared(&self) -> Arc<str> {
+        self.0.clone()
+    }
+
     /// Reads a name.
     ///
     /// # Errors

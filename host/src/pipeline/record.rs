@@ -54,7 +54,7 @@ pub(super) fn overview(decision: &Decision) -> Value {
     let plugins: Vec<Value> = decision
         .plugins
         .iter()
-        .map(|called| json!({ "name": called.name, "ended": called.ended }))
+        .map(|called| json!({ "name": &*called.name, "ended": called.ended }))
         .collect();
     value["plugins"] = plugins.into();
     value
@@ -82,7 +82,7 @@ pub(super) fn not_called(decision: &Decision, plugins: &PluginSet) -> Vec<NotCal
     let mut not_called = Vec::new();
     for (index, plugin) in plugins.iter().enumerate() {
         let name = plugin.config.name.as_str();
-        if let Some(called) = decision.plugins.iter().find(|called| called.name == name) {
+        if let Some(called) = decision.plugins.iter().find(|called| *called.name == *name) {
             if phase == Phase::Mutate && called.ends_chain() {
                 ended_by = Some(&called.name);
             }

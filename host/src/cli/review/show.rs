@@ -150,7 +150,7 @@ pub(super) fn summary(findings: &[Finding]) {
         // One that an exception kept from being called has done and cost nothing.
         let plugins = step.decision.plugins.iter();
         for called in plugins.filter(|called| called.excepted.is_none()) {
-            let key = (called.name.as_str(), step.endpoint.name());
+            let key = (&*called.name, step.endpoint.name());
             totals.entry(key).or_default().add(called);
         }
     }
