@@ -27,6 +27,7 @@ pub mod document;
 pub mod engine;
 pub mod live;
 pub mod manifests;
+mod memory;
 pub mod metrics;
 pub mod patch;
 pub mod pipeline;

@@ -24,6 +24,7 @@ use super::trouble::Trouble;
 use super::watch::{Stamps, Watch, stamps};
 use crate::config::{Config, Origin, PluginConfig, PluginName, Source};
 use crate::engine::chain;
+use crate::memory;
 use crate::metrics::Metrics;
 use crate::pipeline::Pipeline;
 use crate::plugin::{Artifact, LoadError, Loader, Plugin, PluginSet, PluginState};
@@ -225,6 +226,7 @@ impl Keeper {
             plugins.push(plugin);
         }
         let set = PluginSet::new(plugins);
+        memory::loaded();
         if let Some(last_good) = &self.last_good {
             last_good.clear_out();
         }
@@ -776,6 +778,7 @@ impl Keeper {
                 .all(|(one, other)| Arc::ptr_eq(one, other));
         if !same {
             pipeline.publish(PluginSet::new(plugins));
+            memory::loaded();
             tracing::info!(changed = changed.join(", "), "the plugins were swapped");
         }
         let live = pipeline.live();

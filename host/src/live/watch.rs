@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tokio::task::spawn_blocking;
 
+use crate::memory;
 use crate::stamp::Stamp;
 
 /// Stamps by path; none where there is no file.
@@ -32,7 +33,10 @@ pub(super) async fn stamps(paths: Vec<PathBuf>) -> Stamps {
             let stamp = Stamp::of(&path);
             (path, stamp)
         };
-        paths.into_iter().map(stamp).collect()
+        let stamps = paths.into_iter().map(stamp).collect();
+        // These are the threads that have read and linked the plugins, each of which comes by here within a second or two.
+        memory::idle();
+        stamps
     });
     stamped.await.unwrap_or_default()
 }

@@ -476,12 +476,7 @@ impl Loader {
             Arc::new(config.limits.clone()),
         );
         let (capabilities, component) = (config.capabilities.clone(), prepared.component);
-        let link = move || {
-            let guest = Guest::link(&engine, name, &component, configured, capabilities, limits);
-            drop(component);
-            give_back();
-            guest
-        };
+        let link = move || Guest::link(&engine, name, &component, configured, capabilities, limits);
         let before = self.engine.compilations();
         let guest = tokio::task::spawn_blocking(link).await??;
         let name = config.name.as_str();
@@ -564,11 +559,4 @@ fn read(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, LoadError> {
         });
     }
     Ok(bytes)
-}
-/// Gives back to the system what this thread has used and needs no more: some megabytes for each plugin that is linked,
-/// which the allocator would keep for the next ones.
-#[expect(unsafe_code, reason = "the allocator is written in C")]
-fn give_back() {
-    // SAFETY: it may be called at any time; where another allocator is in use, there is nothing to give back.
-    unsafe { libmimalloc_sys::mi_collect(true) }
 }
