@@ -419,9 +419,15 @@ mod tests {
         let plugin = component(PLUGIN, LIFTED);
         let trimmed = trim(&plugin).unwrap();
         assert_eq!(functions(&trimmed), [9, 8, 7, 10, 6, 11, 1, -1, -1]);
-        wasmparser::Validator::new_with_features(wasmparser::WasmFeatures::all())
-            .validate_all(&trimmed)
-            .unwrap();
+        let module = pieces(&trimmed).unwrap().into_iter().find_map(|piece| {
+            let Piece::Module(module) = piece else {
+                return None;
+            };
+            Some(module)
+        });
+        let mut validator =
+            wasmparser::Validator::new_with_features(wasmparser::WasmFeatures::all());
+        validator.validate_all(module.unwrap()).unwrap();
     }
 
     #[test]
