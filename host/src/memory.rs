@@ -19,14 +19,17 @@ pub(crate) fn loaded() {
     LOADED.fetch_add(1, Ordering::Relaxed);
 }
 
-/// To be called on a thread that has nothing else to do. True when it has given something back.
-pub(crate) fn idle() -> bool {
-    let loaded = LOADED.load(Ordering::Relaxed);
-    let is_due = GIVEN_BACK.replace(loaded) != loaded;
-    if is_due {
+/// To be called on a thread that has nothing else to do.
+pub(crate) fn idle() {
+    if GIVEN_BACK.with(|given_back| is_due(&LOADED, given_back)) {
         give_back();
     }
-    is_due
+}
+
+/// Whether plugins have been loaded since the last time, which is now.
+fn is_due(loaded: &AtomicUsize, given_back: &Cell<usize>) -> bool {
+    let loaded = loaded.load(Ordering::Relaxed);
+    given_back.replace(loaded) != loaded
 }
 
 #[expect(unsafe_code, reason = "the allocator is written in C")]
@@ -40,9 +43,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_thread_gives_back_once_after_a_load() {
-        loaded();
-        assert!(idle());
-        assert!(std::thread::spawn(idle).join().unwrap());
+    fn is_due_once_on_every_thread_after_each_load() {
+        let loaded = AtomicUsize::new(0);
+        let (one, other) = (Cell::new(0), Cell::new(0));
+        assert!(!is_due(&loaded, &one), "nothing has been loaded");
+        for _ in 0..2 {
+            loaded.fetch_add(1, Ordering::Relaxed);
+            assert!(is_due(&loaded, &one));
+            assert!(!is_due(&loaded, &one));
+            assert!(is_due(&loaded, &other));
+        }
     }
 }

@@ -37,7 +37,7 @@ fn configuration() -> Configuration {
     let more = json!({"match": everything, "settings": {"labels": {"team": null}}, "exceptions": [exception]});
     configuration.plugin("excused", &labels, more);
     let starved = json!({
-        "match": everything, "settings": {"labels": {"team": null}}, "limits": {"fuel": 3000}, "failurePolicy": "Ignore",
+        "match": everything, "settings": {"labels": {"team": null}}, "limits": {"fuel": 1000}, "failurePolicy": "Ignore",
     });
     configuration.plugin("starved", &labels, starved);
     configuration
@@ -109,7 +109,7 @@ async fn a_decision_names_who_was_asked_why_and_what_came_of_it() {
         &[
             "Pod default/web: denied (403) at /validate",
             "objects to /metadata/labels/team",
-            "fault out-of-fuel, failurePolicy Ignore: out of fuel: it used all of its 3000 (limits.fuel)",
+            "fault out-of-fuel, failurePolicy Ignore: out of fuel: it used all of its 1000 (limits.fuel)",
             "elsewhere      not called: a rule matches, and `namespaces` or `excludeNamespaces` leaves out this namespace",
             "image-rewrite  not called: it does not validate",
             "selected       not called: a rule matches, and its `objectSelector` does not",

@@ -5,8 +5,8 @@
 //! start with them; only what does not fit asks for more pages, and a review with a large object works all the same.
 //! Nothing is given back in a review but the newest block: the instance ends with the call, and all its memory with it.
 //!
-//! What `configure` leaves behind, every review starts with, and the host keeps it for every instance. So until it is
-//! done, blocks that are given back are used again.
+//! What `configure` leaves behind, every review starts with, and the host keeps it for every instance. So while it runs,
+//! blocks that are given back are used again.
 
 #![expect(
     unsafe_code,
@@ -14,7 +14,7 @@
 )]
 
 use std::alloc::{GlobalAlloc, Layout};
-use std::cell::Cell;
+use std::cell::{Cell, UnsafeCell};
 use std::ptr::{self, NonNull};
 
 /// 128 KiB: what a policy that reads fields needs, many times over. More is not free: the kernel looks at every page of
@@ -31,7 +31,7 @@ const GROWTH: usize = 16;
 const UNIT: usize = 16;
 
 /// Lists of gaps: in each, those whose size has the same highest bit; the last also has all that are larger.
-const BINS: usize = 14;
+const BINS: usize = 16;
 
 /// Gaps of one list that are looked at before a larger one is taken.
 const LOOKS: usize = 8;
@@ -55,9 +55,10 @@ pub(crate) struct LinearMemory;
 /// The allocator.
 pub(crate) struct Bump<P> {
     chunk: Cell<Chunk>,
-    /// What was given back while settings are read. Never used again in reviews, so that what a review allocates lies
-    /// together, in few pages.
-    gaps: Cell<Option<Gaps>>,
+    /// What was given back, while settings are read. What a review allocates lies together, in few pages.
+    gaps: UnsafeCell<Option<Gaps>>,
+    /// Whether settings have been read.
+    is_settled: Cell<bool>,
     pages: P,
 }
 
@@ -70,8 +71,11 @@ struct Chunk {
 }
 
 /// Blocks that were given back.
-#[derive(Clone, Copy)]
-struct Gaps([*mut Gap; BINS]);
+struct Gaps {
+    first: [*mut Gap; BINS],
+    /// A bit for each list that has one.
+    filled: u16,
+}
 
 /// What stands in a block that was given back.
 #[derive(Clone, Copy)]
@@ -84,10 +88,10 @@ struct Gap {
 #[global_allocator]
 static ALLOCATOR: Bump<LinearMemory> = Bump::new(LinearMemory);
 
-/// Says that the settings are read, and what is allocated from now on is for a review.
+/// Reads settings: what is allocated and kept meanwhile, every review starts with.
 #[cfg(target_arch = "wasm32")]
-pub(crate) fn settle() {
-    ALLOCATOR.settle();
+pub(crate) fn configuring<T>(work: impl FnOnce() -> T) -> T {
+    ALLOCATOR.configuring(work)
 }
 
 // === impl LinearMemory ===
@@ -137,22 +141,25 @@ impl<P: Pages> Bump<P> {
                 next: ptr::null_mut(),
                 left: 0,
             }),
-            gaps: Cell::new(Some(Gaps([ptr::null_mut(); BINS]))),
+            gaps: UnsafeCell::new(None),
+            is_settled: Cell::new(false),
             pages,
         }
     }
 
-    /// Ends the time in which blocks are used again, with room for a review.
-    pub(crate) fn settle(&self) {
-        if self.gaps.take().is_none() {
-            return;
-        }
+    /// Uses blocks again while this work is done, and leaves room for a review behind it.
+    pub(crate) fn configuring<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.set_gaps(Some(Gaps::new()));
+        let done = work();
+        self.set_gaps(None);
+        self.is_settled.set(true);
         let chunk = self.chunk();
-        if let Some(wanted) = RESERVE.checked_sub(chunk.left)
-            && let Some(longer) = self.more(chunk, wanted.div_ceil(PAGE))
+        if chunk.left < RESERVE
+            && let Some(longer) = self.more(chunk, RESERVE / PAGE)
         {
             self.chunk.set(longer);
         }
+        done
     }
 
     fn chunk(&self) -> Chunk {
@@ -190,52 +197,52 @@ impl<P: Pages> Bump<P> {
     #[inline(never)]
     fn room(&self, chunk: Chunk, layout: Layout) -> Option<Chunk> {
         let pages = layout.size().checked_add(layout.align())?.div_ceil(PAGE);
-        let at_once = if self.is_loading() {
-            RESERVE / PAGE
-        } else {
+        let at_once = if self.is_settled.get() {
             GROWTH
+        } else {
+            RESERVE / PAGE
         };
         self.more(chunk, pages.max(at_once))
             // Near the plugin's memory limit less may still do.
             .or_else(|| self.more(chunk, pages))
     }
-
-    /// A block that was given back.
-    #[cold]
-    #[inline(never)]
-    fn reuse(&self, layout: Layout) -> Option<*mut u8> {
-        if layout.align() > UNIT {
-            return None;
-        }
-        let mut gaps = self.gaps.get()?;
-        let (block, size) = gaps.take(layout.size())?;
-        if size > layout.size() {
-            // SAFETY: the gap is `size` long and belongs to nobody; all sizes are multiples of a unit.
-            unsafe { gaps.put(block.add(layout.size()), size - layout.size()) };
-        }
-        self.gaps.set(Some(gaps));
-        Some(block)
-    }
 }
 
 impl<P> Bump<P> {
-    /// Whether the settings are being read, so that blocks are used again.
-    fn is_loading(&self) -> bool {
-        // SAFETY: nothing else borrows the cell's content, and nothing does when this returns.
-        unsafe { (*self.gaps.as_ptr()).is_some() }
+    /// The gaps, where blocks are used again.
+    ///
+    /// # Safety
+    /// They are gone from before the next call of this or of `set_gaps`.
+    #[expect(clippy::mut_from_ref, reason = "that is what the caller promises")]
+    unsafe fn gaps(&self) -> Option<&mut Gaps> {
+        // SAFETY: nobody else has a reference, by the callers' promise, and there is one thread.
+        unsafe { (*self.gaps.get()).as_mut() }
+    }
+
+    fn set_gaps(&self, gaps: Option<Gaps>) {
+        // SAFETY: nobody has a reference, by the promise that callers of `gaps` give, and there is one thread.
+        unsafe { *self.gaps.get() = gaps };
+    }
+
+    /// A block that was given back.
+    fn reuse(&self, layout: Layout) -> Option<*mut u8> {
+        // SAFETY: the reference ends with this function, which allocates nothing.
+        let gaps = unsafe { self.gaps() }?;
+        if layout.align() > UNIT {
+            return None;
+        }
+        gaps.cut(layout.size())
     }
 
     /// Makes a gap of a block, where blocks are used again.
     ///
     /// # Safety
     /// As for [`Gaps::put`].
-    #[cold]
-    #[inline(never)]
     unsafe fn give_back(&self, block: *mut u8, size: usize) {
-        if let Some(mut gaps) = self.gaps.get() {
+        // SAFETY: the reference ends with this function, which allocates nothing.
+        if let Some(gaps) = unsafe { self.gaps() } {
             // SAFETY: the caller's promise.
             unsafe { gaps.put(block, size) };
-            self.gaps.set(Some(gaps));
         }
     }
 }
@@ -271,6 +278,13 @@ impl Chunk {
 }
 
 impl Gaps {
+    const fn new() -> Self {
+        Self {
+            first: [ptr::null_mut(); BINS],
+            filled: 0,
+        }
+    }
+
     fn bin(size: usize) -> usize {
         let units = (size / UNIT).max(1);
         (units.ilog2() as usize).min(BINS - 1)
@@ -278,37 +292,66 @@ impl Gaps {
 
     /// # Safety
     /// `block` is `size` bytes long, aligned to a unit, at least one long, and nobody uses it any more.
+    #[cold]
+    #[inline(never)]
     unsafe fn put(&mut self, block: *mut u8, size: usize) {
         let gap = block.cast::<Gap>();
-        let first = &mut self.0[Self::bin(size)];
+        let bin = Self::bin(size);
         // SAFETY: a unit is as long as a gap's head, and aligned for one.
-        unsafe { gap.write(Gap { next: *first, size }) };
-        *first = gap;
+        unsafe {
+            gap.write(Gap {
+                next: self.first[bin],
+                size,
+            })
+        };
+        self.first[bin] = gap;
+        self.filled |= 1 << bin;
     }
 
-    /// A gap of at least `size` bytes, with its size; it is none of these any more.
-    fn take(&mut self, size: usize) -> Option<(*mut u8, usize)> {
-        for first in &mut self.0[Self::bin(size)..] {
-            let mut before: *mut Gap = ptr::null_mut();
-            let mut at = *first;
-            for _ in 0..LOOKS {
-                if at.is_null() {
-                    break;
+    /// A block of so many bytes, of whole units, at the beginning of a gap; the rest of it stays a gap.
+    #[cold]
+    #[inline(never)]
+    fn cut(&mut self, size: usize) -> Option<*mut u8> {
+        let mut bins = self.filled & (u16::MAX << Self::bin(size));
+        while bins != 0 {
+            let bin = bins.trailing_zeros() as usize;
+            if let Some((block, had)) = self.take(bin, size) {
+                if had > size {
+                    // SAFETY: the gap was `had` long and belongs to nobody; all sizes are multiples of a unit.
+                    unsafe { self.put(block.add(size), had - size) };
                 }
-                // SAFETY: what is in a list was written by `put`, and nobody else uses it.
-                let gap = unsafe { at.read() };
-                if gap.size >= size {
-                    if before.is_null() {
-                        *first = gap.next;
-                    } else {
-                        // SAFETY: as above.
-                        unsafe { (*before).next = gap.next };
-                    }
-                    return Some((at.cast(), gap.size));
-                }
+                return Some(block);
+            }
+            bins &= bins - 1;
+        }
+        None
+    }
+
+    /// A gap of one list that has at least so many bytes, with how many it has; it is in the list no more.
+    fn take(&mut self, bin: usize, size: usize) -> Option<(*mut u8, usize)> {
+        let mut before: *mut Gap = ptr::null_mut();
+        let mut at = self.first[bin];
+        for _ in 0..LOOKS {
+            if at.is_null() {
+                return None;
+            }
+            // SAFETY: what is in a list was written by `put`, and nobody else uses it.
+            let gap = unsafe { at.read() };
+            if gap.size < size {
                 before = at;
                 at = gap.next;
+                continue;
             }
+            if before.is_null() {
+                self.first[bin] = gap.next;
+            } else {
+                // SAFETY: as above.
+                unsafe { (*before).next = gap.next };
+            }
+            if self.first[bin].is_null() {
+                self.filled &= !(1 << bin);
+            }
+            return Some((at.cast(), gap.size));
         }
         None
     }
@@ -329,9 +372,7 @@ unsafe impl<P: Pages> GlobalAlloc for Bump<P> {
         let Some(layout) = in_units(layout) else {
             return ptr::null_mut();
         };
-        if self.is_loading()
-            && let Some(block) = self.reuse(layout)
-        {
+        if let Some(block) = self.reuse(layout) {
             return block;
         }
         let chunk = self.chunk();
@@ -355,7 +396,7 @@ unsafe impl<P: Pages> GlobalAlloc for Bump<P> {
             if let Some(shorter) = chunk.resize(block, layout.size(), 0) {
                 self.chunk.set(shorter);
             }
-        } else if self.is_loading() {
+        } else {
             // SAFETY: the caller gives the block back, which has that many bytes, at least a unit.
             unsafe { self.give_back(block, layout.size()) };
         }
@@ -381,10 +422,8 @@ unsafe impl<P: Pages> GlobalAlloc for Bump<P> {
                 return block;
             }
         } else if let Some(rest) = old.size().checked_sub(wanted.size()) {
-            if self.is_loading() {
-                // SAFETY: the caller gives back what lies behind the new size, whole units of it.
-                unsafe { self.give_back(block.add(wanted.size()), rest) };
-            }
+            // SAFETY: the caller gives back what lies behind the new size, whole units of it.
+            unsafe { self.give_back(block.add(wanted.size()), rest) };
             return block;
         }
         // SAFETY: the caller promises that `new_size` is not zero.
@@ -430,16 +469,23 @@ mod tests {
         Bump::new(Leaked { initial, pages })
     }
 
-    /// As it is in a review.
+    /// As it is while settings are read.
+    fn loading(initial: usize, pages: usize) -> Bump<Leaked> {
+        let bump = bump(initial, pages);
+        bump.set_gaps(Some(Gaps::new()));
+        bump
+    }
+
+    /// As it is in a review, with nothing in reserve.
     fn settled(initial: usize, pages: usize) -> Bump<Leaked> {
         let bump = bump(initial, pages);
-        bump.gaps.set(None);
+        bump.is_settled.set(true);
         bump
     }
 
     #[test]
     fn blocks_are_aligned_and_do_not_overlap() {
-        for bump in [bump(4096, 0), settled(4096, 0)] {
+        for bump in [bump(4096, 0), loading(4096, 0), settled(4096, 0)] {
             let mut end = 0;
             for (size, align) in [(1, 1), (8, 8), (3, 1), (16, 16), (2, 2), (100, 64)] {
                 // SAFETY: the size is not zero.
@@ -494,26 +540,29 @@ mod tests {
     }
 
     #[test]
-    fn what_was_given_back_is_used_again_until_the_settings_are_read() {
+    fn what_was_given_back_is_used_again_while_settings_are_read() {
         let bump = bump(2048, 4);
         // SAFETY: every block is used with the size that it has, and given back once.
         unsafe {
-            let first = bump.alloc(layout(500, 8));
-            let second = bump.alloc(layout(40, 8));
-            bump.dealloc(first, layout(500, 8));
-            assert_eq!(bump.alloc(layout(200, 4)), first, "the beginning of it");
-            assert_eq!(bump.alloc(layout(290, 4)), first.add(208), "and the rest");
-            bump.dealloc(second, layout(40, 8));
-            assert_eq!(bump.alloc(layout(33, 1)), second);
-            bump.dealloc(second, layout(33, 1));
-            bump.settle();
+            // The settings' text is there before.
+            let text = bump.alloc(layout(500, 8));
+            let second = bump.configuring(|| {
+                let second = bump.alloc(layout(40, 8));
+                bump.dealloc(text, layout(500, 8));
+                assert_eq!(bump.alloc(layout(200, 4)), text, "the beginning of it");
+                assert_eq!(bump.alloc(layout(290, 4)), text.add(208), "and the rest");
+                bump.dealloc(second, layout(40, 8));
+                assert_eq!(bump.alloc(layout(33, 1)), second);
+                bump.dealloc(second, layout(33, 1));
+                second
+            });
             assert_ne!(bump.alloc(layout(33, 1)), second);
         }
     }
 
     #[test]
     fn used_again_and_again_no_blocks_overlap() {
-        let bump = bump(4096, 64);
+        let bump = loading(4096, 64);
         let mut held: Vec<(*mut u8, Layout, u8)> = Vec::new();
         let mut random = 7_u32;
         for turn in 0..20_000_u32 {
@@ -561,11 +610,16 @@ mod tests {
 
     #[test]
     fn a_review_begins_with_a_reserve() {
-        for (initial, used) in [(64, 16), (4096, 4000), (PAGE, 100), (4 * PAGE, PAGE)] {
+        for (initial, used) in [
+            (64, 16),
+            (4096, 4000),
+            (PAGE, 100),
+            (2 * PAGE, 100),
+            (4 * PAGE, PAGE),
+        ] {
             let bump = bump(initial, 6);
             // SAFETY: the size is not zero.
-            assert!(!unsafe { bump.alloc(layout(used, 1)) }.is_null());
-            bump.settle();
+            bump.configuring(|| assert!(!unsafe { bump.alloc(layout(used, 1)) }.is_null()));
             let pages = bump.pages.pages.get();
             // SAFETY: the size is not zero.
             assert!(!unsafe { bump.alloc(layout(RESERVE, 1)) }.is_null());
@@ -575,7 +629,7 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_gets_pages() {
-        for bump in [bump(64, 64), settled(64, 64)] {
+        for bump in [bump(64, 64), loading(64, 64), settled(64, 64)] {
             // SAFETY: the sizes are not zero and the blocks are that long.
             unsafe {
                 for size in [65, PAGE, 3 * PAGE, 20 * PAGE] {

@@ -19,22 +19,7 @@ impl<P: Plugin> lifecycle::exports::tollgate::admission::lifecycle::Guest for Co
 
     fn configure(settings: String) -> types::Configured {
         panic::install();
-        let configured = settings::configure::<P>(&settings);
-        drop(settings);
-        let configured = match configured {
-            Ok(policy) => {
-                P::slot().with(|slot| slot.replace(Some(policy)));
-                types::Configured::Accepted
-            }
-            Err(errors) => types::Configured::Rejected(errors.into()),
-        };
-        #[cfg(all(
-            target_family = "wasm",
-            target_os = "unknown",
-            feature = "bump-allocator"
-        ))]
-        crate::allocator::settle();
-        configured
+        configuring(|| configure::<P>(settings))
     }
 }
 
@@ -55,6 +40,35 @@ impl<P: Plugin + Validate> validating::exports::tollgate::admission::validating:
             Err(denial) => types::Verdict::Deny(denial),
         }
     }
+}
+
+/// Reads settings. Takes the text, so that nothing of it is left in the memory that reviews start from.
+fn configure<P: Plugin>(settings: String) -> types::Configured {
+    let policy = settings::configure::<P>(&settings);
+    drop(settings);
+    match policy {
+        Ok(policy) => {
+            P::slot().with(|slot| slot.replace(Some(policy)));
+            types::Configured::Accepted
+        }
+        Err(errors) => types::Configured::Rejected(errors.into()),
+    }
+}
+
+/// Does work that is part of `configure`.
+fn configuring<T>(work: impl FnOnce() -> T) -> T {
+    #[cfg(all(
+        target_family = "wasm",
+        target_os = "unknown",
+        feature = "bump-allocator"
+    ))]
+    return crate::allocator::configuring(work);
+    #[cfg(not(all(
+        target_family = "wasm",
+        target_os = "unknown",
+        feature = "bump-allocator"
+    )))]
+    work()
 }
 
 fn with_policy<P: Plugin, T>(judge: impl FnOnce(&P) -> T) -> T {

@@ -53,8 +53,8 @@ pub(super) async fn validate(
     };
     let mut audits = Vec::new();
     let mut passed_over = Vec::new();
-    // In the order of the plugins.
-    let mut judged: Vec<Option<Judged>> = Vec::new();
+    // By the plugins' places in the order.
+    let mut judged: Vec<(usize, Judged)> = Vec::new();
     let mut place = None;
     let mut under_way = FuturesUnordered::new();
     for (index, plugin) in plugins.iter().enumerate() {
@@ -72,7 +72,7 @@ pub(super) async fn validate(
                 continue;
             }
             Beginning::Report(report) => {
-                judged.push(Some(Ok((*report, None))));
+                judged.push((index, Ok((*report, None))));
                 continue;
             }
         }
@@ -85,13 +85,11 @@ pub(super) async fn validate(
                 shadow,
             });
         } else {
-            let position = judged.len();
-            judged.push(None);
             let call = counting(engine, metrics, plugin, shadow, subject.clone(), deadline);
             let call = async move {
                 let report = call.await?;
                 let report = report.ok_or_else(|| PassedOver::new(index, Reason::NoRoom));
-                Ok::<_, Overload>((position, report))
+                Ok::<_, Overload>((index, report))
             };
             let mut call = match place.take() {
                 None => ReusableBoxFuture::new(call),
@@ -102,8 +100,7 @@ pub(super) async fn validate(
             };
             match poll_fn(|context| Poll::Ready(call.poll(context))).await {
                 Poll::Ready(done) => {
-                    let (position, report) = done?;
-                    judged[position] = Some(report);
+                    judged.push(done?);
                     place = Some(call);
                 }
                 Poll::Pending => under_way.push(call),
@@ -111,12 +108,12 @@ pub(super) async fn validate(
         }
     }
     while let Some(done) = under_way.next().await {
-        let (position, report) = done?;
-        judged[position] = Some(report);
+        judged.push(done?);
     }
+    judged.sort_by_key(|(index, _)| *index);
     let mut reports = Vec::with_capacity(judged.len());
     let mut comparisons = Vec::new();
-    for judged in judged.into_iter().flatten() {
+    for (_, judged) in judged {
         match judged {
             Ok((report, comparison)) => {
                 reports.push(report);
