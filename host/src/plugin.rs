@@ -16,6 +16,7 @@ pub mod prepare;
 mod protocol;
 mod set;
 mod shadow;
+mod shim;
 mod trim;
 mod worker;
 

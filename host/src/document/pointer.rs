@@ -187,11 +187,18 @@ fn tokens(pointer: &str) -> impl Iterator<Item = Cow<'_, str>> + Clone {
 }
 
 fn unescape(token: &str) -> Cow<'_, str> {
-    if token.contains('~') {
-        Cow::Owned(token.replace("~1", "/").replace("~0", "~"))
-    } else {
-        Cow::Borrowed(token)
+    let mut parts = token.split('~');
+    let plain = parts.next().unwrap_or_default();
+    if plain.len() == token.len() {
+        return Cow::Borrowed(token);
     }
+    let mut text = String::with_capacity(token.len());
+    text.push_str(plain);
+    for part in parts {
+        text.push(if part.starts_with('1') { '/' } else { '~' });
+        text.push_str(part.get(1..).unwrap_or_default());
+    }
+    Cow::Owned(text)
 }
 
 pub(super) fn push_token(text: &mut String, token: &str) {

@@ -12,6 +12,7 @@ use wasmtime_wizer::{WasmtimeWizerComponent, Wizer};
 
 use super::componentize::componentize;
 use super::protocol::{Line, Manifest, ManifestRule, Order, Stage};
+use super::shim::without_shim;
 use super::trim::trim;
 use crate::config::PluginName;
 use crate::engine::bindings::types;
@@ -238,14 +239,19 @@ async fn prepare(
     })
 }
 
-/// A snapshot without the code that it needs no more, or as it is where that does not come to a component that links.
+/// A snapshot without what it needs no more, or with what does not come to a component that links when it is taken out.
 fn compiled(
     snapshot: Vec<u8>,
     link: impl Fn(&[u8]) -> Result<Guest, GuestError>,
 ) -> Result<Vec<u8>, GuestError> {
-    let trimmed = caught(|| trim(&snapshot).map_err(|error| error.to_string())).ok();
-    match trimmed.filter(|trimmed| link(trimmed).is_ok()) {
-        Some(trimmed) => Ok(trimmed),
+    let trimmed = |component: &[u8]| caught(|| trim(component).map_err(|error| error.to_string()));
+    let joined = || caught(|| without_shim(&snapshot).map_err(|error| error.to_string()));
+    let smaller: [&dyn Fn() -> Option<Vec<u8>>; 2] = [&|| trimmed(&joined().ok()??).ok(), &|| {
+        trimmed(&snapshot).ok()
+    }];
+    let smaller = smaller.iter().filter_map(|smaller| smaller());
+    match smaller.into_iter().find(|smaller| link(smaller).is_ok()) {
+        Some(smaller) => Ok(smaller),
         None => link(&snapshot).map(|_| snapshot),
     }
 }

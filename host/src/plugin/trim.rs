@@ -1,4 +1,5 @@
-//! Takes the code out of a snapshot that has done its work: what only `describe` and `configure` need.
+//! Takes the code out of a snapshot that has done its work: what only `describe` and `configure` need, and what cleans up
+//! behind a call.
 //!
 //! Settings are parsed, patterns compiled and mistakes described before the snapshot is taken, and never again. For
 //! many a plugin that is the larger half of its code, which would be compiled, kept and mapped for nothing.
@@ -8,20 +9,25 @@
 //! lies together, in few pages of memory, and what only a table leads to – mostly ways to tell of errors – behind it.
 //! Functions of `lifecycle` have to be there, because the component names them; their bodies become `unreachable`. Names
 //! and other custom sections go as well: they are about functions that have other numbers now.
+//!
+//! Nothing is lifted with a `post-return` any more, which gives back the memory of what a call returned: that call is the
+//! instance's last, and all its memory goes with it.
 
 use std::collections::{HashMap, HashSet};
 
-use wasm_encoder::reencode::{Error, Reencode};
+use wasm_encoder::reencode::{Error, Reencode, ReencodeComponent, component_utils};
 use wasm_encoder::{
-    CodeSection, Component, ComponentSectionId, FunctionSection, Module, RawSection,
+    CanonicalFunctionSection, CodeSection, Component, ComponentSectionId, FunctionSection, Module,
+    RawSection,
 };
 use wasmparser::{
-    BinaryReaderError, CodeSectionReader, ComponentAlias, ConstExpr, CustomSectionReader,
-    ElementItems, ExternalKind, FunctionBody, FunctionSectionReader, Operator, OperatorsReader,
-    Parser, Payload, TableInit, TypeRef,
+    BinaryReaderError, CanonicalFunction, CanonicalOption, CodeSectionReader, ComponentAlias,
+    ComponentCanonicalSectionReader, ConstExpr, CustomSectionReader, ElementItems, ExternalKind,
+    FunctionBody, FunctionSectionReader, Operator, OperatorsReader, Parser, Payload, TableInit,
+    TypeRef,
 };
 
-/// What the functions of `lifecycle` are called in a core module, with and without what comes after a call.
+/// How the names begin that the functions of `lifecycle`, and those that clean up behind a call, have in a core module.
 const LIFECYCLE: &str = "tollgate:admission/lifecycle@";
 const POST_RETURN: &str = "cabi_post_";
 
@@ -32,6 +38,8 @@ const UNREACHABLE: &[u8] = &[0x00, 0x00, 0x0b];
 enum Piece<'c> {
     /// A core module, by its bytes.
     Module(&'c [u8]),
+    /// What is lifted and lowered.
+    Canonical(ComponentCanonicalSectionReader<'c>),
     /// Anything else, which stays as it is.
     Other { id: u8, data: &'c [u8] },
 }
@@ -41,7 +49,8 @@ enum Piece<'c> {
 struct Code<'m> {
     imported_functions: u32,
     bodies: Vec<FunctionBody<'m>>,
-    lifecycle: Vec<(&'m str, u32)>,
+    /// Those that may have done their work.
+    passing: Vec<(&'m str, u32)>,
     /// Under other names, or run at the start.
     exported: Vec<u32>,
     /// What elements of tables and globals refer to.
@@ -55,6 +64,9 @@ struct Renumber<'k> {
     kept: &'k [Kept],
     numbers: HashMap<u32, u32>,
 }
+
+/// Writes what is lifted anew.
+struct WithoutPostReturn;
 
 /// A function is named that is not there.
 #[derive(Debug, thiserror::Error)]
@@ -80,6 +92,11 @@ pub(super) fn trim(component: &[u8]) -> Result<Vec<u8>, Error<Missing>> {
                 id: ComponentSectionId::CoreModule.into(),
                 data: &trim_module(module, &done)?,
             }),
+            Piece::Canonical(section) => {
+                let mut functions = CanonicalFunctionSection::new();
+                WithoutPostReturn.parse_component_canonical_section(&mut functions, section)?;
+                trimmed.section(&functions)
+            }
             Piece::Other { id, data } => trimmed.section(&RawSection { id, data }),
         };
     }
@@ -98,6 +115,9 @@ fn pieces(component: &[u8]) -> Result<Vec<Piece<'_>>, BinaryReaderError> {
         {
             pieces.push(match payload {
                 Payload::ModuleSection { .. } => Piece::Module(data),
+                Payload::ComponentCanonicalSection(ref section) => {
+                    Piece::Canonical(section.clone())
+                }
                 _ => Piece::Other { id, data },
             });
         }
@@ -110,8 +130,8 @@ fn pieces(component: &[u8]) -> Result<Vec<Piece<'_>>, BinaryReaderError> {
     Ok(pieces)
 }
 
-/// The functions of `lifecycle` that the component takes from a core instance exactly once, which is to lift them, and
-/// that no core module imports.
+/// The functions of `lifecycle`, and those that clean up, that the component takes from a core instance exactly once, which
+/// is to lift them or to lift others with them, and that no core module imports.
 fn only_lifted<'c>(
     component: &'c [u8],
     pieces: &[Piece<'c>],
@@ -126,7 +146,7 @@ fn only_lifted<'c>(
             Payload::ComponentAliasSection(section) if depth == 0 => {
                 for alias in section {
                     if let ComponentAlias::CoreInstanceExport { name, .. } = alias?
-                        && is_lifecycle(name)
+                        && is_passing(name)
                         && !once.insert(name)
                     {
                         others.insert(name);
@@ -152,9 +172,8 @@ fn only_lifted<'c>(
     Ok(once)
 }
 
-fn is_lifecycle(name: &str) -> bool {
-    let name = name.strip_prefix(POST_RETURN).unwrap_or(name);
-    name.starts_with(LIFECYCLE)
+fn is_passing(name: &str) -> bool {
+    name.starts_with(POST_RETURN) || name.starts_with(LIFECYCLE)
 }
 
 fn trim_module(module: &[u8], done: &HashSet<&str>) -> Result<Vec<u8>, Error<Missing>> {
@@ -238,6 +257,28 @@ impl Reencode for Renumber<'_> {
     }
 }
 
+// === impl WithoutPostReturn ===
+
+impl Reencode for WithoutPostReturn {
+    type Error = Missing;
+}
+
+impl ReencodeComponent for WithoutPostReturn {
+    fn parse_component_canonical(
+        &mut self,
+        section: &mut CanonicalFunctionSection,
+        mut function: CanonicalFunction,
+    ) -> Result<(), Error<Missing>> {
+        if let CanonicalFunction::Lift { options, .. } = &mut function {
+            let others = options.iter().copied();
+            *options = others
+                .filter(|option| !matches!(option, CanonicalOption::PostReturn(_)))
+                .collect();
+        }
+        component_utils::parse_component_canonical(self, section, function)
+    }
+}
+
 // === impl Code ===
 
 impl<'m> Code<'m> {
@@ -270,8 +311,8 @@ impl<'m> Code<'m> {
                         if !matches!(export.kind, ExternalKind::Func | ExternalKind::FuncExact) {
                             continue;
                         }
-                        if is_lifecycle(export.name) {
-                            code.lifecycle.push((export.name, export.index));
+                        if is_passing(export.name) {
+                            code.passing.push((export.name, export.index));
                         } else {
                             code.exported.push(export.index);
                         }
@@ -310,12 +351,12 @@ impl<'m> Code<'m> {
         called(expression.get_operators_reader(), &mut self.referred)
     }
 
-    /// The functions that stay when nobody calls those of `lifecycle` that are done.
+    /// The functions that stay when nobody calls those that are done.
     fn kept(&self, done: &HashSet<&str>) -> Result<Vec<Kept>, BinaryReaderError> {
         let mut kept = Vec::new();
         let mut seen = HashSet::new();
         let (over, called_yet): (Vec<_>, Vec<_>) = self
-            .lifecycle
+            .passing
             .iter()
             .partition(|(name, _)| done.contains(name));
         let called_yet = called_yet.iter().map(|(_, function)| function);
@@ -438,7 +479,7 @@ mod tests {
         let pieces = pieces(component).expect("it is well-formed");
         let module = pieces.iter().find_map(|piece| match piece {
             Piece::Module(module) => Some(module),
-            Piece::Other { .. } => None,
+            Piece::Canonical(_) | Piece::Other { .. } => None,
         });
         let engine = wasmtime::Engine::default();
         let module = wasmtime::Module::new(&engine, module.expect("it has a module"));
@@ -474,6 +515,39 @@ mod tests {
             r#"(core instance $i (instantiate $m)) (alias core export $i "f" (core func)) (component)"#,
         );
         assert_eq!(trim(&plugin).unwrap(), plugin);
+    }
+
+    #[test]
+    fn nothing_cleans_up_behind_a_call() {
+        let plugin = "(core module $m
+                (memory (export \"memory\") 1)
+                (func (export \"tollgate:admission/validating@0.1.0#validate\") (result i32) i32.const 8)
+                (func (export \"cabi_post_tollgate:admission/validating@0.1.0#validate\") (param i32) (drop (i32.const 9))))
+            (core instance $i (instantiate $m))
+            (func (result string) (canon lift
+                (core func $i \"tollgate:admission/validating@0.1.0#validate\")
+                (memory (core memory $i \"memory\")) string-encoding=utf8
+                (post-return (core func $i \"cabi_post_tollgate:admission/validating@0.1.0#validate\"))))";
+        let plugin = wat::parse_str(format!("(component {plugin})")).unwrap();
+        let has_post_return = |component: &[u8]| {
+            let mut functions = Parser::new(0)
+                .parse_all(component)
+                .filter_map(|payload| match payload.unwrap() {
+                    Payload::ComponentCanonicalSection(section) => Some(section),
+                    _ => None,
+                })
+                .flat_map(|section| section.into_iter().map(Result::unwrap));
+            functions.any(|function| match function {
+                CanonicalFunction::Lift { options, .. } => options
+                    .iter()
+                    .any(|option| matches!(option, CanonicalOption::PostReturn(_))),
+                _ => false,
+            })
+        };
+        assert!(has_post_return(&plugin));
+        let trimmed = trim(&plugin).unwrap();
+        assert!(!has_post_return(&trimmed));
+        assert_eq!(functions(&trimmed), [8, -1]);
     }
 
     #[test]
