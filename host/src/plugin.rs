@@ -3,7 +3,8 @@
 //! ```text
 //! source → read (size cap) → digest
 //!   → prepare, in a child process under CPU and memory limits:
-//!       componentize → instrument → compile → admit → describe → configure → snapshot → join → trim → compile
+//!       componentize → instrument → compile → admit → describe → configure → snapshot
+//!       → join → trim → compile
 //!   → link (the code comes from the cache that the child filled) → match → publish
 //! ```
 //!
