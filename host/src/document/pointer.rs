@@ -217,7 +217,8 @@ mod tests {
     #[test]
     fn reads_the_examples_of_rfc_6901() {
         let document = Json::from(serde_json::json!({
-            "foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "e^f": 3, "g|h": 4, "i\\j": 5, "k\"l": 6, " ": 7, "m~n": 8
+            "foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "e^f": 3, "g|h": 4, "i\\j": 5, "k\"l": 6, " ": 7, "m~n": 8,
+            "~1/~": 9
         }));
         for (pointer, expected) in [
             ("/", 0),
@@ -229,6 +230,7 @@ mod tests {
             ("/k\"l", 6),
             ("/ ", 7),
             ("/m~0n", 8),
+            ("/~01~1~0", 9),
         ] {
             assert_eq!(
                 document.at(pointer).unwrap().unwrap().to_text(),

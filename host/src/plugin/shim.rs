@@ -5,14 +5,15 @@
 //! which imports the shim's functions; and one that fills the table at last. Each is instantiated in every call.
 //!
 //! The plugin's own module can have that table and those functions just as well. What is not made exactly so is left as it
-//! is: a shim that does anything else, is used by more than one module, or is needed before the plugin is there.
+//! is: a shim that does anything else, is used by more than one module, or is needed before the plugin is there. Modules and
+//! instances keep their numbers, with something empty in the shim's place.
 //!
 //! ```text
 //! before: shim (table, functions) ← plugin         after: plugin (with the table and the functions)
 //!         shim's table ← filler ← the host                plugin's table ← filler ← the host
 //! ```
 
-use std::collections::{BTreeSet, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 
 use wasm_encoder::reencode::{Error, Reencode, ReencodeComponent, component_utils, utils};
 use wasm_encoder::{
@@ -22,13 +23,13 @@ use wasm_encoder::{
 };
 use wasmparser::{
     BinaryReaderError, CanonicalFunction, CodeSectionReader, ComponentAlias,
-    ComponentAliasSectionReader, ComponentExternalKind, ComponentOuterAliasKind, ComponentTypeRef,
-    CustomSectionReader, ExportSectionReader, ExternalKind, FunctionBody, FunctionSectionReader,
-    ImportSectionReader, Instance, Operator, Parser, Payload, TableInit, TableSectionReader,
-    TableType, TypeRef, TypeSectionReader,
+    ComponentAliasSectionReader, ComponentExternalKind, ComponentOuterAliasKind, ComponentType,
+    ComponentTypeRef, CustomSectionReader, ExportSectionReader, ExternalKind, FunctionBody,
+    FunctionSectionReader, ImportSectionReader, Instance, Operator, Parser, Payload, TableInit,
+    TableSectionReader, TableType, TypeRef, TypeSectionReader,
 };
 
-use super::trim::Missing;
+use super::trim::{Missing, is_function};
 
 /// What a component says of its core modules, by the numbers that they have in it.
 #[derive(Default)]
@@ -37,8 +38,9 @@ struct Outline<'c> {
     instances: Vec<Instance<'c>>,
     aliases: Vec<Alias<'c>>,
     functions: u32,
-    /// Whether there are modules that are not written in it.
-    has_other_modules: bool,
+    /// Whether it has what names modules or core functions in ways that are not looked at: modules that are not written in
+    /// it, or are exported, and resources with a destructor.
+    is_unusual: bool,
 }
 
 /// What is taken from a core instance.
@@ -69,8 +71,8 @@ struct Plan<'c> {
     /// The plugin's.
     module: u32,
     instance: u32,
-    /// The shim's functions, by their numbers in the component.
-    functions: BTreeSet<u32>,
+    /// The shim's functions, by their numbers in the component, in order.
+    functions: Vec<u32>,
     /// What the plugin imports from the shim, by module and name, and the place in the table.
     imports: HashMap<(&'c str, &'c str), u32>,
 }
@@ -103,7 +105,10 @@ struct Join<'p, 'c> {
     layout: &'p Layout<'c>,
 }
 
-/// The same component without its shim; none where it has none, or one that is used in another way.
+/// The same component without its shim; none where it has none, or one that is made or used in another way.
+///
+/// # Errors
+/// When the component is not well-formed, or needs one of the shim's functions for anything but the plugin's imports.
 pub(super) fn without_shim(component: &[u8]) -> Result<Option<Vec<u8>>, Error<Missing>> {
     let outline = Outline::read(component)?;
     let Some(plan) = outline.plan()? else {
@@ -125,10 +130,6 @@ pub(super) fn without_shim(component: &[u8]) -> Result<Option<Vec<u8>>, Error<Mi
     };
     rewrite.parse_component(&mut rewritten, Parser::new(0), component)?;
     Ok(Some(rewritten.finish()))
-}
-
-fn is_function(kind: ExternalKind) -> bool {
-    matches!(kind, ExternalKind::Func | ExternalKind::FuncExact)
 }
 
 /// How many parameters the functions of each type have.
@@ -170,7 +171,18 @@ impl<'c> Outline<'c> {
             }
             Payload::ComponentImportSection(section) => {
                 for import in section.clone() {
-                    self.has_other_modules |= matches!(import?.ty, ComponentTypeRef::Module(_));
+                    self.is_unusual |= matches!(import?.ty, ComponentTypeRef::Module(_));
+                }
+            }
+            Payload::ComponentExportSection(section) => {
+                for export in section.clone() {
+                    self.is_unusual |= export?.kind == ComponentExternalKind::Module;
+                }
+            }
+            Payload::ComponentTypeSection(section) => {
+                for kind in section.clone() {
+                    self.is_unusual |=
+                        matches!(kind?, ComponentType::Resource { dtor: Some(_), .. });
                 }
             }
             Payload::InstanceSection(section) => {
@@ -220,13 +232,13 @@ impl<'c> Outline<'c> {
             | ComponentAlias::Outer {
                 kind: ComponentOuterAliasKind::CoreModule,
                 ..
-            } => self.has_other_modules = true,
+            } => self.is_unusual = true,
             _ => {}
         }
     }
 
     fn plan(&self) -> Result<Option<Plan<'c>>, BinaryReaderError> {
-        if self.has_other_modules {
+        if self.is_unusual {
             return Ok(None);
         }
         for (instance, shim_module) in self.instantiated() {
@@ -302,7 +314,11 @@ impl<'c> Outline<'c> {
             shim_instance,
             module,
             instance,
-            functions: places.into_keys().collect(),
+            functions: {
+                let mut functions: Vec<u32> = places.into_keys().collect();
+                functions.sort_unstable();
+                functions
+            },
             imports,
         })
     }
@@ -489,19 +505,14 @@ impl Reencode for Rewrite<'_, '_> {
 
     /// Of the component's functions.
     fn function_index(&mut self, function: u32) -> Result<u32, Error<Missing>> {
-        if self.plan.functions.contains(&function) {
-            return Err(Error::UserError(Missing));
+        match self.plan.functions.binary_search(&function) {
+            Ok(_) => Err(Error::UserError(Missing)),
+            Err(gone) => Ok(function.saturating_sub(u32::try_from(gone).unwrap_or(u32::MAX))),
         }
-        let gone = self.plan.functions.range(..function).count();
-        Ok(function - u32::try_from(gone).unwrap_or(u32::MAX))
     }
 }
 
 impl ReencodeComponent for Rewrite<'_, '_> {
-    fn module_index(&mut self, module: u32) -> u32 {
-        module - u32::from(module > self.plan.shim_module)
-    }
-
     fn parse_component_payload(
         &mut self,
         component: &mut Component,
@@ -536,6 +547,7 @@ impl ReencodeComponent for Rewrite<'_, '_> {
         let number = self.modules;
         self.modules += 1;
         if number == self.plan.shim_module {
+            component.section(&ModuleSection(&Module::new()));
             return Ok(());
         }
         if number != self.plan.module {
@@ -564,8 +576,10 @@ impl ReencodeComponent for Rewrite<'_, '_> {
         let instance = match instance {
             _ if number == self.plan.shim_instance => Instance::FromExports(Box::default()),
             Instance::FromExports(exports) => {
-                let is_shims =
-                    |kind, function| is_function(kind) && self.plan.functions.contains(&function);
+                let functions = &self.plan.functions;
+                let is_shims = |kind, function| {
+                    is_function(kind) && functions.binary_search(&function).is_ok()
+                };
                 let exports = exports.into_iter();
                 let left = exports.filter(|export| !is_shims(export.kind, export.index));
                 Instance::FromExports(left.collect())
@@ -761,11 +775,9 @@ mod tests {
         wat::parse_str(text).expect("the text is a component")
     }
 
-    /// What its `judge` answers.
-    fn judged(component: &[u8]) -> u32 {
-        let engine = wasmtime::Engine::default();
-        let component = wasmtime::component::Component::new(&engine, component);
-        let mut linker = wasmtime::component::Linker::<()>::new(&engine);
+    /// The host of both.
+    fn linker(engine: &wasmtime::Engine) -> wasmtime::component::Linker<()> {
+        let mut linker = wasmtime::component::Linker::new(engine);
         let mut host = linker.instance("host").expect("it is new");
         let bytes = |of: &str, times: u32| of.bytes().map(u32::from).sum::<u32>() % 5 * times;
         let linked = [
@@ -777,9 +789,16 @@ mod tests {
             host.func_wrap("last", |_, (): ()| Ok((9_u32,))),
         ];
         assert!(linked.iter().all(Result::is_ok));
-        let mut store = wasmtime::Store::new(&engine, ());
+        linker
+    }
+
+    /// What its `judge` answers.
+    fn judged(component: &[u8]) -> u32 {
+        let engine = wasmtime::Engine::default();
+        let component = wasmtime::component::Component::new(&engine, component);
         let component = component.expect("it is valid");
-        let instance = linker.instantiate(&mut store, &component);
+        let mut store = wasmtime::Store::new(&engine, ());
+        let instance = linker(&engine).instantiate(&mut store, &component);
         let instance = instance.expect("it can be instantiated");
         let judge = instance.get_typed_func::<(), (u32,)>(&mut store, "judge");
         let judge = judge.expect("it is exported");
@@ -798,10 +817,7 @@ mod tests {
         );
         assert_eq!(judged(&after), judged(&before));
         let outline = Outline::read(&after).unwrap();
-        assert_eq!(
-            (outline.modules.len(), outline.instantiated().count()),
-            (2, 2)
-        );
+        assert_eq!(outline.instantiated().count(), 2);
     }
 
     /// A snapshot of what wit-component makes, as it is when a plugin is prepared.
@@ -810,12 +826,15 @@ mod tests {
         let package = resolve.push_str(
             "plugin.wit",
             "package p:p;
-             world plugin { import length: func(of: string) -> u32; export judge: func() -> u32; }",
+             world plugin {
+                import host: interface { length: func(of: string) -> u32; }
+                export judge: func() -> u32;
+             }",
         );
         let world = package.and_then(|package| resolve.select_world(&[package], None));
         let mut module = component(
             "(module
-                (import \"$root\" \"length\" (func $length (param i32 i32) (result i32)))
+                (import \"host\" \"length\" (func $length (param i32 i32) (result i32)))
                 (table 1 funcref)
                 (memory (export \"memory\") 1)
                 (data (i32.const 16) \"abcdefg\")
@@ -829,16 +848,9 @@ mod tests {
         let wizer = wasmtime_wizer::Wizer::new();
         let (context, instrumented) = wizer.instrument_component(&plugin).expect("it is whole");
         let engine = wasmtime::Engine::default();
-        let mut linker = wasmtime::component::Linker::<()>::new(&engine);
-        let length =
-            |_: wasmtime::StoreContextMut<'_, ()>, (of,): (String,)| Ok((of.len() as u32,));
-        linker
-            .root()
-            .func_wrap("length", length)
-            .expect("it is new");
         let instrumented = wasmtime::component::Component::new(&engine, instrumented);
         let mut store = wasmtime::Store::new(&engine, ());
-        let instance = linker.instantiate(&mut store, &instrumented.expect("it is valid"));
+        let instance = linker(&engine).instantiate(&mut store, &instrumented.expect("it is valid"));
         let mut source = wasmtime_wizer::WasmtimeWizerComponent {
             instance: instance.expect("it can be instantiated"),
             store: &mut store,
@@ -857,8 +869,12 @@ mod tests {
         let before = Outline::read(&snapshot).unwrap();
         let after = without_shim(&snapshot).unwrap();
         let after = after.expect("it has a shim");
+        assert_eq!(judged(&after), 7);
         let after = Outline::read(&after).unwrap();
-        assert_eq!((before.modules.len(), after.modules.len()), (3, 2));
+        assert_eq!(
+            (before.instantiated().count(), after.instantiated().count()),
+            (3, 2)
+        );
     }
 
     #[test]
@@ -937,6 +953,40 @@ mod tests {
             (
                 "imports that are taken apart again",
                 &[("(; behind all ;)", "(alias core export $imports \"length\" (core func))")],
+            ),
+            (
+                "another instance of the plugin, with other functions",
+                &[(
+                    "(; behind all ;)",
+                    "(core instance $same
+                        (export \"last\" (func $last)) (export \"length\" (func $length)) (export \"count\" (func $count)))
+                     (core instance $alike (export \"bytes\" (func $bytes)))
+                     (core instance (instantiate $plugin (with \"host\" (instance $same)) (with \"other\" (instance $alike))))",
+                )],
+            ),
+            (
+                "a plugin that is given all of it as well",
+                &[("(with \"host\" (instance $imports))", "(with \"all\" (instance $s)) (with \"host\" (instance $imports))")],
+            ),
+            (
+                "a plugin without a table",
+                &[
+                    ("(table $own 2 funcref)", ""),
+                    ("(elem (i32.const 0) $twice $length)", ""),
+                    ("(i32.mul (call_indirect $own (type $binary) (i32.const 3) (i32.const 0) (i32.const 0)) (i32.const 10000))
+                i32.add", ""),
+                    ("(i32.mul (call_indirect $own (type $binary) (i32.const 16) (i32.const 5) (i32.const 1)) (i32.const 100000))
+                i32.add", ""),
+                ],
+            ),
+            (
+                "a resource with a destructor",
+                &[("(; behind all ;)", "(type (resource (rep i32) (dtor (core func $p \"dispose\"))))"),
+                  ("(func $twice", "(func (export \"dispose\") (param i32)) (func $twice")],
+            ),
+            (
+                "a module that it exports",
+                &[("(; behind all ;)", "(export \"module\" (core module $filler))")],
             ),
             ("its table taken before the plugin is there", &early),
             (

@@ -1,5 +1,4 @@
-//! Takes the code out of a snapshot that has done its work: what only `describe` and `configure` need, and what cleans up
-//! behind a call.
+//! Takes the code out of a snapshot that has done its work: what only `describe` and `configure` need.
 //!
 //! Settings are parsed, patterns compiled and mistakes described before the snapshot is taken, and never again. For
 //! many a plugin that is the larger half of its code, which would be compiled, kept and mapped for nothing.
@@ -9,9 +8,7 @@
 //! lies together, in few pages of memory, and what only a table leads to – mostly ways to tell of errors – behind it.
 //! Functions of `lifecycle` have to be there, because the component names them; their bodies become `unreachable`. Names
 //! and other custom sections go as well: they are about functions that have other numbers now.
-//!
-//! Nothing is lifted with a `post-return` any more, which gives back the memory of what a call returned: that call is the
-//! instance's last, and all its memory goes with it.
+//! So they need no `post-return` either, which would be looked up for every instance.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,7 +24,7 @@ use wasmparser::{
     TypeRef,
 };
 
-/// How the names begin that the functions of `lifecycle`, and those that clean up behind a call, have in a core module.
+/// What the functions of `lifecycle` are called in a core module, with and without what comes after a call.
 const LIFECYCLE: &str = "tollgate:admission/lifecycle@";
 const POST_RETURN: &str = "cabi_post_";
 
@@ -49,8 +46,7 @@ enum Piece<'c> {
 struct Code<'m> {
     imported_functions: u32,
     bodies: Vec<FunctionBody<'m>>,
-    /// Those that may have done their work.
-    passing: Vec<(&'m str, u32)>,
+    lifecycle: Vec<(&'m str, u32)>,
     /// Under other names, or run at the start.
     exported: Vec<u32>,
     /// What elements of tables and globals refer to.
@@ -65,8 +61,18 @@ struct Renumber<'k> {
     numbers: HashMap<u32, u32>,
 }
 
+/// Functions of `lifecycle` that are done.
+#[derive(Default)]
+struct Done<'c> {
+    names: HashSet<&'c str>,
+    /// Their numbers in the component.
+    functions: HashSet<u32>,
+}
+
 /// Writes what is lifted anew.
-struct WithoutPostReturn;
+struct WithoutPostReturn<'d> {
+    of: &'d HashSet<u32>,
+}
 
 /// A function is named that is not there.
 #[derive(Debug, thiserror::Error)]
@@ -90,11 +96,14 @@ pub(super) fn trim(component: &[u8]) -> Result<Vec<u8>, Error<Missing>> {
         match piece {
             Piece::Module(module) => trimmed.section(&RawSection {
                 id: ComponentSectionId::CoreModule.into(),
-                data: &trim_module(module, &done)?,
+                data: &trim_module(module, &done.names)?,
             }),
             Piece::Canonical(section) => {
                 let mut functions = CanonicalFunctionSection::new();
-                WithoutPostReturn.parse_component_canonical_section(&mut functions, section)?;
+                let mut without = WithoutPostReturn {
+                    of: &done.functions,
+                };
+                without.parse_component_canonical_section(&mut functions, section)?;
                 trimmed.section(&functions)
             }
             Piece::Other { id, data } => trimmed.section(&RawSection { id, data }),
@@ -130,14 +139,15 @@ fn pieces(component: &[u8]) -> Result<Vec<Piece<'_>>, BinaryReaderError> {
     Ok(pieces)
 }
 
-/// The functions of `lifecycle`, and those that clean up, that the component takes from a core instance exactly once, which
-/// is to lift them or to lift others with them, and that no core module imports.
+/// The functions of `lifecycle` that the component takes from a core instance exactly once, which whoever makes components
+/// does to lift them, and that no core module imports.
 fn only_lifted<'c>(
     component: &'c [u8],
     pieces: &[Piece<'c>],
-) -> Result<HashSet<&'c str>, BinaryReaderError> {
-    let mut once = HashSet::new();
+) -> Result<Done<'c>, BinaryReaderError> {
+    let mut once = HashMap::new();
     let mut others = HashSet::new();
+    let mut functions = 0;
     let mut depth = 0_u32;
     for payload in Parser::new(0).parse_all(component) {
         match payload? {
@@ -145,12 +155,19 @@ fn only_lifted<'c>(
             Payload::End(_) => depth = depth.saturating_sub(1),
             Payload::ComponentAliasSection(section) if depth == 0 => {
                 for alias in section {
-                    if let ComponentAlias::CoreInstanceExport { name, .. } = alias?
-                        && is_passing(name)
-                        && !once.insert(name)
-                    {
+                    let ComponentAlias::CoreInstanceExport { kind, name, .. } = alias? else {
+                        continue;
+                    };
+                    if is_lifecycle(name) && once.insert(name, functions).is_some() {
                         others.insert(name);
                     }
+                    functions += u32::from(is_function(kind));
+                }
+            }
+            Payload::ComponentCanonicalSection(section) if depth == 0 => {
+                for function in section {
+                    let is_lifted = matches!(function?, CanonicalFunction::Lift { .. });
+                    functions += u32::from(!is_lifted);
                 }
             }
             _ => {}
@@ -168,12 +185,21 @@ fn only_lifted<'c>(
             }
         }
     }
-    once.retain(|name| !others.contains(name));
-    Ok(once)
+    once.retain(|name, _| !others.contains(name));
+    Ok(Done {
+        names: once.keys().copied().collect(),
+        functions: once.into_values().collect(),
+    })
 }
 
-fn is_passing(name: &str) -> bool {
-    name.starts_with(POST_RETURN) || name.starts_with(LIFECYCLE)
+/// Whether it is a function that is exported.
+pub(super) fn is_function(kind: ExternalKind) -> bool {
+    matches!(kind, ExternalKind::Func | ExternalKind::FuncExact)
+}
+
+fn is_lifecycle(name: &str) -> bool {
+    let name = name.strip_prefix(POST_RETURN).unwrap_or(name);
+    name.starts_with(LIFECYCLE)
 }
 
 fn trim_module(module: &[u8], done: &HashSet<&str>) -> Result<Vec<u8>, Error<Missing>> {
@@ -259,17 +285,23 @@ impl Reencode for Renumber<'_> {
 
 // === impl WithoutPostReturn ===
 
-impl Reencode for WithoutPostReturn {
+impl Reencode for WithoutPostReturn<'_> {
     type Error = Missing;
 }
 
-impl ReencodeComponent for WithoutPostReturn {
+impl ReencodeComponent for WithoutPostReturn<'_> {
     fn parse_component_canonical(
         &mut self,
         section: &mut CanonicalFunctionSection,
         mut function: CanonicalFunction,
     ) -> Result<(), Error<Missing>> {
-        if let CanonicalFunction::Lift { options, .. } = &mut function {
+        if let CanonicalFunction::Lift {
+            core_func_index,
+            options,
+            ..
+        } = &mut function
+            && self.of.contains(core_func_index)
+        {
             let others = options.iter().copied();
             *options = others
                 .filter(|option| !matches!(option, CanonicalOption::PostReturn(_)))
@@ -308,11 +340,11 @@ impl<'m> Code<'m> {
                 Payload::ExportSection(section) => {
                     for export in section {
                         let export = export?;
-                        if !matches!(export.kind, ExternalKind::Func | ExternalKind::FuncExact) {
+                        if !is_function(export.kind) {
                             continue;
                         }
-                        if is_passing(export.name) {
-                            code.passing.push((export.name, export.index));
+                        if is_lifecycle(export.name) {
+                            code.lifecycle.push((export.name, export.index));
                         } else {
                             code.exported.push(export.index);
                         }
@@ -351,12 +383,12 @@ impl<'m> Code<'m> {
         called(expression.get_operators_reader(), &mut self.referred)
     }
 
-    /// The functions that stay when nobody calls those that are done.
+    /// The functions that stay when nobody calls those of `lifecycle` that are done.
     fn kept(&self, done: &HashSet<&str>) -> Result<Vec<Kept>, BinaryReaderError> {
         let mut kept = Vec::new();
         let mut seen = HashSet::new();
         let (over, called_yet): (Vec<_>, Vec<_>) = self
-            .passing
+            .lifecycle
             .iter()
             .partition(|(name, _)| done.contains(name));
         let called_yet = called_yet.iter().map(|(_, function)| function);
@@ -518,36 +550,53 @@ mod tests {
     }
 
     #[test]
-    fn nothing_cleans_up_behind_a_call() {
-        let plugin = "(core module $m
-                (memory (export \"memory\") 1)
-                (func (export \"tollgate:admission/validating@0.1.0#validate\") (result i32) i32.const 8)
-                (func (export \"cabi_post_tollgate:admission/validating@0.1.0#validate\") (param i32) (drop (i32.const 9))))
-            (core instance $i (instantiate $m))
-            (func (result string) (canon lift
-                (core func $i \"tollgate:admission/validating@0.1.0#validate\")
-                (memory (core memory $i \"memory\")) string-encoding=utf8
-                (post-return (core func $i \"cabi_post_tollgate:admission/validating@0.1.0#validate\"))))";
-        let plugin = wat::parse_str(format!("(component {plugin})")).unwrap();
-        let has_post_return = |component: &[u8]| {
-            let mut functions = Parser::new(0)
-                .parse_all(component)
-                .filter_map(|payload| match payload.unwrap() {
-                    Payload::ComponentCanonicalSection(section) => Some(section),
-                    _ => None,
-                })
-                .flat_map(|section| section.into_iter().map(Result::unwrap));
-            functions.any(|function| match function {
-                CanonicalFunction::Lift { options, .. } => options
-                    .iter()
-                    .any(|option| matches!(option, CanonicalOption::PostReturn(_))),
-                _ => false,
-            })
+    fn only_what_is_done_needs_no_post_return() {
+        let function = |name: &str, number: u32| {
+            format!(
+                "(func (export \"{name}\") (result i32) i32.const {number})
+                 (func (export \"cabi_post_{name}\") (param i32) (drop (i32.const 1{number})))"
+            )
         };
-        assert!(has_post_return(&plugin));
+        let lifted = |name: &str| {
+            format!(
+                "(func (result string) (canon lift (core func $i \"{name}\")
+                    (memory (core memory $i \"memory\")) string-encoding=utf16
+                    (post-return (core func $i \"cabi_post_{name}\"))))"
+            )
+        };
+        let describe = "tollgate:admission/lifecycle@0.1.0#describe";
+        let validate = "tollgate:admission/validating@0.1.0#validate";
+        let plugin = wat::parse_str(format!(
+            "(component
+                (core module $m (memory (export \"memory\") 1) {} {})
+                (core instance $i (instantiate $m))
+                (core func (canon resource.drop $r)) (type $r (resource (rep i32)))
+                {} {})",
+            function(validate, 8),
+            function(describe, 9),
+            lifted(describe),
+            lifted(validate),
+        ));
+        let plugin = plugin.expect("the text is a component");
+        let options = |component: &[u8]| {
+            let sections = Parser::new(0).parse_all(component);
+            let sections = sections.filter_map(|payload| match payload.unwrap() {
+                Payload::ComponentCanonicalSection(section) => Some(section),
+                _ => None,
+            });
+            let functions = sections.flat_map(|section| section.into_iter().map(Result::unwrap));
+            let options = functions.filter_map(|function| match function {
+                CanonicalFunction::Lift { options, .. } => Some(options.into_vec()),
+                _ => None,
+            });
+            options.collect::<Vec<_>>()
+        };
+        let before = options(&plugin);
+        let without = before[0].iter().copied();
+        let without = without.filter(|option| !matches!(option, CanonicalOption::PostReturn(_)));
         let trimmed = trim(&plugin).unwrap();
-        assert!(!has_post_return(&trimmed));
-        assert_eq!(functions(&trimmed), [8, -1]);
+        assert_eq!(options(&trimmed), [without.collect(), before[1].clone()]);
+        assert_eq!(functions(&trimmed), [8, 18, -1, -1]);
     }
 
     #[test]
