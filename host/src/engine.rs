@@ -70,6 +70,10 @@ const CANDIDATE_PATIENCE: u32 = 20;
 const MAX_MEMORY_BYTES: usize = 1 << 32;
 /// Above what a call touches, so that resetting a slot is a copy and not a system call.
 const KEEP_RESIDENT_BYTES: usize = 1 << 20;
+/// Memories that can stay as their plugin left them, for its next call: as many as there are plugins times calls of each at
+/// the same time, which are hardly ever more than there are threads. An unused one costs what is kept resident of it, and
+/// addresses; a plugin that has none, because all are other plugins', pays for a new mapping in every call.
+const WARM_MEMORIES: u32 = 2048;
 /// A page: what of a file of code is there at least when something of it is there.
 const WRITTEN_AT_ONCE: usize = 4096;
 /// Room for host functions on a fiber's stack, above the guest's own.
@@ -142,10 +146,11 @@ impl Engine {
         let calls = settings.max_concurrent_calls.max(1);
         let instances = calls + SPARE_INSTANCES.min(calls) + CANDIDATE_CALLS;
         let largest = &settings.largest;
+        let memories = WARM_MEMORIES.max(instances.saturating_mul(largest.memories));
         let mut pool = PoolingAllocationConfig::new();
         pool.total_component_instances(instances)
             .total_core_instances(instances.saturating_mul(largest.instances.min(PER_COMPONENT)))
-            .total_memories(instances.saturating_mul(largest.memories))
+            .total_memories(memories)
             .total_tables(instances.saturating_mul(largest.tables))
             .total_stacks(instances)
             .total_gc_heaps(instances)
@@ -159,8 +164,7 @@ impl Engine {
             .linear_memory_keep_resident(KEEP_RESIDENT_BYTES)
             .table_keep_resident(KEEP_RESIDENT_BYTES)
             .pagemap_scan(Enabled::Auto)
-            // Every slot may stay warm: an unused one costs what is kept resident of it, a cold one 50 µs.
-            .max_unused_warm_slots(instances.saturating_mul(2));
+            .max_unused_warm_slots(memories);
 
         let mut config = Config::new();
         let stack_bytes = usize::try_from(settings.max_wasm_stack_bytes)?;
