@@ -299,3 +299,36 @@ impl Engine {
         Ok(linker)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use wasmtime::{Instance, Module, Store};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_memory_stays_warm_for_every_plugin_however_few_calls_there_are_at_once() {
+        const PLUGINS: u32 = 200;
+        let cache = tempfile::tempdir().expect("a folder can be made");
+        let engine = Engine::new(&EngineSettings {
+            max_concurrent_calls: 1,
+            max_wasm_stack_bytes: 64 * 1024,
+            largest: Limits::default(),
+            cache_directory: cache.path(),
+            map_code: false,
+        });
+        let engine = engine.expect("the engine can be made");
+        for plugin in 0..PLUGINS {
+            let text = format!("(module (memory 1) (data (i32.const 0) \"{plugin}\"))");
+            let module = wat::parse_str(text).expect("the text is a module");
+            let module = Module::new(engine.wasmtime(), module).expect("it is valid");
+            let mut store = Store::new(engine.wasmtime(), ());
+            store.set_epoch_deadline(1);
+            let instance = Instance::new_async(&mut store, &module, &[]).await;
+            instance.expect("there is room for it");
+        }
+        let metrics = engine.wasmtime().pooling_allocator_metrics();
+        let metrics = metrics.expect("there is a pool");
+        assert_eq!(metrics.unused_warm_memories(), PLUGINS);
+    }
+}
