@@ -73,7 +73,7 @@ const KEEP_RESIDENT_BYTES: usize = 1 << 20;
 /// Memories that can stay as their plugin left them, for its next call: as many as there are plugins times calls of each at
 /// the same time, which are hardly ever more than there are threads. An unused one costs what is kept resident of it, and
 /// addresses; a plugin that has none, because all are other plugins', pays for a new mapping in every call.
-const WARM_MEMORIES: u32 = 2048;
+const WARM_MEMORIES: u32 = 1024;
 /// A page: what of a file of code is there at least when something of it is there.
 const WRITTEN_AT_ONCE: usize = 4096;
 /// Room for host functions on a fiber's stack, above the guest's own.
@@ -145,8 +145,39 @@ impl Engine {
     pub fn new(settings: &EngineSettings<'_>) -> wasmtime::Result<Self> {
         let calls = settings.max_concurrent_calls.max(1);
         let instances = calls + SPARE_INSTANCES.min(calls) + CANDIDATE_CALLS;
+        let mut cache = CacheConfig::new();
+        cache.with_directory(settings.cache_directory);
+        let cache = Cache::new(cache)?;
+        let least = instances.saturating_mul(settings.largest.memories);
+        let with = |memories: u32| {
+            let mut config = Self::config(settings, instances, memories)?;
+            config.cache(Some(cache.clone()));
+            wasmtime::Engine::new(&config)
+        };
+        // Where there are not as many addresses, some plugins find their memory cold.
+        let wasmtime = with(WARM_MEMORIES.max(least)).or_else(|_| with(least))?;
+        let ticker = ticker::Ticker::start(&wasmtime, TICK);
+        Ok(Self {
+            wasmtime,
+            slots: Arc::new(Semaphore::new(calls as usize)),
+            candidate_slots: Arc::new(Semaphore::new(CANDIDATE_CALLS as usize)),
+            patience: 1,
+            rest: Duration::ZERO,
+            cache,
+            map_code_in: settings.map_code.then(|| settings.cache_directory.into()),
+            ticker: Arc::new(ticker),
+            largest: Arc::new(settings.largest.clone()),
+            clock: Clock::default(),
+        })
+    }
+
+    /// What wasmtime is set to, with room for so many instances and memories.
+    fn config(
+        settings: &EngineSettings<'_>,
+        instances: u32,
+        memories: u32,
+    ) -> wasmtime::Result<Config> {
         let largest = &settings.largest;
-        let memories = WARM_MEMORIES.max(instances.saturating_mul(largest.memories));
         let mut pool = PoolingAllocationConfig::new();
         pool.total_component_instances(instances)
             .total_core_instances(instances.saturating_mul(largest.instances.min(PER_COMPONENT)))
@@ -186,25 +217,7 @@ impl Engine {
             .wasm_relaxed_simd(false)
             .wasm_function_references(true)
             .wasm_gc(false);
-        let mut cache = CacheConfig::new();
-        cache.with_directory(settings.cache_directory);
-        let cache = Cache::new(cache)?;
-        config.cache(Some(cache.clone()));
-
-        let wasmtime = wasmtime::Engine::new(&config)?;
-        let ticker = ticker::Ticker::start(&wasmtime, TICK);
-        Ok(Self {
-            wasmtime,
-            slots: Arc::new(Semaphore::new(calls as usize)),
-            candidate_slots: Arc::new(Semaphore::new(CANDIDATE_CALLS as usize)),
-            patience: 1,
-            rest: Duration::ZERO,
-            cache,
-            map_code_in: settings.map_code.then(|| settings.cache_directory.into()),
-            ticker: Arc::new(ticker),
-            largest: Arc::new(largest.clone()),
-            clock: Clock::default(),
-        })
+        Ok(config)
     }
 
     /// The same engine, with another clock for the calls that are made through it.
