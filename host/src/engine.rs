@@ -154,8 +154,13 @@ impl Engine {
             config.cache(Some(cache.clone()));
             wasmtime::Engine::new(&config)
         };
-        // Where there are not as many addresses, some plugins find their memory cold.
-        let wasmtime = with(WARM_MEMORIES.max(least)).or_else(|_| with(least))?;
+        let wasmtime = with(WARM_MEMORIES.max(least)).or_else(|error| {
+            tracing::warn!(
+                error = format!("{error:#}"), wanted = WARM_MEMORIES, reserved = least,
+                "there are not as many addresses as memories should stay warm (ulimit -v): many plugins will cost more"
+            );
+            with(least)
+        })?;
         let ticker = ticker::Ticker::start(&wasmtime, TICK);
         Ok(Self {
             wasmtime,

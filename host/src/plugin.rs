@@ -13,6 +13,7 @@
 
 mod componentize;
 mod load;
+mod outline;
 pub mod prepare;
 mod protocol;
 mod set;

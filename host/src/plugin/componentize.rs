@@ -2,6 +2,8 @@
 
 use wasmparser::{Encoding, Parser, Payload};
 
+use super::outline::own_payloads;
+
 /// Why there is no component.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ComponentizeError {
@@ -66,17 +68,8 @@ pub(crate) fn exports(component: &[u8]) -> Vec<String> {
 
 /// What is read of a component's own sections, and not of what lies inside it.
 fn names(component: &[u8], read: impl Fn(Payload<'_>) -> Vec<String>) -> Vec<String> {
-    let mut names = Vec::new();
-    let mut depth = 0_u32;
-    for payload in Parser::new(0).parse_all(component) {
-        match payload {
-            Ok(Payload::ComponentSection { .. } | Payload::ModuleSection { .. }) => depth += 1,
-            Ok(Payload::End(_)) => depth = depth.saturating_sub(1),
-            Ok(payload) if depth == 0 => names.extend(read(payload)),
-            _ => {}
-        }
-    }
-    names
+    let payloads = own_payloads(component).filter_map(Result::ok);
+    payloads.flat_map(read).collect()
 }
 
 fn has_world(module: &[u8]) -> Result<bool, ComponentizeError> {

@@ -244,13 +244,12 @@ fn compiled(
     snapshot: Vec<u8>,
     link: impl Fn(&[u8]) -> Result<Guest, GuestError>,
 ) -> Result<Vec<u8>, GuestError> {
-    let trimmed = |component: &[u8]| caught(|| trim(component).map_err(|error| error.to_string()));
-    let joined = || caught(|| without_shim(&snapshot).map_err(|error| error.to_string()));
-    let smaller: [&dyn Fn() -> Option<Vec<u8>>; 2] = [&|| trimmed(&joined().ok()??).ok(), &|| {
-        trimmed(&snapshot).ok()
-    }];
-    let smaller = smaller.iter().filter_map(|smaller| smaller());
-    match smaller.into_iter().find(|smaller| link(smaller).is_ok()) {
+    let joined = attempted(|| without_shim(&snapshot)).flatten();
+    let components = joined.as_deref().into_iter().chain([&*snapshot]);
+    let smaller = components
+        .filter_map(|component| attempted(|| trim(component)))
+        .find(|smaller| link(smaller).is_ok());
+    match smaller {
         Some(smaller) => Ok(smaller),
         None => link(&snapshot).map(|_| snapshot),
     }
@@ -270,6 +269,10 @@ fn rejected(errors: &[types::SettingsError]) -> String {
         })
         .collect();
     format!("it rejects its settings: {}", lines.join("; "))
+}
+
+fn attempted<T, E: std::fmt::Display>(work: impl FnOnce() -> Result<T, E>) -> Option<T> {
+    caught(|| work().map_err(|error| error.to_string())).ok()
 }
 
 fn caught<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {

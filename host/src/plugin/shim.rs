@@ -22,37 +22,14 @@ use wasm_encoder::{
     TableSection,
 };
 use wasmparser::{
-    BinaryReaderError, CanonicalFunction, CodeSectionReader, ComponentAlias,
-    ComponentAliasSectionReader, ComponentExternalKind, ComponentOuterAliasKind, ComponentType,
-    ComponentTypeRef, CustomSectionReader, ExportSectionReader, ExternalKind, FunctionBody,
-    FunctionSectionReader, ImportSectionReader, Instance, Operator, Parser, Payload, TableInit,
-    TableSectionReader, TableType, TypeRef, TypeSectionReader,
+    BinaryReaderError, CodeSectionReader, ComponentAlias, ComponentAliasSectionReader,
+    CustomSectionReader, ExportSectionReader, ExternalKind, FunctionBody, FunctionSectionReader,
+    ImportSectionReader, Instance, Operator, Parser, Payload, TableInit, TableSectionReader,
+    TableType, TypeRef, TypeSectionReader,
 };
 
-use super::trim::{Missing, is_function};
-
-/// What a component says of its core modules, by the numbers that they have in it.
-#[derive(Default)]
-struct Outline<'c> {
-    modules: Vec<&'c [u8]>,
-    instances: Vec<Instance<'c>>,
-    aliases: Vec<Alias<'c>>,
-    functions: u32,
-    /// Whether it has what names modules or core functions in ways that are not looked at: modules that are not written in
-    /// it, or are exported, and resources with a destructor.
-    is_unusual: bool,
-}
-
-/// What is taken from a core instance.
-struct Alias<'c> {
-    kind: ExternalKind,
-    instance: u32,
-    name: &'c str,
-    /// Its number, where it is a function.
-    function: u32,
-    /// How many instances there are before it.
-    behind: usize,
-}
+use super::outline::{Outline, is_function};
+use super::trim::Missing;
 
 /// A module with a table and functions that call what is in it, and nothing else.
 struct Shim<'c> {
@@ -71,7 +48,7 @@ struct Plan<'c> {
     /// The plugin's.
     module: u32,
     instance: u32,
-    /// The shim's functions, by their numbers in the component, in order.
+    /// The shim's functions, by their numbers in the component, which rise.
     functions: Vec<u32>,
     /// What the plugin imports from the shim, by module and name, and the place in the table.
     imports: HashMap<(&'c str, &'c str), u32>,
@@ -143,100 +120,6 @@ fn parameters(section: TypeSectionReader<'_>) -> Result<Vec<u32>, BinaryReaderEr
 // === impl Outline ===
 
 impl<'c> Outline<'c> {
-    fn read(component: &'c [u8]) -> Result<Self, BinaryReaderError> {
-        let mut outline = Self::default();
-        let mut depth = 0_u32;
-        for payload in Parser::new(0).parse_all(component) {
-            let payload = payload?;
-            if depth == 0 {
-                outline.add(&payload, component)?;
-            }
-            match payload {
-                Payload::ComponentSection { .. } | Payload::ModuleSection { .. } => depth += 1,
-                Payload::End(_) => depth = depth.saturating_sub(1),
-                _ => {}
-            }
-        }
-        Ok(outline)
-    }
-
-    fn add(&mut self, payload: &Payload<'c>, component: &'c [u8]) -> Result<(), BinaryReaderError> {
-        match payload {
-            Payload::ModuleSection {
-                unchecked_range, ..
-            } => {
-                // Where there is less, the parser comes to the end of it and says so.
-                let module = component.get(unchecked_range.clone());
-                self.modules.push(module.unwrap_or_default());
-            }
-            Payload::ComponentImportSection(section) => {
-                for import in section.clone() {
-                    self.is_unusual |= matches!(import?.ty, ComponentTypeRef::Module(_));
-                }
-            }
-            Payload::ComponentExportSection(section) => {
-                for export in section.clone() {
-                    self.is_unusual |= export?.kind == ComponentExternalKind::Module;
-                }
-            }
-            Payload::ComponentTypeSection(section) => {
-                for kind in section.clone() {
-                    self.is_unusual |=
-                        matches!(kind?, ComponentType::Resource { dtor: Some(_), .. });
-                }
-            }
-            Payload::InstanceSection(section) => {
-                for instance in section.clone() {
-                    self.instances.push(instance?);
-                }
-            }
-            Payload::ComponentAliasSection(section) => {
-                for alias in section.clone() {
-                    self.alias(&alias?);
-                }
-            }
-            Payload::ComponentCanonicalSection(section) => {
-                for function in section.clone() {
-                    if !matches!(function?, CanonicalFunction::Lift { .. }) {
-                        self.functions += 1;
-                    }
-                }
-            }
-            _ => {}
-        }
-        Ok(())
-    }
-
-    fn alias(&mut self, alias: &ComponentAlias<'c>) {
-        match *alias {
-            ComponentAlias::CoreInstanceExport {
-                kind,
-                instance_index,
-                name,
-            } => {
-                self.aliases.push(Alias {
-                    kind,
-                    instance: instance_index,
-                    name,
-                    function: self.functions,
-                    behind: self.instances.len(),
-                });
-                if is_function(kind) {
-                    self.functions += 1;
-                }
-            }
-            ComponentAlias::InstanceExport {
-                kind: ComponentExternalKind::Module,
-                ..
-            }
-            | ComponentAlias::Outer {
-                kind: ComponentOuterAliasKind::CoreModule,
-                ..
-            } => self.is_unusual = true,
-            _ => {}
-        }
-    }
-
     fn plan(&self) -> Result<Option<Plan<'c>>, BinaryReaderError> {
         if self.is_unusual {
             return Ok(None);
@@ -263,7 +146,7 @@ impl<'c> Outline<'c> {
             aliases.filter(|alias| alias.instance == shim_instance)
         };
         let mut places = HashMap::new();
-        for alias in of_shim().filter(|alias| is_function(alias.kind)) {
+        for alias in of_shim().filter(|alias| alias.is_function()) {
             places.insert(alias.function, *shim.places.get(alias.name)?);
         }
         // Bundles of imports, with those of their exports that are the shim's.
@@ -297,7 +180,7 @@ impl<'c> Outline<'c> {
             .any(|alias| bundles.contains_key(&alias.instance));
         let is_in_time = of_shim().all(|alias| match alias.kind {
             ExternalKind::Table => alias.behind > instance as usize,
-            kind => is_function(kind),
+            _ => alias.is_function(),
         });
         if !(is_only_user && is_whole && is_in_time) || is_taken_apart {
             return None;
@@ -314,28 +197,12 @@ impl<'c> Outline<'c> {
             shim_instance,
             module,
             instance,
-            functions: {
-                let mut functions: Vec<u32> = places.into_keys().collect();
-                functions.sort_unstable();
-                functions
-            },
+            functions: of_shim()
+                .filter(|alias| alias.is_function())
+                .map(|alias| alias.function)
+                .collect(),
             imports,
         })
-    }
-
-    /// Instances of modules, with the modules.
-    fn instantiated(&self) -> impl Iterator<Item = (u32, u32)> {
-        let instances = (0..).zip(&self.instances);
-        instances.filter_map(|(number, instance)| match instance {
-            Instance::Instantiate { module_index, .. } => Some((number, *module_index)),
-            Instance::FromExports(_) => None,
-        })
-    }
-
-    /// Whether there is one instance of a module.
-    fn is_alone(&self, module: u32) -> bool {
-        let of_it = self.instantiated().filter(|(_, of)| *of == module);
-        of_it.count() == 1
     }
 }
 
@@ -378,12 +245,10 @@ impl<'c> Shim<'c> {
                     }
                 }
                 Payload::CodeSectionEntry(body) => {
-                    let kind = types.get(places.len()).copied();
-                    let place = match kind {
-                        Some(kind) => called_place(&body, kind, &parameters_of)?,
-                        None => None,
+                    let Some(kind) = types.get(places.len()) else {
+                        return Ok(None);
                     };
-                    let Some(place) = place else {
+                    let Some(place) = called_place(&body, *kind, &parameters_of)? else {
                         return Ok(None);
                     };
                     places.push(place);
@@ -703,6 +568,7 @@ impl Reencode for Join<'_, '_> {
         Ok(())
     }
 }
+
 #[cfg(test)]
 mod tests {
     use futures_util::FutureExt as _;

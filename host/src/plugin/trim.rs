@@ -18,11 +18,12 @@ use wasm_encoder::{
     RawSection,
 };
 use wasmparser::{
-    BinaryReaderError, CanonicalFunction, CanonicalOption, CodeSectionReader, ComponentAlias,
-    ComponentCanonicalSectionReader, ConstExpr, CustomSectionReader, ElementItems, ExternalKind,
-    FunctionBody, FunctionSectionReader, Operator, OperatorsReader, Parser, Payload, TableInit,
-    TypeRef,
+    BinaryReaderError, CanonicalFunction, CanonicalOption, CodeSectionReader,
+    ComponentCanonicalSectionReader, ConstExpr, CustomSectionReader, ElementItems, FunctionBody,
+    FunctionSectionReader, Operator, OperatorsReader, Parser, Payload, TableInit, TypeRef,
 };
+
+use super::outline::{Outline, is_function, own_payloads};
 
 /// What the functions of `lifecycle` are called in a core module, with and without what comes after a call.
 const LIFECYCLE: &str = "tollgate:admission/lifecycle@";
@@ -90,7 +91,7 @@ struct Kept {
 /// The same component without the code that nobody can call once it is configured.
 pub(super) fn trim(component: &[u8]) -> Result<Vec<u8>, Error<Missing>> {
     let pieces = pieces(component)?;
-    let done = only_lifted(component, &pieces)?;
+    let done = only_lifted(&Outline::read(component)?)?;
     let mut trimmed = Component::new();
     for piece in pieces {
         match piece {
@@ -114,26 +115,17 @@ pub(super) fn trim(component: &[u8]) -> Result<Vec<u8>, Error<Missing>> {
 
 fn pieces(component: &[u8]) -> Result<Vec<Piece<'_>>, BinaryReaderError> {
     let mut pieces = Vec::new();
-    let mut depth = 0_u32;
-    for payload in Parser::new(0).parse_all(component) {
+    for payload in own_payloads(component) {
         let payload = payload?;
-        if depth == 0
-            && let Some((id, range)) = payload.as_section()
+        if let Some((id, range)) = payload.as_section()
             // Where there is less, the parser comes to the end of it and says so.
             && let Some(data) = component.get(range)
         {
             pieces.push(match payload {
                 Payload::ModuleSection { .. } => Piece::Module(data),
-                Payload::ComponentCanonicalSection(ref section) => {
-                    Piece::Canonical(section.clone())
-                }
+                Payload::ComponentCanonicalSection(section) => Piece::Canonical(section),
                 _ => Piece::Other { id, data },
             });
-        }
-        match payload {
-            Payload::ComponentSection { .. } | Payload::ModuleSection { .. } => depth += 1,
-            Payload::End(_) => depth = depth.saturating_sub(1),
-            _ => {}
         }
     }
     Ok(pieces)
@@ -141,42 +133,15 @@ fn pieces(component: &[u8]) -> Result<Vec<Piece<'_>>, BinaryReaderError> {
 
 /// The functions of `lifecycle` that the component takes from a core instance exactly once, which whoever makes components
 /// does to lift them, and that no core module imports.
-fn only_lifted<'c>(
-    component: &'c [u8],
-    pieces: &[Piece<'c>],
-) -> Result<Done<'c>, BinaryReaderError> {
+fn only_lifted<'c>(outline: &Outline<'c>) -> Result<Done<'c>, BinaryReaderError> {
     let mut once = HashMap::new();
     let mut others = HashSet::new();
-    let mut functions = 0;
-    let mut depth = 0_u32;
-    for payload in Parser::new(0).parse_all(component) {
-        match payload? {
-            Payload::ComponentSection { .. } | Payload::ModuleSection { .. } => depth += 1,
-            Payload::End(_) => depth = depth.saturating_sub(1),
-            Payload::ComponentAliasSection(section) if depth == 0 => {
-                for alias in section {
-                    let ComponentAlias::CoreInstanceExport { kind, name, .. } = alias? else {
-                        continue;
-                    };
-                    if is_lifecycle(name) && once.insert(name, functions).is_some() {
-                        others.insert(name);
-                    }
-                    functions += u32::from(is_function(kind));
-                }
-            }
-            Payload::ComponentCanonicalSection(section) if depth == 0 => {
-                for function in section {
-                    let is_lifted = matches!(function?, CanonicalFunction::Lift { .. });
-                    functions += u32::from(!is_lifted);
-                }
-            }
-            _ => {}
+    for alias in &outline.aliases {
+        if is_lifecycle(alias.name) && once.insert(alias.name, alias.function).is_some() {
+            others.insert(alias.name);
         }
     }
-    for piece in pieces {
-        let Piece::Module(module) = piece else {
-            continue;
-        };
+    for module in &outline.modules {
         for payload in Parser::new(0).parse_all(module) {
             if let Payload::ImportSection(section) = payload? {
                 for import in section.into_imports() {
@@ -190,11 +155,6 @@ fn only_lifted<'c>(
         names: once.keys().copied().collect(),
         functions: once.into_values().collect(),
     })
-}
-
-/// Whether it is a function that is exported.
-pub(super) fn is_function(kind: ExternalKind) -> bool {
-    matches!(kind, ExternalKind::Func | ExternalKind::FuncExact)
 }
 
 fn is_lifecycle(name: &str) -> bool {

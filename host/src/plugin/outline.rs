@@ -1,0 +1,164 @@
+//! What a component says of its core modules, which is what those who write it anew go by.
+
+use wasmparser::{
+    BinaryReaderError, CanonicalFunction, ComponentAlias, ComponentExternalKind,
+    ComponentOuterAliasKind, ComponentType, ComponentTypeRef, ExternalKind, Instance, Parser,
+    Payload,
+};
+
+/// By the numbers that they have in it.
+#[derive(Default)]
+pub(super) struct Outline<'c> {
+    pub(super) modules: Vec<&'c [u8]>,
+    pub(super) instances: Vec<Instance<'c>>,
+    pub(super) aliases: Vec<Alias<'c>>,
+    /// How many functions there are.
+    functions: u32,
+    /// Whether it has what names modules or functions in ways that are not looked at: modules that are not written in it,
+    /// or are exported, and resources with a destructor.
+    pub(super) is_unusual: bool,
+}
+
+/// What is taken from a core instance.
+pub(super) struct Alias<'c> {
+    pub(super) kind: ExternalKind,
+    pub(super) instance: u32,
+    pub(super) name: &'c str,
+    /// How many functions there are before it, which is its number where it is one.
+    pub(super) function: u32,
+    /// How many instances there are before it.
+    pub(super) behind: usize,
+}
+
+/// A component's own sections, and not those of what lies inside it.
+pub(super) fn own_payloads(
+    component: &[u8],
+) -> impl Iterator<Item = Result<Payload<'_>, BinaryReaderError>> {
+    let mut depth = 0_u32;
+    Parser::new(0).parse_all(component).filter(move |payload| {
+        let is_own = depth == 0;
+        match payload {
+            Ok(Payload::ComponentSection { .. } | Payload::ModuleSection { .. }) => depth += 1,
+            Ok(Payload::End(_)) => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        is_own || payload.is_err()
+    })
+}
+
+/// Whether it is a function that is exported.
+pub(super) fn is_function(kind: ExternalKind) -> bool {
+    matches!(kind, ExternalKind::Func | ExternalKind::FuncExact)
+}
+
+// === impl Alias ===
+
+impl Alias<'_> {
+    pub(super) fn is_function(&self) -> bool {
+        is_function(self.kind)
+    }
+}
+
+// === impl Outline ===
+
+impl<'c> Outline<'c> {
+    pub(super) fn read(component: &'c [u8]) -> Result<Self, BinaryReaderError> {
+        let mut outline = Self::default();
+        for payload in own_payloads(component) {
+            outline.add(payload?, component)?;
+        }
+        Ok(outline)
+    }
+
+    /// Instances of modules, with the modules.
+    pub(super) fn instantiated(&self) -> impl Iterator<Item = (u32, u32)> {
+        let instances = (0..).zip(&self.instances);
+        instances.filter_map(|(number, instance)| match instance {
+            Instance::Instantiate { module_index, .. } => Some((number, *module_index)),
+            Instance::FromExports(_) => None,
+        })
+    }
+
+    /// Whether there is one instance of a module.
+    pub(super) fn is_alone(&self, module: u32) -> bool {
+        let of_it = self.instantiated().filter(|(_, of)| *of == module);
+        of_it.count() == 1
+    }
+
+    fn add(&mut self, payload: Payload<'c>, component: &'c [u8]) -> Result<(), BinaryReaderError> {
+        match payload {
+            Payload::ModuleSection {
+                unchecked_range, ..
+            } => {
+                // Where there is less, the parser comes to the end of it and says so.
+                let module = component.get(unchecked_range);
+                self.modules.push(module.unwrap_or_default());
+            }
+            Payload::ComponentImportSection(section) => {
+                for import in section {
+                    self.is_unusual |= matches!(import?.ty, ComponentTypeRef::Module(_));
+                }
+            }
+            Payload::ComponentExportSection(section) => {
+                for export in section {
+                    self.is_unusual |= export?.kind == ComponentExternalKind::Module;
+                }
+            }
+            Payload::ComponentTypeSection(section) => {
+                for kind in section {
+                    self.is_unusual |=
+                        matches!(kind?, ComponentType::Resource { dtor: Some(_), .. });
+                }
+            }
+            Payload::InstanceSection(section) => {
+                for instance in section {
+                    self.instances.push(instance?);
+                }
+            }
+            Payload::ComponentAliasSection(section) => {
+                for alias in section {
+                    self.alias(&alias?);
+                }
+            }
+            Payload::ComponentCanonicalSection(section) => {
+                for function in section {
+                    if !matches!(function?, CanonicalFunction::Lift { .. }) {
+                        self.functions += 1;
+                    }
+                }
+            }
+            _ => {}
+        }
+        Ok(())
+    }
+
+    fn alias(&mut self, alias: &ComponentAlias<'c>) {
+        match *alias {
+            ComponentAlias::CoreInstanceExport {
+                kind,
+                instance_index,
+                name,
+            } => {
+                self.aliases.push(Alias {
+                    kind,
+                    instance: instance_index,
+                    name,
+                    function: self.functions,
+                    behind: self.instances.len(),
+                });
+                if is_function(kind) {
+                    self.functions += 1;
+                }
+            }
+            ComponentAlias::InstanceExport {
+                kind: ComponentExternalKind::Module,
+                ..
+            }
+            | ComponentAlias::Outer {
+                kind: ComponentOuterAliasKind::CoreModule,
+                ..
+            } => self.is_unusual = true,
+            _ => {}
+        }
+    }
+}
