@@ -1,8 +1,11 @@
 //! Registries on loopback: the real one, CNCF distribution, with a server of tokens, and one that misbehaves as it is
 //! told.
 
+use std::collections::hash_map::RandomState;
 use std::fs::File;
-use std::net::{SocketAddr, TcpListener};
+use std::hash::BuildHasher as _;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -34,6 +37,19 @@ pub struct Registry {
     program: PathBuf,
     address: SocketAddr,
     child: Option<Child>,
+}
+
+/// Where nobody else comes while a registry is away: below the ports that are given out to whoever asks for any.
+fn address() -> SocketAddr {
+    const PORTS: Range<u16> = 20_000..30_000;
+    loop {
+        let number = RandomState::new().hash_one(std::process::id());
+        let port = PORTS.start + u16::try_from(number % PORTS.len() as u64).expect("below 2^16");
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        if TcpListener::bind(address).is_ok() {
+            return address;
+        }
+    }
 }
 
 // === impl Registry ===
@@ -75,12 +91,10 @@ impl Registry {
             .prefix("tollgate-registry-")
             .tempdir();
         let folder = folder.expect("a temporary folder can be made");
-        let address = TcpListener::bind("127.0.0.1:0").and_then(|listener| listener.local_addr());
-        let address = address.expect("loopback has a free port");
         let registry = Self {
             folder,
             program,
-            address,
+            address: address(),
             child: None,
         };
         registry.write_certificate();
@@ -90,6 +104,7 @@ impl Registry {
         };
         write("passwords", PASSWORDS);
         // user:secret
+        let address = registry.address;
         let auths = format!(r#"{{"auths": {{"{address}": {{"auth": "dXNlcjpzZWNyZXQ="}}}}}}"#);
         write("docker.json", &auths);
         let root = registry.folder.path().display().to_string();

@@ -121,7 +121,11 @@ fn report(stderr: impl Read + Send, line: impl Fn(&str)) {
             }
             if reported.elapsed() >= REPORT_PERIOD {
                 let time = terminal::time(began.elapsed());
-                anstream::eprintln!("{FAINT}  … {packages} packages so far, {time}{FAINT:#}");
+                let built = match packages {
+                    0 => String::new(),
+                    packages => format!("{packages} packages so far, "),
+                };
+                anstream::eprintln!("{FAINT}  … {built}{time}{FAINT:#}");
                 reported = Instant::now();
             }
         }

@@ -62,6 +62,10 @@ struct Needs {
 const FOLDER: &str = "last-good";
 /// A host of another version leaves what it cannot read alone, and writes its own over it.
 const VERSION: u32 = 1;
+/// What begins a file's name until it is whole.
+const UNFINISHED: &str = ".new-";
+/// Whoever wrote a file for so long is gone.
+const LONGEST_WRITE: Duration = Duration::from_secs(60);
 /// A configuration that nobody has served for so long is gone.
 const LONGEST_UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
 
@@ -105,8 +109,11 @@ impl LastGood {
         }
     }
 
-    /// Forgets all but these.
+    /// Forgets all but these, and what a host that was killed left unfinished.
     pub(crate) fn retain(&self, names: &BTreeSet<&PluginName>) {
+        for path in unfinished(&self.folder).filter(|path| is_older(path, LONGEST_WRITE)) {
+            drop(fs::remove_file(&path));
+        }
         for path in files(&self.folder) {
             let name = path.file_stem().and_then(|stem| stem.to_str());
             if !name.is_some_and(|name| names.iter().any(|wanted| wanted.as_str() == name)) {
@@ -119,7 +126,8 @@ impl LastGood {
     /// Removes the records of other configurations that nobody serves any more.
     pub(crate) fn clear_out(&self) {
         for folder in folders(&self.all).filter(|folder| *folder != self.folder) {
-            for path in files(&folder).filter(|path| is_unused(path)) {
+            let all = files(&folder).chain(unfinished(&folder));
+            for path in all.filter(|path| is_unused(path)) {
                 drop(fs::remove_file(&path));
             }
             // Which it is only when it is empty.
@@ -154,7 +162,7 @@ impl LastGood {
         }
         // For its owner alone, as all temporary files are.
         let mut file = tempfile::Builder::new()
-            .prefix(".new-")
+            .prefix(UNFINISHED)
             .tempfile_in(&self.folder)?;
         file.write_all(&text)?;
         file.as_file().sync_all()?;
@@ -174,8 +182,12 @@ pub(super) fn needed(cache: &Path) -> BTreeSet<String> {
 }
 
 fn is_unused(path: &Path) -> bool {
+    is_older(path, LONGEST_UNUSED)
+}
+
+fn is_older(path: &Path, limit: Duration) -> bool {
     let modified = fs::metadata(path).and_then(|metadata| metadata.modified());
-    modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > LONGEST_UNUSED))
+    modified.is_ok_and(|modified| modified.elapsed().is_ok_and(|age| age > limit))
 }
 
 fn folders(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
@@ -184,6 +196,13 @@ fn folders(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 
 fn files(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     entries(folder).filter(|path| path.extension().is_some_and(|kind| kind == "json"))
+}
+
+fn unfinished(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+    entries(folder).filter(|path| {
+        let name = path.file_name().and_then(|name| name.to_str());
+        name.is_some_and(|name| name.starts_with(UNFINISHED))
+    })
 }
 
 fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
@@ -326,8 +345,30 @@ mod tests {
         let file = File::open(other.path(&name("a"))).unwrap();
         file.set_modified(long_ago).unwrap();
         assert_eq!(needed(cache.path()), needs(&["sha256:b"]));
+        File::create(other.folder.join(".new-a"))
+            .and_then(|file| file.set_modified(long_ago))
+            .unwrap();
         one.clear_out();
         assert!(!other.folder.exists());
         assert!(one.of(&name("b")).is_some());
+    }
+
+    #[test]
+    fn what_was_left_unfinished_is_removed_and_what_is_being_written_is_not() {
+        let cache = tempfile::tempdir().unwrap();
+        let records = records(cache.path(), "/etc/tollgate.yaml");
+        records.record(&name("a"), &served("/a.wasm", json!({})), Vec::new());
+        let (left, begun) = (
+            records.folder.join(".new-left"),
+            records.folder.join(".new-begun"),
+        );
+        let file = File::create(&left).unwrap();
+        file.set_modified(SystemTime::now() - LONGEST_WRITE - Duration::from_secs(1))
+            .unwrap();
+        File::create(&begun).unwrap();
+        records.retain(&BTreeSet::from([&name("a")]));
+        assert!(!left.exists());
+        assert!(begun.exists());
+        assert!(records.of(&name("a")).is_some());
     }
 }
