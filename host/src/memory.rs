@@ -1,35 +1,63 @@
-//! Memory goes back to the system when plugins have been loaded.
+//! Memory goes back to the system when plugins have been loaded, and when large reviews have ceased.
 //!
-//! Loading takes megabytes for each plugin, for a moment: the artifact, its code, what is said about the code. The allocator
-//! keeps what was freed for the thread that had it, and nobody may need as much again for weeks.
+//! Loading takes megabytes for each plugin, for a moment: the artifact, its code, what is said about the code. A review of
+//! a megabyte takes tens of them. The allocator keeps what was freed for the next time, which may be in weeks, and gives it
+//! back only while it is used.
 
 use std::cell::Cell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::LazyLock;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
-/// How often plugins have been loaded.
-static LOADED: AtomicUsize = AtomicUsize::new(0);
+/// What smaller reviews leave behind is not worth giving back.
+const LARGE_BYTES: usize = 64 << 10;
+/// For so long after a large review, another one is expected.
+const REST: Duration = Duration::from_secs(5);
+
+/// How often there has been something to give back.
+static OCCASIONS: AtomicUsize = AtomicUsize::new(0);
+static LAST_LARGE: LastLarge = LastLarge(AtomicU64::new(0));
+/// What milliseconds count from.
+static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 thread_local! {
-    /// Which of these times this thread has given back for.
+    /// Which of these occasions this thread has given back at.
     static GIVEN_BACK: Cell<usize> = const { Cell::new(0) };
 }
 
+/// When the last large review came, in milliseconds; 0 when what it left behind has been seen to.
+struct LastLarge(AtomicU64);
+
 /// Plugins have been loaded: every thread that comes to [`idle`] gives back what it has freed, once.
 pub(crate) fn loaded() {
-    LOADED.fetch_add(1, Ordering::Relaxed);
+    OCCASIONS.fetch_add(1, Ordering::Relaxed);
+}
+
+/// A review of so many bytes has come.
+pub(crate) fn received(bytes: usize) {
+    if bytes >= LARGE_BYTES {
+        LAST_LARGE.came(START.elapsed());
+    }
+}
+
+/// To be called now and then: where large reviews have ceased, threads that come to [`idle`] give back.
+pub(crate) fn look() {
+    if LAST_LARGE.is_over(START.elapsed()) {
+        OCCASIONS.fetch_add(1, Ordering::Relaxed);
+    }
 }
 
 /// To be called on a thread that has nothing else to do.
 pub(crate) fn idle() {
-    if GIVEN_BACK.with(|given_back| is_due(&LOADED, given_back)) {
+    if GIVEN_BACK.with(|given_back| is_due(&OCCASIONS, given_back)) {
         give_back();
     }
 }
 
-/// Whether plugins have been loaded since the last time, which is now.
-fn is_due(loaded: &AtomicUsize, given_back: &Cell<usize>) -> bool {
-    let loaded = loaded.load(Ordering::Relaxed);
-    given_back.replace(loaded) != loaded
+/// Whether there has been an occasion since the last time, which is now.
+fn is_due(occasions: &AtomicUsize, given_back: &Cell<usize>) -> bool {
+    let occasions = occasions.load(Ordering::Relaxed);
+    given_back.replace(occasions) != occasions
 }
 
 #[expect(unsafe_code, reason = "the allocator is written in C")]
@@ -38,20 +66,54 @@ fn give_back() {
     unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
+// === impl LastLarge ===
+
+impl LastLarge {
+    fn came(&self, now: Duration) {
+        let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
+        self.0.store(now.max(1), Ordering::Relaxed);
+    }
+
+    /// Whether it is long over; only once.
+    fn is_over(&self, now: Duration) -> bool {
+        let last = self.0.load(Ordering::Relaxed);
+        let rests = now.saturating_sub(Duration::from_millis(last)) >= REST;
+        // Where another one has come meanwhile, it is not over.
+        let seen_to = || {
+            let (order, otherwise) = (Ordering::Relaxed, Ordering::Relaxed);
+            self.0.compare_exchange(last, 0, order, otherwise).is_ok()
+        };
+        last != 0 && rests && seen_to()
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn is_due_once_on_every_thread_after_each_load() {
-        let loaded = AtomicUsize::new(0);
+    fn is_due_once_on_every_thread_after_each_occasion() {
+        let occasions = AtomicUsize::new(0);
         let (one, other) = (Cell::new(0), Cell::new(0));
-        assert!(!is_due(&loaded, &one), "nothing has been loaded");
+        assert!(!is_due(&occasions, &one), "there was none");
         for _ in 0..2 {
-            loaded.fetch_add(1, Ordering::Relaxed);
-            assert!(is_due(&loaded, &one));
-            assert!(!is_due(&loaded, &one));
-            assert!(is_due(&loaded, &other));
+            occasions.fetch_add(1, Ordering::Relaxed);
+            assert!(is_due(&occasions, &one));
+            assert!(!is_due(&occasions, &one));
+            assert!(is_due(&occasions, &other));
         }
+    }
+
+    #[test]
+    fn large_reviews_are_over_once_a_while_after_the_last_of_them() {
+        let last = LastLarge(AtomicU64::new(0));
+        let at = Duration::from_secs;
+        assert!(!last.is_over(at(100)), "none has come");
+        last.came(at(0));
+        assert!(!last.is_over(at(4)));
+        last.came(at(4));
+        assert!(!last.is_over(at(8)));
+        assert!(last.is_over(at(9)));
+        assert!(!last.is_over(at(100)), "it was seen to");
     }
 }

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use tollgate_tests::checker::{Endpoint, check};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::reviews::{Review, as_sent, pod};
-use tollgate_tests::server::Server;
+use tollgate_tests::server::{Server, until};
 use tollgate_tests::{guests, hostile};
 
 const REQUESTS: usize = 100_000;
@@ -83,8 +83,21 @@ fn review(number: usize) -> Value {
         .build()
 }
 
+/// A Pod of a megabyte, of many strings.
+fn large_review(number: usize) -> Value {
+    let mut object = pod(&format!("web-{number}"));
+    let variable = |index: usize| json!({"name": format!("SETTING_{index}"), "value": format!("the value of setting {index}")});
+    object["spec"]["containers"][0]["env"] = (0..15_000).map(variable).collect();
+    Review::create(object).build()
+}
+
 /// Sends the requests numbered so, some at once, each by the plugins in turn.
-async fn send(server: &Server, paths: &[(String, Endpoint)], numbers: std::ops::Range<usize>) {
+async fn send(
+    server: &Server,
+    paths: &[(String, Endpoint)],
+    numbers: std::ops::Range<usize>,
+    review: fn(usize) -> Value,
+) {
     let mut running = tokio::task::JoinSet::new();
     for number in numbers {
         if running.len() >= AT_ONCE {
@@ -130,14 +143,14 @@ async fn memory_after_a_hundred_thousand_requests_is_what_it_was_after_a_thousan
     let started = Instant::now();
     println!("requests | resident KiB | seconds");
     println!("0 | {} | 0", server.resident_kib());
-    send(&server, &paths, 0..WARM_UP).await;
+    send(&server, &paths, 0..WARM_UP, review).await;
     let before = server.resident_kib();
     println!("{WARM_UP} | {before} | {}", started.elapsed().as_secs());
     let step = REQUESTS / 10;
     let mut from = WARM_UP;
     while from < REQUESTS {
         let to = (from + step).min(REQUESTS) / step * step;
-        send(&server, &paths, from..to).await;
+        send(&server, &paths, from..to, review).await;
         println!(
             "{to} | {} | {}",
             server.resident_kib(),
@@ -161,4 +174,30 @@ async fn memory_after_a_hundred_thousand_requests_is_what_it_was_after_a_thousan
         after <= most,
         "{after} KiB after {REQUESTS} requests, {before} KiB after {WARM_UP}: more than {GROWTH_PERCENT}% more"
     );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_large_reviews_took_is_given_back_once_they_have_ceased() {
+    let mut configuration = Configuration::new();
+    let rewrite =
+        json!({"rewrite": [{"from": "registry.example.com/", "to": "mirror.example.com/"}]});
+    configuration.plugin(
+        "image-rewrite",
+        &guests::build("image-rewrite"),
+        json!({"settings": rewrite}),
+    );
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    let paths = [("/mutate".to_owned(), Endpoint::Mutate)];
+    send(&server, &paths, 0..AT_ONCE, review).await;
+    let before = server.resident_kib();
+    send(&server, &paths, 0..5 * AT_ONCE, large_review).await;
+    let most = server.resident_kib();
+    println!("{before} KiB resident, and {most} with large reviews");
+    assert!(most > 2 * before, "large reviews take memory");
+    let took = until("the memory is given back", async || {
+        server.resident_kib() < most - (most - before) / 2
+    })
+    .await;
+    println!("{} KiB after {took:?}", server.resident_kib());
 }

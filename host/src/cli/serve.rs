@@ -13,6 +13,7 @@ use super::host::Host;
 use super::{FAILURE, Logging, Origin};
 use crate::config::{self, Config};
 use crate::live::{Keeper, Live};
+use crate::memory;
 use crate::pipeline::Pipeline;
 use crate::registry::LastGood;
 use crate::server::{Listen, Server, Signals};
@@ -43,6 +44,7 @@ impl Serve {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("tollgate")
+            .on_thread_park(memory::idle)
             .build()
             .context("the threads cannot be started")?;
         let ended = runtime.block_on(self.serve(origin, config));

@@ -344,6 +344,7 @@ impl Keeper {
             let mut pulled = Pulls::new();
             let (ask, everything) = tokio::select! {
                 _ = looks.tick() => {
+                    memory::look();
                     self.look_at_registries(&pipeline.live());
                     if !self.is_needed().await {
                         continue;

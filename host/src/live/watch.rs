@@ -35,6 +35,7 @@ pub(super) async fn stamps(paths: Vec<PathBuf>) -> Stamps {
         };
         let stamps = paths.into_iter().map(stamp).collect();
         // These are the threads that have read and linked the plugins, each of which comes by here within a second or two.
+        // What one of them gives back of large reviews is most of what all threads have freed.
         memory::idle();
         stamps
     });

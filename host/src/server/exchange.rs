@@ -13,6 +13,7 @@ use hyper::body::{Body as _, Incoming};
 use tokio::time::timeout_at;
 
 use crate::{
+    memory,
     metrics::{AuthenticationFailure, Metrics, Overload},
     server::{
         Body, Call, Gate, Reply,
@@ -102,7 +103,10 @@ async fn judge<G: Gate>(
     let deadline = deadline::after(received, route.timeout, &shared.requests.deadline_margin);
     let receiving = body::receive(&mut incoming, limit_bytes, &shared.budget);
     let (body, lease) = match timeout_at(deadline.into(), receiving).await {
-        Ok(Received::Whole(bytes, lease)) => (Body::Whole(bytes), lease),
+        Ok(Received::Whole(bytes, lease)) => {
+            memory::received(bytes.len());
+            (Body::Whole(bytes), lease)
+        }
         Ok(Received::TooLarge(head, lease)) => {
             shared.metrics.oversized_bodies.inc();
             (Body::TooLarge { head, limit_bytes }, lease)
