@@ -13,6 +13,7 @@ use tollgate_tests::binary::profile_directory;
 
 use crate::documents::{pod, review};
 use crate::load::{Expected, Measured, Order, Pace, PatchOperation, histogram};
+use crate::plugins::RUST;
 use crate::process::Memory;
 use crate::servers::{Fleet, Setup, Side};
 
@@ -170,7 +171,6 @@ impl Subject {
     pub fn describe(&self) -> String {
         let Setup {
             side,
-            work,
             plugins,
             threads,
             ..
@@ -178,17 +178,20 @@ impl Subject {
         format!(
             "{}, {plugins} × {}, {} B, {} connections, {threads} threads",
             side.name(),
-            work.name(),
+            self.setup.work(),
             self.object_bytes,
             self.connections
         )
     }
 
-    /// The same case for another side.
+    /// The same case for another side; whatever plugins are written in, the controls are in Rust.
     #[must_use]
     pub fn on(&self, side: Side) -> Self {
         let mut other = self.clone();
         other.setup.side = side;
+        if side != Side::Host {
+            other.setup.language = RUST;
+        }
         other
     }
 }

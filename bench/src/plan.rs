@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::load::Pace;
 use crate::measure::{Group, Subject};
-use crate::plugins::{LANGUAGES, RUST, Work};
+use crate::plugins::{LANGUAGES, Language, RUST, Work};
 use crate::servers::{Setup, Side};
 
 /// How much is measured.
@@ -97,10 +97,7 @@ pub fn groups(extent: Extent) -> Vec<Group> {
             [1, 20].map(|plugins| with(|setup| (setup.threads, setup.plugins) = (threads, plugins)))
         });
         groups.push(group(BY_THREADS, both(threads)));
-        let languages = LANGUAGES
-            .iter()
-            .map(|language| with(|setup| setup.language = language.name));
-        groups.push(group(BY_LANGUAGE, both(languages)));
+        groups.push(by_language());
     }
     groups
 }
@@ -176,6 +173,19 @@ fn by_object(name: &'static str, bytes: usize, extent: Extent) -> Group {
         window: HUGE_WINDOW,
         ..group
     }
+}
+
+/// One plugin that is there in every language, in those that are built.
+fn by_language() -> Group {
+    let built = LANGUAGES.into_iter().filter(Language::is_built);
+    let images = built.map(|language| {
+        let mut subject = at(MEDIUM, Work::Images, 1);
+        subject.setup.language = language;
+        subject
+    });
+    let native = at(MEDIUM, Work::Images, 1).on(Side::Native);
+    let subjects = std::iter::once(native).chain(images);
+    group(BY_LANGUAGE, subjects.collect())
 }
 
 fn mutators(extent: Extent) -> Group {

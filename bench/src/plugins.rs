@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use tollgate_tests::binary::profile_directory;
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::guests;
 
@@ -19,27 +20,75 @@ pub enum Work {
     ParsesEverything,
     /// `image-rewrite`: reads five images and rewrites one.
     Mutates,
+    /// `trusted-registries`, which is there in every language: selects the images, and reads them.
+    Images,
 }
 
-/// A language that plugins are written in, and a plugin in it that does as `required-labels` does.
+/// A language that plugins are written in.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
+#[serde(transparent)]
 pub struct Language {
     /// Its name.
     pub name: &'static str,
-    /// Builds the plugin and says where it is.
-    build: fn() -> PathBuf,
+    /// Of its plugins in `languages/` and in the target folder; none where the workspace builds them.
+    #[serde(skip)]
+    folder: Option<&'static str>,
 }
 
-/// The languages there are. One more is one more line: a validator with the settings of `required-labels`.
-pub const LANGUAGES: [Language; 1] = [Language {
-    name: RUST,
-    build: || guests::build(Work::ReadsFields.package()),
-}];
-
 /// The language of the sample plugins.
-pub const RUST: &str = "Rust";
+pub const RUST: Language = Language {
+    name: "Rust",
+    folder: None,
+};
+
+/// The languages there are.
+pub const LANGUAGES: [Language; 5] = [
+    RUST,
+    Language {
+        name: "C",
+        folder: Some("c"),
+    },
+    Language {
+        name: "Go",
+        folder: Some("go"),
+    },
+    Language {
+        name: "JavaScript",
+        folder: Some("javascript"),
+    },
+    Language {
+        name: "Python",
+        folder: Some("python"),
+    },
+];
 
 /// The custom section that makes one copy differ from another.
 const SECTION: &str = "tollgate-bench-copy";
+
+/// What the build of a language leaves.
+fn component(folder: &str) -> PathBuf {
+    let target = profile_directory();
+    let target = target.parent().expect("it lies in the target folder");
+    let file = format!("{}.wasm", Work::Images.package());
+    target.join("languages").join(folder).join(file)
+}
+
+// === impl Language ===
+
+impl Language {
+    /// Whether its plugins have been built, or are when they are needed.
+    #[must_use]
+    pub fn is_built(&self) -> bool {
+        self.folder.is_none_or(|folder| component(folder).is_file())
+    }
+
+    fn plugin(self) -> PathBuf {
+        match self.folder {
+            Some(folder) => component(folder),
+            None => guests::build(Work::Images.package()),
+        }
+    }
+}
 
 // === impl Work ===
 
@@ -48,7 +97,7 @@ impl Work {
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {
-            Self::ReadsFields | Self::ParsesEverything => "/validate",
+            Self::ReadsFields | Self::ParsesEverything | Self::Images => "/validate",
             Self::Mutates => "/mutate",
         }
     }
@@ -60,6 +109,7 @@ impl Work {
             Self::ReadsFields => "reads fields",
             Self::ParsesEverything => "parses everything",
             Self::Mutates => "mutates",
+            Self::Images => "images",
         }
     }
 
@@ -68,7 +118,7 @@ impl Work {
     #[must_use]
     pub fn operations(self, plugins: usize) -> usize {
         match self {
-            Self::ReadsFields | Self::ParsesEverything => 0,
+            Self::ReadsFields | Self::ParsesEverything | Self::Images => 0,
             Self::Mutates => plugins.min(CONTAINERS),
         }
     }
@@ -80,6 +130,7 @@ impl Work {
             Self::ReadsFields => "required-labels",
             Self::ParsesEverything => "forbidden-text",
             Self::Mutates => "image-rewrite",
+            Self::Images => "trusted-registries",
         }
     }
 
@@ -97,21 +148,24 @@ impl Work {
                 let rule = json!({ "from": from, "to": "mirror.example.com" });
                 json!({ "rewrite": [rule], "annotateOriginal": false })
             }
+            Self::Images => {
+                let registry = |index| format!("registry-{index}.example.com");
+                let allowed: Vec<String> = (0..=CONTAINERS + index).map(registry).collect();
+                json!({ "allowed": allowed })
+            }
         }
     }
 
     /// Adds so many plugins to a configuration: distinct modules with distinct settings.
     ///
     /// # Panics
-    /// When the plugin does not build, or there is none in that language.
-    pub fn configure(self, language: &str, plugins: usize, configuration: &mut Configuration) {
+    /// When the plugin does not build, or has not been built in that language.
+    pub fn configure(self, language: Language, plugins: usize, configuration: &mut Configuration) {
         let file = match self {
-            Self::ReadsFields => {
-                let mut languages = LANGUAGES.iter();
-                let language = languages.find(|known| known.name == language);
-                (language.expect("a language of the list").build)()
+            Self::ReadsFields | Self::ParsesEverything | Self::Mutates => {
+                guests::build(self.package())
             }
-            Self::ParsesEverything | Self::Mutates => guests::build(self.package()),
+            Self::Images => language.plugin(),
         };
         let module =
             std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));

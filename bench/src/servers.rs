@@ -10,7 +10,7 @@ use tollgate_tests::binary::profile_directory;
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::server::{Server, Start};
 
-use crate::plugins::Work;
+use crate::plugins::{Language, Work};
 
 /// Which program answers.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
@@ -33,7 +33,7 @@ pub struct Setup {
     /// What its plugins do.
     pub work: Work,
     /// What they are written in.
-    pub language: &'static str,
+    pub language: Language,
     /// How many there are, each a module of its own.
     pub plugins: usize,
     /// Threads of the server.
@@ -56,6 +56,19 @@ impl Side {
             Self::Host => "host",
             Self::Native => "native",
             Self::Empty => "empty native",
+        }
+    }
+}
+
+// === impl Setup ===
+
+impl Setup {
+    /// What the plugins do, for a table; with their language where that is the question.
+    #[must_use]
+    pub fn work(&self) -> String {
+        match (self.work, self.side) {
+            (Work::Images, Side::Host) => format!("{}, {}", self.work.name(), self.language.name),
+            _ => self.work.name().to_owned(),
         }
     }
 }
@@ -103,7 +116,8 @@ impl Fleet {
         let code = self.code.display().to_string();
         let mut configuration = Configuration::new()
             .with("allowEmpty", true)
-            .with("engine.cacheDirectory", code);
+            .with("engine.cacheDirectory", code)
+            .with("engine.loadTimeout", "5m");
         let (work, plugins) = (setup.work, setup.plugins);
         work.configure(setup.language, plugins, &mut configuration);
         let threads = setup.threads.to_string();

@@ -45,6 +45,8 @@ pub(crate) struct Bench {
     update: bool,
 }
 
+/// The group that needs the plugins in all languages.
+const LANGUAGES: &str = "languages";
 /// What is started: the host, its native twin, and what measures them.
 const BINARIES: [&str; 4] = ["tollgate", "native-control", "tollgate-bench", "load"];
 
@@ -69,8 +71,16 @@ impl Bench {
         }
         println!("$ {}", cargo::typed(&command));
         cargo::run(&mut command)?;
+        if self.compares_languages() {
+            languages::build(&workspace)?;
+        }
         terminal::heading("measure");
         self.measure(&workspace)
+    }
+
+    fn compares_languages(&self) -> bool {
+        let named = |group: &String| group == LANGUAGES;
+        !self.quick && self.only.is_empty() || self.only.iter().any(named)
     }
 
     fn measure(self, workspace: &Workspace) -> anyhow::Result<ExitCode> {

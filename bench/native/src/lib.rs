@@ -10,6 +10,7 @@ mod forbidden_text;
 mod image_rewrite;
 mod required_labels;
 pub mod setup;
+mod trusted_registries;
 
 use std::path::Path;
 
@@ -25,6 +26,7 @@ use changes::Changes;
 use forbidden_text::ForbiddenText;
 use image_rewrite::ImageRewrite;
 pub use required_labels::RequiredLabels;
+use trusted_registries::TrustedRegistries;
 
 /// A webhook without plugins.
 pub struct Control {
@@ -37,6 +39,7 @@ enum Check {
     RequiredLabels(RequiredLabels),
     ForbiddenText(ForbiddenText),
     ImageRewrite(ImageRewrite),
+    TrustedRegistries(TrustedRegistries),
 }
 
 /// A plugin that the control cannot stand in for.
@@ -89,6 +92,7 @@ impl Control {
         let denials = self.checks.iter().filter_map(|check| match check {
             Check::RequiredLabels(check) => check.validate(request, object).err(),
             Check::ForbiddenText(check) => check.validate(object).err(),
+            Check::TrustedRegistries(check) => check.validate(object).err(),
             Check::ImageRewrite(_) => None,
         });
         let denials: Vec<Denial> = denials.collect();
@@ -172,6 +176,9 @@ impl Check {
             Some("required_labels") => Ok(Self::RequiredLabels(RequiredLabels::new(settings))),
             Some("forbidden_text") => Ok(Self::ForbiddenText(ForbiddenText::new(settings))),
             Some("image_rewrite") => Ok(Self::ImageRewrite(ImageRewrite::new(settings))),
+            Some("trusted_registries") => {
+                Ok(Self::TrustedRegistries(TrustedRegistries::new(settings)))
+            }
             _ => Err(UnknownPlugin {
                 file: path.display().to_string(),
             }),

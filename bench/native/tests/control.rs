@@ -54,7 +54,13 @@ fn saturate(server: &Server, work: Work) -> Measured {
 
 #[test]
 fn it_answers_as_the_plugins_do() {
-    for work in [Work::ReadsFields, Work::ParsesEverything, Work::Mutates] {
+    let all = [
+        Work::ReadsFields,
+        Work::ParsesEverything,
+        Work::Mutates,
+        Work::Images,
+    ];
+    for work in all {
         let host = saturate(&start(None, work), work);
         let native = saturate(&control(work), work);
         assert_eq!(host.patch, native.patch, "{}", work.name());

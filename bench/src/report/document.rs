@@ -85,7 +85,7 @@ fn row(subject: &Subject, figures: &Figures, results: &Results) -> String {
     };
     let plugins = match setup.plugins {
         0 => "none".to_owned(),
-        count => format!("{count}, {}", setup.work.name()),
+        count => format!("{count}, {}", setup.work()),
     };
     let mut text = String::new();
     let _: std::fmt::Result = write!(

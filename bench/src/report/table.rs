@@ -23,8 +23,12 @@ pub(super) fn whole(report: &Report) -> String {
             text.push_str(&good_line(what, latencies));
         }
     }
+    let targets = report.targets();
+    if targets.is_empty() {
+        return text;
+    }
     text.push_str("\ntargets                                                                                        figure  at most\n");
-    for target in report.targets() {
+    for target in targets {
         text.push_str(&target_line(&target));
     }
     text
@@ -51,10 +55,10 @@ fn line(subject: &Subject, figures: &Figures, results: &Results) -> String {
     let mut text = String::new();
     let _: std::fmt::Result = writeln!(
         text,
-        "{:<12} {:>7}  {:<17} {:>6}  {:>4} {:>3} {:>8.1} {ratio:>5} {:>7.0}  {p50:>7.3} {p90:>5.2} {p99:>5.2} {p999:>5.2} {:>6.1}",
+        "{:<12} {:>7}  {:<18}{:>6}  {:>4} {:>3} {:>8.1} {ratio:>5} {:>7.0}  {p50:>7.3} {p90:>5.2} {p99:>5.2} {p999:>5.2} {:>6.1}",
         setup.side.name(),
         setup.plugins,
-        setup.work.name(),
+        setup.work(),
         bytes(subject.object_bytes),
         subject.connections,
         setup.threads,

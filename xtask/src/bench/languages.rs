@@ -47,6 +47,11 @@ struct Call {
     fuel: u64,
 }
 
+/// Builds the plugins in every language whose commands are there.
+pub(super) fn build(workspace: &Workspace) -> anyhow::Result<()> {
+    languages::built(workspace).map(drop)
+}
+
 /// Measures, prints the table, and writes it into the documentation when asked.
 pub(super) fn run(workspace: &Workspace, write: bool) -> anyhow::Result<ExitCode> {
     terminal::heading("build");

@@ -1,0 +1,60 @@
+//! `trusted-registries` natively: looks at the images of all containers and volumes.
+
+use serde_json::Value;
+use tollgate::document::Json;
+use tollgate::pipeline::outcome::Denial;
+
+/// Where images may come from: hosts, with or without a path.
+pub(crate) struct TrustedRegistries {
+    allowed: Vec<String>,
+}
+
+/// Lists with what has an image, and where each has it.
+const PLACES: [(&str, &[&str]); 4] = [
+    ("initContainers", &["image"]),
+    ("containers", &["image"]),
+    ("ephemeralContainers", &["image"]),
+    ("volumes", &["image", "reference"]),
+];
+
+// === impl TrustedRegistries ===
+
+impl TrustedRegistries {
+    /// From the plugin's own settings.
+    pub(crate) fn new(settings: &Value) -> Self {
+        let allowed = settings["allowed"].as_array().expect("`allowed` is there");
+        let allowed = allowed
+            .iter()
+            .map(|prefix| prefix.as_str().expect("a registry is a text").to_owned());
+        Self {
+            allowed: allowed.collect(),
+        }
+    }
+
+    pub(crate) fn validate(&self, object: &Json) -> Result<(), Denial> {
+        let spec = object.member("spec");
+        let images = PLACES.iter().flat_map(|(list, path)| {
+            let list = spec.and_then(|spec| spec.member(list));
+            let entries = list.and_then(Json::as_array).unwrap_or_default();
+            let image = |entry| path.iter().try_fold(entry, |at: &Json, key| at.member(key));
+            entries.iter().filter_map(image)
+        });
+        for image in images {
+            if !image.as_text().is_some_and(|image| self.is_trusted(image)) {
+                return Err(Denial {
+                    message: "images must come from trusted registries".to_owned(),
+                    ..Denial::default()
+                });
+            }
+        }
+        Ok(())
+    }
+
+    fn is_trusted(&self, image: &str) -> bool {
+        let is_within = |prefix: &String| {
+            let rest = image.strip_prefix(prefix.as_str());
+            rest.is_some_and(|rest| rest.starts_with('/'))
+        };
+        self.allowed.iter().any(is_within)
+    }
+}
