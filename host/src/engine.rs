@@ -154,9 +154,13 @@ impl Engine {
             config.cache(Some(cache.clone()));
             wasmtime::Engine::new(&config)
         };
-        let wasmtime = with(WARM_MEMORIES.max(least)).or_else(|error| {
+        let wanted = WARM_MEMORIES.max(least);
+        let wasmtime = with(wanted).or_else(|error| {
+            if wanted == least {
+                return Err(error);
+            }
             tracing::warn!(
-                error = format!("{error:#}"), wanted = WARM_MEMORIES, reserved = least,
+                error = format!("{error:#}"), wanted, reserved = least,
                 "there are not as many addresses as memories should stay warm (ulimit -v): many plugins will cost more"
             );
             with(least)

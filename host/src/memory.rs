@@ -11,8 +11,10 @@ use std::time::{Duration, Instant};
 
 /// What smaller reviews leave behind is not worth giving back.
 const LARGE_BYTES: usize = 64 << 10;
-/// For so long after a large review, another one is expected.
-const REST: Duration = Duration::from_secs(5);
+/// For so long after a large review, another one is expected: giving back takes milliseconds.
+const REST: Duration = Duration::from_secs(15);
+/// Of threads that give back at the same time, the allocator lets one do the most of it; so all do it once more after this.
+const AGAIN: Duration = Duration::from_secs(1);
 
 /// How often there has been something to give back.
 static OCCASIONS: AtomicUsize = AtomicUsize::new(0);
@@ -25,19 +27,22 @@ thread_local! {
     static GIVEN_BACK: Cell<usize> = const { Cell::new(0) };
 }
 
-/// When the last large review came, in milliseconds; 0 when what it left behind has been seen to.
+/// When the last large review ended, in milliseconds, times two; one more when it has been seen to once, and 0 when twice.
 struct LastLarge(AtomicU64);
+
+/// A review that is under way.
+pub(crate) struct Reviewed {
+    bytes: usize,
+}
 
 /// Plugins have been loaded: every thread that comes to [`idle`] gives back what it has freed, once.
 pub(crate) fn loaded() {
     OCCASIONS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// A review of so many bytes has come.
-pub(crate) fn received(bytes: usize) {
-    if bytes >= LARGE_BYTES {
-        LAST_LARGE.came(START.elapsed());
-    }
+/// To be called on a thread that begins: it has freed nothing yet.
+pub(crate) fn begin() {
+    GIVEN_BACK.set(OCCASIONS.load(Ordering::Relaxed));
 }
 
 /// To be called now and then: where large reviews have ceased, threads that come to [`idle`] give back.
@@ -66,24 +71,49 @@ fn give_back() {
     unsafe { libmimalloc_sys::mi_collect(true) }
 }
 
+// === impl Reviewed ===
+
+impl Reviewed {
+    /// One of so many bytes.
+    pub(crate) fn new(bytes: usize) -> Self {
+        Self { bytes }
+    }
+}
+
+impl Drop for Reviewed {
+    fn drop(&mut self) {
+        if self.bytes >= LARGE_BYTES {
+            LAST_LARGE.ended(START.elapsed());
+        }
+    }
+}
+
 // === impl LastLarge ===
 
 impl LastLarge {
-    fn came(&self, now: Duration) {
+    fn ended(&self, now: Duration) {
         let now = u64::try_from(now.as_millis()).unwrap_or(u64::MAX);
-        self.0.store(now.max(1), Ordering::Relaxed);
+        self.0
+            .store(now.max(1).saturating_mul(2), Ordering::Relaxed);
     }
 
-    /// Whether it is long over; only once.
+    /// Whether it is long over; twice.
     fn is_over(&self, now: Duration) -> bool {
         let last = self.0.load(Ordering::Relaxed);
-        let rests = now.saturating_sub(Duration::from_millis(last)) >= REST;
-        // Where another one has come meanwhile, it is not over.
+        let (ended, is_second) = (Duration::from_millis(last / 2), last % 2 == 1);
+        let (rest, next) = if is_second {
+            (REST + AGAIN, 0)
+        } else {
+            (REST, last + 1)
+        };
+        // Where another one has ended meanwhile, it is not over.
         let seen_to = || {
             let (order, otherwise) = (Ordering::Relaxed, Ordering::Relaxed);
-            self.0.compare_exchange(last, 0, order, otherwise).is_ok()
+            self.0
+                .compare_exchange(last, next, order, otherwise)
+                .is_ok()
         };
-        last != 0 && rests && seen_to()
+        last != 0 && now.saturating_sub(ended) >= rest && seen_to()
     }
 }
 
@@ -105,15 +135,19 @@ mod tests {
     }
 
     #[test]
-    fn large_reviews_are_over_once_a_while_after_the_last_of_them() {
+    fn large_reviews_are_over_a_while_after_the_last_of_them_and_once_more_soon_after() {
         let last = LastLarge(AtomicU64::new(0));
         let at = Duration::from_secs;
-        assert!(!last.is_over(at(100)), "none has come");
-        last.came(at(0));
-        assert!(!last.is_over(at(4)));
-        last.came(at(4));
-        assert!(!last.is_over(at(8)));
-        assert!(last.is_over(at(9)));
-        assert!(!last.is_over(at(100)), "it was seen to");
+        assert!(!last.is_over(at(100)), "none has ended");
+        last.ended(at(0));
+        assert!(!last.is_over(at(14)));
+        last.ended(at(10));
+        assert!(!last.is_over(at(24)));
+        assert!(last.is_over(at(25)));
+        assert!(!last.is_over(at(25)), "it was seen to");
+        assert!(last.is_over(at(26)), "once more");
+        assert!(!last.is_over(at(100)), "twice is enough");
+        last.ended(at(200));
+        assert!(last.is_over(at(300)), "another one");
     }
 }

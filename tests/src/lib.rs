@@ -17,6 +17,7 @@ pub mod configuration;
 pub mod guests;
 pub mod hostile;
 pub mod kubernetes;
+mod port;
 pub mod registry;
 pub mod reviews;
 pub mod server;

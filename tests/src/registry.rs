@@ -1,11 +1,8 @@
 //! Registries on loopback: the real one, CNCF distribution, with a server of tokens, and one that misbehaves as it is
 //! told.
 
-use std::collections::hash_map::RandomState;
 use std::fs::File;
-use std::hash::BuildHasher as _;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener};
-use std::ops::Range;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -18,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
 use crate::binary::{profile_directory, tollgate};
-use crate::left_out;
+use crate::{left_out, port};
 
 pub mod misbehaving;
 pub mod tokens;
@@ -37,19 +34,6 @@ pub struct Registry {
     program: PathBuf,
     address: SocketAddr,
     child: Option<Child>,
-}
-
-/// Where nobody else comes while a registry is away: below the ports that are given out to whoever asks for any.
-fn address() -> SocketAddr {
-    const PORTS: Range<u16> = 20_000..30_000;
-    loop {
-        let number = RandomState::new().hash_one(std::process::id());
-        let port = PORTS.start + u16::try_from(number % PORTS.len() as u64).expect("below 2^16");
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        if TcpListener::bind(address).is_ok() {
-            return address;
-        }
-    }
 }
 
 // === impl Registry ===
@@ -94,7 +78,7 @@ impl Registry {
         let registry = Self {
             folder,
             program,
-            address: address(),
+            address: SocketAddr::from((Ipv4Addr::LOCALHOST, port::free())),
             child: None,
         };
         registry.write_certificate();
@@ -133,15 +117,18 @@ impl Registry {
             .stdout(Stdio::null())
             .stderr(Stdio::null())
             .spawn();
-        self.child = Some(child.expect("the registry can be started"));
+        let mut child = child.expect("the registry can be started");
         let began = Instant::now();
         while std::net::TcpStream::connect(self.address).is_err() {
+            let ended = child.try_wait().expect("a child can be asked");
+            assert_eq!(ended, None, "the registry has ended");
             assert!(
                 began.elapsed() < START_LIMIT,
                 "the registry does not listen"
             );
             std::thread::sleep(Duration::from_millis(20));
         }
+        self.child = Some(child);
         self
     }
 

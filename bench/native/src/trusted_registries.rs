@@ -1,4 +1,5 @@
-//! `trusted-registries` natively: looks at the images of all containers and volumes.
+//! `trusted-registries` natively: looks at the images of all containers and volumes. What an image without a registry
+//! stands for is not worked out, and nobody is warned of `latest`: no image here asks for it.
 
 use serde_json::Value;
 use tollgate::document::Json;
@@ -56,5 +57,36 @@ impl TrustedRegistries {
             rest.is_some_and(|rest| rest.starts_with('/'))
         };
         self.allowed.iter().any(is_within)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tollgate::document::parse;
+
+    use super::*;
+
+    fn is_denied(spec: &Value) -> bool {
+        let settings = json!({"allowed": ["registry.example.com/team"]});
+        let object = json!({ "spec": spec }).to_string();
+        let object = parse(object.as_bytes(), 16).unwrap();
+        TrustedRegistries::new(&settings).validate(&object).is_err()
+    }
+
+    #[test]
+    fn an_image_is_looked_at_wherever_it_is() {
+        let image = |name: &str| json!([{"image": name}]);
+        let volume = |name: &str| json!([{"emptyDir": {}}, {"image": {"reference": name}}]);
+        let (good, bad) = (
+            "registry.example.com/team/app:1",
+            "registry.example.com/teams/app:1",
+        );
+        for list in ["initContainers", "containers", "ephemeralContainers"] {
+            assert!(!is_denied(&json!({list: image(good)})), "{list}");
+            assert!(is_denied(&json!({list: image(bad)})), "{list}");
+        }
+        assert!(!is_denied(&json!({"volumes": volume(good)})));
+        assert!(is_denied(&json!({"volumes": volume(bad)})));
     }
 }

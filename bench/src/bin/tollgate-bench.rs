@@ -8,6 +8,7 @@ use clap::Parser;
 use tollgate_bench::fairness::Fairness;
 use tollgate_bench::measure::{Bench, Group};
 use tollgate_bench::plan::{self, Extent};
+use tollgate_bench::plugins::LANGUAGES;
 use tollgate_bench::report::Report;
 use tollgate_tests::binary::workspace;
 
@@ -80,6 +81,9 @@ impl Cli {
         groups.retain(|group| self.wants(group.name));
         let mut bench = Bench::new()?;
         for group in groups {
+            if group.name == plan::BY_LANGUAGE {
+                tell_left_out();
+            }
             measure(&mut bench, group, report)?;
         }
         if self.wants(plan::LATENCY) {
@@ -98,6 +102,16 @@ impl Cli {
 
     fn wants(&self, group: &str) -> bool {
         self.only.is_empty() || self.only.iter().any(|only| only == group)
+    }
+}
+
+fn tell_left_out() {
+    let left_out = LANGUAGES.iter().filter(|language| !language.is_built());
+    for language in left_out {
+        eprintln!(
+            "{} is left out: its plugins have not been built",
+            language.name
+        );
     }
 }
 

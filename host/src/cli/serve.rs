@@ -44,6 +44,7 @@ impl Serve {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("tollgate")
+            .on_thread_start(memory::begin)
             .on_thread_park(memory::idle)
             .build()
             .context("the threads cannot be started")?;

@@ -162,3 +162,66 @@ impl<'c> Outline<'c> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const WITHIN: &str = r#"
+        (component
+            (core module $inner (func (export "a")) (func (export "b")))
+            (core instance $inner (instantiate $inner))
+            (alias core export $inner "a" (core func))
+            (alias core export $inner "b" (core func)))
+    "#;
+
+    fn component(within: &str) -> Vec<u8> {
+        let text = format!(
+            r#"(component
+                {within}
+                (core module $m (memory (export "memory") 1) (func (export "f")) (func (export "g")))
+                (core instance $i (instantiate $m))
+                (alias core export $i "memory" (core memory))
+                (alias core export $i "f" (core func $f))
+                (func (export "f") (canon lift (core func $f)))
+                (alias core export $i "g" (core func)))"#
+        );
+        wat::parse_str(text).unwrap()
+    }
+
+    #[test]
+    fn what_lies_in_another_component_is_not_counted() {
+        for within in ["", WITHIN] {
+            let component = component(within);
+            let outline = Outline::read(&component).unwrap();
+            assert_eq!(outline.modules.len(), 1);
+            assert_eq!(outline.instances.len(), 1);
+            let aliases = outline.aliases.iter();
+            let aliases: Vec<_> = aliases
+                .map(|alias| {
+                    (
+                        alias.name,
+                        alias.is_function(),
+                        alias.function,
+                        alias.behind,
+                    )
+                })
+                .collect();
+            let expected = [
+                ("memory", false, 0, 1),
+                ("f", true, 0, 1),
+                ("g", true, 1, 1),
+            ];
+            assert_eq!(aliases, expected);
+            assert!(!outline.is_unusual);
+        }
+    }
+
+    #[test]
+    fn what_is_cut_short_is_told() {
+        let component = component(WITHIN);
+        let module = Outline::read(&component).unwrap().modules[0];
+        let end = module.as_ptr_range().end.addr() - component.as_ptr().addr();
+        assert!(Outline::read(&component[..end - 1]).is_err());
+    }
+}

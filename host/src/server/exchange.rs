@@ -103,10 +103,7 @@ async fn judge<G: Gate>(
     let deadline = deadline::after(received, route.timeout, &shared.requests.deadline_margin);
     let receiving = body::receive(&mut incoming, limit_bytes, &shared.budget);
     let (body, lease) = match timeout_at(deadline.into(), receiving).await {
-        Ok(Received::Whole(bytes, lease)) => {
-            memory::received(bytes.len());
-            (Body::Whole(bytes), lease)
-        }
+        Ok(Received::Whole(bytes, lease)) => (Body::Whole(bytes), lease),
         Ok(Received::TooLarge(head, lease)) => {
             shared.metrics.oversized_bodies.inc();
             (Body::TooLarge { head, limit_bytes }, lease)
@@ -120,6 +117,10 @@ async fn judge<G: Gate>(
         Ok(Received::Broken) => return incomplete("the body ended before its announced end"),
         Err(_) => return incomplete("the body did not arrive within the request's timeout"),
     };
+    let _reviewed = memory::Reviewed::new(match &body {
+        Body::Whole(bytes) => bytes.len(),
+        Body::TooLarge { .. } => 0,
+    });
     let oversized = matches!(body, Body::TooLarge { .. });
     let review = shared.gate.review(Call {
         endpoint: route.endpoint,

@@ -1,10 +1,8 @@
 //! Starts etcd and kube-apiserver, and talks to the latter.
 
-use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::{Duration, Instant};
 
 use reqwest::{Certificate, Client, Method};
@@ -14,7 +12,7 @@ use tollgate_kube_apiserver::{Binaries, Missing};
 use super::authority::{Authority, key_pair};
 use super::guard::Guard;
 use super::kubectl::{self, Kubectl};
-use crate::left_out;
+use crate::{left_out, port};
 
 /// The bearer token of a cluster administrator.
 pub const ADMIN_TOKEN: &str = "administrator";
@@ -92,7 +90,7 @@ impl Start {
             .tempdir();
         // The guard removes it.
         let folder = folder.expect("a temporary folder can be made").keep();
-        let (etcd_port, port) = (free_port(), free_port());
+        let (etcd_port, port) = (port::free(), port::free());
         let authority = Authority::new("kube-apiserver");
         let serving = authority.server(&["localhost", "127.0.0.1"]);
         let (public_key, private_key) = key_pair();
@@ -327,22 +325,6 @@ impl Cluster {
         };
         format!("{}\n{}", last("etcd.log"), last("kube-apiserver.log"))
     }
-}
-
-/// A port that nobody listens on, below those that systems give to outgoing connections: one of these could be taken
-/// before it is used.
-fn free_port() -> u16 {
-    static NEXT: AtomicU16 = AtomicU16::new(0);
-    const FIRST: u16 = 20_000;
-    const COUNT: u16 = 12_000;
-    // Other test binaries on this machine begin elsewhere.
-    let own = (std::process::id() % u32::from(COUNT)) as u16;
-    let mut ports = (0..COUNT).map(|_| {
-        let next = NEXT.fetch_add(1, Ordering::Relaxed) % COUNT;
-        FIRST + (own + next) % COUNT
-    });
-    let free = ports.find(|port| TcpListener::bind(("127.0.0.1", *port)).is_ok());
-    free.expect("there is a free port")
 }
 
 fn skip(missing: &Missing) {
