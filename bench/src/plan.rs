@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use crate::load::Pace;
 use crate::measure::{Group, Subject};
-use crate::plugins::{LANGUAGES, Language, RUST, Work};
+use crate::plugins::{Language, RUST, Work};
 use crate::servers::{Setup, Side};
 
 /// How much is measured.
@@ -177,7 +177,7 @@ fn by_object(name: &'static str, bytes: usize, extent: Extent) -> Group {
 
 /// One plugin that is there in every language, in those that are built.
 fn by_language() -> Group {
-    let built = LANGUAGES.into_iter().filter(Language::is_built);
+    let built = Language::all().into_iter().filter(Language::is_built);
     let images = built.map(|language| {
         let mut subject = at(MEDIUM, Work::Images, 1);
         subject.setup.language = language;

@@ -1,10 +1,11 @@
 //! What the plugins of a case do, and where they come from: real sample plugins, every copy a module of its own.
 
+use std::borrow::Cow;
 use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use tollgate_tests::binary::profile_directory;
+use tollgate_tests::binary::{profile_directory, workspace};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::guests;
 
@@ -24,69 +25,68 @@ pub enum Work {
     Images,
 }
 
-/// A language that plugins are written in.
-#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
+/// A language that plugins are written in, by the name of its folder in `languages/`.
+#[derive(Clone, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Language {
-    /// Its name.
-    pub name: &'static str,
-    /// Of its plugins in `languages/` and in the target folder; none where the workspace builds them.
-    #[serde(skip)]
-    folder: Option<&'static str>,
+    name: Cow<'static, str>,
 }
 
 /// The language of the sample plugins.
 pub const RUST: Language = Language {
-    name: "Rust",
-    folder: None,
+    name: Cow::Borrowed("rust"),
 };
-
-/// The languages there are.
-pub const LANGUAGES: [Language; 5] = [
-    RUST,
-    Language {
-        name: "C",
-        folder: Some("c"),
-    },
-    Language {
-        name: "Go",
-        folder: Some("go"),
-    },
-    Language {
-        name: "JavaScript",
-        folder: Some("javascript"),
-    },
-    Language {
-        name: "Python",
-        folder: Some("python"),
-    },
-];
 
 /// The custom section that makes one copy differ from another.
 const SECTION: &str = "tollgate-bench-copy";
 
-/// What the build of a language leaves.
-fn component(folder: &str) -> PathBuf {
-    let target = profile_directory();
-    let target = target.parent().expect("it lies in the target folder");
-    let file = format!("{}.wasm", Work::Images.package());
-    target.join("languages").join(folder).join(file)
-}
-
 // === impl Language ===
 
 impl Language {
+    /// The languages there are, in order.
+    ///
+    /// # Panics
+    /// When the workspace cannot be read.
+    #[must_use]
+    pub fn all() -> Vec<Self> {
+        let folder = workspace().join("languages");
+        let entries = std::fs::read_dir(&folder)
+            .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+        let folders = entries
+            .filter_map(Result::ok)
+            .filter(|entry| entry.path().join("build").is_file());
+        let names = folders.map(|entry| entry.file_name().to_string_lossy().into_owned());
+        let mut all: Vec<Self> = names.map(|name| Self { name: name.into() }).collect();
+        all.sort_by(|one, other| one.name.cmp(&other.name));
+        all
+    }
+
+    /// Its name.
+    #[must_use]
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
     /// Whether its plugins have been built, or are when they are needed.
     #[must_use]
     pub fn is_built(&self) -> bool {
-        self.folder.is_none_or(|folder| component(folder).is_file())
+        *self == RUST || self.component().is_file()
     }
 
-    fn plugin(self) -> PathBuf {
-        match self.folder {
-            Some(folder) => component(folder),
-            None => guests::build(Work::Images.package()),
+    fn plugin(&self) -> PathBuf {
+        if *self == RUST {
+            guests::build(Work::Images.package())
+        } else {
+            self.component()
         }
+    }
+
+    /// What its build leaves.
+    fn component(&self) -> PathBuf {
+        let target = profile_directory();
+        let target = target.parent().expect("it lies in the target folder");
+        let file = format!("{}.wasm", Work::Images.package());
+        target.join("languages").join(&*self.name).join(file)
     }
 }
 
@@ -160,7 +160,7 @@ impl Work {
     ///
     /// # Panics
     /// When the plugin does not build, or has not been built in that language.
-    pub fn configure(self, language: Language, plugins: usize, configuration: &mut Configuration) {
+    pub fn configure(self, language: &Language, plugins: usize, configuration: &mut Configuration) {
         let file = match self {
             Self::ReadsFields | Self::ParsesEverything | Self::Mutates => {
                 guests::build(self.package())

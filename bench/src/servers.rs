@@ -67,7 +67,7 @@ impl Setup {
     #[must_use]
     pub fn work(&self) -> String {
         match (self.work, self.side) {
-            (Work::Images, Side::Host) => format!("{}, {}", self.work.name(), self.language.name),
+            (Work::Images, Side::Host) => format!("{}, {}", self.work.name(), self.language.name()),
             _ => self.work.name().to_owned(),
         }
     }
@@ -119,7 +119,7 @@ impl Fleet {
             .with("engine.cacheDirectory", code)
             .with("engine.loadTimeout", "5m");
         let (work, plugins) = (setup.work, setup.plugins);
-        work.configure(setup.language, plugins, &mut configuration);
+        work.configure(&setup.language, plugins, &mut configuration);
         let threads = setup.threads.to_string();
         let mut start = Start::default().environment("TOKIO_WORKER_THREADS", &threads);
         if setup.side != Side::Host {

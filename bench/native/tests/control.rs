@@ -14,7 +14,7 @@ const PLUGINS: usize = 5;
 
 fn start(program: Option<&str>, work: Work) -> Server {
     let mut configuration = Configuration::new();
-    work.configure(RUST, PLUGINS, &mut configuration);
+    work.configure(&RUST, PLUGINS, &mut configuration);
     let start = match program {
         Some(program) => Start::default().program(PathBuf::from(program)),
         None => Start::default(),

@@ -8,7 +8,7 @@ use clap::Parser;
 use tollgate_bench::fairness::Fairness;
 use tollgate_bench::measure::{Bench, Group};
 use tollgate_bench::plan::{self, Extent};
-use tollgate_bench::plugins::LANGUAGES;
+use tollgate_bench::plugins::Language;
 use tollgate_bench::report::Report;
 use tollgate_tests::binary::workspace;
 
@@ -106,11 +106,11 @@ impl Cli {
 }
 
 fn tell_left_out() {
-    let left_out = LANGUAGES.iter().filter(|language| !language.is_built());
-    for language in left_out {
+    let left_out = Language::all().into_iter();
+    for language in left_out.filter(|language| !language.is_built()) {
         eprintln!(
             "{} is left out: its plugins have not been built",
-            language.name
+            language.name()
         );
     }
 }
