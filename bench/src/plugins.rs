@@ -5,9 +5,8 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use tollgate_tests::binary::{profile_directory, workspace};
 use tollgate_tests::configuration::Configuration;
-use tollgate_tests::guests;
+use tollgate_tests::{guests, languages};
 
 use crate::documents::CONTAINERS;
 
@@ -49,16 +48,8 @@ impl Language {
     /// When the workspace cannot be read.
     #[must_use]
     pub fn all() -> Vec<Self> {
-        let folder = workspace().join("languages");
-        let entries = std::fs::read_dir(&folder)
-            .unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
-        let folders = entries
-            .filter_map(Result::ok)
-            .filter(|entry| entry.path().join("build").is_file());
-        let names = folders.map(|entry| entry.file_name().to_string_lossy().into_owned());
-        let mut all: Vec<Self> = names.map(|name| Self { name: name.into() }).collect();
-        all.sort_by(|one, other| one.name.cmp(&other.name));
-        all
+        let names = languages::names().into_iter();
+        names.map(|name| Self { name: name.into() }).collect()
     }
 
     /// Its name.
@@ -83,10 +74,8 @@ impl Language {
 
     /// What its build leaves.
     fn component(&self) -> PathBuf {
-        let target = profile_directory();
-        let target = target.parent().expect("it lies in the target folder");
         let file = format!("{}.wasm", Work::Images.package());
-        target.join("languages").join(&*self.name).join(file)
+        languages::output(&self.name).join(file)
     }
 }
 

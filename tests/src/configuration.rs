@@ -5,6 +5,8 @@ use std::path::{Path, PathBuf};
 use serde_json::{Value, json};
 use tempfile::TempDir;
 
+use crate::guests;
+
 /// A configuration and the folder that it, its plugins, its certificate and its compiled code lie in.
 #[derive(Debug)]
 pub struct Configuration {
@@ -68,6 +70,15 @@ impl Configuration {
         plugins
             .expect("`plugins` is a list from the beginning")
             .push(entry);
+    }
+
+    /// Adds a plugin of the workspace, by the name of its package.
+    ///
+    /// # Panics
+    /// When it does not build.
+    pub fn sample(&mut self, package: &str, settings: &Value) {
+        let file = guests::build(package);
+        self.plugin(package, &file, json!({"settings": settings}));
     }
 
     /// Adds a plugin from bytes.

@@ -17,6 +17,7 @@ pub mod configuration;
 pub mod guests;
 pub mod hostile;
 pub mod kubernetes;
+pub mod languages;
 mod port;
 pub mod registry;
 pub mod reviews;

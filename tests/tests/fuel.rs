@@ -3,7 +3,6 @@
 use serde_json::{Value, json};
 use tollgate_tests::checker::Endpoint;
 use tollgate_tests::configuration::Configuration;
-use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::{Server, Start, metric};
 
@@ -18,24 +17,12 @@ const CALLS: usize = 20;
 
 async fn start(threads: &str) -> Server {
     let mut configuration = Configuration::new();
-    configuration.plugin(
-        "always-pull-images",
-        &guests::build("always-pull-images"),
-        json!({}),
-    );
+    configuration.sample("always-pull-images", &json!({}));
     let rewrite =
         json!({"rewrite": [{"from": "registry.example.com/", "to": "mirror.example.com/"}]});
-    configuration.plugin(
-        "image-rewrite",
-        &guests::build("image-rewrite"),
-        json!({"settings": rewrite}),
-    );
+    configuration.sample("image-rewrite", &rewrite);
     let labels = json!({"labels": {"app": null, "owner": "team-[a-z]+"}});
-    configuration.plugin(
-        "required-labels",
-        &guests::build("required-labels"),
-        json!({"settings": labels}),
-    );
+    configuration.sample("required-labels", &labels);
     let server = Start::default()
         .environment("TOKIO_WORKER_THREADS", threads)
         .start(configuration);

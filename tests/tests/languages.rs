@@ -11,14 +11,12 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use serde_json::{Value, json};
-use tollgate_tests::binary::{profile_directory, tollgate, workspace};
+use tollgate_tests::binary::{tollgate, workspace};
 use tollgate_tests::checker::{Checked, Endpoint};
 use tollgate_tests::configuration::Configuration;
+use tollgate_tests::languages;
 use tollgate_tests::reviews::Review;
 use tollgate_tests::server::Server;
-
-/// Names another folder with built plugins than `languages` in the target folder.
-const FOLDER_VARIABLE: &str = "TOLLGATE_LANGUAGES";
 
 /// What WebAssembly says of a trap when nobody said more.
 const SAYS_NOTHING: &str = "`unreachable`";
@@ -37,27 +35,11 @@ struct Language {
 }
 
 /// All languages that are built. One that is not is told of, and counted as left out.
-fn languages() -> Vec<Language> {
-    let built = match std::env::var_os(FOLDER_VARIABLE) {
-        Some(folder) => PathBuf::from(folder),
-        None => profile_directory()
-            .parent()
-            .expect("a profile's folder lies in the target folder")
-            .join("languages"),
-    };
-    let sources = workspace().join("languages");
-    let entries = std::fs::read_dir(&sources)
-        .unwrap_or_else(|error| panic!("{}: {error}", sources.display()));
-    let mut names: Vec<String> = entries
-        .filter_map(Result::ok)
-        .filter(|entry| entry.path().join("build").is_file())
-        .map(|entry| entry.file_name().to_string_lossy().into_owned())
-        .collect();
-    names.sort();
-    names
+fn built() -> Vec<Language> {
+    languages::names()
         .into_iter()
         .filter_map(|name| {
-            let folder = built.join(&name);
+            let folder = languages::output(&name);
             if folder.join("actor.wasm").is_file() {
                 return Some(Language { name, folder });
             }
@@ -212,7 +194,7 @@ fn differences(checked: &Checked, plugin: &str, case: &Value) -> Vec<String> {
 async fn the_same_policy_judges_alike_in_every_language() {
     let cases = cases("trusted-registries");
     let mut wrong = Vec::new();
-    for Language { name, folder } in languages() {
+    for Language { name, folder } in built() {
         let wasm = folder.join("trusted-registries.wasm");
         let mut configuration = configuration();
         for (settings, values) in cases["settings"].as_object().into_iter().flatten() {
@@ -256,7 +238,7 @@ async fn the_same_policy_judges_alike_in_every_language() {
 async fn no_way_to_fail_is_an_allow_and_each_is_told_to_the_operator() {
     let cases = cases("actor");
     let mut wrong = Vec::new();
-    for Language { name, folder } in languages() {
+    for Language { name, folder } in built() {
         let wasm = folder.join("actor.wasm");
         let mut configuration = configuration();
         configuration.plugin("actor", &wasm, json!({}));
@@ -420,7 +402,7 @@ fn copy_suite(from: &Path, to: &Path) {
 #[test]
 fn the_suite_of_every_policy_passes() {
     let mut wrong = Vec::new();
-    for Language { name, folder } in languages() {
+    for Language { name, folder } in built() {
         for policy in with_suite(&name) {
             let plugin = policy
                 .file_name()

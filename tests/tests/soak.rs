@@ -181,11 +181,7 @@ async fn what_large_reviews_took_is_given_back_once_they_have_ceased() {
     let mut configuration = Configuration::new();
     let rewrite =
         json!({"rewrite": [{"from": "registry.example.com/", "to": "mirror.example.com/"}]});
-    configuration.plugin(
-        "image-rewrite",
-        &guests::build("image-rewrite"),
-        json!({"settings": rewrite}),
-    );
+    configuration.sample("image-rewrite", &rewrite);
     let server = Server::start(configuration);
     server.assert_all_loaded().await;
     let paths = [("/mutate".to_owned(), Endpoint::Mutate)];
