@@ -18,16 +18,16 @@ mod state;
 mod ticker;
 mod wasi;
 
-use std::io::Write as _;
-use std::path::Path;
+use std::hash::{Hash as _, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{
-    Cache, CacheConfig, Config, Enabled, InstanceAllocationStrategy, OptLevel,
-    PoolingAllocationConfig,
+    Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig,
+    RegallocAlgorithm,
 };
 
 pub use crate::metrics::Phase;
@@ -39,6 +39,7 @@ pub use secrecy::{Secrecy, WITHHELD, is_content};
 pub use state::Subject;
 
 use crate::config::{Capability, Limits};
+use crate::plugin::Code;
 use state::CallState;
 
 /// How often the epoch moves: a call is looked at, and yields, this often.
@@ -74,24 +75,33 @@ const KEEP_RESIDENT_BYTES: usize = 1 << 20;
 /// the same time, which are hardly ever more than there are threads. An unused one costs what is kept resident of it, and
 /// addresses; a plugin that has none, because all are other plugins', pays for a new mapping in every call.
 const WARM_MEMORIES: u32 = 1024;
-/// A page: what of a file of code is there at least when something of it is there.
-const WRITTEN_AT_ONCE: usize = 4096;
+/// Code that is not optimised keeps its variables on the stack: what a plugin may use grows by this.
+const STACK_FACTOR_ONCE: usize = 4;
 /// Room for host functions on a fiber's stack, above the guest's own.
 const HOST_STACK_BYTES: usize = 512 * 1024;
 
 /// What an engine is made of.
 #[derive(Clone, Debug)]
-pub struct EngineSettings<'a> {
+pub struct EngineSettings {
     /// Calls that can be under way at once, and so instances that exist.
     pub max_concurrent_calls: u32,
     /// The stack of every guest, in bytes.
     pub max_wasm_stack_bytes: u64,
     /// What the plugins may have each at most; of it, what the pool is laid out for counts.
     pub largest: Limits,
-    /// Where compiled code is kept. Only this user may be able to write there: what lies there is run.
-    pub cache_directory: &'a Path,
-    /// Whether code is mapped from files: for a process that serves rather than compiles.
-    pub map_code: bool,
+    /// How code is compiled. Only engines that agree on it run each other's code.
+    pub tier: Tier,
+}
+
+/// How much work the compiler puts into code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Tier {
+    /// Code that answers reviews: compiled once, run millions of times.
+    #[default]
+    Serving,
+    /// Code that runs once, to describe and configure a plugin. It compiles in a fraction of the time and uses a
+    /// multiple of the stack.
+    Once,
 }
 
 /// What time it is for the plugins that may know it.
@@ -114,12 +124,25 @@ pub struct Engine {
     patience: u32,
     /// How long a call rests at every tick.
     rest: Duration,
-    cache: Cache,
-    /// Where files to map code from are made; none where it is kept in memory.
-    map_code_in: Option<Arc<Path>>,
     ticker: Arc<ticker::Ticker>,
     largest: Arc<Limits>,
     clock: Clock,
+}
+
+/// Hashes the same in every process, as the standard hasher does not promise to.
+struct Sha256Hasher(Sha256);
+
+// === impl Sha256Hasher ===
+
+impl Hasher for Sha256Hasher {
+    fn finish(&self) -> u64 {
+        let digest = self.0.clone().finalize();
+        u64::from_le_bytes(digest[..8].try_into().unwrap_or_default())
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
 }
 
 // === impl Clock ===
@@ -141,17 +164,13 @@ impl Engine {
     /// Builds the engine and starts its tick.
     ///
     /// # Errors
-    /// When the cache directory cannot be used or the pool cannot be reserved.
-    pub fn new(settings: &EngineSettings<'_>) -> wasmtime::Result<Self> {
+    /// When the pool cannot be reserved.
+    pub fn new(settings: &EngineSettings) -> wasmtime::Result<Self> {
         let calls = settings.max_concurrent_calls.max(1);
         let instances = calls + SPARE_INSTANCES.min(calls) + CANDIDATE_CALLS;
-        let mut cache = CacheConfig::new();
-        cache.with_directory(settings.cache_directory);
-        let cache = Cache::new(cache)?;
         let least = instances.saturating_mul(settings.largest.memories);
         let with = |memories: u32| {
-            let mut config = Self::config(settings, instances, memories)?;
-            config.cache(Some(cache.clone()));
+            let config = Self::config(settings, instances, memories)?;
             wasmtime::Engine::new(&config)
         };
         let wanted = WARM_MEMORIES.max(least);
@@ -172,8 +191,6 @@ impl Engine {
             candidate_slots: Arc::new(Semaphore::new(CANDIDATE_CALLS as usize)),
             patience: 1,
             rest: Duration::ZERO,
-            cache,
-            map_code_in: settings.map_code.then(|| settings.cache_directory.into()),
             ticker: Arc::new(ticker),
             largest: Arc::new(settings.largest.clone()),
             clock: Clock::default(),
@@ -182,7 +199,7 @@ impl Engine {
 
     /// What wasmtime is set to, with room for so many instances and memories.
     fn config(
-        settings: &EngineSettings<'_>,
+        settings: &EngineSettings,
         instances: u32,
         memories: u32,
     ) -> wasmtime::Result<Config> {
@@ -208,6 +225,18 @@ impl Engine {
 
         let mut config = Config::new();
         let stack_bytes = usize::try_from(settings.max_wasm_stack_bytes)?;
+        let (stack_bytes, optimise, registers) = match settings.tier {
+            Tier::Serving => (
+                stack_bytes,
+                OptLevel::Speed,
+                RegallocAlgorithm::Backtracking,
+            ),
+            Tier::Once => (
+                stack_bytes.saturating_mul(STACK_FACTOR_ONCE),
+                OptLevel::None,
+                RegallocAlgorithm::SinglePass,
+            ),
+        };
         config
             .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
             .wasm_component_model(true)
@@ -215,7 +244,8 @@ impl Engine {
             .epoch_interruption(true)
             .max_wasm_stack(stack_bytes)
             .async_stack_size(stack_bytes + HOST_STACK_BYTES)
-            .cranelift_opt_level(OptLevel::Speed)
+            .cranelift_opt_level(optimise)
+            .cranelift_regalloc_algorithm(registers)
             .concurrency_support(false)
             .native_unwind_info(false)
             .wasm_backtrace_max_frames(None)
@@ -256,35 +286,33 @@ impl Engine {
         &self.wasmtime
     }
 
-    /// Compiles a component, or takes its code from the cache. Mapped from a file, code that never runs takes no
-    /// memory; a copy of it would take the better part of a megabyte for each plugin.
+    /// Compiles a component, in this process: for processes that can be lost.
     pub(crate) fn component(&self, bytes: &[u8]) -> wasmtime::Result<Component> {
-        let component = Component::from_binary(&self.wasmtime, bytes)?;
-        let Some(folder) = &self.map_code_in else {
-            return Ok(component);
-        };
-        self.map(&component, folder).or_else(|error| {
-            let (folder, error) = (folder.display(), format!("{error:#}"));
-            tracing::warn!(%folder, error, "a plugin's code is kept in memory: it cannot be mapped from a file");
-            Ok(component)
-        })
+        Component::from_binary(&self.wasmtime, bytes)
     }
 
-    /// The same component, with its code in a file that has no name any more.
+    /// The component whose code is in a file. Code that is mapped takes memory only for what runs of it; a copy would take
+    /// the better part of a megabyte for each plugin.
     #[expect(
         unsafe_code,
         clippy::disallowed_methods,
-        reason = "wasmtime trusts the code that it is handed; this is what this engine has just made"
+        reason = "wasmtime trusts the code that it is handed; `Code` is made of nothing but what a compiling child wrote"
     )]
-    fn map(&self, component: &Component, folder: &Path) -> wasmtime::Result<Component> {
-        let mut file = tempfile::NamedTempFile::new_in(folder)?;
-        // In small pieces, because Linux maps a file in the pieces that it was written in.
-        for piece in component.serialize()?.chunks(WRITTEN_AT_ONCE) {
-            file.write_all(piece)?;
-        }
-        // SAFETY: this engine has made the code, and nobody else can write to the file: the folder is this user's
-        // alone, as it has to be for the cache, and the name is gone when this returns.
-        unsafe { Component::deserialize_file(&self.wasmtime, file.path()) }
+    pub(crate) fn mapped(&self, code: &Code) -> wasmtime::Result<Component> {
+        // SAFETY: the code was made by Tollgate's own compiler, in a process that runs no guest code and cannot write
+        // files (`plugin/prepare`). The bytes of this very file were compared with the digest under which they were
+        // stored while they were written (`plugin/store`), and only this user can write to the folder. wasmtime refuses
+        // code of another version or other settings.
+        unsafe { Component::deserialize_file(&self.wasmtime, code.path()) }
+    }
+
+    /// What two engines have in common when they can run each other's code.
+    pub(crate) fn compatibility(&self) -> [u8; 32] {
+        let mut hasher = Sha256Hasher(Sha256::new());
+        self.wasmtime
+            .precompile_compatibility_hash()
+            .hash(&mut hasher);
+        hasher.0.finalize().into()
     }
 
     /// The first of a plugin's limits that the pool was not laid out for, with what is wanted and what there is.
@@ -298,11 +326,6 @@ impl Engine {
         ]
         .into_iter()
         .find(|(_, wanted, had)| wanted > had)
-    }
-
-    /// How often code had to be compiled in this process because the cache did not have it.
-    pub(crate) fn compilations(&self) -> usize {
-        self.cache.cache_misses()
     }
 
     /// What plugins may import: the contract, WASI without anything behind it, and what is granted.
@@ -331,13 +354,11 @@ mod tests {
     #[tokio::test]
     async fn a_memory_stays_warm_for_every_plugin_however_few_calls_there_are_at_once() {
         const PLUGINS: u32 = 200;
-        let cache = tempfile::tempdir().expect("a folder can be made");
         let engine = Engine::new(&EngineSettings {
             max_concurrent_calls: 1,
             max_wasm_stack_bytes: 64 * 1024,
             largest: Limits::default(),
-            cache_directory: cache.path(),
-            map_code: false,
+            tier: Tier::Serving,
         });
         let engine = engine.expect("the engine can be made");
         for plugin in 0..PLUGINS {

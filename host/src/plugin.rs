@@ -2,14 +2,15 @@
 //!
 //! ```text
 //! source → read (size cap) → digest
-//!   → prepare, in a child process under CPU and memory limits:
-//!       componentize → instrument → compile → admit → describe → configure → snapshot
-//!       → join → trim → compile
-//!   → link (the code comes from the cache that the child filled) → match → publish
+//!   → prepare, in child processes without files or network, under limits of CPU time and memory:
+//!       one runs guest code:  componentize → instrument → compile for once → admit → describe → configure
+//!                             → snapshot → join → trim → component
+//!       another does not:     compile → code
+//!   → store → link → match → publish
 //! ```
 //!
 //! The bytes are untrusted: a compiler cannot be interrupted, and neither it nor the snapshot's rewriting may be
-//! trusted not to panic or to run out of memory. So all of it happens in a process that can be lost.
+//! trusted not to panic or to run out of memory. So all of it happens in processes that can be lost.
 
 mod componentize;
 mod load;
@@ -19,6 +20,7 @@ mod protocol;
 mod set;
 mod shadow;
 mod shim;
+mod store;
 mod trim;
 mod worker;
 
@@ -29,4 +31,5 @@ pub use protocol::{Manifest, Stage};
 pub(crate) use set::Asked;
 pub use set::{LoadedPlugin, Plugin, PluginSet, PluginState};
 pub(crate) use shadow::Shadow;
+pub(crate) use store::Code;
 pub use worker::PrepareError;

@@ -8,7 +8,7 @@ use tollgate_tests::checker::{Checked, Endpoint};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::hostile;
 use tollgate_tests::reviews::{Review, nested_pod, pod};
-use tollgate_tests::server::{Answer, Server, metric};
+use tollgate_tests::server::{Answer, Server, Start, metric};
 
 /// A fixture under some limits, and what is to become of it.
 struct Case {
@@ -122,6 +122,10 @@ const CASES: &[Case] = &[
     // 4 GiB are beyond the child's own limit before they are beyond the plugin's.
     validating("huge-initial-memory", DEFAULTS, NotLoaded("describe: memory")),
     validating("configure-loop", LITTLE_FUEL, NotLoaded("configure: out-of-fuel")),
+    validating("start-sleep", DEFAULTS, NotLoaded("describe: deadline: the plugin slept")),
+    validating("describe-sleep", DEFAULTS, NotLoaded("describe: deadline: the plugin slept")),
+    validating("configure-sleep", DEFAULTS, NotLoaded("configure: deadline: the plugin slept")),
+    validating("configure-naps", MUCH_TIME, NotLoaded("configure: deadline: the plugin slept")),
     validating("configure-asks-for-review", DEFAULTS, NotLoaded("configure: contract-violation")),
     validating("configure-rejects", DEFAULTS, NotLoaded("settings.colour: must be red or green")),
     // What cannot be snapshotted, and runs all the same.
@@ -580,6 +584,86 @@ async fn a_module_that_takes_gigabytes_to_compile_is_stopped_by_its_memory() {
         json!({"loadTimeout": "60s", "loadMemory": "256Mi"}),
     );
     assert_not_loaded(server, "engine.loadMemory").await;
+}
+
+/// More plugins that sleep than are prepared at once, and a harmless one behind them.
+#[tokio::test]
+async fn plugins_that_sleep_while_they_are_loaded_hold_up_nobody() {
+    let modules = hostile::all();
+    let mut configuration = Configuration::new();
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let sleepers = processors.clamp(1, 8) * 2 + 1;
+    for number in 0..sleepers {
+        let name = ["start-sleep", "describe-sleep", "configure-sleep"][number % 3];
+        let keys = json!({"failurePolicy": "Ignore", "mode": "audit"});
+        configuration.plugin_of(&format!("{name}-{number}"), &modules[name], keys);
+    }
+    configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
+    let began = std::time::Instant::now();
+    let server = Server::start(configuration);
+    let took = began.elapsed();
+    println!(
+        "{sleepers} plugins that sleep for a day: everything is loaded or given up after {took:?}"
+    );
+    assert_eq!(server.plugin_status("harmless").await["state"], "loaded");
+    // A sleeper may have a second; without that limit it has minutes.
+    assert!(took < Duration::from_secs(60), "{took:?}");
+}
+
+/// What the kernel says of a child, as long as there is one.
+fn of_child(server: &Server, file: &str) -> Option<String> {
+    let id = server.process();
+    let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
+    let threads = std::fs::read_dir(format!("/proc/{id}/task")).ok()?;
+    let children = children.into_iter().chain(
+        threads
+            .flatten()
+            .filter_map(|thread| std::fs::read_to_string(thread.path().join("children")).ok()),
+    );
+    let children: Vec<String> = children.collect();
+    let child = children
+        .iter()
+        .flat_map(|ids| ids.split_whitespace())
+        .next()?;
+    std::fs::read_to_string(format!("/proc/{child}/{file}")).ok()
+}
+
+/// Both children: the one that runs guest code is at work at first, and the one that compiles for most of the time.
+#[tokio::test]
+async fn children_that_prepare_plugins_are_confined_by_the_kernel() {
+    let mut configuration = Configuration::new();
+    configuration.plugin_of("slow", &hostile::slow_to_compile(400, 400), json!({}));
+    let server = Start::default().at_once().start(configuration);
+    let mut seen = std::collections::BTreeMap::new();
+    let began = std::time::Instant::now();
+    while seen.len() < 2 && began.elapsed() < Duration::from_secs(120) {
+        let read = |file| of_child(&server, file).unwrap_or_default();
+        let (status, oom_score_adj) = (read("status"), read("oom_score_adj"));
+        let line = |key: &str| {
+            let line = status.lines().find(|line| line.starts_with(key));
+            line.map(|line| line[key.len()..].trim().to_owned())
+        };
+        if let (Some(process), Some("2")) = (line("Pid:"), line("Seccomp:").as_deref()) {
+            assert_eq!(line("NoNewPrivs:").as_deref(), Some("1"), "{status}");
+            // Empty where it ended meanwhile.
+            if !oom_score_adj.is_empty() {
+                assert_eq!(oom_score_adj.trim(), "1000");
+                seen.insert(process, line("Threads:"));
+            }
+        }
+        tokio::time::sleep(Duration::from_millis(2)).await;
+    }
+    println!("children, with their threads: {seen:?}");
+    assert_eq!(
+        seen.len(),
+        2,
+        "one child runs guest code, and another one compiles"
+    );
+    let missing = "less confined";
+    assert!(
+        !server.logs().iter().any(|line| line.contains(missing)),
+        "the kernel lacks something"
+    );
 }
 
 #[tokio::test]

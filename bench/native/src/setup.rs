@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
 use tollgate::config::{Config, Limits};
-use tollgate::engine::{Engine, EngineSettings};
+use tollgate::engine::{Engine, EngineSettings, Tier};
 use tollgate::metrics::Metrics;
 use tollgate::plugin::{Loader, PluginSet, PluginState};
 use tollgate_tests::{binary, guests};
@@ -61,8 +61,7 @@ impl Setup {
             max_concurrent_calls,
             max_wasm_stack_bytes: defaults.engine.max_wasm_stack_bytes,
             largest,
-            cache_directory: &folder,
-            map_code: true,
+            tier: Tier::Serving,
         })
         .expect("the engine can be set up with its defaults");
         let loader = Loader::new(

@@ -9,7 +9,7 @@ use rustix::fs::Access;
 use tempfile::TempDir;
 
 use crate::config::{Config, Limits};
-use crate::engine::{Engine, EngineSettings};
+use crate::engine::{Engine, EngineSettings, Tier};
 use crate::metrics::Metrics;
 use crate::plugin::Loader;
 
@@ -43,8 +43,7 @@ impl Host {
             max_concurrent_calls: config.engine.max_concurrent_calls,
             max_wasm_stack_bytes: config.engine.max_wasm_stack_bytes,
             largest: largest(config, others),
-            cache_directory: &cache_directory,
-            map_code: true,
+            tier: Tier::Serving,
         })
         .map_err(anyhow::Error::from)
         .context("the engine cannot be set up")?;

@@ -156,9 +156,9 @@ limits! {
     MAX_PLUGIN = "engine.maxPlugin" Bytes 64 * MI, KI => GI,
         "what is read of the file", "none: the plugin is not loaded";
     LOAD_TIMEOUT = "engine.loadTimeout" Duration 60 * SECOND, SECOND => 30 * MINUTE,
-        "CPU time of the child process that compiles; four times that by the clock", "none: the plugin is not loaded";
+        "CPU time of each child process that prepares a plugin; four times that by the clock", "none: the plugin is not loaded";
     LOAD_MEMORY = "engine.loadMemory" Bytes GI, 64 * MI => 64 * GI,
-        "data of the child process that compiles (RLIMIT_DATA)", "none: the plugin is not loaded";
+        "data of each child process that prepares a plugin (RLIMIT_DATA)", "none: the plugin is not loaded";
     STARTUP_GRACE = "startupGrace" Duration 5 * MINUTE, 0 => 60 * MINUTE,
         "timer from the start on, while a plugin under Fail was never loaded", "none: /readyz is 503 so long";
     POLL_INTERVAL = "registries.pollInterval" Duration MINUTE, SECOND => 24 * 60 * MINUTE,

@@ -10,6 +10,7 @@ use super::bindings::{EveryMutatorIndices, EveryPluginIndices, EveryValidatorInd
 use super::state::CallState;
 use super::{Engine, PER_COMPONENT};
 use crate::config::{Capability, Limits, PluginName};
+use crate::plugin::Code;
 
 /// A plugin that can be called.
 pub struct Guest {
@@ -53,6 +54,12 @@ pub enum GuestError {
     /// It cannot be compiled.
     #[error("it is not a valid component: {0}")]
     Invalid(String),
+    /// Its compiled code cannot be used.
+    #[error("the compiled code cannot be used: {detail}")]
+    Code {
+        /// wasmtime's words.
+        detail: String,
+    },
     /// It needs more than its limits let it have.
     #[error("it needs {needed} {what}, and may have {limit} ({setting})")]
     Limited {
@@ -130,7 +137,7 @@ const CAPABILITIES: [(&str, &str, Capability); 1] = [("clock", "clock", Capabili
 // === impl Guest ===
 
 impl Guest {
-    /// Compiles a component – or takes its code from the cache – and links it. Nothing of it runs.
+    /// Compiles a component and links it. Nothing of it runs. For processes that can be lost.
     ///
     /// # Errors
     /// When it is not a component of the contract, or needs what it is not granted.
@@ -159,8 +166,37 @@ impl Guest {
         let component = engine
             .component(component)
             .map_err(|error| invalid(&error))?;
+        Self::of(engine, name, &component, configured, capabilities, limits)
+    }
+
+    /// Links a component that was compiled elsewhere.
+    ///
+    /// # Errors
+    /// When the code cannot be used, or the component needs what it is not granted.
+    pub(crate) fn link_code(
+        engine: &Engine,
+        name: PluginName,
+        code: &Code,
+        configured: ConfiguredBy,
+        capabilities: impl IntoIterator<Item = Capability>,
+        limits: Arc<Limits>,
+    ) -> Result<Self, GuestError> {
+        let component = engine.mapped(code).map_err(|error| GuestError::Code {
+            detail: format!("{error:#}"),
+        })?;
+        Self::of(engine, name, &component, configured, capabilities, limits)
+    }
+
+    fn of(
+        engine: &Engine,
+        name: PluginName,
+        component: &Component,
+        configured: ConfiguredBy,
+        capabilities: impl IntoIterator<Item = Capability>,
+        limits: Arc<Limits>,
+    ) -> Result<Self, GuestError> {
         let capabilities: Vec<Capability> = capabilities.into_iter().collect();
-        let interfaces = admit(engine, &component, &capabilities)?;
+        let interfaces = admit(engine, component, &capabilities)?;
         if let Some(required) = component.resources_required() {
             fit(
                 "memories",
@@ -180,7 +216,7 @@ impl Guest {
             version: CONTRACT_VERSION,
         };
         let linker = engine.linker(capabilities).map_err(mismatch)?;
-        let instance = linker.instantiate_pre(&component).map_err(mismatch)?;
+        let instance = linker.instantiate_pre(component).map_err(mismatch)?;
         let lifecycle = EveryPluginIndices::new(&instance).map_err(mismatch)?;
         let mutating = interfaces
             .mutating
@@ -208,6 +244,11 @@ impl Guest {
             slots,
             imports_wasi,
         })
+    }
+
+    /// Its code, for an engine with the same settings.
+    pub(crate) fn code(&self) -> wasmtime::Result<Vec<u8>> {
+        self.instance.component().serialize()
     }
 
     /// Which interfaces it exports.

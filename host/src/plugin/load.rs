@@ -11,7 +11,8 @@ use tokio::sync::Semaphore;
 
 use super::protocol::{self, Manifest};
 use super::set::{LoadedPlugin, Plugin, PluginSet, PluginState};
-use super::worker::{PrepareError, Worker};
+use super::store::Store;
+use super::worker::{Known, PrepareError, Prepared, Worker};
 use crate::config::{EngineConfig, Limits, ManifestRule, Match, PluginConfig, Registries, Source};
 use crate::engine::{ConfiguredBy, Engine, Guest, GuestError};
 use crate::metrics::Metrics;
@@ -22,12 +23,9 @@ pub struct Loader {
     engine: Engine,
     worker: Worker,
     config: EngineConfig,
-    cache_directory: PathBuf,
     metrics: Arc<Metrics>,
     registry: Registry,
-    /// Those that are being prepared: as many as there are processors, however many are being pulled.
-    preparing: Semaphore,
-    /// As many files are read at the same time as there are processors, too: every thread that waits for a disk keeps
+    /// As many files are read at the same time as there are processors: every thread that waits for a disk keeps
     /// memory of its own from then on.
     reading: Semaphore,
 }
@@ -129,6 +127,8 @@ const OTHER_PIN: &str = "it has another digest than `source` has";
 const UNSIGNED_FILE: &str = "it was a file, and what is wanted has to be signed (signatures.keys)";
 const NO_KEYS: &str = "it was an artifact of a registry, and what is wanted is a file: by which keys it may be served is not \
      configured any more";
+/// What is kept of compiled code where a folder is configured for it: some thousand plugins in Rust, or twenty in Python.
+const KEPT_CODE_BYTES: u64 = 2 << 30;
 /// Pulls that wait for registries at the same time.
 const PULLS: usize = 16;
 
@@ -144,20 +144,20 @@ impl Loader {
         cache_directory: PathBuf,
         metrics: Arc<Metrics>,
     ) -> Self {
-        let max_component_bytes = config.max_plugin_bytes.saturating_mul(4);
-        let worker = Worker {
-            executable,
-            max_component_bytes,
+        let kept_bytes = match config.cache_directory {
+            Some(_) => KEPT_CODE_BYTES,
+            None => KEPT_CODE_BYTES / 8,
         };
+        let store = Store::new(&cache_directory, kept_bytes);
+        let compatibility = engine.compatibility();
+        let worker = Worker::new(executable, config.max_plugin_bytes, store, compatibility);
         let processors = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         Self {
             engine,
             worker,
             config,
-            cache_directory,
             metrics,
             registry: Registry::new(Registries::default()),
-            preparing: Semaphore::new(processors),
             reading: Semaphore::new(processors),
         }
     }
@@ -362,25 +362,18 @@ impl Loader {
         config: &PluginConfig,
         bytes: &[u8],
     ) -> Result<Manifest, LoadError> {
-        let order = protocol::Order {
-            describe_only: true,
-            ..self.order(config)
-        };
-        Ok(self.worker.prepare(order, bytes).await?.manifest)
+        Ok(self.worker.describe(self.order(config), bytes).await?)
     }
 
     fn order(&self, config: &PluginConfig) -> protocol::Order {
         protocol::Order {
             plugin: config.name.entry().to_owned(),
-            settings: config.settings.to_string(),
             limits: config.limits.clone(),
             capabilities: config.capabilities.clone(),
             max_wasm_stack_bytes: self.config.max_wasm_stack_bytes,
-            cache_directory: self.cache_directory.clone(),
             cpu_seconds: self.config.load_timeout.as_secs().max(1),
             memory_bytes: self.config.load_memory_bytes,
-            snapshot: true,
-            describe_only: false,
+            task: protocol::Task::Describe,
         }
     }
 
@@ -460,13 +453,18 @@ impl Loader {
             ..
         } = artifact;
         let bytes = bytes.unwrap_or_default();
-        // Never closed.
-        let _turn = self.preparing.acquire().await;
-        let prepared = self.worker.prepare(self.order(config), &bytes).await?;
         let settings = config.settings.to_string();
-        let matching = matching(config, &prepared.manifest)?;
+        let prepared = self
+            .worker
+            .prepare(self.order(config), settings.clone(), &bytes)
+            .await?;
+        let Prepared {
+            known: Known { manifest, fallback },
+            code,
+        } = prepared;
+        let matching = matching(config, &manifest)?;
 
-        let configured = match prepared.fallback {
+        let configured = match fallback {
             None => ConfiguredBy::Snapshot,
             Some(reason) => ConfiguredBy::EachCall { settings, reason },
         };
@@ -475,21 +473,11 @@ impl Loader {
             config.name.clone(),
             Arc::new(config.limits.clone()),
         );
-        let (capabilities, component) = (config.capabilities.clone(), prepared.component);
-        let link = move || Guest::link(&engine, name, &component, configured, capabilities, limits);
-        let before = self.engine.compilations();
+        let capabilities = config.capabilities.clone();
+        let link = move || Guest::link_code(&engine, name, &code, configured, capabilities, limits);
         let guest = tokio::task::spawn_blocking(link).await??;
         let name = config.name.as_str();
-        if self.engine.compilations() > before {
-            // Bounded all the same: the child has just compiled these very bytes within its limits.
-            tracing::warn!(
-                plugin = name,
-                folder = %self.cache_directory.display(),
-                "the code that was prepared is not in the cache; it was compiled once more, in this \
-                 process. Is the folder's disk full?"
-            );
-        }
-        let version = prepared.manifest.version.as_str();
+        let version = manifest.version.as_str();
         tracing::info!(plugin = name, %digest, version, milliseconds = began.elapsed().as_millis(), "plugin loaded");
         if let ConfiguredBy::EachCall { reason, .. } = guest.configured() {
             tracing::warn!(
@@ -503,7 +491,7 @@ impl Loader {
         }
         Ok(LoadedPlugin {
             guest: Arc::new(guest),
-            manifest: prepared.manifest,
+            manifest,
             matching,
             hold,
         })

@@ -1,8 +1,8 @@
-//! What the host and its child say to each other when a plugin is prepared.
+//! What the host and its children say to each other when a plugin is prepared.
 //!
-//! To the child: one line of JSON, then the plugin's bytes. From the child: a line of JSON for every stage that
-//! it enters, and one with the result, followed by the component's bytes. The stages are how the host knows what
-//! a child that was killed was at.
+//! To a child: one line of JSON, then the bytes that it works on. From the child: a line of JSON for how it is confined,
+//! one for every stage that it enters, and one with the result, followed by the result's bytes. The stages are how the
+//! host knows what a child that was killed was at.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,35 +12,75 @@ use serde::{Deserialize, Serialize};
 use crate::config::{Capability, Limits};
 use crate::pipeline::text::{Limit, one_line};
 
-/// What a child is to do. The plugin's bytes follow it.
-#[derive(Debug, Deserialize, Serialize)]
+/// What a child is to do. The bytes follow it: a plugin's, or for [`Task::Compile`] those of the component to compile.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub(super) struct Order {
     pub(super) plugin: String,
-    pub(super) settings: String,
     pub(super) limits: Limits,
     pub(super) capabilities: BTreeSet<Capability>,
     pub(super) max_wasm_stack_bytes: u64,
-    pub(super) cache_directory: std::path::PathBuf,
     pub(super) cpu_seconds: u64,
     pub(super) memory_bytes: u64,
-    /// False where a child was lost while it took a snapshot.
-    pub(super) snapshot: bool,
-    /// True where nothing is wanted but what the plugin says of itself.
-    pub(super) describe_only: bool,
+    pub(super) task: Task,
+}
+
+/// The work of one child. No child that runs guest code makes the code that the host runs.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Task {
+    /// Ask the plugin what it is. Runs guest code.
+    Describe,
+    /// Describe and configure the plugin, and make the component that is to be compiled. Runs guest code.
+    Configure {
+        /// The settings, as JSON.
+        settings: String,
+        /// What to make of the plugin's memory and code after `configure`.
+        rewriting: Rewriting,
+    },
+    /// Compile the component. Runs no guest code.
+    Compile {
+        /// The stage to report.
+        stage: Stage,
+    },
+}
+
+/// How a component is rewritten after `configure`. Each is the way out where the one before it fails.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Rewriting {
+    /// A snapshot of its memory, without the code that only `describe` and `configure` call.
+    Trimmed,
+    /// A snapshot of its memory with all of its code.
+    Snapshot,
+    /// None: `configure` runs in every call.
+    Without {
+        /// Why there is no snapshot.
+        reason: String,
+    },
 }
 
 /// A line from a child.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Line {
+    /// It has confined itself as far as the system lets it.
+    Confined {
+        /// What is missing, and why.
+        missing: Vec<String>,
+    },
     /// It has begun a stage.
     Stage(Stage),
-    /// It is done; `component_bytes` bytes follow.
-    Prepared {
+    /// A plugin was described, and configured where that was asked for; `component_bytes` bytes follow.
+    #[serde(rename_all = "camelCase")]
+    Configured {
         manifest: Manifest,
         fallback: Option<String>,
         component_bytes: u64,
     },
+    /// A component was compiled; `code_bytes` bytes follow.
+    #[serde(rename_all = "camelCase")]
+    Compiled { code_bytes: u64 },
     /// The plugin cannot be loaded.
     Refused { stage: Stage, reason: String },
 }

@@ -1,40 +1,68 @@
-//! The host's side of preparing a plugin: starts the child, hears it out, and can do without it.
+//! The host's side of preparing a plugin: starts children, hears them out, and can do without any of them.
+//!
+//! ```text
+//! stored? ── yes ─────────────────────────────────────────────▶ code
+//!    │ no
+//!    ▼
+//! a child that runs guest code ──▶ component ──▶ a child that compiles ──▶ code
+//!    ▲                                              │ refused, or lost over the snapshot
+//!    └───────────── with less rewriting ◀───────────┘
+//! ```
 
-use std::os::unix::process::ExitStatusExt as _;
-use std::path::PathBuf;
-use std::process::{ExitStatus, Stdio};
+mod child;
+mod pace;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitStatus;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::io::{
-    AsyncBufReadExt as _, AsyncRead, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
-};
-use tokio::process::{Child, Command};
+use serde::{Deserialize, Serialize};
 
-use crate::pipeline::text::{Limit, one_line};
+use child::{Child, Said};
+use pace::{Lanes, Pace};
 
-use super::protocol::{Line, Manifest, Order, Stage};
+use super::protocol::{Manifest, Order, Rewriting, Stage, Task};
+use super::store::{Code, Key, Store};
 
-/// A line of the child's is cut off here: a manifest's schema is the longest thing in one.
-const MAX_LINE_BYTES: u64 = 4 << 20;
-/// What is kept of a reason: it is shown, logged and repeated, and may be the plugin's own words.
-const MAX_REASON: Limit = Limit::Bytes(2048);
-/// What is kept of the child's standard error: its beginning.
-const MAX_STDERR_BYTES: u64 = 64 << 10;
 /// The clock runs this many times as long as the CPU limit: the child is niced and the machine may be busy.
 const WALL_FACTOR: u32 = 4;
+/// A child that neither says anything nor uses the processor for so long is ended, whatever it was at. The plugin's own
+/// code is ended much sooner, by the child itself.
+const MAX_STANDSTILL: Duration = Duration::from_secs(10);
+/// The prepared component may have this many times the size of a plugin's file.
+const COMPONENT_FACTOR: u64 = 4;
+/// Machine code may have this many times the size of a component.
+const CODE_FACTOR: u64 = 4;
 
 /// Starts children that prepare plugins.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub(super) struct Worker {
     /// The `tollgate` binary.
-    pub(super) executable: PathBuf,
-    pub(super) max_component_bytes: u64,
+    executable: PathBuf,
+    max_component_bytes: u64,
+    max_standstill: Duration,
+    processors: usize,
+    lanes: Lanes,
+    store: Arc<Store>,
+    /// What both this program and its engine have to agree on for code to be used again; none where it is not known.
+    host: Option<Vec<u8>>,
+    told_what_is_missing: AtomicBool,
 }
 
 /// A plugin that went through all stages.
+#[derive(Debug)]
 pub(super) struct Prepared {
+    pub(super) known: Known,
+    pub(super) code: Code,
+}
+
+/// What is known of a plugin besides its code.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub(super) struct Known {
     pub(super) manifest: Manifest,
-    pub(super) component: Vec<u8>,
+    /// Why there is no snapshot.
     pub(super) fallback: Option<String>,
 }
 
@@ -60,6 +88,17 @@ pub enum PrepareError {
         /// The limit.
         limit: Duration,
     },
+    /// The child neither said anything nor used the processor.
+    #[error(
+        "{stage}: the process that prepares it did nothing for {} s and was ended; if that happens again, report it \
+         with the plugin", .limit.as_secs()
+    )]
+    Standstill {
+        /// What it was at.
+        stage: Stage,
+        /// The limit.
+        limit: Duration,
+    },
     /// The child ended on its own: for want of memory, by the system's hand, or by a panic.
     #[error(
         "{stage}: the process that prepares it ended with {status}; it may have {memory_bytes} bytes of memory \
@@ -77,192 +116,261 @@ pub enum PrepareError {
     },
     /// What it made is too large.
     #[error(
-        "the prepared component has {bytes} bytes; it may have {limit_bytes} (4 × engine.maxPlugin)"
+        "the {what} has {bytes} bytes; it may have {limit_bytes} ({factor} × engine.maxPlugin)"
     )]
     TooLarge {
+        /// Component or code.
+        what: &'static str,
         /// How large.
         bytes: u64,
         /// The limit.
         limit_bytes: u64,
+        /// How many times the size of a plugin that is.
+        factor: u64,
     },
-    /// The child could not be started or heard.
+    /// The child could not be started or heard, or its code not be written.
     #[error("the process that prepares plugins cannot be run: {0}")]
     Process(#[from] std::io::Error),
     /// The child said something else.
     #[error("the process that prepares plugins did not keep to its protocol: {0}")]
     Protocol(String),
+    /// The host is ending.
+    #[error("the host is ending")]
+    Ending,
 }
 
 struct Tail<'a>(&'a str);
 
-/// A stage that the child was at when it was lost.
-struct Heard {
-    stage: Stage,
-    end: Option<Result<Prepared, PrepareError>>,
-}
-
 // === impl Worker ===
 
 impl Worker {
+    /// A worker that keeps code in `store`, for an engine that code is compatible with by `compatibility`.
+    pub(super) fn new(
+        executable: PathBuf,
+        max_plugin_bytes: u64,
+        store: Store,
+        compatibility: [u8; 32],
+    ) -> Self {
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let host = identity(&executable).map(|program| [&program[..], &compatibility].concat());
+        Self {
+            executable,
+            max_component_bytes: max_plugin_bytes.saturating_mul(COMPONENT_FACTOR),
+            max_standstill: MAX_STANDSTILL,
+            processors,
+            lanes: Lanes::new(processors),
+            store: Arc::new(store),
+            host,
+            told_what_is_missing: AtomicBool::new(false),
+        }
+    }
+
+    /// Asks a plugin what it is. It is neither configured nor compiled for serving.
+    pub(super) async fn describe(
+        &self,
+        mut order: Order,
+        bytes: &[u8],
+    ) -> Result<Manifest, PrepareError> {
+        order.task = Task::Describe;
+        let mut pace = self.lanes.enter().await;
+        let (known, _component) = self.configured(&order, bytes, &mut pace).await?;
+        Ok(known.manifest)
+    }
+
     /// Prepares a plugin; where a child is lost over the snapshot, does without one.
     pub(super) async fn prepare(
         &self,
         mut order: Order,
+        settings: String,
         bytes: &[u8],
     ) -> Result<Prepared, PrepareError> {
-        let error = match self.run(&order, bytes).await {
-            Err(
-                error @ (PrepareError::Lost { stage, .. } | PrepareError::TooSlow { stage, .. }),
-            ) if matches!(stage, Stage::Snapshot | Stage::CompileSnapshot) => error,
-            other => return other,
+        let mut rewriting = Rewriting::Trimmed;
+        let task = |rewriting| Task::Configure {
+            settings: settings.clone(),
+            rewriting,
         };
-        order.snapshot = false;
-        let mut prepared = self.run(&order, bytes).await?;
-        prepared.fallback = Some(error.to_string());
-        Ok(prepared)
-    }
-
-    async fn run(&self, order: &Order, bytes: &[u8]) -> Result<Prepared, PrepareError> {
-        let limit = Duration::from_secs(order.cpu_seconds);
-        let mut child = Command::new(&self.executable)
-            .arg("prepare")
-            .env_clear()
-            // The allocator would map a gigabyte ahead, and what is mapped for writing counts against the child's limit.
-            .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .kill_on_drop(true)
-            .spawn()?;
-        let mut heard = Heard {
-            stage: Stage::Read,
-            end: None,
+        order.task = task(rewriting.clone());
+        // A plugin that is told the time may come to another result tomorrow.
+        let key = match order.capabilities.is_empty() {
+            true => self.key(&order, bytes),
+            false => None,
         };
-        let (status, stderr) = match tokio::time::timeout(
-            limit * WALL_FACTOR,
-            self.converse(&mut child, order, bytes, &mut heard),
-        )
-        .await
-        {
-            Ok(ended) => ended?,
-            Err(_elapsed) => {
-                return Err(PrepareError::TooSlow {
-                    stage: heard.stage,
-                    limit,
-                });
+        if let Some((known, code)) = self.recall(key.as_ref()).await? {
+            return Ok(Prepared { known, code });
+        }
+        let mut pace = self.lanes.enter().await;
+        let mut why_without = None;
+        loop {
+            order.task = task(rewriting.clone());
+            let (mut known, component) = match self.configured(&order, bytes, &mut pace).await {
+                Err(error) if error.is_about_the_snapshot() && why_without.is_none() => {
+                    (rewriting, why_without) = without(error.to_string());
+                    continue;
+                }
+                configured => configured?,
+            };
+            if why_without.is_some() {
+                known.fallback.clone_from(&why_without);
             }
-        };
-        let stage = heard.stage;
-        match heard.end {
-            Some(end) => end,
-            // Past the soft limit of CPU time comes SIGXCPU; SIGKILL is the system's, for want of memory.
-            None if status.signal() == Some(SIGXCPU) => Err(PrepareError::TooSlow { stage, limit }),
-            None => Err(PrepareError::Lost {
-                stage,
-                status,
-                memory_bytes: order.memory_bytes,
-                stderr,
-            }),
+            let stage = match known.fallback {
+                None => Stage::CompileSnapshot,
+                Some(_) => Stage::Compile,
+            };
+            order.task = Task::Compile { stage };
+            let code = match self.compiled(&order, &component, &mut pace).await {
+                // The rewriting may be to blame. Where it is not, the next one is refused for the same reason.
+                Err(PrepareError::Refused { stage, reason }) if stage == Stage::CompileSnapshot => {
+                    rewriting = match rewriting {
+                        Rewriting::Trimmed => Rewriting::Snapshot,
+                        _ => {
+                            let reason = format!("the snapshot cannot be compiled: {reason}");
+                            let (rewriting, why) = without(reason);
+                            why_without = why;
+                            rewriting
+                        }
+                    };
+                    continue;
+                }
+                Err(error @ PrepareError::Lost { .. }) if stage == Stage::CompileSnapshot => {
+                    (rewriting, why_without) = without(error.to_string());
+                    continue;
+                }
+                compiled => compiled?,
+            };
+            // What a lost child came to is not taken for granted at the next start.
+            let key = key.filter(|_| why_without.is_none());
+            let code = self.keep(key, &known, code).await?;
+            return Ok(Prepared { known, code });
         }
     }
 
-    async fn converse(
+    /// Lets a child describe the plugin, and configure it where the order says so.
+    async fn configured(
         &self,
-        child: &mut Child,
         order: &Order,
         bytes: &[u8],
-        heard: &mut Heard,
-    ) -> Result<(ExitStatus, String), PrepareError> {
-        let (Some(mut stdin), Some(stdout), Some(stderr)) =
-            (child.stdin.take(), child.stdout.take(), child.stderr.take())
-        else {
-            return Err(PrepareError::Protocol("its pipes are missing".to_owned()));
-        };
-        let mut line =
-            serde_json::to_vec(order).map_err(|error| PrepareError::Protocol(error.to_string()))?;
-        line.push(b'\n');
-        let tell = async {
-            // A child that ends early breaks the pipe; what it said before is what counts.
-            if stdin.write_all(&line).await.is_ok() {
-                let _: std::io::Result<()> = stdin.write_all(bytes).await;
-            }
-            drop(stdin);
-        };
-        let complain = async {
-            let mut text = Vec::new();
-            let _: std::io::Result<usize> =
-                stderr.take(MAX_STDERR_BYTES).read_to_end(&mut text).await;
-            String::from_utf8_lossy(&text).into_owned()
-        };
-        let ((), listened, stderr) = tokio::join!(tell, self.listen(stdout, heard), complain);
-        listened?;
-        Ok((child.wait().await?, stderr))
+        pace: &mut Pace<'_>,
+    ) -> Result<(Known, Vec<u8>), PrepareError> {
+        match self.child(order).run(order, bytes, pace).await? {
+            Said::Configured {
+                manifest,
+                fallback,
+                component,
+            } => Ok((Known { manifest, fallback }, component)),
+            Said::Compiled(_) => Err(PrepareError::Protocol("it compiled".to_owned())),
+        }
     }
 
-    async fn listen(
+    /// Lets another child compile the component, unless that was done before.
+    async fn compiled(
         &self,
-        stdout: impl AsyncRead + Unpin,
-        heard: &mut Heard,
-    ) -> Result<(), PrepareError> {
-        let mut stdout = BufReader::new(stdout);
-        loop {
-            let mut line = Vec::new();
-            (&mut stdout)
-                .take(MAX_LINE_BYTES)
-                .read_until(b'\n', &mut line)
-                .await?;
-            if line.last() != Some(&b'\n') {
-                if line.len() as u64 == MAX_LINE_BYTES {
-                    let what = format!("a line of more than {MAX_LINE_BYTES} bytes");
-                    return Err(PrepareError::Protocol(what));
-                }
-                return Ok(());
+        order: &Order,
+        component: &[u8],
+        pace: &mut Pace<'_>,
+    ) -> Result<Code, PrepareError> {
+        let key = self.key(order, component);
+        if let Some(((), code)) = self.recall(key.as_ref()).await? {
+            return Ok(code);
+        }
+        match self.child(order).run(order, component, pace).await? {
+            Said::Compiled(code) => self.keep(key, &(), code).await,
+            Said::Configured { .. } => Err(PrepareError::Protocol("it configured".to_owned())),
+        }
+    }
+
+    fn child(&self, order: &Order) -> Child<'_> {
+        Child::new(self, order)
+    }
+
+    /// By what the result of an order is found again.
+    fn key(&self, order: &Order, bytes: &[u8]) -> Option<Key> {
+        let order = serde_json::to_vec(order).ok()?;
+        let host = self.host.as_ref()?;
+        Some(Key::of([&host[..], &order, bytes]))
+    }
+
+    async fn recall<T>(&self, key: Option<&Key>) -> Result<Option<(T, Code)>, PrepareError>
+    where
+        T: serde::de::DeserializeOwned + Send + 'static,
+    {
+        let Some(key) = key.cloned() else {
+            return Ok(None);
+        };
+        let store = self.store.clone();
+        blocking(move || store.recall(&key)).await
+    }
+
+    async fn keep<T>(&self, key: Option<Key>, value: &T, code: Code) -> Result<Code, PrepareError>
+    where
+        T: Clone + Serialize + Send + 'static,
+    {
+        let Some(key) = key else {
+            return Ok(code);
+        };
+        let (store, value) = (self.store.clone(), value.clone());
+        blocking(move || {
+            if let Err(error) = store.keep(&key, &value, &code) {
+                tracing::warn!(%error, "compiled code cannot be kept: the next start compiles it again; is the disk full?");
             }
-            match serde_json::from_slice(&line)
-                .map_err(|error| PrepareError::Protocol(error.to_string()))?
-            {
-                Line::Stage(stage) => heard.stage = stage,
-                Line::Refused { stage, reason } => {
-                    let reason = one_line(&reason, MAX_REASON);
-                    heard.end = Some(Err(PrepareError::Refused { stage, reason }));
-                    return Ok(());
-                }
-                Line::Prepared {
-                    component_bytes, ..
-                } if component_bytes > self.max_component_bytes => {
-                    let limit_bytes = self.max_component_bytes;
-                    heard.end = Some(Err(PrepareError::TooLarge {
-                        bytes: component_bytes,
-                        limit_bytes,
-                    }));
-                    return Ok(());
-                }
-                Line::Prepared {
-                    manifest,
-                    fallback,
-                    component_bytes,
-                } => {
-                    let mut component = Vec::new();
-                    (&mut stdout)
-                        .take(component_bytes)
-                        .read_to_end(&mut component)
-                        .await?;
-                    if component.len() as u64 == component_bytes {
-                        let fallback = fallback.map(|reason| one_line(&reason, MAX_REASON));
-                        heard.end = Some(Ok(Prepared {
-                            manifest: manifest.bounded(),
-                            component,
-                            fallback,
-                        }));
-                    }
-                    return Ok(());
-                }
-            }
+            code
+        })
+        .await
+    }
+
+    /// Says once what children go without.
+    fn heard_of_confinement(&self, missing: &[String]) {
+        if !missing.is_empty() && !self.told_what_is_missing.swap(true, Ordering::Relaxed) {
+            tracing::warn!(
+                missing = missing.join("; "),
+                "processes that prepare plugins are less confined than they should be: the system lacks what is needed; \
+                 load only plugins that you trust, or allow prctl, seccomp and close_range"
+            );
         }
     }
 }
 
-const SIGXCPU: i32 = rustix::process::Signal::XCPU.as_raw();
+async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, PrepareError> {
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(|_| PrepareError::Ending)
+}
+
+fn without(reason: String) -> (Rewriting, Option<String>) {
+    let rewriting = Rewriting::Without {
+        reason: reason.clone(),
+    };
+    (rewriting, Some(reason))
+}
+
+/// Which build of the program this is.
+fn identity(executable: &Path) -> Option<Vec<u8>> {
+    let metadata = std::fs::metadata(executable).ok()?;
+    let written = metadata.modified().ok()?;
+    let written = written.duration_since(std::time::UNIX_EPOCH).ok()?;
+    let identity = (
+        env!("CARGO_PKG_VERSION"),
+        metadata.len(),
+        written.as_nanos(),
+    );
+    Some(format!("{identity:?}").into_bytes())
+}
+
+// === impl PrepareError ===
+
+impl PrepareError {
+    /// Whether the plugin may be loaded without what it failed at.
+    fn is_about_the_snapshot(&self) -> bool {
+        let (Self::TooSlow { stage, .. }
+        | Self::Standstill { stage, .. }
+        | Self::Lost { stage, .. }) = self
+        else {
+            return false;
+        };
+        *stage == Stage::Snapshot
+    }
+}
 
 impl std::fmt::Display for Tail<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -278,3 +386,6 @@ impl std::fmt::Display for Tail<'_> {
         }
     }
 }
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests;

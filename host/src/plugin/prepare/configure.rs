@@ -1,0 +1,275 @@
+//! The child that runs guest code: describes and configures a plugin, and makes the component that is to be compiled.
+
+use std::io::Write;
+use std::panic::AssertUnwindSafe;
+use std::time::Duration;
+
+use futures_util::FutureExt as _;
+use wasmparser::Validator;
+use wasmtime::UpdateDeadline;
+use wasmtime_wizer::{WasmtimeWizerComponent, Wizer};
+
+use super::patience::{MAX_SLEEP, Slept, patiently};
+use super::{Outcome, Refusal, Teller, Workshop, attempted, caught, panic_text};
+use crate::engine::bindings::types;
+use crate::engine::{Fault, Guest, Tier};
+use crate::plugin::componentize::componentize;
+use crate::plugin::protocol::{Line, Manifest, ManifestRule, Order, Rewriting, Stage, Task};
+use crate::plugin::shim::without_shim;
+use crate::plugin::trim::trim;
+
+/// `describe` and `configure` may use this many times the fuel of a call: they run once.
+const LOAD_FUEL_FACTOR: u64 = 20;
+
+pub(super) async fn configure(
+    order: &Order,
+    bytes: Vec<u8>,
+    teller: &mut Teller<impl Write>,
+) -> Result<Outcome, Refusal> {
+    let _ = teller.stage(Stage::Componentize);
+    let component = caught(|| componentize(bytes).map_err(|error| error.to_string()))
+        .map_err(|reason| Stage::Componentize.refuses(reason))?;
+    let _ = teller.stage(Stage::Compile);
+    let workshop = Workshop::open(order, Tier::Once)?;
+    match &order.task {
+        Task::Configure {
+            settings,
+            rewriting,
+        } => {
+            Configuring::new(order, &workshop, settings, rewriting)
+                .run(&component, teller)
+                .await
+        }
+        Task::Describe | Task::Compile { .. } => {
+            let guest = workshop
+                .link(&component)
+                .map_err(|error| Stage::Compile.refuses(error))?;
+            let manifest = Loading::of(order)
+                .describe(&workshop, &guest, teller)
+                .await?;
+            Ok(configured(manifest, Vec::new(), None))
+        }
+    }
+}
+
+fn configured(manifest: Manifest, component: Vec<u8>, fallback: Option<String>) -> Outcome {
+    let component_bytes = component.len() as u64;
+    Outcome {
+        line: Line::Configured {
+            manifest,
+            fallback,
+            component_bytes,
+        },
+        bytes: component,
+    }
+}
+
+/// What a guest may use while it is loaded.
+struct Loading {
+    fuel: u64,
+    time: Duration,
+}
+
+/// A plugin on its way to a configured component.
+struct Configuring<'a> {
+    order: &'a Order,
+    workshop: &'a Workshop<'a>,
+    settings: &'a String,
+    rewriting: &'a Rewriting,
+    wizer: Wizer,
+}
+
+// === impl Loading ===
+
+impl Loading {
+    fn of(order: &Order) -> Self {
+        Self {
+            fuel: order.limits.fuel.saturating_mul(LOAD_FUEL_FACTOR),
+            time: Duration::from_secs(order.cpu_seconds),
+        }
+    }
+
+    async fn describe(
+        &self,
+        workshop: &Workshop<'_>,
+        guest: &Guest,
+        teller: &mut Teller<impl Write>,
+    ) -> Result<Manifest, Refusal> {
+        let _ = teller.stage(Stage::Describe);
+        let described = guest.describe(&workshop.engine, self.fuel, self.time);
+        awake(Stage::Describe, described).await.map(Manifest::from)
+    }
+}
+
+/// What a guest says at a stage, unless it fails or sleeps.
+async fn awake<T>(stage: Stage, run: impl Future<Output = Result<T, Fault>>) -> Result<T, Refusal> {
+    match patiently(run, MAX_SLEEP).await {
+        Ok(said) => said.map_err(|fault| stage.refuses(format!("{}: {fault}", fault.kind()))),
+        Err(Slept) => Err(stage.refuses(format!(
+            "deadline: the plugin slept for more than {} s while it was loaded; there is nothing that it could wait \
+             for: remove the sleep",
+            MAX_SLEEP.as_secs()
+        ))),
+    }
+}
+
+// === impl Configuring ===
+
+impl<'a> Configuring<'a> {
+    fn new(
+        order: &'a Order,
+        workshop: &'a Workshop<'a>,
+        settings: &'a String,
+        rewriting: &'a Rewriting,
+    ) -> Self {
+        Self {
+            order,
+            workshop,
+            settings,
+            rewriting,
+            wizer: Wizer::new(),
+        }
+    }
+
+    async fn run(
+        &self,
+        component: &[u8],
+        teller: &mut Teller<impl Write>,
+    ) -> Result<Outcome, Refusal> {
+        let instrumented = match self.rewriting {
+            Rewriting::Without { reason } => Err(reason.clone()),
+            Rewriting::Trimmed | Rewriting::Snapshot => caught(|| {
+                self.wizer
+                    .instrument_component(component)
+                    .map_err(|error| format!("{error:#}"))
+            })
+            .map_err(|reason| format!("the component cannot be instrumented: {reason}")),
+        };
+        let linked = instrumented.and_then(|(context, instrumented)| {
+            match self.workshop.link(&instrumented) {
+                Ok(guest) => Ok((context, guest)),
+                Err(error) => Err(format!("the component cannot be instrumented: {error}")),
+            }
+        });
+        let (guest, context, mut fallback) = match linked {
+            Ok((context, guest)) => (guest, Some(context), None),
+            // What the plain component lacks, the instrumented one lacks too; but the plain one's error is plainer.
+            Err(reason) => match self.workshop.link(component) {
+                Ok(guest) => (guest, None, Some(reason)),
+                Err(error) => return Err(Stage::Compile.refuses(error)),
+            },
+        };
+
+        let loading = Loading::of(self.order);
+        let manifest = loading.describe(self.workshop, &guest, teller).await?;
+
+        let _ = teller.stage(Stage::Configure);
+        let engine = &self.workshop.engine;
+        let configuring = guest.configure(engine, self.settings, loading.fuel, loading.time);
+        let (mut store, instance, answer) = awake(Stage::Configure, configuring).await?;
+        if let types::Configured::Rejected(errors) = answer {
+            return Err(Stage::Configure.refuses(rejected(&errors)));
+        }
+        let fuel = loading.fuel.saturating_sub(store.get_fuel().unwrap_or(0));
+
+        let mut snapshot = None;
+        if let Some(context) = context {
+            let _ = teller.stage(Stage::Snapshot);
+            if store.data().holds_resources() {
+                fallback = Some(
+                    "it holds a WASI resource after `configure`, which no snapshot can hold"
+                        .to_owned(),
+                );
+            } else {
+                // The plugin's own code is done; what runs now is the instrumentation, which hands out all memory.
+                store.set_hostcall_fuel(usize::MAX);
+                store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Continue(1)));
+                let refuelled = store.set_fuel(u64::MAX);
+                let mut source = WasmtimeWizerComponent {
+                    store: &mut store,
+                    instance,
+                };
+                let taken = AssertUnwindSafe(self.wizer.snapshot_component(&context, &mut source))
+                    .catch_unwind()
+                    .await;
+                match (refuelled, taken) {
+                    (Ok(()), Ok(Ok(component))) => snapshot = Some(component),
+                    (Err(error), _) | (_, Ok(Err(error))) => {
+                        fallback = Some(format!("the snapshot failed: {error:#}"));
+                    }
+                    (_, Err(panic)) => {
+                        fallback = Some(format!("the snapshot failed: {}", panic_text(&*panic)));
+                    }
+                }
+            }
+        }
+        drop(store);
+
+        if let Some(reason) = &fallback {
+            // It runs in every call then, out of the call's own fuel.
+            let limit = self.order.limits.fuel;
+            if fuel >= limit {
+                return Err(Stage::Configure.refuses(format!(
+                    "`configure` uses {fuel} fuel and has to run in every call, which has {limit} (limits.fuel), \
+                     because there is no snapshot: {reason}"
+                )));
+            }
+        }
+        let component = match (snapshot, self.rewriting) {
+            (Some(snapshot), Rewriting::Trimmed) => trimmed(&snapshot).unwrap_or(snapshot),
+            (Some(snapshot), _) => snapshot,
+            (None, _) => component.to_vec(),
+        };
+        Ok(configured(manifest, component, fallback))
+    }
+}
+
+/// A snapshot without what it does not need any more, as far as what is left is valid.
+fn trimmed(snapshot: &[u8]) -> Option<Vec<u8>> {
+    let joined = attempted(|| without_shim(snapshot)).flatten();
+    let components = joined.as_deref().into_iter().chain([snapshot]);
+    components
+        .filter_map(|component| attempted(|| trim(component)))
+        .find(|smaller| Validator::new().validate_all(smaller).is_ok())
+}
+
+fn rejected(errors: &[types::SettingsError]) -> String {
+    if errors.is_empty() {
+        return "it rejects its settings and does not say why".to_owned();
+    }
+    let lines: Vec<String> = errors
+        .iter()
+        .map(|error| match error.field.as_deref() {
+            Some(field) if !field.is_empty() => {
+                format!("settings{}: {}", field.replace('/', "."), error.message)
+            }
+            _ => format!("settings: {}", error.message),
+        })
+        .collect();
+    format!("it rejects its settings: {}", lines.join("; "))
+}
+
+// === impl Manifest ===
+
+impl From<types::Manifest> for Manifest {
+    fn from(manifest: types::Manifest) -> Self {
+        Self {
+            name: manifest.name,
+            version: manifest.version,
+            description: manifest.description,
+            settings_schema: manifest.settings_schema,
+            rules: manifest
+                .rules
+                .into_iter()
+                .map(|rule| ManifestRule {
+                    operations: rule.operations,
+                    api_groups: rule.api_groups,
+                    api_versions: rule.api_versions,
+                    resources: rule.resources,
+                    scope: rule.scope,
+                })
+                .collect(),
+            labels: manifest.labels,
+        }
+    }
+}

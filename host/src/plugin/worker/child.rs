@@ -1,0 +1,289 @@
+//! One child, from its start to its end.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Stdio;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use tokio::io::{
+    AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
+};
+use tokio::process::Command;
+
+use super::pace::{Pace, Watched};
+use super::{CODE_FACTOR, COMPONENT_FACTOR, PrepareError, WALL_FACTOR, Worker, blocking};
+use crate::pipeline::text::{Limit, one_line};
+use crate::plugin::protocol::{Line, Manifest, Order, Stage};
+use crate::plugin::store::Code;
+
+/// A line of the child's is cut off here: a manifest's schema is the longest thing in one.
+const MAX_LINE_BYTES: u64 = 4 << 20;
+/// What is kept of a reason: it is shown, logged and repeated, and may be the plugin's own words.
+const MAX_REASON: Limit = Limit::Bytes(2048);
+/// What is kept of the child's standard error: its beginning.
+const MAX_STDERR_BYTES: u64 = 64 << 10;
+/// Code is taken from the child, and written, in pieces of this size.
+const PIECE_BYTES: u64 = 1 << 20;
+/// How often a child is looked at.
+const LOOK: Duration = Duration::from_millis(50);
+const SIGXCPU: i32 = rustix::process::Signal::XCPU.as_raw();
+
+/// A child that is to be started.
+pub(super) struct Child<'w> {
+    worker: &'w Worker,
+    limit: Duration,
+    memory_bytes: u64,
+}
+
+/// What a child that did what it was told handed back.
+pub(super) enum Said {
+    /// A plugin was described and configured.
+    Configured {
+        manifest: Manifest,
+        fallback: Option<String>,
+        component: Vec<u8>,
+    },
+    /// A component was compiled.
+    Compiled(Code),
+}
+
+// === impl Child ===
+
+impl<'w> Child<'w> {
+    pub(super) fn new(worker: &'w Worker, order: &Order) -> Self {
+        Self {
+            worker,
+            limit: Duration::from_secs(order.cpu_seconds),
+            memory_bytes: order.memory_bytes,
+        }
+    }
+
+    /// Starts the child and hears it out, for as long as its limits allow. It is killed when this is dropped.
+    pub(super) async fn run(
+        self,
+        order: &Order,
+        bytes: &[u8],
+        pace: &mut Pace<'_>,
+    ) -> Result<Said, PrepareError> {
+        let mut process = Command::new(&self.worker.executable)
+            .arg("prepare")
+            .env_clear()
+            // The allocator would map a gigabyte ahead, and what is mapped for writing counts against the child's limit.
+            .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
+            // A child cannot look up what share of the machine the container has.
+            .env("RAYON_NUM_THREADS", self.worker.processors.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Of its own, so that all of its threads are niced at once.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()?;
+        let mut watched = pace.watch(process.id());
+        let (Some(mut stdin), Some(stdout), Some(stderr)) = (
+            process.stdin.take(),
+            process.stdout.take(),
+            process.stderr.take(),
+        ) else {
+            return Err(PrepareError::Protocol("its pipes are missing".to_owned()));
+        };
+        let mut line =
+            serde_json::to_vec(order).map_err(|error| PrepareError::Protocol(error.to_string()))?;
+        line.push(b'\n');
+        let tell = async move {
+            // A child that ends early breaks the pipe; what it said before is what counts.
+            if stdin.write_all(&line).await.is_ok() {
+                let _: std::io::Result<()> = stdin.write_all(bytes).await;
+            }
+        };
+        let complain = async {
+            let mut text = Vec::new();
+            let _: std::io::Result<usize> =
+                stderr.take(MAX_STDERR_BYTES).read_to_end(&mut text).await;
+            String::from_utf8_lossy(&text).into_owned()
+        };
+        let heard = Heard::default();
+        let converse = async {
+            let ((), said, stderr) =
+                tokio::join!(tell, self.listen(BufReader::new(stdout), &heard), complain);
+            Ok::<_, PrepareError>((said?, process.wait().await?, stderr))
+        };
+        let ended = tokio::select! {
+            ended = converse => ended?,
+            error = self.watch(&heard, &mut watched) => return Err(error),
+        };
+        let stage = heard.stage();
+        match ended {
+            (Some(said), ..) => said,
+            // Past the soft limit of CPU time comes SIGXCPU; SIGKILL is the system's, for want of memory.
+            (None, status, _) if status.signal() == Some(SIGXCPU) => Err(PrepareError::TooSlow {
+                stage,
+                limit: self.limit,
+            }),
+            (None, status, stderr) => Err(PrepareError::Lost {
+                stage,
+                status,
+                memory_bytes: self.memory_bytes,
+                stderr,
+            }),
+        }
+    }
+
+    /// Ends when the child has taken too long. What it says of time itself does not count.
+    async fn watch(&self, heard: &Heard, watched: &mut Watched<'_, '_>) -> PrepareError {
+        let began = Instant::now();
+        let max_standstill = self.worker.max_standstill;
+        let mut times = 0;
+        loop {
+            tokio::time::sleep(LOOK).await;
+            if std::mem::replace(&mut times, heard.times()) != times {
+                watched.heard();
+            }
+            let idle = watched.look();
+            let stage = heard.stage();
+            if idle >= max_standstill {
+                return PrepareError::Standstill {
+                    stage,
+                    limit: max_standstill,
+                };
+            }
+            if began.elapsed() >= self.limit * WALL_FACTOR {
+                return PrepareError::TooSlow {
+                    stage,
+                    limit: self.limit,
+                };
+            }
+        }
+    }
+
+    /// What the child says to its end; nothing where it ends before it has said it all.
+    async fn listen(
+        &self,
+        mut stdout: impl AsyncBufRead + Unpin,
+        heard: &Heard,
+    ) -> Result<Option<Result<Said, PrepareError>>, PrepareError> {
+        loop {
+            let mut line = Vec::new();
+            (&mut stdout)
+                .take(MAX_LINE_BYTES)
+                .read_until(b'\n', &mut line)
+                .await?;
+            if line.last() != Some(&b'\n') {
+                if line.len() as u64 == MAX_LINE_BYTES {
+                    let what = format!("a line of more than {MAX_LINE_BYTES} bytes");
+                    return Err(PrepareError::Protocol(what));
+                }
+                return Ok(None);
+            }
+            let line = serde_json::from_slice(&line)
+                .map_err(|error| PrepareError::Protocol(error.to_string()))?;
+            heard.again();
+            match line {
+                Line::Confined { missing } => self.worker.heard_of_confinement(&missing),
+                Line::Stage(stage) => heard.at(stage),
+                Line::Refused { stage, reason } => {
+                    let reason = one_line(&reason, MAX_REASON);
+                    return Ok(Some(Err(PrepareError::Refused { stage, reason })));
+                }
+                Line::Configured {
+                    manifest,
+                    fallback,
+                    component_bytes,
+                } => {
+                    if let Err(error) = self.fits("prepared component", component_bytes, 1) {
+                        return Ok(Some(Err(error)));
+                    }
+                    let mut component = Vec::new();
+                    let mut rest = (&mut stdout).take(component_bytes);
+                    rest.read_to_end(&mut component).await?;
+                    let said = Said::Configured {
+                        manifest: manifest.bounded(),
+                        fallback: fallback.map(|reason| one_line(&reason, MAX_REASON)),
+                        component,
+                    };
+                    return Ok((rest.limit() == 0).then_some(Ok(said)));
+                }
+                Line::Compiled { code_bytes } => {
+                    if let Err(error) = self.fits("compiled code", code_bytes, CODE_FACTOR) {
+                        return Ok(Some(Err(error)));
+                    }
+                    let code = self.take_code(stdout, code_bytes, heard).await?;
+                    return Ok(code.map(|code| Ok(Said::Compiled(code))));
+                }
+            }
+        }
+    }
+
+    /// Writes the code to a file piece by piece, so that the host never has all of it in memory. None where some of it does
+    /// not come.
+    async fn take_code(
+        &self,
+        mut stdout: impl AsyncBufRead + Unpin,
+        bytes: u64,
+        heard: &Heard,
+    ) -> Result<Option<Code>, PrepareError> {
+        let store = self.worker.store.clone();
+        let mut writing = blocking(move || store.write()).await??;
+        while writing.bytes() < bytes {
+            let mut piece = Vec::new();
+            (&mut stdout)
+                .take(PIECE_BYTES.min(bytes - writing.bytes()))
+                .read_to_end(&mut piece)
+                .await?;
+            if piece.is_empty() {
+                return Ok(None);
+            }
+            heard.again();
+            writing = blocking(move || writing.write(&piece).map(|()| writing)).await??;
+        }
+        Ok(Some(writing.end()))
+    }
+
+    fn fits(&self, what: &'static str, bytes: u64, factor: u64) -> Result<(), PrepareError> {
+        let limit_bytes = self.worker.max_component_bytes.saturating_mul(factor);
+        if bytes <= limit_bytes {
+            return Ok(());
+        }
+        Err(PrepareError::TooLarge {
+            what,
+            bytes,
+            limit_bytes,
+            factor: factor * COMPONENT_FACTOR,
+        })
+    }
+}
+
+/// What the child has said so far.
+struct Heard(Mutex<(Stage, u64)>);
+
+// === impl Heard ===
+
+impl Default for Heard {
+    fn default() -> Self {
+        Self(Mutex::new((Stage::Read, 0)))
+    }
+}
+
+impl Heard {
+    fn at(&self, stage: Stage) {
+        self.lock().0 = stage;
+    }
+
+    fn stage(&self) -> Stage {
+        self.lock().0
+    }
+
+    fn again(&self) {
+        self.lock().1 += 1;
+    }
+
+    fn times(&self) -> u64 {
+        self.lock().1
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, (Stage, u64)> {
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,158 @@
+//! What the host does about children that are not as they should be: programs of a few lines take their place.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Instant;
+
+use super::pace::niced;
+use super::*;
+use crate::config::Limits;
+
+/// A worker whose child is this shell script.
+fn worker(folder: &Path, script: &str) -> Worker {
+    let program = folder.join("child");
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    Worker {
+        max_standstill: Duration::from_secs(1),
+        ..Worker::new(program, 1 << 20, Store::new(folder, 1 << 20), [0; 32])
+    }
+}
+
+fn order() -> Order {
+    Order {
+        plugin: "plugin".to_owned(),
+        limits: Limits::default(),
+        capabilities: std::collections::BTreeSet::new(),
+        max_wasm_stack_bytes: 1 << 19,
+        cpu_seconds: 60,
+        memory_bytes: 1 << 30,
+        task: Task::Describe,
+    }
+}
+
+async fn refused(worker: &Worker) -> PrepareError {
+    let prepared = worker.prepare(order(), "{}".to_owned(), b"bytes").await;
+    prepared.expect_err("this child prepares nothing")
+}
+
+#[tokio::test]
+async fn ends_a_child_that_does_nothing_whatever_it_says_of_its_own_time() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"echo '{"stage":"configure"}'; exec sleep 600"#;
+    let began = Instant::now();
+    let error = refused(&worker(folder.path(), script)).await;
+    println!("{error}");
+    assert!(
+        matches!(
+            error,
+            PrepareError::Standstill {
+                stage: Stage::Configure,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(began.elapsed() < Duration::from_secs(60));
+}
+
+#[tokio::test]
+async fn does_not_end_a_child_that_uses_the_processor() {
+    let folder = tempfile::tempdir().unwrap();
+    // Two seconds of work, which says nothing meanwhile.
+    let script = r#"end=$(($(date +%s) + 3)); while [ "$(date +%s)" -lt "$end" ]; do :; done
+        echo '{"refused":{"stage":"describe","reason":"worked"}}'"#;
+    let error = refused(&worker(folder.path(), script)).await;
+    assert_eq!(error.to_string(), "describe: worked");
+}
+
+/// The nice value of the process that wrote its number to a file.
+fn niceness(file: &Path) -> Option<i32> {
+    let id = std::fs::read_to_string(file).ok()?;
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(16)?.parse().ok()
+}
+
+#[tokio::test]
+async fn a_child_has_a_second_at_the_normal_priority_and_is_niced_then() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("number");
+    let script = format!("echo $$ > {0}; while :; do :; done", file.display());
+    let worker = worker(folder.path(), &script);
+    let look = async {
+        let mut seen = Vec::new();
+        let began = Instant::now();
+        while seen.last() != Some(&niced()) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let nice = niceness(&file);
+            if nice.is_some_and(|nice| seen.last() != Some(&nice)) {
+                seen.extend(nice);
+            }
+            assert!(began.elapsed() < Duration::from_secs(100), "{seen:?}");
+        }
+        seen
+    };
+    let own = rustix::process::getpriority_process(None).unwrap();
+    tokio::select! {
+        error = refused(&worker) => panic!("{error}"),
+        seen = look => assert_eq!(seen, [own, niced()]),
+    }
+}
+
+#[tokio::test]
+async fn those_that_sleep_or_take_long_do_not_hold_up_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let lanes = |worker: &mut Worker| worker.lanes = Lanes::new(1);
+    let mut sleeper = worker(folder.path(), "exec sleep 600");
+    sleeper.max_standstill = Duration::from_secs(600);
+    lanes(&mut sleeper);
+    let sleeping = refused(&sleeper);
+    let other = async {
+        // The sleeper has the only turn.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let began = Instant::now();
+        let _pace = sleeper.lanes.enter().await;
+        began.elapsed()
+    };
+    tokio::select! {
+        error = sleeping => panic!("the sleeper ended: {error}"),
+        waited = other => {
+            println!("waited {waited:?}");
+            assert!(waited < Duration::from_secs(30), "{waited:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn says_how_a_child_was_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"echo '{"stage":"compile"}'; echo 'out of luck' >&2; kill -KILL $$"#;
+    let error = refused(&worker(folder.path(), script)).await.to_string();
+    assert!(
+        error.starts_with("compile: the process that prepares it ended with signal: 9"),
+        "{error}"
+    );
+    assert!(error.ends_with("it printed: out of luck"), "{error}");
+}
+
+#[tokio::test]
+async fn takes_no_code_from_a_child_that_runs_guest_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"printf '{"compiled":{"codeBytes":4}}\nCODE'"#;
+    let error = refused(&worker(folder.path(), script)).await;
+    assert!(matches!(error, PrepareError::Protocol(_)), "{error}");
+    let prepared = std::fs::read_dir(folder.path().join("prepared"));
+    assert!(prepared.is_err(), "it was kept");
+}
+
+#[tokio::test]
+async fn takes_no_more_than_is_allowed() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = r#"{"configured":{"manifest":{"name":"","version":"","description":"","settingsSchema":null,"rules":[],"labels":[]},"fallback":null,"componentBytes":4194305}}"#;
+    let error = refused(&worker(
+        folder.path(),
+        &format!("echo '{line}'; cat /dev/zero"),
+    ))
+    .await;
+    assert!(matches!(error, PrepareError::TooLarge { .. }), "{error}");
+}
