@@ -155,7 +155,7 @@ pub fn run() -> ExitCode {
         }
     };
     result.unwrap_or_else(|error| {
-        eprintln!("tollgate: {error:#}");
+        terminal::tell!("tollgate: {error:#}");
         ExitCode::from(USAGE)
     })
 }

@@ -7,6 +7,7 @@
 mod authentication;
 mod candidate;
 mod directory;
+mod everybody;
 mod exception;
 mod limit;
 mod origin;
@@ -33,6 +34,7 @@ use std::time::Duration;
 use serde_json::Value;
 
 pub use authentication::{Authentication, ClientCertificate};
+pub(crate) use everybody::{is_of_namespace, why_everybody};
 pub use exception::Exception;
 pub use limit::{LIMITS, Limit, Limits, Unit};
 pub use origin::Origin;
@@ -209,6 +211,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
         limits,
         conflicts,
         signature_keys: plugin::read_keys(fields.section("signatures"), folder, &[]),
+        log_identities: read_log_identities(fields.section("log")),
     };
     let allow_empty = fields
         .optional("allowEmpty")
@@ -253,6 +256,15 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
         plugins,
         candidates,
     })
+}
+
+/// Whether log records name objects and users.
+fn read_log_identities(mut fields: read::Fields<'_>) -> bool {
+    let identities = fields
+        .optional("identities")
+        .and_then(|node| node.boolean());
+    fields.finish();
+    identities.unwrap_or(true)
 }
 
 /// Compares names as they are given, so that a name that is wrong otherwise is compared too.

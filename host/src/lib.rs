@@ -25,6 +25,8 @@ pub mod config;
 pub mod decision;
 pub mod document;
 pub mod engine;
+mod file;
+mod kubernetes;
 pub mod live;
 pub mod manifests;
 mod memory;

@@ -20,6 +20,7 @@ mod manifest;
 mod patience;
 mod session;
 mod signature;
+mod transport;
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -18,6 +18,7 @@ use crate::binary::{profile_directory, tollgate};
 use crate::{left_out, port};
 
 pub mod misbehaving;
+pub mod proxy;
 pub mod tokens;
 
 use tokens::Tokens;

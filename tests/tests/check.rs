@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::{binary, guests, hostile};
 
@@ -439,6 +439,78 @@ fn candidates_are_checked_like_plugins() {
             "one.candidate: ok",
             "other: ok",
             "other.candidate: NOT LOADED",
+        ],
+    );
+}
+
+fn ruled(rules: &[Value]) -> Configuration {
+    let mut configuration = Configuration::new();
+    configuration.plugin_of(
+        "ruled",
+        &hostile::harmless(),
+        json!({"match": {"rules": rules}}),
+    );
+    configuration
+}
+
+fn rule(groups: &[&str], versions: &[&str], resources: &[&str]) -> Value {
+    json!({"operations": ["CREATE"], "apiGroups": groups, "apiVersions": versions, "resources": resources})
+}
+
+#[test]
+fn rules_that_match_nothing_are_found_with_what_was_meant() {
+    for (rule, meant) in [
+        (rule(&[""], &["v1"], &["pod"]), "expected the plural, pods"),
+        (rule(&["app"], &["v1"], &["deployments"]), "expected apps"),
+        (
+            rule(&[""], &["v1"], &["deployments"]),
+            "expected apps in apiGroups",
+        ),
+        (
+            rule(&["apps"], &["v1beta1"], &["deployments"]),
+            "not served in v1beta1 any more: expected v1",
+        ),
+        (
+            rule(&[""], &["v1"], &["pods/exec"]),
+            "asked about with CONNECT alone",
+        ),
+        (rule(&[""], &["v1"], &["pods/log"]), "logs are only read"),
+        (
+            rule(&[""], &["v1"], &["pods/resizes"]),
+            "expected pods/resize",
+        ),
+    ] {
+        let configuration = ruled(std::slice::from_ref(&rule));
+        let path = configuration.write().display().to_string();
+        for more in [&[][..], &["--no-plugins"]] {
+            check(&[&["--config", &path], more].concat())
+                .assert(PLUGIN, &["RULE MATCHES NOTHING: match.rules[0].", meant]);
+        }
+    }
+    // Somebody's own, and what a later release of Kubernetes may have.
+    let configuration = ruled(&[
+        rule(&["argoproj.io"], &["v1alpha1"], &["rollouts"]),
+        rule(&["apps"], &["v1"], &["deployments", "rollouts"]),
+    ]);
+    let path = configuration.write().display().to_string();
+    check(&["--config", &path]).assert(
+        GOOD,
+        &["ruled: ok", "warning: match.rules[1].resources: rollouts"],
+    );
+}
+
+#[test]
+fn a_digest_that_is_too_short_is_told_with_its_length() {
+    let configuration = Configuration::new().with(
+        "plugins",
+        json!([{"name": "short", "source": "oci://registry.example.com/a@sha256:0123456789ab"}]),
+    );
+    let path = configuration.write().display().to_string();
+    check(&["--config", &path]).assert(
+        CONFIGURATION,
+        &[
+            "plugins[0].source",
+            "found 12 digits; write the whole digest",
         ],
     );
 }

@@ -872,3 +872,52 @@ async fn an_unsigned_version_does_not_replace_a_signed_one_and_keys_can_be_rotat
         "it is the key, and not only the registry: {reason}"
     );
 }
+
+/// A server that gives this answer to whatever it is asked; it ends with the process.
+fn answering(text: &'static str) -> String {
+    use std::io::{Read as _, Write as _};
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
+    let address = listener.local_addr().expect("a listener has an address");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            // Whoever asks may break off.
+            drop(stream.read(&mut [0; 1024]));
+            drop(stream.write_all(text.as_bytes()));
+        }
+    });
+    address.to_string()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn with_and_without_tls_are_told_apart() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let pull = |host: &str, more: &[&str]| {
+        let source = format!("oci://{host}/policies/colour:1");
+        let output = run(&[&["pull", &source], more].concat(), folder.path());
+        println!("{}", text(&output).trim_end());
+        assert_eq!(output.status.code(), Some(2));
+        text(&output)
+    };
+    // One answers in HTTP to what is no HTTP, as most do; another one breaks off.
+    let registry = Misbehaving::start(Behaviour::of(marker("colour", "red"))).await;
+    for (host, what) in [
+        (
+            answering("HTTP/1.1 400 Bad Request\r\n\r\n"),
+            "it does not speak TLS",
+        ),
+        (registry.host(), "it broke off the TLS handshake"),
+    ] {
+        let plain = pull(&host, &[]);
+        assert!(
+            plain.contains(what) && plain.contains("plainHTTP: true"),
+            "{plain}"
+        );
+    }
+    // Anything with TLS, and a certificate of its own CA.
+    let server = Server::start(Configuration::new().with("allowEmpty", true));
+    let host = server.address().to_string();
+    let unknown = pull(&host, &[]);
+    assert!(unknown.contains("registries.hosts[].ca"), "{unknown}");
+    let tls = pull(&host, &["--plain-http"]);
+    assert!(tls.contains("it may expect TLS"), "{tls}");
+}

@@ -8,9 +8,11 @@ use anyhow::Context as _;
 use clap::Args;
 
 use super::host::{Folder, Host, judge_folder};
+use super::terminal::say;
 use super::{FAILURE, Origin};
-use crate::config::{Exception, FailurePolicy, Mode};
+use crate::config::{Exception, FailurePolicy, Mode, PluginConfig, why_everybody};
 use crate::engine::{ConfiguredBy, chain};
+use crate::kubernetes::{Finding, judge};
 use crate::plugin::{Plugin, PluginState};
 use crate::server::{Inspected, inspect};
 
@@ -33,15 +35,25 @@ impl Check {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let mut config = self.origin.load()?;
         let plugins = std::mem::take(&mut config.plugins);
-        println!("configuration: valid, {} plugin(s)", plugins.len());
-        if self.no_plugins {
-            return Ok(ExitCode::SUCCESS);
-        }
+        say!("configuration: valid, {} plugin(s)", plugins.len());
         let mut failed = false;
+        if self.no_plugins {
+            for plugin in &plugins {
+                let findings = plugin
+                    .matching
+                    .as_ref()
+                    .map(|matching| judge(matching, true));
+                for finding in findings.unwrap_or_default() {
+                    failed |= finding.is_certain;
+                    say!("{}:{}", plugin.name, rule(&finding));
+                }
+            }
+            return Ok(exit_code(failed));
+        }
         if !self.no_credentials {
             for inspected in inspect(&config.tls, &config.authentication) {
                 failed |= inspected.result.is_err();
-                println!("{}", credentials(inspected));
+                say!("{}", credentials(inspected));
             }
         }
         config.plugins = plugins;
@@ -61,7 +73,7 @@ impl Check {
             if !matches!(judged, Ok(Folder::There)) {
                 *folder = None;
             }
-            println!("{}", cache(setting, &path, judged));
+            say!("{}", cache(setting, &path, judged));
         }
         let host = Host::set_up(&config)?;
         let plugins = config.take_plugins();
@@ -72,13 +84,40 @@ impl Check {
         let set = runtime.block_on(host.loader.load_all(plugins));
         for plugin in set.all() {
             failed |= matches!(plugin.state, PluginState::Failed { .. });
-            println!("{}", line(plugin));
+            say!("{}", line(plugin));
+            for finding in rules(plugin) {
+                failed |= finding.is_certain;
+                say!("{}", rule(&finding));
+            }
         }
-        Ok(if failed {
-            ExitCode::from(FAILURE)
-        } else {
-            ExitCode::SUCCESS
-        })
+        Ok(exit_code(failed))
+    }
+}
+
+fn exit_code(failed: bool) -> ExitCode {
+    if failed {
+        ExitCode::from(FAILURE)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// What of a plugin's rules matches nothing.
+fn rules(plugin: &Plugin) -> Vec<Finding> {
+    let configured = plugin.config.matching.as_ref();
+    let matching = match &plugin.state {
+        PluginState::Loaded(loaded) => Some(&loaded.matching),
+        PluginState::Failed { .. } | PluginState::Disabled => configured,
+    };
+    let findings = matching.map(|matching| judge(matching, configured.is_some()));
+    findings.unwrap_or_default()
+}
+
+fn rule(finding: &Finding) -> String {
+    if finding.is_certain {
+        format!("  RULE MATCHES NOTHING: {finding}")
+    } else {
+        format!("  warning: {finding}")
     }
 }
 
@@ -113,6 +152,15 @@ fn credentials(inspected: Inspected) -> String {
             chain(&error)
         ),
     }
+}
+
+/// The groups whose members are not asked about, and that nobody was put into on purpose.
+fn left_out(config: &PluginConfig) -> impl Iterator<Item = (&str, &'static str)> {
+    let groups = config
+        .matching
+        .iter()
+        .flat_map(|matching| matching.excluded_groups());
+    groups.filter_map(|group| Some((group, why_everybody(group)?)))
 }
 
 fn expired(plugin: &Plugin) -> impl Iterator<Item = &Exception> {
@@ -162,6 +210,11 @@ fn line(plugin: &Plugin) -> String {
                 line.push_str(&format!(
                     "\n  warning: it validates only objects with certain labels ({selector}), and whoever may write an \
                      object chooses its labels: what the selector leaves out gets past it"
+                ));
+            }
+            for (group, why) in left_out(config).filter(|_| enforces) {
+                line.push_str(&format!(
+                    "\n  warning: match.excludeGroups has {group}, and {why}: their requests get past it"
                 ));
             }
             for exception in expired(plugin) {

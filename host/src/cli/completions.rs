@@ -6,6 +6,7 @@ use clap::{Args, CommandFactory as _};
 use clap_complete::Shell;
 
 use super::Cli;
+use super::terminal::written;
 
 /// Print what a shell needs to complete the command line.
 #[derive(Args, Debug)]
@@ -27,8 +28,7 @@ impl Completions {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut Cli::command(), "tollgate", &mut script);
-        // Whoever reads may stop at any line.
-        let _: std::io::Result<()> = std::io::Write::write_all(&mut std::io::stdout(), &script);
+        written(std::io::Write::write_all(&mut std::io::stdout(), &script));
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -22,7 +22,8 @@ use crate::decision::Decision;
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Explain {
-    /// The uid of the review: it is in the server's log. Without it, the last decisions are listed.
+    /// The uid of the review, or its beginning: it is at the end of the message that the user was shown, in the audit
+    /// event and in the server's log. Without it, the last decisions are listed.
     uid: Option<String>,
     /// Where the server's admin listener is.
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8081")]
@@ -46,7 +47,7 @@ struct Decisions {
 const EXAMPLES: &str = "\
 Examples:
   tollgate explain                                        the last decisions, with their uids
-  tollgate explain 705ab4f5-6393-11e8-b7cc-42010a800002   one of them
+  tollgate explain 705ab4f5                               the one of a message that ends in (review 705ab4f5)
   kubectl -n tollgate-system port-forward deployment/tollgate 8081 &
   tollgate explain --admin http://127.0.0.1:8081          of a server in a cluster
 
@@ -100,7 +101,7 @@ impl Explain {
                 let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
                 ensure!(
                     !uid.is_empty() && uid.bytes().all(fits),
-                    "`{}` is not a uid: expected one such as 705ab4f5-6393-11e8-b7cc-42010a800002",
+                    "`{}` is not a uid: expected one such as 705ab4f5-6393-11e8-b7cc-42010a800002, or its beginning",
                     plain(uid)
                 );
                 format!("/decisions/{uid}")

@@ -8,8 +8,11 @@ use anyhow::Context as _;
 use clap::{Args, ValueEnum};
 
 use super::host::Host;
+use super::terminal::{say, tell};
 use super::{FAILURE, Origin};
-use crate::config::{Config, ReinvocationPolicy, SelfSigned, Tls, is_label};
+use crate::config::{
+    Config, ReinvocationPolicy, SelfSigned, Tls, is_label, is_of_namespace, why_everybody,
+};
 use crate::manifests::{
     Address, BREAK_GLASS_GROUP, EXCLUDED_NAMESPACES, Participant, Registration,
     TIMEOUT_BOUNDS_SECONDS, Webhooks,
@@ -71,6 +74,13 @@ enum Reinvocation {
 impl Manifests {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let mut config = self.origin.load()?;
+        for warning in self
+            .break_glass_group
+            .iter()
+            .filter_map(|group| wide_group(group))
+        {
+            tell!("tollgate: {warning}");
+        }
         let address = self.address(&config)?;
         let ca_bundle = self.ca_bundle(&config, &address)?;
         let host = Host::set_up(&config)?;
@@ -81,7 +91,7 @@ impl Manifests {
             .context("the threads cannot be started")?;
         let set = runtime.block_on(host.loader.load_all(plugins));
         if let Some(failures) = failures(&set) {
-            eprintln!("{failures}");
+            tell!("{failures}");
             return Ok(ExitCode::from(FAILURE));
         }
         let participants: Vec<_> = set
@@ -93,14 +103,15 @@ impl Manifests {
         for endpoint in [Endpoint::Mutate, Endpoint::Validate] {
             documents.extend(registration.webhooks(endpoint, &participants)?);
             if let Some(hiding) = registration.hiding(endpoint, &participants) {
-                eprintln!("tollgate: {hiding}");
+                tell!("tollgate: {hiding}");
             }
         }
         anyhow::ensure!(
             !documents.is_empty(),
             "there is nothing to register: the configuration has no plugins"
         );
-        print!("{}", Webhooks::to_yaml(&documents)?);
+        let yaml = Webhooks::to_yaml(&documents)?;
+        say!("{}", yaml.trim_end_matches('\n'));
         Ok(ExitCode::SUCCESS)
     }
 
@@ -137,7 +148,7 @@ impl Manifests {
                 Ok(Some(bundle))
             }
             (None, Tls::Files { .. }) => {
-                eprintln!(
+                tell!(
                     "tollgate: no caBundle: kube-apiserver goes by the CAs of its own system, unless something such \
                      as cert-manager puts one in; --ca FILE adds it here"
                 );
@@ -314,9 +325,29 @@ fn read_namespace(text: &str) -> Result<String, String> {
 /// It becomes a text in a CEL expression.
 fn read_group(text: &str) -> Result<String, String> {
     let plain = |character: char| !character.is_control() && !matches!(character, '\'' | '\\');
-    (!text.is_empty() && text.chars().all(plain))
-        .then(|| text.to_owned())
-        .ok_or_else(|| "expected the name of a group, without ' and \\".to_owned())
+    if text.trim().is_empty() || text.trim() != text || !text.chars().all(plain) {
+        return Err("expected the name of a group, without ', \\ and spaces around it".to_owned());
+    }
+    if text.contains('*') {
+        return Err("expected the whole name of a group: patterns match nobody here".to_owned());
+    }
+    if let Some(why) = why_everybody(text) {
+        return Err(format!(
+            "{why}, so no plugin would be asked about their requests; expected a group that somebody is put into on \
+             purpose, such as tollgate:break-glass"
+        ));
+    }
+    Ok(text.to_owned())
+}
+
+/// What somebody should know who leaves out such a group.
+fn wide_group(group: &str) -> Option<String> {
+    is_of_namespace(group).then(|| {
+        format!(
+            "warning: --break-glass-group {group}: all service accounts of that namespace are in it, so whoever may use \
+             or create one there gets past every plugin"
+        )
+    })
 }
 
 fn read_seconds(text: &str) -> Result<u32, String> {
@@ -369,6 +400,27 @@ mod tests {
         assert!(read_group("a' || true || 'b").is_err());
         assert_eq!(read_seconds("30"), Ok(30));
         assert!(read_seconds("31").is_err() && read_seconds("0").is_err());
+    }
+
+    #[test]
+    fn refuses_to_leave_out_groups_that_everybody_is_in() {
+        for group in [
+            "system:authenticated",
+            "system:unauthenticated",
+            "system:serviceaccounts",
+            "system:nodes",
+            "*",
+            "system:*",
+            " oncall",
+            "",
+        ] {
+            assert!(read_group(group).is_err(), "{group}");
+        }
+        for group in ["tollgate:break-glass", "system:masters", "oncall"] {
+            assert_eq!(read_group(group).as_deref(), Ok(group));
+            assert_eq!(wide_group(group), None);
+        }
+        assert!(wide_group("system:serviceaccounts:flux-system").is_some());
     }
 
     #[test]

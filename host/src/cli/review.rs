@@ -18,7 +18,7 @@ use serde_json::{Value, json};
 use self::examine::{Finding, Verdict, examine};
 use self::request::Maker;
 use super::host::Host;
-use super::terminal::{NOTABLE, plain, say};
+use super::terminal::{NOTABLE, plain, say, tell};
 use super::{FAILURE, Origin, USAGE};
 use crate::config::{Config, Mode};
 use crate::pipeline::Pipeline;
@@ -195,7 +195,7 @@ fn report_failed(set: &PluginSet) {
                 }
                 mode => format!("refuses nothing in mode {}", mode.as_str()),
             };
-            anstream::eprintln!(
+            tell!(
                 "{NOTABLE}the plugin {} is not loaded, and {counts}:{NOTABLE:#} {}",
                 config.name,
                 plain(reason)

@@ -2,7 +2,11 @@
 //!
 //! `anstream` leaves colours out unless the output is a terminal, and honours NO_COLOR and CLICOLOR_FORCE.
 
+use std::io;
+
 use anstyle::{AnsiColor, Style};
+
+use super::USAGE;
 
 use crate::pipeline::text::{Limit, one_line};
 
@@ -10,11 +14,29 @@ use crate::pipeline::text::{Limit, one_line};
 macro_rules! say {
     ($($argument:tt)*) => {{
         use std::io::Write as _;
-        let _: std::io::Result<()> = writeln!(anstream::stdout(), $($argument)*);
+        $crate::cli::terminal::written(writeln!(anstream::stdout(), $($argument)*));
     }};
 }
 
-pub(super) use say;
+/// Prints a line on standard error, where somebody reads it.
+macro_rules! tell {
+    ($($argument:tt)*) => {{
+        use std::io::Write as _;
+        let _: std::io::Result<()> = writeln!(anstream::stderr(), $($argument)*);
+    }};
+}
+
+pub(super) use {say, tell};
+
+/// Ends the process when standard output cannot be written to, as on a full disk: half of an output must not look whole.
+/// A reader that went away has what it wanted.
+pub(super) fn written(result: io::Result<()>) {
+    let Err(error) = result else { return };
+    if error.kind() != io::ErrorKind::BrokenPipe {
+        tell!("tollgate: standard output cannot be written to: {error}");
+        std::process::exit(i32::from(USAGE));
+    }
+}
 
 /// For what has to be found first.
 pub(super) const STRONG: Style = Style::new().bold();

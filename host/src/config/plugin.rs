@@ -51,14 +51,16 @@ pub struct PluginConfig {
     pub capabilities: BTreeSet<Capability>,
     /// Whether an object that it answers may lack fields which the one it was given has.
     pub allow_removals: bool,
+    /// Whether log records name the object and the user of a request.
+    pub log_identities: bool,
 }
 
 /// What a plugin has where its entry does not say.
-#[derive(Default)]
 pub(crate) struct Defaults {
     pub(crate) limits: Limits,
     pub(crate) conflicts: Conflicts,
     pub(crate) signature_keys: Vec<PathBuf>,
+    pub(crate) log_identities: bool,
 }
 
 /// The name of a plugin: a DNS-1123 label of at most 40 characters, because it becomes part of paths,
@@ -121,6 +123,19 @@ const NAME_EXPECTED: &str = "a name of at most 40 of a-z, 0-9 and -, such as ima
 pub(super) const SOURCE_EXPECTED: &str = "file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as \
      oci://registry.example.com/policies/image-rewrite:1.4";
 
+// === impl Defaults ===
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            conflicts: Conflicts::default(),
+            signature_keys: Vec::new(),
+            log_identities: true,
+        }
+    }
+}
+
 // === impl PluginConfig ===
 
 impl PluginConfig {
@@ -143,6 +158,7 @@ impl PluginConfig {
             limits: Limits::default(),
             capabilities: BTreeSet::new(),
             allow_removals: false,
+            log_identities: true,
         }
     }
 
@@ -244,6 +260,7 @@ impl PluginConfig {
             limits,
             capabilities,
             allow_removals: allow_removals.unwrap_or(false),
+            log_identities: defaults.log_identities,
             ..Self::new(name?, source?)
         };
         let candidate = candidate.map(|candidate| candidate.of(&plugin));

@@ -24,13 +24,50 @@ pub struct Reference {
     pub digest: Option<String>,
 }
 
-/// Text that is no reference.
+/// What is wrong with a text that is no reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error(
-    "expected the registry's host, the repository, and a tag or a digest, such as \
-     registry.example.com/policies/image-rewrite:1.4 or registry.example.com/policies/image-rewrite@sha256:…"
-)]
-pub struct ReferenceError;
+pub enum ReferenceError {
+    /// It has another shape.
+    #[error(
+        "expected the registry's host, the repository, and a tag or a digest, such as \
+         registry.example.com/policies/image-rewrite:1.4 or registry.example.com/policies/image-rewrite@sha256:…"
+    )]
+    Shape,
+    /// The first part is no host.
+    #[error(
+        "expected the registry's host first, with a dot or a port, or localhost, such as \
+         registry.example.com/policies/image-rewrite:1.4"
+    )]
+    Host,
+    /// The repository's name has capital letters.
+    #[error(
+        "expected a repository in lower case, such as registry.example.com/policies/image-rewrite:1.4"
+    )]
+    Case,
+    /// It has neither a tag nor a digest.
+    #[error(
+        "expected a tag or a digest behind the repository, such as :1.4 or @sha256:…; no tag is assumed"
+    )]
+    Unpinned,
+    /// The digest is of another kind.
+    #[error(
+        "expected a digest of `sha256:` and 64 hexadecimal digits; no other algorithm is supported"
+    )]
+    DigestAlgorithm,
+    /// The digest has too few or too many characters.
+    #[error(
+        "expected a digest of `sha256:` and 64 hexadecimal digits, found {found} digits; write the whole digest"
+    )]
+    DigestLength {
+        /// How many there are.
+        found: usize,
+    },
+    /// The digest has characters that are no hexadecimal digits in lower case.
+    #[error(
+        "expected a digest of `sha256:` and 64 hexadecimal digits in lower case, found another character among them"
+    )]
+    DigestDigits,
+}
 
 /// How registries are spoken to.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +97,6 @@ pub struct RegistryHost {
     pub plain_http: bool,
 }
 
-const EXPECTED: &str = "a reference such as oci://registry.example.com/policies/image-rewrite:1.4, with a tag or a digest";
 const HOST_EXPECTED: &str =
     "a host and, where it has one, a port, such as registry.example.com:5000";
 
@@ -92,34 +128,82 @@ impl Reference {
     ///
     /// When it is none, or has neither a tag nor a digest: nothing is taken to be `latest`.
     pub fn parse(text: &str) -> Result<Self, ReferenceError> {
+        let shape = || ReferenceError::of(text);
         let captures = REFERENCE
             .as_ref()
             .and_then(|regex| regex.captures(text))
-            .ok_or(ReferenceError)?;
+            .ok_or_else(shape)?;
         let group = |index| captures.get(index).map(|part| part.as_str().to_owned());
         let reference = Self {
-            registry: group(1).ok_or(ReferenceError)?,
-            repository: group(2).ok_or(ReferenceError)?,
+            registry: group(1).ok_or(ReferenceError::Shape)?,
+            repository: group(2).ok_or(ReferenceError::Shape)?,
             tag: group(3),
             digest: group(4),
         };
-        // `policies/image-rewrite:1.4` has no host: the first part of a host has a dot or a port, or is localhost.
-        let host = &reference.registry;
-        let is_host = host.contains(['.', ':']) || host == "localhost";
-        let is_pinned = reference.tag.is_some() || reference.digest.is_some();
-        if is_host && is_pinned && reference.repository.len() <= LONGEST_REPOSITORY {
-            Ok(reference)
-        } else {
-            Err(ReferenceError)
+        if !is_host(&reference.registry) {
+            return Err(ReferenceError::Host);
         }
+        if reference.tag.is_none() && reference.digest.is_none() {
+            return Err(ReferenceError::Unpinned);
+        }
+        if reference.repository.len() > LONGEST_REPOSITORY {
+            return Err(ReferenceError::Shape);
+        }
+        Ok(reference)
     }
 
     pub(crate) fn read(node: &Node<'_>, text: &str) -> Option<Self> {
-        let reference = Self::parse(text).ok();
-        if reference.is_none() {
-            node.reject(EXPECTED);
+        let reference = Self::parse(text);
+        if let Err(error) = &reference {
+            let text = error.to_string();
+            node.reject(text.strip_prefix("expected ").unwrap_or(&text));
         }
-        reference
+        reference.ok()
+    }
+}
+
+/// `policies/image-rewrite:1.4` has no host: the first part of a host has a dot or a port, or is localhost.
+fn is_host(text: &str) -> bool {
+    text.contains(['.', ':']) || text == "localhost"
+}
+
+// === impl ReferenceError ===
+
+impl ReferenceError {
+    /// What is wrong with a text that does not match as a whole.
+    fn of(text: &str) -> Self {
+        const ALGORITHM: &str = "sha256:";
+        if let Some((before, digest)) = text.split_once('@') {
+            // `user@host/…` has no digest.
+            if !before.contains('/') {
+                return Self::Shape;
+            }
+            let Some(digits) = digest.strip_prefix(ALGORITHM) else {
+                return Self::DigestAlgorithm;
+            };
+            let found = digits.chars().count();
+            if found != 64 {
+                return Self::DigestLength { found };
+            }
+            if !digits
+                .bytes()
+                .all(|byte| matches!(byte, b'0'..=b'9' | b'a'..=b'f'))
+            {
+                return Self::DigestDigits;
+            }
+        }
+        match text.split_once('/') {
+            Some((host, repository)) if is_host(host) => {
+                let repository = repository.split([':', '@']).next().unwrap_or_default();
+                let lower = format!("{host}/{}:1", repository.to_lowercase());
+                let is_case = repository.bytes().any(|byte| byte.is_ascii_uppercase())
+                    && REFERENCE
+                        .as_ref()
+                        .is_some_and(|regex| regex.is_match(&lower));
+                if is_case { Self::Case } else { Self::Shape }
+            }
+            _ => Self::Shape,
+        }
     }
 }
 
@@ -234,6 +318,42 @@ mod tests {
         ] {
             assert_eq!(Reference::parse(&text).unwrap().to_string(), text);
         }
+    }
+
+    #[test]
+    fn says_what_is_wrong_with_a_reference() {
+        let table = [
+            ("registry.example.com/a", ReferenceError::Unpinned),
+            ("policies/image-rewrite:1.4", ReferenceError::Host),
+            ("registry.example.com/Policies/A:1", ReferenceError::Case),
+            (
+                "registry.example.com/a@sha256:abc",
+                ReferenceError::DigestLength { found: 3 },
+            ),
+            (
+                "registry.example.com/a:1@sha256:",
+                ReferenceError::DigestLength { found: 0 },
+            ),
+            (
+                "registry.example.com/a@sha512:abc",
+                ReferenceError::DigestAlgorithm,
+            ),
+            (
+                "registry.example.com/a@abc",
+                ReferenceError::DigestAlgorithm,
+            ),
+            ("user@registry.example.com/a:1", ReferenceError::Shape),
+            ("https://registry.example.com/a:1", ReferenceError::Shape),
+            ("registry.example.com", ReferenceError::Shape),
+        ];
+        for (text, expected) in table {
+            assert_eq!(Reference::parse(text), Err(expected), "{text}");
+        }
+        let digest = format!("registry.example.com/a@sha256:{}", "A".repeat(64));
+        assert_eq!(Reference::parse(&digest), Err(ReferenceError::DigestDigits));
+        let digest = format!("registry.example.com/a@sha256:{}", "a".repeat(65));
+        let error = Reference::parse(&digest).unwrap_err().to_string();
+        assert!(error.contains("found 65 digits"), "{error}");
     }
 
     #[test]

@@ -155,6 +155,11 @@ impl Match {
         self.exclude_namespaces.iter().map(|name| &**name)
     }
 
+    /// Not requests of users in these groups.
+    pub(crate) fn excluded_groups(&self) -> impl Iterator<Item = &str> {
+        self.exclude_groups.iter().map(|name| &**name)
+    }
+
     pub(crate) fn read(node: &Node<'_>, problems: &Collector) -> Option<Self> {
         let mut fields = node.object()?;
         let given = fields.required(

@@ -77,7 +77,7 @@ configuration: 40 problems
   limits.concurrency: got 100, expected at most 64, which is engine.maxConcurrentCalls
   limits.memry: unknown key, did you mean memory?
   plugins[0].name: got "Image_Rewrite", expected a name of at most 40 of a-z, 0-9 and -, such as image-rewrite
-  plugins[0].source: got "oci://policies/image-rewrite", expected a reference such as oci://registry.example.com/policies/image-rewrite:1.4, with a tag or a digest
+  plugins[0].source: got "oci://policies/image-rewrite", expected the registry's host first, with a dot or a port, or localhost, such as registry.example.com/policies/image-rewrite:1.4
   plugins[0].settings: expected an object; what is in it is up to the plugin
   plugins[0].mode: got "dryrun", expected enforce, warn or audit
   plugins[0].failurePolicy: got "ignore", expected Fail or Ignore; did you mean Ignore?
@@ -257,7 +257,7 @@ fn rejects_hostile_text_without_repeating_it_raw() {
     assert_snapshot!(error(&text), @r#"
 configuration: 2 problems
   listen: got "\u{1b}[31m\u{202e}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"…, expected an IP address and a port, such as 0.0.0.0:8443 or [::]:8443
-  ["a\n\u{1b}[31m"]: unknown key, expected listen, admin, tls, authentication, requests, engine, registries, startupGrace, limits, conflicts, signatures, allowEmpty or plugins
+  ["a\n\u{1b}[31m"]: unknown key, expected listen, admin, tls, authentication, requests, engine, registries, startupGrace, limits, conflicts, signatures, log, allowEmpty or plugins
 "#);
 }
 

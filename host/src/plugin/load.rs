@@ -1,6 +1,5 @@
 //! Loads the configured plugins: all of them, whatever becomes of one.
 
-use std::fs::File;
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -257,6 +256,9 @@ impl Loader {
         digest: Arc<str>,
         state: PluginState,
     ) -> Plugin {
+        if let PluginState::Loaded(loaded) = &state {
+            warn_of_rules(&config, &loaded.matching);
+        }
         let metrics = self.metrics.plugin(config.name.as_str());
         Plugin {
             config,
@@ -528,6 +530,18 @@ fn matching_of(rules: &[super::protocol::ManifestRule]) -> Result<Match, LoadErr
     })
 }
 
+/// Warns of rules that match nothing that Kubernetes has, as far as it is known: they protect nothing.
+fn warn_of_rules(config: &PluginConfig, matching: &Match) {
+    for finding in crate::kubernetes::judge(matching, config.matching.is_some()) {
+        tracing::warn!(
+            plugin = config.name.as_str(),
+            rule = finding.place,
+            "rule matches nothing: {}",
+            finding.text
+        );
+    }
+}
+
 /// Reads a file up to a size, whatever its size is said to be.
 fn read(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, LoadError> {
     let failed = |error| LoadError::Read {
@@ -535,7 +549,7 @@ fn read(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, LoadError> {
         error,
     };
     let mut bytes = Vec::new();
-    File::open(path)
+    crate::file::open(path)
         .map_err(failed)?
         .take(limit_bytes + 1)
         .read_to_end(&mut bytes)

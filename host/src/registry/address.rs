@@ -1,15 +1,25 @@
 //! Where a registry may lead: which addresses are dialled for it.
 //!
 //! A registry names further hosts: for tokens, and by redirects for the bytes themselves. Whoever controls it, or its
-//! name, could have the host ask the node's own services or the cloud's metadata. So every address is looked at where
-//! it is dialled, after the name has been resolved, and not where it is written.
+//! name, could have the host ask the node's own services or the cloud's metadata. So every address is checked where it is
+//! dialled, after the name has been resolved, and not where it is written.
+//!
+//! Behind a proxy only the proxy's address is dialled, and the proxy resolves the names. Then every name is resolved here
+//! as well before a request goes out. A name that cannot be resolved here is left to the proxy, unless it is one that only
+//! a private network knows.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+mod reach;
+
+use std::collections::HashMap;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
+
+use reach::Reach;
 
 /// Looks at the addresses that are dialled for one registry.
 #[derive(Debug)]
@@ -27,90 +37,43 @@ struct Inner {
     proxies: Vec<String>,
     /// Why an address was refused, for the message.
     refused: Mutex<Option<String>>,
+    /// Names that could not be resolved here, and until when no further attempt is made.
+    unresolved: Mutex<HashMap<String, Instant>>,
 }
 
-/// What an address is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Reach {
-    Public,
-    Private,
-    Loopback,
-    /// Never anything that has plugins.
-    Never(&'static str),
-}
-
-/// Beside 169.254.0.0/16 and fe80::/10, where most clouds have theirs: AWS over IPv6, Alibaba, Azure.
-const METADATA: [IpAddr; 3] = [
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
-    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
-    IpAddr::V4(Ipv4Addr::new(168, 63, 129, 16)),
+/// Names of metadata services, wherever they are resolved.
+const METADATA_NAMES: [&str; 7] = [
+    "metadata.google.internal",
+    "metadata.goog",
+    "metadata",
+    "instance-data",
+    "instance-data.ec2.internal",
+    "metadata.tencentyun.com",
+    "metadata.azure.internal",
 ];
-
-// === impl Reach ===
-
-impl Reach {
-    fn of(address: IpAddr) -> Self {
-        if METADATA.contains(&address) {
-            return Self::Never("a metadata service");
-        }
-        match address {
-            IpAddr::V4(address) => Self::of_v4(address),
-            IpAddr::V6(address) => match embedded(address) {
-                Some(embedded) => Self::of(IpAddr::V4(embedded)),
-                None => Self::of_v6(address),
-            },
-        }
-    }
-
-    fn of_v4(address: Ipv4Addr) -> Self {
-        let [first, second, ..] = address.octets();
-        if address.is_loopback() {
-            Self::Loopback
-        } else if address.is_link_local() {
-            Self::Never("a link-local address")
-        } else if first == 0 || address.is_broadcast() || address.is_multicast() {
-            Self::Never("no host's address")
-        } else if address.is_private() || (first == 100 && second & 0xc0 == 64) {
-            Self::Private
-        } else {
-            Self::Public
-        }
-    }
-
-    fn of_v6(address: Ipv6Addr) -> Self {
-        if address.is_loopback() {
-            Self::Loopback
-        } else if address.is_unicast_link_local() {
-            Self::Never("a link-local address")
-        } else if address.is_unspecified() || address.is_multicast() {
-            Self::Never("no host's address")
-        } else if address.is_unique_local() {
-            Self::Private
-        } else {
-            Self::Public
-        }
-    }
-}
-
-/// The IPv4 address that an IPv6 address stands for: mapped, NAT64 and 6to4.
-fn embedded(address: Ipv6Addr) -> Option<Ipv4Addr> {
-    let segments = address.segments();
-    let of = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
-    match segments {
-        [0, 0, 0, 0, 0, 0xffff, high, low] | [0x64, 0xff9b, 0, 0, 0, 0, high, low] => {
-            Some(of(high, low))
-        }
-        [0x2002, high, low, ..] => Some(of(high, low)),
-        _ => None,
-    }
-}
+/// Endings of names that only a private network or a machine itself resolves (RFC 6761, 6762, 8375; `internal` is
+/// reserved by ICANN).
+const PRIVATE_ENDINGS: [&str; 6] = [
+    "localhost",
+    "local",
+    "internal",
+    "home.arpa",
+    "svc",
+    "cluster.local",
+];
+/// Behind a proxy there may be no name service that answers, and no request is to wait for it for long.
+const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
+/// How long a name counts as one that only the proxy resolves.
+const UNRESOLVED_FOR: Duration = Duration::from_secs(60);
 
 // === impl Dialer ===
 
 impl Dialer {
     /// For a registry by its host and port. `proxies` are the hosts of proxies, which are dialled in any case.
     pub(super) fn new(registry: &str, proxies: Vec<String>) -> Self {
-        let home = host_of(registry).to_ascii_lowercase();
+        // A URL's reading of it: `127.1` and `2130706433` are addresses too.
+        let url = Url::parse(&format!("http://{registry}/")).ok();
+        let home = url.as_ref().map(host_of).unwrap_or_default();
         let literal = home.parse().ok().map(Reach::of);
         let home_is_loopback = home == "localhost" || literal == Some(Reach::Loopback);
         let home_is_private = home_is_loopback || literal == Some(Reach::Private);
@@ -120,26 +83,45 @@ impl Dialer {
             home_is_private: AtomicBool::new(home_is_private),
             proxies,
             refused: Mutex::new(None),
+            unresolved: Mutex::default(),
         }))
     }
 
-    /// Whether a URL may be asked for, as far as that can be told without resolving its host.
-    pub(super) fn check(&self, url: &Url) -> Result<(), String> {
-        let host = url.host_str().unwrap_or_default();
-        match host.trim_matches(['[', ']']).parse() {
-            Ok(address) => self.0.check(host.trim_matches(['[', ']']), address),
-            Err(_) => Ok(()),
+    /// Checks whether a URL may be asked for: its address, or where a proxy would resolve its name, that name.
+    ///
+    /// Without a proxy a name passes, and the addresses behind it are checked when they are dialled.
+    ///
+    /// # Errors
+    /// The reason, when it may not.
+    pub(super) async fn check(&self, url: &Url) -> Result<(), String> {
+        let host = host_of(url);
+        if let Ok(address) = host.parse() {
+            return self.0.check(&host, address);
         }
-    }
-
-    /// Remembers why an address was refused, for whoever hears of it as an error of the connection.
-    pub(super) fn refuse(&self, why: String) {
-        let mut refused = self
-            .0
-            .refused
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        *refused = Some(why);
+        self.0.check_name(&host)?;
+        if self.0.proxies.is_empty() {
+            return Ok(());
+        }
+        let found = if self.0.is_unresolved(&host) {
+            None
+        } else {
+            let lookup = tokio::net::lookup_host((host.as_str(), 0));
+            let found = tokio::time::timeout(LOOKUP_TIMEOUT, lookup).await;
+            found.ok().and_then(Result::ok)
+        };
+        match found {
+            Some(found) => {
+                let found: Vec<SocketAddr> = found.collect();
+                self.0.learn(&host, &found);
+                // The proxy may dial any of them.
+                let mut found = found.iter();
+                found.try_for_each(|address| self.0.check(&host, address.ip()))
+            }
+            None => {
+                self.0.remember_unresolved(&host);
+                self.0.check_unresolved(&host)
+            }
+        }
     }
 
     /// Why the last address was refused; forgets it.
@@ -164,6 +146,10 @@ impl Resolve for Dialer {
             let host = name.as_str().to_ascii_lowercase();
             let found: Vec<SocketAddr> =
                 tokio::net::lookup_host((host.as_str(), 0)).await?.collect();
+            // The operator has named it. What a registry leads to was checked before.
+            if inner.proxies.contains(&host) {
+                return Ok(Box::new(found.into_iter()) as Addrs);
+            }
             let allowed = inner.allowed(&host, &found)?;
             Ok(Box::new(allowed.into_iter()) as Addrs)
         })
@@ -173,17 +159,19 @@ impl Resolve for Dialer {
 // === impl Inner ===
 
 impl Inner {
-    fn allowed(&self, host: &str, found: &[SocketAddr]) -> Result<Vec<SocketAddr>, String> {
-        if self.proxies.iter().any(|proxy| proxy == host) {
-            return Ok(found.to_owned());
-        }
-        if host == self.home {
+    /// Takes note of where the registry itself is.
+    fn learn(&self, host: &str, found: &[SocketAddr]) {
+        if self.is_home(host) {
             let is_private = |address: &SocketAddr| {
                 matches!(Reach::of(address.ip()), Reach::Private | Reach::Loopback)
             };
             let private = !found.is_empty() && found.iter().all(is_private);
             self.home_is_private.store(private, Ordering::Relaxed);
         }
+    }
+
+    fn allowed(&self, host: &str, found: &[SocketAddr]) -> Result<Vec<SocketAddr>, String> {
+        self.learn(host, found);
         let mut why = None;
         let mut allowed = Vec::with_capacity(found.len());
         for address in found {
@@ -215,7 +203,9 @@ impl Inner {
             Reach::Loopback => Err(format!(
                 "{at} is this machine itself, and the reference does not name it as localhost or by such an address"
             )),
-            Reach::Private if host == self.home || self.home_is_private.load(Ordering::Relaxed) => {
+            Reach::Private
+                if self.is_home(host) || self.home_is_private.load(Ordering::Relaxed) =>
+            {
                 Ok(())
             }
             Reach::Private => Err(format!(
@@ -223,14 +213,78 @@ impl Inner {
             )),
         }
     }
+
+    /// Refuses names that stand for a metadata service, whoever resolves them.
+    fn check_name(&self, host: &str) -> Result<(), String> {
+        if METADATA_NAMES.contains(&without_dot(host)) {
+            return Err(format!(
+                "{host} is the name of a metadata service, which is never asked for plugins"
+            ));
+        }
+        Ok(())
+    }
+
+    /// Judges a name that only the proxy can resolve.
+    fn check_unresolved(&self, host: &str) -> Result<(), String> {
+        if self.is_home(host)
+            || !is_private_name(host)
+            || self.home_is_private.load(Ordering::Relaxed)
+            || is_private_name(&self.home)
+        {
+            return Ok(());
+        }
+        Err(format!(
+            "{host} is the name of a private network, it cannot be resolved here before a proxy is asked for it, and the \
+             registry that leads there is a public one"
+        ))
+    }
+
+    fn is_unresolved(&self, host: &str) -> bool {
+        let unresolved = self
+            .unresolved
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        unresolved
+            .get(host)
+            .is_some_and(|until| *until > Instant::now())
+    }
+
+    fn remember_unresolved(&self, host: &str) {
+        let now = Instant::now();
+        let mut unresolved = self
+            .unresolved
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
+        unresolved.retain(|_, until| *until > now);
+        unresolved
+            .entry(host.to_owned())
+            .or_insert(now + UNRESOLVED_FOR);
+    }
+
+    fn is_home(&self, host: &str) -> bool {
+        without_dot(host) == without_dot(&self.home)
+    }
 }
 
-/// Without the port and the brackets of an IPv6 address.
-fn host_of(registry: &str) -> &str {
-    if let Some(rest) = registry.strip_prefix('[') {
-        return rest.split(']').next().unwrap_or(rest);
-    }
-    registry.split(':').next().unwrap_or(registry)
+/// The host of a URL in lower case, without the brackets of an IPv6 address.
+fn host_of(url: &Url) -> String {
+    let host = url.host_str().unwrap_or_default();
+    host.trim_matches(['[', ']']).to_ascii_lowercase()
+}
+
+/// Without the dot that ends a name at the root.
+fn without_dot(host: &str) -> &str {
+    host.strip_suffix('.').unwrap_or(host)
+}
+
+/// Whether no public name looks like this.
+fn is_private_name(host: &str) -> bool {
+    let host = without_dot(host);
+    let ends_so = |ending: &str| {
+        host.strip_suffix(ending)
+            .is_some_and(|rest| rest.is_empty() || rest.ends_with('.'))
+    };
+    !host.contains('.') || PRIVATE_ENDINGS.into_iter().any(ends_so)
 }
 
 #[cfg(test)]
@@ -343,16 +397,100 @@ mod tests {
         assert!(refused.unwrap_err().contains("never asked"));
     }
 
-    #[test]
-    fn looks_at_addresses_in_urls() {
+    #[tokio::test]
+    async fn checks_addresses_that_are_written_in_urls() {
         let dialer = Dialer::new("registry.example.com", Vec::new());
-        let check = |url: &str| dialer.check(&Url::parse(url).unwrap());
-        assert!(check("http://169.254.169.254/latest/").is_err());
-        assert!(check("https://[::1]:5000/").is_err());
-        assert!(
-            check("https://2852039166/").is_err(),
-            "169.254.169.254 as one number"
-        );
-        assert!(check("https://auth.example.com/token").is_ok());
+        let refused = [
+            "http://169.254.169.254/latest/",
+            // The same address as one number, in octal and in hexadecimal.
+            "https://2852039166/",
+            "https://0251.0376.0251.0376/",
+            "https://0xa9fea9fe/",
+            "https://[::1]:5000/",
+            "https://[::a9fe:a9fe]/",
+            "https://[::ffff:a9fe:a9fe]/",
+            "https://[::ffff:0:a9fe:a9fe]/",
+            "https://[64:ff9b::a9fe:a9fe]/",
+            "https://[64:ff9b:1::a9fe:a9fe]/",
+            "https://[fd00:ec2::254]/",
+            "https://metadata.google.internal/computeMetadata/v1/",
+            "https://METADATA.google.internal./computeMetadata/v1/",
+            "https://metadata\u{3002}google\u{3002}internal/",
+            "https://instance-data/latest/",
+        ];
+        for url in refused {
+            let url = Url::parse(url).unwrap();
+            let why = dialer.check(&url).await.expect_err(url.as_str());
+            assert!(
+                why.contains("never asked") || why.contains("this machine itself"),
+                "{url}: {why}"
+            );
+        }
+        for url in [
+            "https://auth.example.com/token",
+            "https://[2606:4700::1111]/",
+        ] {
+            assert_eq!(dialer.check(&Url::parse(url).unwrap()).await, Ok(()));
+        }
+    }
+
+    #[test]
+    fn a_url_has_no_zone() {
+        assert!(Url::parse("https://[fe80::1%eth0]/").is_err());
+        assert!(Url::parse("https://[fe80::1%25eth0]/").is_err());
+    }
+
+    #[test]
+    fn a_reference_may_write_its_loopback_address_as_it_likes() {
+        for registry in ["localhost:5000", "127.1:5000", "2130706433", "[::1]:5000"] {
+            let dialer = Dialer::new(registry, Vec::new());
+            assert!(dialer.0.home_is_loopback, "{registry}");
+        }
+        for registry in ["registry.example.com:5000", "127.example.com", "10.0.0.1"] {
+            let dialer = Dialer::new(registry, Vec::new());
+            assert!(!dialer.0.home_is_loopback, "{registry}");
+        }
+    }
+
+    #[test]
+    fn names_of_private_networks_are_not_left_to_a_proxy() {
+        let check = |registry: &str, host: &str| {
+            let dialer = Dialer::new(registry, vec!["proxy.example.com".to_owned()]);
+            dialer.0.check_unresolved(host).is_ok()
+        };
+        let table = [
+            ("registry.example.com", "storage.example.net", true),
+            ("registry.example.com", "localhost", false),
+            ("registry.example.com", "admin.localhost", false),
+            ("registry.example.com", "printer.local", false),
+            ("registry.example.com", "vault.corp.internal.", false),
+            ("registry.example.com", "kubernetes.default.svc", false),
+            ("registry.example.com", "vault", false),
+            ("registry.example.com", "mylocalhost.com", true),
+            ("registry.corp.internal", "auth.corp.internal", true),
+            ("registry.corp.internal", "registry.corp.internal.", true),
+            ("10.0.0.1:5000", "auth.corp.internal", true),
+        ];
+        for (registry, host, expected) in table {
+            assert_eq!(
+                check(registry, host),
+                expected,
+                "{registry} leads to {host}"
+            );
+        }
+    }
+
+    #[tokio::test]
+    async fn names_are_resolved_before_a_proxy_is_asked_for_them() {
+        let url = Url::parse("https://localhost:9/").unwrap();
+        let proxies = vec!["proxy.example.com".to_owned()];
+        let dialer = Dialer::new("registry.example.com", proxies.clone());
+        let why = dialer.check(&url).await.unwrap_err();
+        assert!(why.contains("is this machine itself"), "{why}");
+        let dialer = Dialer::new("localhost:5000", proxies);
+        assert_eq!(dialer.check(&url).await, Ok(()));
+        // A proxy's own host is dialled for requests through it, and nothing that a registry may lead to.
+        let dialer = Dialer::new("registry.example.com", vec!["localhost".to_owned()]);
+        assert!(dialer.check(&url).await.is_err());
     }
 }

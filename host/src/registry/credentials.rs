@@ -65,7 +65,9 @@ async fn find(
         repository,
         ..
     } = reference;
-    let text = match tokio::fs::read(path).await {
+    let to_read = path.to_owned();
+    let read = tokio::task::spawn_blocking(move || crate::file::read(&to_read)).await;
+    let text = match read.unwrap_or_else(|lost| Err(std::io::Error::other(lost))) {
         Ok(text) => text,
         Err(_) if !must_be_there => return Ok(None),
         Err(error) => return Err(failed(path, &error.to_string())),

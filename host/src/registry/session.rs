@@ -14,7 +14,7 @@ use reqwest::header::{
     LOCATION, RETRY_AFTER, WWW_AUTHENTICATE,
 };
 use reqwest::redirect::Policy;
-use reqwest::{Certificate, Client, Method, Response, StatusCode, Url};
+use reqwest::{Certificate, Client, Method, Request, RequestBuilder, Response, StatusCode, Url};
 use serde::Deserialize;
 
 use super::address::Dialer;
@@ -22,7 +22,7 @@ use super::cache::digest_of;
 use super::credentials::credential;
 use super::helper::Helpers;
 use super::manifest::{Descriptor, OCI_MANIFEST, is_digest};
-use super::{Progress, RegistryError};
+use super::{Progress, RegistryError, transport};
 use crate::config::{Reference, Registries, RegistryHost};
 use crate::engine::chain;
 
@@ -42,6 +42,15 @@ pub(super) struct Session<'c> {
     reference: &'c Reference,
     authorization: Option<HeaderValue>,
     progress: Option<&'c dyn Progress>,
+}
+
+/// What a request's body holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Body {
+    /// A plugin, or nothing.
+    Open,
+    /// An identity token, which is for one server alone.
+    Secret,
 }
 
 /// What an authorization server hands out.
@@ -89,23 +98,11 @@ impl Host {
         let base = Url::parse(&format!("{scheme}://{at}/v2/"))
             .map_err(|error| setup(error.to_string()))?;
         let dialer = Dialer::new(at, proxies());
-        let on_the_way = dialer.share();
-        let redirects = Policy::custom(move |attempt| {
-            if attempt.previous().len() > MAX_REDIRECTS {
-                return attempt.error("it redirects too often");
-            }
-            match on_the_way.check(attempt.url()) {
-                Ok(()) => attempt.follow(),
-                Err(why) => {
-                    on_the_way.refuse(why.clone());
-                    attempt.error(why)
-                }
-            }
-        });
         let mut builder = Client::builder()
             .user_agent(concat!("tollgate/", env!("CARGO_PKG_VERSION")))
             .https_only(!plain_http)
-            .redirect(redirects)
+            // Each is checked before it is followed, which takes looking at names.
+            .redirect(Policy::none())
             .dns_resolver(Arc::new(dialer.share()))
             .connect_timeout(CONNECT_TIMEOUT)
             .read_timeout(READ_TIMEOUT);
@@ -117,7 +114,7 @@ impl Host {
                         path.display()
                     ))
                 };
-                let pem = std::fs::read(path).map_err(|error| failed(&error))?;
+                let pem = crate::file::read(path).map_err(|error| failed(&error))?;
                 let authorities =
                     Certificate::from_pem_bundle(&pem).map_err(|error| failed(&error))?;
                 if authorities.is_empty() {
@@ -146,6 +143,12 @@ impl Host {
             client,
             dialer,
         })
+    }
+}
+
+impl Host {
+    fn is_plain_http(&self) -> bool {
+        self.base.scheme() == "http"
     }
 }
 
@@ -370,7 +373,6 @@ impl<'c> Session<'c> {
         headers: HeaderMap,
         body: Option<Bytes>,
     ) -> Result<Response, RegistryError> {
-        self.check(&url)?;
         // Uploads may be sent elsewhere, and then without what is for the registry.
         let at_home = url.origin() == self.host.base.origin();
         let mut request = self.host.client.request(method, url).headers(headers);
@@ -380,7 +382,34 @@ impl<'c> Session<'c> {
         if let Some(body) = body {
             request = request.header(CONTENT_LENGTH, body.len()).body(body);
         }
-        request.send().await.map_err(|error| self.failed(error))
+        self.follow(request, Body::Open).await
+    }
+
+    /// Sends a request and follows where it is redirected to; checks every URL before it is asked for.
+    async fn follow(&self, request: RequestBuilder, kind: Body) -> Result<Response, RegistryError> {
+        let mut request = request.build().map_err(|error| self.failed(error))?;
+        for _ in 0..=MAX_REDIRECTS {
+            self.check(request.url()).await?;
+            let next = request.try_clone();
+            let sent = self.host.client.execute(request).await;
+            let response = sent.map_err(|error| self.failed(error))?;
+            let redirected = next.and_then(|next| redirect(next, &response));
+            let Some(next) = redirected else {
+                return Ok(response);
+            };
+            let leaves = next.url().origin() != response.url().origin();
+            if leaves && kind == Body::Secret && next.body().is_some() {
+                return Err(RegistryError::Challenge {
+                    host: self.host.name.clone(),
+                    why: format!(
+                        "the identity token would be sent on to {}",
+                        next.url().origin().ascii_serialization()
+                    ),
+                });
+            }
+            request = next;
+        }
+        Err(self.unreachable("it redirects too often".to_owned()))
     }
 
     /// Does what the registry asks of those who want more than it shows to everybody.
@@ -443,7 +472,6 @@ impl<'c> Session<'c> {
                 "it would have them sent to {realm} without TLS"
             )));
         }
-        self.check(&realm)?;
         let service = service.map(|service| ("service", service));
         let scope = scope.map(|scope| ("scope", scope));
         let parameters: Vec<(&str, String)> = service.into_iter().chain(scope).collect();
@@ -474,7 +502,7 @@ impl<'c> Session<'c> {
                 }
             }
         };
-        let response = request.send().await.map_err(|error| self.failed(error))?;
+        let response = self.follow(request, Body::Secret).await?;
         if !response.status().is_success() {
             return Err(self.status(response.status(), &Method::GET, realm.path()));
         }
@@ -519,14 +547,12 @@ impl<'c> Session<'c> {
         Ok(bytes)
     }
 
-    fn check(&self, url: &Url) -> Result<(), RegistryError> {
-        self.host
-            .dialer
-            .check(url)
-            .map_err(|why| RegistryError::Refused {
-                host: self.host.name.clone(),
-                why,
-            })
+    async fn check(&self, url: &Url) -> Result<(), RegistryError> {
+        let refused = |why| RegistryError::Refused {
+            host: self.host.name.clone(),
+            why,
+        };
+        self.host.dialer.check(url).await.map_err(refused)
     }
 
     fn failed(&self, error: reqwest::Error) -> RegistryError {
@@ -536,7 +562,11 @@ impl<'c> Session<'c> {
                 why,
             },
             // A URL may carry a signature of its own.
-            None => self.unreachable(chain(&error.without_url())),
+            None => {
+                let error = error.without_url();
+                let hint = transport::hint(&error, self.host.is_plain_http());
+                self.unreachable(format!("{}{hint}", chain(&error)))
+            }
         }
     }
 
@@ -556,6 +586,7 @@ impl<'c> Session<'c> {
                 ": there is no such repository, tag or digest, or it is not shown without credentials"
             }
             StatusCode::TOO_MANY_REQUESTS => ": it is asked too often (registries.pollInterval)",
+            StatusCode::BAD_REQUEST if self.host.is_plain_http() => transport::EXPECTS_TLS,
             _ => "",
         };
         RegistryError::Status {
@@ -566,6 +597,32 @@ impl<'c> Session<'c> {
             hint,
         }
     }
+}
+
+/// The request that a redirect asks for in place of the one that it answers; none where it is no redirect.
+fn redirect(mut request: Request, response: &Response) -> Option<Request> {
+    let status = response.status();
+    let becomes_get = match status {
+        StatusCode::MOVED_PERMANENTLY | StatusCode::FOUND => *request.method() == Method::POST,
+        StatusCode::SEE_OTHER => *request.method() != Method::HEAD,
+        StatusCode::TEMPORARY_REDIRECT | StatusCode::PERMANENT_REDIRECT => false,
+        _ => return None,
+    };
+    let location = response.headers().get(LOCATION)?;
+    let location = std::str::from_utf8(location.as_bytes()).ok()?;
+    let url = response.url().join(location).ok()?;
+    if becomes_get {
+        *request.method_mut() = Method::GET;
+        *request.body_mut() = None;
+        for name in [CONTENT_LENGTH, CONTENT_TYPE] {
+            request.headers_mut().remove(name);
+        }
+    }
+    if url.origin() != response.url().origin() {
+        request.headers_mut().remove(AUTHORIZATION);
+    }
+    *request.url_mut() = url;
+    Some(request)
 }
 
 fn accept() -> HeaderMap {

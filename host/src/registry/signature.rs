@@ -82,7 +82,7 @@ impl PublicKey {
                 path: path.clone(),
                 why: why.to_owned(),
             };
-            let bytes = std::fs::read(path).map_err(|error| failed(&error.to_string()))?;
+            let bytes = crate::file::read(path).map_err(|error| failed(&error.to_string()))?;
             let sections = pem::parse_many(&bytes).map_err(|error| failed(&error.to_string()))?;
             let before = keys.len();
             for section in sections

@@ -239,7 +239,7 @@ pub(super) fn inspect(
 }
 
 fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, AuthenticationError> {
-    std::fs::read(path).map_err(|source| AuthenticationError::Read {
+    crate::file::read(path).map_err(|source| AuthenticationError::Read {
         setting,
         path: path.to_owned(),
         source,

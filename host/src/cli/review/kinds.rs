@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 
 use crate::document::Json;
+use crate::kubernetes::resource_of;
 
 /// A resource as far as a review needs to know it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -31,113 +32,6 @@ pub(super) enum Known {
 pub(super) struct Kinds {
     defined: HashMap<(String, String), Resource>,
 }
-
-/// Kubernetes' own kinds by group: those in namespaces, and those of the cluster. From the API reference of 1.35.
-const BUILT_IN: &[(&str, &[&str], &[&str])] = &[
-    (
-        "",
-        &[
-            "Binding",
-            "ConfigMap",
-            "Endpoints",
-            "Event",
-            "LimitRange",
-            "PersistentVolumeClaim",
-            "Pod",
-            "PodTemplate",
-            "ReplicationController",
-            "ResourceQuota",
-            "Secret",
-            "Service",
-            "ServiceAccount",
-        ],
-        &["ComponentStatus", "Namespace", "Node", "PersistentVolume"],
-    ),
-    (
-        "admissionregistration.k8s.io",
-        &[],
-        &[
-            "MutatingAdmissionPolicy",
-            "MutatingAdmissionPolicyBinding",
-            "MutatingWebhookConfiguration",
-            "ValidatingAdmissionPolicy",
-            "ValidatingAdmissionPolicyBinding",
-            "ValidatingWebhookConfiguration",
-        ],
-    ),
-    ("apiextensions.k8s.io", &[], &["CustomResourceDefinition"]),
-    ("apiregistration.k8s.io", &[], &["APIService"]),
-    (
-        "apps",
-        &[
-            "ControllerRevision",
-            "DaemonSet",
-            "Deployment",
-            "ReplicaSet",
-            "StatefulSet",
-        ],
-        &[],
-    ),
-    (
-        "authentication.k8s.io",
-        &[],
-        &["SelfSubjectReview", "TokenReview"],
-    ),
-    (
-        "authorization.k8s.io",
-        &["LocalSubjectAccessReview"],
-        &[
-            "SelfSubjectAccessReview",
-            "SelfSubjectRulesReview",
-            "SubjectAccessReview",
-        ],
-    ),
-    ("autoscaling", &["HorizontalPodAutoscaler"], &[]),
-    ("batch", &["CronJob", "Job"], &[]),
-    (
-        "certificates.k8s.io",
-        &["PodCertificateRequest"],
-        &["CertificateSigningRequest", "ClusterTrustBundle"],
-    ),
-    ("coordination.k8s.io", &["Lease", "LeaseCandidate"], &[]),
-    ("discovery.k8s.io", &["EndpointSlice"], &[]),
-    ("events.k8s.io", &["Event"], &[]),
-    (
-        "flowcontrol.apiserver.k8s.io",
-        &[],
-        &["FlowSchema", "PriorityLevelConfiguration"],
-    ),
-    (
-        "networking.k8s.io",
-        &["Ingress", "NetworkPolicy"],
-        &["IPAddress", "IngressClass", "ServiceCIDR"],
-    ),
-    ("node.k8s.io", &[], &["RuntimeClass"]),
-    ("policy", &["PodDisruptionBudget"], &[]),
-    (
-        "rbac.authorization.k8s.io",
-        &["Role", "RoleBinding"],
-        &["ClusterRole", "ClusterRoleBinding"],
-    ),
-    (
-        "resource.k8s.io",
-        &["ResourceClaim", "ResourceClaimTemplate"],
-        &["DeviceClass", "DeviceTaintRule", "ResourceSlice"],
-    ),
-    ("scheduling.k8s.io", &[], &["PriorityClass"]),
-    (
-        "storage.k8s.io",
-        &["CSIStorageCapacity"],
-        &[
-            "CSIDriver",
-            "CSINode",
-            "StorageClass",
-            "VolumeAttachment",
-            "VolumeAttributesClass",
-        ],
-    ),
-    ("storagemigration.k8s.io", &[], &["StorageVersionMigration"]),
-];
 
 /// The one kind that is a plural already.
 const ENDPOINTS: &str = "endpoints";
@@ -174,16 +68,16 @@ impl Kinds {
         if let Some(resource) = self.defined.get(&(group.to_owned(), kind.to_owned())) {
             return resource.clone();
         }
-        let built_in = BUILT_IN.iter().find_map(|(of, namespaced, cluster)| {
-            let here = |kinds: &[&str]| *of == group && kinds.contains(&kind);
-            (here(namespaced) || here(cluster)).then(|| here(namespaced))
-        });
-        Resource {
-            plural: plural(kind),
-            namespaced: built_in.unwrap_or(true),
-            known: match built_in {
-                Some(_) => Known::BuiltIn,
-                None => Known::Guessed,
+        match resource_of(group, kind) {
+            Some(built_in) => Resource {
+                plural: built_in.name.to_owned(),
+                namespaced: built_in.namespaced,
+                known: Known::BuiltIn,
+            },
+            None => Resource {
+                plural: plural(kind),
+                namespaced: true,
+                known: Known::Guessed,
             },
         }
     }

@@ -47,7 +47,7 @@ pub(super) fn read(
 
 fn read_both(certificate: &Path, key: &Path) -> Result<Files, CertificateError> {
     let read = |setting, path: &Path| {
-        std::fs::read(path).map_err(|source| CertificateError::Read {
+        crate::file::read(path).map_err(|source| CertificateError::Read {
             setting,
             path: path.to_owned(),
             source,

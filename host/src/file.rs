@@ -1,0 +1,87 @@
+//! Files that the configuration names: read only where they are files.
+//!
+//! Opening a named pipe waits for a writer, which may never come, and a device such as `/dev/zero` has no end. Either would
+//! hold up the thread that reads it, and with it a reload or a start.
+
+use std::fs::{File, FileType, OpenOptions};
+use std::io::{self, Read as _};
+use std::os::unix::fs::{FileTypeExt as _, OpenOptionsExt as _};
+use std::path::Path;
+
+/// Opens a file for reading, without waiting.
+///
+/// # Errors
+/// When it cannot be opened, or is not a regular file: the message says what it is.
+pub(crate) fn open(path: &Path) -> io::Result<File> {
+    // Without effect on a regular file.
+    let file = OpenOptions::new()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(path)?;
+    let kind = file.metadata()?.file_type();
+    if kind.is_file() {
+        return Ok(file);
+    }
+    Err(io::Error::new(
+        io::ErrorKind::InvalidInput,
+        format!("expected a regular file, found {}", name_of(kind)),
+    ))
+}
+
+/// Reads a whole file.
+///
+/// # Errors
+/// As for [`open`], and when it cannot be read.
+pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
+    let mut bytes = Vec::new();
+    open(path)?.read_to_end(&mut bytes)?;
+    Ok(bytes)
+}
+
+fn name_of(kind: FileType) -> &'static str {
+    if kind.is_dir() {
+        "a folder"
+    } else if kind.is_fifo() {
+        "a named pipe"
+    } else if kind.is_socket() {
+        "a socket"
+    } else {
+        "a device"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn error(path: &Path) -> String {
+        read(path).expect_err("it is no file").to_string()
+    }
+
+    #[test]
+    fn reads_files_and_says_what_else_there_is() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("file");
+        std::fs::write(&path, "text").unwrap();
+        assert_eq!(read(&path).unwrap(), b"text");
+        assert_eq!(
+            error(folder.path()),
+            "expected a regular file, found a folder"
+        );
+        assert_eq!(
+            error(Path::new("/dev/zero")),
+            "expected a regular file, found a device"
+        );
+        let missing = read(&folder.path().join("missing")).unwrap_err();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    }
+
+    #[test]
+    fn a_named_pipe_without_a_writer_is_not_waited_for() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("pipe");
+        let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+        rustix::fs::mknodat(rustix::fs::CWD, &path, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        assert_eq!(error(&path), "expected a regular file, found a named pipe");
+    }
+}

@@ -1,0 +1,414 @@
+//! Which entries of a rule can match nothing that Kubernetes asks about.
+//!
+//! Certain is what is a mistake under every release: another name of a resource, another group's resource, a version that
+//! was removed, an operation that a subresource is never asked about with. A name that is close to nothing may come with
+//! a later release, and is only suspected.
+
+use std::fmt;
+
+use super::suggest::{by_other_name, closest};
+use super::{RELEASE, Resource, resources};
+use crate::config::{Match, Operations, Pattern, ResourcePattern, Rule, Scope};
+use crate::review::request::Operation;
+
+/// An entry of a rule that matches nothing.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Finding {
+    /// Where it stands, such as `match.rules[0].resources`.
+    pub(crate) place: String,
+    /// What is wrong, and what was probably meant.
+    pub(crate) text: String,
+    /// Whether it is a mistake under every release of Kubernetes.
+    pub(crate) is_certain: bool,
+}
+
+/// A rule with what is known of its groups.
+struct Judged<'r> {
+    rule: &'r Rule,
+    /// Whether custom resources may be meant, of which nothing is known.
+    is_open: bool,
+    /// What Kubernetes has in the groups of the rule.
+    known: Vec<&'static Resource>,
+}
+
+/// Subresources that are connected to; nothing else is asked about with CONNECT.
+const CONNECTED: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
+/// A subresource that is only read, which is never asked about.
+const READ_ONLY: &str = "log";
+
+/// Everything in a plugin's rules that matches nothing. `is_configured` says whether they are the configuration's, or those
+/// of the plugin's own `describe`.
+pub(crate) fn judge(matching: &Match, is_configured: bool) -> Vec<Finding> {
+    let whose = if is_configured { "match" } else { "describe" };
+    let mut findings = Vec::new();
+    for (index, rule) in matching.rules().iter().enumerate() {
+        let judged = Judged::of(rule);
+        let mut add = |key: &str, (is_certain, text): (bool, String)| {
+            findings.push(Finding {
+                place: format!("{whose}.rules[{index}].{key}"),
+                text,
+                is_certain,
+            });
+        };
+        let groups = judged.groups();
+        let has_bad_group = !groups.is_empty();
+        groups.into_iter().for_each(|found| add("apiGroups", found));
+        for pattern in &rule.resources {
+            if let Some((key, found)) = judged.resource(pattern, has_bad_group) {
+                add(key, found);
+            }
+        }
+    }
+    findings
+}
+
+// === impl Judged ===
+
+impl<'r> Judged<'r> {
+    fn of(rule: &'r Rule) -> Self {
+        let is_open = rule.api_groups.iter().any(|group| match group {
+            Pattern::Any => true,
+            Pattern::Exactly(name) => !is_known_group(name) && name.contains('.'),
+        });
+        let in_group = |resource: &&Resource| {
+            let mut groups = rule.api_groups.iter();
+            groups.any(|group| group.matches(resource.group))
+        };
+        Self {
+            rule,
+            is_open,
+            known: resources().iter().filter(in_group).collect(),
+        }
+    }
+
+    /// The groups that there cannot be, and those that probably are misspelt.
+    fn groups(&self) -> Vec<(bool, String)> {
+        let mut found = Vec::new();
+        for group in &self.rule.api_groups {
+            let Pattern::Exactly(name) = group else {
+                continue;
+            };
+            if is_known_group(name) {
+                continue;
+            }
+            let named = self.groups_of_resources();
+            let near = closest(name, groups()).or_else(|| {
+                // `rbac.k8s.io` for `rbac.authorization.k8s.io`.
+                let (first, rest) = name.split_once('.')?;
+                let mut groups = groups().filter(|_| rest == "k8s.io");
+                groups.find(|group| group.split('.').next() == Some(first))
+            });
+            if name.contains('.') {
+                found.extend(near.map(|near| {
+                    (
+                        false,
+                        format!("{name} is no API group of Kubernetes {RELEASE}: is {near} meant?"),
+                    )
+                }));
+                continue;
+            }
+            let expected = match near {
+                Some(near) => near.to_owned(),
+                None if named.is_empty() => {
+                    "one such as apps, batch or networking.k8s.io".to_owned()
+                }
+                None => listed(named.iter().map(|group| shown(group))),
+            };
+            found.push((
+                true,
+                format!(
+                    "there is no API group {name}, and groups of custom resources have a dot in their names; expected {expected}"
+                ),
+            ));
+        }
+        found
+    }
+
+    /// The groups in which Kubernetes has resources of the names in the rule.
+    fn groups_of_resources(&self) -> Vec<&'static str> {
+        let named = resources().iter().filter(|resource| {
+            let mut patterns = self.rule.resources.iter();
+            patterns.any(
+                |pattern| matches!(&pattern.resource, Pattern::Exactly(name) if **name == *resource.name),
+            )
+        });
+        let mut groups: Vec<&str> = named.map(|resource| resource.group).collect();
+        groups.dedup();
+        groups
+    }
+
+    /// What is wrong with a pattern, and in which list of the rule.
+    fn resource(
+        &self,
+        pattern: &ResourcePattern,
+        has_bad_group: bool,
+    ) -> Option<(&'static str, (bool, String))> {
+        let named: Vec<&Resource> = self
+            .known
+            .iter()
+            .copied()
+            .filter(|resource| pattern.resource.matches(resource.name))
+            .collect();
+        if named.is_empty() {
+            // What is said of the group says it already.
+            let said = has_bad_group && !self.is_open && self.known.is_empty();
+            let found = (!said).then(|| self.unknown_resource(pattern)).flatten()?;
+            return Some(("resources", found));
+        }
+        let with_sub: Vec<&Resource> = named
+            .iter()
+            .copied()
+            .filter(|resource| has_sub_resource(resource, &pattern.sub_resource))
+            .collect();
+        if with_sub.is_empty() {
+            let found = self.unknown_sub_resource(pattern, &named)?;
+            return Some(("resources", found));
+        }
+        if let Some(found) = self.operations(pattern) {
+            return Some(("operations", found));
+        }
+        if self.is_open {
+            return None;
+        }
+        if let Some(found) = self.scope(pattern, &with_sub) {
+            return Some(("scope", found));
+        }
+        let found = self.versions(&with_sub)?;
+        Some(("apiVersions", found))
+    }
+
+    /// A name that no resource in the rule's groups has.
+    fn unknown_resource(&self, pattern: &ResourcePattern) -> Option<(bool, String)> {
+        let Pattern::Exactly(name) = &pattern.resource else {
+            // `"*"` in groups that are open or unknown.
+            return None;
+        };
+        let in_rule = |resource: &&Resource| {
+            self.known
+                .iter()
+                .any(|known| std::ptr::eq(*known, *resource))
+        };
+        if let Some(meant) = by_other_name(name).find(in_rule) {
+            // Somebody may call a custom resource so.
+            let is_certain = !self.is_open;
+            return Some((
+                is_certain,
+                format!(
+                    "{name} matches nothing: expected the plural, {}",
+                    meant.name
+                ),
+            ));
+        }
+        if self.is_open {
+            return None;
+        }
+        let elsewhere: Vec<String> = resources()
+            .iter()
+            .filter(|resource| resource.name == &**name)
+            .map(|resource| shown(resource.group))
+            .collect();
+        if !elsewhere.is_empty() {
+            return Some((
+                true,
+                format!(
+                    "{name} matches nothing in {}: expected {} in apiGroups",
+                    self.shown_groups(),
+                    listed(elsewhere)
+                ),
+            ));
+        }
+        if let Some(meant) = by_other_name(name).next() {
+            return Some((
+                true,
+                format!(
+                    "{name} matches nothing: expected the plural, {}, and {} in apiGroups",
+                    meant.name,
+                    shown(meant.group)
+                ),
+            ));
+        }
+        if let Some(near) = closest(name, self.known.iter().map(|resource| resource.name)) {
+            return Some((true, format!("{name} matches nothing: expected {near}")));
+        }
+        Some((
+            false,
+            format!(
+                "{name} matches nothing: Kubernetes {RELEASE} has no such resource in {}; a later release may",
+                self.shown_groups()
+            ),
+        ))
+    }
+
+    /// A subresource that none of these has.
+    fn unknown_sub_resource(
+        &self,
+        pattern: &ResourcePattern,
+        named: &[&Resource],
+    ) -> Option<(bool, String)> {
+        let Pattern::Exactly(sub_resource) = &pattern.sub_resource else {
+            return None;
+        };
+        // A group that is open may have custom resources of the same name.
+        if self.is_open {
+            return None;
+        }
+        let all = named
+            .iter()
+            .flat_map(|resource| resource.sub_resources.iter().copied());
+        let found = match closest(sub_resource, all) {
+            Some(READ_ONLY) => (
+                true,
+                format!(
+                    "{pattern} matches nothing: logs are only read, and plugins are asked about changes"
+                ),
+            ),
+            Some(near) => (
+                true,
+                format!(
+                    "{pattern} matches nothing: expected {}/{near}",
+                    pattern.resource
+                ),
+            ),
+            None => (
+                false,
+                format!(
+                    "{pattern} matches nothing: Kubernetes {RELEASE} has no such subresource; a later release may"
+                ),
+            ),
+        };
+        Some(found)
+    }
+
+    /// Subresources that are connected to, and only those, are asked about with CONNECT.
+    fn operations(&self, pattern: &ResourcePattern) -> Option<(bool, String)> {
+        let operations = self.rule.operations;
+        let Pattern::Exactly(sub_resource) = &pattern.sub_resource else {
+            return None;
+        };
+        let is_connected = CONNECTED.contains(&&**sub_resource);
+        if is_connected && !operations.contains(Operation::Connect) {
+            return Some((
+                true,
+                format!(
+                    "{pattern} is asked about with CONNECT alone, and the rule has {operations}"
+                ),
+            ));
+        }
+        let mut connect = Operations::default();
+        connect.insert(Operation::Connect);
+        (operations == connect && !is_connected && !self.is_open).then(|| {
+            (
+                true,
+                format!("{pattern} is never asked about with CONNECT, which is for subresources such as pods/exec"),
+            )
+        })
+    }
+
+    fn scope(&self, pattern: &ResourcePattern, named: &[&Resource]) -> Option<(bool, String)> {
+        let (is_namespaced, expected) = match self.rule.scope {
+            Scope::All => return None,
+            Scope::Cluster => (false, "Namespaced"),
+            Scope::Namespaced => (true, "Cluster"),
+        };
+        let fits = named
+            .iter()
+            .any(|resource| resource.namespaced == is_namespaced);
+        (!fits).then(|| {
+            (
+                true,
+                format!(
+                    "{pattern} is not matched by scope {:?}: expected {expected}, or no scope",
+                    self.rule.scope
+                ),
+            )
+        })
+    }
+
+    fn versions(&self, named: &[&Resource]) -> Option<(bool, String)> {
+        let versions = &self.rule.api_versions;
+        let served = |resource: &&&Resource| {
+            let mut served = resource.versions.iter();
+            served.any(|version| versions.iter().any(|pattern| pattern.matches(version)))
+        };
+        if versions.is_empty() || named.iter().any(|resource| served(&resource)) {
+            return None;
+        }
+        let resource = named.first()?;
+        let was_removed =
+            |pattern: &Pattern| matches!(pattern, Pattern::Exactly(version) if is_preview(version));
+        let is_certain = !resource.other_versions && versions.iter().all(was_removed);
+        let given = listed(versions.iter().map(ToString::to_string));
+        let expected = listed(
+            resource
+                .versions
+                .iter()
+                .map(|version| (*version).to_owned()),
+        );
+        let full_name = match resource.group {
+            "" => resource.name.to_owned(),
+            group => format!("{} of {group}", resource.name),
+        };
+        Some((
+            is_certain,
+            if is_certain {
+                format!("{full_name} is not served in {given} any more: expected {expected}")
+            } else {
+                format!(
+                    "Kubernetes {RELEASE} does not serve {full_name} in {given}: expected {expected}"
+                )
+            },
+        ))
+    }
+
+    fn shown_groups(&self) -> String {
+        let groups = self.rule.api_groups.iter().map(ToString::to_string);
+        format!("apiGroups {}", listed(groups))
+    }
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.place, self.text)
+    }
+}
+
+fn groups() -> impl Iterator<Item = &'static str> {
+    resources()
+        .iter()
+        .map(|resource| resource.group)
+        .filter(|group| !group.is_empty())
+}
+
+fn is_known_group(name: &str) -> bool {
+    name.is_empty() || groups().any(|group| group == name)
+}
+
+fn has_sub_resource(resource: &Resource, pattern: &Pattern) -> bool {
+    match pattern {
+        Pattern::Exactly(name) if name.is_empty() => true,
+        // `*` stands for the resource itself as well.
+        Pattern::Any => true,
+        Pattern::Exactly(name) => **name != *READ_ONLY && resource.sub_resources.contains(&&**name),
+    }
+}
+
+/// `v1beta1`, `v2alpha1`.
+fn is_preview(version: &str) -> bool {
+    version.contains("alpha") || version.contains("beta")
+}
+
+fn shown(group: &str) -> String {
+    if group.is_empty() {
+        "\"\"".to_owned()
+    } else {
+        group.to_owned()
+    }
+}
+
+fn listed(items: impl IntoIterator<Item = String>) -> String {
+    let items: Vec<String> = items.into_iter().collect();
+    items.join(" or ")
+}
+
+#[cfg(test)]
+mod tests;

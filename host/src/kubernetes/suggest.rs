@@ -1,0 +1,63 @@
+//! What somebody meant who wrote a name that does not exist.
+
+use super::{Resource, resources};
+
+/// More letters than these are another word.
+const MOST_EDITS: usize = 2;
+
+/// The name that is closest to a text, when it is close enough.
+pub(super) fn closest<'n>(text: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
+    // `ab` is not meant by `cd`.
+    let most = MOST_EDITS.min(text.len() / 3);
+    let near = names.into_iter().filter_map(|name| {
+        let edits = edits(text, name);
+        (edits <= most).then_some((edits, name))
+    });
+    near.min().map(|(_, name)| name)
+}
+
+/// The resources of Kubernetes that are called by another of their names: by kind, in the singular, for short.
+pub(super) fn by_other_name(text: &str) -> impl Iterator<Item = &'static Resource> {
+    let text = text.to_lowercase();
+    resources().iter().filter(move |resource| {
+        resource.kind.to_lowercase() == text || resource.short_names.contains(&text.as_str())
+    })
+}
+
+/// Letters that have to be added, removed or exchanged to make one text of the other.
+fn edits(one: &str, other: &str) -> usize {
+    let other: Vec<char> = other.chars().collect();
+    let mut row: Vec<usize> = (0..=other.len()).collect();
+    for (index, letter) in one.chars().enumerate() {
+        let mut diagonal = row[0];
+        row[0] = index + 1;
+        for (column, other_letter) in other.iter().enumerate() {
+            let replaced = diagonal + usize::from(letter != *other_letter);
+            diagonal = row[column + 1];
+            row[column + 1] = replaced.min(row[column] + 1).min(diagonal + 1);
+        }
+    }
+    row[other.len()]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_what_was_meant() {
+        let groups = ["apps", "batch", "policy"];
+        assert_eq!(closest("app", groups), Some("apps"));
+        assert_eq!(closest("aps", groups), Some("apps"));
+        assert_eq!(closest("bach", groups), Some("batch"));
+        assert_eq!(closest("extensions", groups), None);
+        assert_eq!(closest("v1", groups), None);
+        assert_eq!(edits("kitten", "sitting"), 3);
+        let found: Vec<&str> = by_other_name("svc").map(|resource| resource.name).collect();
+        assert_eq!(found, ["services"]);
+        let found: Vec<&str> = by_other_name("Event")
+            .map(|resource| resource.group)
+            .collect();
+        assert_eq!(found, ["", "events.k8s.io"]);
+    }
+}
