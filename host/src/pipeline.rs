@@ -11,6 +11,7 @@ pub(crate) mod audit;
 mod blocking;
 mod compare;
 mod gate;
+mod identity;
 pub mod matching;
 pub mod merge;
 mod mutate;

@@ -142,7 +142,8 @@ async fn nothing_of_a_secret_and_no_words_of_a_plugin_are_kept() {
     server.mutate(&review).await;
     let answer = server.validate(&review).await.json();
     let message = answer["response"]["status"]["message"].as_str();
-    let message = message.expect("the review is denied");
+    let message = message.and_then(|message| message.strip_suffix(" (review u-1)"));
+    let message = message.expect("the review is denied, and the message ends with its uid");
     for page in ["/decisions", "/decisions/u-1"] {
         let page = server.get_admin(page).await;
         assert_eq!(page.status, 200);

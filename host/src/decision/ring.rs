@@ -27,6 +27,9 @@ struct Entry<T> {
     bytes: u64,
 }
 
+/// Fewer characters of a uid are no uid.
+const SHORTEST_PREFIX_BYTES: usize = 4;
+
 // === impl Ring ===
 
 impl<T: Clone> Ring<T> {
@@ -84,16 +87,24 @@ impl<T: Clone> Ring<T> {
         kept.entries.iter().rev().map(Entry::shared).collect()
     }
 
-    /// Those of one review, the newest first: kube-apiserver may ask again.
+    /// Those of one review, the newest first: kube-apiserver may ask again. Where no review has the uid, those of all
+    /// reviews whose uids begin with it, as long as it has at least four characters.
     #[must_use]
     pub fn of(&self, uid: &str) -> Vec<(Arc<Decision>, T)> {
+        let same = self.those(|known| known == uid);
+        if same.is_empty() && uid.len() >= SHORTEST_PREFIX_BYTES {
+            return self.those(|known| known.starts_with(uid));
+        }
+        same
+    }
+
+    fn those(&self, has: impl Fn(&str) -> bool) -> Vec<(Arc<Decision>, T)> {
         let kept = self.lock();
-        let same = kept
-            .entries
-            .iter()
-            .rev()
-            .filter(|entry| entry.decision.uid == uid);
-        same.map(Entry::shared).collect()
+        let entries = kept.entries.iter().rev();
+        entries
+            .filter(|entry| has(&entry.decision.uid))
+            .map(Entry::shared)
+            .collect()
     }
 
     fn lock(&self) -> MutexGuard<'_, Kept<T>> {

@@ -177,3 +177,28 @@ fn an_object_of_a_collection_that_is_deleted_has_its_name() {
     request.old_object = None;
     assert_eq!(Decision::about(&request, Endpoint::Validate, None).name, "");
 }
+
+#[test]
+fn a_decision_is_found_by_the_beginning_of_its_uid() {
+    let ring = Ring::new(limits(10, 1 << 20));
+    let uids = [
+        "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "705ab4f5-0000-11e8-b7cc-42010a800002",
+        "1f3b0000-6393-11e8-b7cc-42010a800002",
+        "1f3b",
+    ];
+    for uid in uids {
+        ring.push(decision(uid), ());
+    }
+    let found = |uid: &str| -> Vec<String> {
+        let found = ring.of(uid).into_iter();
+        found.map(|(decision, ())| decision.uid.clone()).collect()
+    };
+    assert_eq!(found(uids[0]), [uids[0]]);
+    assert_eq!(found("705ab4f5"), [uids[1], uids[0]], "the newest first");
+    assert_eq!(found("705ab4f5-6"), [uids[0]]);
+    assert_eq!(found("1f3b"), ["1f3b"], "its whole uid comes first");
+    assert_eq!(found("1f3b0"), [uids[2]]);
+    assert!(found("705").is_empty(), "too short to be meant");
+    assert!(found("6393").is_empty());
+}

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use super::audit::{Audit, Auditor};
 use super::blocking::blocking_if;
 use super::compare::{Comparer, Comparison};
+use super::identity::{Identity, log_request};
 use super::merge::merge;
 use super::mutate::{MutateError, mutate};
 use super::outcome::{Ended, FaultReport, Outcome, Report};
@@ -273,7 +274,14 @@ impl Pipeline {
                 Report::new(&plugin.config, plugin.digest.clone(), ended)
             })
             .collect();
-        tracing::warn!(uid = head.request.uid, plugins = reports.len(), "{fault}");
+        let names = plugins.iter().all(|plugin| plugin.config.log_identities);
+        log_request!(
+            warn,
+            Identity::of(&head.request, names),
+            fault = fault.kind(),
+            plugins = reports.len(),
+            "{fault}"
+        );
         let outcome = merge(&reports, Vec::new(), &head.request);
         Some(Judged {
             reply: self.reply(call.endpoint, head.version, &head.request, &outcome),

@@ -57,7 +57,7 @@ struct Round<'r> {
 struct Chain {
     /// Whether comparing the original and the final object can take more than a millisecond.
     heavy: bool,
-    uid: String,
+    request: Arc<AdmissionRequest>,
     original: Option<Json>,
     current: Option<Json>,
     /// How often it was changed.
@@ -121,7 +121,7 @@ pub(super) async fn mutate(
 ) -> Result<Mutated, MutateError> {
     let mut chain = Chain {
         heavy: false,
-        uid: request.uid.clone(),
+        request: request.clone(),
         original: request.object.clone(),
         current: request.object.clone(),
         version: 0,
@@ -263,9 +263,9 @@ impl Chain {
             .collect();
         if !conflicts.is_empty() && turn.plugin.config.conflicts == Conflicts::Deny {
             let what = refused(&conflicts);
-            return turn.report(&self.uid, called, Err(Fault::Conflict { what }));
+            return turn.report(&self.request, called, Err(Fault::Conflict { what }));
         }
-        let mut report = turn.report(&self.uid, called, ended);
+        let mut report = turn.report(&self.request, called, ended);
         let Some(change) = change.filter(|_| counts && self.current.is_some()) else {
             return report;
         };
@@ -549,6 +549,6 @@ pub(super) async fn alone(
     };
     let judged = Judged::new(ended, change, called, earlier);
     let verdict = judged.verdict(before.as_ref());
-    let report = turn.report(&request.uid, judged.called, judged.ended);
+    let report = turn.report(&request, judged.called, judged.ended);
     Ok((report, verdict))
 }

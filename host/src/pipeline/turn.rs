@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use super::identity::{Identity, log_request};
 use super::matching::{Mismatch, Standing};
 use super::outcome::{Denial, Ended, FaultReport, Report};
 use crate::config::{Exception, FailurePolicy, Mode};
@@ -52,12 +53,12 @@ impl Turn<'_> {
             Standing::NotAsked(mismatch) => Beginning::NotAsked(mismatch),
             Standing::Asked => Beginning::Call,
             Standing::Excepted(exception) => {
-                Beginning::Report(Box::new(self.excepted(&request.uid, exception)))
+                Beginning::Report(Box::new(self.excepted(request, exception)))
             }
             Standing::Unclear(error) => {
                 let what = error.to_string();
                 let fault = Fault::MatchCondition { what };
-                let report = self.report(&request.uid, Called::nothing(request), Err(fault));
+                let report = self.report(request, Called::nothing(request), Err(fault));
                 Beginning::Report(Box::new(report))
             }
         }
@@ -92,7 +93,12 @@ impl Turn<'_> {
     }
 
     /// Counts and logs the end of the turn and makes the report of it.
-    pub(super) fn report(&self, uid: &str, called: Called, ended: Result<Ended, Fault>) -> Report {
+    pub(super) fn report(
+        &self,
+        request: &AdmissionRequest,
+        called: Called,
+        ended: Result<Ended, Fault>,
+    ) -> Report {
         let config = &self.plugin.config;
         let outcome = match &ended {
             Ok(Ended::Allowed) => Outcome::Allowed,
@@ -104,13 +110,13 @@ impl Turn<'_> {
         let cost = called.cost();
         self.plugin.metrics.call(self.phase, outcome, cost);
         if let Ok(Ended::Denied(denial)) = &ended {
-            self.log_denial(uid, denial, &called);
+            self.log_denial(request, denial, &called);
         }
         let ended = ended.unwrap_or_else(|fault| {
             self.plugin
                 .metrics
                 .fault(self.phase, fault.kind(), config.failure_policy.as_str());
-            self.log_fault(uid, &fault, &called);
+            self.log_fault(request, &fault, &called);
             Ended::Faulted(FaultReport {
                 kind: fault.kind(),
                 message: fault.to_string(),
@@ -125,12 +131,13 @@ impl Turn<'_> {
     }
 
     /// Takes note of an exception and makes the report of it.
-    fn excepted(&self, uid: &str, exception: &Exception) -> Report {
+    fn excepted(&self, request: &AdmissionRequest, exception: &Exception) -> Report {
         let config = &self.plugin.config;
         self.plugin.metrics.excepted(self.phase);
-        tracing::info!(
+        log_request!(
+            info,
+            self.identity(request),
             plugin = config.name.as_str(),
-            uid,
             phase = self.phase.name(),
             mode = config.mode.as_str(),
             reason = exception.reason(),
@@ -141,17 +148,23 @@ impl Turn<'_> {
         Report::new(config, self.plugin.digest.clone(), ended)
     }
 
+    /// What a log record says of the request.
+    pub(super) fn identity<'r>(&self, request: &'r AdmissionRequest) -> Identity<'r> {
+        Identity::of(request, self.plugin.config.log_identities)
+    }
+
     /// Places, never the message: that is for the user, and may quote the object.
-    fn log_denial(&self, uid: &str, denial: &Denial, called: &Called) {
+    fn log_denial(&self, request: &AdmissionRequest, denial: &Denial, called: &Called) {
         let fields: Vec<&str> = denial
             .causes
             .iter()
             .filter_map(|cause| cause.field.as_deref())
             .take(20)
             .collect();
-        tracing::info!(
+        log_request!(
+            info,
+            self.identity(request),
             plugin = self.plugin.config.name.as_str(),
-            uid,
             phase = self.phase.name(),
             mode = self.plugin.config.mode.as_str(),
             code = denial.code.filter(|code| (400..500).contains(code)),
@@ -162,11 +175,12 @@ impl Turn<'_> {
         );
     }
 
-    fn log_fault(&self, uid: &str, fault: &Fault, called: &Called) {
+    fn log_fault(&self, request: &AdmissionRequest, fault: &Fault, called: &Called) {
         let config = &self.plugin.config;
-        tracing::warn!(
+        log_request!(
+            warn,
+            self.identity(request),
             plugin = config.name.as_str(),
-            uid,
             phase = self.phase.name(),
             mode = config.mode.as_str(),
             failure_policy = config.failure_policy.as_str(),

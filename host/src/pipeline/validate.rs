@@ -172,7 +172,6 @@ pub(super) async fn run(
         phase: Phase::Validate,
     };
     let request = subject.request.clone();
-    let uid = request.uid.as_str();
     let (answer, mut called) = turn.call(engine, subject, deadline).await?;
     let mut existing = None;
     let ended = match answer {
@@ -196,7 +195,7 @@ pub(super) async fn run(
     let verdict = Verdict::new(&ended, None, called.secrecy);
     let report = Report {
         existing,
-        ..turn.report(uid, called, ended)
+        ..turn.report(&request, called, ended)
     };
     Ok((report, verdict))
 }

@@ -2,6 +2,11 @@
 //!
 //! Written straight into the body, in the version that came in. kube-apiserver takes an answer as a failed call when
 //! the uid, the version or the pairing of patch and patchType is wrong, which is why there is one writer for all.
+//!
+//! A refusal's message ends with the uid of the review, and an annotation holds it: kube-apiserver shows it nowhere else, and
+//! by it an operator gets from a user's complaint to the log records and the decision.
+
+use std::borrow::Cow;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -9,7 +14,17 @@ use base64::engine::general_purpose::STANDARD;
 use super::decode::ReviewVersion;
 use crate::patch::Operation;
 use crate::pipeline::outcome::{Outcome, Status, StatusDetails};
+use crate::pipeline::text::{Limit, one_line};
 use crate::server::Endpoint;
+
+/// The annotation with the uid. No plugin's key: those have the plugin's name and a dot before them.
+const REVIEW: &str = "review";
+/// The reason for which kubectl shows the causes in place of the message.
+const INVALID: &str = "Invalid";
+/// The first group of a UUID.
+const SHORT_UID_BYTES: usize = 8;
+const UUID_BYTES: usize = 36;
+const LONGEST_UID: Limit = Limit::Bytes(64);
 
 /// The body of the answer to a review that was decoded.
 ///
@@ -23,7 +38,7 @@ pub fn respond(
 ) -> Vec<u8> {
     let mut body = open(version, uid, outcome.allowed);
     if let Some(status) = outcome.status.as_ref().filter(|_| !outcome.allowed) {
-        write_status(status, &mut body);
+        write_status(status, &suffix(uid), &mut body);
     }
     if endpoint == Endpoint::Mutate && outcome.allowed && !outcome.patch.is_empty() {
         write_patch(&outcome.patch, &mut body);
@@ -37,15 +52,14 @@ pub fn respond(
     }
     if !outcome.audit_annotations.is_empty() {
         body.extend_from_slice(b",\"auditAnnotations\":{");
-        separated(
-            outcome.audit_annotations.iter(),
-            &mut body,
-            |(key, value), body| {
-                write_text(key, body);
-                body.push(b':');
-                write_text(value, body);
-            },
-        );
+        let own = outcome.audit_annotations.iter();
+        let own = own.map(|(key, value)| (key.as_str(), Cow::Borrowed(value.as_str())));
+        let all = own.chain([(REVIEW, one_line_uid(uid))]);
+        separated(all, &mut body, |(key, value), body| {
+            write_text(key, body);
+            body.push(b':');
+            write_text(&value, body);
+        });
         body.push(b'}');
     }
     close(body)
@@ -70,20 +84,54 @@ fn close(mut body: Vec<u8>) -> Vec<u8> {
     body
 }
 
-fn write_status(status: &Status, body: &mut Vec<u8>) {
+/// ` (review 705ab4f5)`; empty without a uid.
+fn suffix(uid: &str) -> String {
+    let uid = short_uid(uid);
+    if uid.is_empty() {
+        return String::new();
+    }
+    format!(" (review {uid})")
+}
+
+/// The first group of a UUID, which is enough to find a review by, and otherwise all of it.
+fn short_uid(uid: &str) -> Cow<'_, str> {
+    let is_uuid = uid.len() == UUID_BYTES
+        && uid
+            .bytes()
+            .all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+    if is_uuid {
+        Cow::Borrowed(&uid[..SHORT_UID_BYTES])
+    } else {
+        one_line_uid(uid)
+    }
+}
+
+/// The uid is what kube-apiserver makes it; others may send anything.
+fn one_line_uid(uid: &str) -> Cow<'_, str> {
+    let is_plain = uid.len() <= UUID_BYTES && uid.bytes().all(|byte| byte.is_ascii_graphic());
+    if is_plain {
+        Cow::Borrowed(uid)
+    } else {
+        Cow::Owned(one_line(uid, LONGEST_UID))
+    }
+}
+
+fn write_status(status: &Status, suffix: &str, body: &mut Vec<u8>) {
     body.extend_from_slice(b",\"status\":{\"metadata\":{},\"status\":\"Failure\",\"message\":");
-    write_text(&status.message, body);
+    write_text(&format!("{}{suffix}", status.message), body);
     body.extend_from_slice(b",\"reason\":");
     write_text(status.reason, body);
     if let Some(details) = &status.details {
-        write_details(details, body);
+        let shown = if status.reason == INVALID { suffix } else { "" };
+        write_details(details, shown, body);
     }
     body.extend_from_slice(b",\"code\":");
     body.extend_from_slice(status.code.to_string().as_bytes());
     body.push(b'}');
 }
 
-fn write_details(details: &StatusDetails, body: &mut Vec<u8>) {
+/// `suffix` goes behind the message of the last cause.
+fn write_details(details: &StatusDetails, suffix: &str, body: &mut Vec<u8>) {
     body.extend_from_slice(b",\"details\":{");
     let named = [
         ("name", &details.name),
@@ -103,17 +151,23 @@ fn write_details(details: &StatusDetails, body: &mut Vec<u8>) {
             body.push(b',');
         }
         body.extend_from_slice(b"\"causes\":[");
-        separated(details.causes.iter(), body, |cause, body| {
-            body.extend_from_slice(b"{\"reason\":");
-            write_text(cause.reason, body);
-            body.extend_from_slice(b",\"message\":");
-            write_text(&cause.message, body);
-            if let Some(field) = &cause.field {
-                body.extend_from_slice(b",\"field\":");
-                write_text(field, body);
-            }
-            body.push(b'}');
-        });
+        let last = details.causes.len() - 1;
+        separated(
+            details.causes.iter().enumerate(),
+            body,
+            |(index, cause), body| {
+                let suffix = if index == last { suffix } else { "" };
+                body.extend_from_slice(b"{\"reason\":");
+                write_text(cause.reason, body);
+                body.extend_from_slice(b",\"message\":");
+                write_text(&format!("{}{suffix}", cause.message), body);
+                if let Some(field) = &cause.field {
+                    body.extend_from_slice(b",\"field\":");
+                    write_text(field, body);
+                }
+                body.push(b'}');
+            },
+        );
         body.push(b']');
     }
     body.push(b'}');
@@ -243,7 +297,38 @@ mod tests {
 
     #[test]
     fn a_denial_has_its_status() {
-        insta::assert_snapshot!(text(respond(ReviewVersion::V1, "u", &denied(), Endpoint::Validate)), @r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":false,"status":{"metadata":{},"status":"Failure","message":"labels: says \"no\"","reason":"Forbidden","details":{"name":"nginx","kind":"Pod","causes":[{"reason":"FieldValueRequired","message":"labels: missing","field":"metadata.labels[app]"},{"reason":"FieldValueForbidden","message":"labels: no"}]},"code":403}}}"#);
+        insta::assert_snapshot!(text(respond(ReviewVersion::V1, "u", &denied(), Endpoint::Validate)), @r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":false,"status":{"metadata":{},"status":"Failure","message":"labels: says \"no\" (review u)","reason":"Forbidden","details":{"name":"nginx","kind":"Pod","causes":[{"reason":"FieldValueRequired","message":"labels: missing","field":"metadata.labels[app]"},{"reason":"FieldValueForbidden","message":"labels: no"}]},"code":403}}}"#);
+    }
+
+    #[test]
+    fn kubectl_shows_the_uid_of_an_invalid_object_too() {
+        let mut outcome = denied();
+        outcome.status.as_mut().unwrap().reason = INVALID;
+        let uid = "705ab4f5-6393-11e8-b7cc-42010a800002";
+        let body = text(respond(
+            ReviewVersion::V1,
+            uid,
+            &outcome,
+            Endpoint::Validate,
+        ));
+        let body: serde_json::Value = serde_json::from_str(&body).unwrap();
+        let status = &body["response"]["status"];
+        assert_eq!(status["message"], "labels: says \"no\" (review 705ab4f5)");
+        let causes = &status["details"]["causes"];
+        assert_eq!(causes[0]["message"], "labels: missing");
+        assert_eq!(causes[1]["message"], "labels: no (review 705ab4f5)");
+    }
+
+    #[test]
+    fn the_uid_of_kube_apiserver_is_cut_and_others_are_not() {
+        assert_eq!(
+            short_uid("705ab4f5-6393-11e8-b7cc-42010a800002"),
+            "705ab4f5"
+        );
+        assert_eq!(short_uid("u-1"), "u-1");
+        assert_eq!(short_uid("a\nb"), "a b");
+        assert_eq!(suffix(""), "");
+        assert!(short_uid(&"x".repeat(1000)).len() <= 64);
     }
 
     #[test]
@@ -257,6 +342,6 @@ mod tests {
             ],
             ..Outcome::default()
         };
-        insta::assert_snapshot!(text(respond(ReviewVersion::V1, "u", &outcome, Endpoint::Validate)), @r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":true,"warnings":["a: old","b: \"older\""],"auditAnnotations":{"plugins":"a,b","a.x":""}}}"#);
+        insta::assert_snapshot!(text(respond(ReviewVersion::V1, "u", &outcome, Endpoint::Validate)), @r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":true,"warnings":["a: old","b: \"older\""],"auditAnnotations":{"plugins":"a,b","a.x":"","review":"u"}}}"#);
     }
 }

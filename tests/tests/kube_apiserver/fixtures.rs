@@ -152,9 +152,24 @@ pub(crate) fn stable(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
+/// Without the beginnings of the uids that messages end with: they are others each time.
+pub(crate) fn without_uids(text: &str) -> String {
+    const BEFORE: &str = "(review ";
+    const UID_CHARACTERS: usize = 8;
+    let mut parts = text.split(BEFORE);
+    let first = parts.next().unwrap_or_default().to_owned();
+    parts.fold(first, |text, part| {
+        let (uid, rest) = part.split_once(')').unwrap_or_default();
+        let is_uid =
+            uid.len() == UID_CHARACTERS && uid.bytes().all(|byte| byte.is_ascii_hexdigit());
+        assert!(is_uid, "`{uid}` is not the beginning of a uid");
+        format!("{text}{BEFORE}…){rest}")
+    })
+}
+
 /// Compares what a user sees with the file of that name in `snapshots`.
 pub(crate) fn shows(name: &str, text: impl Display) {
-    let text = text.to_string();
+    let text = without_uids(&text.to_string());
     insta::with_settings!({omit_expression => true, prepend_module_to_snapshot => false}, {
         insta::assert_snapshot!(name, text);
     });

@@ -79,7 +79,7 @@ fn offline(configuration: &Configuration, objects: &[Value]) -> Vec<Outcome> {
             .into_iter()
             .find(|response| response["allowed"] == false);
         Outcome {
-            denial: denied.map(|response| text(&response["status"]["message"])),
+            denial: denied.map(|response| without_uid(&text(&response["status"]["message"]))),
             patch: patch.unwrap_or_default(),
         }
     };
@@ -99,7 +99,7 @@ async fn online(cluster: &Cluster, objects: &[Value]) -> Vec<Outcome> {
         let denial = (status != 201).then(|| {
             let message = text(&answer["message"]);
             let of_webhook = message.split_once(" denied the request: ");
-            of_webhook.map_or(message.clone(), |(_, message)| message.to_owned())
+            without_uid(of_webhook.map_or(&message, |(_, message)| message))
         });
         let name = &object["metadata"]["name"];
         let resource = path_of(object);
@@ -121,6 +121,15 @@ async fn online(cluster: &Cluster, objects: &[Value]) -> Vec<Outcome> {
         });
     }
     outcomes
+}
+
+/// Without the uid that it ends with: each review has its own.
+fn without_uid(message: &str) -> String {
+    let (message, uid) = message
+        .rsplit_once(" (review ")
+        .expect("it ends with a uid");
+    assert!(uid.ends_with(')'), "{uid}");
+    message.to_owned()
 }
 
 fn text(value: &Value) -> String {

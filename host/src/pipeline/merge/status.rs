@@ -3,7 +3,7 @@
 //! kube-apiserver shows a user one message per webhook, and kubectl shows `details.causes` instead of it when the
 //! reason is Invalid. So both name every plugin that refuses, and say what each one said.
 
-use std::collections::HashSet;
+mod causes;
 
 use super::Weight;
 use crate::document::Json;
@@ -116,33 +116,7 @@ pub(super) fn merge(reports: &[&Report], request: &AdmissionRequest) -> Option<S
 /// What a denial says on one line: its message, and what its causes add to it.
 pub(super) fn words(denial: &Denial, limit: Limit) -> String {
     let message = one_line(&denial.message, limit);
-    let mut added = String::new();
-    // Where a Secret's content is withheld, many causes read alike.
-    let mut seen = HashSet::new();
-    for cause in denial.causes.iter().take(MAX_CAUSES) {
-        let text = one_line(&cause.message, MAX_CAUSE);
-        let field = cause.field.as_deref().and_then(field_path);
-        let is_said =
-            message.contains(&text) && field.as_deref().is_none_or(|field| message.contains(field));
-        if text.is_empty() || is_said {
-            continue;
-        }
-        let text = match field {
-            Some(field) => format!("{field}: {text}"),
-            None => text,
-        };
-        if seen.contains(&text) {
-            continue;
-        }
-        if !added.is_empty() {
-            added.push_str(", ");
-        }
-        added.push_str(&text);
-        seen.insert(text);
-        if added.len() > MAX_PART_BYTES {
-            break;
-        }
-    }
+    let added = causes::words(&message, &denial.causes);
     match (message.is_empty(), added.is_empty()) {
         (true, true) => "gives no reason".to_owned(),
         (true, false) => one_line(&added, limit),

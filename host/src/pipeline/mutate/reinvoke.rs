@@ -11,6 +11,7 @@
 use super::{Chain, MutateError, Round, judge};
 use crate::config::FailurePolicy;
 use crate::engine::{Fault, Phase, Subject};
+use crate::pipeline::identity::log_request;
 use crate::pipeline::outcome::{Ended, Report};
 use crate::pipeline::text::{Limit, one_line};
 use crate::pipeline::turn::{Answered, Beginning, Turn};
@@ -132,7 +133,7 @@ async fn verify(
         } else {
             ended
         };
-        return Ok(refused(report, turn.report(&chain.uid, called, ended)));
+        return Ok(refused(report, turn.report(&chain.request, called, ended)));
     };
     let copies = if change.copies_content {
         secrecy.copying()
@@ -147,18 +148,19 @@ async fn verify(
     turn.plugin.metrics.not_converging();
     let what = unsettled(&report.unsettled);
     if config.failure_policy == FailurePolicy::Ignore {
-        tracing::warn!(
+        log_request!(
+            warn,
+            turn.identity(&chain.request),
             plugin = config.name.as_str(),
-            uid = chain.uid,
             phase = Phase::Mutate.name(),
             failure_policy = config.failure_policy.as_str(),
             "not converging: {what}"
         );
-        turn.report(&chain.uid, called, Ok(Ended::Patched));
+        turn.report(&chain.request, called, Ok(Ended::Patched));
         return Ok(false);
     }
     report.ended = turn
-        .report(&chain.uid, called, Err(Fault::NotConverging { what }))
+        .report(&chain.request, called, Err(Fault::NotConverging { what }))
         .ended;
     Ok(true)
 }

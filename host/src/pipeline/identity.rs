@@ -1,0 +1,88 @@
+//! Whose request it is about: what a log record says, so that an operator gets from a user's complaint to the record and
+//! from the record to the user.
+//!
+//! Names of objects and users are no values of an object, and the name of a Secret is not its content. Where they must not
+//! be in a log all the same, `log.identities` leaves them out.
+
+use std::borrow::Cow;
+
+use super::text::{Limit, one_line};
+use crate::document::Json;
+use crate::review::request::AdmissionRequest;
+
+/// What a log record says of a request.
+pub(super) struct Identity<'r> {
+    pub(super) uid: Cow<'r, str>,
+    pub(super) operation: &'static str,
+    pub(super) group: String,
+    pub(super) kind: String,
+    pub(super) resource: String,
+    pub(super) subresource: Option<String>,
+    pub(super) dry_run: bool,
+    pub(super) namespace: Option<String>,
+    pub(super) name: Option<String>,
+    pub(super) generate_name: Option<String>,
+    pub(super) user: Option<String>,
+}
+
+/// Logs an event about a request: its identity, further fields, and a message, as in `tracing::info!`.
+macro_rules! log_request {
+    ($level:ident, $identity:expr, $($rest:tt)+) => {{
+        let identity = $identity;
+        tracing::$level!(
+            uid = &*identity.uid,
+            operation = identity.operation,
+            group = identity.group,
+            kind = identity.kind,
+            resource = identity.resource,
+            subresource = identity.subresource,
+            namespace = identity.namespace,
+            name = identity.name,
+            generate_name = identity.generate_name,
+            user = identity.user,
+            dry_run = identity.dry_run,
+            $($rest)+
+        );
+    }};
+}
+
+pub(super) use log_request;
+
+/// Names come from whoever sent the review, and may be as long as its body.
+const LONGEST_NAME: Limit = Limit::Bytes(256);
+
+// === impl Identity ===
+
+impl<'r> Identity<'r> {
+    /// Of a request; without names where these are not to be logged.
+    pub(super) fn of(request: &'r AdmissionRequest, with_names: bool) -> Self {
+        let short = |text: &str| one_line(text, LONGEST_NAME);
+        let named = |text: Option<&str>| {
+            let text = text.filter(|text| with_names && !text.is_empty());
+            text.map(short)
+        };
+        let name = request.object_name();
+        let generate_name = match name {
+            Some(_) => None,
+            None => request.object.as_ref().and_then(|object| {
+                object
+                    .member("metadata")?
+                    .member("generateName")
+                    .and_then(Json::as_text)
+            }),
+        };
+        Self {
+            uid: Cow::Borrowed(&request.uid),
+            operation: request.operation.as_str(),
+            group: short(&request.resource.group),
+            kind: short(&request.kind.kind),
+            resource: short(&request.resource.resource),
+            subresource: request.sub_resource.as_deref().map(short),
+            dry_run: request.dry_run,
+            namespace: named(request.namespace.as_deref()),
+            name: named(name),
+            generate_name: named(generate_name),
+            user: named(Some(request.username())),
+        }
+    }
+}

@@ -1,0 +1,218 @@
+//! What a denial's causes add to its message, in a few words.
+//!
+//! A plugin that judges a Pod of twelve containers gives dozens of causes that differ by an index. The user reads each of
+//! them in `details.causes`, where kubectl shows those; the message says each finding once.
+
+use super::{MAX_CAUSE, MAX_CAUSES};
+use crate::pipeline::outcome::Cause;
+use crate::pipeline::text::{field_path, one_line};
+
+/// One finding, at one place or more.
+struct Finding {
+    /// The places with `*` for each index.
+    pattern: Option<String>,
+    text: String,
+    /// As they are.
+    places: Vec<Option<String>>,
+}
+
+/// So many findings are told one by one, in their order.
+const MOST_ALONE: usize = 6;
+/// So many places of one finding are told one by one, where there are more findings than that.
+const MOST_PLACES: usize = 3;
+/// So many entries come into a message in all.
+const MOST_ENTRIES: usize = 8;
+
+/// The causes that a message does not hold already; empty where it holds all of them.
+pub(super) fn words(message: &str, causes: &[Cause]) -> String {
+    let findings = findings(message, causes);
+    let places: usize = findings.iter().map(|finding| finding.places.len()).sum();
+    let entries: Vec<String> = if places <= MOST_ALONE {
+        in_order(message, causes)
+    } else {
+        findings.iter().flat_map(Finding::entries).collect()
+    };
+    let mut added = entries
+        .iter()
+        .take(MOST_ENTRIES)
+        .map(String::as_str)
+        .collect::<Vec<_>>()
+        .join(", ");
+    let more = entries.len().saturating_sub(MOST_ENTRIES) + causes.len().saturating_sub(MAX_CAUSES);
+    if more > 0 && !added.is_empty() {
+        added.push_str(&format!(", and {more} more"));
+    }
+    added
+}
+
+/// Each cause that the message does not hold, with its place.
+fn unsaid<'c>(
+    message: &'c str,
+    causes: &'c [Cause],
+) -> impl Iterator<Item = (Option<String>, String)> + 'c {
+    causes.iter().take(MAX_CAUSES).filter_map(move |cause| {
+        let text = one_line(&cause.message, MAX_CAUSE);
+        let field = cause.field.as_deref().and_then(field_path);
+        let is_said =
+            message.contains(&text) && field.as_deref().is_none_or(|field| message.contains(field));
+        (!text.is_empty() && !is_said).then_some((field, text))
+    })
+}
+
+fn in_order(message: &str, causes: &[Cause]) -> Vec<String> {
+    let mut entries: Vec<String> = Vec::new();
+    for (field, text) in unsaid(message, causes) {
+        let entry = entry(field.as_deref(), &text);
+        // Where a Secret's content is withheld, many causes read alike.
+        if !entries.contains(&entry) {
+            entries.push(entry);
+        }
+    }
+    entries
+}
+
+fn findings(message: &str, causes: &[Cause]) -> Vec<Finding> {
+    let mut findings: Vec<Finding> = Vec::new();
+    for (field, text) in unsaid(message, causes) {
+        let pattern = field.as_deref().map(without_indexes);
+        let same = |finding: &&mut Finding| finding.pattern == pattern && finding.text == text;
+        match findings.iter_mut().find(same) {
+            Some(finding) if finding.places.contains(&field) => {}
+            Some(finding) => finding.places.push(field),
+            None => findings.push(Finding {
+                pattern,
+                text,
+                places: vec![field],
+            }),
+        }
+    }
+    findings
+}
+
+/// `spec.containers[*].image` for `spec.containers[3].image`.
+fn without_indexes(field: &str) -> String {
+    let mut pattern = String::with_capacity(field.len());
+    let mut rest = field;
+    while let Some((before, after)) = rest.split_once('[') {
+        pattern.push_str(before);
+        pattern.push('[');
+        let digits = after.len() - after.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        if digits > 0 && after[digits..].starts_with(']') {
+            pattern.push('*');
+            rest = &after[digits..];
+        } else {
+            rest = after;
+        }
+    }
+    pattern.push_str(rest);
+    pattern
+}
+
+fn entry(field: Option<&str>, text: &str) -> String {
+    match field {
+        Some(field) => format!("{field}: {text}"),
+        None => text.to_owned(),
+    }
+}
+
+// === impl Finding ===
+
+impl Finding {
+    fn entries(&self) -> Vec<String> {
+        match &self.pattern {
+            Some(pattern) if self.places.len() > MOST_PLACES => {
+                vec![format!(
+                    "{pattern} ({} places): {}",
+                    self.places.len(),
+                    self.text
+                )]
+            }
+            _ => self
+                .places
+                .iter()
+                .map(|place| entry(place.as_deref(), &self.text))
+                .collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn cause(field: &str, message: &str) -> Cause {
+        Cause {
+            field: Some(field.to_owned()),
+            message: message.to_owned(),
+            reason: None,
+        }
+    }
+
+    #[test]
+    fn a_few_causes_are_told_in_their_order() {
+        let causes = [
+            cause("/spec/containers/0/image", "has no digest"),
+            cause("/spec/hostNetwork", "must not be true"),
+            cause("/spec/containers/1/image", "has no digest"),
+            cause("/spec/containers/1/image", "has no digest"),
+        ];
+        assert_eq!(
+            words("no", &causes),
+            "spec.containers[0].image: has no digest, spec.hostNetwork: must not be true, \
+             spec.containers[1].image: has no digest"
+        );
+        assert_eq!(
+            words("spec.hostNetwork must not be true", &causes[1..2]),
+            ""
+        );
+    }
+
+    #[test]
+    fn the_same_finding_in_many_containers_is_told_once() {
+        let container = |index| {
+            [
+                cause(&format!("/spec/containers/{index}/image"), "has no digest"),
+                cause(
+                    &format!("/spec/containers/{index}/securityContext/privileged"),
+                    "must not be true",
+                ),
+            ]
+        };
+        let mut causes: Vec<Cause> = (0..12).flat_map(container).collect();
+        causes.push(cause("/spec/hostNetwork", "must not be true"));
+        assert_eq!(
+            words("12 containers are not as they should be", &causes),
+            "spec.containers[*].image (12 places): has no digest, \
+             spec.containers[*].securityContext.privileged (12 places): must not be true, \
+             spec.hostNetwork: must not be true"
+        );
+    }
+
+    #[test]
+    fn many_findings_are_counted() {
+        let causes: Vec<Cause> = (0..30)
+            .map(|index| {
+                cause(
+                    &format!("/spec/f{index}"),
+                    &format!("is wrong in way {index}"),
+                )
+            })
+            .collect();
+        let words = words("no", &causes);
+        assert!(words.starts_with("spec.f0: is wrong in way 0, "), "{words}");
+        assert!(
+            words.ends_with("spec.f7: is wrong in way 7, and 22 more"),
+            "{words}"
+        );
+    }
+
+    #[test]
+    fn only_indexes_become_patterns() {
+        assert_eq!(without_indexes("a[0].b[12].c"), "a[*].b[*].c");
+        assert_eq!(
+            without_indexes("metadata.labels[app].x"),
+            "metadata.labels[app].x"
+        );
+        assert_eq!(without_indexes("a[1"), "a[1");
+    }
+}
