@@ -34,6 +34,7 @@ pub use crate::metrics::Phase;
 pub use answer::{Answer, Mutation};
 pub use call::{CallError, CallReport, Overload};
 pub use fault::{Abort, Fault, Stop, chain};
+pub(crate) use fault::{UNLOADED, kinds};
 pub use guest::{ConfiguredBy, Guest, GuestError, Interfaces};
 pub use secrecy::{Secrecy, WITHHELD, is_content};
 pub use state::Subject;

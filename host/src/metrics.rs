@@ -191,7 +191,29 @@ impl Metrics {
         metrics.register_reviews(&mut registry);
         metrics.register_live(&mut registry);
         metrics.registry = registry;
+        metrics.begin();
         Arc::new(metrics)
+    }
+
+    /// Shows at zero what can be counted: an alert on an increase needs a value before the first.
+    fn begin(&self) {
+        for reason in Overload::ALL.map(Overload::name) {
+            drop(self.overload.get_or_create(&ReasonLabels { reason }));
+        }
+        for reason in AuthenticationFailure::ALL.map(AuthenticationFailure::name) {
+            let labels = ReasonLabels { reason };
+            drop(self.authentication_failures.get_or_create(&labels));
+        }
+        for endpoint in [Phase::Mutate, Phase::Validate].map(Phase::name) {
+            for verdict in ["allowed", "denied", "error"] {
+                let labels = ReviewLabels {
+                    endpoint,
+                    version: "v1",
+                    verdict,
+                };
+                drop(self.reviews.get_or_create(&labels));
+            }
+        }
     }
 
     fn register_server(&self, registry: &mut Registry) {
@@ -471,6 +493,8 @@ impl Comparison {
 // === impl Overload ===
 
 impl Overload {
+    const ALL: [Self; 3] = [Self::Bytes, Self::Instances, Self::Passwords];
+
     fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
@@ -483,6 +507,8 @@ impl Overload {
 // === impl AuthenticationFailure ===
 
 impl AuthenticationFailure {
+    const ALL: [Self; 4] = [Self::Certificate, Self::Missing, Self::Bearer, Self::Basic];
+
     /// As metrics and log lines name it.
     pub(crate) fn name(self) -> &'static str {
         match self {
@@ -538,6 +564,20 @@ mod tests {
             "tollgate_candidate_near_fuel_limit_total{plugin=\"first\"} 1",
             "tollgate_certificate_expiry_timestamp_seconds{file=\"self-signed\"} 17",
             "# EOF",
+        ] {
+            assert!(text.contains(line), "{line} is not in\n{text}");
+        }
+    }
+
+    #[test]
+    fn what_can_be_counted_is_there_before_it_is() {
+        let text = Metrics::new().encode();
+        for line in [
+            "tollgate_overload_rejections_total{reason=\"bytes\"} 0",
+            "tollgate_overload_rejections_total{reason=\"passwords\"} 0",
+            "tollgate_authentication_failures_total{reason=\"bearer\"} 0",
+            "tollgate_reviews_total{endpoint=\"validate\",version=\"v1\",verdict=\"error\"} 0",
+            "tollgate_panics_total 0",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");
         }

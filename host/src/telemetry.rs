@@ -3,6 +3,8 @@
 //! A process has one subscriber and one panic hook, so this is the only module that sets anything
 //! process-wide; the binary calls [`install`] once and the library never does.
 
+mod json;
+
 use std::{env, fmt, io::IsTerminal, panic, str::FromStr};
 
 use tracing_subscriber::{
@@ -13,11 +15,16 @@ use tracing_subscriber::{
     util::{SubscriberInitExt, TryInitError},
 };
 
+use json::JsonLines;
+
 /// The environment variable that is read when no filter is given.
 pub const FILTER_VARIABLE: &str = "TOLLGATE_LOG";
 
 /// Info of the host, and of the libraries only what went wrong.
 const DEFAULT_FILTER: &str = "info,hyper=warn,rustls=warn,wasmtime=warn,cranelift=warn";
+
+/// A line that cannot be written is lost. Saying so on standard error, which is what cannot be written to, would panic.
+const LOG_INTERNAL_ERRORS: bool = false;
 
 /// The shape of a log line.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
@@ -69,19 +76,31 @@ pub fn install(format: LogFormat, filter: Option<&str>) -> Result<(), TelemetryE
             .with(
                 tracing_subscriber::fmt::layer()
                     .with_ansi(std::io::stderr().is_terminal())
+                    .log_internal_errors(LOG_INTERNAL_ERRORS)
                     .with_writer(std::io::stderr),
             )
             .try_init(),
     }
     .map_err(TelemetryError::Installed)?;
     panic::set_hook(Box::new(|panic| {
-        tracing::error!(
-            location = panic.location().map(tracing::field::display),
-            message = panic_text(panic.payload()),
-            "panicked"
-        );
+        let location = panic.location().map(|location| {
+            let file = without_build_path(location.file());
+            format!("{file}:{}:{}", location.line(), location.column())
+        });
+        tracing::error!(location, message = panic_text(panic.payload()), "panicked");
     }));
     Ok(())
+}
+
+/// The place of a source file within its crate, such as `h2-0.4.12/src/lib.rs`: what comes before it is a folder of the
+/// machine that built the binary.
+fn without_build_path(file: &str) -> &str {
+    if !file.starts_with('/') {
+        return file;
+    }
+    let source = file.rfind("/src/").unwrap_or(file.len());
+    let crates = file[..source].rfind('/').map_or(0, |slash| slash + 1);
+    &file[crates..]
 }
 
 /// The text of a panic when it is a literal of the source. A formatted one is withheld: slicing a
@@ -110,10 +129,8 @@ where
 {
     tracing_subscriber::registry().with(filter).with(
         tracing_subscriber::fmt::layer()
-            .json()
-            .flatten_event(true)
-            .with_current_span(true)
-            .with_span_list(false)
+            .event_format(JsonLines)
+            .log_internal_errors(LOG_INTERNAL_ERRORS)
             .with_writer(writer),
     )
 }
@@ -182,6 +199,56 @@ mod tests {
         assert_eq!(event["uid"], "u-1");
         assert_eq!(event["message"], "answered");
         assert_eq!(event["level"], "INFO");
+    }
+
+    #[test]
+    fn records_of_the_log_crate_have_their_target_and_no_path_of_the_build() {
+        let captured = Captured::default();
+        let writer = captured.clone();
+        let filter = filter(Some("info"), None).expect("a filter");
+        let subscriber = subscriber_json(filter, move || writer.clone());
+        tracing::subscriber::with_default(subscriber, || {
+            // As tracing-log hands on what the `log` crate records.
+            tracing::warn!(
+                log.target = "rustls::conn",
+                log.module_path = "rustls::conn",
+                log.file = "/root/.cargo/registry/src/index.crates.io-1/rustls-0.23.1/src/conn.rs",
+                log.line = 7_u64,
+                "sending fatal alert"
+            );
+        });
+        let line = String::from_utf8(captured.0.lock().expect("not poisoned").clone());
+        let line = line.expect("JSON is UTF-8");
+        assert!(!line.contains("/root"), "{line}");
+        let event: serde_json::Value = serde_json::from_str(&line).expect("one JSON object");
+        assert_eq!(event["target"], "rustls::conn");
+        assert_eq!(event["message"], "sending fatal alert");
+        assert_eq!(event["level"], "WARN");
+        assert_eq!(
+            event.as_object().map(serde_json::Map::len),
+            Some(4),
+            "{line}"
+        );
+    }
+
+    #[test]
+    fn a_place_in_a_dependency_has_no_path_of_the_build() {
+        let table = [
+            (
+                "/root/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/h2-0.4.12/src/lib.rs",
+                "h2-0.4.12/src/lib.rs",
+            ),
+            (
+                "/rustc/0123456789abcdef/library/core/src/option.rs",
+                "core/src/option.rs",
+            ),
+            ("/home/me/tollgate/host/src/main.rs", "host/src/main.rs"),
+            ("host/src/main.rs", "host/src/main.rs"),
+            ("/build/generated.rs", "generated.rs"),
+        ];
+        for (file, expected) in table {
+            assert_eq!(without_build_path(file), expected);
+        }
     }
 
     #[test]

@@ -3,9 +3,12 @@
 //! A fault is read off typed values only: a [`wasmtime::Trap`], a [`Stop`] that this host raised itself, or –
 //! for what wasmtime keeps private – by elimination. Never off an error's text.
 
+mod kinds;
+
 use std::fmt;
 use std::time::Duration;
 
+pub(crate) use kinds::{UNLOADED, kinds};
 use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
 

@@ -8,7 +8,7 @@ use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::{EveryMutatorIndices, EveryPluginIndices, EveryValidatorIndices};
 use super::state::CallState;
-use super::{Engine, PER_COMPONENT};
+use super::{Engine, PER_COMPONENT, Phase};
 use crate::config::{Capability, Limits, PluginName};
 use crate::plugin::Code;
 
@@ -133,6 +133,19 @@ const CONTRACT_VERSION: &str = "0.1.0";
 const PACKAGE: &str = "tollgate:admission/";
 /// Capabilities by the interface that has them.
 const CAPABILITIES: [(&str, &str, Capability); 1] = [("clock", "clock", Capability::Clock)];
+
+// === impl Interfaces ===
+
+impl Interfaces {
+    /// Whether the plugin can be called in this phase.
+    #[must_use]
+    pub fn exports(&self, phase: Phase) -> bool {
+        match phase {
+            Phase::Mutate => self.mutating,
+            Phase::Validate => self.validating,
+        }
+    }
+}
 
 // === impl Guest ===
 

@@ -65,8 +65,8 @@ pub struct PluginMetrics {
 struct Inner {
     name: String,
     families: PluginFamilies,
-    // Resolved at the first call of a phase, so that a plugin which only validates does not show
-    // twenty series of zeros for `mutate`.
+    // Resolved when a plugin is loaded that exports the phase, so that one which only validates does
+    // not show twenty series of zeros for `mutate`.
     phases: [OnceLock<PhaseMetrics>; 2],
 }
 
@@ -159,6 +159,30 @@ impl Outcome {
 // === impl PluginMetrics ===
 
 impl PluginMetrics {
+    /// Shows faults of these kinds at zero: an alert on an increase needs a value before the first one.
+    pub fn expect(&self, phase: Phase, faults: &[&'static str], failure_policy: &'static str) {
+        for fault in faults {
+            let labels = self.fault_labels(phase, fault, failure_policy);
+            drop(self.inner.families.faults.get_or_create(&labels));
+        }
+    }
+
+    /// Shows everything else that can be counted of a phase at zero.
+    pub fn begin(&self, phase: Phase) {
+        self.phase(phase);
+        let families = &self.inner.families;
+        drop(families.excepted.get_or_create(&self.phase_labels(phase)));
+        match phase {
+            Phase::Mutate => {
+                drop(families.reinvocations.get_or_create(&self.labels()));
+                drop(families.not_converging.get_or_create(&self.labels()));
+            }
+            Phase::Validate => {
+                drop(families.existing_violations.get_or_create(&self.labels()));
+            }
+        }
+    }
+
     /// Counts a call that was run, whatever came of it.
     pub fn call(&self, phase: Phase, outcome: Outcome, cost: Cost) {
         let metrics = self.phase(phase);
@@ -171,24 +195,13 @@ impl PluginMetrics {
     /// Counts a fault by its kind and by the failure policy that decided what it means. Call
     /// [`PluginMetrics::call`] with [`Outcome::Fault`] as well.
     pub fn fault(&self, phase: Phase, fault: &'static str, failure_policy: &'static str) {
-        self.inner
-            .families
-            .faults
-            .get_or_create(&FaultLabels {
-                plugin: self.inner.name.clone(),
-                phase: phase.name(),
-                fault,
-                failure_policy,
-            })
-            .inc();
+        let labels = self.fault_labels(phase, fault, failure_policy);
+        self.inner.families.faults.get_or_create(&labels).inc();
     }
 
     /// Counts a request that the plugin was not asked about because of an exception.
     pub fn excepted(&self, phase: Phase) {
-        let labels = PhaseLabels {
-            plugin: self.inner.name.clone(),
-            phase: phase.name(),
-        };
+        let labels = self.phase_labels(phase);
         self.inner.families.excepted.get_or_create(&labels).inc();
     }
 
@@ -208,6 +221,27 @@ impl PluginMetrics {
     pub fn not_converging(&self) {
         let family = &self.inner.families.not_converging;
         family.get_or_create(&self.labels()).inc();
+    }
+
+    fn fault_labels(
+        &self,
+        phase: Phase,
+        fault: &'static str,
+        failure_policy: &'static str,
+    ) -> FaultLabels {
+        FaultLabels {
+            plugin: self.inner.name.clone(),
+            phase: phase.name(),
+            fault,
+            failure_policy,
+        }
+    }
+
+    fn phase_labels(&self, phase: Phase) -> PhaseLabels {
+        PhaseLabels {
+            plugin: self.inner.name.clone(),
+            phase: phase.name(),
+        }
     }
 
     fn labels(&self) -> PluginLabels {
@@ -338,6 +372,40 @@ impl PluginFamilies {
 mod tests {
     use super::*;
     use crate::metrics::Metrics;
+
+    #[test]
+    fn what_can_be_counted_is_there_before_it_is() {
+        let metrics = Metrics::new();
+        let plugin = metrics.plugin("labels");
+        plugin.expect(Phase::Validate, &["deadline", "trap"], "Ignore");
+        plugin.begin(Phase::Validate);
+        let text = metrics.encode();
+        let labels = "plugin=\"labels\",phase=\"validate\"";
+        for line in [
+            format!("tollgate_plugin_calls_total{{{labels},outcome=\"fault\"}} 0"),
+            format!(
+                "tollgate_plugin_faults_total{{{labels},fault=\"deadline\",failure_policy=\"Ignore\"}} 0"
+            ),
+            format!(
+                "tollgate_plugin_faults_total{{{labels},fault=\"trap\",failure_policy=\"Ignore\"}} 0"
+            ),
+            format!("tollgate_plugin_fuel_total{{{labels}}} 0"),
+            format!("tollgate_plugin_excepted_total{{{labels}}} 0"),
+            "tollgate_plugin_existing_violations_total{plugin=\"labels\"} 0".to_owned(),
+        ] {
+            assert!(text.contains(&line), "{line} is not in\n{text}");
+        }
+        assert!(!text.contains("phase=\"mutate\""));
+        // A reload does not set back what was counted.
+        plugin.fault(Phase::Validate, "trap", "Ignore");
+        metrics
+            .plugin("labels")
+            .expect(Phase::Validate, &["trap"], "Ignore");
+        let counted = format!(
+            "tollgate_plugin_faults_total{{{labels},fault=\"trap\",failure_policy=\"Ignore\"}} 1"
+        );
+        assert!(metrics.encode().contains(&counted));
+    }
 
     #[test]
     fn counts_each_outcome_under_its_own_label() {

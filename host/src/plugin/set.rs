@@ -10,7 +10,7 @@ use crate::config::{
     Exception, FailurePolicy, Limits, Match, Mode, PluginConfig, format_bytes, format_count,
     format_duration,
 };
-use crate::engine::{ConfiguredBy, Guest, Phase};
+use crate::engine::{ConfiguredBy, Guest, Phase, UNLOADED, kinds};
 use crate::metrics::{Metrics, PluginMetrics};
 use crate::registry::Hold;
 
@@ -157,6 +157,9 @@ impl PluginSet {
         for (name, digest, version) in now.difference(&before) {
             metrics.plugin_loaded(name, digest, version);
         }
+        for plugin in self.iter() {
+            plugin.begin_metrics();
+        }
     }
 
     /// Names, digests and versions.
@@ -199,18 +202,29 @@ impl PluginSet {
 // === impl Plugin ===
 
 impl Plugin {
+    /// Shows what can be counted of it at zero.
+    fn begin_metrics(&self) {
+        let policy = self.config.failure_policy.as_str();
+        for phase in [Phase::Mutate, Phase::Validate] {
+            match &self.state {
+                PluginState::Disabled => {}
+                PluginState::Failed { .. } => self.metrics.expect(phase, &UNLOADED, policy),
+                PluginState::Loaded(loaded) if loaded.guest.interfaces().exports(phase) => {
+                    self.metrics.expect(phase, &kinds(phase), policy);
+                    self.metrics.begin(phase);
+                }
+                PluginState::Loaded(_) => {}
+            }
+        }
+    }
+
     /// What it is asked about in this phase. One that never loaded and whose rules are not in the configuration is
     /// asked about everything: what it would have judged is not known, and skipping it would open the gate.
     pub(crate) fn asked(&self, phase: Phase) -> Asked<'_> {
         match &self.state {
             PluginState::Disabled => Asked::Nothing,
             PluginState::Loaded(loaded) => {
-                let interfaces = loaded.guest.interfaces();
-                let exports = match phase {
-                    Phase::Mutate => interfaces.mutating,
-                    Phase::Validate => interfaces.validating,
-                };
-                if exports {
+                if loaded.guest.interfaces().exports(phase) {
                     Asked::About(&loaded.matching)
                 } else {
                     Asked::Nothing

@@ -1,0 +1,51 @@
+//! The kinds of faults that a phase can end with, for metrics that show them before the first one.
+
+use crate::metrics::Phase;
+
+/// Of a mutator and of a validator.
+const OF_BOTH: [&str; 10] = [
+    "contract-violation",
+    "cpu-deadline",
+    "deadline",
+    "match-condition",
+    "memory",
+    "not-loaded",
+    "out-of-fuel",
+    "output-too-large",
+    "trap",
+    "unreadable",
+];
+/// Of a mutator alone.
+const OF_MUTATORS: [&str; 4] = ["bad-patch", "conflict", "lossy-object", "not-converging"];
+/// Of a plugin that is not loaded.
+pub(crate) const UNLOADED: [&str; 2] = ["not-loaded", "unreadable"];
+
+/// The kinds that a call of this phase can end with.
+pub(crate) fn kinds(phase: Phase) -> Vec<&'static str> {
+    let mut kinds = OF_BOTH.to_vec();
+    if phase == Phase::Mutate {
+        kinds.extend(OF_MUTATORS);
+    }
+    kinds
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_that_is_documented_is_counted_from_the_beginning() {
+        let page = include_str!("../../../../docs/failure-modes.md");
+        let (_, table) = page.split_once("## Faults\n").expect("there is a table");
+        let (table, _) = table.split_once("\n## ").expect("and another section");
+        let documented = table.lines().filter_map(|line| {
+            let (kind, _) = line.strip_prefix("| `")?.split_once('`')?;
+            Some(kind)
+        });
+        let mut documented: Vec<&str> = documented.collect();
+        let mut known = kinds(Phase::Mutate);
+        documented.sort_unstable();
+        known.sort_unstable();
+        assert_eq!(known, documented);
+    }
+}
