@@ -324,18 +324,14 @@ async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
     let mut unknown: Value = serde_json::from_slice(&good).expect("the suites write it as JSON");
     unknown["limits"] = json!({"feul": 1});
     unknown["plugins"][0]["mode"] = json!("enforced");
+    let unknown = unknown.to_string();
     let named = format!(
         "registries: {{ cacheDirectory: '{}' }}\nplugins: [",
         cache.display()
     );
     let elsewhere = cache.display().to_string();
     let rows: [(&str, Option<&[u8]>, &[&str], &str); 4] = [
-        (
-            "unknown keys",
-            Some(unknown.to_string().as_bytes()),
-            &[],
-            "limits.feul",
-        ),
+        ("unknown keys", Some(unknown.as_bytes()), &[], "limits.feul"),
         ("broken off", Some(named.as_bytes()), &[], "line 2"),
         (
             "empty",
@@ -405,7 +401,7 @@ async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
 
     // Whoever insists on the file is told of it, and so is whoever has no record.
     let killed = server.kill();
-    write(&path, unknown.to_string().as_bytes());
+    write(&path, unknown.as_bytes());
     let refused = |arguments: &[&str]| {
         let output = std::process::Command::new(binary::tollgate())
             .args(["serve", "--config"])

@@ -343,14 +343,14 @@ impl<C: Code> State<C> {
             for waiter in &mut self.waiters {
                 waiter.changed.extend(changed.iter().cloned());
             }
-            let is_other = is_first || !changed.is_empty();
+            let is_other = !changed.is_empty();
+            // A start is over when what it serves is recorded; later changes do not wait for the disk.
+            steps.extend(is_first.then_some(Step::Record));
             steps.push(Step::Publish {
                 places: self.places.clone(),
                 changed,
             });
-            if is_other {
-                steps.push(Step::Record);
-            }
+            steps.extend((is_other && !is_first).then_some(Step::Record));
         }
         steps.extend(self.tell_of_hold(now));
     }

@@ -327,6 +327,8 @@ impl Reconciler {
         let mut is_reload = matches!(event, Event::Read { .. });
         let mut is_swap = false;
         let steps = self.state.apply(event, std::time::Instant::now());
+        // Whoever sees the plugins of these steps is told of them, too.
+        let is_degraded = self.account(work);
         let mut answers = Vec::new();
         for step in steps {
             match step {
@@ -365,7 +367,6 @@ impl Reconciler {
                 }
             }
         }
-        let is_degraded = self.account(work);
         if is_reload || is_swap {
             self.metrics.reloaded(match (is_degraded, is_swap) {
                 (true, _) => "failed",
