@@ -9,10 +9,13 @@ mod answer;
 #[expect(unreachable_pub, reason = "generated, and public in itself")]
 pub(crate) mod bindings;
 mod call;
+mod exhaustion;
 mod fault;
+mod grounds;
 mod guest;
 mod host;
 mod meter;
+mod offload;
 mod secrecy;
 mod state;
 mod ticker;
@@ -35,12 +38,16 @@ pub use answer::{Answer, Mutation};
 pub use call::{CallError, CallReport, Overload};
 pub use fault::{Abort, Fault, Stop, chain};
 pub(crate) use fault::{UNLOADED, kinds};
+pub use grounds::Grounds;
 pub use guest::{ConfiguredBy, Guest, GuestError, Interfaces};
-pub use secrecy::{Secrecy, WITHHELD, is_content};
+pub use meter::Spent;
+pub(crate) use offload::Offload;
+pub use secrecy::{Secrecy, WITHHELD, goes_by_content, is_content};
 pub use state::Subject;
 
 use crate::config::{Capability, Limits};
 use crate::plugin::Code;
+use exhaustion::Exhaustion;
 use state::CallState;
 
 /// How often the epoch moves: a call is looked at, and yields, this often.
@@ -54,6 +61,10 @@ pub const FUEL_PER_BYTE: u64 = 1;
 pub const FUEL_PER_NODE: u64 = 20;
 /// Fuel for every place that `select` hands out, besides its bytes.
 pub const FUEL_PER_MATCH: u64 = 100;
+
+/// A call yields, and what it has used is known, when it has used so much fuel since it last called the host: some
+/// hundreds of microseconds of work, seldom less than a tick.
+const FUEL_BETWEEN_YIELDS: u64 = 1_000_000;
 
 /// Core instances, memories and tables that one component may have at most, whatever its limits say: the pool
 /// is laid out for them.
@@ -128,6 +139,9 @@ pub struct Engine {
     ticker: Arc<ticker::Ticker>,
     largest: Arc<Limits>,
     clock: Clock,
+    exhaustion: Exhaustion,
+    /// Where the host does the costly part of what a review asks of itself.
+    offload: Offload,
 }
 
 /// Hashes the same in every process, as the standard hasher does not promise to.
@@ -195,6 +209,8 @@ impl Engine {
             ticker: Arc::new(ticker),
             largest: Arc::new(settings.largest.clone()),
             clock: Clock::default(),
+            exhaustion: Exhaustion::default(),
+            offload: Offload::beside_the_servers(),
         })
     }
 
@@ -271,6 +287,7 @@ impl Engine {
     pub(crate) fn for_candidates(&self) -> Self {
         Self {
             slots: self.candidate_slots.clone(),
+            offload: Offload::new(1),
             patience: CANDIDATE_PATIENCE,
             rest: CANDIDATE_REST,
             ..self.clone()
@@ -280,6 +297,11 @@ impl Engine {
     /// Until when a call of a plugin with these limits may take that begins now.
     pub(crate) fn longest(&self, limits: &Limits) -> Instant {
         Instant::now() + limits.timeout * self.patience
+    }
+
+    /// Where costly work of the host's own is done.
+    pub(crate) fn offload(&self) -> &Offload {
+        &self.offload
     }
 
     /// wasmtime's own.

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tollgate_tests::checker::{Checked, Endpoint};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::hostile;
-use tollgate_tests::reviews::{Review, nested_pod, pod};
+use tollgate_tests::reviews::{Review, as_sent, nested_pod, pod};
 use tollgate_tests::server::{Answer, Server, Start, metric};
 
 /// A fixture under some limits, and what is to become of it.
@@ -156,6 +156,7 @@ const CASES: &[Case] = &[
     validating("memory-bomb", DEFAULTS, Fault("memory", "limits.memory")),
     validating("table-bomb", DEFAULTS, Fault("memory", "limits.tableElements")),
     validating("recursion-bomb", MUCH_TIME, Fault("trap", "stack")),
+    validating("throw-for-ever", r#"{"limits": {"fuel": "1000G", "cpuTime": "60s", "timeout": "60s"}}"#, Fault("memory", "limits.memory")),
     // Answers that are too large.
     mutating("patch-100-megabytes", MUCH_TIME, Fault("output-too-large", "limits.output")),
     mutating("patch-one-string", r#"{"limits": {"memory": "128Mi"}}"#, Fault("output-too-large", "limits.output")),
@@ -171,6 +172,7 @@ const CASES: &[Case] = &[
     validating("malformed-pointer", DEFAULTS, Fault("contract-violation", "pointer")),
     // Answers that are none.
     validating("unreachable", DEFAULTS, Fault("trap", "unreachable")),
+    validating("throw", DEFAULTS, Fault("trap", "an exception that nothing caught")),
     validating("abort", DEFAULTS, Fault("trap", "index out of range (at src/policy.rs:42:7)")),
     validating("abort-and-carry-on", DEFAULTS, Fault("trap", "gave up")),
     validating("malformed-variant", DEFAULTS, Fault("contract-violation", "cannot be read")),
@@ -470,6 +472,62 @@ async fn every_hostile_module_ends_in_its_fault_under_both_failure_policies() {
         wrong.len(),
         wrong.join("\n")
     );
+}
+
+/// Calls that only compute, more than there are processors: what they did not have of their time, other calls had.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_call_that_computes_is_not_said_to_have_slept() {
+    const CALLS: usize = 8;
+    let mut configuration = Configuration::new().with("engine.maxConcurrentCalls", CALLS);
+    let limits =
+        json!({"fuel": "1000G", "cpuTime": "20s", "timeout": "300ms", "concurrency": CALLS});
+    let modules = hostile::all();
+    configuration.plugin_of(
+        "spin",
+        &modules["validate-loop"],
+        json!({ "limits": limits }),
+    );
+    configuration.plugin_of("sleep", &modules["wasi-sleep"], json!({ "limits": limits }));
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    let review = Review::create(pod("target")).build();
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..CALLS {
+        let request = server
+            .default_client()
+            .post(server.url("/validate/spin"))
+            .header("content-type", "application/json")
+            .body(as_sent(&review));
+        calls.spawn(async move { request.send().await?.json::<Value>().await });
+    }
+    for answer in calls.join_all().await {
+        let answer = answer.expect("every review is answered");
+        let said = answer["response"]["status"]["message"].to_string();
+        assert!(said.contains("it ran for"), "{said}");
+        assert!(!said.contains("slept"), "{said}");
+    }
+    let answer = server.post("/validate/sleep", &review).await;
+    let said = message(&answer.checked(Endpoint::Validate, &review));
+    assert!(said.contains("slept for"), "{said}");
+    let stopped = server.stop();
+    let faults = stopped
+        .logs
+        .iter()
+        .filter_map(|line| serde_json::from_str::<Value>(line).ok())
+        .filter(|line| line["plugin"] == "spin" && line["fault"] == "deadline");
+    let mut seen = 0;
+    for fault in faults {
+        println!("{fault}");
+        seen += 1;
+        let cpu_milliseconds = fault["cpu_milliseconds"].as_f64().unwrap_or_default();
+        let fuel = fault["fuel"].as_f64().unwrap_or_default();
+        // A loop of two instructions uses more than a million of fuel in each millisecond, on any machine of this century.
+        assert!(
+            cpu_milliseconds < 2.0 || fuel >= 1e6,
+            "{fuel} of fuel in {cpu_milliseconds} ms"
+        );
+    }
+    assert_eq!(seen, CALLS);
 }
 
 /// What a plugin answers is work for the host: to apply it, to take the difference, to prove it. No fuel and no tick

@@ -1,13 +1,15 @@
 //! Who is asked: labels, conditions, users and exceptions, as the binary has them.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate_tests::checker::{Checked, Endpoint};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::guests;
-use tollgate_tests::reviews::{Review, pod};
-use tollgate_tests::server::{Server, metric};
+use tollgate_tests::reviews::{Review, as_sent, pod};
+use tollgate_tests::server::{Server, metric, until};
 
 /// What the plugins of this suite are for, and more keys of `match`.
 fn pods(more: Value) -> Value {
@@ -369,4 +371,63 @@ async fn a_disabled_plugin_is_not_loaded_and_not_asked() {
     assert!(validated(&server, &review).await.allowed);
     let answer = server.post("/validate/off", &review).await;
     assert!(answer.checked(Endpoint::Validate, &review).allowed);
+}
+
+/// What a condition costs follows from the object, which is the user's: pairs of a list of 400 take nearly all steps that
+/// there are. By the order in which answers come, which does not depend on how fast the machine is.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn costly_conditions_do_not_hold_up_other_reviews() {
+    const COSTLY: usize = 12;
+    const OTHERS: usize = 5;
+    let pairs = "object.spec.list.all(x, object.spec.list.all(y, x <= y || x >= y))";
+    let mut configuration = Configuration::new();
+    let condition = json!({"matchConditions": [{"name": "pairs", "expression": pairs}]});
+    judge(&mut configuration, "pairs", condition, json!({}));
+    judge(&mut configuration, "other", json!({}), json!({}));
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    let mut object = bad_pod("many");
+    object["spec"]["list"] = (0..400).map(Value::from).collect();
+    let costly = Review::create(object).build();
+    let other = Review::create(bad_pod("one")).build();
+    // The same verdict, whoever evaluates it.
+    assert!(!validated(&server, &costly).await.allowed);
+
+    let answered = Arc::new(AtomicUsize::new(0));
+    let mut calls = tokio::task::JoinSet::new();
+    for _ in 0..COSTLY {
+        let request = server
+            .default_client()
+            .post(server.url("/validate/pairs?timeout=30s"))
+            .header("content-type", "application/json")
+            .body(as_sent(&costly));
+        let answered = answered.clone();
+        calls.spawn(async move {
+            let answer = request.send().await?.json::<Value>().await;
+            answered.fetch_add(1, Ordering::SeqCst);
+            answer
+        });
+    }
+    until("a costly review is answered", async || {
+        answered.load(Ordering::SeqCst) > 0
+    })
+    .await;
+    let before = answered.load(Ordering::SeqCst);
+    for _ in 0..OTHERS {
+        let answer = server.post("/validate/other", &other).await;
+        assert!(!answer.checked(Endpoint::Validate, &other).allowed);
+        let probe = server.get_admin("/livez").await;
+        assert_eq!(probe.status, 200);
+    }
+    let meanwhile = answered.load(Ordering::SeqCst) - before;
+    println!("{meanwhile} of {COSTLY} costly reviews were answered before {OTHERS} others");
+    for answer in calls.join_all().await {
+        let answer = answer.expect("every review is answered");
+        let said = answer["response"]["status"]["message"].to_string();
+        assert!(said.contains("bad is not wanted"), "{said}");
+    }
+    assert!(
+        meanwhile <= COSTLY / 2,
+        "{meanwhile} of {COSTLY} came first"
+    );
 }

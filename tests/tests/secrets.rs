@@ -394,6 +394,85 @@ async fn content_is_not_taken_to_where_it_could_be_read_unnoticed() {
     }
 }
 
+/// A plugin that reads nothing can still guess: a patch that fails where the guess is wrong tells whether it is right,
+/// once in each call. That counts as a read: nothing outside of the content may be changed by it.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_guess_at_the_content_shows_in_the_object_or_in_words() {
+    let leaker = guests::build("leaker");
+    let values = [STANDARD.encode("1234"), STANDARD.encode("4321")];
+    let names = ["password".to_owned(), "passwords".to_owned()];
+    let mut configuration = Configuration::new();
+    for (what, guesses) in [("value", &values), ("name", &names)] {
+        for (verdict, guess) in ["right", "wrong"].into_iter().zip(guesses) {
+            let settings = json!({"reads": "/metadata/name", "guess": guess});
+            let keys = json!({"settings": settings});
+            configuration.plugin(&format!("{what}-{verdict}"), &leaker, keys);
+        }
+    }
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    let mut shown = Vec::new();
+    for (what, way) in [
+        ("value", "test-value"),
+        ("value", "test-all"),
+        ("name", "replace-name"),
+        ("name", "remove-name"),
+        ("name", "move-name"),
+        ("name", "copy-name"),
+        ("name", "look-for-name"),
+        ("name", "select-name"),
+        ("name", "whole-object"),
+    ] {
+        let secret = json!({
+            "apiVersion": "v1", "kind": "Secret", "data": {"password": values[0]},
+            "metadata": {"name": "loot", "namespace": "default", "labels": {"leak": way}},
+        });
+        let review = Review::create(secret).build();
+        for verdict in ["right", "wrong"] {
+            let answer = server
+                .post(&format!("/mutate/{what}-{verdict}"), &review)
+                .await;
+            let checked = answer.checked(Endpoint::Mutate, &review);
+            let patch = json!(checked.patch).to_string();
+            let status = json!(checked.status).to_string();
+            if patch.contains("/metadata/labels") {
+                shown.push(format!("{way}, {verdict}: the object says so: {patch}"));
+            }
+            for guess in [&values[1], &names[1]] {
+                if status.contains(guess.as_str()) {
+                    shown.push(format!("{way}, {verdict}: the fault says so: {status}"));
+                }
+            }
+        }
+    }
+    assert!(shown.is_empty(), "{}", shown.join("\n"));
+}
+
+/// What tells nothing of the content stays free, or no plugin could label a Secret.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_plugin_that_does_not_go_by_the_content_may_label_a_secret() {
+    let mut configuration = Configuration::new();
+    let settings = json!({
+        "set": {"/metadata/labels/team": "payments", "/metadata/annotations/checked": "yes"}
+    });
+    let rules = json!({"rules": [{
+        "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"],
+    }]});
+    let keys = json!({"settings": settings, "match": rules});
+    configuration.plugin("labels", &guests::build("actor"), keys);
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    let secret = json!({
+        "apiVersion": "v1", "kind": "Secret", "data": {"password": "MTIzNA=="},
+        "metadata": {"name": "loot", "namespace": "default"},
+    });
+    let review = Review::create(secret).build();
+    let answer = server.mutate(&review).await;
+    let checked = answer.checked(Endpoint::Mutate, &review);
+    assert!(checked.allowed, "{:?}", checked.status);
+    assert_eq!(checked.patch.len(), 2, "{:?}", checked.patch);
+}
+
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_gets_out_of_a_review_that_cannot_be_read() {
     let search = Search::new();

@@ -133,7 +133,7 @@ fn counts_what_it_is_told_and_keeps_the_last_differences() {
     assert_eq!(take("over", &over, 1000).near, Some(2));
     let late = fails(Fault::Deadline {
         allowed: std::time::Duration::from_secs(10),
-        cpu: None,
+        spent: None,
     });
     assert!(take("late", &late, 5).unfinished);
     tally.dropped();

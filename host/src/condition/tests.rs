@@ -510,3 +510,36 @@ fn conditions_share_one_budget() {
         Decision::Unclear(_)
     ));
 }
+
+#[test]
+fn what_is_decided_inline_is_what_would_be_decided_in_full() {
+    let pairs = "object.list.all(x, object.list.all(y, x <= y || x >= y))";
+    let cheap = "object.list.size() > 3";
+    let never = "object.list.size() < 3";
+    let list = |length: usize| {
+        let list: Vec<usize> = (0..length).collect();
+        request(json!({ "list": list }), Value::Null)
+    };
+    let (short, long) = (list(10), list(100));
+    for (conditions, request, is_inline) in [
+        (vec![pairs], &short, true),
+        (vec![cheap], &long, true),
+        (vec![pairs], &long, false),
+        (vec![cheap, pairs], &long, false),
+        // False before it costs too much.
+        (vec![never, pairs], &long, true),
+        // Whether the second one is false is not known before the first one has been paid for.
+        (vec![pairs, never], &long, false),
+    ] {
+        let text = format!("{conditions:?}");
+        let named = |text: &str| Condition::compile(text, text).unwrap();
+        let conditions: Vec<Condition> = conditions.into_iter().map(named).collect();
+        let object = request.object.as_ref();
+        let in_full = decide(&conditions, request, object);
+        assert!(!matches!(in_full, Decision::Unclear(_)), "{text}");
+        match decide_inline(&conditions, request, object) {
+            Ok(decision) => assert!(is_inline && decision == in_full, "{text}"),
+            Err(costly) => assert!(!is_inline && costly.text() == pairs, "{text}"),
+        }
+    }
+}

@@ -10,12 +10,14 @@ use wasmtime::{PoolConcurrencyLimitError, Store, UpdateDeadline};
 
 use super::answer::{Answer, RawAnswer};
 use super::bindings::types::{Configured, Manifest};
-use super::fault::{Ended, Fault, Stop, is_for_want_of_memory};
+use super::exhaustion::Exhaustion;
+use super::fault::{Ended, Fault, Instantiating, Stop, is_for_want_of_memory};
+use super::grounds::Grounds;
 use super::guest::{ConfiguredBy, Guest};
 use super::meter::{Meter, Metered};
 use super::secrecy::Secrecy;
 use super::state::{CallState, Subject};
-use super::{Engine, Phase};
+use super::{Engine, FUEL_BETWEEN_YIELDS, Phase};
 
 /// What a call came to.
 #[derive(Debug)]
@@ -28,7 +30,9 @@ pub struct CallReport {
     pub annotations: Vec<(String, String)>,
     /// Whether the content of a Secret is known to it.
     pub secrecy: Secrecy,
-    /// Fuel used.
+    /// What its answer can rest on.
+    pub grounds: Grounds,
+    /// Fuel used. Of a call that a clock ended, a million of it may be missing.
     pub fuel: u64,
     /// CPU time used.
     pub cpu: Duration,
@@ -74,6 +78,7 @@ impl Guest {
             warnings: Vec::new(),
             annotations: Vec::new(),
             secrecy,
+            grounds: Grounds::default(),
             fuel: 0,
             cpu: Duration::ZERO,
             wall: began.elapsed(),
@@ -82,12 +87,20 @@ impl Guest {
         let deadline = deadline.min(engine.longest(&self.limits));
         let allowed = deadline.saturating_duration_since(began);
         if allowed.is_zero() {
-            return nothing(CallError::Fault(Fault::Deadline { allowed, cpu: None }));
+            return nothing(CallError::Fault(Fault::Deadline {
+                allowed,
+                spent: None,
+            }));
         }
         let _permits = match self.permits(engine, deadline).await {
             Ok(permits) => permits,
             Err(Some(overload)) => return nothing(CallError::Overload(overload)),
-            Err(None) => return nothing(CallError::Fault(Fault::Deadline { allowed, cpu: None })),
+            Err(None) => {
+                return nothing(CallError::Fault(Fault::Deadline {
+                    allowed,
+                    spent: None,
+                }));
+            }
         };
 
         let meter = Arc::new(Meter::start());
@@ -103,6 +116,8 @@ impl Guest {
         let outcome = {
             let run = Metered {
                 meter: &meter,
+                // Without WASI there is nothing to wait for but a processor.
+                woken: self.imports_wasi.then(|| meter.woken()),
                 future: pin!(self.run(&mut store, phase)),
             };
             if self.imports_wasi {
@@ -125,9 +140,10 @@ impl Guest {
         let ended = Ended {
             fuel: self.limits.fuel,
             cpu_time: self.limits.cpu_time,
-            cpu_spent: cpu,
+            spent: meter.spent(began, self.imports_wasi),
             allowed,
             output_bytes: self.limits.output_bytes,
+            refused: state.refused.clone(),
         };
         let result = match outcome {
             Ok(answer) => {
@@ -141,7 +157,11 @@ impl Guest {
                     .map_err(CallError::Fault)
             }
             Err(error) if is_the_hosts(&error) => Err(CallError::Overload(Overload)),
-            Err(error) => Err(CallError::Fault(Fault::read(&error, &ended))),
+            Err(error) => Err(CallError::Fault(Fault::read(
+                &error,
+                &ended,
+                &engine.exhaustion,
+            ))),
         };
         let result = match result {
             Err(CallError::Fault(fault)) if state.secrecy.withholds() => {
@@ -160,6 +180,7 @@ impl Guest {
             warnings: state.warnings,
             annotations: state.annotations,
             secrecy: state.secrecy,
+            grounds: state.grounds,
             fuel,
             cpu,
             wall: began.elapsed(),
@@ -176,7 +197,8 @@ impl Guest {
     ) -> Result<Manifest, Fault> {
         let mut session = LoadSession::start(self, engine, fuel, time);
         let run = async {
-            let instance = self.instance.instantiate_async(&mut session.store).await?;
+            let instance = self.instance.instantiate_async(&mut session.store).await;
+            let instance = instance.map_err(|error| error.context(Instantiating))?;
             let plugin = self.lifecycle.load(&mut session.store, &instance)?;
             plugin
                 .tollgate_admission_lifecycle()
@@ -197,7 +219,8 @@ impl Guest {
     ) -> Result<(Store<CallState>, Instance, Configured), Fault> {
         let mut session = LoadSession::start(self, engine, fuel, time);
         let run = async {
-            let instance = self.instance.instantiate_async(&mut session.store).await?;
+            let instance = self.instance.instantiate_async(&mut session.store).await;
+            let instance = instance.map_err(|error| error.context(Instantiating))?;
             let plugin = self.lifecycle.load(&mut session.store, &instance)?;
             let configured = plugin
                 .tollgate_admission_lifecycle()
@@ -211,7 +234,8 @@ impl Guest {
     }
 
     async fn run(&self, store: &mut Store<CallState>, phase: Phase) -> wasmtime::Result<RawAnswer> {
-        let instance = self.instance.instantiate_async(&mut *store).await?;
+        let instance = self.instance.instantiate_async(&mut *store).await;
+        let instance = instance.map_err(|error| error.context(Instantiating))?;
         if let ConfiguredBy::EachCall { settings, .. } = &self.configured {
             let subject = store.data_mut().subject.take();
             let plugin = self.lifecycle.load(&mut *store, &instance)?;
@@ -281,6 +305,11 @@ impl Guest {
         let mut store = Store::new(engine.wasmtime(), state);
         store.limiter(|state| state);
         store.set_fuel(fuel).expect("the engine meters fuel");
+        // Compiled code keeps what it has used to itself until it calls, returns or runs out: so that it runs out now
+        // and then, and what a clock ends is known to have used something.
+        store
+            .fuel_async_yield_interval(Some(FUEL_BETWEEN_YIELDS))
+            .expect("the engine meters fuel");
         store.set_hostcall_fuel(output_bytes);
         store.set_epoch_deadline(1);
         let (meter, running, rest) = (meter.clone(), engine.ticker.running(), engine.rest);
@@ -308,33 +337,48 @@ impl Guest {
 /// A store for `describe` or `configure`, metered like a call's.
 struct LoadSession {
     store: Store<CallState>,
-    ended: Ended,
+    meter: Arc<Meter>,
+    began: Instant,
+    fuel: u64,
+    time: Duration,
+    can_sleep: bool,
+    exhaustion: Exhaustion,
 }
 
 // === impl LoadSession ===
 
 impl LoadSession {
     fn start(guest: &Guest, engine: &Engine, fuel: u64, time: Duration) -> Self {
+        let began = Instant::now();
         let meter = Arc::new(Meter::start());
         let state = CallState::new(guest.name.clone(), None, guest.limits.clone());
         // Nothing polls a `Metered` here: a tick charges what has passed by the clock, which in a process that
         // does nothing else is the same.
-        let store = guest.store(engine, state, fuel, time, Instant::now() + time, &meter);
-        let output_bytes = guest.limits.output_bytes;
+        let store = guest.store(engine, state, fuel, time, began + time, &meter);
         Self {
             store,
-            ended: Ended {
-                fuel,
-                cpu_time: time,
-                cpu_spent: time,
-                allowed: time,
-                output_bytes,
-            },
+            meter,
+            began,
+            fuel,
+            time,
+            can_sleep: guest.imports_wasi,
+            exhaustion: engine.exhaustion.clone(),
         }
     }
 
     fn read<T>(&self, outcome: wasmtime::Result<T>) -> Result<T, Fault> {
-        outcome.map_err(|error| Fault::read(&error, &self.ended))
+        outcome.map_err(|error| {
+            let state = self.store.data();
+            let ended = Ended {
+                fuel: self.fuel,
+                cpu_time: self.time,
+                spent: self.meter.spent(self.began, self.can_sleep),
+                allowed: self.time,
+                output_bytes: state.limits.output_bytes,
+                refused: state.refused.clone(),
+            };
+            Fault::read(&error, &ended, &self.exhaustion)
+        })
     }
 }
 

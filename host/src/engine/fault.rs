@@ -1,7 +1,8 @@
 //! Every way in which a plugin can fail to answer, and how each is told from the others.
 //!
-//! A fault is read off typed values only: a [`wasmtime::Trap`], a [`Stop`] that this host raised itself, or –
-//! for what wasmtime keeps private – by elimination. Never off an error's text.
+//! A fault is read off typed values: a [`wasmtime::Trap`], a [`Stop`] that this host raised itself, an error type that
+//! wasmtime makes public. The one type that it keeps to itself is recognised by an error of that type that the host has
+//! provoked ([`Exhaustion`]). What is recognised as nothing is `engine-error`: no fault is found by elimination.
 
 mod kinds;
 
@@ -9,8 +10,11 @@ use std::fmt;
 use std::time::Duration;
 
 pub(crate) use kinds::{UNLOADED, kinds};
-use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
+use wasmtime::{GcHeapOutOfMemory, ThrownException, Trap};
+
+use super::exhaustion::Exhaustion;
+use super::meter::Spent;
 
 /// The ways in which a plugin can fail to answer.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,8 +33,8 @@ pub enum Fault {
     Deadline {
         /// What there was for this call.
         allowed: Duration,
-        /// CPU time that the plugin had in it; none when it did not get to run.
-        cpu: Option<Duration>,
+        /// What became of it; none when the plugin did not get to run.
+        spent: Option<Spent>,
     },
     /// It wanted more memory, or table elements, than it may have.
     Memory(Stop),
@@ -41,6 +45,8 @@ pub enum Fault {
         /// What the plugin said before.
         abort: Option<Abort>,
     },
+    /// It threw a WebAssembly exception that nothing caught.
+    Exception,
     /// It handed more to the host than it may.
     OutputTooLarge {
         /// Which limit it went past.
@@ -86,6 +92,11 @@ pub enum Fault {
         /// Where.
         what: String,
     },
+    /// The engine ended the call with an error that this host does not know.
+    EngineError {
+        /// The engine's words.
+        what: String,
+    },
 }
 
 /// What a plugin said when it ended its call.
@@ -119,6 +130,9 @@ pub enum Stop {
     /// Too much memory, or too many table elements, were asked for; how much is not repeated.
     #[error("{}", super::WITHHELD)]
     Withheld,
+    /// The heap for exceptions and other references was full.
+    #[error("its heap for exceptions and references is full")]
+    Heap,
     /// The system would not give the memory.
     #[error("the system did not give it the memory that it asked for")]
     System,
@@ -150,7 +164,7 @@ pub enum Stop {
 
 impl Fault {
     /// Every kind that there is.
-    pub const KINDS: [&str; 14] = [
+    pub const KINDS: [&str; 15] = [
         "out-of-fuel",
         "cpu-deadline",
         "deadline",
@@ -165,6 +179,7 @@ impl Fault {
         "match-condition",
         "conflict",
         "not-converging",
+        "engine-error",
     ];
 
     /// The fault's name, as metrics, annotations and documentation have it.
@@ -175,7 +190,7 @@ impl Fault {
             Self::CpuDeadline { .. } => "cpu-deadline",
             Self::Deadline { .. } => "deadline",
             Self::Memory(_) => "memory",
-            Self::Trap { .. } => "trap",
+            Self::Trap { .. } | Self::Exception => "trap",
             Self::OutputTooLarge { .. } => "output-too-large",
             Self::ContractViolation { .. } => "contract-violation",
             Self::BadPatch { .. } => "bad-patch",
@@ -185,6 +200,7 @@ impl Fault {
             Self::MatchCondition { .. } => "match-condition",
             Self::Conflict { .. } => "conflict",
             Self::NotConverging { .. } => "not-converging",
+            Self::EngineError { .. } => "engine-error",
         }
     }
 
@@ -208,45 +224,38 @@ impl Fault {
             Self::ContractViolation { .. } => Self::ContractViolation { what },
             Self::BadPatch { .. } => Self::BadPatch { what },
             Self::LossyObject { .. } => Self::LossyObject { what },
+            Self::EngineError { .. } => Self::EngineError { what },
             other => other,
         }
     }
 
-    /// Reads an error that a guest's call ended with. `limits` are the call's own.
-    pub(super) fn read(error: &wasmtime::Error, limits: &Ended) -> Self {
+    /// Reads an error that a guest's call ended with. `ended` is about the call, `exhaustion` knows wasmtime's private
+    /// error.
+    pub(super) fn read(error: &wasmtime::Error, ended: &Ended, exhaustion: &Exhaustion) -> Self {
         if let Some(stop) = error.downcast_ref::<Stop>() {
-            return match stop {
-                Stop::Cpu => Self::CpuDeadline {
-                    limit: limits.cpu_time,
-                },
-                Stop::Wall => Self::Deadline {
-                    allowed: limits.allowed,
-                    cpu: Some(limits.cpu_spent),
-                },
-                Stop::Memory { .. } | Stop::Table { .. } | Stop::System | Stop::Withheld => {
-                    Self::Memory(stop.clone())
-                }
-                Stop::Output { .. } => Self::OutputTooLarge {
-                    what: stop.to_string(),
-                },
-                Stop::Abort(abort) => Self::Trap {
-                    code: None,
-                    abort: Some(abort.clone()),
-                },
-                Stop::Contract(what) => Self::ContractViolation { what: what.clone() },
-            };
+            return Self::stopped(stop, ended);
         }
         if let Some(trap) = error.downcast_ref::<Trap>() {
             return match trap {
-                Trap::OutOfFuel => Self::OutOfFuel { limit: limits.fuel },
+                Trap::OutOfFuel => Self::OutOfFuel { limit: ended.fuel },
                 Trap::Interrupt => Self::CpuDeadline {
-                    limit: limits.cpu_time,
+                    limit: ended.cpu_time,
                 },
+                // The heap could not grow as far as the allocation needs: what the limiter said of it is lost on the way.
+                Trap::AllocationTooLarge => {
+                    Self::Memory(ended.refused.clone().unwrap_or(Stop::Heap))
+                }
                 other => Self::Trap {
                     code: Some(*other),
                     abort: None,
                 },
             };
+        }
+        if error.is::<ThrownException>() {
+            return Self::Exception;
+        }
+        if error.is::<GcHeapOutOfMemory<()>>() {
+            return Self::Memory(ended.refused.clone().unwrap_or(Stop::Heap));
         }
         if is_for_want_of_memory(error) {
             return Self::Memory(Stop::System);
@@ -266,26 +275,54 @@ impl Fault {
                 what: format!("it misused a WASI resource: {error}"),
             };
         }
-        // What is left comes from lifting what the plugin returned. Malformed values are reported as bare
-        // messages or as bad UTF-8; the one error with a type of its own that is neither is wasmtime's private
-        // HostcallFuelExhausted: the value was larger than `limits.output`.
-        if error.downcast_ref::<std::str::Utf8Error>().is_some() {
+        if error.is::<std::str::Utf8Error>() {
             return Self::ContractViolation {
                 what: "it handed over text that is not UTF-8".to_owned(),
             };
         }
-        if error.downcast_ref::<&'static str>().is_some()
-            || error.downcast_ref::<String>().is_some()
-        {
+        let is_message = error.is::<&'static str>() || error.is::<String>();
+        // In a call, a bare message is what the component model says of a value that the guest handed over. While an
+        // instance is made, it can be about the pool as well.
+        if is_message && !error.is::<Instantiating>() {
             return Self::ContractViolation {
                 what: format!("what it returned cannot be read: {error}"),
             };
         }
-        Self::OutputTooLarge {
-            what: Stop::Output {
-                limit_bytes: limits.output_bytes,
-            }
-            .to_string(),
+        if !is_message && exhaustion.is(error) {
+            return Self::OutputTooLarge {
+                what: Stop::Output {
+                    limit_bytes: ended.output_bytes,
+                }
+                .to_string(),
+            };
+        }
+        Self::EngineError {
+            what: format!("{error:#}"),
+        }
+    }
+
+    fn stopped(stop: &Stop, ended: &Ended) -> Self {
+        match stop {
+            Stop::Cpu => Self::CpuDeadline {
+                limit: ended.cpu_time,
+            },
+            Stop::Wall => Self::Deadline {
+                allowed: ended.allowed,
+                spent: Some(ended.spent),
+            },
+            Stop::Memory { .. }
+            | Stop::Table { .. }
+            | Stop::Heap
+            | Stop::System
+            | Stop::Withheld => Self::Memory(stop.clone()),
+            Stop::Output { .. } => Self::OutputTooLarge {
+                what: stop.to_string(),
+            },
+            Stop::Abort(abort) => Self::Trap {
+                code: None,
+                abort: Some(abort.clone()),
+            },
+            Stop::Contract(what) => Self::ContractViolation { what: what.clone() },
         }
     }
 }
@@ -303,9 +340,21 @@ pub(super) fn is_for_want_of_memory(error: &wasmtime::Error) -> bool {
 pub(super) struct Ended {
     pub(super) fuel: u64,
     pub(super) cpu_time: Duration,
-    pub(super) cpu_spent: Duration,
+    pub(super) spent: Spent,
     pub(super) allowed: Duration,
     pub(super) output_bytes: u64,
+    /// The last growth of a memory that was refused.
+    pub(super) refused: Option<Stop>,
+}
+
+/// Context of an error: it arose while an instance was made, before any function of the contract was called.
+#[derive(Debug)]
+pub(super) struct Instantiating;
+
+impl fmt::Display for Instantiating {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("it cannot be instantiated")
+    }
 }
 
 impl fmt::Display for Fault {
@@ -323,20 +372,16 @@ impl fmt::Display for Fault {
             }
             Self::Deadline {
                 allowed,
-                cpu: Some(cpu),
+                spent: Some(spent),
+            } => write!(
+                f,
+                "deadline passed: of the {} that there were for it, {spent}",
+                Milliseconds(*allowed)
+            ),
+            Self::Deadline {
+                allowed,
+                spent: None,
             } => {
-                let why = if *cpu * 2 < *allowed {
-                    "it was waiting for the rest: the host is short of CPU, or the plugin slept"
-                } else {
-                    "it was running for most of it: a runaway, or too much work"
-                };
-                let (cpu, allowed) = (Milliseconds(*cpu), Milliseconds(*allowed));
-                write!(
-                    f,
-                    "deadline passed: it had {cpu} of CPU in the {allowed} that there were for it; {why}"
-                )
-            }
-            Self::Deadline { allowed, cpu: None } => {
                 write!(
                     f,
                     "deadline passed: it could not be started in the {} that there were for it",
@@ -361,6 +406,7 @@ impl fmt::Display for Fault {
                 code: None,
                 abort: None,
             } => f.write_str("trap"),
+            Self::Exception => f.write_str("it threw an exception that nothing caught"),
             Self::OutputTooLarge { what } => write!(f, "output too large: {what}"),
             Self::ContractViolation { what } => write!(f, "contract violation: {what}"),
             Self::BadPatch { what } => write!(f, "bad patch: {what}"),
@@ -370,12 +416,13 @@ impl fmt::Display for Fault {
             Self::MatchCondition { what } => f.write_str(what),
             Self::Conflict { what } => write!(f, "conflict: {what}"),
             Self::NotConverging { what } => write!(f, "not converging: {what}"),
+            Self::EngineError { what } => write!(f, "engine error: {what}"),
         }
     }
 }
 
 /// A duration as people compare them: `3 ms`, `0.4 ms`.
-struct Milliseconds(Duration);
+pub(super) struct Milliseconds(pub(super) Duration);
 
 impl fmt::Display for Milliseconds {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -402,25 +449,4 @@ pub fn chain(error: &dyn std::error::Error) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_deadline_tells_a_runaway_from_a_host_short_of_cpu() {
-        let said = |cpu| {
-            let cpu = Some(Duration::from_millis(cpu));
-            let allowed = Duration::from_millis(500);
-            Fault::Deadline { allowed, cpu }.to_string()
-        };
-        assert_eq!(
-            said(3),
-            "deadline passed: it had 3.0 ms of CPU in the 500 ms that there were for it; it was waiting for the rest: \
-             the host is short of CPU, or the plugin slept"
-        );
-        assert_eq!(
-            said(490),
-            "deadline passed: it had 490 ms of CPU in the 500 ms that there were for it; it was running for most of \
-             it: a runaway, or too much work"
-        );
-    }
-}
+mod tests;

@@ -17,6 +17,7 @@ use super::bindings::types::{
 };
 use super::bindings::{clock, logging};
 use super::fault::{Abort, Stop};
+use super::grounds::Depth;
 use super::state::{CallState, Subject};
 use super::{FUEL_PER_BYTE, FUEL_PER_CALL, FUEL_PER_MATCH, FUEL_PER_NODE};
 use crate::document::{Json, Number, Pattern, PointerError};
@@ -86,7 +87,7 @@ fn request(mut host: Host<'_>) -> wasmtime::Result<AdmissionRequest> {
 }
 
 fn get(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<Value>> {
-    let found = find(&mut host, part, at)?;
+    let found = find(&mut host, part, at, Depth::Value)?;
     let Some(value) = found else { return Ok(None) };
     charge_bytes(&mut host, text_bytes(&value))?;
     if is_scalar(&value) {
@@ -96,7 +97,7 @@ fn get(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<Valu
 }
 
 fn get_json(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<String>> {
-    let found = find(&mut host, part, at)?;
+    let found = find(&mut host, part, at, Depth::All)?;
     let Some(value) = found else { return Ok(None) };
     // Writing is bounded by the size of the review, which the host took in; the text is paid for before
     // the plugin has it.
@@ -107,7 +108,7 @@ fn get_json(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option
 }
 
 fn keys(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<Vec<String>>> {
-    let found = find(&mut host, part, at)?;
+    let found = find(&mut host, part, at, Depth::Names)?;
     let Some(members) = found.as_ref().and_then(Json::as_object) else {
         return Ok(None);
     };
@@ -127,6 +128,7 @@ fn select(mut host: Host<'_>, part: Part, pattern: &str) -> wasmtime::Result<Vec
     };
     let has_star = pattern.split('/').any(|token| token == "*");
     let is_object = matches!(part, Part::Object | Part::OldObject);
+    host.data_mut().takes_note(part, pattern, Depth::Value);
     let limit_bytes = host.data().limits.memory_bytes;
     let mut secrecy = host.data().secrecy;
     let mut nodes = Vec::new();
@@ -154,6 +156,9 @@ fn select(mut host: Host<'_>, part: Part, pattern: &str) -> wasmtime::Result<Vec
                     limit_bytes,
                 }));
             }
+            if is_object {
+                secrecy.finds(&node.pointer);
+            }
             if is_object && has_star {
                 secrecy.reads_names(&node.pointer);
             }
@@ -167,13 +172,14 @@ fn select(mut host: Host<'_>, part: Part, pattern: &str) -> wasmtime::Result<Vec
             ControlFlow::Continue(())
         },
     );
+    // The text of a fault can have a length that it has found.
+    host.data_mut().secrecy = secrecy;
     match end {
         ControlFlow::Continue(()) => {}
         ControlFlow::Break(None) => return Err(out_of_fuel(&mut host)),
         ControlFlow::Break(Some(stop)) => return Err(stop.into()),
     }
     host.set_fuel(purse.get())?;
-    host.data_mut().secrecy = secrecy;
     Ok(nodes)
 }
 
@@ -256,6 +262,7 @@ fn abort(
 
 fn now(mut host: Host<'_>) -> wasmtime::Result<clock::Datetime> {
     charge(&mut host, 0, 0)?;
+    host.data_mut().grounds.when = true;
     let now = host.data().clock.now();
     let now = now.duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(clock::Datetime {
@@ -289,11 +296,19 @@ fn document(host: &mut Host<'_>, part: Part) -> wasmtime::Result<Option<Json>> {
     })
 }
 
-fn find(host: &mut Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<Json>> {
+fn find(host: &mut Host<'_>, part: Part, at: &str, depth: Depth) -> wasmtime::Result<Option<Json>> {
     let tokens = at.bytes().filter(|byte| *byte == b'/').count();
     charge(host, at.len(), tokens + 1)?;
     match document(host, part)? {
-        Some(document) => Ok(document.at(at).map_err(|error| malformed(&error))?.cloned()),
+        Some(document) => {
+            let found = document.at(at).map_err(|error| malformed(&error))?.cloned();
+            let state = host.data_mut();
+            state.takes_note(part, at, depth);
+            if found.is_some() && matches!(part, Part::Object | Part::OldObject) {
+                state.secrecy.finds(at);
+            }
+            Ok(found)
+        }
         None => crate::document::Pointer::check(at)
             .map(|()| None)
             .map_err(|error| malformed(&error)),

@@ -1,13 +1,17 @@
 //! How much time a call has had: CPU while it ran, and by the clock.
 
+use std::fmt;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::task::{Context, Poll};
+use std::task::{Context, Poll, Wake, Waker};
 use std::time::{Duration, Instant};
 
+use futures_util::task::AtomicWaker;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::TICK;
+use super::fault::Milliseconds;
 
 /// The time of one call, shared between the future that runs it and the epoch's callback inside.
 ///
@@ -18,14 +22,43 @@ pub(super) struct Meter {
     started: Instant,
     /// When the slice under way began, on the clock in use; nanoseconds.
     slice_began: AtomicU64,
+    /// The same by the wall clock, where another one is in use.
+    slice_began_by_clock: AtomicU64,
     spent: AtomicU64,
+    /// Time in which it could have run and did not.
+    waited: AtomicU64,
+    /// Since when it can run again, or waits for something else; 0 while it runs for the first time.
+    paused: AtomicU64,
     ticked: AtomicBool,
+}
+
+/// What became of the time that there was for a call.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Spent {
+    /// Waiting for one of the plugin's own places.
+    pub queued: Duration,
+    /// On a processor.
+    pub cpu: Duration,
+    /// Able to run, without a processor.
+    pub waited: Duration,
+    /// Waiting for something of its own choosing, such as a timer.
+    pub slept: Duration,
 }
 
 /// Runs a future and charges its slices to a meter.
 pub(super) struct Metered<'m, F> {
     pub(super) meter: &'m Meter,
+    /// Takes note of when the future is woken; none where every pause is a yield.
+    pub(super) woken: Option<Arc<Woken>>,
     pub(super) future: F,
+}
+
+/// A waker that remembers when it was used.
+pub(super) struct Woken {
+    started: Instant,
+    /// Nanoseconds; 0 while nobody has woken it since it was last looked at.
+    at: AtomicU64,
+    inner: AtomicWaker,
 }
 
 // === impl Meter ===
@@ -35,7 +68,10 @@ impl Meter {
         Self {
             started: Instant::now(),
             slice_began: AtomicU64::new(0),
+            slice_began_by_clock: AtomicU64::new(0),
             spent: AtomicU64::new(0),
+            waited: AtomicU64::new(0),
+            paused: AtomicU64::new(0),
             ticked: AtomicBool::new(false),
         }
     }
@@ -43,6 +79,35 @@ impl Meter {
     /// CPU time of the slices that have ended.
     pub(super) fn cpu(&self) -> Duration {
         Duration::from_nanos(self.spent.load(Ordering::Relaxed))
+    }
+
+    /// What became of the time since `began`, which was before the meter started, in a call that can wait for something
+    /// else than a processor, or cannot.
+    pub(super) fn spent(&self, began: Instant, can_sleep: bool) -> Spent {
+        let queued = self.started.saturating_duration_since(began);
+        let cpu = self.cpu();
+        let waited = Duration::from_nanos(self.waited.load(Ordering::Relaxed));
+        let rest = began.elapsed().saturating_sub(queued + cpu + waited);
+        let (waited, slept) = if can_sleep {
+            (waited, rest)
+        } else {
+            (waited + rest, Duration::ZERO)
+        };
+        Spent {
+            queued,
+            cpu,
+            waited,
+            slept,
+        }
+    }
+
+    /// A note of when a future is woken, for one that can wait for something else than a processor.
+    pub(super) fn woken(&self) -> Arc<Woken> {
+        Arc::new(Woken {
+            started: self.started,
+            at: AtomicU64::new(0),
+            inner: AtomicWaker::new(),
+        })
     }
 
     /// At a tick, inside a slice: charges what the slice has had so far and says how much that makes in all.
@@ -54,37 +119,71 @@ impl Meter {
             let slice = self
                 .clock()
                 .saturating_sub(self.slice_began.load(Ordering::Relaxed));
-            let tick = u64::try_from(TICK.as_nanos()).unwrap_or(u64::MAX);
-            self.spent.fetch_add(slice.min(tick), Ordering::Relaxed);
+            let tick = nanoseconds(TICK);
+            let charged = slice.min(tick);
+            self.spent.fetch_add(charged, Ordering::Relaxed);
+            self.waited.fetch_add(slice - charged, Ordering::Relaxed);
         }
         self.begin_slice();
         self.cpu()
     }
 
     fn begin_slice(&self) {
-        self.slice_began.store(self.now(), Ordering::Relaxed);
-    }
-
-    fn end_slice(&self) {
-        let slice = self
-            .now()
-            .saturating_sub(self.slice_began.load(Ordering::Relaxed));
-        self.spent.fetch_add(slice, Ordering::Relaxed);
-    }
-
-    fn now(&self) -> u64 {
         if self.ticked.load(Ordering::Relaxed) {
-            let time = clock_gettime(ClockId::ThreadCPUTime);
-            let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
-            seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default()
+            self.slice_began.store(thread_time(), Ordering::Relaxed);
+            self.slice_began_by_clock
+                .store(self.clock(), Ordering::Relaxed);
         } else {
-            self.clock()
+            self.slice_began.store(self.clock(), Ordering::Relaxed);
         }
     }
 
-    fn clock(&self) -> u64 {
-        u64::try_from(self.started.elapsed().as_nanos()).unwrap_or(u64::MAX)
+    fn end_slice(&self) {
+        let began = self.slice_began.load(Ordering::Relaxed);
+        if self.ticked.load(Ordering::Relaxed) {
+            let cpu = thread_time().saturating_sub(began);
+            let began = self.slice_began_by_clock.load(Ordering::Relaxed);
+            let by_clock = self.clock().saturating_sub(began);
+            self.spent.fetch_add(cpu, Ordering::Relaxed);
+            let preempted = by_clock.saturating_sub(cpu);
+            self.waited.fetch_add(preempted, Ordering::Relaxed);
+        } else {
+            let cpu = self.clock().saturating_sub(began);
+            self.spent.fetch_add(cpu, Ordering::Relaxed);
+        }
     }
+
+    /// The call goes on after a pause, at whose end it was woken; none where it could have gone on at once.
+    fn resume(&self, woken: Option<&Woken>) {
+        let paused = self.paused.load(Ordering::Relaxed);
+        if paused == 0 {
+            return;
+        }
+        let now = self.clock();
+        let ready = match woken.map(|woken| woken.at.swap(0, Ordering::Relaxed)) {
+            None => paused,
+            // Polled, and not by its own waker: the timer around the call.
+            Some(0) => now,
+            Some(at) => at.max(paused),
+        };
+        let waited = now.saturating_sub(ready);
+        self.waited.fetch_add(waited, Ordering::Relaxed);
+    }
+
+    fn clock(&self) -> u64 {
+        nanoseconds(self.started.elapsed())
+    }
+}
+
+fn nanoseconds(duration: Duration) -> u64 {
+    u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// CPU time of this thread, in nanoseconds.
+fn thread_time() -> u64 {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
+    seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or_default()
 }
 
 // === impl Metered ===
@@ -93,15 +192,83 @@ impl<F: Future + Unpin> Future for Metered<'_, F> {
     type Output = F::Output;
 
     fn poll(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
-        self.meter.begin_slice();
-        let poll = Pin::new(&mut self.future).poll(context);
-        self.meter.end_slice();
+        let this = &mut *self;
+        this.meter.resume(this.woken.as_deref());
+        this.meter.begin_slice();
+        let poll = match &this.woken {
+            None => Pin::new(&mut this.future).poll(context),
+            Some(woken) => {
+                woken.inner.register(context.waker());
+                let waker = Waker::from(woken.clone());
+                let mut context = Context::from_waker(&waker);
+                Pin::new(&mut this.future).poll(&mut context)
+            }
+        };
+        this.meter.end_slice();
+        if poll.is_pending() {
+            let now = this.meter.clock().max(1);
+            this.meter.paused.store(now, Ordering::Relaxed);
+        }
         poll
+    }
+}
+
+// === impl Woken ===
+
+impl Wake for Woken {
+    fn wake(self: Arc<Self>) {
+        self.wake_by_ref();
+    }
+
+    fn wake_by_ref(self: &Arc<Self>) {
+        let now = nanoseconds(self.started.elapsed()).max(1);
+        // The first time counts: from then on it could have run.
+        let _: Result<u64, u64> =
+            self.at
+                .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
+        self.inner.wake();
+    }
+}
+
+// === impl Spent ===
+
+impl fmt::Display for Spent {
+    /// The parts that matter, the largest with what it means.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            queued,
+            cpu,
+            waited,
+            slept,
+        } = *self;
+        write!(f, "it ran for {}", Milliseconds(cpu))?;
+        let parts = [
+            (waited, "waited for a processor for"),
+            (queued, "waited for one of its places for"),
+            (slept, "slept for"),
+        ];
+        for (part, what) in parts {
+            if part >= TICK {
+                write!(f, ", {what} {}", Milliseconds(part))?;
+            }
+        }
+        let largest = cpu.max(waited).max(queued).max(slept);
+        f.write_str(if largest == cpu {
+            ": a runaway, or too much work"
+        } else if largest == waited {
+            ": other calls and processes had the processors"
+        } else if largest == queued {
+            ": too many calls of it at once (limits.concurrency)"
+        } else {
+            ": the plugin waits for a timer"
+        })
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::pin::pin;
+
     use super::*;
 
     #[test]
@@ -114,6 +281,8 @@ mod tests {
         std::thread::sleep(TICK * 50);
         let charged = meter.tick();
         assert!(charged < TICK * 25, "{charged:?}");
+        let spent = meter.spent(meter.started, true);
+        assert!(spent.waited >= TICK * 70, "{spent:?}");
     }
 
     #[test]
@@ -121,14 +290,82 @@ mod tests {
         let meter = Meter::start();
         meter.begin_slice();
         meter.tick();
-        let began = clock_gettime(ClockId::ThreadCPUTime);
-        let worked = || {
-            let now = clock_gettime(ClockId::ThreadCPUTime);
-            (now.tv_sec - began.tv_sec) * 1_000_000_000 + (now.tv_nsec - began.tv_nsec)
-        };
-        while worked() < 5_000_000 {
+        let began = thread_time();
+        while thread_time() - began < 5_000_000 {
             std::hint::spin_loop();
         }
         assert!(meter.tick() >= Duration::from_millis(5));
+    }
+
+    /// Yields once, is woken at once, and is polled late.
+    #[tokio::test]
+    async fn a_call_that_is_ready_and_not_run_waits_for_a_processor() {
+        for woken in [false, true] {
+            let meter = Meter::start();
+            let mut yielded = false;
+            let future = std::future::poll_fn(|context| {
+                if std::mem::replace(&mut yielded, true) {
+                    return Poll::Ready(());
+                }
+                context.waker().wake_by_ref();
+                Poll::Pending
+            });
+            let mut run = pin!(Metered {
+                meter: &meter,
+                woken: woken.then(|| meter.woken()),
+                future: pin!(future),
+            });
+            let first = futures_util::poll!(run.as_mut());
+            assert!(first.is_pending());
+            std::thread::sleep(TICK * 30);
+            run.await;
+            let spent = meter.spent(meter.started, true);
+            assert!(spent.waited >= TICK * 30, "{woken}: {spent:?}");
+            assert!(spent.slept < TICK * 15, "{woken}: {spent:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_call_that_waits_for_a_timer_sleeps() {
+        let meter = Meter::start();
+        let run = Metered {
+            meter: &meter,
+            woken: Some(meter.woken()),
+            future: pin!(tokio::time::sleep(TICK * 60)),
+        };
+        run.await;
+        let spent = meter.spent(meter.started, true);
+        assert!(spent.slept >= TICK * 50, "{spent:?}");
+    }
+
+    #[test]
+    fn says_what_most_of_the_time_went_into() {
+        let milliseconds = Duration::from_millis;
+        let spent = |queued, cpu, waited, slept| {
+            let spent = Spent {
+                queued: milliseconds(queued),
+                cpu: milliseconds(cpu),
+                waited: milliseconds(waited),
+                slept: milliseconds(slept),
+            };
+            spent.to_string()
+        };
+        assert_eq!(
+            spent(0, 490, 9, 0),
+            "it ran for 490 ms, waited for a processor for 9.0 ms: a runaway, or too much work"
+        );
+        assert_eq!(
+            spent(0, 47, 153, 0),
+            "it ran for 47 ms, waited for a processor for 153 ms: other calls and processes had the processors"
+        );
+        assert_eq!(
+            spent(120, 20, 60, 0),
+            "it ran for 20 ms, waited for a processor for 60 ms, waited for one of its places for 120 ms: too many \
+             calls of it at once (limits.concurrency)"
+        );
+        assert_eq!(
+            spent(0, 0, 0, 200),
+            "it ran for 0.0 ms, slept for 200 ms: the plugin waits for a timer"
+        );
     }
 }

@@ -8,8 +8,12 @@
 //! Nor may content be moved to where the next plugin could read it unnoticed, in this call or – mutate and
 //! validate are two calls that share nothing – in the next: a mutator that has read or copied content may change
 //! `data`, `stringData` and annotations, all of which count as content, and nothing else ([`is_content`]).
+//!
+//! A patch reads as well: `test` compares, `copy` and `move` take along, and any operation that needs something to be
+//! there fails where it is not ([`goes_by_content`]).
 
-use crate::document::Json;
+use crate::document::{Json, Pointer};
+use crate::patch::Operation;
 
 /// Stands where a plugin's own words would.
 pub const WITHHELD: &str = "[withheld: the plugin has read the content of a Secret]";
@@ -50,6 +54,16 @@ impl Secrecy {
         if is_secret { Self::Sealed } else { Self::Open }
     }
 
+    /// Takes note that there is something at a pointer, whatever it is: a name among those of its parent's members.
+    /// `pointer` is well formed.
+    pub(super) fn finds(&mut self, pointer: &str) {
+        if *self == Self::Sealed
+            && let Some((parent, _)) = pointer.rsplit_once('/')
+        {
+            self.reads_names(parent);
+        }
+    }
+
     /// Takes note that a value with content – not only its type or its member names – is handed out.
     /// `pointer` is well formed.
     pub(super) fn reads(&mut self, pointer: &str, value: &Json) {
@@ -59,9 +73,9 @@ impl Secrecy {
         }
     }
 
-    /// As it is for a mutator whose patch copies content without having read it.
+    /// As it is for a mutator whose patch copies content without having read it, or goes by what the content is.
     #[must_use]
-    pub fn copying(self) -> Self {
+    pub fn going_by_content(self) -> Self {
         match self {
             Self::Sealed => Self::Broken,
             other => other,
@@ -126,6 +140,32 @@ pub fn is_content(pointer: &str) -> bool {
     )
 }
 
+/// Whether a patch's operation copies content of a Secret, or whether it can be carried out says something of that
+/// content: a plugin would find out one guess in each call.
+#[must_use]
+pub fn goes_by_content(operation: &Operation) -> bool {
+    // Like a read of all that stands there.
+    let reads_value = |pointer: &Pointer| !is_outside(pointer.as_str());
+    // It fails where there is nothing: where it does not, something was found.
+    let needs = |pointer: &str| {
+        let mut secrecy = Secrecy::Sealed;
+        secrecy.finds(pointer);
+        secrecy.withholds()
+    };
+    let needs_parent = |pointer: &Pointer| {
+        let parent = pointer.as_str().rsplit_once('/');
+        parent.is_some_and(|(parent, _)| needs(parent))
+    };
+    match operation {
+        Operation::Test { path, .. } => reads_value(path) || needs(path.as_str()),
+        Operation::Copy { from, path } | Operation::Move { from, path } => {
+            reads_value(from) || needs(from.as_str()) || needs_parent(path)
+        }
+        Operation::Replace { path, .. } | Operation::Remove { path } => needs(path.as_str()),
+        Operation::Add { path, .. } => needs_parent(path),
+    }
+}
+
 fn is_outside(pointer: &str) -> bool {
     let mut tokens = pointer.split('/').skip(1);
     match (tokens.next(), tokens.next()) {
@@ -136,102 +176,4 @@ fn is_outside(pointer: &str) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn after(pointer: &str, value: serde_json::Value) -> Secrecy {
-        let mut secrecy = Secrecy::Sealed;
-        secrecy.reads(pointer, &Json::from(value));
-        secrecy
-    }
-
-    #[test]
-    fn the_outside_of_a_secret_may_be_spoken_of() {
-        for pointer in [
-            "/kind",
-            "/type",
-            "/metadata/name",
-            "/metadata/labels",
-            "/metadata/labels/app",
-        ] {
-            assert_eq!(after(pointer, "x".into()), Secrecy::Sealed, "{pointer}");
-        }
-    }
-
-    #[test]
-    fn its_content_may_not() {
-        for pointer in [
-            "",
-            "/data",
-            "/data/password",
-            "/stringData/password",
-            "/metadata",
-            "/metadata/annotations",
-            "/metadata/annotations/a",
-            "/metadatas/name",
-        ] {
-            assert_eq!(after(pointer, "x".into()), Secrecy::Broken, "{pointer}");
-        }
-    }
-
-    #[test]
-    fn names_are_content_where_a_mutator_could_have_made_them() {
-        let after = |pointer: &str| {
-            let mut secrecy = Secrecy::Sealed;
-            secrecy.reads_names(pointer);
-            secrecy
-        };
-        for pointer in ["", "/metadata", "/metadata/labels"] {
-            assert_eq!(after(pointer), Secrecy::Sealed, "{pointer}");
-        }
-        for pointer in ["/data", "/stringData", "/metadata/annotations"] {
-            assert_eq!(after(pointer), Secrecy::Broken, "{pointer}");
-        }
-    }
-
-    #[test]
-    fn content_may_be_moved_only_to_where_it_counts_as_content() {
-        for pointer in [
-            "/data",
-            "/data/a",
-            "/stringData/a",
-            "/metadata/annotations/a",
-        ] {
-            assert!(is_content(pointer), "{pointer}");
-        }
-        for pointer in [
-            "",
-            "/metadata",
-            "/metadata/labels/a",
-            "/type",
-            "/metadata/finalizers",
-        ] {
-            assert!(!is_content(pointer), "{pointer}");
-        }
-    }
-
-    #[test]
-    fn other_objects_are_open() {
-        let mut secrecy = Secrecy::of(false);
-        secrecy.reads("/data/password", &Json::text("x"));
-        assert_eq!(secrecy.text("said".to_owned()), "said");
-    }
-
-    #[test]
-    fn a_pointer_is_cut_at_the_first_name_that_was_not_there() {
-        let secret = Json::from(serde_json::json!({"metadata": {"labels": {"a/b": "x"}}}));
-        let broken = Secrecy::Broken;
-        assert_eq!(
-            broken.pointer("/metadata/labels/a~1b", Some(&secret)),
-            "/metadata/labels/a~1b"
-        );
-        assert_eq!(
-            broken.pointer("/metadata/labels/c2VjcmV0/x", Some(&secret)),
-            "/metadata/labels/[withheld]"
-        );
-        assert_eq!(
-            Secrecy::Sealed.pointer("/metadata/labels/c", Some(&secret)),
-            "/metadata/labels/c"
-        );
-    }
-}
+mod tests;

@@ -5,12 +5,14 @@ use std::sync::Arc;
 use wasmtime::ResourceLimiter;
 
 use super::Clock;
+use super::bindings::review::Part;
 use super::fault::Stop;
+use super::grounds::{Depth, Grounds};
 use super::secrecy::Secrecy;
 use super::wasi::Wasi;
 use crate::config::{Limits, PluginName};
 use crate::document::Json;
-use crate::review::request::AdmissionRequest;
+use crate::review::request::{AdmissionRequest, Operation};
 
 /// What a call is about.
 #[derive(Clone)]
@@ -29,6 +31,11 @@ pub(crate) struct CallState {
     pub(super) limits: Arc<Limits>,
     pub(super) clock: Clock,
     pub(super) secrecy: Secrecy,
+    pub(super) grounds: Grounds,
+    /// Only a denial of an UPDATE is ever asked what it rests on.
+    is_update: bool,
+    /// The last growth that was refused: the heap for references forgets why it could not grow.
+    pub(super) refused: Option<Stop>,
     pub(super) output_bytes: u64,
     pub(super) memory_bytes: u64,
     pub(super) warnings: Vec<String>,
@@ -42,17 +49,18 @@ pub(crate) struct CallState {
 
 impl CallState {
     pub(super) fn new(plugin: PluginName, subject: Option<Subject>, limits: Arc<Limits>) -> Self {
-        let secrecy = Secrecy::of(
-            subject
-                .as_ref()
-                .is_some_and(|subject| subject.request.is_secret()),
-        );
+        let request = subject.as_ref().map(|subject| &subject.request);
+        let secrecy = Secrecy::of(request.is_some_and(|request| request.is_secret()));
+        let is_update = request.is_some_and(|request| request.operation == Operation::Update);
         Self {
             plugin,
             subject,
             limits,
             clock: Clock::default(),
             secrecy,
+            grounds: Grounds::default(),
+            is_update,
+            refused: None,
             output_bytes: 0,
             memory_bytes: 0,
             warnings: Vec::new(),
@@ -60,6 +68,13 @@ impl CallState {
             log_lines: 0,
             dropped_log_lines: 0,
             wasi: None,
+        }
+    }
+
+    /// Takes note of a read, where somebody may want to know what the answer rests on.
+    pub(super) fn takes_note(&mut self, part: Part, at: &str, depth: Depth) {
+        if self.is_update {
+            self.grounds.reads(part, at, depth);
         }
     }
 
@@ -97,11 +112,12 @@ impl ResourceLimiter for CallState {
         let grown = desired.saturating_sub(current) as u64;
         let wanted_bytes = self.memory_bytes.saturating_add(grown);
         if wanted_bytes > self.limits.memory_bytes {
-            return Err(Stop::Memory {
+            let stop = Stop::Memory {
                 wanted_bytes,
                 limit_bytes: self.limits.memory_bytes,
-            }
-            .into());
+            };
+            self.refused = Some(stop.clone());
+            return Err(stop.into());
         }
         self.memory_bytes = wanted_bytes;
         Ok(true)

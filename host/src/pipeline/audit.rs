@@ -61,7 +61,9 @@ impl Audit {
             Phase::Mutate => {
                 mutate::alone(engine, &plugin, subject.clone(), deadline, max_depth).await?
             }
-            Phase::Validate => validate::run(engine, &plugin, subject.clone(), deadline).await?,
+            Phase::Validate => {
+                validate::run(engine, &plugin, subject.clone(), deadline, None).await?
+            }
         };
         let fuel = report.cost.fuel;
         let comparison = shadow.map(|shadow| Comparison {

@@ -7,14 +7,15 @@
 //! rules → namespaces → users → labels → conditions → exceptions
 //! ```
 //!
-//! Nothing is allocated before the conditions: every plugin is asked about every request.
+//! Nothing is allocated before the conditions: every plugin is asked about every request. What the conditions cost
+//! follows from the object, which is the user's: past a millisecond they are evaluated elsewhere, and the plugin's standing
+//! is found in two steps.
 
 mod labels;
 
 use std::time::SystemTime;
 
-use super::blocking::blocking_if;
-use crate::condition::{ConditionError, Decision, decide};
+use crate::condition::{Condition, ConditionError, Decision, decide_inline};
 use crate::config::{Exception, Match, Rule, Scope};
 use crate::document::Json;
 use crate::engine::Phase;
@@ -32,6 +33,8 @@ pub enum Standing<'p> {
     Excepted(&'p Exception),
     /// Whether it is for it cannot be told.
     Unclear(ConditionError),
+    /// Its conditions have to be evaluated where nobody else waits for it: these, of which one costs too much here.
+    Costly(&'p [Condition], &'p Condition),
 }
 
 /// What keeps a plugin from a request. Found on the way of every request, so it is told by places and not by names.
@@ -54,14 +57,12 @@ pub enum Mismatch {
 }
 
 /// Whether a plugin is for a request, exceptions aside.
-enum Decided {
+enum Decided<'p> {
     Holds,
     Fails(Mismatch),
     Unclear(ConditionError),
+    Costly(&'p [Condition], &'p Condition),
 }
-
-/// Conditions are evaluated where other requests can go on meanwhile when the object has so many values.
-const HEAVY_NODES: usize = 5_000;
 
 // === impl Plugin ===
 
@@ -78,8 +79,29 @@ impl Plugin {
             Asked::Everything => Decided::Holds,
             Asked::About(matching) => matching.decide(request, object),
         };
-        if let Decided::Fails(mismatch) = decided {
-            return Standing::NotAsked(mismatch);
+        self.standing_after(decided, request)
+    }
+
+    /// Where it stands, once its conditions have been decided.
+    pub(crate) fn standing_by(
+        &self,
+        decision: Decision,
+        request: &AdmissionRequest,
+    ) -> Standing<'_> {
+        self.standing_after(decision.into(), request)
+    }
+
+    fn standing_after<'p>(
+        &'p self,
+        decided: Decided<'p>,
+        request: &AdmissionRequest,
+    ) -> Standing<'p> {
+        match decided {
+            Decided::Fails(mismatch) => return Standing::NotAsked(mismatch),
+            Decided::Costly(conditions, condition) => {
+                return Standing::Costly(conditions, condition);
+            }
+            Decided::Holds | Decided::Unclear(_) => {}
         }
         if let Some(exception) = self.exception(request) {
             return Standing::Excepted(exception);
@@ -113,6 +135,18 @@ impl Plugin {
     }
 }
 
+// === impl Decided ===
+
+impl From<Decision> for Decided<'_> {
+    fn from(decision: Decision) -> Self {
+        match decision {
+            Decision::Holds => Self::Holds,
+            Decision::Fails(index) => Self::Fails(Mismatch::Condition(index)),
+            Decision::Unclear(error) => Self::Unclear(error),
+        }
+    }
+}
+
 // === impl Match ===
 
 impl Match {
@@ -129,7 +163,7 @@ impl Match {
         self.leaves_out(request).is_none().then_some(rule)
     }
 
-    fn decide(&self, request: &AdmissionRequest, object: Option<&Json>) -> Decided {
+    fn decide(&self, request: &AdmissionRequest, object: Option<&Json>) -> Decided<'_> {
         if self.matching_rule(request).is_none() {
             return Decided::Fails(Mismatch::Rules);
         }
@@ -145,14 +179,9 @@ impl Match {
         if self.conditions.is_empty() {
             return Decided::Holds;
         }
-        let is_heavy = |json: Option<&Json>| {
-            json.is_some_and(|json| json.count_nodes(HEAVY_NODES) >= HEAVY_NODES)
-        };
-        let heavy = is_heavy(object) || is_heavy(request.old_object.as_ref());
-        match blocking_if(heavy, || decide(&self.conditions, request, object)) {
-            Decision::Holds => Decided::Holds,
-            Decision::Fails(index) => Decided::Fails(Mismatch::Condition(index)),
-            Decision::Unclear(error) => Decided::Unclear(error),
+        match decide_inline(&self.conditions, request, object) {
+            Ok(decision) => decision.into(),
+            Err(condition) => Decided::Costly(&self.conditions, condition),
         }
     }
 

@@ -16,7 +16,8 @@ use crate::comparison::Verdict;
 use crate::config::{Conflicts, Mode, PluginConfig, PluginName, ReinvocationPolicy};
 use crate::document::Json;
 use crate::engine::{
-    Answer, Engine, Fault, Mutation, Overload, Phase, Secrecy, Subject, chain, is_content,
+    Answer, Engine, Fault, Mutation, Overload, Phase, Secrecy, Subject, chain, goes_by_content,
+    is_content,
 };
 use crate::metrics::Metrics;
 use crate::patch::{
@@ -70,10 +71,16 @@ struct Chain {
 /// A mutation that stood all checks.
 struct Change {
     heavy: bool,
-    /// Whether it copies or moves something that would be the content of a Secret.
-    copies_content: bool,
     after: Json,
     operations: Vec<Operation>,
+}
+
+/// What a mutator's answer comes to by itself.
+struct Applied {
+    ended: Result<Ended, Fault>,
+    change: Option<Change>,
+    /// Whether it copies what would be the content of a Secret, or how it ended says something of that.
+    goes_by_content: bool,
 }
 
 /// An answer that has been read and found to be what a mutator may say.
@@ -94,9 +101,9 @@ const LIMITS: ApplyLimits = ApplyLimits {
 };
 /// The fault of a mutator that would take a Secret's content to where it could be read unnoticed. The host's own
 /// words: nothing of them is the plugin's.
-const SPREADS_CONTENT: &str = "the plugin has read or copied the content of a Secret and changes more than its data, \
-    stringData and annotations; a plugin that labels Secrets must not read or copy their content (with `get-json` \
-    of the whole object it does)";
+const SPREADS_CONTENT: &str = "the plugin has read, tested or copied the content of a Secret and changes more than its \
+    data, stringData and annotations; a plugin that labels Secrets must not read, test or copy their content (with \
+    `get-json` of the whole object it does)";
 /// A patch of more operations is applied where other requests can go on meanwhile.
 const HEAVY_OPERATIONS: usize = 256;
 /// Likewise for an answer of more JSON values.
@@ -149,7 +156,8 @@ pub(super) async fn mutate(
             plugin,
             phase: Phase::Mutate,
         };
-        match turn.begin(request, chain.current.as_ref()) {
+        let beginning = turn.begin(engine, request, chain.current.as_ref(), deadline);
+        match beginning.await {
             Beginning::Call => {}
             Beginning::NotAsked(mismatch) => {
                 passed_over.extend(PassedOver::by_match(index, mismatch));
@@ -229,8 +237,9 @@ impl Chain {
     /// Reads a plugin's answer, with the object as it is.
     fn judge(&self, turn: &Turn<'_>, (answer, called): Answered, max_depth: u32) -> Judged {
         let before = self.current.as_ref();
-        let (ended, change) = judge(&turn.plugin.config, answer, before, max_depth);
-        Judged::new(ended, change, called, self.secrecy)
+        let config = &turn.plugin.config;
+        let applied = judge(config, answer, before, called.secrecy, max_depth);
+        Judged::new(applied, called, self.secrecy)
     }
 
     /// Takes a plugin's answer into the chain and reports on it.
@@ -328,18 +337,9 @@ impl Chain {
 
 impl Judged {
     /// `earlier` is what those have read whose changes are in the object.
-    fn new(
-        ended: Result<Ended, Fault>,
-        change: Option<Change>,
-        called: Called,
-        earlier: Secrecy,
-    ) -> Self {
-        let copies = change.as_ref().is_some_and(|change| change.copies_content);
-        let secrecy = if copies {
-            called.secrecy.copying()
-        } else {
-            called.secrecy
-        };
+    fn new(applied: Applied, called: Called, earlier: Secrecy) -> Self {
+        let secrecy = applied.secrecy(called.secrecy);
+        let Applied { ended, change, .. } = applied;
         // Names that an earlier one made are told no more than its own.
         let told = secrecy.max(earlier);
         let (ended, change) = match change {
@@ -362,6 +362,27 @@ impl Judged {
     fn verdict(&self, before: Option<&Json>) -> Verdict {
         let after = self.change.as_ref().map(|change| &change.after);
         Verdict::new(&self.ended, after.or(before).cloned(), self.told)
+    }
+}
+
+// === impl Applied ===
+
+impl Applied {
+    fn without_change(ended: Result<Ended, Fault>) -> Self {
+        Self {
+            ended,
+            change: None,
+            goes_by_content: false,
+        }
+    }
+
+    /// What of Secrets is known to a mutator that had read so much before it answered.
+    fn secrecy(&self, read: Secrecy) -> Secrecy {
+        if self.goes_by_content {
+            read.going_by_content()
+        } else {
+            read
+        }
     }
 }
 
@@ -410,39 +431,43 @@ fn refused(conflicts: &[(String, PluginName)]) -> String {
     )
 }
 
-/// Whether an operation takes something from where a Secret has its content.
-fn copies_content(operation: &Operation) -> bool {
-    match operation {
-        Operation::Copy { from, .. } | Operation::Move { from, .. } => {
-            matches!(from.as_str(), "" | "/metadata") || is_content(from.as_str())
-        }
-        _ => false,
-    }
-}
-
-/// What a mutator's answer comes to, and the change if there is one.
+/// What a mutator's answer comes to, and the change if there is one. `secrecy` is what it had read of Secrets.
 fn judge(
     config: &PluginConfig,
     answer: Result<Answer, Fault>,
     before: Option<&Json>,
+    secrecy: Secrecy,
     max_depth: u32,
-) -> (Result<Ended, Fault>, Option<Change>) {
+) -> Applied {
     let mutation = match answer {
-        Err(fault) => return (Err(fault), None),
-        Ok(Answer::Unchanged) => return (Ok(Ended::Unchanged), None),
+        Err(fault) => return Applied::without_change(Err(fault)),
+        Ok(Answer::Unchanged) => return Applied::without_change(Ok(Ended::Unchanged)),
         Ok(Answer::Allow) => {
             let what = "a mutator answered with a verdict".to_owned();
-            return (Err(Fault::ContractViolation { what }), None);
+            return Applied::without_change(Err(Fault::ContractViolation { what }));
         }
-        Ok(Answer::Deny(denial)) => return (Ok(Ended::Denied(denial)), None),
+        Ok(Answer::Deny(denial)) => return Applied::without_change(Ok(Ended::Denied(denial))),
         Ok(Answer::Mutation(mutation)) => mutation,
+    };
+    let goes_by_content = match &mutation {
+        _ if secrecy == Secrecy::Open => false,
+        Mutation::Operations(operations) => operations.iter().any(goes_by_content),
+        // It merges whatever is there.
+        Mutation::MergePatch(_) => false,
+        // It is compared with what is there, and refused for what it lacks.
+        Mutation::Object(_) => true,
     };
     let heavy = is_heavy(&mutation)
         || before.is_some_and(|object| object.count_nodes(HEAVY_NODES) >= HEAVY_NODES);
-    match blocking_if(heavy, || change(config, mutation, before, max_depth)) {
+    let (ended, change) = match blocking_if(heavy, || change(config, mutation, before, max_depth)) {
         Ok(Some(change)) => (Ok(Ended::Patched), Some(Change { heavy, ..change })),
         Ok(None) => (Ok(Ended::Unchanged), None),
         Err(fault) => (Err(fault), None),
+    };
+    Applied {
+        ended,
+        change,
+        goes_by_content,
     }
 }
 
@@ -477,10 +502,6 @@ fn change(
     let before = before.ok_or_else(|| {
         bad("there is no object in this request (DELETE), so there is nothing to patch; answer `unchanged`".to_owned())
     })?;
-    let copies_content = match &mutation {
-        Mutation::Operations(operations) => operations.iter().any(copies_content),
-        Mutation::MergePatch(_) | Mutation::Object(_) => false,
-    };
     let limits = ApplyLimits {
         max_depth,
         ..LIMITS
@@ -519,7 +540,6 @@ fn change(
     })?;
     Ok(Some(Change {
         heavy: false,
-        copies_content,
         after,
         operations,
     }))
@@ -539,7 +559,8 @@ pub(super) async fn alone(
     };
     let (request, before) = (subject.request.clone(), subject.object.clone());
     let (answer, called) = turn.call(engine, subject, deadline).await?;
-    let (ended, change) = judge(&plugin.config, answer, before.as_ref(), max_depth);
+    let secrecy = called.secrecy;
+    let applied = judge(&plugin.config, answer, before.as_ref(), secrecy, max_depth);
     // What earlier ones made names of is not known any more.
     let has_others_names = request.is_secret() && request.object != before;
     let earlier = if has_others_names {
@@ -547,7 +568,7 @@ pub(super) async fn alone(
     } else {
         called.secrecy
     };
-    let judged = Judged::new(ended, change, called, earlier);
+    let judged = Judged::new(applied, called, earlier);
     let verdict = judged.verdict(before.as_ref());
     let report = turn.report(&request, judged.called, judged.ended);
     Ok((report, verdict))

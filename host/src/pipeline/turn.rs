@@ -6,10 +6,11 @@ use std::time::{Duration, Instant};
 use super::identity::{Identity, log_request};
 use super::matching::{Mismatch, Standing};
 use super::outcome::{Denial, Ended, FaultReport, Report};
+use crate::condition::{Condition, ConditionError, decide};
 use crate::config::{Exception, FailurePolicy, Mode};
 use crate::document::Json;
 use crate::engine::{
-    Answer, CallError, CallReport, Engine, Fault, Overload, Phase, Secrecy, Subject,
+    Answer, CallError, CallReport, Engine, Fault, Grounds, Overload, Phase, Secrecy, Subject,
 };
 use crate::metrics::{Cost, Outcome};
 use crate::plugin::{Plugin, PluginState};
@@ -31,11 +32,19 @@ pub(super) enum Beginning {
     Call,
 }
 
+/// Conditions that cost too much to be evaluated on the way of others.
+pub(super) struct Costly {
+    conditions: Vec<Condition>,
+    /// One of them that is not decided yet.
+    name: Arc<str>,
+}
+
 /// What came of calling a plugin.
 pub(super) struct Called {
     pub(super) warnings: Vec<String>,
     pub(super) annotations: Vec<(String, String)>,
     pub(super) secrecy: Secrecy,
+    pub(super) grounds: Grounds,
     pub(super) fuel: u64,
     pub(super) cpu: Duration,
     pub(super) wall: Duration,
@@ -48,8 +57,62 @@ pub(super) type Answered = (Result<Answer, Fault>, Called);
 
 impl Turn<'_> {
     /// Finds out whether the plugin is to be called, with the object as it is now.
-    pub(super) fn begin(&self, request: &AdmissionRequest, object: Option<&Json>) -> Beginning {
-        match self.plugin.standing(self.phase, request, object) {
+    pub(super) async fn begin(
+        &self,
+        engine: &Engine,
+        request: &Arc<AdmissionRequest>,
+        object: Option<&Json>,
+        deadline: Instant,
+    ) -> Beginning {
+        match self.begin_inline(request, object) {
+            Ok(beginning) => beginning,
+            Err(costly) => {
+                self.begin_elsewhere(costly, engine, request, object, deadline)
+                    .await
+            }
+        }
+    }
+
+    /// Finds out the same where that costs little.
+    pub(super) fn begin_inline(
+        &self,
+        request: &AdmissionRequest,
+        object: Option<&Json>,
+    ) -> Result<Beginning, Costly> {
+        let standing = self.plugin.standing(self.phase, request, object);
+        self.beginning(standing, request)
+    }
+
+    /// Evaluates conditions on another thread, before the deadline or not at all.
+    pub(super) async fn begin_elsewhere(
+        &self,
+        costly: Costly,
+        engine: &Engine,
+        request: &Arc<AdmissionRequest>,
+        object: Option<&Json>,
+        deadline: Instant,
+    ) -> Beginning {
+        let Costly { conditions, name } = costly;
+        let (shared, object) = (request.clone(), object.cloned());
+        let work = move || decide(&conditions, &shared, object.as_ref());
+        let standing = match engine.offload().run(deadline, work).await {
+            Some(decision) => self.plugin.standing_by(decision, request),
+            None => Standing::Unclear(ConditionError {
+                name,
+                what: "could not be evaluated before the deadline: the host is busy with other costly conditions"
+                    .to_owned(),
+            }),
+        };
+        // Decided in full, it costs nothing more.
+        self.beginning(standing, request).unwrap_or(Beginning::Call)
+    }
+
+    fn beginning(
+        &self,
+        standing: Standing<'_>,
+        request: &AdmissionRequest,
+    ) -> Result<Beginning, Costly> {
+        Ok(match standing {
             Standing::NotAsked(mismatch) => Beginning::NotAsked(mismatch),
             Standing::Asked => Beginning::Call,
             Standing::Excepted(exception) => {
@@ -61,7 +124,13 @@ impl Turn<'_> {
                 let report = self.report(request, Called::nothing(request), Err(fault));
                 Beginning::Report(Box::new(report))
             }
-        }
+            Standing::Costly(conditions, condition) => {
+                return Err(Costly {
+                    conditions: conditions.to_vec(),
+                    name: Arc::from(condition.name()),
+                });
+            }
+        })
     }
 
     /// Calls the plugin: its answer, and what else there is to say of the call.
@@ -202,6 +271,7 @@ impl Called {
             warnings: Vec::new(),
             annotations: Vec::new(),
             secrecy: Secrecy::of(request.is_secret()),
+            grounds: Grounds::default(),
             fuel: 0,
             cpu: Duration::ZERO,
             wall: Duration::ZERO,
@@ -234,6 +304,7 @@ fn read(report: CallReport) -> Result<Answered, Overload> {
         warnings: report.warnings,
         annotations: report.annotations,
         secrecy: report.secrecy,
+        grounds: report.grounds,
         fuel: report.fuel,
         cpu: report.cpu,
         wall: report.wall,
@@ -247,3 +318,6 @@ pub(super) fn is_final(report: &Report) -> bool {
         && report.failure_policy == FailurePolicy::Fail
         && matches!(report.ended, Ended::Faulted(_))
 }
+
+#[cfg(test)]
+mod tests;

@@ -9,6 +9,7 @@ use std::time::Instant;
 
 use futures_util::StreamExt as _;
 use futures_util::stream::FuturesUnordered;
+use tokio::sync::Semaphore;
 use tokio_util::sync::ReusableBoxFuture;
 
 use super::audit::Audit;
@@ -20,8 +21,9 @@ use crate::comparison::Verdict;
 use crate::config::Mode;
 use crate::engine::{Answer, Engine, Fault, Overload, Phase, Subject};
 use crate::metrics::Metrics;
-use crate::plugin::{Plugin, PluginSet, Shadow};
+use crate::plugin::{Plugin, PluginSet};
 use crate::review::request::AdmissionRequest;
+use existing::Excusing;
 
 /// What the validators say.
 pub(super) struct Validated {
@@ -31,8 +33,30 @@ pub(super) struct Validated {
     pub(super) passed_over: Vec<PassedOver>,
 }
 
-/// What came of one validator: its report and what is to be compared with it, or why it was passed over after all.
-type Judged = Result<(Report, Option<Comparison>), PassedOver>;
+/// What came of one validator.
+enum Judged {
+    /// It was called, or not called for a reason that is reported: its report and what is to be compared with it.
+    Reported(Report, Option<Comparison>),
+    /// It is in mode audit: it is called behind the answer.
+    Audited(Audit),
+    /// It was passed over.
+    PassedOver(Option<PassedOver>),
+}
+
+/// What every validator's call needs.
+#[derive(Clone, Copy)]
+struct Round<'r> {
+    engine: &'r Engine,
+    metrics: &'r Metrics,
+    plugins: &'r PluginSet,
+    subject: &'r Subject,
+    deadline: Instant,
+    first_turns: &'r FirstTurns,
+}
+
+/// Whether every validator has had its first turn. A second call, or work of the host's own that it brings with it, waits
+/// for that: it must not use up the time of a plugin that has not begun.
+pub(super) struct FirstTurns(Semaphore);
 
 /// Runs every validator that applies; `only` limits the run to one of them.
 ///
@@ -51,6 +75,15 @@ pub(super) async fn validate(
         request: request.clone(),
         object: request.object.clone(),
     };
+    let first_turns = FirstTurns::ahead();
+    let round = Round {
+        engine,
+        metrics,
+        plugins,
+        subject: &subject,
+        deadline,
+        first_turns: &first_turns,
+    };
     let mut audits = Vec::new();
     let mut passed_over = Vec::new();
     // By the plugins' places in the order.
@@ -65,48 +98,61 @@ pub(super) async fn validate(
             plugin,
             phase: Phase::Validate,
         };
-        match turn.begin(request, request.object.as_ref()) {
-            Beginning::Call => {}
-            Beginning::NotAsked(mismatch) => {
+        let costly = match turn.begin_inline(request, request.object.as_ref()) {
+            Ok(Beginning::Call) if plugin.config.mode == Mode::Audit => {
+                audits.push(round.audit(plugin));
+                continue;
+            }
+            Ok(Beginning::Call) => None,
+            Ok(Beginning::NotAsked(mismatch)) => {
                 passed_over.extend(PassedOver::by_match(index, mismatch));
                 continue;
             }
-            Beginning::Report(report) => {
-                judged.push((index, Ok((*report, None))));
+            Ok(Beginning::Report(report)) => {
+                judged.push((index, Judged::Reported(*report, None)));
                 continue;
             }
-        }
-        let shadow = plugins.shadow_of(plugin).cloned();
-        if plugin.config.mode == Mode::Audit {
-            audits.push(Audit {
-                plugin: plugin.clone(),
-                phase: Phase::Validate,
-                subject: subject.clone(),
-                shadow,
-            });
-        } else {
-            let call = counting(engine, metrics, plugin, shadow, subject.clone(), deadline);
-            let call = async move {
-                let report = call.await?;
-                let report = report.ok_or_else(|| PassedOver::new(index, Reason::NoRoom));
-                Ok::<_, Overload>((index, report))
-            };
-            let mut call = match place.take() {
-                None => ReusableBoxFuture::new(call),
-                Some(mut place) => {
-                    ReusableBoxFuture::set(&mut place, call);
-                    place
+            Err(costly) => Some(costly),
+        };
+        let call = async move {
+            if let Some(costly) = costly {
+                let request = &round.subject.request;
+                let object = round.subject.object.as_ref();
+                let beginning =
+                    turn.begin_elsewhere(costly, round.engine, request, object, round.deadline);
+                match Box::pin(beginning).await {
+                    Beginning::Call if turn.plugin.config.mode == Mode::Audit => {
+                        return Ok((index, Judged::Audited(round.audit(turn.plugin))));
+                    }
+                    Beginning::Call => {}
+                    Beginning::NotAsked(mismatch) => {
+                        let passed_over = PassedOver::by_match(index, mismatch);
+                        return Ok((index, Judged::PassedOver(passed_over)));
+                    }
+                    Beginning::Report(report) => {
+                        return Ok((index, Judged::Reported(*report, None)));
+                    }
                 }
-            };
-            match poll_fn(|context| Poll::Ready(call.poll(context))).await {
-                Poll::Ready(done) => {
-                    judged.push(done?);
-                    place = Some(call);
-                }
-                Poll::Pending => under_way.push(call),
             }
+            let judged = round.call(index, turn.plugin).await?;
+            Ok::<_, Overload>((index, judged))
+        };
+        let mut call = match place.take() {
+            None => ReusableBoxFuture::new(call),
+            Some(mut place) => {
+                ReusableBoxFuture::set(&mut place, call);
+                place
+            }
+        };
+        match poll_fn(|context| Poll::Ready(call.poll(context))).await {
+            Poll::Ready(done) => {
+                judged.push(done?);
+                place = Some(call);
+            }
+            Poll::Pending => under_way.push(call),
         }
     }
+    first_turns.are_over();
     while let Some(done) = under_way.next().await {
         judged.push(done?);
     }
@@ -115,11 +161,12 @@ pub(super) async fn validate(
     let mut comparisons = Vec::new();
     for (_, judged) in judged {
         match judged {
-            Ok((report, comparison)) => {
+            Judged::Reported(report, comparison) => {
                 reports.push(report);
                 comparisons.extend(comparison);
             }
-            Err(passed) => passed_over.push(passed),
+            Judged::Audited(audit) => audits.push(audit),
+            Judged::PassedOver(passed) => passed_over.extend(passed),
         }
     }
     Ok(Validated {
@@ -130,42 +177,71 @@ pub(super) async fn validate(
     })
 }
 
-/// Runs one validator whose report counts, and says what is to be compared with it. What one in mode warn would have said changes nothing, so nothing is
-/// refused when the host has no room for it.
-async fn counting(
-    engine: &Engine,
-    metrics: &Metrics,
-    plugin: &Arc<Plugin>,
-    shadow: Option<Arc<Shadow>>,
-    subject: Subject,
-    deadline: Instant,
-) -> Result<Option<(Report, Option<Comparison>)>, Overload> {
-    let shadowed = shadow.map(|shadow| (shadow, subject.clone()));
-    match run(engine, plugin, subject, deadline).await {
-        Ok((report, live)) => {
-            let comparison = shadowed.map(|(shadow, subject)| Comparison {
-                shadow,
-                phase: Phase::Validate,
-                subject,
-                live,
-                live_fuel: report.cost.fuel,
-            });
-            Ok(Some((report, comparison)))
+// === impl Round ===
+
+impl Round<'_> {
+    fn audit(&self, plugin: &Arc<Plugin>) -> Audit {
+        Audit {
+            plugin: plugin.clone(),
+            phase: Phase::Validate,
+            subject: self.subject.clone(),
+            shadow: self.plugins.shadow_of(plugin).cloned(),
         }
-        Err(_) if plugin.config.mode == Mode::Warn => {
-            metrics.audit_dropped();
-            Ok(None)
+    }
+
+    /// Runs one validator whose report counts, and says what is to be compared with it. What one in mode warn would have
+    /// said changes nothing, so nothing is refused when the host has no room for it.
+    async fn call(&self, index: usize, plugin: &Arc<Plugin>) -> Result<Judged, Overload> {
+        let shadow = self.plugins.shadow_of(plugin).cloned();
+        let subject = self.subject.clone();
+        let first_turns = Some(self.first_turns);
+        match run(self.engine, plugin, subject, self.deadline, first_turns).await {
+            Ok((report, live)) => {
+                let comparison = shadow.map(|shadow| Comparison {
+                    shadow,
+                    phase: Phase::Validate,
+                    subject: self.subject.clone(),
+                    live,
+                    live_fuel: report.cost.fuel,
+                });
+                Ok(Judged::Reported(report, comparison))
+            }
+            Err(_) if plugin.config.mode == Mode::Warn => {
+                self.metrics.audit_dropped();
+                let passed_over = PassedOver::new(index, Reason::NoRoom);
+                Ok(Judged::PassedOver(Some(passed_over)))
+            }
+            Err(overload) => Err(overload),
         }
-        Err(overload) => Err(overload),
     }
 }
 
-/// Runs one validator: its report, and what it comes to.
+// === impl FirstTurns ===
+
+impl FirstTurns {
+    fn ahead() -> Self {
+        Self(Semaphore::new(0))
+    }
+
+    fn are_over(&self) {
+        self.0.close();
+    }
+
+    /// Waits until all have had their first turn.
+    async fn done(&self) {
+        // Closing it ends every wait, and there is never a permit.
+        let _: Result<_, _> = self.0.acquire().await;
+    }
+}
+
+/// Runs one validator: its report, and what it comes to. Where others are called for the same review, a second call waits
+/// for their first turns.
 pub(super) async fn run(
     engine: &Engine,
     plugin: &Arc<Plugin>,
     subject: Subject,
     deadline: Instant,
+    first_turns: Option<&FirstTurns>,
 ) -> Result<(Report, Verdict), Overload> {
     let turn = Turn {
         plugin,
@@ -176,14 +252,19 @@ pub(super) async fn run(
     let mut existing = None;
     let ended = match answer {
         Ok(Answer::Allow) => Ok(Ended::Allowed),
-        Ok(Answer::Deny(denial)) => {
-            let split =
-                existing::told_apart(&turn, engine, &request, denial, deadline, &mut called);
-            // A call as large as the first one, for which room would be moved about with every other call.
-            let split = Box::pin(split).await?;
-            existing = split.existing;
-            Ok(split.new.map_or(Ended::Allowed, Ended::Denied))
-        }
+        Ok(Answer::Deny(denial)) => match Excusing::of(plugin, &request) {
+            None => Ok(Ended::Denied(denial)),
+            Some(excusing) => {
+                if let Some(first_turns) = first_turns {
+                    first_turns.done().await;
+                }
+                let split = excusing.told_apart(&turn, engine, denial, deadline, &mut called);
+                // A call as large as the first one, for which room would be moved about with every other call.
+                let split = Box::pin(split).await?;
+                existing = split.existing;
+                Ok(split.new.map_or(Ended::Allowed, Ended::Denied))
+            }
+        },
         Ok(Answer::Unchanged | Answer::Mutation(_)) => Err(Fault::ContractViolation {
             what: "a validator answered with a mutation".to_owned(),
         }),

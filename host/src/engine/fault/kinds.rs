@@ -3,10 +3,11 @@
 use crate::metrics::Phase;
 
 /// Of a mutator and of a validator.
-const OF_BOTH: [&str; 10] = [
+const OF_BOTH: [&str; 11] = [
     "contract-violation",
     "cpu-deadline",
     "deadline",
+    "engine-error",
     "match-condition",
     "memory",
     "not-loaded",

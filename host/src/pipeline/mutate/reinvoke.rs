@@ -8,7 +8,7 @@
 //! Here, whoever changed something in the second round, or had something changed after it, is asked a last time, with
 //! the final object. What it answers is not applied; when it would change something, the chain does not converge.
 
-use super::{Chain, MutateError, Round, judge};
+use super::{Applied, Chain, MutateError, Round, judge};
 use crate::config::FailurePolicy;
 use crate::engine::{Fault, Phase, Subject};
 use crate::pipeline::identity::log_request;
@@ -65,7 +65,7 @@ pub(super) async fn reinvoke(
         let Some(turn) = seat.turn(round) else {
             continue;
         };
-        match turn.begin(round.request, chain.current.as_ref()) {
+        match begin(round, &turn, chain).await {
             Beginning::Call => {}
             Beginning::NotAsked(_) => continue,
             Beginning::Report(report) => {
@@ -118,15 +118,17 @@ async fn verify(
     let Some(turn) = seat.turn(round) else {
         return Ok(false);
     };
-    match turn.begin(round.request, chain.current.as_ref()) {
+    match begin(round, &turn, chain).await {
         Beginning::Call => {}
         Beginning::NotAsked(_) => return Ok(false),
         Beginning::Report(last) => return Ok(refused(report, *last)),
     }
     let (answer, called) = call(round, &turn, chain).await?;
     let config = &turn.plugin.config;
-    let (ended, change) = judge(config, answer, chain.current.as_ref(), round.max_depth);
-    let secrecy = called.secrecy.max(chain.secrecy);
+    let before = chain.current.as_ref();
+    let applied = judge(config, answer, before, called.secrecy, round.max_depth);
+    let secrecy = applied.secrecy(called.secrecy).max(chain.secrecy);
+    let Applied { ended, change, .. } = applied;
     let Some(change) = change else {
         let ended = if secrecy.withholds() {
             ended.map_err(Fault::without_plugins_words)
@@ -135,15 +137,10 @@ async fn verify(
         };
         return Ok(refused(report, turn.report(&chain.request, called, ended)));
     };
-    let copies = if change.copies_content {
-        secrecy.copying()
-    } else {
-        secrecy
-    };
     report.unsettled = change
         .operations
         .iter()
-        .map(|operation| copies.pointer(operation.path().as_str(), chain.original.as_ref()))
+        .map(|operation| secrecy.pointer(operation.path().as_str(), chain.original.as_ref()))
         .collect();
     turn.plugin.metrics.not_converging();
     let what = unsettled(&report.unsettled);
@@ -172,6 +169,12 @@ fn refused(report: &mut Report, last: Report) -> bool {
         report.ended = last.ended;
     }
     refuses
+}
+
+async fn begin(round: &Round<'_>, turn: &Turn<'_>, chain: &Chain) -> Beginning {
+    let object = chain.current.as_ref();
+    turn.begin(round.engine, round.request, object, round.deadline)
+        .await
 }
 
 async fn call(round: &Round<'_>, turn: &Turn<'_>, chain: &Chain) -> Result<Answered, MutateError> {

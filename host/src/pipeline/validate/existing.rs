@@ -9,85 +9,190 @@
 //! The second call stays an UPDATE, with the old object as both objects. As a CREATE it would excuse what a rule about
 //! changes denies: who refuses every change of `spec` outside of hours refuses every object then, too.
 //!
-//! That is done with `existingViolations: allow`, and always for an object that is being deleted: its finalizers are
-//! removed by UPDATEs, and nobody can mend it any more. No more than its metadata has to change for that, and nothing
-//! is excused where more does: who keeps a finalizer in place would get past every plugin that denies by user, by time
-//! or by operation. Where such a denial names no place, finalizers and owners are all that may change.
+//! **Who and when.** A rule about who may change an object denies the old one as well, and so does one about the time.
+//! What a plugin asked for tells them apart from a rule about the object ([`Grounds`]): it cannot deny by what it has not
+//! asked. So nothing is excused with `existingViolations: allow` that a plugin denies after it asked who or when, or
+//! without having looked at the object at all.
+//!
+//! **Deletion.** Whatever the setting, an object that is being deleted can lose finalizers and owners, in a request that
+//! does nothing else ([`only_removes`]): nobody can mend it any more, and garbage collection must not come to a halt. So
+//! much kube-apiserver lets through without asking what a role allows (registry/rbac/helpers.go,
+//! `IsOnlyMutatingGCFields`). Nothing more is excused: who keeps a finalizer in place would get past every plugin that
+//! denies by user (as in CVE-2023-34091). A plugin that asks who or when, and looks at finalizers or owners, is about
+//! just that, and its denial stands.
+//!
+//! **Cost.** Both objects are the user's to choose. Comparing them is counted ([`Steps`]), happens on another thread where
+//! they are large, and ends in the denial where it costs too much or takes too long.
 
-use std::collections::HashMap;
+mod places;
+mod removal;
+mod split;
+mod steps;
+
 use std::sync::Arc;
 use std::time::Instant;
 
 use crate::config::ExistingViolations;
-use crate::document::{ArrayIndex, Json, Pointer, array_index};
-use crate::engine::{Answer, Engine, Overload, Subject};
-use crate::pipeline::outcome::{Cause, Denial};
+use crate::document::Json;
+use crate::engine::{Answer, Engine, Grounds, Overload, Subject};
+use crate::pipeline::outcome::Denial;
 use crate::pipeline::turn::{Called, Turn};
+use crate::plugin::Plugin;
 use crate::review::request::{AdmissionRequest, Operation};
+use removal::only_removes;
+use split::{Split, split};
+use steps::Steps;
 
-/// What garbage collection goes by, and what is kept about a write. kube-apiserver's own rules for roles let an update
-/// of these through without asking what the role allows (registry/rbac/helpers.go, IsOnlyMutatingGCFields).
-const OF_COLLECTION: &[&str] = &["finalizers", "ownerReferences", "managedFields"];
-
-/// A denial, apart by when the reason for it arose.
-#[derive(Debug)]
-pub(super) struct Split {
-    /// What this request brings in.
-    pub(super) new: Option<Denial>,
-    /// What was there before.
-    pub(super) existing: Option<Denial>,
-}
-
-/// The objects of an UPDATE that may be let through for what was there before.
+/// An UPDATE that may be let through for what was there before.
 #[derive(Clone, Copy, Debug)]
-struct Excusing<'r> {
-    object: &'r Json,
-    old_object: &'r Json,
-    /// Whether a reason that names no place is excused.
-    without_place: bool,
+pub(super) struct Excusing<'r> {
+    request: &'r Arc<AdmissionRequest>,
+    objects: Objects<'r>,
+    /// `existingViolations: allow`
+    allows: bool,
+    is_being_deleted: bool,
 }
 
-/// Where a cause is, and what stands there.
-struct Place<'o> {
-    path: String,
-    /// Whether it is one within the object.
-    is_within: bool,
-    value: Option<&'o Json>,
+/// What an UPDATE makes of an object.
+#[derive(Clone, Copy, Debug)]
+struct Objects<'r> {
+    request: &'r AdmissionRequest,
+    new: &'r Json,
+    old: &'r Json,
 }
 
-/// Tells what a request brings in from what was there before. What asking again costs is added to `called`.
-pub(super) async fn told_apart(
-    turn: &Turn<'_>,
-    engine: &Engine,
-    request: &Arc<AdmissionRequest>,
-    denial: Denial,
-    deadline: Instant,
-    called: &mut Called,
-) -> Result<Split, Overload> {
-    let setting = turn.plugin.config.existing_violations;
-    let Some(excusing) = Excusing::of(setting, request) else {
-        return Ok(Split::new(denial));
-    };
-    // Once the content of a Secret has been read, all texts are the same: whether a reason is an old one nobody can
-    // tell, and only what is excused whatever the reason is can be.
-    let is_withheld = called.secrecy.withholds();
-    if is_withheld && !excusing.is_only_collected(request) {
-        return Ok(Split::new(denial));
+/// Objects of fewer values are compared on the spot, in a millisecond at most.
+const INLINE_NODES: usize = 1_000;
+
+// === impl Excusing ===
+
+impl<'r> Excusing<'r> {
+    /// None where nothing of a request can be excused.
+    pub(super) fn of(plugin: &Plugin, request: &'r Arc<AdmissionRequest>) -> Option<Self> {
+        Self::with(plugin.config.existing_violations, request)
     }
-    let subject = Subject {
-        request: request.clone(),
-        object: Some(excusing.old_object.clone()),
-    };
-    let (answer, again) = turn.call(engine, subject, deadline).await?;
-    called.add_cost(&again);
-    Ok(match answer {
-        Ok(Answer::Deny(_)) if is_withheld => Split {
-            new: None,
-            existing: Some(denial),
-        },
-        Ok(Answer::Deny(old)) if !again.secrecy.withholds() => split(denial, &old, excusing),
-        _ => Split::new(denial),
-    })
+
+    fn with(setting: ExistingViolations, request: &'r Arc<AdmissionRequest>) -> Option<Self> {
+        if request.operation != Operation::Update {
+            return None;
+        }
+        let objects = Objects::of(request)?;
+        let allows = setting == ExistingViolations::Allow;
+        let is_being_deleted = is_being_deleted(objects.old);
+        (allows || is_being_deleted).then_some(Self {
+            request,
+            objects,
+            allows,
+            is_being_deleted,
+        })
+    }
+
+    /// Tells what a request brings in from what was there before. What asking again costs is added to `called`.
+    pub(super) async fn told_apart(
+        self,
+        turn: &Turn<'_>,
+        engine: &Engine,
+        denial: Denial,
+        deadline: Instant,
+        called: &mut Called,
+    ) -> Result<Split, Overload> {
+        let only_collects = self.is_being_deleted
+            && self
+                .compare(engine, deadline, |objects, steps| {
+                    only_removes(objects, steps)
+                })
+                .await
+                .unwrap_or(false);
+        let is_excusable = |grounds: Grounds, is_withheld: bool| {
+            // Once the content of a Secret has been read, all texts are the same: whether a reason is an old one nobody
+            // can tell, and only what is excused whatever the reason is can be.
+            self.is_excusable(only_collects, grounds) && (only_collects || !is_withheld)
+        };
+        let is_withheld = called.secrecy.withholds();
+        if !is_excusable(called.grounds, is_withheld) {
+            return Ok(Split::new(denial));
+        }
+        let subject = Subject {
+            request: self.request.clone(),
+            object: Some(self.objects.old.clone()),
+        };
+        let (answer, again) = turn.call(engine, subject, deadline).await?;
+        called.add_cost(&again);
+        let Ok(Answer::Deny(old)) = answer else {
+            return Ok(Split::new(denial));
+        };
+        let is_withheld_again = again.secrecy.withholds();
+        if !is_excusable(called.grounds.and(again.grounds), is_withheld_again) {
+            return Ok(Split::new(denial));
+        }
+        if is_withheld || is_withheld_again {
+            // Where the first call could not be withheld and the second one is, their texts differ.
+            return Ok(if is_withheld {
+                Split::existing(denial)
+            } else {
+                Split::new(denial)
+            });
+        }
+        let copy = denial.clone();
+        let told = self.compare(engine, deadline, move |objects, steps| {
+            split(copy, &old, objects, only_collects, steps)
+        });
+        Ok(told.await.unwrap_or_else(|| {
+            tracing::info!(
+                plugin = turn.plugin.config.name.as_str(),
+                uid = self.request.uid,
+                "existing violations are not told from new ones: comparing the objects costs too much"
+            );
+            Split::new(denial)
+        }))
+    }
+
+    /// Whether a plugin that has asked for this can have denied what was there before.
+    fn is_excusable(&self, only_collects: bool, grounds: Grounds) -> bool {
+        let asked_who_or_when = grounds.who || grounds.when;
+        if only_collects {
+            return !(asked_who_or_when && grounds.collection);
+        }
+        self.allows && grounds.object && !asked_who_or_when
+    }
+
+    /// Compares the objects within a bound of steps; none where that or the time does not suffice.
+    async fn compare<T: Send + 'static>(
+        &self,
+        engine: &Engine,
+        deadline: Instant,
+        work: impl FnOnce(Objects<'_>, &mut Steps) -> Option<T> + Send + 'static,
+    ) -> Option<T> {
+        if Instant::now() >= deadline {
+            return None;
+        }
+        let count = |object: &Json| object.count_nodes(INLINE_NODES);
+        if count(self.objects.new) + count(self.objects.old) < INLINE_NODES {
+            return work(self.objects, &mut Steps::default());
+        }
+        let request = self.request.clone();
+        let work = move || work(Objects::of(&request)?, &mut Steps::default());
+        engine.offload().run(deadline, work).await.flatten()
+    }
+}
+
+// === impl Objects ===
+
+impl<'r> Objects<'r> {
+    fn of(request: &'r AdmissionRequest) -> Option<Self> {
+        Some(Self {
+            request,
+            new: request.object.as_ref()?,
+            old: request.old_object.as_ref()?,
+        })
+    }
+
+    /// Whether the request is the one by which a Namespace, whose finalizers are in its spec, loses them.
+    fn is_finalizing_namespace(&self) -> bool {
+        self.request.sub_resource.as_deref() == Some("finalize")
+            && self.request.resource.group.is_empty()
+            && self.request.resource.resource == "namespaces"
+    }
 }
 
 /// The stored object says so, and not the one that the user sends.
@@ -96,191 +201,6 @@ fn is_being_deleted(old_object: &Json) -> bool {
     metadata
         .and_then(|metadata| metadata.member("deletionTimestamp"))
         .is_some_and(|timestamp| !timestamp.is_null())
-}
-
-/// Whether nothing but the metadata differs, and what the request's subresource is there to change.
-fn differs_in_metadata_only(request: &AdmissionRequest, object: &Json, old_object: &Json) -> bool {
-    let is_namespace =
-        request.resource.group.is_empty() && request.resource.resource == "namespaces";
-    let but: &[&str] = match request.sub_resource.as_deref() {
-        Some("status") => &["metadata", "status"],
-        // A Namespace's finalizers are in its spec, alone.
-        Some("finalize") if is_namespace => &["metadata", "spec"],
-        _ => &["metadata"],
-    };
-    is_same_but(object, old_object, but)
-}
-
-/// Whether, of two that differ in no more than that, the metadata differs in nothing but what garbage collection goes
-/// by, and the status not at all: labels hand out roles, and a Service's status draws its traffic.
-fn is_only_collected(object: &Json, old_object: &Json) -> bool {
-    match (object.member("metadata"), old_object.member("metadata")) {
-        (Some(metadata), Some(old)) => {
-            is_same_but(metadata, old, OF_COLLECTION)
-                && object.member("status") == old_object.member("status")
-        }
-        _ => false,
-    }
-}
-
-/// Whether two objects have the same members, except for some.
-fn is_same_but(one: &Json, other: &Json, but: &[&str]) -> bool {
-    let (Some(members), Some(others)) = (one.as_object(), other.as_object()) else {
-        return false;
-    };
-    let counts = |name: &str| !but.contains(&name);
-    let compared = members.iter().filter(|(name, _)| counts(name));
-    compared
-        .clone()
-        .all(|(name, value)| others.get(name) == Some(value))
-        && compared.count() == others.keys().filter(|name| counts(name)).count()
-}
-
-/// Takes apart what a plugin denies, by what it says of the old object.
-fn split(denial: Denial, old: &Denial, excusing: Excusing<'_>) -> Split {
-    if denial.causes.is_empty() {
-        let is_known = old.causes.is_empty() && denial.message == old.message;
-        return if is_known && excusing.without_place {
-            Split {
-                new: None,
-                existing: Some(denial),
-            }
-        } else {
-            Split::new(denial)
-        };
-    }
-    let known: HashMap<(String, &str), Option<&Json>> = old
-        .causes
-        .iter()
-        .map(|cause| {
-            let place = Place::of(cause, excusing.old_object);
-            ((place.path, cause.message.as_str()), place.value)
-        })
-        .collect();
-    let is_known = |cause: &Cause| {
-        let place = Place::of(cause, excusing.object);
-        let old = known.get(&(place.path, cause.message.as_str()));
-        old.is_some_and(|old| {
-            if place.is_within {
-                *old == place.value
-            } else {
-                excusing.without_place
-            }
-        })
-    };
-    let (existing, new): (Vec<Cause>, Vec<Cause>) =
-        denial.causes.iter().cloned().partition(is_known);
-    if existing.is_empty() {
-        return Split::new(denial);
-    }
-    if new.is_empty() {
-        return Split {
-            new: None,
-            existing: Some(denial),
-        };
-    }
-    // The message is about all of them: what is said of some are the causes.
-    let about = |causes: Vec<Cause>| Denial {
-        message: String::new(),
-        causes,
-        ..denial.clone()
-    };
-    Split {
-        new: Some(about(new)),
-        existing: Some(about(existing)),
-    }
-}
-
-/// Whether one element alone has this name.
-fn is_unique(elements: &[Json], name: &str) -> bool {
-    let named = elements
-        .iter()
-        .filter(|element| element.member("name").and_then(Json::as_text) == Some(name));
-    named.count() == 1
-}
-
-// === impl Excusing ===
-
-impl<'r> Excusing<'r> {
-    /// What is excused of a request at all; none when nothing is.
-    fn of(setting: ExistingViolations, request: &'r AdmissionRequest) -> Option<Self> {
-        if request.operation != Operation::Update {
-            return None;
-        }
-        let (object, old_object) = (request.object.as_ref()?, request.old_object.as_ref()?);
-        let excusing = |without_place| Self {
-            object,
-            old_object,
-            without_place,
-        };
-        let metadata_only = || differs_in_metadata_only(request, object, old_object);
-        match setting {
-            ExistingViolations::Allow => Some(excusing(metadata_only())),
-            ExistingViolations::Deny => (is_being_deleted(old_object) && metadata_only())
-                .then(|| excusing(is_only_collected(object, old_object))),
-        }
-    }
-
-    /// Whether nothing differs but what garbage collection goes by.
-    fn is_only_collected(self, request: &AdmissionRequest) -> bool {
-        differs_in_metadata_only(request, self.object, self.old_object)
-            && is_only_collected(self.object, self.old_object)
-    }
-}
-
-// === impl Place ===
-
-impl<'o> Place<'o> {
-    /// A place stays the same as long as the object changes elsewhere: elements with a name are known by it, as a
-    /// container put before others moves them. The whole object is no place in it, and neither is what is no pointer.
-    fn of(cause: &Cause, object: &'o Json) -> Self {
-        let field = cause.field.as_deref().unwrap_or_default();
-        let pointer = match Pointer::parse(field) {
-            Ok(pointer) if !pointer.is_root() => pointer,
-            _ => {
-                return Self {
-                    path: field.to_owned(),
-                    is_within: false,
-                    value: None,
-                };
-            }
-        };
-        let mut here = Some(object);
-        let mut path = String::new();
-        for token in pointer.tokens() {
-            let elements = here.and_then(Json::as_array);
-            here = here.and_then(|json| json.child(&token));
-            let name = here
-                .and_then(|json| json.member("name"))
-                .and_then(Json::as_text);
-            path.push('/');
-            match (elements, name, array_index(&token)) {
-                (Some(elements), Some(name), Some(ArrayIndex::At(_)))
-                    if is_unique(elements, name) =>
-                {
-                    path.push_str(&format!("[name={name:?}]"));
-                }
-                _ => path.push_str(&token),
-            }
-        }
-        Self {
-            path,
-            is_within: true,
-            value: here,
-        }
-    }
-}
-
-// === impl Split ===
-
-impl Split {
-    /// All of it is this request's doing.
-    fn new(denial: Denial) -> Self {
-        Self {
-            new: Some(denial),
-            existing: None,
-        }
-    }
 }
 
 #[cfg(test)]

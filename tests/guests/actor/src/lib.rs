@@ -28,8 +28,26 @@ struct Settings {
     forbid_at_all: BTreeMap<String, String>,
     /// Whatever it is asked about is denied with this text.
     deny: Option<String>,
+    /// Whatever somebody else than this user does is denied.
+    only: Option<Only>,
+    /// Each call that validates logs this text.
+    log: Option<String>,
     /// Whatever it validates gets this warning.
     warn: Option<String>,
+}
+
+/// Who may change an object.
+#[derive(serde::Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Only {
+    /// The user's name.
+    user: String,
+    /// The field of the cause; empty for a denial without causes.
+    #[serde(default)]
+    field: String,
+    /// Places that are looked at before.
+    #[serde(default)]
+    looks_at: Vec<String>,
 }
 
 // === impl Actor ===
@@ -84,8 +102,14 @@ impl Validate for Actor {
         if let Some(text) = &self.0.warn {
             review.warn(text);
         }
+        if let Some(text) = &self.0.log {
+            tollgate_sdk::info!("{text}");
+        }
         if let Some(text) = &self.0.deny {
             return Err(Denial::new(text));
+        }
+        if let Some(only) = &self.0.only {
+            only.judge(review)?;
         }
         for (pointer, text) in &self.0.forbid_at_all {
             if object.text(pointer).as_ref() == Some(text) {
@@ -101,6 +125,26 @@ impl Validate for Actor {
             }
         }
         findings.verdict()
+    }
+}
+
+// === impl Only ===
+
+impl Only {
+    fn judge(&self, review: &Review) -> Result<(), Denial> {
+        for place in &self.looks_at {
+            review.object().get(place);
+        }
+        let user = review.request_document().text("/userInfo/username");
+        if user.as_ref() == Some(&self.user) {
+            return Ok(());
+        }
+        let denial = Denial::new(format!("only {} may change this", self.user));
+        Err(if self.field.is_empty() {
+            denial
+        } else {
+            denial.at(self.field.as_str(), "is not yours")
+        })
     }
 }
 

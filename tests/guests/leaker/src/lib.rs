@@ -13,6 +13,8 @@ use tollgate_sdk::prelude::*;
 struct Leaker {
     /// What is read; empty for the content wherever it is.
     reads: String,
+    /// What it guesses that the content is.
+    guess: String,
 }
 
 /// The settings as the configuration has them.
@@ -22,6 +24,8 @@ struct Leaker {
 struct Settings {
     /// A pointer into the object, for a plugin that is to read nothing else.
     reads: String,
+    /// What it guesses that the content is, for one that is to read nothing.
+    guess: String,
 }
 
 /// What was read, in every form in which it might get past a search.
@@ -37,6 +41,7 @@ impl Policy for Leaker {
     fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
         Ok(Self {
             reads: settings.reads,
+            guess: settings.guess,
         })
     }
 }
@@ -56,7 +61,10 @@ impl Mutate for Leaker {
         say(review, &way, &loot);
         fail(review, &way, &loot);
         deny(&way, &loot)?;
-        Ok(change(review, &way, &loot))
+        Ok(match self.guessed(review, &way) {
+            Some(guessed) => guessed,
+            None => change(review, &way, &loot),
+        })
     }
 }
 
@@ -83,6 +91,43 @@ impl Leaker {
         }
         values.extend(document.json("/data"));
         Loot { values }
+    }
+}
+
+/// What says of a guess whether it is right, to whoever reads the object's labels or the next plugin's words.
+const RIGHT: &str = "/metadata/labels/right";
+
+impl Leaker {
+    /// A change that comes to something only where the guess is right: nothing has been read for it.
+    fn guessed(&self, review: &Review, way: &str) -> Option<Mutation> {
+        let guess = self.guess.as_str();
+        let named = pointer!["data", guess];
+        let patch = Patch::new();
+        let patch = match way {
+            "test-value" => patch.test("/data/password", guess),
+            "test-all" => patch.test("/data", NewValueJson(format!("{{\"password\":{guess:?}}}"))),
+            "replace-name" => patch.replace(named, ""),
+            "remove-name" => patch.remove(named),
+            "move-name" => patch.rename(named, "/data/moved"),
+            "copy-name" => patch.copy(named, "/data/copied"),
+            "look-for-name" if review.object().get(named).is_none() => {
+                return Some(Mutation::Unchanged);
+            }
+            "look-for-name" => patch,
+            "select-name" if review.object().select(named).is_empty() => {
+                return Some(Mutation::Unchanged);
+            }
+            "select-name" => patch,
+            "whole-object" => {
+                let labels = "\"labels\":{\"leak\":\"whole-object\",\"right\":\"yes\"}";
+                let metadata = format!("{{\"name\":\"loot\",\"namespace\":\"default\",{labels}}}");
+                return Some(Mutation::Object(format!(
+                    "{{\"apiVersion\":\"v1\",\"kind\":\"Secret\",\"metadata\":{metadata},\"data\":{{{guess:?}:\"\"}}}}"
+                )));
+            }
+            _ => return None,
+        };
+        Some(patch.add(RIGHT, "yes").into())
     }
 }
 

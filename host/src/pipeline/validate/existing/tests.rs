@@ -3,13 +3,14 @@
 use serde_json::{Value, json};
 
 use super::*;
+use crate::pipeline::outcome::Cause;
 use crate::review::decode::decode;
 
-fn request(object: &Value, old_object: &Value) -> AdmissionRequest {
+fn request(object: &Value, old_object: &Value) -> Arc<AdmissionRequest> {
     request_for("pods", object, old_object)
 }
 
-fn request_for(resource: &str, object: &Value, old_object: &Value) -> AdmissionRequest {
+fn request_for(resource: &str, object: &Value, old_object: &Value) -> Arc<AdmissionRequest> {
     let (resource, sub_resource) = resource.split_once('/').unwrap_or((resource, ""));
     let review = json!({
         "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
@@ -20,12 +21,14 @@ fn request_for(resource: &str, object: &Value, old_object: &Value) -> AdmissionR
             "object": object, "oldObject": old_object,
         }
     });
-    decode(review.to_string().as_bytes(), 32).unwrap().request
+    Arc::new(decode(review.to_string().as_bytes(), 32).unwrap().request)
 }
 
-/// What `existingViolations: allow` excuses of a request.
-fn allowing(request: &AdmissionRequest) -> Excusing<'_> {
-    Excusing::of(ExistingViolations::Allow, request).expect("an UPDATE")
+/// What `existingViolations: allow` makes of two denials.
+fn told_apart(new: &Denial, old: &Denial, request: &AdmissionRequest) -> Split {
+    let objects = Objects::of(request).expect("an UPDATE has two objects");
+    let steps = &mut Steps::default();
+    split(new.clone(), old, objects, false, steps).expect("it costs little")
 }
 
 fn pod(containers: &[&str]) -> Value {
@@ -52,7 +55,7 @@ fn denial(message: &str, causes: &[(&str, &str)]) -> Denial {
 
 /// The new and the existing causes' fields, and the message of what is new.
 fn split_of(new: &Denial, old: &Denial, request: &AdmissionRequest) -> (String, String, String) {
-    let split = split(new.clone(), old, allowing(request));
+    let split = told_apart(new, old, request);
     let fields = |denial: &Option<Denial>| {
         let causes = denial.iter().flat_map(|denial| &denial.causes);
         let fields: Vec<&str> = causes.filter_map(|cause| cause.field.as_deref()).collect();
@@ -110,7 +113,7 @@ fn of_old_and_new_reasons_only_the_new_ones_are_named() {
         ("/spec/b".to_owned(), "/spec/a".to_owned(), String::new())
     );
     assert_eq!(
-        split(new, &old, allowing(&request)).new.unwrap().code,
+        told_apart(&new, &old, &request).new.unwrap().code,
         Some(422)
     );
 }
@@ -160,7 +163,7 @@ fn a_reason_without_a_place_is_compared_by_its_words() {
             ("", "too late"),
         ],
     );
-    let split = split(new, &old, allowing(&request));
+    let split = told_apart(&new, &old, &request);
     assert_eq!(split.existing.unwrap().causes.len(), 2);
     assert_eq!(split.new.unwrap().causes[0].message, "too late");
 }
@@ -266,108 +269,189 @@ fn without_a_place_only_the_metadata_may_differ() {
     assert_eq!(excused("pods", &less), [false; 3]);
 }
 
-/// Of an object that is being deleted, by what the request changes of it.
-fn excused_of_a_deletion(resource: &str, change: impl Fn(&mut Value), reason: &Denial) -> bool {
+/// An object that is being deleted, and a request that changes it.
+fn deletion(resource: &str, change: impl Fn(&mut Value)) -> Arc<AdmissionRequest> {
     let old = json!({
         "metadata": {
             "deletionTimestamp": "2026-11-21T08:00:00Z", "finalizers": ["a/b", "c/d"],
-            "ownerReferences": [{"name": "x"}], "labels": {"a": "b"}, "managedFields": [],
+            "ownerReferences": [{"uid": "x", "blockOwnerDeletion": true}, {"uid": "y"}],
+            "labels": {"a": "b"}, "managedFields": [],
         },
-        "spec": {"x": 1},
+        "spec": {"x": 1, "finalizers": ["kubernetes"]},
         "status": {"y": 1},
     });
     let mut object = old.clone();
     change(&mut object);
-    let request = request_for(resource, &object, &old);
-    Excusing::of(ExistingViolations::Deny, &request)
-        .is_some_and(|excusing| split(reason.clone(), reason, excusing).new.is_none())
+    request_for(resource, &object, &old)
+}
+
+type Change = fn(&mut Value);
+
+#[test]
+fn removing_finalizers_and_owners_is_told_from_everything_else() {
+    let removals: [(&str, &str, Change); 8] = [
+        ("nothing", "pods", |_| ()),
+        ("a finalizer", "pods", |object| {
+            object["metadata"]["finalizers"] = json!(["c/d"]);
+            object["metadata"]["managedFields"] = json!([{"manager": "x"}]);
+        }),
+        ("all finalizers and owners", "pods", |object| {
+            let metadata = object["metadata"].as_object_mut().unwrap();
+            metadata.remove("finalizers");
+            metadata.remove("ownerReferences");
+        }),
+        ("finalizers, in another order", "pods", |object| {
+            object["metadata"]["finalizers"] = json!(["c/d", "a/b"]);
+        }),
+        ("one owner", "pods", |object| {
+            object["metadata"]["ownerReferences"] = json!([{"uid": "y"}]);
+        }),
+        ("that an owner waits", "pods", |object| {
+            object["metadata"]["ownerReferences"][0]["blockOwnerDeletion"] = json!(false);
+        }),
+        ("a Namespace's finalizer", "namespaces/finalize", |object| {
+            object["spec"]["finalizers"] = json!([]);
+        }),
+        (
+            "a finalizer of something with a status",
+            "pods/status",
+            |object| {
+                object["metadata"]["finalizers"] = json!(null);
+            },
+        ),
+    ];
+    let others: [(&str, &str, Change); 14] = [
+        ("another finalizer", "pods", |object| {
+            object["metadata"]["finalizers"] = json!(["e/f"]);
+        }),
+        ("a finalizer more", "pods", |object| {
+            object["metadata"]["finalizers"] = json!(["a/b", "c/d", "e/f"]);
+        }),
+        ("the same finalizer twice", "pods", |object| {
+            object["metadata"]["finalizers"] = json!(["a/b", "a/b"]);
+        }),
+        ("no list of finalizers", "pods", |object| {
+            object["metadata"]["finalizers"] = json!({"a/b": 1});
+        }),
+        ("another owner", "pods", |object| {
+            object["metadata"]["ownerReferences"] = json!([{"uid": "z"}]);
+        }),
+        ("the same owner twice", "pods", |object| {
+            object["metadata"]["ownerReferences"] = json!([{"uid": "y"}, {"uid": "y"}]);
+        }),
+        ("an owner that waits", "pods", |object| {
+            object["metadata"]["ownerReferences"][1]["blockOwnerDeletion"] = json!(true);
+        }),
+        ("an owner that controls", "pods", |object| {
+            object["metadata"]["ownerReferences"][1]["controller"] = json!(true);
+        }),
+        ("a label", "pods", |object| {
+            object["metadata"]["labels"]["a"] = json!("c");
+        }),
+        ("a label along with a finalizer", "pods", |object| {
+            object["metadata"]["labels"]["a"] = json!("c");
+            object["metadata"]["finalizers"] = json!([]);
+        }),
+        ("its status", "pods/status", |object| {
+            object["status"]["y"] = json!(2);
+        }),
+        ("its spec", "pods", |object| object["spec"]["y"] = json!(2)),
+        ("whom it grants", "pods", |object| {
+            object["subjects"] = json!(["me"])
+        }),
+        (
+            "more of a Namespace than its finalizers",
+            "namespaces/finalize",
+            |object| object["spec"] = json!({"finalizers": []}),
+        ),
+    ];
+    let all = removals.map(|removal| (removal, true));
+    let all = all.into_iter().chain(others.map(|other| (other, false)));
+    for ((what, resource, change), expected) in all {
+        let request = deletion(resource, change);
+        let objects = Objects::of(&request).unwrap();
+        let found = only_removes(objects, &mut Steps::default());
+        assert_eq!(found, Some(expected), "{what}");
+        // Without steps, nothing is a removal.
+        let found = only_removes(objects, &mut Steps::new(0));
+        assert_ne!(found, Some(true), "{what}");
+    }
+}
+
+fn grounds(object: bool, collection: bool, who: bool, when: bool) -> Grounds {
+    Grounds {
+        object,
+        collection,
+        who,
+        when,
+    }
 }
 
 #[test]
-fn who_is_being_deleted_can_lose_finalizers_and_gain_nothing() {
-    let by_user = denial("only the platform team may change this", &[]);
-    let in_spec = denial("no", &[("/spec/x", "is not allowed")]);
-    let in_labels = denial("no", &[("/metadata/labels/a", "is not allowed")]);
-    type Change = fn(&mut Value);
-    let changes: [(&str, &str, Change, [bool; 3]); 10] = [
-        ("nothing", "pods", |_| (), [true; 3]),
+fn nothing_is_excused_that_a_plugin_can_have_denied_by_who_or_when() {
+    let request = deletion("pods", |_| ());
+    let excusable = |setting, only_collects, grounds| {
+        let excusing = Excusing::with(setting, &request).unwrap();
+        excusing.is_excusable(only_collects, grounds)
+    };
+    use ExistingViolations::{Allow, Deny};
+    for setting in [Allow, Deny] {
+        // What garbage collection does is excused unless it is what the plugin asks about.
+        for (grounds, expected) in [
+            (grounds(false, false, false, false), true),
+            (grounds(true, true, false, false), true),
+            (grounds(true, false, true, false), true),
+            (grounds(true, false, false, true), true),
+            (grounds(true, true, true, false), false),
+            (grounds(true, true, false, true), false),
+        ] {
+            assert_eq!(excusable(setting, true, grounds), expected, "{grounds:?}");
+        }
+    }
+    for (grounds, expected) in [
+        (grounds(true, false, false, false), true),
+        (grounds(true, true, false, false), true),
+        (grounds(false, false, false, false), false),
+        (grounds(true, false, true, false), false),
+        (grounds(true, false, false, true), false),
+    ] {
+        assert_eq!(excusable(Allow, false, grounds), expected, "{grounds:?}");
+        assert!(!excusable(Deny, false, grounds), "{grounds:?}");
+    }
+}
+
+#[test]
+fn a_removal_excuses_every_reason_that_is_not_where_it_removes() {
+    let request = deletion("pods", |object| {
+        object["metadata"]["finalizers"] = json!(["c/d"]);
+    });
+    let objects = Objects::of(&request).unwrap();
+    for (reason, expected) in [
+        (denial("only the platform team may change this", &[]), true),
+        (denial("no", &[("/spec/x", "is not allowed")]), true),
+        (denial("no", &[("", "is not allowed")]), true),
         (
-            "a finalizer",
-            "pods",
-            |object| {
-                object["metadata"]["finalizers"] = json!(["c/d"]);
-                object["metadata"]["managedFields"] = json!([{"manager": "x"}]);
-            },
-            [true; 3],
+            denial("no", &[("/metadata/finalizers", "may not be removed")]),
+            false,
         ),
         (
-            "its last finalizer and owner",
-            "pods",
-            |object| {
-                let metadata = object["metadata"].as_object_mut().unwrap();
-                metadata.remove("finalizers");
-                metadata.remove("ownerReferences");
-            },
-            [true; 3],
+            denial("no", &[("/metadata/finalizers/0", "may not be removed")]),
+            false,
         ),
-        (
-            "a Namespace's finalizer",
-            "namespaces/finalize",
-            |object| object["spec"] = json!({}),
-            [true, false, true],
-        ),
-        (
-            "a label",
-            "pods",
-            |object| object["metadata"]["labels"]["a"] = json!("c"),
-            [false, true, false],
-        ),
-        (
-            "a label along with a finalizer",
-            "pods",
-            |object| {
-                object["metadata"]["labels"]["a"] = json!("c");
-                object["metadata"]["finalizers"] = json!([]);
-            },
-            [false, true, false],
-        ),
-        (
-            "its status",
-            "pods/status",
-            |object| object["status"]["y"] = json!(2),
-            [false, true, true],
-        ),
-        (
-            "its status, past the subresource",
-            "pods",
-            |object| object["status"]["y"] = json!(2),
-            [false; 3],
-        ),
-        (
-            "its spec",
-            "pods",
-            |object| object["spec"]["y"] = json!(2),
-            [false; 3],
-        ),
-        (
-            "whom it grants",
-            "pods",
-            |object| object["subjects"] = json!(["me"]),
-            [false; 3],
-        ),
-    ];
-    for (what, resource, change, expected) in changes {
-        let found = [&by_user, &in_spec, &in_labels]
-            .map(|reason| excused_of_a_deletion(resource, change, reason));
-        assert_eq!(found, expected, "{what}");
+    ] {
+        let steps = &mut Steps::default();
+        let split = split(reason.clone(), &reason, objects, true, steps).unwrap();
+        assert_eq!(split.new.is_none(), expected, "{reason:?}");
     }
 }
 
 #[test]
 fn by_default_only_a_deletion_excuses_anything() {
     let request = request(&pod(&["app"]), &pod(&["app"]));
-    assert!(Excusing::of(ExistingViolations::Deny, &request).is_none());
-    assert!(Excusing::of(ExistingViolations::Allow, &request).is_some());
+    assert!(Excusing::with(ExistingViolations::Deny, &request).is_none());
+    assert!(Excusing::with(ExistingViolations::Allow, &request).is_some());
+    let deletion = deletion("pods", |_| ());
+    assert!(Excusing::with(ExistingViolations::Deny, &deletion).is_some());
 }
 
 #[test]
@@ -380,4 +464,69 @@ fn an_object_is_being_deleted_when_the_stored_one_says_so() {
         let object = Json::from(json!({"metadata": metadata}));
         assert_eq!(is_being_deleted(&object), expected, "{metadata}");
     }
+}
+
+/// A list of 100,000 elements and as many causes as a denial can have.
+#[test]
+fn what_a_long_list_costs_does_not_follow_the_number_of_reasons() {
+    const ELEMENTS: usize = 100_000;
+    let names: Vec<String> = (0..ELEMENTS).map(|index| format!("c{index}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let request = request(&pod(&names), &pod(&names));
+    let objects = Objects::of(&request).unwrap();
+    let fields: Vec<String> = (0..256)
+        .map(|index| format!("/spec/containers/{}/name", ELEMENTS - 1 - index))
+        .collect();
+    let causes: Vec<(&str, &str)> = fields.iter().map(|field| (&**field, "is bad")).collect();
+    let reason = denial("", &causes);
+    let mut steps = Steps::default();
+    let before = steps.left();
+    let told = split(reason.clone(), &reason, objects, false, &mut steps).unwrap();
+    assert_eq!(told.existing.unwrap().causes.len(), 256);
+    let used = before - steps.left();
+    assert!(used < 3 * ELEMENTS, "{used} steps");
+    // Whoever has fewer denies as if nothing had been there before.
+    assert!(
+        split(
+            reason.clone(),
+            &reason,
+            objects,
+            false,
+            &mut Steps::new(ELEMENTS)
+        )
+        .is_none()
+    );
+}
+
+/// Nested places each hold nearly everything, and each is compared.
+#[test]
+fn reasons_at_every_level_of_a_large_object_end_in_the_denial() {
+    let mut object = json!((0..50_000).collect::<Vec<u32>>());
+    for _ in 0..100 {
+        object = json!({ "a": object });
+    }
+    let review = json!({
+        "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": "u", "operation": "UPDATE", "name": "web",
+            "kind": {"group": "", "version": "v1", "kind": "Pod"},
+            "resource": {"group": "", "version": "v1", "resource": "pods"},
+            "object": object, "oldObject": object,
+        }
+    });
+    let request = decode(review.to_string().as_bytes(), 200).unwrap().request;
+    let objects = Objects::of(&request).unwrap();
+    let fields: Vec<String> = (1..100).map(|depth| "/a".repeat(depth)).collect();
+    let causes: Vec<(&str, &str)> = fields.iter().map(|field| (&**field, "is bad")).collect();
+    let reason = denial("", &causes);
+    assert!(
+        split(
+            reason.clone(),
+            &reason,
+            objects,
+            false,
+            &mut Steps::default()
+        )
+        .is_none()
+    );
 }

@@ -1,0 +1,108 @@
+//! Costly work of the host's own, on threads of its own, a few at a time.
+//!
+//! What a request makes the host compute – a match condition over thousands of values, a comparison of two large
+//! objects – is bounded by counted steps and takes up to a tenth of a second. On a thread that serves it would hold up
+//! every other request and the calls of the same review. It is therefore done here, where so much can be under way at
+//! once that half of the processors are left to the servers.
+
+use std::panic::resume_unwind;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+use std::time::Instant;
+
+use tokio::sync::Semaphore;
+use tokio::task::spawn_blocking;
+use tokio::time::timeout_at;
+
+/// Places for costly work. Cloning shares them.
+#[derive(Clone, Debug)]
+pub(crate) struct Offload {
+    places: Arc<Semaphore>,
+}
+
+// === impl Offload ===
+
+impl Offload {
+    /// So many at a time.
+    pub(super) fn new(places: usize) -> Self {
+        Self {
+            places: Arc::new(Semaphore::new(places)),
+        }
+    }
+
+    /// Half as many at a time as there are processors, and one at least.
+    pub(super) fn beside_the_servers() -> Self {
+        let processors = available_parallelism().map_or(1, usize::from);
+        Self::new((processors / 2).max(1))
+    }
+
+    /// A place, where one is free.
+    #[cfg(test)]
+    pub(crate) fn try_place(&self) -> Option<tokio::sync::OwnedSemaphorePermit> {
+        self.places.clone().try_acquire_owned().ok()
+    }
+
+    /// Does the work on another thread; none where it did not get a place before the deadline. Work that has begun is
+    /// finished, also when nobody waits for it any more, and keeps its place until then.
+    pub(crate) async fn run<T: Send + 'static>(
+        &self,
+        deadline: Instant,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let place = timeout_at(deadline.into(), self.places.clone().acquire_owned());
+        // Never closed.
+        let place = place.await.ok()?.ok()?;
+        let work = spawn_blocking(move || {
+            let done = work();
+            drop(place);
+            done
+        });
+        match work.await {
+            Ok(done) => Some(done),
+            Err(error) => match error.try_into_panic() {
+                Ok(panic) => resume_unwind(panic),
+                // The runtime is shutting down, and the request goes with it.
+                Err(_) => None,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+    use std::time::Duration;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn work_waits_for_a_place_until_the_deadline() {
+        let offload = Offload::new(1);
+        let hold = Arc::new(Mutex::new(()));
+        let held = hold.lock().expect("nobody has panicked");
+        let later = Instant::now() + Duration::from_secs(60);
+        let first = {
+            let (offload, hold) = (offload.clone(), hold.clone());
+            tokio::spawn(async move {
+                let work = move || drop(hold.lock());
+                offload.run(later, work).await
+            })
+        };
+        while offload.places.available_permits() > 0 {
+            tokio::task::yield_now().await;
+        }
+        let soon = Instant::now() + Duration::from_millis(20);
+        assert_eq!(offload.run(soon, || 1).await, None);
+        drop(held);
+        assert_eq!(first.await.expect("it does not panic"), Some(()));
+        assert_eq!(offload.run(later, || 2).await, Some(2));
+    }
+
+    #[tokio::test]
+    #[should_panic(expected = "the work panics")]
+    async fn a_panic_reaches_who_waits() {
+        let later = Instant::now() + Duration::from_secs(60);
+        let work = || panic!("the work panics");
+        Offload::new(1).run(later, work).await;
+    }
+}

@@ -1,0 +1,156 @@
+use serde_json::json;
+
+use super::*;
+
+fn after(pointer: &str, value: serde_json::Value) -> Secrecy {
+    let mut secrecy = Secrecy::Sealed;
+    secrecy.reads(pointer, &Json::from(value));
+    secrecy
+}
+
+#[test]
+fn the_outside_of_a_secret_may_be_spoken_of() {
+    for pointer in [
+        "/kind",
+        "/type",
+        "/metadata/name",
+        "/metadata/labels",
+        "/metadata/labels/app",
+    ] {
+        assert_eq!(after(pointer, "x".into()), Secrecy::Sealed, "{pointer}");
+    }
+}
+
+#[test]
+fn its_content_may_not() {
+    for pointer in [
+        "",
+        "/data",
+        "/data/password",
+        "/stringData/password",
+        "/metadata",
+        "/metadata/annotations",
+        "/metadata/annotations/a",
+        "/metadatas/name",
+    ] {
+        assert_eq!(after(pointer, "x".into()), Secrecy::Broken, "{pointer}");
+    }
+}
+
+#[test]
+fn names_are_content_where_a_mutator_could_have_made_them() {
+    let after = |pointer: &str| {
+        let mut secrecy = Secrecy::Sealed;
+        secrecy.reads_names(pointer);
+        secrecy
+    };
+    for pointer in ["", "/metadata", "/metadata/labels"] {
+        assert_eq!(after(pointer), Secrecy::Sealed, "{pointer}");
+    }
+    for pointer in ["/data", "/stringData", "/metadata/annotations"] {
+        assert_eq!(after(pointer), Secrecy::Broken, "{pointer}");
+    }
+}
+
+#[test]
+fn content_may_be_moved_only_to_where_it_counts_as_content() {
+    for pointer in [
+        "/data",
+        "/data/a",
+        "/stringData/a",
+        "/metadata/annotations/a",
+    ] {
+        assert!(is_content(pointer), "{pointer}");
+    }
+    for pointer in [
+        "",
+        "/metadata",
+        "/metadata/labels/a",
+        "/type",
+        "/metadata/finalizers",
+    ] {
+        assert!(!is_content(pointer), "{pointer}");
+    }
+}
+
+#[test]
+fn other_objects_are_open() {
+    let mut secrecy = Secrecy::of(false);
+    secrecy.reads("/data/password", &Json::text("x"));
+    assert_eq!(secrecy.text("said".to_owned()), "said");
+}
+
+#[test]
+fn a_pointer_is_cut_at_the_first_name_that_was_not_there() {
+    let secret = Json::from(serde_json::json!({"metadata": {"labels": {"a/b": "x"}}}));
+    let broken = Secrecy::Broken;
+    assert_eq!(
+        broken.pointer("/metadata/labels/a~1b", Some(&secret)),
+        "/metadata/labels/a~1b"
+    );
+    assert_eq!(
+        broken.pointer("/metadata/labels/c2VjcmV0/x", Some(&secret)),
+        "/metadata/labels/[withheld]"
+    );
+    assert_eq!(
+        Secrecy::Sealed.pointer("/metadata/labels/c", Some(&secret)),
+        "/metadata/labels/c"
+    );
+}
+
+#[test]
+fn what_is_found_below_content_is_a_name() {
+    let after = |pointer: &str| {
+        let mut secrecy = Secrecy::Sealed;
+        secrecy.finds(pointer);
+        secrecy
+    };
+    for pointer in [
+        "",
+        "/data",
+        "/metadata",
+        "/metadata/annotations",
+        "/metadata/name",
+        "/metadata/labels/a",
+    ] {
+        assert_eq!(after(pointer), Secrecy::Sealed, "{pointer}");
+    }
+    for pointer in ["/data/a", "/stringData/a", "/metadata/annotations/a"] {
+        assert_eq!(after(pointer), Secrecy::Broken, "{pointer}");
+    }
+}
+
+#[test]
+fn a_patch_that_can_fail_for_what_content_is_goes_by_it() {
+    let goes = |operation: serde_json::Value| {
+        let operations = Operation::parse_all(&Json::from(serde_json::json!([operation])));
+        goes_by_content(&operations.expect("it is one")[0])
+    };
+    for operation in [
+        json!({"op": "test", "path": "/data/pin", "value": "MTIzNA=="}),
+        json!({"op": "test", "path": "/data", "value": {}}),
+        json!({"op": "test", "path": "/metadata/annotations/a", "value": "b"}),
+        json!({"op": "test", "path": "", "value": {}}),
+        json!({"op": "test", "path": "/metadata", "value": {}}),
+        json!({"op": "copy", "from": "/data/pin", "path": "/metadata/labels/a"}),
+        json!({"op": "move", "from": "", "path": "/x"}),
+        json!({"op": "replace", "path": "/data/pin", "value": ""}),
+        json!({"op": "remove", "path": "/stringData/pin"}),
+        json!({"op": "add", "path": "/data/pin/x", "value": ""}),
+        json!({"op": "copy", "from": "/type", "path": "/data/pin/x"}),
+    ] {
+        assert!(goes(operation.clone()), "{operation}");
+    }
+    for operation in [
+        json!({"op": "test", "path": "/type", "value": "Opaque"}),
+        json!({"op": "test", "path": "/metadata/labels/a", "value": "b"}),
+        json!({"op": "add", "path": "/data/pin", "value": ""}),
+        json!({"op": "add", "path": "/metadata/annotations/a", "value": "b"}),
+        json!({"op": "add", "path": "/metadata/annotations", "value": {}}),
+        json!({"op": "replace", "path": "/data", "value": {}}),
+        json!({"op": "remove", "path": "/metadata/labels/a"}),
+        json!({"op": "copy", "from": "/metadata/labels/a", "path": "/metadata/annotations/a"}),
+    ] {
+        assert!(!goes(operation.clone()), "{operation}");
+    }
+}

@@ -1,0 +1,186 @@
+//! What was wrong before a request: when it is excused, when it only looks as if it were, and what finding out costs.
+
+use serde_json::{Value, json};
+use tollgate_tests::checker::{Checked, Endpoint};
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::guests;
+use tollgate_tests::reviews::{Review, pod};
+use tollgate_tests::server::Server;
+
+/// A plugin that does to Pods what the settings say.
+fn actor(configuration: &mut Configuration, name: &str, settings: Value, more: Value) {
+    let mut keys = json!({"settings": settings});
+    for (key, value) in more.as_object().into_iter().flatten() {
+        keys[key] = value.clone();
+    }
+    configuration.plugin(name, &guests::build("actor"), keys);
+}
+
+async fn start(configuration: Configuration) -> Server {
+    let server = Server::start(configuration);
+    server.assert_all_loaded().await;
+    server
+}
+
+async fn updated_at(server: &Server, path: &str, object: &Value, old_object: &Value) -> Checked {
+    let review = Review::update(object.clone(), old_object.clone()).build();
+    let answer = server.post(path, &review).await;
+    answer.checked(Endpoint::Validate, &review)
+}
+
+async fn updated(server: &Server, object: &Value, old_object: &Value) -> Checked {
+    updated_at(server, "/validate", object, old_object).await
+}
+
+/// Only admins may touch a Pod, which the plugin says at a field of the user's choice, after looking at some places.
+async fn only_admins(existing_violations: &str, field: &str, looks_at: &[&str]) -> Server {
+    let mut configuration = Configuration::new();
+    let only = json!({"user": "admin", "field": field, "looks_at": looks_at});
+    actor(
+        &mut configuration,
+        "lock",
+        json!({ "only": only }),
+        json!({"existingViolations": existing_violations}),
+    );
+    start(configuration).await
+}
+
+fn dying_pod() -> Value {
+    let mut object = pod("web");
+    let metadata = &mut object["metadata"];
+    metadata["deletionTimestamp"] = json!("2026-11-21T08:00:00Z");
+    metadata["finalizers"] = json!(["example.com/keep", "example.com/cleanup"]);
+    object["spec"]["priority"] = json!(1);
+    object
+}
+
+/// A label, which keeps the finalizer in place; and the removal of one finalizer.
+fn labelled_and_released(old: &Value) -> (Value, Value) {
+    let (mut labelled, mut released) = (old.clone(), old.clone());
+    labelled["metadata"]["labels"]["owner"] = json!("mallory");
+    released["metadata"]["finalizers"] = json!(["example.com/cleanup"]);
+    (labelled, released)
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_about_who_holds_for_an_object_that_is_being_deleted() {
+    let old = dying_pod();
+    let (labelled, released) = labelled_and_released(&old);
+    for existing_violations in ["deny", "allow"] {
+        for field in ["/spec/priority", ""] {
+            let server = only_admins(existing_violations, field, &["/spec/priority"]).await;
+            let checked = updated(&server, &labelled, &old).await;
+            assert!(
+                !checked.allowed,
+                "{existing_violations}, {field:?}: whoever keeps a finalizer gets past the rule"
+            );
+            let checked = updated(&server, &released, &old).await;
+            assert!(
+                checked.allowed,
+                "{existing_violations}, {field:?}: the object cannot go: {:?}",
+                checked.status
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_about_who_removes_a_finalizer_holds() {
+    let old = dying_pod();
+    let (_, released) = labelled_and_released(&old);
+    for existing_violations in ["deny", "allow"] {
+        for (field, looks_at) in [
+            ("/metadata/finalizers", "/kind"),
+            ("/kind", "/metadata/finalizers"),
+            ("", "/metadata/finalizers"),
+        ] {
+            let server = only_admins(existing_violations, field, &[looks_at]).await;
+            let checked = updated(&server, &released, &old).await;
+            assert!(
+                !checked.allowed,
+                "{existing_violations}: at {field:?}, after a look at {looks_at}"
+            );
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_rule_about_who_is_not_excused_where_existing_violations_are() {
+    let mut old = pod("web");
+    old["spec"]["priority"] = json!(1);
+    let mut other = old.clone();
+    other["metadata"]["labels"]["owner"] = json!("mallory");
+    for field in ["/spec/priority", ""] {
+        let server = only_admins("allow", field, &["/spec/priority"]).await;
+        let checked = updated(&server, &other, &old).await;
+        assert!(!checked.allowed, "{field:?}");
+    }
+    // One that denies whatever it is shown, without a look, denies the request and not the object.
+    let mut configuration = Configuration::new();
+    let allow = json!({"existingViolations": "allow"});
+    let settings = json!({"deny": "no changes"});
+    actor(&mut configuration, "freeze", settings, allow);
+    let server = start(configuration).await;
+    assert!(!updated(&server, &other, &old).await.allowed);
+}
+
+/// A list of 100,000 elements, of which 256 are wrong: a plugin names each of them.
+fn long_list() -> Value {
+    let mut object = pod("web");
+    let element = |index: usize| {
+        let image = if index >= 99_744 { "bad" } else { "good" };
+        json!({"name": format!("e{index}"), "image": image})
+    };
+    object["spec"]["list"] = (0..100_000).map(element).collect();
+    object
+}
+
+fn much() -> Value {
+    json!({"fuel": "100G", "cpuTime": "30s", "timeout": "30s", "memory": "512Mi"})
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn telling_violations_apart_costs_no_other_plugin_its_turn() {
+    let mut configuration = Configuration::new().with("engine.maxConcurrentCalls", 8);
+    actor(
+        &mut configuration,
+        "images",
+        json!({"forbid": {"/spec/list/*/image": "bad"}, "log": "images is called"}),
+        json!({"existingViolations": "allow", "limits": much()}),
+    );
+    actor(
+        &mut configuration,
+        "next",
+        json!({"forbid": {"/spec/nodeName": "bad"}, "log": "next is called"}),
+        json!({"failurePolicy": "Ignore", "limits": much()}),
+    );
+    let server = start(configuration).await;
+    let old = long_list();
+    let mut new = old.clone();
+    new["metadata"]["labels"]["owner"] = json!("jane");
+    let checked = updated_at(&server, "/validate?timeout=30s", &new, &old).await;
+    assert!(checked.allowed, "{:?}", checked.status);
+    let annotations = &checked.audit_annotations;
+    assert!(
+        annotations.contains_key("images.existing-violations"),
+        "{annotations:?}"
+    );
+    assert!(
+        !annotations.contains_key("next.failed-open"),
+        "{annotations:?}"
+    );
+    let stopped = server.stop();
+    let called: Vec<&str> = stopped
+        .logs
+        .iter()
+        .filter_map(|line| {
+            let names = ["images is called", "next is called"];
+            names.into_iter().find(|name| line.contains(name))
+        })
+        .collect();
+    assert_eq!(
+        called,
+        ["images is called", "next is called", "images is called"],
+        "every validator has its first turn before any second call"
+    );
+}
