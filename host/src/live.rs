@@ -24,9 +24,10 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use keeper::Keeper;
 
+use crate::config::Startup;
 use crate::pipeline::Pipeline;
 use crate::plugin::PluginSet;
-use crate::server::{Call, Gate, Readiness, Reloaded, Reply};
+use crate::server::{Call, Gate, Instance, Readiness, Reloaded, Reply};
 use grace::Grace;
 use status::Status;
 
@@ -39,20 +40,21 @@ pub struct Live {
     pipeline: OnceLock<Arc<Pipeline>>,
     status: Arc<Status>,
     asks: mpsc::Sender<Ask>,
-    grace: Grace,
+    grace: Arc<Grace>,
 }
 
 // === impl Live ===
 
 impl Live {
-    /// The gate to what `keeper` keeps, closed until [`Live::open`].
+    /// The gate to what `keeper` keeps, closed until [`Live::open`]. `startup` and `instance` decide when it is ready although
+    /// plugins are missing.
     #[must_use]
-    pub fn new(keeper: &Keeper) -> Self {
+    pub fn new(keeper: &Keeper, startup: Startup, instance: Instance) -> Self {
         Self {
             pipeline: OnceLock::new(),
             status: keeper.status(),
             asks: keeper.asks(),
-            grace: keeper.grace(),
+            grace: Arc::new(Grace::new(startup, instance)),
         }
     }
 
@@ -60,6 +62,11 @@ impl Live {
     pub fn open(&self, pipeline: Arc<Pipeline>) {
         self.pipeline.get_or_init(|| pipeline);
         self.status.lock().starting = None;
+    }
+
+    /// Waits until it is ready, or everything there is to wait for is there.
+    pub async fn ready(&self, pipeline: Arc<Pipeline>) {
+        Arc::clone(&self.grace).run(pipeline).await;
     }
 }
 
@@ -98,6 +105,7 @@ impl Gate for Live {
         let Some(pipeline) = self.pipeline.get() else {
             return Readiness {
                 ready: false,
+                complete: false,
                 detail: vec![self.status.start()],
             };
         };

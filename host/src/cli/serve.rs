@@ -16,7 +16,7 @@ use crate::live::{Keeper, Live};
 use crate::memory;
 use crate::pipeline::Pipeline;
 use crate::registry::LastGood;
-use crate::server::{Listen, Server, Signals};
+use crate::server::{Instance, Listen, Server, Signals};
 
 /// Serve admission reviews over HTTPS.
 #[derive(Args, Debug)]
@@ -26,10 +26,12 @@ pub(super) struct Serve {
     /// Where to serve HTTPS, over what the configuration says.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Where to serve /livez, /readyz, /metrics, /plugins, /candidates and /decisions in the clear, over what the
-    /// configuration says.
+    /// Listen address of /plugins, /candidates, /decisions and /reload (overrides `admin.listen`).
     #[arg(long, value_name = "ADDRESS:PORT")]
     admin_listen: Option<SocketAddr>,
+    /// Listen address of /livez, /readyz and /metrics (overrides `probes.listen`).
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    probes_listen: Option<SocketAddr>,
     #[command(flatten)]
     logging: Logging,
 }
@@ -64,14 +66,20 @@ impl Serve {
         let metrics = host.metrics.clone();
         let keeper = Keeper::new(origin, config.clone(), host.loader, metrics, hangups);
         let mut keeper = keeper.with_last_good(last_good);
-        let live = Arc::new(Live::new(&keeper));
+        let instance = Instance::new();
+        let live = Arc::new(Live::new(&keeper, config.startup, instance));
         let max_concurrent_calls = config.engine.max_concurrent_calls as usize;
         let max_depth = config.requests.max_depth;
         let listen = Listen {
             address: self.listen.unwrap_or(config.listen),
-            admin_address: self.admin_listen.unwrap_or(config.admin_listen),
+            admin: config::Admin {
+                listen: self.admin_listen.unwrap_or(config.admin.listen),
+                ..config.admin
+            },
+            probes_address: self.probes_listen.unwrap_or(config.probes_listen),
             tls: config.tls,
             authentication: config.authentication,
+            instance,
         };
         let grace_period = config.requests.shutdown_grace_period;
         let metrics = host.metrics.clone();
@@ -107,6 +115,11 @@ impl Serve {
         let pipeline = Arc::new(pipeline.with_decisions(config.decisions));
         let keeper = tokio::spawn(keeper.run(pipeline.clone()));
         live.open(pipeline.clone());
+        let readiness = {
+            let (live, pipeline) = (live.clone(), pipeline.clone());
+            async move { live.ready(pipeline).await }
+        };
+        let _readiness = AbortOnDropHandle::new(tokio::spawn(readiness));
         listening.announce();
         tokio::select! {
             _ = &mut running => return Ok(ExitCode::SUCCESS),

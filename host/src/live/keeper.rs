@@ -13,12 +13,11 @@ use time::OffsetDateTime;
 use tokio::signal::unix::Signal;
 use tokio::sync::mpsc;
 use tokio::task::{AbortHandle, JoinSet, spawn_blocking};
-use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep, sleep_until};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep};
 use tokio_util::task::AbortOnDropHandle;
 
 use super::Ask;
 use super::candidate::{Candidate, Outcome, candidate, meanwhile};
-use super::grace::{Grace, awaited};
 use super::status::Status;
 use super::trouble::Trouble;
 use super::watch::{Stamps, Watch, stamps};
@@ -56,7 +55,6 @@ pub struct Keeper {
     waiting: BTreeSet<PluginName>,
     /// Those who wait for looks at registries.
     asked: Vec<Asked>,
-    grace: Grace,
     /// What is written down of what serves; none where nothing is kept.
     last_good: Option<LastGood>,
     /// What was written down of each since the last renewal.
@@ -162,7 +160,6 @@ impl Keeper {
         Self {
             status: Arc::new(Status::new(origin.to_string(), starting.collect())),
             wanted,
-            grace: Grace::new(config.startup_grace),
             last_good: None,
             recorded: BTreeMap::new(),
             started: config,
@@ -187,10 +184,6 @@ impl Keeper {
     #[must_use]
     pub fn with_last_good(self, last_good: Option<LastGood>) -> Self {
         Self { last_good, ..self }
-    }
-
-    pub(super) fn grace(&self) -> Grace {
-        self.grace
     }
 
     pub(super) fn status(&self) -> Arc<Status> {
@@ -231,13 +224,6 @@ impl Keeper {
             last_good.clear_out();
         }
         self.record(&set);
-        if let Some(plugins) = awaited(&set) {
-            tracing::warn!(
-                plugins,
-                seconds = self.started.startup_grace.as_secs(),
-                "not ready before these are loaded, or startupGrace is over"
-            );
-        }
         self.loader.tidy();
         self.tried = tried(&first, &stamps);
         for plugin in &self.wanted {
@@ -338,7 +324,6 @@ impl Keeper {
         let mut looks = interval(PERIOD);
         looks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut renewals = interval_at(Instant::now() + RENEWAL, RENEWAL);
-        let mut is_waiting = awaited(&pipeline.live()).is_some();
         loop {
             self.answer();
             let mut pulled = Pulls::new();
@@ -364,16 +349,6 @@ impl Keeper {
                         continue;
                     }
                     (None, false)
-                }
-                () = sleep_until(self.grace.end()), if is_waiting => {
-                    is_waiting = false;
-                    if let Some(plugins) = awaited(&pipeline.live()) {
-                        tracing::error!(
-                            plugins,
-                            "startupGrace is over: ready without these; what they would be asked about is denied"
-                        );
-                    }
-                    continue;
                 }
                 _ = renewals.tick() => {
                     self.recorded.clear();
