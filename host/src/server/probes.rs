@@ -200,7 +200,7 @@ impl<G: Gate> Told<G> {
         readiness
             .detail
             .extend(self.shared.authentication.detail(now));
-        for authentication in &self.admin_authentication {
+        if let Some(authentication) = &self.admin_authentication {
             readiness.detail.extend(authentication.detail(now));
         }
         let refusals = self.refusals.lines();

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Context as _;
 use bytes::Bytes;
 use futures_util::StreamExt as _;
-use http::{Request, StatusCode, header};
+use http::{HeaderName, Request, StatusCode, header};
 use http_body_util::Empty;
 use hyper_util::rt::TokioIo;
 use tokio::net::{TcpStream, lookup_host};
@@ -119,12 +119,12 @@ async fn is_complete(address: SocketAddr, own: Instance) -> anyhow::Result<bool>
         .body(Empty::<Bytes>::new())
         .context("the request cannot be made")?;
     let response = sender.send_request(request).await?;
-    let says = |name, value: &str| {
+    let says = |name: HeaderName, value: &str| {
         let header = response.headers().get(name);
         header.is_some_and(|header| header.as_bytes() == value.as_bytes())
     };
-    let is_own = says(&INSTANCE, &own.to_string());
-    Ok(response.status() == StatusCode::OK && says(&COMPLETE, "true") && !is_own)
+    let is_own = says(INSTANCE, &own.to_string());
+    Ok(response.status() == StatusCode::OK && says(COMPLETE, "true") && !is_own)
 }
 
 #[cfg(test)]
