@@ -1,5 +1,6 @@
 //! The command line.
 
+mod admin;
 mod bench;
 mod build;
 mod called;

@@ -10,6 +10,7 @@ mod directory;
 mod everybody;
 mod exception;
 mod limit;
+mod listener;
 mod origin;
 mod plugin;
 mod policy;
@@ -21,6 +22,7 @@ mod rule;
 mod salvage;
 mod selector;
 mod server;
+mod startup;
 #[cfg(test)]
 mod tests;
 mod written;
@@ -31,7 +33,6 @@ use std::fs::File;
 use std::io::Read as _;
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::Duration;
 
 use serde_json::Value;
 
@@ -39,6 +40,7 @@ pub use authentication::{Authentication, ClientCertificate};
 pub(crate) use everybody::{is_of_namespace, why_everybody};
 pub use exception::Exception;
 pub use limit::{LIMITS, Limit, Limits, Unit};
+pub use listener::Admin;
 pub use origin::Origin;
 pub use plugin::{
     Capability, FailurePolicy, Mode, PluginConfig, PluginName, PluginNameError, Source,
@@ -54,7 +56,9 @@ pub use salvage::cache_directories;
 pub use selector::LabelSelector;
 pub(crate) use selector::LabelTest;
 pub use server::{DecisionLimits, EngineConfig, Margin, Requests, SelfSigned, ServiceName, Tls};
+pub use startup::{PeerAddress, Startup};
 
+use listener::Listeners;
 use problem::Collector;
 use read::Node;
 pub(crate) use written::Written;
@@ -65,8 +69,10 @@ pub(crate) use yaml::folder_of;
 pub struct Config {
     /// Where kube-apiserver connects to, over TLS.
     pub listen: SocketAddr,
-    /// Where people and probes connect to, in the clear.
-    pub admin_listen: SocketAddr,
+    /// Where administrators connect to.
+    pub admin: Admin,
+    /// Where kubelet and Prometheus connect to, in the clear.
+    pub probes_listen: SocketAddr,
     /// How many decisions are kept for those who ask afterwards.
     pub decisions: DecisionLimits,
     /// Where the certificate comes from.
@@ -79,8 +85,8 @@ pub struct Config {
     pub engine: EngineConfig,
     /// How registries are spoken to.
     pub registries: Registries,
-    /// How long a start waits for plugins without which requests are denied.
-    pub startup_grace: Duration,
+    /// What a start does while plugins cannot be loaded without which requests are denied.
+    pub startup: Startup,
     /// The plugins, in the order in which mutators run.
     pub plugins: Vec<PluginConfig>,
     /// The candidates of some of them, which see what these see and decide nothing.
@@ -135,7 +141,13 @@ impl Config {
     pub fn needs_restart(&self, running: &Self) -> Vec<&'static str> {
         [
             ("listen", self.listen != running.listen),
-            ("admin.listen", self.admin_listen != running.admin_listen),
+            ("admin.listen", self.admin.listen != running.admin.listen),
+            (
+                "admin.authentication",
+                self.admin.authentication != running.admin.authentication,
+            ),
+            ("admin.hosts", self.admin.hosts != running.admin.hosts),
+            ("probes.listen", self.probes_listen != running.probes_listen),
             ("admin.decisions", self.decisions != running.decisions),
             ("tls", self.tls != running.tls),
             (
@@ -198,16 +210,13 @@ fn resolve(text: &str, folder: &Path) -> Result<Config, Problems> {
 
 fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<Config> {
     let mut fields = Node::root(document, problems).object()?;
-    let (listen, admin_listen, decisions) = server::read_listen(&mut fields);
+    let listeners = Listeners::read(&mut fields, folder);
     let tls = Tls::read(&mut fields, folder);
     let authentication = Authentication::read(&mut fields, folder);
     let requests = Requests::read(&mut fields);
     let engine = EngineConfig::read(&mut fields, folder);
     let registries = Registries::read(&mut fields, folder);
-    let startup_grace = fields.duration(
-        &limit::STARTUP_GRACE,
-        limit::STARTUP_GRACE.default_duration(),
-    );
+    let startup = Startup::read(&mut fields);
     let max_calls = engine.max_concurrent_calls;
     let limits = Limits::read(fields.section("limits"), &Limits::default(), max_calls);
     let conflicts = fields
@@ -254,15 +263,16 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     }
     fields.finish();
     Some(Config {
-        listen,
-        admin_listen,
-        decisions,
+        listen: listeners.listen,
+        admin: listeners.admin,
+        probes_listen: listeners.probes,
+        decisions: listeners.decisions,
         tls,
         authentication,
         requests,
         engine,
         registries,
-        startup_grace,
+        startup,
         plugins,
         candidates,
         written: Written::of_file(document),

@@ -26,9 +26,10 @@ use tokio::sync::{mpsc, oneshot};
 
 pub use task::{Begin, Reconciler};
 
+use crate::config::Startup;
 use crate::pipeline::Pipeline;
 use crate::plugin::PluginSet;
-use crate::server::{Call, Gate, Readiness, Reloaded, Reply};
+use crate::server::{Call, Gate, Instance, Readiness, Reloaded, Reply};
 use grace::Grace;
 use status::Status;
 
@@ -41,26 +42,32 @@ pub struct Live {
     pipeline: OnceLock<Arc<Pipeline>>,
     status: Arc<Status>,
     asking: mpsc::Sender<Asking>,
-    grace: Grace,
+    grace: Arc<Grace>,
 }
 
 // === impl Live ===
 
 impl Live {
-    /// The gate to what `reconciler` publishes, closed until [`Live::open`].
+    /// The gate to what `reconciler` publishes, closed until [`Live::open`]. `startup` and `instance` decide when it is
+    /// ready although plugins are missing.
     #[must_use]
-    pub fn new(reconciler: &Reconciler) -> Self {
+    pub fn new(reconciler: &Reconciler, startup: Startup, instance: Instance) -> Self {
         Self {
             pipeline: OnceLock::new(),
             status: reconciler.status(),
             asking: reconciler.asking(),
-            grace: reconciler.grace(),
+            grace: Arc::new(Grace::new(startup, instance)),
         }
     }
 
     /// Has reviews answered from now on.
     pub fn open(&self, pipeline: Arc<Pipeline>) {
         self.pipeline.get_or_init(|| pipeline);
+    }
+
+    /// Waits until it is ready, or everything there is to wait for is there.
+    pub async fn ready(&self, pipeline: Arc<Pipeline>) {
+        Arc::clone(&self.grace).run(pipeline).await;
     }
 }
 
@@ -99,6 +106,7 @@ impl Gate for Live {
         let Some(pipeline) = self.pipeline.get() else {
             return Readiness {
                 ready: false,
+                complete: false,
                 detail: vec![self.status.start()],
             };
         };

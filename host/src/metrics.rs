@@ -33,6 +33,7 @@ pub struct Metrics {
     overload: Family<ReasonLabels, Counter>,
     authentication_failures: Family<ReasonLabels, Counter>,
     certificate_expiry: Family<FileLabels, Gauge>,
+    credential_degraded: Family<SettingLabels, Gauge>,
     reviews: Family<ReviewLabels, Counter>,
     conflicts: Family<ConflictLabels, Counter>,
     config_reloads: Family<ResultLabels, Counter>,
@@ -122,6 +123,11 @@ struct FileLabels {
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct SettingLabels {
+    setting: String,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct ReviewLabels {
     endpoint: &'static str,
     version: &'static str,
@@ -168,6 +174,7 @@ impl Metrics {
             overload: Family::default(),
             authentication_failures: Family::default(),
             certificate_expiry: Family::default(),
+            credential_degraded: Family::default(),
             reviews: Family::default(),
             conflicts: Family::default(),
             config_reloads: Family::default(),
@@ -273,6 +280,11 @@ impl Metrics {
             "certificate_expiry_timestamp_seconds",
             "When a certificate ends that is served or trusted, in seconds since 1970",
             self.certificate_expiry.clone(),
+        );
+        registry.register(
+            "credential_degraded",
+            "1 while the files of a certificate, token or password cannot be used, and what they held before is in force",
+            self.credential_degraded.clone(),
         );
     }
 
@@ -468,6 +480,14 @@ impl Metrics {
         self.request_duration
             .get_or_create(&EndpointLabels { endpoint })
             .observe(duration.as_secs_f64());
+    }
+
+    /// Whether the files of a setting cannot be used, and what they held before is in force.
+    pub(crate) fn credential_degraded(&self, setting: &str, degraded: bool) {
+        let setting = setting.to_owned();
+        self.credential_degraded
+            .get_or_create_owned(&SettingLabels { setting })
+            .set(degraded.into());
     }
 
     /// A certificate is served that ends at `timestamp_seconds` since 1970.

@@ -17,9 +17,15 @@ use rustls::crypto::ring;
 use tokio::net::TcpListener;
 
 use crate::{
-    config::{Authentication, Requests, Tls},
+    config::{self, Authentication, Requests, Tls},
     metrics::Metrics,
-    server::{admin::Admin, connection::Shared, tls::Certificates},
+    server::{
+        admin::{Admin, Clients},
+        connection::Shared,
+        probes::{Probes, Told},
+        refresh::{Refusals, Sources},
+        tls::Certificates,
+    },
 };
 
 mod accept;
@@ -29,11 +35,15 @@ mod answer;
 mod authentication;
 mod authority;
 mod body;
+mod bounded;
 mod budget;
 mod connection;
 mod deadline;
 mod exchange;
 mod inspect;
+mod instance;
+mod page;
+mod probes;
 mod refresh;
 mod route;
 mod signals;
@@ -46,8 +56,9 @@ pub use self::{
     authority::AuthorityError,
     deadline::{MAX_TIMEOUT, after as deadline_after},
     inspect::{InspectError, Inspected, Usable, inspect},
+    instance::{COMPLETE, INSTANCE, Instance},
     signals::{Signals, Stop},
-    tls::CertificateError,
+    tls::{CertificateError, Outdated},
 };
 pub(crate) use self::{authority::bundle_path, deadline::usable as usable_time};
 
@@ -117,6 +128,8 @@ pub enum Reply {
 pub struct Readiness {
     /// `/readyz` is 200 when set, else 503. A drain overrides it.
     pub ready: bool,
+    /// Whether all plugins are loaded without which requests are denied: the header [`COMPLETE`] of `/readyz`.
+    pub complete: bool,
     /// One line for each thing that matters, shown with `?verbose` and whenever not ready.
     pub detail: Vec<String>,
 }
@@ -162,6 +175,10 @@ pub struct Server<G> {
     listener: TcpListener,
     local_address: SocketAddr,
     admin: Admin<G>,
+    admin_authentication: Option<Arc<authentication::Authentication>>,
+    refusals: Arc<Refusals>,
+    /// Answers from the moment of [`Server::bind`].
+    probes: Probes,
     certificates: Arc<Certificates>,
     shared: Arc<Shared<G>>,
 }
@@ -171,8 +188,10 @@ pub struct Server<G> {
 pub struct Listening {
     /// The HTTPS listener.
     pub address: SocketAddr,
-    /// The plain listener.
+    /// The admin listener.
     pub admin_address: SocketAddr,
+    /// The probes listener.
+    pub probes_address: SocketAddr,
     /// The file to register as `caBundle`, when the certificate is self-signed.
     pub ca_bundle: Option<PathBuf>,
 }
@@ -182,12 +201,16 @@ pub struct Listening {
 pub struct Listen {
     /// The HTTPS listener; port 0 takes a free one.
     pub address: SocketAddr,
-    /// The plain listener for probes, metrics and status; port 0 takes a free one.
-    pub admin_address: SocketAddr,
+    /// The admin listener; port 0 takes a free one.
+    pub admin: config::Admin,
+    /// The plain listener for probes and metrics; port 0 takes a free one.
+    pub probes_address: SocketAddr,
     /// The certificate.
     pub tls: Tls,
     /// What clients have to show on the HTTPS listener.
     pub authentication: Authentication,
+    /// What tells this server from the other replicas.
+    pub instance: Instance,
 }
 
 /// The server could not start.
@@ -211,6 +234,15 @@ pub enum BindError {
     /// What clients have to show could not be read.
     #[error("cannot tell who may call")]
     Authentication(#[source] AuthenticationError),
+    /// What administrators have to show could not be read.
+    #[error("cannot tell who may use the admin listener (admin.authentication)")]
+    AdminAuthentication(#[source] AuthenticationError),
+    /// The admin listener would be open to everybody.
+    #[error("admin.authentication: {0}")]
+    Exposed(String),
+    /// There is no thread for the probes.
+    #[error("cannot start the thread that answers probes (probes.listen)")]
+    Probes(#[source] std::io::Error),
 }
 
 // === impl Endpoint ===
@@ -229,7 +261,7 @@ impl Endpoint {
 // === impl Server ===
 
 impl<G: Gate> Server<G> {
-    /// Loads or makes the certificate and takes both addresses.
+    /// Loads or makes the certificate, takes all addresses, and answers probes from then on.
     ///
     /// # Errors
     ///
@@ -240,23 +272,53 @@ impl<G: Gate> Server<G> {
         gate: Arc<G>,
         metrics: Arc<Metrics>,
     ) -> Result<Self, BindError> {
+        if let Some(problem) = listen.admin.exposed() {
+            return Err(BindError::Exposed(problem));
+        }
         let provider = Arc::new(ring::default_provider());
         let authentication =
             authentication::Authentication::load(&listen.authentication, &provider)
                 .map_err(BindError::Authentication)?;
+        let admin_authentication = listen.admin.authentication.as_ref();
+        let admin_authentication = admin_authentication
+            .map(|settings| authentication::Authentication::load(settings, &provider))
+            .transpose()
+            .map_err(BindError::AdminAuthentication)?
+            .map(Arc::new);
         let verifier = authentication.verifier();
         let certificates = Certificates::load(&listen.tls, provider, verifier, &metrics)
             .await
             .map_err(BindError::Tls)?;
-        let (listener, local_address) = bind("listen", listen.address).await?;
-        let (admin_listener, admin_address) = bind("admin.listen", listen.admin_address).await?;
         let certificates = Arc::new(certificates);
+        let (listener, local_address) = bind("listen", listen.address).await?;
+        let (admin_listener, admin_address) = bind("admin.listen", listen.admin.listen).await?;
+        let (probes_listener, probes_address) =
+            bind("probes.listen", listen.probes_address).await?;
         let shared = Arc::new(Shared::new(
             Arc::clone(&gate),
             requests,
             Arc::new(authentication),
             metrics,
         ));
+        let clients = match &admin_authentication {
+            None => None,
+            Some(authentication) => Some(Clients {
+                acceptor: certificates
+                    .admin_acceptor(authentication.verifier())
+                    .map_err(BindError::Tls)?,
+                authentication: Arc::clone(authentication),
+            }),
+        };
+        let refusals = Arc::<Refusals>::default();
+        let told = Told {
+            shared: Arc::clone(&shared),
+            certificates: Arc::clone(&certificates),
+            admin_authentication: admin_authentication.clone(),
+            refusals: Arc::clone(&refusals),
+            instance: listen.instance,
+        };
+        let probes =
+            Probes::start(probes_listener, probes_address, told).map_err(BindError::Probes)?;
         Ok(Self {
             listener,
             local_address,
@@ -264,8 +326,12 @@ impl<G: Gate> Server<G> {
                 admin_listener,
                 admin_address,
                 Arc::clone(&shared),
-                Arc::clone(&certificates),
+                clients,
+                listen.admin.hosts.clone(),
             ),
+            admin_authentication,
+            refusals,
+            probes,
             certificates,
             shared,
         })
@@ -277,10 +343,16 @@ impl<G: Gate> Server<G> {
         self.local_address
     }
 
-    /// The address of the plain listener.
+    /// The address of the admin listener.
     #[must_use]
     pub fn admin_address(&self) -> SocketAddr {
         self.admin.address()
+    }
+
+    /// The address of the probes listener.
+    #[must_use]
+    pub fn probes_address(&self) -> SocketAddr {
+        self.probes.address()
     }
 
     /// The file to register as `caBundle`, when the certificate is self-signed.
@@ -295,6 +367,7 @@ impl<G: Gate> Server<G> {
         Listening {
             address: self.local_address(),
             admin_address: self.admin_address(),
+            probes_address: self.probes_address(),
             ca_bundle: self.ca_bundle(),
         }
     }
@@ -306,19 +379,24 @@ impl<G: Gate> Server<G> {
         let Self {
             listener,
             admin,
+            admin_authentication,
+            refusals,
+            // Dropped when the drain is over: probes and metrics are answered until the very end.
+            probes: _probes,
             certificates,
             shared,
             ..
         } = self;
         let mut background = tokio::task::JoinSet::new();
         background.spawn(admin.run());
-        background.spawn(refresh::keep_fresh(
-            Arc::clone(&certificates),
-            Arc::clone(&shared.authentication),
-            Arc::clone(&shared.metrics),
-        ));
-        // The background set is dropped, and with it aborted, when the drain is over: probes and
-        // metrics are answered until the very end.
+        let sources = Sources {
+            certificates: Arc::clone(&certificates),
+            authentication: Arc::clone(&shared.authentication),
+            admin_authentication,
+            metrics: Arc::clone(&shared.metrics),
+        };
+        background.spawn(refresh::keep_fresh(sources, refusals));
+        // The background set is dropped, and with it aborted, when the drain is over.
         accept::run(listener, certificates, shared, stop).await
     }
 }
@@ -331,6 +409,7 @@ impl Listening {
         tracing::info!(
             address = %self.address,
             admin = %self.admin_address,
+            probes = %self.probes_address,
             ca_bundle = self.ca_bundle(),
             "listening"
         );
@@ -341,6 +420,7 @@ impl Listening {
         tracing::info!(
             address = %self.address,
             admin = %self.admin_address,
+            probes = %self.probes_address,
             ca_bundle = self.ca_bundle(),
             "loading the plugins: reviews are answered with 503 until they are there"
         );

@@ -21,7 +21,14 @@ use json::JsonLines;
 pub const FILTER_VARIABLE: &str = "TOLLGATE_LOG";
 
 /// Info of the host, and of the libraries only what went wrong.
-const DEFAULT_FILTER: &str = "info,hyper=warn,rustls=warn,wasmtime=warn,cranelift=warn";
+const DEFAULT_FILTER: &str = "info,hyper=warn,wasmtime=warn,cranelift=warn";
+
+/// The TLS library warns of what clients send, once for each connection: whoever reaches the port could fill the log, with
+/// text of their own choice. Failed handshakes are counted, and reported once a minute.
+const QUIET_TLS_LIBRARY: &str = "rustls=error";
+
+/// A filter that names it is taken as it is.
+const TLS_LIBRARY: &str = "rustls";
 
 /// A line that cannot be written is lost. Saying so on standard error, which is what cannot be written to, would panic.
 const LOG_INTERNAL_ERRORS: bool = false;
@@ -118,9 +125,16 @@ fn filter(flag: Option<&str>, variable: Option<&str>) -> Result<EnvFilter, Telem
         (None, Some(text)) => (FILTER_VARIABLE, text),
         (None, None) => ("the default", DEFAULT_FILTER),
     };
-    EnvFilter::builder()
+    let filter = EnvFilter::builder()
         .parse(text)
-        .map_err(|source| TelemetryError::Filter { origin, source })
+        .map_err(|source| TelemetryError::Filter { origin, source })?;
+    if text.contains(TLS_LIBRARY) {
+        return Ok(filter);
+    }
+    let directive = QUIET_TLS_LIBRARY
+        .parse()
+        .map_err(|source| TelemetryError::Filter { origin, source })?;
+    Ok(filter.add_directive(directive))
 }
 
 fn subscriber_json<W>(filter: EnvFilter, writer: W) -> impl tracing::Subscriber + Send + Sync
@@ -257,11 +271,32 @@ mod tests {
             filter(flag, variable)
                 .map_or_else(|error| error.to_string(), |filter| filter.to_string())
         };
-        assert_eq!(shown(Some("warn"), Some("debug")), "warn");
-        assert_eq!(shown(None, Some("debug")), "debug");
+        assert!(shown(Some("warn"), Some("debug")).ends_with("warn"));
+        assert!(shown(None, Some("debug")).ends_with("debug"));
         assert!(shown(None, Some("")).contains("info"));
         assert!(shown(Some("tollgate=loud"), None).contains("--log"));
         assert!(shown(None, Some("a=b=c")).contains(FILTER_VARIABLE));
+    }
+
+    #[test]
+    fn keeps_the_tls_library_quiet_unless_the_filter_names_it() {
+        let captured = |text: &str| {
+            let captured = Captured::default();
+            let writer = captured.clone();
+            let filter = filter(Some(text), None).expect("a filter");
+            let subscriber = subscriber_json(filter, move || writer.clone());
+            tracing::subscriber::with_default(subscriber, || {
+                tracing::warn!(target: "rustls::msgs::handshake", "Illegal SNI extension");
+                tracing::error!(target: "rustls::common_state", "a defect");
+            });
+            let bytes = captured.0.lock().expect("not poisoned").clone();
+            String::from_utf8(bytes).expect("text").lines().count()
+        };
+        for filter in ["info", "debug", "trace", "info,hyper=warn"] {
+            assert_eq!(captured(filter), 1, "{filter}");
+        }
+        assert_eq!(captured("info,rustls=warn"), 2);
+        assert_eq!(captured("info,rustls=debug,hyper=warn"), 2);
     }
 
     #[test]

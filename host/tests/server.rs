@@ -1,9 +1,13 @@
 //! The server over real sockets, with a gate that does as the path says.
 
+#[path = "server/admin.rs"]
+mod admin;
 #[path = "server/authentication.rs"]
 mod authentication;
 #[path = "server/fixture.rs"]
 mod fixture;
+#[path = "server/probes.rs"]
+mod probes;
 
 use std::{
     sync::Arc,
@@ -469,9 +473,9 @@ async fn closes_connections_that_stay_idle_past_the_timeout() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn shows_probes_metrics_and_plugins_on_the_plain_listener() {
     let fixture = Fixture::start(Settings::default()).await;
-    assert_eq!(fixture.admin("/livez").await, (200, "ok\n".to_owned()));
-    assert_eq!(fixture.admin("/readyz").await, (200, "ok\n".to_owned()));
-    let (status, verbose) = fixture.admin("/readyz?verbose").await;
+    assert_eq!(fixture.probe("/livez").await, (200, "ok\n".to_owned()));
+    assert_eq!(fixture.probe("/readyz").await, (200, "ok\n".to_owned()));
+    let (status, verbose) = fixture.probe("/readyz?verbose").await;
     assert_eq!(status, 200);
     let lines: Vec<&str> = verbose.lines().collect();
     assert_eq!(
@@ -485,7 +489,7 @@ async fn shows_probes_metrics_and_plugins_on_the_plain_listener() {
     assert!(lines[1].ends_with(", in 89 days"), "{verbose}");
     assert!(lines[2].contains("/tls/ca.crt: ends on 20"), "{verbose}");
     fixture.gate.set_ready(false);
-    let (status, red) = fixture.admin("/readyz").await;
+    let (status, red) = fixture.probe("/readyz").await;
     assert_eq!(status, 503);
     assert!(
         red.starts_with("plugin echo: ready\n") && red.ends_with("\nnot ready\n"),
@@ -496,7 +500,7 @@ async fn shows_probes_metrics_and_plugins_on_the_plain_listener() {
         (status, plugins.as_str()),
         (200, "[\n  {\n    \"name\": \"echo\"\n  }\n]\n")
     );
-    let (status, metrics) = fixture.admin("/metrics").await;
+    let (status, metrics) = fixture.probe("/metrics").await;
     assert_eq!(status, 200);
     assert!(metrics.ends_with("# EOF\n"));
     for file in ["{file=\"self-signed\"}", "/tls/ca.crt\"}"] {

@@ -34,6 +34,7 @@ impl Configuration {
         let root = json!({
             "listen": "127.0.0.1:0",
             "admin": {"listen": "127.0.0.1:0"},
+            "probes": {"listen": "127.0.0.1:0"},
             "tls": {"selfSigned": {"directory": folder.path().join("tls")}},
             "engine": {"cacheDirectory": folder.path().join("code")},
             "plugins": [],

@@ -18,7 +18,7 @@ pub mod guests;
 pub mod hostile;
 pub mod kubernetes;
 pub mod languages;
-mod port;
+pub mod port;
 pub mod registry;
 pub mod reviews;
 pub mod server;

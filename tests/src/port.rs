@@ -5,7 +5,8 @@ use std::sync::atomic::{AtomicU16, Ordering};
 
 /// A port that nobody listens on, below those that systems give to outgoing connections: one of these could be taken
 /// before it is used.
-pub(crate) fn free() -> u16 {
+#[must_use]
+pub fn free() -> u16 {
     static NEXT: AtomicU16 = AtomicU16::new(0);
     const FIRST: u16 = 20_000;
     const COUNT: u16 = 12_000;

@@ -31,6 +31,7 @@ pub struct Server {
     client: Client,
     address: SocketAddr,
     admin: SocketAddr,
+    probes: SocketAddr,
     ca_bundle: PathBuf,
     configuration: Configuration,
 }
@@ -194,7 +195,14 @@ impl Start {
                 .parse()
                 .unwrap_or_else(|error| panic!("`{name}` is no address: {error}"))
         };
-        let (address, admin): (SocketAddr, SocketAddr) = (socket("address"), socket("admin"));
+        let address: SocketAddr = socket("address");
+        // Other programs that serve reviews have these two on one listener.
+        let admin = socket("admin");
+        let probes = if line["probes"].is_null() {
+            admin
+        } else {
+            socket("probes")
+        };
         if !self.at_once {
             wait_for_plugins(admin);
         }
@@ -209,6 +217,7 @@ impl Start {
             client,
             address,
             admin,
+            probes,
             ca_bundle,
             configuration,
         }
@@ -331,18 +340,40 @@ impl Server {
         Answer::read(request.send().await?, started).await
     }
 
-    /// Reads a page of the admin listener.
+    /// Reads a page of the admin or of the probes listener, whichever has it.
     ///
     /// # Panics
     /// When there is no answer.
     pub async fn get_admin(&self, path: &str) -> Answer {
-        let url = format!("http://{}{path}", self.admin);
+        let page = path.split('?').next().unwrap_or(path);
+        let is_probe = matches!(page, "/livez" | "/readyz" | "/metrics");
+        let address = if is_probe { self.probes } else { self.admin };
+        let url = format!("http://{address}{path}");
+        self.send_plain("GET", path, self.client.get(url)).await
+    }
+
+    /// Has the server read everything again, and waits for what it says of it.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    pub async fn reload(&self) -> Answer {
+        let url = format!("http://{}/reload", self.admin);
+        let request = self.client.post(url).header("tollgate-admin", "1");
+        self.send_plain("POST", "/reload", request).await
+    }
+
+    async fn send_plain(
+        &self,
+        method: &str,
+        path: &str,
+        request: reqwest::RequestBuilder,
+    ) -> Answer {
         let started = Instant::now();
-        let response = match self.client.get(&url).send().await {
+        let response = match request.send().await {
             Ok(response) => Answer::read(response, started).await,
             Err(error) => Err(error),
         };
-        response.unwrap_or_else(|error| panic!("GET {path} was not answered: {error:?}"))
+        response.unwrap_or_else(|error| panic!("{method} {path} was not answered: {error:?}"))
     }
 
     /// Has the server read everything again, and waits for what it says of it.
@@ -433,6 +464,12 @@ impl Server {
     #[must_use]
     pub fn admin_address(&self) -> SocketAddr {
         self.admin
+    }
+
+    /// The probes listener.
+    #[must_use]
+    pub fn probes_address(&self) -> SocketAddr {
+        self.probes
     }
 
     /// What has been logged so far.

@@ -428,6 +428,7 @@ async fn a_reload_can_be_asked_for_and_says_what_came_of_it() {
         let url = format!("http://{}/reload", server.admin_address());
         let response = client
             .post(url)
+            .header("tollgate-admin", "1")
             .send()
             .await
             .expect("the admin listener answers");

@@ -531,7 +531,11 @@ async fn what_has_to_be_fetched_holds_up_nothing_else() {
     });
     let asked = Instant::now();
     let url = format!("http://{}/reload", server.admin_address());
-    let reload = server.default_client().post(url).send();
+    let reload = server
+        .default_client()
+        .post(url)
+        .header("tollgate-admin", "1")
+        .send();
     let (reloaded, took) = tokio::join!(reload, async {
         until_labels(&server, &json!({"shape": "round"})).await
     });
@@ -557,7 +561,12 @@ async fn what_has_to_be_fetched_holds_up_nothing_else() {
     registry.behave(Behaviour::of(actor()));
     until_labels(&server, &json!({"colour": "red", "shape": "round"})).await;
     let url = format!("http://{}/reload", server.admin_address());
-    let reloaded = server.default_client().post(url).send().await;
+    let reloaded = server
+        .default_client()
+        .post(url)
+        .header("tollgate-admin", "1")
+        .send()
+        .await;
     let reloaded = reloaded.expect("there is an answer");
     assert_eq!(reloaded.status(), 200, "{:?}", reloaded.text().await);
     assert_eq!(server.plugin_status("new").await["state"], "loaded");

@@ -159,7 +159,8 @@ fn start(workspace: &Workspace, file: &std::path::Path) -> anyhow::Result<Server
         "  caBundle         {} (self-signed, made just now)",
         workspace.shown(server.ca())
     );
-    println!("  probes, metrics  {}", server.admin_url());
+    println!("  probes, metrics  {}", server.probes_url());
+    println!("  admin            {}", server.admin_url());
     anstream::println!(
         "  {FAINT}(a build for development: a release is faster than the times below){FAINT:#}"
     );
@@ -176,10 +177,11 @@ fn keep(workspace: &Workspace, server: Server) -> anyhow::Result<()> {
         "  {post} '{url}/mutate?timeout=10s'\n  \
          {post} {url}/validate/required-labels\n  \
          curl {admin}/plugins\n  \
-         curl {admin}/metrics\n  \
-         curl '{admin}/readyz?verbose'",
+         curl {probes}/metrics\n  \
+         curl '{probes}/readyz?verbose'",
         url = server.url(),
         admin = server.admin_url(),
+        probes = server.probes_url(),
     );
     server.wait()
 }

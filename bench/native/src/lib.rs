@@ -154,6 +154,7 @@ impl Gate for Control {
     fn readiness(&self) -> Readiness {
         Readiness {
             ready: true,
+            complete: true,
             detail: Vec::new(),
         }
     }

@@ -9,7 +9,7 @@ use clap::{Args, Parser};
 use mimalloc::MiMalloc;
 use tollgate::config::Config;
 use tollgate::metrics::Metrics;
-use tollgate::server::{Listen, Server, Signals};
+use tollgate::server::{Instance, Listen, Server, Signals};
 use tollgate::telemetry::LogFormat;
 use tollgate_native::Control;
 
@@ -65,9 +65,11 @@ impl Serve {
         let control = Control::new(plugins, config.requests.max_depth)?;
         let listen = Listen {
             address: config.listen,
-            admin_address: config.admin_listen,
+            admin: config.admin,
+            probes_address: config.probes_listen,
             tls: config.tls,
             authentication: config.authentication,
+            instance: Instance::new(),
         };
         let server = Server::bind(&listen, config.requests, Arc::new(control), Metrics::new());
         let server = server.await?;

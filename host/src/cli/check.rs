@@ -51,11 +51,13 @@ impl Check {
             return Ok(exit_code(failed));
         }
         if !self.no_credentials {
-            for inspected in inspect(&config.tls, &config.authentication) {
+            let admin = config.admin.authentication.as_ref();
+            for inspected in inspect(&config.tls, &config.authentication, admin) {
                 failed |= inspected.result.is_err();
                 say!("{}", credentials(inspected));
             }
         }
+        println!("startup: {}", config.startup);
         config.plugins = plugins;
         // What `serve` would make is left unmade, and what it could not use must not hide what else is wrong.
         for (setting, folder) in [
@@ -147,9 +149,10 @@ fn credentials(inspected: Inspected) -> String {
             )
         }
         Err(error) => format!(
-            "{setting}: NOT USABLE: {}\n  `serve` does not start with it; with --no-credentials this is not checked, \
-             for files that are on another machine",
-            chain(&error)
+            "{setting}: NOT USABLE: {}\n  {}; with --no-credentials this is not checked, for files that are on another \
+             machine",
+            chain(&error),
+            error.consequence()
         ),
     }
 }

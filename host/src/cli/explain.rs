@@ -1,19 +1,16 @@
 //! `tollgate explain`
 
 use std::process::ExitCode;
-use std::time::Duration;
 
 use anyhow::{Context as _, bail, ensure};
 use bytes::Bytes;
 use clap::{Args, ValueEnum};
-use http::{Request, StatusCode, Uri, header};
-use http_body_util::{BodyExt as _, Empty, Limited};
-use hyper_util::rt::TokioIo;
+use http::StatusCode;
 use serde::Deserialize;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
-use tokio::net::TcpStream;
 
+use super::admin::AdminClient;
 use super::called;
 use super::terminal::{FAINT, STRONG, full_name, milliseconds, plain, say, style_of};
 use crate::decision::Decision;
@@ -25,9 +22,8 @@ pub(super) struct Explain {
     /// The uid of the review, or its beginning: it is at the end of the message that the user was shown, in the audit
     /// event and in the server's log. Without it, the last decisions are listed.
     uid: Option<String>,
-    /// Where the server's admin listener is.
-    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:8081")]
-    admin: Uri,
+    #[command(flatten)]
+    admin: AdminClient,
     /// How to print it.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
@@ -53,10 +49,6 @@ Examples:
 
 Exit code: 0 when there was something to explain, 2 when not.";
 
-/// How long the server may take.
-const TIMEOUT: Duration = Duration::from_secs(10);
-/// More than all decisions that a server can be told to keep would be needed for a mistake.
-const LONGEST_ANSWER_BYTES: usize = 1 << 30;
 /// The list shows so many of them to a person.
 const MOST_LISTED: usize = 50;
 
@@ -72,7 +64,7 @@ impl Explain {
         let decisions: Decisions = serde_json::from_slice(&answer).with_context(|| {
             format!(
                 "{} did not answer as Tollgate does: is it the admin listener of this version?",
-                self.admin
+                self.admin.url()
             )
         })?;
         if self.output == Output::Json {
@@ -107,69 +99,18 @@ impl Explain {
                 format!("/decisions/{uid}")
             }
         };
-        ensure!(
-            self.admin
-                .scheme_str()
-                .is_none_or(|scheme| scheme == "http"),
-            "--admin {}: the admin listener speaks plain HTTP; write http://",
-            self.admin
-        );
-        let asking = tokio::time::timeout(TIMEOUT, self.get(&path));
-        let (status, body) = asking.await.with_context(|| {
-            format!(
-                "{} did not answer within {} s",
-                self.admin,
-                TIMEOUT.as_secs()
-            )
-        })??;
+        let (status, body) = self.admin.get(&path).await?;
+        let url = self.admin.url();
         match (status, &self.uid) {
             (StatusCode::OK, _) => Ok(body),
             (StatusCode::NOT_FOUND, Some(uid)) => bail!(
-                "{} has no decision {uid}: {}; `tollgate explain` without a uid lists what it has",
-                self.admin,
+                "{url} has no decision {uid}: {}; `tollgate explain` without a uid lists what it has",
                 plain(&String::from_utf8_lossy(&body))
             ),
             (status, _) => bail!(
-                "{} answered {status}: is it the address of Tollgate's admin listener (admin.listen)?",
-                self.admin
+                "{url} answered {status}: is it the address of Tollgate's admin listener (admin.listen)?"
             ),
         }
-    }
-
-    async fn get(&self, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
-        let authority = self.admin.authority().with_context(|| {
-            format!(
-                "--admin {}: expected a URL such as http://127.0.0.1:8081",
-                self.admin
-            )
-        })?;
-        let port = authority.port_u16().unwrap_or(80);
-        let host = authority.host().trim_matches(['[', ']']);
-        let stream = TcpStream::connect((host, port)).await.with_context(|| {
-            format!(
-                "no server answers at {}; `tollgate serve` listens where admin.listen says, and --admin names another \
-                 place",
-                self.admin
-            )
-        })?;
-        let broken = || format!("{} broke off", self.admin);
-        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
-            .await
-            .with_context(broken)?;
-        let connection = tokio::spawn(connection);
-        let request = Request::get(path)
-            .header(header::HOST, authority.as_str())
-            .body(Empty::<Bytes>::new())
-            .context("the request cannot be made")?;
-        let response = sender.send_request(request).await.with_context(broken)?;
-        let status = response.status();
-        let body = Limited::new(response.into_body(), LONGEST_ANSWER_BYTES)
-            .collect()
-            .await
-            .map_err(|error| anyhow::anyhow!(error))
-            .with_context(broken)?;
-        connection.abort();
-        Ok((status, body.to_bytes()))
     }
 }
 

@@ -18,7 +18,7 @@ use crate::memory;
 use crate::pipeline::Pipeline;
 use crate::plugin::PluginSet;
 use crate::registry::LastGood;
-use crate::server::{Listen, Server, Signals};
+use crate::server::{Instance, Listen, Server, Signals};
 
 /// Serve admission reviews over HTTPS.
 #[derive(Args, Debug)]
@@ -28,10 +28,12 @@ pub(super) struct Serve {
     /// Where to serve HTTPS, over what the configuration says.
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
-    /// Where to serve /livez, /readyz, /metrics, /plugins, /candidates and /decisions in the clear, over what the
-    /// configuration says.
+    /// Listen address of /plugins, /candidates, /decisions and /reload (overrides `admin.listen`).
     #[arg(long, value_name = "ADDRESS:PORT")]
     admin_listen: Option<SocketAddr>,
+    /// Listen address of /livez, /readyz and /metrics (overrides `probes.listen`).
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    probes_listen: Option<SocketAddr>,
     #[command(flatten)]
     last_known_good: LastKnownGood,
     #[command(flatten)]
@@ -84,14 +86,20 @@ impl Serve {
             last_good,
         };
         let reconciler = Reconciler::new(begin, host.loader, metrics, hangups);
-        let live = Arc::new(Live::new(&reconciler));
+        let instance = Instance::new();
+        let live = Arc::new(Live::new(&reconciler, config.startup, instance));
         let max_concurrent_calls = config.engine.max_concurrent_calls as usize;
         let max_depth = config.requests.max_depth;
         let listen = Listen {
             address: self.listen.unwrap_or(config.listen),
-            admin_address: self.admin_listen.unwrap_or(config.admin_listen),
+            admin: config::Admin {
+                listen: self.admin_listen.unwrap_or(config.admin.listen),
+                ..config.admin
+            },
+            probes_address: self.probes_listen.unwrap_or(config.probes_listen),
             tls: config.tls,
             authentication: config.authentication,
+            instance,
         };
         let grace_period = config.requests.shutdown_grace_period;
         let metrics = host.metrics.clone();
@@ -124,6 +132,11 @@ impl Serve {
             _ = signals.next() => return Ok(ExitCode::from(FAILURE)),
         }
         live.open(pipeline.clone());
+        let readiness = {
+            let (live, pipeline) = (live.clone(), pipeline.clone());
+            async move { live.ready(pipeline).await }
+        };
+        let _readiness = AbortOnDropHandle::new(tokio::spawn(readiness));
         listening.announce();
         tokio::select! {
             _ = &mut running => return Ok(ExitCode::SUCCESS),

@@ -160,7 +160,7 @@ limits! {
     LOAD_MEMORY = "engine.loadMemory" Bytes GI, 64 * MI => 64 * GI,
         "data of each child process that prepares a plugin (RLIMIT_DATA)", "none: the plugin is not loaded";
     STARTUP_GRACE = "startupGrace" Duration 5 * MINUTE, 0 => 60 * MINUTE,
-        "timer from the start on, while a plugin under Fail was never loaded", "none: /readyz is 503 so long";
+        "timer from the start on, while a plugin under Fail was never loaded; `never` without `startupPeers`", "none: /readyz is 503 so long, and while a peer has all of its plugins";
     POLL_INTERVAL = "registries.pollInterval" Duration MINUTE, SECOND => 24 * 60 * MINUTE,
         "timer per tag, within a tenth more or less", "none";
     PULL_TIMEOUT = "registries.timeout" Duration 30 * SECOND, SECOND => 30 * MINUTE,

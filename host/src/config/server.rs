@@ -1,7 +1,7 @@
 //! What the server listens to, how it treats requests, and what the engine may use.
 
 use std::fmt;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -98,44 +98,7 @@ pub struct EngineConfig {
     pub cache_directory: Option<PathBuf>,
 }
 
-/// The addresses that the server listens on when nothing else is said.
-const LISTEN: SocketAddr = SocketAddr::V4(std::net::SocketAddrV4::new(
-    std::net::Ipv4Addr::UNSPECIFIED,
-    8443,
-));
-const ADMIN_LISTEN: SocketAddr = SocketAddr::V4(std::net::SocketAddrV4::new(
-    std::net::Ipv4Addr::LOCALHOST,
-    8081,
-));
-
 const SELF_SIGNED_DIRECTORY: &str = "tollgate-tls";
-
-pub(crate) fn read_listen(fields: &mut Fields<'_>) -> (SocketAddr, SocketAddr, DecisionLimits) {
-    let listen = fields
-        .optional("listen")
-        .and_then(|node| node.socket_address());
-    let mut admin = fields.section("admin");
-    let admin_listen = admin
-        .optional("listen")
-        .and_then(|node| node.socket_address());
-    let (listen, admin_listen) = (
-        listen.unwrap_or(LISTEN),
-        admin_listen.unwrap_or(ADMIN_LISTEN),
-    );
-    // An unspecified address takes the port on all of them; port 0 is whichever one is free.
-    let same_address = listen.ip() == admin_listen.ip()
-        || listen.ip().is_unspecified()
-        || admin_listen.ip().is_unspecified();
-    if same_address && listen.port() == admin_listen.port() && listen.port() != 0 {
-        admin.problem(
-            "listen",
-            format!("got {admin_listen}, expected another port than `listen` has"),
-        );
-    }
-    let decisions = DecisionLimits::read(&mut admin);
-    admin.finish();
-    (listen, admin_listen, decisions)
-}
 
 // === impl Tls ===
 
@@ -269,7 +232,7 @@ impl fmt::Display for ServiceName {
 // === impl DecisionLimits ===
 
 impl DecisionLimits {
-    fn read(admin: &mut Fields<'_>) -> Self {
+    pub(super) fn read(admin: &mut Fields<'_>) -> Self {
         let mut fields = admin.section("decisions");
         let base = Self::default();
         let limits = Self {

@@ -257,7 +257,7 @@ fn rejects_hostile_text_without_repeating_it_raw() {
     assert_snapshot!(error(&text), @r#"
 configuration: 2 problems
   listen: got "\u{1b}[31m\u{202e}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"…, expected an IP address and a port, such as 0.0.0.0:8443 or [::]:8443
-  ["a\n\u{1b}[31m"]: unknown key, expected listen, admin, tls, authentication, requests, engine, registries, startupGrace, limits, conflicts, signatures, log, allowEmpty or plugins
+  ["a\n\u{1b}[31m"]: unknown key, expected listen, admin, probes, tls, authentication, requests, engine, registries, startupGrace, startupPeers, limits, conflicts, signatures, log, allowEmpty or plugins
 "#);
 }
 
@@ -277,7 +277,7 @@ fn rejects_an_alias_bomb_in_time() {
 fn fills_in_every_default() {
     let config = parse("plugins: [{name: a, source: 'file:./a.wasm'}]");
     assert_eq!(config.listen.to_string(), "0.0.0.0:8443");
-    assert_eq!(config.admin_listen.to_string(), "127.0.0.1:8081");
+    assert_eq!(config.admin.listen.to_string(), "127.0.0.1:8081");
     let Tls::SelfSigned(self_signed) = &config.tls else {
         panic!("{:?}", config.tls)
     };
@@ -319,7 +319,9 @@ fn accepts_every_key() {
     let config = parse(
         r#"
 listen: "[::1]:9443"
-admin: { listen: 0.0.0.0:9081 }
+admin: { listen: 0.0.0.0:9081, hosts: [gate.internal, 10.0.0.9], authentication: { bearer: { file: /auth/admin } } }
+probes: { listen: "[::]:9080" }
+startupPeers: ["tollgate-peers:9080"]
 tls:
   selfSigned: { directory: /tls, names: [gate.example.com, 10.0.0.1, "fd00::1"], service: tollgate.gate-system }
 authentication:
@@ -679,6 +681,65 @@ fn rejects_two_listeners_on_one_port() {
     assert_snapshot!(listeners("0.0.0.0:8443", "127.0.0.1:8443").unwrap_err(), @r#"
 configuration: 1 problem
   admin.listen: got 127.0.0.1:8443, expected another port than `listen` has
+"#);
+}
+
+#[test]
+fn rejects_probes_on_the_port_of_another_listener() {
+    let error = |text: &str| Config::parse(text, Path::new(".")).unwrap_err();
+    assert_snapshot!(error("allowEmpty: true\nlisten: 0.0.0.0:8080"), @r#"
+configuration: 1 problem
+  probes.listen: got 0.0.0.0:8080 by default, expected another port than `listen` has
+"#);
+    assert_snapshot!(error("allowEmpty: true\nprobes: {listen: 127.0.0.1:8081}"), @r#"
+configuration: 1 problem
+  probes.listen: got 127.0.0.1:8081, expected another port than `admin.listen` has
+"#);
+}
+
+#[test]
+fn rejects_an_admin_listener_that_others_reach_without_authentication() {
+    let admin = |listen: &str| {
+        let text = format!("allowEmpty: true\nadmin: {{listen: '{listen}'}}");
+        Config::parse(&text, Path::new("."))
+    };
+    for listen in [
+        "127.0.0.1:1",
+        "127.9.9.9:1",
+        "[::1]:1",
+        "[::ffff:127.0.0.1]:1",
+    ] {
+        assert!(admin(listen).is_ok(), "{listen}");
+    }
+    for listen in ["[::]:1", "10.0.0.7:1", "[::2]:1"] {
+        assert!(admin(listen).is_err(), "{listen}");
+    }
+    assert_snapshot!(admin("0.0.0.0:9081").unwrap_err(), @r#"
+configuration: 1 problem
+  admin.authentication: missing, expected clientCertificate, bearer or basic: admin.listen is 0.0.0.0:9081, which is no loopback address, and whoever reached it could read decisions and reload plugins; probes and metrics are at probes.listen
+"#);
+}
+
+#[test]
+fn says_what_a_start_does_without_a_plugin() {
+    let says = |keys: &str| {
+        parse(&format!("allowEmpty: true\n{keys}"))
+            .startup
+            .to_string()
+    };
+    assert_snapshot!(says(""), @"while an enforcing plugin under failurePolicy Fail cannot be loaded, a start is not ready (startupGrace: never, which is the default without startupPeers)");
+    assert_snapshot!(says("startupGrace: 30s"), @"while an enforcing plugin under failurePolicy Fail cannot be loaded, a start is not ready for 30s, and then denies what the plugin would be asked about (startupGrace); without startupPeers, a rollout goes on with that");
+    assert_snapshot!(says("startupPeers: ['peers:8080', '[::1]:8080']"), @"while an enforcing plugin under failurePolicy Fail cannot be loaded, a start is not ready for 5m (startupGrace), nor while one of peers:8080, [::1]:8080 has all of its plugins (startupPeers)");
+    assert_snapshot!(says("startupGrace: never\nstartupPeers: ['peers:8080']"), @"while an enforcing plugin under failurePolicy Fail cannot be loaded, a start is not ready (startupGrace: never)");
+    let error = Config::parse(
+        "allowEmpty: true\nstartupGrace: soon\nstartupPeers: [peers, 'peers:0']",
+        Path::new("."),
+    );
+    assert_snapshot!(error.unwrap_err(), @r#"
+configuration: 3 problems
+  startupGrace: got "soon", expected never, or a duration with its unit, such as 30s or 5m
+  startupPeers[0]: got "peers", expected the host and port of other replicas' probes.listen, such as tollgate-peers.tollgate-system.svc.cluster.local:8080
+  startupPeers[1]: got "peers:0", expected the host and port of other replicas' probes.listen, such as tollgate-peers.tollgate-system.svc.cluster.local:8080
 "#);
 }
 

@@ -1,46 +1,242 @@
-//! How long a start keeps traffic away because of plugins without which requests would be denied.
+//! How long a start keeps requests away that it would deny, because plugins could not be loaded.
+//!
+//! Two things must not happen. A rollout must not replace replicas that serve well by this one: so it is not ready while
+//! one of them is there, which it asks them itself. And when all replicas start at once, one plugin that nobody can load
+//! must not leave the cluster without any: so it becomes ready after a while where no replica is better off.
+//!
+//! ```text
+//! starting ──▶ all are loaded ─────────────────────────────────────────────────▶ ready, for good
+//!     └──────▶ some are not ──▶ startupGrace is over, and no peer has all of its own ──▶ ready
+//! ```
+//!
+//! Once ready, a replica stays so: what fails to load later changes nothing of what serves.
 
+mod peers;
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use tokio::time::Instant;
+use arc_swap::ArcSwap;
+use tokio::time::{Instant, sleep};
 
+use self::peers::Standing;
+use crate::config::{Startup, format_duration};
+use crate::pipeline::Pipeline;
 use crate::plugin::PluginSet;
+use crate::server::Instance;
 
-/// The time in which they are waited for.
-#[derive(Clone, Copy, Debug)]
+/// How often the peers are asked.
+const PERIOD: Duration = Duration::from_secs(2);
+
+/// Whether this replica may be ready although plugins are missing.
 pub(super) struct Grace {
-    end: Instant,
+    startup: Startup,
+    instance: Instance,
+    began: Instant,
+    /// Whether it has been ready.
+    is_over: AtomicBool,
+    standing: ArcSwap<Standing>,
+}
+
+/// What to do about missing plugins.
+#[derive(Debug, Eq, PartialEq)]
+enum Decision {
+    /// Be ready without them.
+    Ready,
+    /// Wait, for this reason.
+    Wait(String),
 }
 
 // === impl Grace ===
 
 impl Grace {
     /// From now on.
-    pub(super) fn new(length: Duration) -> Self {
+    pub(super) fn new(startup: Startup, instance: Instance) -> Self {
         Self {
-            end: Instant::now() + length,
+            startup,
+            instance,
+            began: Instant::now(),
+            is_over: AtomicBool::new(false),
+            standing: ArcSwap::from_pointee(Standing::NotAsked),
         }
     }
 
-    /// When it is over.
-    pub(super) fn end(self) -> Instant {
-        self.end
+    /// For `/readyz`: what is still waited for, and until when; none where nothing is.
+    pub(super) fn waiting(&self, live: &PluginSet) -> Option<String> {
+        if self.is_over.load(Ordering::Relaxed) {
+            return None;
+        }
+        let Some(names) = awaited(live) else {
+            self.is_over.store(true, Ordering::Relaxed);
+            return None;
+        };
+        let decision = decide(&self.startup, self.began.elapsed(), &self.standing.load());
+        // It is the task's to become ready: the peers may have to be asked once more.
+        let why = match decision {
+            Decision::Ready => {
+                "the other replicas are being asked a last time (startupPeers)".to_owned()
+            }
+            Decision::Wait(why) => why,
+        };
+        Some(format!(
+            "waiting for plugins under failurePolicy Fail that are not loaded: {names}; whatever they would be asked about is \
+             denied; {why}"
+        ))
     }
 
-    /// For `/readyz`: what is still waited for; none where nothing is.
-    pub(super) fn waiting(self, live: &PluginSet) -> Option<String> {
-        let left = self.end.saturating_duration_since(Instant::now());
-        let names = awaited(live).filter(|_| !left.is_zero())?;
-        Some(format!(
-            "waiting for another {} s at most (startupGrace) for plugins under failurePolicy Fail that are not loaded: {names}; \
-             whatever they would be asked about is denied",
-            left.as_secs() + 1
-        ))
+    /// Sees to the end of the waiting.
+    pub(super) async fn run(self: Arc<Self>, pipeline: Arc<Pipeline>) {
+        let mut told = String::new();
+        loop {
+            let Some(plugins) = awaited(&pipeline.live()) else {
+                self.is_over.store(true, Ordering::Relaxed);
+                if !told.is_empty() {
+                    tracing::info!("the plugins that were waited for are loaded: ready");
+                }
+                return;
+            };
+            let standing = peers::ask(&self.startup.peers, self.instance).await;
+            let decision = decide(&self.startup, self.began.elapsed(), &standing);
+            let kind = standing.kind();
+            self.standing.store(Arc::new(standing));
+            match decision {
+                Decision::Ready => {
+                    self.is_over.store(true, Ordering::Relaxed);
+                    tracing::error!(
+                        plugins,
+                        "startupGrace is over: ready without these; what they would be asked about is denied"
+                    );
+                    return;
+                }
+                Decision::Wait(reason) if told != kind => {
+                    tracing::warn!(plugins, reason, "not ready: plugins are not loaded");
+                    kind.clone_into(&mut told);
+                }
+                Decision::Wait(_) => {}
+            }
+            sleep(PERIOD).await;
+        }
     }
 }
 
-/// Their names; none where there are none.
+fn decide(startup: &Startup, elapsed: Duration, standing: &Standing) -> Decision {
+    let until = match startup.grace {
+        None if startup.peers.is_empty() => {
+            "not ready before they are loaded (startupGrace: never, which is the default without startupPeers)".to_owned()
+        }
+        None => "not ready before they are loaded (startupGrace: never)".to_owned(),
+        Some(grace) => {
+            let left = grace.saturating_sub(elapsed);
+            if left.is_zero() {
+                format!("startupGrace ({}) is over", format_duration(grace))
+            } else {
+                let left = format!("ready without them in {} s (startupGrace)", left.as_secs() + 1);
+                if startup.peers.is_empty() {
+                    left
+                } else {
+                    format!("{left}, unless a replica has all of its plugins by then (startupPeers)")
+                }
+            }
+        }
+    };
+    let is_over = startup.grace.is_some_and(|grace| elapsed >= grace);
+    match standing {
+        Standing::NoneComplete | Standing::NoPeers if is_over => Decision::Ready,
+        Standing::NotAsked if is_over && startup.peers.is_empty() => Decision::Ready,
+        Standing::NoneComplete | Standing::NoPeers | Standing::NotAsked => Decision::Wait(until),
+        Standing::Complete(address) => Decision::Wait(format!(
+            "{until}; the replica at {address} is ready with all of its plugins (startupPeers), and must not be replaced \
+             by this one"
+        )),
+        Standing::Unknown(why) => Decision::Wait(format!(
+            "{until}; whether another replica is ready with all of its plugins cannot be known: {why}"
+        )),
+    }
+}
+
+/// The names of the plugins that are waited for; none where there are none.
 pub(super) fn awaited(live: &PluginSet) -> Option<String> {
     let names: Vec<&str> = live.awaited().map(|config| config.name.as_str()).collect();
     (!names.is_empty()).then(|| names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::net::{Ipv4Addr, SocketAddr};
+
+    use super::*;
+    use crate::config::PeerAddress;
+
+    const MINUTE: Duration = Duration::from_secs(60);
+
+    fn startup(grace: Option<Duration>, peers: usize) -> Startup {
+        let peer = PeerAddress {
+            host: "peers".to_owned(),
+            port: 8080,
+        };
+        Startup {
+            grace,
+            peers: vec![peer; peers],
+        }
+    }
+
+    fn reason(startup: &Startup, elapsed: Duration, standing: &Standing) -> String {
+        match decide(startup, elapsed, standing) {
+            Decision::Ready => "ready".to_owned(),
+            Decision::Wait(why) => why,
+        }
+    }
+
+    #[test]
+    fn is_ready_when_the_grace_is_over_and_no_peer_is_better_off() {
+        let startup = startup(Some(MINUTE), 1);
+        let none = Standing::NoneComplete;
+        let why = reason(&startup, Duration::from_secs(50), &none);
+        assert!(
+            why.starts_with("ready without them in 11 s (startupGrace), unless"),
+            "{why}"
+        );
+        assert_eq!(reason(&startup, MINUTE, &none), "ready");
+        // Before they have answered once, nothing is known of them.
+        assert_ne!(reason(&startup, MINUTE, &Standing::NotAsked), "ready");
+    }
+
+    #[test]
+    fn is_never_ready_beside_a_peer_that_has_all_of_its_plugins() {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
+        for grace in [Some(Duration::ZERO), Some(MINUTE), None] {
+            let why = reason(
+                &startup(grace, 1),
+                100 * MINUTE,
+                &Standing::Complete(address),
+            );
+            assert!(why.contains("127.0.0.1:8080 is ready with all"), "{why}");
+        }
+    }
+
+    #[test]
+    fn waits_while_nothing_is_known_of_the_peers() {
+        let unknown = Standing::Unknown("peers:8080 cannot be resolved".to_owned());
+        let why = reason(&startup(Some(MINUTE), 1), 100 * MINUTE, &unknown);
+        assert!(
+            why.contains("startupGrace (1m) is over; whether another"),
+            "{why}"
+        );
+        assert!(why.contains("peers:8080 cannot be resolved"), "{why}");
+    }
+
+    #[test]
+    fn without_peers_the_configured_time_decides() {
+        let none = Standing::NoPeers;
+        assert_eq!(reason(&startup(Some(MINUTE), 0), MINUTE, &none), "ready");
+        assert_eq!(
+            reason(&startup(Some(Duration::ZERO), 0), Duration::ZERO, &none),
+            "ready"
+        );
+        let why = reason(&startup(None, 0), 1_000 * MINUTE, &none);
+        assert!(why.contains("the default without startupPeers"), "{why}");
+        let why = reason(&startup(None, 1), 1_000 * MINUTE, &Standing::NoneComplete);
+        assert!(why.contains("(startupGrace: never)"), "{why}");
+    }
 }

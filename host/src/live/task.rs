@@ -16,7 +16,6 @@ use tokio_util::task::AbortOnDropHandle;
 
 use super::Asking;
 use super::desired::Desired;
-use super::grace::{Grace, awaited};
 use super::load::{SharedCode, load, recall};
 use super::note::tell;
 use super::reconcile::{
@@ -43,7 +42,6 @@ pub struct Reconciler {
     started: Config,
     state: State<SharedCode>,
     watch: Watch,
-    grace: Grace,
     /// The records of what serves; none where nothing is kept.
     last_good: Option<LastGood>,
     /// What was recorded of each plugin since the last renewal.
@@ -157,7 +155,6 @@ impl Reconciler {
         let read = (!is_last_known_good).then(OffsetDateTime::now_utc);
         Self {
             status: Arc::new(Status::new(origin.name(), read, state.snapshot())),
-            grace: Grace::new(config.startup_grace),
             source: Arc::new(origin),
             loader: Arc::new(loader),
             metrics,
@@ -170,10 +167,6 @@ impl Reconciler {
             asked,
             asking,
         }
-    }
-
-    pub(super) fn grace(&self) -> Grace {
-        self.grace
     }
 
     pub(super) fn status(&self) -> Arc<Status> {
@@ -191,7 +184,6 @@ impl Reconciler {
         let mut renewals = interval_at(Instant::now() + RENEWAL, RENEWAL);
         let (fetched, mut all_fetched) = mpsc::unbounded_channel();
         let mut work = Work::new(pipeline, opened, fetched);
-        let mut is_in_grace = true;
         // The files are read before anything is loaded, and the configuration once more: it may have changed since it was
         // read for the start.
         self.begin_read(&mut work);
@@ -217,15 +209,6 @@ impl Reconciler {
                 Some(event) = all_fetched.recv() => self.apply(event, &mut work),
                 () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {
                     self.apply(Event::Tick, &mut work);
-                }
-                () = sleep_until(self.grace.end()), if is_in_grace => {
-                    is_in_grace = false;
-                    if let Some(plugins) = awaited(&work.pipeline.live()) {
-                        tracing::error!(
-                            plugins,
-                            "startupGrace is over: ready without these; what they would be asked about is denied"
-                        );
-                    }
                 }
                 _ = renewals.tick() => {
                     self.recorded.clear();
@@ -411,17 +394,9 @@ impl Reconciler {
         let live = work.pipeline.live();
         let plugins = places.into_iter().map(|place| self.plugin(place, &live));
         let set = PluginSet::new(plugins.collect());
-        let missing = awaited(&set);
         work.pipeline.publish(set);
         memory::loaded();
         if let Some(opened) = work.opened.take() {
-            if let Some(plugins) = missing {
-                tracing::warn!(
-                    plugins,
-                    seconds = self.started.startup_grace.as_secs(),
-                    "not ready before these are loaded, or startupGrace is over"
-                );
-            }
             if let Some(last_good) = &self.last_good {
                 last_good.clear_out();
             }

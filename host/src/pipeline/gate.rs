@@ -442,6 +442,7 @@ impl Gate for Pipeline {
             .collect();
         Readiness {
             ready: true,
+            complete: plugins.awaited().next().is_none(),
             detail,
         }
     }

@@ -70,6 +70,15 @@ pub enum AuthenticationError {
         /// What is wrong.
         problem: &'static str,
     },
+    /// The file of authorities holds none that is valid now.
+    #[error(
+        "{path} (authentication.clientCertificate.ca) holds only authorities that have expired or are not valid yet: put \
+         one there that is valid today"
+    )]
+    ClientCaOutdated {
+        /// The file.
+        path: PathBuf,
+    },
     /// A line is no token, or there is none.
     #[error(
         "{path} (authentication.bearer.file){} {problem}: expected one token on each line, of visible ASCII characters without spaces", at(.line)
@@ -112,8 +121,19 @@ impl Authentication {
             .map(|settings| ClientCertificates::load(settings, provider).map(Arc::new));
         let bearer = settings.bearer.as_deref().map(Tokens::load);
         let basic = settings.basic.as_deref().map(Passwords::load);
+        let client = client.transpose()?;
+        let checked = client
+            .as_ref()
+            .map_or(Ok(()), |client| client.check(OffsetDateTime::now_utc()));
+        if let Err(error) = checked {
+            let error = &error as &dyn std::error::Error;
+            tracing::warn!(
+                error,
+                "serving with client authorities of which none is valid"
+            );
+        }
         Ok(Self {
-            client: client.transpose()?,
+            client,
             bearer: bearer.transpose()?,
             basic: basic.transpose()?,
         })
@@ -143,12 +163,19 @@ impl Authentication {
         client.collect()
     }
 
-    /// Takes up what has changed in the files; each that cannot be used is an error of its own.
-    pub(super) fn refresh(&self) -> Vec<Result<bool, AuthenticationError>> {
+    /// Takes up what has changed in the files; each that cannot be used is an error of its own, by its configuration key.
+    pub(super) fn refresh(&self) -> Vec<(&'static str, Result<bool, AuthenticationError>)> {
         let client = self.client.as_ref().map(|client| client.refresh());
         let bearer = self.bearer.as_ref().map(Tokens::refresh);
         let basic = self.basic.as_ref().map(Passwords::refresh);
-        [client, bearer, basic].into_iter().flatten().collect()
+        [
+            ("authentication.clientCertificate", client),
+            ("authentication.bearer", bearer),
+            ("authentication.basic", basic),
+        ]
+        .into_iter()
+        .filter_map(|(setting, result)| Some((setting, result?)))
+        .collect()
     }
 
     /// Whether a request may come in over this connection.
@@ -205,7 +232,8 @@ pub(super) fn inspect(
         warnings: Vec::new(),
     };
     let client = settings.client_certificate.as_ref().map(|settings| {
-        ClientCertificates::load(settings, provider).map(|client| {
+        ClientCertificates::load(settings, provider).and_then(|client| {
+            client.check(now)?;
             let expiry = client.expiry();
             let description = format!(
                 "{}, {}",
@@ -213,11 +241,12 @@ pub(super) fn inspect(
                 tls::ends(expiry, now)
             );
             let has_ended = expiry.is_some_and(|expiry| expiry <= now);
-            let warning = "a CA has expired: whom it has issued a certificate is refused";
-            Usable {
+            let warning = "a CA has expired: what it has issued is accepted for as long as that is valid; take the CA \
+                           out of the file when nobody uses it any more";
+            Ok(Usable {
                 description,
                 warnings: has_ended.then(|| warning.to_owned()).into_iter().collect(),
-            }
+            })
         })
     });
     let bearer = settings

@@ -61,6 +61,7 @@ const LEAF_RESERVE: Duration = Duration::days(30);
 pub(super) struct Authority {
     issuer: Issuer<'static, KeyPair>,
     certificate: CertificateDer<'static>,
+    begin: OffsetDateTime,
     expiry: OffsetDateTime,
     successor_signs_from: Option<OffsetDateTime>,
     names: Vec<String>,
@@ -149,7 +150,11 @@ impl Authority {
     fn of(kept: Kept, settings: &SelfSigned) -> Result<Self, AuthorityError> {
         let directory = settings.directory.as_path();
         let signer = kept.signer(directory)?;
-        let (certificate, expiry) = (signer.certificate.clone(), signer.not_after);
+        let (certificate, begin, expiry) = (
+            signer.certificate.clone(),
+            signer.not_before,
+            signer.not_after,
+        );
         let successor_signs_from = kept
             .successor(directory)?
             .map(|(successor, _)| successor.signs_from());
@@ -159,10 +164,16 @@ impl Authority {
         Ok(Self {
             issuer,
             certificate,
+            begin,
             expiry,
             successor_signs_from,
             names: settings.subject_names(),
         })
+    }
+
+    /// When the one that signs begins.
+    pub(super) fn begin(&self) -> OffsetDateTime {
+        self.begin
     }
 
     /// When the one that signs ends.

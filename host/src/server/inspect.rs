@@ -14,7 +14,7 @@ use crate::config::{Authentication, Tls};
 #[derive(Debug)]
 pub struct Inspected {
     /// The configuration key.
-    pub setting: &'static str,
+    pub setting: String,
     /// What is there.
     pub result: Result<Usable, InspectError>,
 }
@@ -39,9 +39,31 @@ pub enum InspectError {
     Authentication(#[from] AuthenticationError),
 }
 
-/// Reads every file of both sections; each that cannot be used is an error of its own.
+// === impl InspectError ===
+
+impl InspectError {
+    /// What follows for a server that is started with it.
+    #[must_use]
+    pub fn consequence(&self) -> &'static str {
+        match self {
+            Self::Certificate(
+                CertificateError::Outdated { .. } | CertificateError::AuthorityOutdated { .. },
+            ) => "`serve` is not ready with it",
+            Self::Authentication(AuthenticationError::ClientCaOutdated { .. }) => {
+                "`serve` starts with it, and accepts what these have issued for as long as that is valid"
+            }
+            Self::Certificate(_) | Self::Authentication(_) => "`serve` does not start with it",
+        }
+    }
+}
+
+/// Reads every file of these sections; each that cannot be used is an error of its own.
 #[must_use]
-pub fn inspect(tls: &Tls, authentication: &Authentication) -> Vec<Inspected> {
+pub fn inspect(
+    tls: &Tls,
+    authentication: &Authentication,
+    admin: Option<&Authentication>,
+) -> Vec<Inspected> {
     let (provider, now) = (
         Arc::new(ring::default_provider()),
         OffsetDateTime::now_utc(),
@@ -50,16 +72,23 @@ pub fn inspect(tls: &Tls, authentication: &Authentication) -> Vec<Inspected> {
         .map_err(InspectError::from)
         .transpose();
     let certificate = certificate.map(|result| Inspected {
-        setting: "tls",
+        setting: "tls".to_owned(),
         result,
     });
-    let clients = authentication::inspect(authentication, &provider, now)
+    let of = |prefix: &'static str, authentication: &Authentication| {
+        let inspected = authentication::inspect(authentication, &provider, now);
+        inspected
+            .into_iter()
+            .map(move |(setting, result)| Inspected {
+                setting: format!("{prefix}{setting}"),
+                result: result.map_err(InspectError::from),
+            })
+    };
+    certificate
         .into_iter()
-        .map(|(setting, result)| Inspected {
-            setting,
-            result: result.map_err(InspectError::from),
-        });
-    certificate.into_iter().chain(clients).collect()
+        .chain(of("", authentication))
+        .chain(admin.into_iter().flat_map(|admin| of("admin.", admin)))
+        .collect()
 }
 
 /// A number of things, in English.

@@ -1,10 +1,18 @@
 //! Files that are read again while serving: certificates and credentials, which others replace.
 
-use std::{collections::HashMap, error::Error, sync::Arc, time::Duration};
+use std::{
+    collections::BTreeMap,
+    error::Error,
+    sync::Arc,
+    time::{Duration, Instant},
+};
 
+use arc_swap::ArcSwap;
+use time::OffsetDateTime;
 use tokio::{task::spawn_blocking, time::interval};
 
 use crate::{
+    engine::chain,
     metrics::Metrics,
     server::{authentication::Authentication, tls::Certificates},
 };
@@ -12,63 +20,178 @@ use crate::{
 /// How often files are read again. kubelet itself needs about a minute to bring a changed Secret.
 const PERIOD: Duration = Duration::from_secs(5);
 
+/// How often the log says so while files cannot be used.
+const REPORT_PERIOD: Duration = Duration::from_secs(600);
+
 /// What went wrong with one of the files.
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// Takes up what has changed, from time to time. What cannot be used is reported once and does not
-/// replace what is in force.
-pub(super) async fn keep_fresh(
-    certificates: Arc<Certificates>,
-    authentication: Arc<Authentication>,
-    metrics: Arc<Metrics>,
-) {
+/// The configuration key of a part, and what came of reading its files.
+type Outcome = (String, Result<(), Failure>);
+
+/// What is read again.
+#[derive(Debug)]
+pub(super) struct Sources {
+    pub(super) certificates: Arc<Certificates>,
+    pub(super) authentication: Arc<Authentication>,
+    pub(super) admin_authentication: Option<Arc<Authentication>>,
+    pub(super) metrics: Arc<Metrics>,
+}
+
+/// What cannot be used of the files at this moment, for those who ask.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(ArcSwap<Vec<String>>);
+
+/// A part whose files cannot be used.
+#[derive(Debug)]
+struct Refused {
+    reason: String,
+    since: OffsetDateTime,
+    reported: Instant,
+}
+
+/// Takes up what has changed, from time to time. What cannot be used does not replace what is in force, which is told for
+/// as long as it lasts.
+pub(super) async fn keep_fresh(sources: Sources, refusals: Arc<Refusals>) {
     let mut periods = interval(PERIOD);
-    let mut reported = HashMap::new();
+    let mut refused = BTreeMap::new();
+    let sources = Arc::new(sources);
     loop {
         periods.tick().await;
-        let results = {
-            let certificates = Arc::clone(&certificates);
-            let authentication = Arc::clone(&authentication);
-            let metrics = Arc::clone(&metrics);
-            spawn_blocking(move || refresh(&certificates, &authentication, &metrics)).await
+        let outcomes = {
+            let sources = Arc::clone(&sources);
+            spawn_blocking(move || sources.refresh()).await
         };
         // The panic hook has reported what ended otherwise.
-        for (part, result) in results.unwrap_or_default().into_iter().enumerate() {
-            report(part, result, &mut reported);
+        for (setting, outcome) in outcomes.unwrap_or_default() {
+            sources
+                .metrics
+                .credential_degraded(&setting, outcome.is_err());
+            note(&mut refused, setting, outcome, Instant::now());
         }
+        refusals.0.store(Arc::new(lines(&refused)));
     }
 }
 
-/// Always the same parts in the same order.
-fn refresh(
-    certificates: &Certificates,
-    authentication: &Authentication,
-    metrics: &Metrics,
-) -> Vec<Result<(), Failure>> {
-    let certificate = certificates.refresh(metrics).map(drop).map_err(Into::into);
-    let mut results = vec![certificate];
-    for result in authentication.refresh() {
-        results.push(result.map(drop).map_err(Into::into));
+/// Keeps account of one part, and says in the log what is news or was last said a while ago; true when it did.
+fn note(
+    refused: &mut BTreeMap<String, Refused>,
+    setting: String,
+    outcome: Result<(), Failure>,
+    now: Instant,
+) -> bool {
+    let Err(error) = outcome else {
+        let ended = refused.remove(&setting);
+        if ended.is_some() {
+            tracing::info!(setting, "the files can be used again");
+        }
+        return ended.is_some();
+    };
+    let reason = chain(&*error);
+    let earlier = refused.get(&setting);
+    let is_known = earlier.is_some_and(|earlier| {
+        earlier.reason == reason && now.duration_since(earlier.reported) < REPORT_PERIOD
+    });
+    if is_known {
+        return false;
     }
-    authentication.announce(metrics);
-    results
+    let since = earlier.map_or_else(OffsetDateTime::now_utc, |earlier| earlier.since);
+    tracing::warn!(
+        setting,
+        error = reason,
+        %since,
+        "cannot use the new certificate or credential; the old one stays in force"
+    );
+    let reported = now;
+    refused.insert(
+        setting,
+        Refused {
+            reason,
+            since,
+            reported,
+        },
+    );
+    true
 }
 
-fn report(part: usize, result: Result<(), Failure>, reported: &mut HashMap<usize, String>) {
-    match result {
-        Ok(()) => {
-            reported.remove(&part);
+fn lines(refused: &BTreeMap<String, Refused>) -> Vec<String> {
+    let line = |(setting, refused): (&String, &Refused)| {
+        let since = refused.since.replace_nanosecond(0);
+        let since = since.unwrap_or(refused.since);
+        format!(
+            "{setting}: what its files hold cannot be used since {since}, what they held before stays in force: {}",
+            refused.reason
+        )
+    };
+    refused.iter().map(line).collect()
+}
+
+// === impl Sources ===
+
+impl Sources {
+    fn refresh(&self) -> Vec<Outcome> {
+        let certificate = self.certificates.refresh(&self.metrics);
+        let mut outcomes = vec![(
+            "tls".to_owned(),
+            certificate.map(drop).map_err(Failure::from),
+        )];
+        let admin = self.admin_authentication.as_deref();
+        let all = [
+            Some(("", &*self.authentication)),
+            admin.map(|admin| ("admin.", admin)),
+        ];
+        for (prefix, authentication) in all.into_iter().flatten() {
+            let results = authentication.refresh().into_iter();
+            outcomes.extend(results.map(|(setting, result)| {
+                let setting = format!("{prefix}{setting}");
+                (setting, result.map(drop).map_err(Failure::from))
+            }));
+            authentication.announce(&self.metrics);
         }
-        Err(error) => {
-            let text = error.to_string();
-            if reported.get(&part) != Some(&text) {
-                let error: &dyn Error = &*error;
-                tracing::warn!(
-                    error,
-                    "the new certificate or credential cannot be used; the old one stays"
-                );
-                reported.insert(part, text);
-            }
-        }
+        outcomes
+    }
+}
+
+// === impl Refusals ===
+
+impl Refusals {
+    /// What `/readyz` says of them, in lines.
+    pub(super) fn lines(&self) -> Arc<Vec<String>> {
+        self.0.load_full()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn says_it_again_for_as_long_as_it_lasts_and_seldom() {
+        let mut refused = BTreeMap::new();
+        let began = Instant::now();
+        let mut said = |text: Option<&str>, seconds| {
+            let outcome = text.map_or(Ok(()), |text| Err(Failure::from(text)));
+            let now = began + Duration::from_secs(seconds);
+            let said = note(&mut refused, "tls".to_owned(), outcome, now);
+            (said, lines(&refused).join("\n"))
+        };
+        assert_eq!(said(None, 0), (false, String::new()));
+        let (first, line) = said(Some("it expired"), 5);
+        assert!(first);
+        assert!(
+            line.starts_with("tls: what its files hold cannot be used since "),
+            "{line}"
+        );
+        assert!(line.ends_with("stays in force: it expired"), "{line}");
+        let times = (10..=1_805).step_by(5);
+        let again = times
+            .filter(|seconds| said(Some("it expired"), *seconds).0)
+            .count();
+        assert_eq!(again, 3, "every ten minutes");
+        let (other, line) = said(Some("it is gone"), 1_810);
+        assert!(other, "another reason is news");
+        assert!(line.ends_with("stays in force: it is gone"), "{line}");
+        assert_eq!(said(None, 1_815), (true, String::new()));
+        assert_eq!(said(None, 1_820), (false, String::new()));
     }
 }

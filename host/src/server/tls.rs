@@ -4,7 +4,10 @@
 use std::{
     net::IpAddr,
     path::PathBuf,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicBool, Ordering},
+    },
     time::{Duration, Instant},
 };
 
@@ -30,11 +33,14 @@ use crate::{
     },
 };
 
+mod pair;
+mod validity;
+
+pub use self::validity::Outdated;
+pub(super) use self::validity::Validity;
+
 /// How often the directory of the self-signed authority is looked at: others may have added its successor.
 const AUTHORITY_PERIOD: Duration = Duration::from_secs(600);
-
-const UNORDERED_CHAIN: &str = "the certificates of the chain do not follow one another: clients may refuse it; expected \
-    the server's own first, then the one that issued it, and so on";
 
 /// The certificate being served and where it comes from.
 #[derive(Debug)]
@@ -42,6 +48,8 @@ pub(super) struct Certificates {
     source: Source,
     provider: Arc<CryptoProvider>,
     live: Arc<Live>,
+    /// Whether what is served has been valid at some moment since the start.
+    was_valid: AtomicBool,
     config: Arc<ServerConfig>,
 }
 
@@ -53,8 +61,19 @@ enum Source {
     },
     SelfSigned {
         settings: SelfSigned,
-        authority: Box<Mutex<(Authority, Instant)>>,
+        /// With when its directory was last looked at; none where that is to be done. Held while files are read and
+        /// locked.
+        authority: Box<Mutex<(Authority, Option<Instant>)>>,
+        /// What is told of it, without waiting for anybody.
+        ends: ArcSwap<AuthorityEnds>,
     },
+}
+
+/// When an authority ends, and from when on another signs.
+#[derive(Debug)]
+struct AuthorityEnds {
+    expiry: OffsetDateTime,
+    successor_signs_from: Option<OffsetDateTime>,
 }
 
 /// What rustls asks for a certificate: there is one, whatever name the client wants.
@@ -116,6 +135,29 @@ pub enum CertificateError {
         /// What the TLS library said.
         source: rustls::Error,
     },
+    /// The certificate is not valid now.
+    #[error(
+        "{certificate} (tls.certificate) {source}: clients refuse it; put a certificate and its key there that are valid \
+         today"
+    )]
+    Outdated {
+        /// The certificate file.
+        certificate: PathBuf,
+        /// Why.
+        source: Outdated,
+    },
+    /// The self-signed authority is not valid now.
+    #[error(
+        "{certificate} (tls.selfSigned.directory) {source}: clients refuse what it signs; put a ca.crt and ca.key there \
+         that are valid today, or start anew with a folder that can be written to, and register the ca.crt that is made \
+         there as caBundle"
+    )]
+    AuthorityOutdated {
+        /// The authority's certificate.
+        certificate: PathBuf,
+        /// Why.
+        source: Outdated,
+    },
     /// The self-signed certificate cannot be made.
     #[error("cannot make a self-signed certificate (tls.selfSigned)")]
     Authority(#[source] AuthorityError),
@@ -144,36 +186,36 @@ impl Certificates {
         let (source, certified) = obtained
             .await
             .unwrap_or_else(|panic| std::panic::resume_unwind(panic.into_panic()))?;
+        let checked = source.check(&certified, OffsetDateTime::now_utc());
         announce(&source, &certified, metrics);
+        if let Err(error) = &checked {
+            // What is wrong with it can be mended while the server waits: the files are read again.
+            let error = error as &dyn std::error::Error;
+            tracing::error!(error, "not ready before the certificate is valid");
+        }
         let live = Arc::new(Live(ArcSwap::from_pointee(certified)));
-        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
-            .with_safe_default_protocol_versions()
-            .map_err(CertificateError::Library)?;
-        let resumes = clients.is_none();
-        let mut config = match clients {
-            Some(clients) => builder.with_client_cert_verifier(clients),
-            None => builder.with_no_client_auth(),
-        }
-        .with_cert_resolver(Arc::clone(&live) as Arc<dyn ResolvesServerCert>);
+        let mut config = server_config(&provider, &live, clients)?;
         config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-        if resumes {
-            // Tickets need no memory here, and resumption spares the signature, the handshake's cost.
-            config.ticketer = ring::Ticketer::new().map_err(CertificateError::Library)?;
-        } else {
-            // A resumed session would bring a client's certificate along unjudged.
-            config.session_storage = Arc::new(NoServerSessionStorage {});
-            config.send_tls13_tickets = 0;
-        }
         Ok(Self {
             source,
             provider,
             live,
+            was_valid: AtomicBool::new(checked.is_ok()),
             config: Arc::new(config),
         })
     }
 
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         TlsAcceptor::from(Arc::clone(&self.config))
+    }
+
+    /// The same certificate for the admin listener, which asks its clients for certificates of its own.
+    pub(super) fn admin_acceptor(
+        &self,
+        clients: Option<Arc<dyn ClientCertVerifier>>,
+    ) -> Result<TlsAcceptor, CertificateError> {
+        let config = server_config(&self.provider, &self.live, clients)?;
+        Ok(TlsAcceptor::from(Arc::new(config)))
     }
 
     pub(super) fn ca_bundle(&self) -> Option<PathBuf> {
@@ -193,17 +235,18 @@ impl Certificates {
         )];
         if let Source::SelfSigned {
             settings,
-            authority,
+            ends: told,
+            ..
         } = &self.source
         {
-            let authority = authority.lock().unwrap_or_else(PoisonError::into_inner);
+            let told = told.load();
             let path = authority::bundle_path(settings);
             lines.push(format!(
                 "authority {}: {}",
                 path.display(),
-                ends(Some(authority.0.expiry()), now)
+                ends(Some(told.expiry), now)
             ));
-            if let Some(from) = authority.0.successor_signs_from() {
+            if let Some(from) = told.successor_signs_from {
                 lines.push(format!(
                     "authority {}: the next one is in the file and signs from {} on; register the file as caBundle \
                      before that",
@@ -215,54 +258,151 @@ impl Certificates {
         lines
     }
 
-    /// Replaces what is served when there is something newer; true when it did.
-    pub(super) fn refresh(&self, metrics: &Metrics) -> Result<bool, CertificateError> {
-        let live = self.live.0.load();
-        if let Source::SelfSigned {
-            settings,
-            authority,
-        } = &self.source
-            && !renewed(settings, authority, expiry(&live))?
-        {
-            return Ok(false);
+    /// Why the server is not to be called: what it started with is not valid, and nothing valid has come since. A
+    /// certificate that expires while it is served is no reason: without endpoints kube-apiserver would only hide it.
+    pub(super) fn unusable(&self, now: OffsetDateTime) -> Option<String> {
+        if self.was_valid.load(Ordering::Relaxed) {
+            return None;
         }
-        let certified = self.source.obtain(&self.provider)?;
+        match self.source.check(&self.live.0.load(), now) {
+            Ok(()) => {
+                self.was_valid.store(true, Ordering::Relaxed);
+                None
+            }
+            Err(error) => Some(error.to_string()),
+        }
+    }
+
+    /// Replaces what is served when there is something newer that is valid; true when it did.
+    pub(super) fn refresh(&self, metrics: &Metrics) -> Result<bool, CertificateError> {
+        self.refresh_at(metrics, OffsetDateTime::now_utc())
+    }
+
+    fn refresh_at(&self, metrics: &Metrics, now: OffsetDateTime) -> Result<bool, CertificateError> {
+        let live = self.live.0.load();
+        let certified = match &self.source {
+            Source::Files { certificate, key } => pair::read(certificate, key, &self.provider)?,
+            Source::SelfSigned {
+                settings,
+                authority,
+                ends,
+            } => {
+                let Some(certified) = renewed(
+                    settings,
+                    authority,
+                    ends,
+                    expiry(&live),
+                    &self.provider,
+                    now,
+                )?
+                else {
+                    return Ok(false);
+                };
+                certified
+            }
+        };
         if certified.cert == live.cert {
             return Ok(false);
         }
+        self.source.check(&certified, now)?;
         announce(&self.source, &certified, metrics);
+        let lost = validity::missing(&names(&live.cert), &names(&certified.cert));
+        if !lost.is_empty() {
+            tracing::warn!(
+                certificate = self.source.name(),
+                lost = lost.join(", "),
+                "the new certificate is not for all names of the one before it: who calls by these is refused"
+            );
+        }
+        self.was_valid.store(true, Ordering::Relaxed);
         self.live.0.store(Arc::new(certified));
         Ok(true)
     }
 }
 
-/// Looks at the authority's directory when it is time; true when a new leaf is wanted.
+fn server_config(
+    provider: &Arc<CryptoProvider>,
+    live: &Arc<Live>,
+    clients: Option<Arc<dyn ClientCertVerifier>>,
+) -> Result<ServerConfig, CertificateError> {
+    let builder = ServerConfig::builder_with_provider(Arc::clone(provider))
+        .with_safe_default_protocol_versions()
+        .map_err(CertificateError::Library)?;
+    let resumes = clients.is_none();
+    let mut config = match clients {
+        Some(clients) => builder.with_client_cert_verifier(clients),
+        None => builder.with_no_client_auth(),
+    }
+    .with_cert_resolver(Arc::clone(live) as Arc<dyn ResolvesServerCert>);
+    if resumes {
+        // Tickets need no memory here, and resumption spares the signature, the handshake's cost.
+        config.ticketer = ring::Ticketer::new().map_err(CertificateError::Library)?;
+    } else {
+        // A resumed session would bring a client's certificate along unjudged.
+        config.session_storage = Arc::new(NoServerSessionStorage {});
+        config.send_tls13_tickets = 0;
+    }
+    Ok(config)
+}
+
+/// Looks at the authority's directory when it is time; a new leaf where one is wanted. An authority that is not valid
+/// now does not take the place of the one before.
 fn renewed(
     settings: &SelfSigned,
-    authority: &Mutex<(Authority, Instant)>,
+    authority: &Mutex<(Authority, Option<Instant>)>,
+    ends: &ArcSwap<AuthorityEnds>,
     leaf_expiry: Option<OffsetDateTime>,
-) -> Result<bool, CertificateError> {
+    provider: &CryptoProvider,
+    now: OffsetDateTime,
+) -> Result<Option<CertifiedKey>, CertificateError> {
     let mut held = authority.lock().unwrap_or_else(PoisonError::into_inner);
-    if held.1.elapsed() < AUTHORITY_PERIOD {
-        return Ok(false);
+    if held
+        .1
+        .is_some_and(|looked| looked.elapsed() < AUTHORITY_PERIOD)
+    {
+        return Ok(None);
     }
-    let now = OffsetDateTime::now_utc();
     let authority = Authority::open(settings, now).map_err(CertificateError::Authority)?;
-    let renewed = !authority.is_same(&held.0)
-        || leaf_expiry.is_none_or(|expiry| authority.is_due(expiry, now));
-    *held = (authority, Instant::now());
-    Ok(renewed)
+    let is_same = authority.is_same(&held.0);
+    let renewed = !is_same || leaf_expiry.is_none_or(|expiry| authority.is_due(expiry, now));
+    let certified = renewed
+        .then(|| issue(settings, &authority, provider, now))
+        .transpose()?;
+    ends.store(Arc::new(AuthorityEnds::of(&authority)));
+    *held = (authority, Some(Instant::now()));
+    Ok(certified)
+}
+
+/// A leaf by an authority that is valid.
+fn issue(
+    settings: &SelfSigned,
+    authority: &Authority,
+    provider: &CryptoProvider,
+    now: OffsetDateTime,
+) -> Result<CertifiedKey, CertificateError> {
+    let validity = Validity::new(authority.begin(), authority.expiry());
+    validity
+        .check(now)
+        .map_err(|source| CertificateError::AuthorityOutdated {
+            certificate: authority::bundle_path(settings),
+            source,
+        })?;
+    leaf(authority, provider, now)
+}
+
+fn leaf(
+    authority: &Authority,
+    provider: &CryptoProvider,
+    now: OffsetDateTime,
+) -> Result<CertifiedKey, CertificateError> {
+    let (chain, key) = authority.issue(now).map_err(CertificateError::Authority)?;
+    CertifiedKey::from_der(chain, key, provider).map_err(CertificateError::Library)
 }
 
 fn announce(source: &Source, certified: &CertifiedKey, metrics: &Metrics) {
-    if let Source::SelfSigned {
-        settings,
-        authority,
-    } = source
-    {
-        let authority = authority.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Source::SelfSigned { settings, ends, .. } = source {
         let path = authority::bundle_path(settings);
-        metrics.certificate(Some(&path), authority.0.expiry().unix_timestamp());
+        metrics.certificate(Some(&path), ends.load().expiry.unix_timestamp());
     }
     let Some(expiry) = expiry(certified) else {
         return;
@@ -273,14 +413,10 @@ fn announce(source: &Source, certified: &CertifiedKey, metrics: &Metrics) {
     };
     metrics.certificate(file, expiry.unix_timestamp());
     let certificate = source.name();
-    if !is_chain(&certified.cert) {
-        tracing::warn!(%certificate, "{UNORDERED_CHAIN}");
+    for warning in validity::warnings(&certified.cert, OffsetDateTime::now_utc()) {
+        tracing::warn!(%certificate, "{warning}");
     }
-    if expiry <= OffsetDateTime::now_utc() {
-        tracing::warn!(%certificate, %expiry, "the certificate has expired: clients refuse it");
-    } else {
-        tracing::info!(%certificate, %expiry, "serving a certificate");
-    }
+    tracing::info!(%certificate, %expiry, "serving a certificate");
 }
 
 /// When a certificate ends, for people.
@@ -304,31 +440,29 @@ pub(super) fn inspect(
 ) -> Result<Option<Usable>, CertificateError> {
     match tls {
         Tls::Files { certificate, key } => {
+            let source = Source::Files {
+                certificate: certificate.clone(),
+                key: key.clone(),
+            };
             let certified = pair::read(certificate, key, provider)?;
-            let expiry = expiry(&certified);
-            let mut warnings = Vec::new();
-            if expiry.is_some_and(|expiry| expiry <= now) {
-                warnings.push("the certificate has expired: clients refuse it".to_owned());
-            }
-            if !is_chain(&certified.cert) {
-                warnings.push(UNORDERED_CHAIN.to_owned());
-            }
-            let names = names(&certified);
-            if names.is_empty() {
-                warnings.push(
-                    "the certificate is for no DNS name or IP address: clients refuse it, as they do not look at its \
-                     common name"
-                        .to_owned(),
-                );
-            }
+            source.check(&certified, now)?;
+            let warnings = validity::warnings(&certified.cert, now);
             Ok(Some(Usable {
-                description: format!("{}, for {}", ends(expiry, now), names.join(", ")),
-                warnings,
+                description: format!(
+                    "{}, for {}",
+                    ends(expiry(&certified), now),
+                    names(&certified.cert).join(", ")
+                ),
+                warnings: warnings.into_iter().map(str::to_owned).collect(),
             }))
         }
         Tls::SelfSigned(settings) => {
             let authority = Authority::kept(settings).map_err(CertificateError::Authority)?;
-            Ok(authority.map(|authority| Usable {
+            let Some(authority) = authority else {
+                return Ok(None);
+            };
+            issue(settings, &authority, provider, now)?;
+            Ok(Some(Usable {
                 description: format!(
                     "self-signed, its CA {}",
                     ends(Some(authority.expiry()), now)
@@ -340,8 +474,8 @@ pub(super) fn inspect(
 }
 
 /// What the server's own certificate is for.
-fn names(certified: &CertifiedKey) -> Vec<String> {
-    let Some(certificate) = certified.cert.first() else {
+fn names(chain: &[CertificateDer<'_>]) -> Vec<String> {
+    let Some(certificate) = chain.first() else {
         return Vec::new();
     };
     let Ok((_, parsed)) = x509_parser::parse_x509_certificate(certificate) else {
@@ -366,18 +500,6 @@ fn names(certified: &CertifiedKey) -> Vec<String> {
     shown.collect()
 }
 
-/// Whether each certificate was issued by the one after it.
-fn is_chain(chain: &[CertificateDer<'_>]) -> bool {
-    chain.windows(2).all(|pair| {
-        let parsed = |der| x509_parser::parse_x509_certificate(der).ok();
-        match (parsed(&pair[0]), parsed(&pair[1])) {
-            (Some((_, issued)), Some((_, by))) => issued.issuer().as_raw() == by.subject().as_raw(),
-            // What x509-parser cannot read, clients may.
-            _ => true,
-        }
-    })
-}
-
 fn expiry(certified: &CertifiedKey) -> Option<OffsetDateTime> {
     let certificate = certified.cert.first()?;
     let (_, parsed) = x509_parser::parse_x509_certificate(certificate).ok()?;
@@ -395,7 +517,8 @@ impl Source {
                     .map_err(CertificateError::Authority)?;
                 Ok(Self::SelfSigned {
                     settings,
-                    authority: Box::new(Mutex::new((authority, Instant::now()))),
+                    ends: ArcSwap::from_pointee(AuthorityEnds::of(&authority)),
+                    authority: Box::new(Mutex::new((authority, Some(Instant::now())))),
                 })
             }
         }
@@ -408,17 +531,47 @@ impl Source {
         }
     }
 
+    /// What to serve from the start on, whether or not it is valid: there is nothing else.
     fn obtain(&self, provider: &CryptoProvider) -> Result<CertifiedKey, CertificateError> {
         match self {
             Self::Files { certificate, key } => pair::read(certificate, key, provider),
             Self::SelfSigned { authority, .. } => {
                 let authority = authority.lock().unwrap_or_else(PoisonError::into_inner);
-                let (chain, key) = authority
-                    .0
-                    .issue(OffsetDateTime::now_utc())
-                    .map_err(CertificateError::Authority)?;
-                CertifiedKey::from_der(chain, key, provider).map_err(CertificateError::Library)
+                leaf(&authority.0, provider, OffsetDateTime::now_utc())
             }
+        }
+    }
+
+    /// Whether the server's own certificate is valid now. Whether those behind it are is for the client to say, which
+    /// may know another way to its CA.
+    fn check(&self, certified: &CertifiedKey, now: OffsetDateTime) -> Result<(), CertificateError> {
+        let Some(validity) = certified.cert.first().and_then(Validity::of) else {
+            return Ok(());
+        };
+        let Err(source) = validity.check(now) else {
+            return Ok(());
+        };
+        Err(match self {
+            Self::Files { certificate, .. } => CertificateError::Outdated {
+                certificate: certificate.clone(),
+                source,
+            },
+            // A leaf is as valid as the authority that has signed it.
+            Self::SelfSigned { settings, .. } => CertificateError::AuthorityOutdated {
+                certificate: authority::bundle_path(settings),
+                source,
+            },
+        })
+    }
+}
+
+// === impl AuthorityEnds ===
+
+impl AuthorityEnds {
+    fn of(authority: &Authority) -> Self {
+        Self {
+            expiry: authority.expiry(),
+            successor_signs_from: authority.successor_signs_from(),
         }
     }
 }
@@ -431,6 +584,5 @@ impl ResolvesServerCert for Live {
     }
 }
 
-mod pair;
 #[cfg(test)]
 mod tests;

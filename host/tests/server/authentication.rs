@@ -142,8 +142,8 @@ async fn serves_clients_whose_certificate_the_ca_vouches_for_and_no_others() {
     let failures: u32 = fixture.metric(failures).parse().expect("a number");
     assert!(failures >= 2, "{failures}");
     // Probes and metrics are for everybody.
-    assert_eq!(fixture.admin("/livez").await.0, 200);
-    let (_, detail) = fixture.admin("/readyz?verbose").await;
+    assert_eq!(fixture.probe("/livez").await.0, 200);
+    let (_, detail) = fixture.probe("/readyz?verbose").await;
     assert!(detail.contains("/ca.crt: ends on "), "{detail}");
 }
 

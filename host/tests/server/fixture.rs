@@ -2,7 +2,7 @@
 
 use std::{
     future::pending,
-    net::{Ipv4Addr, SocketAddr},
+    net::{Ipv4Addr, SocketAddr, SocketAddrV4},
     path::Path,
     sync::{
         Arc,
@@ -21,9 +21,12 @@ use tokio::{
 };
 use tokio_rustls::client::TlsStream;
 use tollgate::{
-    config::{Authentication, Margin, Requests, SelfSigned, Tls},
+    config::{Admin, Authentication, Margin, Requests, SelfSigned, Tls},
     metrics::Metrics,
-    server::{Body, Call, Drained, Gate, Listen, Readiness, Reply, Server, Stop},
+    server::{
+        BindError, Body, Call, Drained, Gate, Instance, Listen, Readiness, Reloaded, Reply, Server,
+        Stop,
+    },
 };
 
 #[path = "raw.rs"]
@@ -32,11 +35,16 @@ pub(crate) mod raw;
 /// Longer than anything here takes, also on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(20);
 
+pub(crate) const ANY_PORT: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 0));
+
 /// Does as the plugin's name in the path says; without one it echoes.
 pub(crate) struct FakeGate {
     held: AtomicUsize,
     release: Semaphore,
     ready: AtomicBool,
+    blocked: AtomicUsize,
+    unblocked: AtomicBool,
+    reloads: AtomicUsize,
 }
 
 pub(crate) struct Settings {
@@ -47,6 +55,7 @@ pub(crate) struct Settings {
     pub(crate) shutdown_grace_period: Duration,
     pub(crate) gate: Arc<FakeGate>,
     pub(crate) authentication: Authentication,
+    pub(crate) admin: Admin,
 }
 
 pub(crate) struct Fixture {
@@ -54,6 +63,7 @@ pub(crate) struct Fixture {
     metrics: Arc<Metrics>,
     address: SocketAddr,
     admin_address: SocketAddr,
+    probes_address: SocketAddr,
     ca_pem: String,
     stop: Option<oneshot::Sender<Stop>>,
     running: Option<JoinHandle<Drained>>,
@@ -68,6 +78,9 @@ impl Default for FakeGate {
             held: AtomicUsize::new(0),
             release: Semaphore::new(0),
             ready: AtomicBool::new(true),
+            blocked: AtomicUsize::new(0),
+            unblocked: AtomicBool::new(false),
+            reloads: AtomicUsize::new(0),
         }
     }
 }
@@ -79,6 +92,18 @@ impl FakeGate {
 
     pub(crate) fn release(&self) {
         self.release.add_permits(1_000);
+    }
+
+    pub(crate) fn blocked(&self) -> usize {
+        self.blocked.load(SeqCst)
+    }
+
+    pub(crate) fn unblock(&self) {
+        self.unblocked.store(true, SeqCst);
+    }
+
+    pub(crate) fn reloads(&self) -> usize {
+        self.reloads.load(SeqCst)
     }
 
     pub(crate) fn set_ready(&self, ready: bool) {
@@ -102,6 +127,14 @@ impl Gate for FakeGate {
                 Reply::Review(body)
             }
             Some("hang") => pending().await,
+            // A thread that is kept busy, as by work that does not yield.
+            Some("block") => {
+                self.blocked.fetch_add(1, SeqCst);
+                while !self.unblocked.load(SeqCst) {
+                    std::thread::sleep(Duration::from_millis(2));
+                }
+                Reply::Review(body)
+            }
             Some("panic") => panic!("as asked"),
             Some("overloaded") => Reply::Overloaded,
             Some("unknown") => Reply::NoSuchPlugin("no plugin of that name".to_owned()),
@@ -117,9 +150,18 @@ impl Gate for FakeGate {
         serde_json::json!([{ "name": "echo" }])
     }
 
+    async fn reload(&self) -> Option<Reloaded> {
+        self.reloads.fetch_add(1, SeqCst);
+        Some(Reloaded {
+            complete: true,
+            report: serde_json::json!({ "result": "unchanged" }),
+        })
+    }
+
     fn readiness(&self) -> Readiness {
         Readiness {
             ready: self.ready.load(SeqCst),
+            complete: true,
             detail: vec!["plugin echo: ready".to_owned()],
         }
     }
@@ -140,6 +182,11 @@ impl Default for Settings {
             shutdown_grace_period: Duration::from_secs(4),
             gate: Arc::new(FakeGate::default()),
             authentication: Authentication::default(),
+            admin: Admin {
+                listen: ANY_PORT,
+                authentication: None,
+                hosts: Vec::new(),
+            },
         }
     }
 }
@@ -155,16 +202,28 @@ impl Fixture {
     }
 
     pub(crate) async fn start_in(settings: Settings, directory: &Path) -> Self {
-        let any_port = SocketAddr::from((Ipv4Addr::LOCALHOST, 0));
+        let started = Self::try_start_in(settings, directory).await;
+        started.expect("the server binds")
+    }
+
+    /// One that may be refused.
+    pub(crate) async fn try_start(settings: Settings) -> Result<Self, BindError> {
+        let directory = tempfile::tempdir().expect("a directory");
+        Self::try_start_in(settings, directory.path()).await
+    }
+
+    async fn try_start_in(settings: Settings, directory: &Path) -> Result<Self, BindError> {
         let listen = Listen {
-            address: any_port,
-            admin_address: any_port,
+            address: ANY_PORT,
+            admin: settings.admin,
+            probes_address: ANY_PORT,
             tls: Tls::SelfSigned(SelfSigned {
                 directory: directory.join("tls"),
                 names: Vec::new(),
                 service: None,
             }),
             authentication: settings.authentication,
+            instance: Instance::new(),
         };
         let requests = Requests {
             max_body_bytes: settings.max_body_bytes,
@@ -177,16 +236,16 @@ impl Fixture {
         };
         let metrics = Metrics::new();
         let gate = settings.gate;
-        let server = Server::bind(&listen, requests, Arc::clone(&gate), Arc::clone(&metrics))
-            .await
-            .expect("the server binds");
+        let server =
+            Server::bind(&listen, requests, Arc::clone(&gate), Arc::clone(&metrics)).await?;
         let bundle = server.ca_bundle().expect("self-signed");
         let (stop, stopped) = oneshot::channel();
-        Self {
+        Ok(Self {
             gate,
             metrics,
             address: server.local_address(),
             admin_address: server.admin_address(),
+            probes_address: server.probes_address(),
             ca_pem: std::fs::read_to_string(bundle).expect("the bundle"),
             stop: Some(stop),
             running: Some(tokio::spawn(server.run(async move {
@@ -196,7 +255,7 @@ impl Fixture {
                 }
             }))),
             _directory: None,
-        }
+        })
     }
 
     pub(crate) fn address(&self) -> SocketAddr {
@@ -242,17 +301,37 @@ impl Fixture {
         raw::connect(&connector, self.address).await
     }
 
+    pub(crate) fn admin_address(&self) -> SocketAddr {
+        self.admin_address
+    }
+
+    pub(crate) fn probes_address(&self) -> SocketAddr {
+        self.probes_address
+    }
+
+    /// A page of the admin listener.
     pub(crate) async fn admin(&self, path: &str) -> (u16, String) {
-        let response = reqwest::get(format!("http://{}{path}", self.admin_address))
-            .await
-            .expect("an answer");
+        Self::get(self.admin_address, path).await
+    }
+
+    /// A page of the probes listener.
+    pub(crate) async fn probe(&self, path: &str) -> (u16, String) {
+        Self::get(self.probes_address, path).await
+    }
+
+    async fn get(address: SocketAddr, path: &str) -> (u16, String) {
+        let client = Client::builder().no_proxy().timeout(PATIENCE).build();
+        let request = client
+            .expect("a client")
+            .get(format!("http://{address}{path}"));
+        let response = request.send().await.expect("an answer");
         let status = response.status().as_u16();
         (status, response.text().await.expect("a body"))
     }
 
     pub(crate) async fn until_not_ready(&self) {
         let red = async {
-            while self.admin("/readyz").await.0 != 503 {
+            while self.probe("/readyz").await.0 != 503 {
                 sleep(Duration::from_millis(5)).await;
             }
         };

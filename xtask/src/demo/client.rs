@@ -18,7 +18,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 pub(super) struct Client {
     agent: Agent,
     url: String,
-    admin_url: String,
+    probes_url: String,
 }
 
 /// What came back for a review.
@@ -51,7 +51,7 @@ impl Client {
         Ok(Self {
             agent: config.new_agent(),
             url: server.url(),
-            admin_url: server.admin_url(),
+            probes_url: server.probes_url(),
         })
     }
 
@@ -87,7 +87,7 @@ impl Client {
 
     /// What the plugins have cost so far.
     pub(super) fn costs(&self) -> anyhow::Result<Costs> {
-        let url = format!("{}/metrics", self.admin_url);
+        let url = format!("{}/metrics", self.probes_url);
         let mut response = self
             .agent
             .get(&url)

@@ -65,6 +65,7 @@ pub(super) fn write(workspace: &Workspace) -> anyhow::Result<PathBuf> {
         "# Written by `cargo xtask demo`. docs/configuration.md explains every key.\n\
          listen: 127.0.0.1:0                        # a free port\n\
          admin: {{ listen: 127.0.0.1:0 }}\n\
+         probes: {{ listen: 127.0.0.1:0 }}\n\
          tls: {{ selfSigned: {{ directory: ./tls }} }}  # makes a CA of its own, and ca.crt for use as caBundle\n\
          engine: {{ cacheDirectory: ./code }}         # compiled plugins are kept here for the next start\n\n{entries}"
     );

@@ -21,6 +21,7 @@ pub(super) struct Server {
     child: Child,
     address: String,
     admin: String,
+    probes: String,
     ca: PathBuf,
     log: PathBuf,
 }
@@ -56,6 +57,7 @@ impl Server {
             child,
             address: String::new(),
             admin: String::new(),
+            probes: String::new(),
             ca: PathBuf::new(),
             log,
         };
@@ -84,12 +86,16 @@ impl Server {
         if entry["message"] != "listening" {
             return false;
         }
-        let (Some(address), Some(admin), Some(ca)) =
-            (text("address"), text("admin"), text("ca_bundle"))
-        else {
+        let (Some(address), Some(admin), Some(probes), Some(ca)) = (
+            text("address"),
+            text("admin"),
+            text("probes"),
+            text("ca_bundle"),
+        ) else {
             return false;
         };
-        (self.address, self.admin, self.ca) = (address, admin, ca.into());
+        (self.address, self.admin, self.probes) = (address, admin, probes);
+        self.ca = ca.into();
         true
     }
 
@@ -98,9 +104,14 @@ impl Server {
         format!("https://{}", self.address)
     }
 
-    /// Where probes and metrics are.
+    /// Where plugins and decisions are shown.
     pub(super) fn admin_url(&self) -> String {
         format!("http://{}", self.admin)
+    }
+
+    /// Where probes and metrics are.
+    pub(super) fn probes_url(&self) -> String {
+        format!("http://{}", self.probes)
     }
 
     /// The certificate of the CA.

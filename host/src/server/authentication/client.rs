@@ -30,7 +30,7 @@ use time::OffsetDateTime;
 use x509_parser::prelude::{GeneralName, X509Certificate};
 
 use super::{AuthenticationError, read};
-use crate::{config::ClientCertificate, metrics::AuthenticationFailure};
+use crate::{config::ClientCertificate, metrics::AuthenticationFailure, server::tls::Validity};
 
 /// For how long a judgement holds: a certificate may have ended since.
 const JUDGEMENT_LIFETIME: Duration = Duration::from_secs(60);
@@ -113,11 +113,18 @@ impl ClientCertificates {
         self.live.load().authorities.len()
     }
 
+    /// Whether one of the authorities is valid now. TLS itself does not look at that: what an authority has issued is
+    /// accepted for as long as that is valid.
+    pub(super) fn check(&self, now: OffsetDateTime) -> Result<(), AuthenticationError> {
+        self.live.load().check(&self.path, now)
+    }
+
     pub(super) fn refresh(&self) -> Result<bool, AuthenticationError> {
         let trusted = Trusted::parse(&self.path, &self.provider)?;
         if trusted.authorities == self.live.load().authorities {
             return Ok(false);
         }
+        trusted.check(&self.path, OffsetDateTime::now_utc())?;
         tracing::info!(file = %self.path.display(), authorities = trusted.authorities.len(), "the authorities of client certificates have changed");
         self.live.store(Arc::new(trusted));
         Ok(true)
@@ -231,6 +238,19 @@ impl ClientCertVerifier for ClientCertificates {
 // === impl Trusted ===
 
 impl Trusted {
+    /// Refuses authorities none of which is valid.
+    fn check(&self, path: &Path, now: OffsetDateTime) -> Result<(), AuthenticationError> {
+        let is_valid = |authority: &CertificateDer<'_>| {
+            Validity::of(authority).is_none_or(|validity| validity.check(now).is_ok())
+        };
+        if self.authorities.iter().any(is_valid) {
+            return Ok(());
+        }
+        Err(AuthenticationError::ClientCaOutdated {
+            path: path.to_owned(),
+        })
+    }
+
     fn parse(path: &Path, provider: &Arc<CryptoProvider>) -> Result<Self, AuthenticationError> {
         let refused = |problem| AuthenticationError::ClientCa {
             path: path.to_owned(),

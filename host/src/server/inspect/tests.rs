@@ -58,7 +58,10 @@ fn said(tls: &Tls, authentication: &Authentication) -> Vec<String> {
         ),
         Err(error) => format!("{}: {}", inspected.setting, chain(&error)),
     };
-    inspect(tls, authentication).into_iter().map(line).collect()
+    inspect(tls, authentication, None)
+        .into_iter()
+        .map(line)
+        .collect()
 }
 
 #[test]
@@ -82,11 +85,58 @@ fn says_what_a_certificate_is_for_and_when_it_ends() {
 #[test]
 fn warns_of_a_certificate_that_clients_refuse() {
     let folder = Folder::new();
-    let tls = folder.certificate(&[], 2021);
+    let tls = folder.certificate(&[], 2999);
     let said = said(&tls, &Authentication::default()).join("\n");
-    assert!(said.contains("tls: ok, EXPIRED on 2021-01-01"), "{said}");
-    assert!(said.contains("the certificate has expired"), "{said}");
     assert!(said.contains("for no DNS name or IP address"), "{said}");
+}
+
+#[test]
+fn rejects_a_certificate_that_has_expired() {
+    let folder = Folder::new();
+    let tls = folder.certificate(&["localhost"], 2021);
+    let said = said(&tls, &Authentication::default()).join("\n");
+    assert!(
+        said.contains("tls.crt (tls.certificate) expired on 2021-01-01: clients refuse it"),
+        "{said}"
+    );
+}
+
+#[test]
+fn rejects_authorities_none_of_which_is_valid() {
+    let folder = Folder::new();
+    let authority = |year| {
+        let key = KeyPair::generate().expect("a key");
+        let mut params = CertificateParams::default();
+        params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Unconstrained);
+        params.not_before = rcgen::date_time_ymd(2020, 1, 1);
+        params.not_after = rcgen::date_time_ymd(year, 1, 1);
+        params.self_signed(&key).expect("a certificate").pem()
+    };
+    let (expired, valid) = (authority(2021), authority(2999));
+    let of = |pem: &str| {
+        let authentication = Authentication {
+            client_certificate: Some(ClientCertificate {
+                ca: folder.write("ca.crt", pem),
+                subjects: Vec::new(),
+            }),
+            ..Authentication::default()
+        };
+        said(&folder.self_signed(), &authentication).join("\n")
+    };
+    let text = of(&expired);
+    assert!(
+        text.contains("holds only authorities that have expired"),
+        "{text}"
+    );
+    let text = of(&format!("{expired}{valid}"));
+    assert!(
+        text.contains("2 CA certificates, EXPIRED on 2021-01-01"),
+        "{text}"
+    );
+    assert!(
+        text.contains("a CA has expired: what it has issued is accepted"),
+        "{text}"
+    );
 }
 
 #[test]

@@ -47,11 +47,24 @@ impl Files {
 }
 
 fn pair() -> (String, String) {
-    let key = KeyPair::generate().expect("a key");
-    let certificate = CertificateParams::new(vec!["localhost".to_owned()])
-        .and_then(|params| params.self_signed(&key))
-        .expect("a certificate");
+    pair_by(&KeyPair::generate().expect("a key"), |_| {})
+}
+
+/// One with a key, and with changes to what it would be otherwise.
+fn pair_by(key: &KeyPair, change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
+    let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("names");
+    change(&mut params);
+    let certificate = params.self_signed(key).expect("a certificate");
     (certificate.pem(), key.serialize_pem())
+}
+
+/// One that is valid from and until so many hours from now.
+fn pair_valid(from: i64, until: i64) -> (String, String) {
+    let now = OffsetDateTime::now_utc();
+    pair_by(&KeyPair::generate().expect("a key"), |params| {
+        params.not_before = now + time::Duration::hours(from);
+        params.not_after = now + time::Duration::hours(until);
+    })
 }
 
 #[tokio::test]
@@ -184,6 +197,132 @@ fn tells_a_chain_from_certificates_in_the_wrong_order() {
         .push(rcgen::DnType::CommonName, "leaf");
     let leaf = params.signed_by(&key, &issuer).expect("a certificate");
     let (leaf, authority) = (leaf.der().clone(), authority.der().clone());
-    assert!(is_chain(&[leaf.clone(), authority.clone()]));
-    assert!(!is_chain(&[authority, leaf]));
+    assert!(validity::is_chain(&[leaf.clone(), authority.clone()]));
+    assert!(!validity::is_chain(&[authority, leaf]));
+}
+
+#[tokio::test]
+async fn refuses_a_new_pair_that_has_expired_or_is_not_valid_yet() {
+    let files = Files::new();
+    let metrics = Metrics::new();
+    let certificates = files.load().await.expect("usable");
+    let served = || certificates.live.0.load().cert[0].clone();
+    let first = served();
+    for (from, until, words) in [
+        (-48, -24, "tls.crt (tls.certificate) expired on "),
+        (-2, -1, "tls.crt (tls.certificate) expired on "),
+        (24, 48, "tls.crt (tls.certificate) is not valid before "),
+    ] {
+        let (certificate, key) = pair_valid(from, until);
+        files.write(&certificate, &key);
+        let refused = certificates.refresh(&metrics).expect_err("refused");
+        println!("valid from {from} h until {until} h: {refused}");
+        assert!(refused.to_string().contains(words), "{refused}");
+        assert_eq!(served(), first);
+        assert_eq!(certificates.unusable(OffsetDateTime::now_utc()), None);
+    }
+    // The files stay as they are, and their time comes.
+    let tomorrow = OffsetDateTime::now_utc() + time::Duration::hours(25);
+    assert!(
+        certificates
+            .refresh_at(&metrics, tomorrow)
+            .expect("valid by then")
+    );
+    assert_ne!(served(), first);
+}
+
+#[tokio::test]
+async fn takes_up_a_pair_with_a_key_of_another_kind() {
+    let files = Files::new();
+    let metrics = Metrics::new();
+    let certificates = files.load().await.expect("usable");
+    for algorithm in [&rcgen::PKCS_ED25519, &rcgen::PKCS_ECDSA_P384_SHA384] {
+        let key = KeyPair::generate_for(algorithm).expect("a key");
+        let (certificate, key) = pair_by(&key, |_| {});
+        files.write(&certificate, &key);
+        assert!(certificates.refresh(&metrics).expect("usable"));
+        certificates.live.0.load().keys_match().expect("a pair");
+    }
+}
+
+#[tokio::test]
+async fn starts_with_an_expired_pair_and_is_usable_when_a_valid_one_has_come() {
+    let files = Files::new();
+    let now = OffsetDateTime::now_utc();
+    let (certificate, key) = pair_valid(-48, -24);
+    files.write(&certificate, &key);
+    let certificates = files.load().await.expect("served all the same");
+    let why = certificates.unusable(now).expect("unusable");
+    assert!(why.contains("expired on "), "{why}");
+    let (certificate, key) = pair_valid(-1, 1);
+    files.write(&certificate, &key);
+    assert!(certificates.refresh(&Metrics::new()).expect("usable"));
+    assert_eq!(certificates.unusable(now), None);
+    // It ends while it is served: whoever calls reads why from the handshake.
+    assert_eq!(certificates.unusable(now + time::Duration::hours(2)), None);
+    let detail = certificates
+        .detail(now + time::Duration::hours(2))
+        .join("\n");
+    assert!(detail.contains("EXPIRED on "), "{detail}");
+}
+
+#[tokio::test]
+async fn becomes_usable_when_the_time_of_the_first_pair_comes() {
+    let files = Files::new();
+    let now = OffsetDateTime::now_utc();
+    let (certificate, key) = pair_valid(24, 48);
+    files.write(&certificate, &key);
+    let certificates = files.load().await.expect("served all the same");
+    let why = certificates.unusable(now).expect("unusable");
+    assert!(why.contains("is not valid before "), "{why}");
+    assert_eq!(certificates.unusable(now + time::Duration::hours(24)), None);
+}
+
+#[tokio::test]
+async fn keeps_signing_by_the_authority_before_when_an_expired_one_takes_its_place() {
+    let directory = tempfile::tempdir().expect("a directory");
+    let settings = SelfSigned {
+        directory: directory.path().join("tls"),
+        names: Vec::new(),
+        service: None,
+    };
+    let provider = Arc::new(ring::default_provider());
+    let metrics = Metrics::new();
+    let tls = Tls::SelfSigned(settings.clone());
+    let certificates = Certificates::load(&tls, provider, None, &metrics)
+        .await
+        .expect("made");
+    let first = certificates.live.0.load().cert[0].clone();
+    let authority_pair = |from: i64, until: i64| {
+        let now = OffsetDateTime::now_utc();
+        pair_by(&KeyPair::generate().expect("a key"), |params| {
+            params.is_ca = rcgen::IsCa::Ca(rcgen::BasicConstraints::Constrained(0));
+            params.key_usages = vec![rcgen::KeyUsagePurpose::KeyCertSign];
+            params.not_before = now + time::Duration::days(from);
+            params.not_after = now + time::Duration::days(until);
+        })
+    };
+    let put = |(certificate, key): (String, String)| {
+        fs::write(settings.directory.join("ca.key"), key).expect("written");
+        fs::write(settings.directory.join("ca.crt"), certificate).expect("written");
+        let Source::SelfSigned { authority, .. } = &certificates.source else {
+            unreachable!("it is self-signed");
+        };
+        // It is time to look at the directory.
+        authority.lock().expect("not poisoned").1 = None;
+    };
+    put(authority_pair(1, 3_650));
+    let refused = certificates.refresh(&metrics).expect_err("refused");
+    println!("{refused}");
+    assert!(
+        refused
+            .to_string()
+            .contains("(tls.selfSigned.directory) is not valid before ")
+    );
+    assert_eq!(certificates.live.0.load().cert[0], first);
+    // Refused again, not forgotten.
+    certificates.refresh(&metrics).expect_err("refused");
+    put(authority_pair(-1, 3_650));
+    assert!(certificates.refresh(&metrics).expect("usable"));
+    assert_ne!(certificates.live.0.load().cert[0], first);
 }

@@ -1,0 +1,199 @@
+//! A client of a server's admin listener.
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, ensure};
+use bytes::Bytes;
+use clap::Args;
+use http::{Request, StatusCode, Uri, header};
+use http_body_util::{BodyExt as _, Empty, Limited};
+use hyper_util::rt::TokioIo;
+use rustls::crypto::ring;
+use rustls::{ClientConfig, RootCertStore};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::terminal::plain;
+
+/// Where the admin listener is, and what it is shown.
+#[derive(Args, Debug)]
+pub(super) struct AdminClient {
+    /// URL of the server's admin listener: https where `admin.authentication` is configured
+    #[arg(
+        long = "admin",
+        value_name = "URL",
+        default_value = "http://127.0.0.1:8081"
+    )]
+    url: Uri,
+    /// PEM file of the CA of the server's certificate
+    #[arg(long, value_name = "FILE")]
+    certificate_authority: Option<PathBuf>,
+    /// Name to expect in the server's certificate, where it is not the host of the URL
+    #[arg(long, value_name = "NAME")]
+    tls_server_name: Option<String>,
+    /// PEM file of the certificate to show
+    #[arg(long, value_name = "FILE", requires = "client_key")]
+    client_certificate: Option<PathBuf>,
+    /// PEM file of its private key
+    #[arg(long, value_name = "FILE", requires = "client_certificate")]
+    client_key: Option<PathBuf>,
+    /// File of the bearer token to show
+    #[arg(long, value_name = "FILE")]
+    token_file: Option<PathBuf>,
+}
+
+/// How long the server may take.
+const TIMEOUT: Duration = Duration::from_secs(10);
+/// More than all decisions that a server can be told to keep would be needed for a mistake.
+const LONGEST_ANSWER_BYTES: usize = 1 << 30;
+
+// === impl AdminClient ===
+
+impl AdminClient {
+    pub(super) fn url(&self) -> &Uri {
+        &self.url
+    }
+
+    pub(super) async fn get(&self, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+        let asking = tokio::time::timeout(TIMEOUT, self.ask(path));
+        asking.await.with_context(|| {
+            format!("{} did not answer within {} s", self.url, TIMEOUT.as_secs())
+        })?
+    }
+
+    async fn ask(&self, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
+        let expected = || {
+            format!(
+                "--admin {}: expected a URL such as http://127.0.0.1:8081 or https://tollgate.internal:8081",
+                self.url
+            )
+        };
+        let authority = self.url.authority().with_context(expected)?;
+        let is_tls = match self.url.scheme_str() {
+            None | Some("http") => false,
+            Some("https") => true,
+            Some(_) => anyhow::bail!("{}", expected()),
+        };
+        let default_port = if is_tls { 443 } else { 80 };
+        let port = authority.port_u16().unwrap_or(default_port);
+        let host = authority.host().trim_matches(['[', ']']);
+        let mut request = Request::get(path).header(header::HOST, authority.as_str());
+        if let Some(path) = &self.token_file {
+            ensure!(
+                is_tls,
+                "--token-file is for a server that speaks https, and --admin is {}",
+                self.url
+            );
+            let token = std::fs::read_to_string(path)
+                .with_context(|| format!("cannot read {} (--token-file)", path.display()))?;
+            request = request.header(header::AUTHORIZATION, format!("Bearer {}", token.trim()));
+        }
+        let request = request
+            .body(Empty::<Bytes>::new())
+            .context("the request cannot be made")?;
+        let stream = TcpStream::connect((host, port)).await.with_context(|| {
+            format!(
+                "no server answers at {}; `tollgate serve` listens where admin.listen says, and --admin names another \
+                 place",
+                self.url
+            )
+        })?;
+        if !is_tls {
+            return self.send(stream, request).await;
+        }
+        let name = self.tls_server_name.as_deref().unwrap_or(host).to_owned();
+        let name = ServerName::try_from(name)
+            .context("--tls-server-name: expected a DNS name or an IP address")?;
+        let connector = TlsConnector::from(Arc::new(self.tls()?));
+        let stream = connector.connect(name, stream).await.with_context(|| {
+            format!(
+                "{} does not speak TLS as expected: --certificate-authority names the CA of its certificate, and \
+                 --tls-server-name a name in it; it speaks plain HTTP (http://) without admin.authentication",
+                self.url
+            )
+        })?;
+        self.send(stream, request).await
+    }
+
+    async fn send(
+        &self,
+        stream: impl AsyncRead + AsyncWrite + Send + Unpin + 'static,
+        request: Request<Empty<Bytes>>,
+    ) -> anyhow::Result<(StatusCode, Bytes)> {
+        let broken = || {
+            format!(
+                "{} broke off: is it the address of the admin listener, and http:// or https:// as it speaks?",
+                self.url
+            )
+        };
+        let (mut sender, connection) = hyper::client::conn::http1::handshake(TokioIo::new(stream))
+            .await
+            .with_context(broken)?;
+        let connection = tokio::spawn(connection);
+        let response = sender.send_request(request).await.with_context(broken)?;
+        let status = response.status();
+        let body = Limited::new(response.into_body(), LONGEST_ANSWER_BYTES)
+            .collect()
+            .await
+            .map_err(|error| anyhow::anyhow!(error))
+            .with_context(broken)?;
+        connection.abort();
+        match status {
+            StatusCode::UNAUTHORIZED => anyhow::bail!(
+                "{} wants to know who calls: --token-file has a token of admin.authentication.bearer",
+                self.url
+            ),
+            StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST => {
+                let text = String::from_utf8_lossy(&body.to_bytes()).into_owned();
+                anyhow::bail!("{} answered {status}: {}", self.url, plain(text.trim()))
+            }
+            status => Ok((status, body.to_bytes())),
+        }
+    }
+
+    fn tls(&self) -> anyhow::Result<ClientConfig> {
+        let mut roots = RootCertStore::empty();
+        match &self.certificate_authority {
+            Some(path) => {
+                for certificate in certificates(path, "--certificate-authority")? {
+                    roots.add(certificate).with_context(|| {
+                        format!(
+                            "{} (--certificate-authority) holds no authority",
+                            path.display()
+                        )
+                    })?;
+                }
+            }
+            None => {
+                roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+            }
+        }
+        let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+            .with_safe_default_protocol_versions()
+            .context("TLS cannot be set up")?
+            .with_root_certificates(roots);
+        let (Some(certificate), Some(key)) = (&self.client_certificate, &self.client_key) else {
+            return Ok(builder.with_no_client_auth());
+        };
+        let chain = certificates(certificate, "--client-certificate")?;
+        let key = PrivateKeyDer::from_pem_file(key)
+            .with_context(|| format!("{} (--client-key) holds no private key", key.display()))?;
+        builder
+            .with_client_auth_cert(chain, key)
+            .context("--client-certificate and --client-key do not fit together")
+    }
+}
+
+fn certificates(path: &Path, option: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {
+    let of = || format!("{} ({option}) holds no certificate in PEM", path.display());
+    let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
+        .and_then(Iterator::collect)
+        .with_context(of)?;
+    ensure!(!certificates.is_empty(), of());
+    Ok(certificates)
+}

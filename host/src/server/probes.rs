@@ -1,0 +1,242 @@
+//! The probes listener: `/livez`, `/readyz` and `/metrics`, which kubelet and Prometheus read by the pod's address.
+//!
+//! It has a thread and a runtime of its own: however busy the threads are that answer reviews, a probe waits for none of
+//! them. Nothing that it answers takes a lock that is held during work. It answers until the drain is over.
+
+use std::{
+    io,
+    net::SocketAddr,
+    panic::{AssertUnwindSafe, catch_unwind},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+use bytes::Bytes;
+use http::{HeaderValue, Method, Request, Response, StatusCode};
+use http_body_util::Full;
+use time::OffsetDateTime;
+use tokio::{
+    net::TcpListener,
+    sync::{Mutex, oneshot},
+    task::spawn_blocking,
+    time::timeout,
+};
+
+use crate::server::{
+    COMPLETE, Gate, INSTANCE, Instance,
+    authentication::Authentication,
+    bounded::{self, Progress},
+    connection::Shared,
+    page::Page,
+    refresh::Refusals,
+    tls::Certificates,
+};
+
+/// kubelet, a few scrapers, and the other replicas.
+const MAX_CONNECTIONS: usize = 128;
+
+/// For reading a whole answer; the metrics of a hundred plugins have a megabyte.
+const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
+
+const READING: &[Method] = &[Method::GET, Method::HEAD];
+
+/// The probes listener, which serves until this is dropped.
+#[derive(Debug)]
+pub(super) struct Probes {
+    address: SocketAddr,
+    stop: Option<oneshot::Sender<()>>,
+}
+
+/// What the probes tell of.
+pub(super) struct Told<G> {
+    pub(super) shared: Arc<Shared<G>>,
+    pub(super) certificates: Arc<Certificates>,
+    pub(super) admin_authentication: Option<Arc<Authentication>>,
+    pub(super) refusals: Arc<Refusals>,
+    pub(super) instance: Instance,
+}
+
+/// The last text of the metrics, and when its making began: those who came before then share it.
+type Scrape = Mutex<Option<(Instant, Bytes)>>;
+
+// === impl Probes ===
+
+impl Probes {
+    /// Serves from now on.
+    ///
+    /// # Errors
+    ///
+    /// When there is no thread or no runtime to be had.
+    pub(super) fn start<G: Gate>(
+        listener: TcpListener,
+        address: SocketAddr,
+        told: Told<G>,
+    ) -> io::Result<Self> {
+        let listener = listener.into_std()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_all()
+            // The metrics are written there, one text at a time.
+            .max_blocking_threads(1)
+            .build()?;
+        let (stop, stopped) = oneshot::channel();
+        let serve = move || {
+            runtime.block_on(async {
+                let listener = match TcpListener::from_std(listener) {
+                    Ok(listener) => listener,
+                    Err(error) => {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::error!(error, "cannot serve probes (probes.listen)");
+                        return;
+                    }
+                };
+                tokio::select! {
+                    () = run(listener, told) => {}
+                    // An error is the sender's end.
+                    _ = stopped => {}
+                }
+            });
+            runtime.shutdown_background();
+        };
+        thread::Builder::new()
+            .name("tollgate-probes".to_owned())
+            .spawn(serve)?;
+        Ok(Self {
+            address,
+            stop: Some(stop),
+        })
+    }
+
+    pub(super) fn address(&self) -> SocketAddr {
+        self.address
+    }
+}
+
+impl Drop for Probes {
+    fn drop(&mut self) {
+        if let Some(stop) = self.stop.take() {
+            // The thread may have ended.
+            let _: Result<(), ()> = stop.send(());
+        }
+    }
+}
+
+async fn run<G: Gate>(listener: TcpListener, told: Told<G>) {
+    let told = Arc::new(told);
+    let scrape = Arc::new(Scrape::default());
+    let serve = |stream, progress: Arc<Progress>| {
+        let (told, scrape) = (Arc::clone(&told), Arc::clone(&scrape));
+        async move {
+            let served = bounded::serve_one(stream, &progress, |request| {
+                answer(Arc::clone(&told), Arc::clone(&scrape), request)
+            });
+            // Past that, the client does not read.
+            drop(timeout(CONNECTION_TIMEOUT, served).await);
+        }
+    };
+    bounded::accept(listener, MAX_CONNECTIONS, serve).await;
+}
+
+async fn answer<G: Gate, B>(
+    told: Arc<Told<G>>,
+    scrape: Arc<Scrape>,
+    request: Request<B>,
+) -> Response<Full<Bytes>> {
+    let uri = request.uri();
+    let page = if !READING.contains(request.method()) {
+        Page::only(READING)
+    } else if uri.path() == "/metrics" {
+        metrics(&told, &scrape).await
+    } else {
+        catch_unwind(AssertUnwindSafe(|| told.page(uri))).unwrap_or_else(|_| Page::failed())
+    };
+    page.into_response()
+}
+
+/// Writes the metrics off this thread, one text at a time: however many ask, probes do not wait for them.
+async fn metrics<G: Gate>(told: &Told<G>, scrape: &Scrape) -> Page {
+    let asked = Instant::now();
+    let mut last = scrape.lock().await;
+    if let Some((began, text)) = &*last
+        && *began >= asked
+    {
+        return Page::metrics(text.clone());
+    }
+    let began = Instant::now();
+    let metrics = Arc::clone(&told.shared.metrics);
+    match spawn_blocking(move || Bytes::from(metrics.encode())).await {
+        Ok(text) => {
+            *last = Some((began, text.clone()));
+            Page::metrics(text)
+        }
+        // The panic hook has reported it.
+        Err(_) => Page::failed(),
+    }
+}
+
+// === impl Told ===
+
+impl<G: Gate> Told<G> {
+    fn page(&self, uri: &http::Uri) -> Page {
+        match uri.path() {
+            "/livez" => Page::text(StatusCode::OK, "ok\n"),
+            "/readyz" => self.readiness(is_verbose(uri)),
+            _ => Page::text(
+                StatusCode::NOT_FOUND,
+                "no such path: there are /livez, /readyz and /metrics; /plugins and /decisions are on the admin listener \
+                 (admin.listen)\n",
+            ),
+        }
+    }
+
+    fn readiness(&self, is_verbose: bool) -> Page {
+        let mut readiness = self.shared.gate.readiness();
+        let now = OffsetDateTime::now_utc();
+        if let Some(reason) = self.certificates.unusable(now) {
+            readiness.ready = false;
+            readiness.detail.push(reason);
+        }
+        readiness.detail.extend(self.certificates.detail(now));
+        readiness
+            .detail
+            .extend(self.shared.authentication.detail(now));
+        if let Some(authentication) = &self.admin_authentication {
+            readiness.detail.extend(authentication.detail(now));
+        }
+        let refusals = self.refusals.lines();
+        readiness.detail.extend(refusals.iter().cloned());
+        let stopping = self.shared.is_stopping();
+        let ready = readiness.ready && !stopping;
+        let mut content = String::new();
+        if is_verbose || !ready {
+            for line in &readiness.detail {
+                content.push_str(line);
+                content.push('\n');
+            }
+        }
+        let (status, summary) = match (ready, stopping) {
+            (true, _) => (StatusCode::OK, "ok\n"),
+            (false, true) => (
+                StatusCode::SERVICE_UNAVAILABLE,
+                "not ready: shutting down\n",
+            ),
+            (false, false) => (StatusCode::SERVICE_UNAVAILABLE, "not ready\n"),
+        };
+        content.push_str(summary);
+        let complete = if readiness.complete { "true" } else { "false" };
+        let page = Page::text(status, content).with(COMPLETE, HeaderValue::from_static(complete));
+        // Hexadecimal digits are what a header may have.
+        match HeaderValue::from_str(&self.instance.to_string()) {
+            Ok(instance) => page.with(INSTANCE, instance),
+            Err(_) => page,
+        }
+    }
+}
+
+fn is_verbose(uri: &http::Uri) -> bool {
+    uri.query().is_some_and(|query| {
+        query
+            .split('&')
+            .any(|pair| pair == "verbose" || pair.starts_with("verbose="))
+    })
+}
