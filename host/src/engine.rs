@@ -23,6 +23,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::Semaphore;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{
@@ -39,6 +40,7 @@ pub use secrecy::{Secrecy, WITHHELD, is_content};
 pub use state::Subject;
 
 use crate::config::{Capability, Limits};
+use crate::document::{Account, Room};
 use state::CallState;
 
 /// How often the epoch moves: a call is looked at, and yields, this often.
@@ -74,6 +76,8 @@ const KEEP_RESIDENT_BYTES: usize = 1 << 20;
 /// the same time, which are hardly ever more than there are threads. An unused one costs what is kept resident of it, and
 /// addresses; a plugin that has none, because all are other plugins', pays for a new mapping in every call.
 const WARM_MEMORIES: u32 = 1024;
+/// Nearly every call has less linear memory than this.
+const SMALL_CALL_BYTES: u64 = 4 << 20;
 /// A page: what of a file of code is there at least when something of it is there.
 const WRITTEN_AT_ONCE: usize = 4096;
 /// Room for host functions on a fiber's stack, above the guest's own.
@@ -110,6 +114,8 @@ pub struct Engine {
     wasmtime: wasmtime::Engine,
     slots: Arc<Semaphore>,
     candidate_slots: Arc<Semaphore>,
+    /// For the linear memories of all calls; none without a limit.
+    memory: Option<Arc<Room>>,
     /// How many times its `limits.timeout` a call may take by the clock.
     patience: u32,
     /// How long a call rests at every tick.
@@ -170,6 +176,7 @@ impl Engine {
             wasmtime,
             slots: Arc::new(Semaphore::new(calls as usize)),
             candidate_slots: Arc::new(Semaphore::new(CANDIDATE_CALLS as usize)),
+            memory: None,
             patience: 1,
             rest: Duration::ZERO,
             cache,
@@ -233,6 +240,21 @@ impl Engine {
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
+    }
+
+    /// The same engine, whose calls may have so much linear memory together.
+    #[must_use]
+    pub fn with_max_memory(self, bytes: u64, gauge: Gauge) -> Self {
+        Self {
+            memory: Some(Room::new(bytes, SMALL_CALL_BYTES, gauge)),
+            ..self
+        }
+    }
+
+    /// An account for one call's linear memories.
+    fn call_memory(&self) -> Account {
+        let memory = self.memory.as_ref();
+        memory.map_or_else(Account::unlimited, Room::account)
     }
 
     /// The same engine for candidates: with few places, none of which is taken from the calls that count, with rests,
