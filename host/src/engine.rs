@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use sha2::{Digest as _, Sha256};
+use prometheus_client::metrics::gauge::Gauge;
 use tokio::sync::Semaphore;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{
@@ -48,6 +49,7 @@ pub use state::Subject;
 use crate::config::{Capability, Limits};
 use crate::plugin::Code;
 use exhaustion::Exhaustion;
+use crate::document::{Account, Room};
 use state::CallState;
 
 /// How often the epoch moves: a call is looked at, and yields, this often.
@@ -89,6 +91,10 @@ const KEEP_RESIDENT_BYTES: usize = 1 << 20;
 const WARM_MEMORIES: u32 = 1024;
 /// Code that is not optimised keeps its variables on the stack: what a plugin may use grows by this.
 const STACK_FACTOR_ONCE: usize = 4;
+/// Nearly every call has less linear memory than this.
+const SMALL_CALL_BYTES: u64 = 4 << 20;
+/// A page: what of a file of code is there at least when something of it is there.
+const WRITTEN_AT_ONCE: usize = 4096;
 /// Room for host functions on a fiber's stack, above the guest's own.
 const HOST_STACK_BYTES: usize = 512 * 1024;
 
@@ -132,6 +138,8 @@ pub struct Engine {
     wasmtime: wasmtime::Engine,
     slots: Arc<Semaphore>,
     candidate_slots: Arc<Semaphore>,
+    /// For the linear memories of all calls; none without a limit.
+    memory: Option<Arc<Room>>,
     /// How many times its `limits.timeout` a call may take by the clock.
     patience: u32,
     /// How long a call rests at every tick.
@@ -204,6 +212,7 @@ impl Engine {
             wasmtime,
             slots: Arc::new(Semaphore::new(calls as usize)),
             candidate_slots: Arc::new(Semaphore::new(CANDIDATE_CALLS as usize)),
+            memory: None,
             patience: 1,
             rest: Duration::ZERO,
             ticker: Arc::new(ticker),
@@ -280,6 +289,21 @@ impl Engine {
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
+    }
+
+    /// The same engine, whose calls may have so much linear memory together.
+    #[must_use]
+    pub fn with_max_memory(self, bytes: u64, gauge: Gauge) -> Self {
+        Self {
+            memory: Some(Room::new(bytes, SMALL_CALL_BYTES, gauge)),
+            ..self
+        }
+    }
+
+    /// An account for one call's linear memories.
+    fn call_memory(&self) -> Account {
+        let memory = self.memory.as_ref();
+        memory.map_or_else(Account::unlimited, Room::account)
     }
 
     /// The same engine for candidates: with few places, none of which is taken from the calls that count, with rests,

@@ -8,6 +8,8 @@ mod authentication;
 mod fixture;
 #[path = "server/probes.rs"]
 mod probes;
+#[path = "server/floods.rs"]
+mod floods;
 
 use std::{
     sync::Arc,

@@ -90,6 +90,7 @@ impl Serve {
         let live = Arc::new(Live::new(&reconciler, config.startup, instance));
         let max_concurrent_calls = config.engine.max_concurrent_calls as usize;
         let max_depth = config.requests.max_depth;
+        let max_decoded_bytes = config.requests.max_decoded_bytes;
         let listen = Listen {
             address: self.listen.unwrap_or(config.listen),
             admin: config::Admin {
@@ -122,7 +123,10 @@ impl Serve {
             max_depth,
             max_concurrent_calls,
         );
-        let pipeline = Arc::new(pipeline.with_decisions(config.decisions));
+        let pipeline = pipeline
+            .with_room(max_decoded_bytes)
+            .with_decisions(config.decisions);
+        let pipeline = Arc::new(pipeline);
         let (opened, opening) = tokio::sync::oneshot::channel();
         let reconciling = reconciler.run(pipeline.clone(), opened);
         let reconciling = AbortOnDropHandle::new(tokio::spawn(reconciling));

@@ -11,7 +11,7 @@ use super::grounds::{Depth, Grounds};
 use super::secrecy::Secrecy;
 use super::wasi::Wasi;
 use crate::config::{Limits, PluginName};
-use crate::document::Json;
+use crate::document::{Account, Json, NoRoom};
 use crate::review::request::{AdmissionRequest, Operation};
 
 /// What a call is about.
@@ -38,6 +38,8 @@ pub(crate) struct CallState {
     pub(super) refused: Option<Stop>,
     pub(super) output_bytes: u64,
     pub(super) memory_bytes: u64,
+    /// What the linear memories take of those of all calls.
+    pub(super) memory: Account,
     pub(super) warnings: Vec<String>,
     pub(super) annotations: Vec<(String, String)>,
     pub(super) log_lines: u32,
@@ -63,6 +65,7 @@ impl CallState {
             refused: None,
             output_bytes: 0,
             memory_bytes: 0,
+            memory: Account::unlimited(),
             warnings: Vec::new(),
             annotations: Vec::new(),
             log_lines: 0,
@@ -119,6 +122,14 @@ impl ResourceLimiter for CallState {
             self.refused = Some(stop.clone());
             return Err(stop.into());
         }
+        self.memory.take(grown).map_err(|error| match error {
+            NoRoom::Crowded => wasmtime::Error::from(error),
+            NoRoom::TooLarge { most_bytes } => Stop::Memory {
+                wanted_bytes,
+                limit_bytes: most_bytes,
+            }
+            .into(),
+        })?;
         self.memory_bytes = wanted_bytes;
         Ok(true)
     }

@@ -14,14 +14,15 @@ use super::text::{Limit, one_line};
 use super::turn::{Answered, Beginning, Called, Turn, is_final};
 use crate::comparison::Verdict;
 use crate::config::{Conflicts, Mode, PluginConfig, PluginName, ReinvocationPolicy};
-use crate::document::Json;
+use crate::document::{Account, Json, NoRoom};
 use crate::engine::{
     Answer, Engine, Fault, Mutation, Overload, Phase, Secrecy, Subject, chain, goes_by_content,
     is_content,
 };
 use crate::metrics::Metrics;
 use crate::patch::{
-    AnswerForm, ApplyLimits, Conflict, Operation, Provenance, apply, check, diff, merge_patch,
+    AnswerForm, ApplyErrorKind, ApplyLimits, Conflict, Operation, Provenance, apply, apply_within,
+    check, diff, merge_patch_within,
 };
 use crate::plugin::{Plugin, PluginSet};
 use crate::review::request::AdmissionRequest;
@@ -66,6 +67,10 @@ struct Chain {
     /// What those who have changed it had read: a name in it can be made of that.
     secrecy: Secrecy,
     provenance: Provenance<usize>,
+    /// What the answers and copies take that `current` is made of.
+    memory: Vec<Account>,
+    /// Whether earlier versions of the object are kept by those who are called later.
+    keeps_versions: bool,
 }
 
 /// A mutation that stood all checks.
@@ -73,6 +78,10 @@ struct Change {
     heavy: bool,
     after: Json,
     operations: Vec<Operation>,
+    /// What `after` takes beside what it shares with the object as it was.
+    memory: Account,
+    /// Whether it shares nothing with the object as it was.
+    is_whole: bool,
 }
 
 /// What a mutator's answer comes to by itself.
@@ -134,6 +143,8 @@ pub(super) async fn mutate(
         version: 0,
         secrecy: Secrecy::of(request.is_secret()),
         provenance: Provenance::new(),
+        memory: Vec::new(),
+        keeps_versions: false,
     };
     let round = Round {
         engine,
@@ -177,6 +188,7 @@ pub(super) async fn mutate(
             object: chain.current.clone(),
         };
         let shadow = plugins.shadow_of(plugin);
+        chain.keeps_versions |= plugin.config.mode == Mode::Audit || shadow.is_some();
         if plugin.config.mode == Mode::Audit {
             audits.push(Audit {
                 plugin: plugin.clone(),
@@ -210,6 +222,7 @@ pub(super) async fn mutate(
         if report.mode == Mode::Enforce
             && plugin.config.reinvocation_policy == ReinvocationPolicy::IfNeeded
         {
+            chain.keeps_versions = true;
             seats.push(reinvoke::Seat::new(index, reports.len(), &chain));
         }
         reports.push(report);
@@ -288,6 +301,10 @@ impl Chain {
         }
         report.conflicts = conflicts;
         self.heavy |= change.heavy;
+        if change.is_whole && !self.keeps_versions {
+            self.memory.clear();
+        }
+        self.memory.push(change.memory);
         self.current = Some(change.after);
         self.version += 1;
         self.secrecy = told;
@@ -439,7 +456,7 @@ fn judge(
     secrecy: Secrecy,
     max_depth: u32,
 ) -> Applied {
-    let mutation = match answer {
+    let (mutation, memory) = match answer {
         Err(fault) => return Applied::without_change(Err(fault)),
         Ok(Answer::Unchanged) => return Applied::without_change(Ok(Ended::Unchanged)),
         Ok(Answer::Allow) => {
@@ -447,7 +464,7 @@ fn judge(
             return Applied::without_change(Err(Fault::ContractViolation { what }));
         }
         Ok(Answer::Deny(denial)) => return Applied::without_change(Ok(Ended::Denied(denial))),
-        Ok(Answer::Mutation(mutation)) => mutation,
+        Ok(Answer::Mutation(mutation, memory)) => (mutation, memory),
     };
     let goes_by_content = match &mutation {
         _ if secrecy == Secrecy::Open => false,
@@ -459,7 +476,10 @@ fn judge(
     };
     let heavy = is_heavy(&mutation)
         || before.is_some_and(|object| object.count_nodes(HEAVY_NODES) >= HEAVY_NODES);
-    let (ended, change) = match blocking_if(heavy, || change(config, mutation, before, max_depth)) {
+    let applied = blocking_if(heavy, || {
+        change(config, mutation, memory, before, max_depth)
+    });
+    let (ended, change) = match applied {
         Ok(Some(change)) => (Ok(Ended::Patched), Some(Change { heavy, ..change })),
         Ok(None) => (Ok(Ended::Unchanged), None),
         Err(fault) => (Err(fault), None),
@@ -492,6 +512,7 @@ fn is_heavy(mutation: &Mutation) -> bool {
 fn change(
     config: &PluginConfig,
     mutation: Mutation,
+    memory: Account,
     before: Option<&Json>,
     max_depth: u32,
 ) -> Result<Option<Change>, Fault> {
@@ -502,16 +523,27 @@ fn change(
     let before = before.ok_or_else(|| {
         bad("there is no object in this request (DELETE), so there is nothing to patch; answer `unchanged`".to_owned())
     })?;
+    let is_whole = matches!(&mutation, Mutation::Object(_));
+    let no_room = |error: NoRoom| Fault::OutputTooLarge {
+        what: format!("its patch cannot be applied: {error}"),
+    };
     let limits = ApplyLimits {
         max_depth,
         ..LIMITS
     };
     let (after, form) = match mutation {
         Mutation::Operations(operations) => {
-            let after = apply(before, &operations, &limits).map_err(|error| bad(chain(&error)))?;
+            let applied = apply_within(before, &operations, &limits, &memory);
+            let after = applied.map_err(|error| match error.kind {
+                ApplyErrorKind::NoRoom(error) => no_room(error),
+                _ => bad(chain(&error)),
+            })?;
             (after, AnswerForm::Operations)
         }
-        Mutation::MergePatch(patch) => (merge_patch(before, &patch), AnswerForm::Operations),
+        Mutation::MergePatch(patch) => {
+            let after = merge_patch_within(before, &patch, &memory).map_err(no_room)?;
+            (after, AnswerForm::Operations)
+        }
         Mutation::Object(object) => (
             object,
             AnswerForm::WholeObject {
@@ -542,6 +574,8 @@ fn change(
         heavy: false,
         after,
         operations,
+        memory,
+        is_whole,
     }))
 }
 
