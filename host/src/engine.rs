@@ -93,8 +93,6 @@ const WARM_MEMORIES: u32 = 1024;
 const STACK_FACTOR_ONCE: usize = 4;
 /// Nearly every call has less linear memory than this.
 const SMALL_CALL_BYTES: u64 = 4 << 20;
-/// A page: what of a file of code is there at least when something of it is there.
-const WRITTEN_AT_ONCE: usize = 4096;
 /// Room for host functions on a fiber's stack, above the guest's own.
 const HOST_STACK_BYTES: usize = 512 * 1024;
 

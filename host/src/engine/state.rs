@@ -33,7 +33,7 @@ pub(crate) struct CallState {
     pub(super) secrecy: Secrecy,
     pub(super) grounds: Grounds,
     /// Only a denial of an UPDATE is ever asked what it rests on.
-    is_update: bool,
+    pub(super) is_update: bool,
     /// The last growth that was refused: the heap for references forgets why it could not grow.
     pub(super) refused: Option<Stop>,
     pub(super) output_bytes: u64,
