@@ -9,6 +9,7 @@ mod explain;
 mod host;
 mod inspect;
 mod language;
+mod last_known_good;
 mod manifests;
 mod new;
 mod registry;

@@ -18,10 +18,12 @@ mod quantity;
 pub(crate) mod read;
 mod registry;
 mod rule;
+mod salvage;
 mod selector;
 mod server;
 #[cfg(test)]
 mod tests;
+mod written;
 pub(crate) mod yaml;
 
 use std::collections::BTreeMap;
@@ -48,12 +50,15 @@ pub use quantity::{DurationError, format_bytes, format_count, format_duration, p
 pub use registry::{Reference, ReferenceError, Registries, RegistryHost};
 pub use rule::{ManifestRule, Match, Rule};
 pub(crate) use rule::{Operations, Pattern, ResourcePattern, Scope};
+pub use salvage::cache_directories;
 pub use selector::LabelSelector;
 pub(crate) use selector::LabelTest;
 pub use server::{DecisionLimits, EngineConfig, Margin, Requests, SelfSigned, ServiceName, Tls};
 
 use problem::Collector;
 use read::Node;
+pub(crate) use written::Written;
+pub(crate) use yaml::folder_of;
 
 /// Everything that the host has to know, with every default filled in.
 #[derive(Clone, Debug, PartialEq)]
@@ -80,6 +85,8 @@ pub struct Config {
     pub plugins: Vec<PluginConfig>,
     /// The candidates of some of them, which see what these see and decide nothing.
     pub candidates: Vec<PluginConfig>,
+    /// The file as it was written, without its plugins.
+    pub(crate) written: Written,
 }
 
 // === impl Config ===
@@ -236,8 +243,11 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     let mut candidates = Vec::new();
     for node in &nodes {
         reject_duplicate_name(node, &mut first, problems);
+        let written = Written::of_entry(node.value(), document);
         let read = PluginConfig::read(node, folder, &defaults, max_calls, problems);
         if let Some((plugin, candidate)) = read {
+            let plugin = plugin.written_as(&written);
+            let candidate = candidate.map(|candidate| candidate.written_as(&written));
             plugins.push(plugin);
             candidates.extend(candidate);
         }
@@ -255,6 +265,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
         startup_grace,
         plugins,
         candidates,
+        written: Written::of_file(document),
     })
 }
 

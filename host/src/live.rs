@@ -1,28 +1,30 @@
 //! What is served follows the configuration and the plugins' files, without a restart and without a failed call.
 //!
 //! ```text
-//! a file changes, SIGHUP, POST /reload, a retry is due
-//!   → read the configuration
-//!   → for each plugin: kept | the same code under another configuration | fetch → prepare (child process) → link
-//!       one that fails: what was there goes on, and it is tried again, less and less often
-//!   → one swap of the whole set; requests in flight keep theirs
+//! a file changes, SIGHUP, POST /reload            watch, desired
+//!   → read the configuration and stamp the files
+//!   → reconcile: what is desired, what serves, what is to be done about it (pure)
+//!   → carry it out: load → prepare (child process) → link; publish; record     task, load
+//!   → tell: /plugins, /readyz, the log, the metrics                            status, note
 //! ```
 //!
 //! Files are looked at ten times a second and not by inotify: a look costs microseconds, sees what a mounted ConfigMap,
 //! a Secret, NFS and an overlay have in common, and follows every link on the way without knowing of it.
 
-mod candidate;
+mod desired;
 mod grace;
-mod keeper;
+mod load;
+mod note;
+mod reconcile;
 mod status;
-mod trouble;
+mod task;
 mod watch;
 
 use std::sync::{Arc, OnceLock};
 
 use tokio::sync::{mpsc, oneshot};
 
-pub use keeper::Keeper;
+pub use task::{Begin, Reconciler};
 
 use crate::pipeline::Pipeline;
 use crate::plugin::PluginSet;
@@ -30,36 +32,35 @@ use crate::server::{Call, Gate, Readiness, Reloaded, Reply};
 use grace::Grace;
 use status::Status;
 
-/// Somebody who wants to know what comes of a reload.
-type Ask = oneshot::Sender<Reloaded>;
+/// A caller who asks for a reload and waits for what comes of it.
+type Asking = oneshot::Sender<Reloaded>;
 
 /// The gate over plugins that change while they serve.
 pub struct Live {
     /// None before the first set is loaded: nothing is let through for want of plugins.
     pipeline: OnceLock<Arc<Pipeline>>,
     status: Arc<Status>,
-    asks: mpsc::Sender<Ask>,
+    asking: mpsc::Sender<Asking>,
     grace: Grace,
 }
 
 // === impl Live ===
 
 impl Live {
-    /// The gate to what `keeper` keeps, closed until [`Live::open`].
+    /// The gate to what `reconciler` publishes, closed until [`Live::open`].
     #[must_use]
-    pub fn new(keeper: &Keeper) -> Self {
+    pub fn new(reconciler: &Reconciler) -> Self {
         Self {
             pipeline: OnceLock::new(),
-            status: keeper.status(),
-            asks: keeper.asks(),
-            grace: keeper.grace(),
+            status: reconciler.status(),
+            asking: reconciler.asking(),
+            grace: reconciler.grace(),
         }
     }
 
     /// Has reviews answered from now on.
     pub fn open(&self, pipeline: Arc<Pipeline>) {
         self.pipeline.get_or_init(|| pipeline);
-        self.status.lock().starting = None;
     }
 }
 
@@ -112,8 +113,8 @@ impl Gate for Live {
     }
 
     async fn reload(&self) -> Option<Reloaded> {
-        let (ask, answer) = oneshot::channel();
-        self.asks.send(ask).await.ok()?;
+        let (asking, answer) = oneshot::channel();
+        self.asking.send(asking).await.ok()?;
         answer.await.ok()
     }
 }

@@ -387,6 +387,11 @@ impl Metrics {
         self.plugin.degraded(plugin, degraded);
     }
 
+    /// Whether a plugin is kept at its previous configuration for the sake of another one.
+    pub(crate) fn plugin_held(&self, plugin: &str, held: bool) {
+        self.plugin.held(plugin, held);
+    }
+
     /// A plugin is not configured any more.
     pub(crate) fn plugin_gone(&self, plugin: &str) {
         self.plugin.gone(plugin);

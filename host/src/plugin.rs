@@ -25,10 +25,10 @@ mod trim;
 mod worker;
 
 pub(crate) use componentize::{componentize, exports, imports};
-pub(crate) use load::Artifact;
 pub use load::{LoadError, Loader};
 pub use protocol::{Manifest, Stage};
 pub(crate) use set::Asked;
+pub(crate) use set::PluginCode;
 pub use set::{LoadedPlugin, Plugin, PluginSet, PluginState};
 pub(crate) use shadow::Shadow;
 pub(crate) use store::Code;

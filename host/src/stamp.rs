@@ -27,6 +27,18 @@ impl Stamp {
             changed: (metadata.ctime(), metadata.ctime_nsec()),
         })
     }
+
+    /// Of a file that there is not, for tests: one that differs for each version.
+    #[cfg(test)]
+    pub(crate) fn of_version(version: u64) -> Self {
+        Self {
+            device: 0,
+            inode: version,
+            bytes: 0,
+            modified: (0, 0),
+            changed: (0, 0),
+        }
+    }
 }
 
 #[cfg(test)]

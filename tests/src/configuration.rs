@@ -97,13 +97,19 @@ impl Configuration {
         self.folder.path()
     }
 
+    /// Where the configuration file is.
+    #[must_use]
+    pub fn path(&self) -> PathBuf {
+        self.folder.path().join("tollgate.yaml")
+    }
+
     /// Writes the file and says where it is.
     ///
     /// # Panics
     /// When it cannot be written.
     #[must_use]
     pub fn write(&self) -> PathBuf {
-        let path = self.folder.path().join("tollgate.yaml");
+        let path = self.path();
         std::fs::write(&path, format!("{:#}\n", self.root))
             .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         path

@@ -1,7 +1,7 @@
 //! A `tollgate serve` of a test's own, and a client that trusts it.
 
-use std::io::{BufRead, BufReader};
-use std::net::SocketAddr;
+use std::io::{BufRead, BufReader, Read as _, Write as _};
+use std::net::{SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -43,6 +43,8 @@ pub struct Start {
     arguments: Vec<String>,
     trusted: Option<PathBuf>,
     at_once: bool,
+    as_it_is: bool,
+    plugins: Option<PathBuf>,
 }
 
 /// What came back over HTTP.
@@ -121,18 +123,38 @@ impl Start {
         self
     }
 
-    /// Starts the server and waits until it listens.
+    /// Leaves the configuration file as it is, or gone.
+    #[must_use]
+    pub fn as_it_is(mut self) -> Self {
+        self.as_it_is = true;
+        self
+    }
+
+    /// Serves a folder of plugins in place of a configuration file.
+    #[must_use]
+    pub fn plugins(mut self, folder: &Path) -> Self {
+        self.plugins = Some(folder.to_owned());
+        self
+    }
+
+    /// Starts the server and waits until it listens, and until no plugin is being loaded any more.
     ///
     /// # Panics
     /// When it does not come up; what it logged is in the panic.
     #[must_use]
     pub fn start(self, configuration: Configuration) -> Server {
         let mut command = Command::new(self.program.unwrap_or_else(binary::tollgate));
-        command
-            .arg("serve")
-            .arg("--config")
-            .arg(configuration.write())
-            .args(&self.arguments);
+        command.arg("serve").args(&self.arguments);
+        match &self.plugins {
+            // Its certificate lies in the working directory.
+            Some(folder) => command
+                .arg("--plugins")
+                .arg(folder)
+                .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
+                .current_dir(configuration.folder()),
+            None if self.as_it_is => command.arg("--config").arg(configuration.path()),
+            None => command.arg("--config").arg(configuration.write()),
+        };
         command
             .envs(self.environment)
             .stdin(Stdio::null())
@@ -173,8 +195,12 @@ impl Start {
                 .unwrap_or_else(|error| panic!("`{name}` is no address: {error}"))
         };
         let (address, admin): (SocketAddr, SocketAddr) = (socket("address"), socket("admin"));
+        if !self.at_once {
+            wait_for_plugins(admin);
+        }
         let trusted = self.trusted;
         let ca_bundle = trusted.unwrap_or_else(|| PathBuf::from(text("ca_bundle")));
+        let ca_bundle = configuration.folder().join(ca_bundle);
         let client = client(&ca_bundle, |builder| builder.http1_only());
         Server {
             child,
@@ -187,6 +213,35 @@ impl Start {
             configuration,
         }
     }
+}
+
+/// Waits until each plugin has been loaded, or cannot be: a server answers before that.
+fn wait_for_plugins(admin: SocketAddr) {
+    let deadline = Instant::now() + START_LIMIT;
+    // Other programs that serve reviews have no such page.
+    while let Some(page) = plugins_page(admin) {
+        let plugins = page["plugins"].as_array();
+        let mut plugins = plugins.into_iter().flatten();
+        if plugins.all(|plugin| plugin["state"] != "loading") {
+            return;
+        }
+        assert!(
+            Instant::now() < deadline,
+            "plugins are still being loaded: {page:#}"
+        );
+        std::thread::sleep(Duration::from_millis(20));
+    }
+}
+
+fn plugins_page(admin: SocketAddr) -> Option<Value> {
+    let mut stream = TcpStream::connect(admin).ok()?;
+    stream.set_read_timeout(Some(ANSWER_LIMIT)).ok()?;
+    let request = format!("GET /plugins HTTP/1.1\r\nhost: {admin}\r\nconnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).ok()?;
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).ok()?;
+    let (_, body) = answer.split_once("\r\n\r\n")?;
+    serde_json::from_str(body).ok()
 }
 
 /// A client that trusts one CA and nothing else.
@@ -288,6 +343,26 @@ impl Server {
             Err(error) => Err(error),
         };
         response.unwrap_or_else(|error| panic!("GET {path} was not answered: {error:?}"))
+    }
+
+    /// Has the server read everything again, and waits for what it says of it.
+    ///
+    /// # Panics
+    /// When there is no answer.
+    pub async fn reload(&self) -> Answer {
+        let url = format!("http://{}/reload", self.admin);
+        let started = Instant::now();
+        let response = match self
+            .client
+            .post(&url)
+            .header("tollgate-admin", "1")
+            .send()
+            .await
+        {
+            Ok(response) => Answer::read(response, started).await,
+            Err(error) => Err(error),
+        };
+        response.unwrap_or_else(|error| panic!("POST /reload was not answered: {error:?}"))
     }
 
     /// What `/plugins` says of one plugin.

@@ -118,7 +118,7 @@ async fn a_bad_version_is_tried_when_it_is_said_to_be_and_a_good_one_at_once() {
     let mut said: Vec<(u64, String)> = Vec::new();
     println!("attempts | at | next attempt as /plugins has it");
     until("five attempts", async || {
-        let wanted = server.plugin_status("colour").await["wanted"].take();
+        let wanted = server.plugin_status("colour").await["desired"].take();
         let (attempts, next) = (wanted["attempts"].as_u64(), wanted["nextAttempt"].as_str());
         if let (Some(attempts), Some(next)) = (attempts, next)
             && said.last().is_none_or(|(before, _)| *before != attempts)

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tollgate_tests::binary;
 use tollgate_tests::checker::{Checked, Endpoint};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::guests;
@@ -50,6 +51,21 @@ fn configuration(registry: Option<&Registry>) -> Configuration {
     let configuration = Configuration::new().with("registries", registries);
     let cache = configuration.folder().join("artifacts");
     configuration.with("registries.cacheDirectory", json!(cache))
+}
+
+/// Changes the configuration file as a careful writer does: at once.
+fn edit(server: &Server, change: impl FnOnce(&mut Value)) {
+    let path = server.configuration().path();
+    let text = std::fs::read(&path).expect("the configuration is there");
+    let mut root = serde_json::from_slice(&text).expect("the suites write it as JSON");
+    change(&mut root);
+    write(&path, root.to_string().as_bytes());
+}
+
+fn write(path: &Path, content: &[u8]) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, content).expect("the folder can be written to");
+    std::fs::rename(&new, path).expect("a file can be renamed");
 }
 
 fn records(configuration: &Configuration) -> Vec<PathBuf> {
@@ -116,7 +132,7 @@ async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
     println!("plugin | /plugins | reason");
     for (name, digest) in names.into_iter().zip(&before) {
         let status = server.plugin_status(name).await;
-        let reason = &status["wanted"]["reason"];
+        let reason = &status["desired"]["reason"];
         println!("{name} | {} | {reason}", status["state"]);
         assert_eq!(status["state"], "degraded", "{status:#}");
         assert_eq!(status["digest"], *digest);
@@ -146,13 +162,25 @@ async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
     let server = Server::start(killed);
     assert_eq!(labels(&server).await, all);
 
-    // It goes on trying.
+    // It goes on trying. Another version of a file is in force at once; changed entries wait for each other.
     let registry = registry.again();
     let missing = format!("oci://{}/policies/colour:missing", registry.host());
     registry.push(&marker("colour", "green"), &missing);
     std::fs::write(&size, marker("size", "small")).expect("a file can be written");
+    let then = json!({"colour": "red", "shape": "round", "size": "small", "taste": "sweet"});
+    until("the new file", async || labels(&server).await == then).await;
+    until("colour is held", async || {
+        !server.plugin_status("colour").await["held"].is_null()
+    })
+    .await;
+    let held = server.plugin_status("colour").await["held"].take();
+    assert_eq!(held["becauseOf"], json!(["shape", "taste"]), "{held:#}");
+    edit(&server, |root| {
+        root["plugins"][1]["settings"] = round;
+        root["plugins"][3]["limits"] = limits;
+    });
     let then = json!({"colour": "green", "shape": "round", "size": "small", "taste": "sweet"});
-    until("what is wanted", async || labels(&server).await == then).await;
+    until("what is desired", async || labels(&server).await == then).await;
     assert_eq!(server.plugin_status("colour").await["state"], "loaded");
 
     // What is no longer configured is forgotten.
@@ -189,7 +217,7 @@ async fn what_served_last_has_to_satisfy_the_keys_and_pins_of_today() {
     assert_eq!(labels(&server).await, json!({"colour": "red"}));
     let status = server.plugin_status("colour").await;
     assert_eq!(status["state"], "degraded");
-    println!("unsigned | {}", status["wanted"]["reason"]);
+    println!("unsigned | {}", status["desired"]["reason"]);
 
     let refused = async |server: Server, part: &str| {
         let status = server.plugin_status("colour").await;
@@ -283,6 +311,116 @@ async fn without_a_last_good_the_start_waits_and_then_denies() {
     assert_eq!(labels(&server).await, json!({}));
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
+    let mut first = configuration(None);
+    first.plugin_of("colour", &marker("colour", "red"), json!({}));
+    let red = json!({"colour": "red"});
+    let server = Server::start(first);
+    assert_eq!(labels(&server).await, red);
+    let path = server.configuration().path();
+    let cache = server.configuration().folder().join("artifacts");
+    let good = std::fs::read(&path).expect("the configuration is there");
+    let mut unknown: Value = serde_json::from_slice(&good).expect("the suites write it as JSON");
+    unknown["limits"] = json!({"feul": 1});
+    unknown["plugins"][0]["mode"] = json!("enforced");
+    let unknown = unknown.to_string();
+    let named = format!(
+        "registries: {{ cacheDirectory: '{}' }}\nplugins: [",
+        cache.display()
+    );
+    let elsewhere = cache.display().to_string();
+    let rows: [(&str, Option<&[u8]>, &[&str], &str); 4] = [
+        ("unknown keys", Some(unknown.as_bytes()), &[], "limits.feul"),
+        ("broken off", Some(named.as_bytes()), &[], "line 2"),
+        (
+            "empty",
+            Some(b""),
+            &["--last-known-good", &elsewhere],
+            "plugins: missing",
+        ),
+        (
+            "gone",
+            None,
+            &["--last-known-good", &elsewhere],
+            "No such file",
+        ),
+    ];
+    let mut killed = server.kill();
+    for (what, text, arguments, reason) in rows {
+        match text {
+            Some(text) => write(&path, text),
+            None => std::fs::remove_file(&path).expect("the file is there"),
+        }
+        let start = arguments
+            .iter()
+            .fold(Start::default(), |start, argument| start.argument(argument));
+        let server = start.as_it_is().start(killed);
+        assert_eq!(labels(&server).await, red, "{what}");
+        let page = server.get_admin("/plugins").await.json();
+        let told = page["configuration"]["invalid"]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned();
+        println!("{what} | {} | {told}", page["state"]);
+        assert_eq!(page["state"], "degraded", "{what}: {page:#}");
+        assert_eq!(page["configuration"]["lastKnownGood"], true, "{what}");
+        assert!(told.contains(reason), "{what}: {told}");
+        let ready = server.get_admin("/readyz?verbose").await;
+        assert_eq!(ready.status, 200, "{what}: {}", ready.text());
+        assert!(
+            ready
+                .text()
+                .contains("the last known good serves since the start"),
+            "{}",
+            ready.text()
+        );
+        let name = "tollgate_config_last_reload_successful";
+        assert_eq!(metric(&server.metrics().await, name, &[]), 0.0, "{what}");
+        let logs = server.logs();
+        let error = logs
+            .iter()
+            .find(|line| line.contains("serving the last known good"));
+        let error = error.unwrap_or_else(|| panic!("{what}: {logs:#?}"));
+        assert!(error.contains("ERROR") && error.contains(reason), "{error}");
+        killed = server.kill();
+    }
+
+    // It is taken up as soon as it is valid.
+    let server = Start::default()
+        .argument("--last-known-good")
+        .argument(&elsewhere);
+    let server = server.as_it_is().start(killed);
+    let mut root: Value = serde_json::from_slice(&good).expect("the suites write it as JSON");
+    root["plugins"][0]["mode"] = json!("warn");
+    write(&path, root.to_string().as_bytes());
+    until("the file", async || labels(&server).await == json!({})).await;
+    let page = server.get_admin("/plugins").await.json();
+    assert_eq!(page["state"], "ok", "{page:#}");
+    assert_eq!(page["configuration"]["lastKnownGood"], Value::Null);
+
+    // Whoever insists on the file is told of it, and so is whoever has no record.
+    let killed = server.kill();
+    write(&path, unknown.as_bytes());
+    let refused = |arguments: &[&str]| {
+        let output = std::process::Command::new(binary::tollgate())
+            .args(["serve", "--config"])
+            .arg(&path)
+            .args(arguments)
+            .output()
+            .expect("tollgate can be run");
+        let text = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(2), "{text}");
+        assert!(
+            text.contains("limits.feul") && text.contains("plugins[0].mode"),
+            "{text}"
+        );
+    };
+    refused(&["--no-last-known-good"]);
+    std::fs::remove_dir_all(killed.folder().join("artifacts")).expect("the cache is there");
+    refused(&[]);
+}
+
 /// So many plugins, of which each sets a label of its own.
 fn plugins_of(host: &str, count: usize) -> Value {
     let plugin = |number: usize| {
@@ -333,7 +471,7 @@ async fn a_registry_that_hangs_holds_up_a_start_once_and_not_for_each_plugin() {
     assert_eq!(labels(&server).await, all);
     for name in ["plugin-0", "plugin-19"] {
         let status = server.plugin_status(name).await;
-        let reason = status["wanted"]["reason"].as_str().unwrap_or_default();
+        let reason = status["desired"]["reason"].as_str().unwrap_or_default();
         println!("{name} | {} | {reason}", status["state"]);
         assert_eq!(status["state"], "degraded");
         assert!(reason.contains("a start waits no longer"), "{reason}");

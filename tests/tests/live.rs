@@ -293,18 +293,18 @@ async fn what_cannot_be_loaded_changes_nothing_and_is_told() {
     for (what, wasm, reason) in bad {
         replace(&file, wasm);
         let is = |status: &Value| {
-            let told = status["wanted"]["reason"].as_str().unwrap_or_default();
+            let told = status["desired"]["reason"].as_str().unwrap_or_default();
             status["state"] == "degraded" && told.starts_with(reason)
         };
         let status = until_status(&server, "colour", is).await;
-        println!("{what} | {}", status["wanted"]["reason"]);
+        println!("{what} | {}", status["desired"]["reason"]);
         assert_eq!(status["digest"], digest, "what serves is the old one");
         assert_eq!(labels(&server).await, good, "{what}");
         assert_eq!(is_degraded(&server, "colour").await, 1.0);
     }
     std::fs::remove_file(&file).expect("the file is there");
     let gone = |status: &Value| {
-        status["wanted"]["reason"]
+        status["desired"]["reason"]
             .as_str()
             .is_some_and(|told| told.contains("No such file"))
     };
@@ -321,7 +321,7 @@ async fn what_cannot_be_loaded_changes_nothing_and_is_told() {
     replace(&file, &marker("colour", "better"));
     until_labels(&server, &json!({"colour": "better"}), PATIENCE).await;
     let status = until_status(&server, "colour", |status| status["state"] == "loaded").await;
-    assert_eq!(status["wanted"], Value::Null);
+    assert_eq!(status["desired"], Value::Null);
     assert_eq!(is_degraded(&server, "colour").await, 0.0);
     let information = server.metrics().await;
     let versions = information
@@ -396,7 +396,7 @@ async fn a_new_plugin_is_asked_once_it_is_there() {
     });
     let status = until_status(&server, "shape", |status| status["state"] == "pending").await;
     assert!(
-        status["wanted"]["reason"]
+        status["desired"]["reason"]
             .as_str()
             .unwrap_or_default()
             .contains("No such file"),

@@ -390,7 +390,7 @@ async fn one_that_cannot_be_loaded_is_told_and_changes_nothing() {
     let status = until_status(&server, "colour", pending).await;
     println!("{:#}", status["candidate"]);
     assert_eq!(status["state"], "loaded");
-    let reason = status["candidate"]["wanted"]["reason"].as_str();
+    let reason = status["candidate"]["desired"]["reason"].as_str();
     assert!(
         reason.is_some_and(|reason| reason.contains("next.wasm")),
         "{reason:?}"

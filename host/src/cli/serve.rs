@@ -10,11 +10,13 @@ use tokio::signal::unix::SignalKind;
 use tokio_util::task::AbortOnDropHandle;
 
 use super::host::Host;
+use super::last_known_good::LastKnownGood;
 use super::{FAILURE, Logging, Origin};
 use crate::config::{self, Config};
-use crate::live::{Keeper, Live};
+use crate::live::{Begin, Live, Reconciler};
 use crate::memory;
 use crate::pipeline::Pipeline;
+use crate::plugin::PluginSet;
 use crate::registry::LastGood;
 use crate::server::{Listen, Server, Signals};
 
@@ -31,6 +33,8 @@ pub(super) struct Serve {
     #[arg(long, value_name = "ADDRESS:PORT")]
     admin_listen: Option<SocketAddr>,
     #[command(flatten)]
+    last_known_good: LastKnownGood,
+    #[command(flatten)]
     logging: Logging,
 }
 
@@ -39,8 +43,14 @@ pub(super) struct Serve {
 impl Serve {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let origin = self.origin.resolve()?;
-        let config = origin.load()?;
         crate::telemetry::install(self.logging.log_format, self.logging.log.as_deref())?;
+        let (config, is_last_known_good) = match origin.load() {
+            Ok(config) => (config, false),
+            Err(error) => match self.last_known_good.find(&origin) {
+                Some(config) => (config, true),
+                None => return Err(error.into()),
+            },
+        };
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .thread_name("tollgate")
@@ -48,13 +58,18 @@ impl Serve {
             .on_thread_park(memory::idle)
             .build()
             .context("the threads cannot be started")?;
-        let ended = runtime.block_on(self.serve(origin, config));
+        let ended = runtime.block_on(self.serve(origin, config, is_last_known_good));
         // What still blocks is a client that holds on or a file system that hangs: neither is waited for.
         runtime.shutdown_background();
         ended
     }
 
-    async fn serve(self, origin: config::Origin, config: Config) -> anyhow::Result<ExitCode> {
+    async fn serve(
+        self,
+        origin: config::Origin,
+        config: Config,
+        is_last_known_good: bool,
+    ) -> anyhow::Result<ExitCode> {
         let mut signals = Signals::listen().context("no signal handler could be set up")?;
         let hangups = tokio::signal::unix::signal(SignalKind::hangup());
         let hangups = hangups.context("no signal handler could be set up")?;
@@ -62,9 +77,14 @@ impl Serve {
         let others = last_good.as_ref().map(LastGood::limits).unwrap_or_default();
         let host = Host::with_room_for(&config, &others)?;
         let metrics = host.metrics.clone();
-        let keeper = Keeper::new(origin, config.clone(), host.loader, metrics, hangups);
-        let mut keeper = keeper.with_last_good(last_good);
-        let live = Arc::new(Live::new(&keeper));
+        let begin = Begin {
+            origin,
+            config: config.clone(),
+            is_last_known_good,
+            last_good,
+        };
+        let reconciler = Reconciler::new(begin, host.loader, metrics, hangups);
+        let live = Arc::new(Live::new(&reconciler));
         let max_concurrent_calls = config.engine.max_concurrent_calls as usize;
         let max_depth = config.requests.max_depth;
         let listen = Listen {
@@ -87,32 +107,29 @@ impl Serve {
         tokio::pin!(running);
         // A start may take long, and a probe must not take it for a hang.
         listening.announce_start();
-        let mut loading = AbortOnDropHandle::new(tokio::spawn(async move {
-            let set = keeper.load().await;
-            (keeper, set)
-        }));
-        let loaded = tokio::select! {
-            loaded = &mut loading => loaded,
-            _ = &mut running => return Ok(ExitCode::SUCCESS),
-            _ = signals.next() => return Ok(ExitCode::from(FAILURE)),
-        };
-        let (keeper, set) = loaded.context("the plugins could not be loaded")?;
         let pipeline = Pipeline::new(
             host.engine.clone(),
-            set,
+            PluginSet::default(),
             host.metrics.clone(),
             max_depth,
             max_concurrent_calls,
         );
         let pipeline = Arc::new(pipeline.with_decisions(config.decisions));
-        let keeper = tokio::spawn(keeper.run(pipeline.clone()));
+        let (opened, opening) = tokio::sync::oneshot::channel();
+        let reconciling = reconciler.run(pipeline.clone(), opened);
+        let reconciling = AbortOnDropHandle::new(tokio::spawn(reconciling));
+        tokio::select! {
+            opened = opening => opened.context("the plugins could not be loaded")?,
+            _ = &mut running => return Ok(ExitCode::SUCCESS),
+            _ = signals.next() => return Ok(ExitCode::from(FAILURE)),
+        }
         live.open(pipeline.clone());
         listening.announce();
         tokio::select! {
             _ = &mut running => return Ok(ExitCode::SUCCESS),
             signal = signals.next() => {
                 tracing::info!("stopping");
-                keeper.abort();
+                reconciling.abort();
                 let _: Result<(), _> = stop.send(signal);
             }
         }

@@ -17,6 +17,7 @@ use super::problem::Collector;
 use super::read::{Fields, Node, join};
 use super::registry::Reference;
 use super::rule::Match;
+use super::written::Written;
 
 /// A plugin as it is to run.
 #[derive(Clone, Debug, PartialEq)]
@@ -53,6 +54,8 @@ pub struct PluginConfig {
     pub allow_removals: bool,
     /// Whether log records name the object and the user of a request.
     pub log_identities: bool,
+    /// The entry as it was written; never compared.
+    pub(crate) written: Written,
 }
 
 /// What a plugin has where its entry does not say.
@@ -142,7 +145,9 @@ impl PluginConfig {
     /// A plugin with every default.
     #[must_use]
     pub fn new(name: PluginName, source: Source) -> Self {
+        let written = Written::of_source(&name, &source);
         Self {
+            written,
             name,
             enabled: true,
             source,
@@ -160,6 +165,20 @@ impl PluginConfig {
             allow_removals: false,
             log_identities: true,
         }
+    }
+
+    /// The same, written like this.
+    pub(super) fn written_as(self, written: &Written) -> Self {
+        Self {
+            written: written.clone(),
+            ..self
+        }
+    }
+
+    /// Gives it another mode.
+    pub(crate) fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+        self.written = self.written.with("mode", mode.as_str().into());
     }
 
     /// Whether the code that runs is the same under both, given the same bytes: all else is about when it is asked

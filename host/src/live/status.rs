@@ -1,115 +1,137 @@
-//! What the keeper has to tell beside the plugins that serve.
+//! What is told of the reconciler beside the plugins that serve.
 
-use std::collections::BTreeMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use serde_json::{Value, json};
 use time::OffsetDateTime;
+use time::format_description::well_known::Rfc3339;
 
-use super::trouble::{Trouble, timestamp};
+use super::reconcile::{Held, HeldBecause, Report, Snapshot, Trouble};
 use crate::config::PluginName;
 use crate::plugin::{PluginSet, PluginState};
 
-/// Shared between the keeper, which writes it, and whoever asks.
+/// Shared between the task that reconciles, which writes it, and whoever asks.
 #[derive(Debug)]
-pub(super) struct Status(Mutex<State>);
+pub(super) struct Status(Mutex<Told>);
 
 /// What is told.
 #[derive(Debug)]
-pub(super) struct State {
+pub(super) struct Told {
     /// The configuration file or folder.
-    pub(super) origin: String,
-    /// When it was last read and found to be valid.
-    pub(super) read: OffsetDateTime,
-    /// What is wrong with it now; what it said before is in force.
-    pub(super) invalid: Option<String>,
-    /// The keys that have changed and are not in force before a restart.
-    pub(super) needs_restart: Vec<&'static str>,
-    /// What is wanted and cannot be loaded, with where it is wanted from.
-    pub(super) troubles: BTreeMap<PluginName, (String, Trouble)>,
-    /// What comes from a registry just now, with where from.
-    pub(super) fetching: BTreeMap<PluginName, String>,
-    /// What the first set waits for, with where it is wanted from; none when that serves.
-    pub(super) starting: Option<BTreeMap<PluginName, String>>,
+    origin: String,
+    /// When it was last read and found to be valid; none where the last known good serves since the start.
+    pub(super) read: Option<OffsetDateTime>,
+    pub(super) snapshot: Snapshot,
 }
 
 // === impl Status ===
 
 impl Status {
-    /// `starting`: what is waited for before the first set serves, with its source.
-    pub(super) fn new(origin: String, starting: BTreeMap<PluginName, String>) -> Self {
-        Self(Mutex::new(State {
+    pub(super) fn new(origin: String, read: Option<OffsetDateTime>, snapshot: Snapshot) -> Self {
+        Self(Mutex::new(Told {
             origin,
-            read: OffsetDateTime::now_utc(),
-            invalid: None,
-            needs_restart: Vec::new(),
-            troubles: BTreeMap::new(),
-            fetching: BTreeMap::new(),
-            starting: Some(starting),
+            read,
+            snapshot,
         }))
     }
 
-    pub(super) fn lock(&self) -> MutexGuard<'_, State> {
+    pub(super) fn lock(&self) -> MutexGuard<'_, Told> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds to what `/plugins` says of the plugins that serve.
     pub(super) fn tell(&self, page: &mut Value) {
-        let state = self.lock();
+        let told = self.lock();
+        let snapshot = &told.snapshot;
         let mut configuration = json!({
-            "source": state.origin,
-            "read": timestamp(state.read),
-            "needsRestart": state.needs_restart,
+            "source": told.origin,
+            "needsRestart": snapshot.needs_restart,
         });
-        if let Some(reason) = &state.invalid {
+        match told.read {
+            Some(read) => configuration["read"] = timestamp(read).into(),
+            None => configuration["lastKnownGood"] = true.into(),
+        }
+        if let Some(reason) = &snapshot.invalid {
             configuration["invalid"] = reason.as_str().into();
         }
-        page["state"] = match (&state.starting, state.is_degraded()) {
-            (Some(_), _) => "starting".into(),
-            (None, true) => "degraded".into(),
-            (None, false) => "ok".into(),
+        page["state"] = match (snapshot.is_starting, snapshot.is_degraded()) {
+            (true, _) => "starting".into(),
+            (false, true) => "degraded".into(),
+            (false, false) => "ok".into(),
         };
         page["configuration"] = configuration;
         let Some(plugins) = page["plugins"].as_array_mut() else {
             return;
         };
-        for (name, (source, trouble)) in &state.troubles {
-            let (plugin, serves) = place(plugins, name, source);
+        for (name, (source, trouble)) in &snapshot.troubles {
+            let source = source.to_string();
+            let (plugin, serves) = place(plugins, name, &source);
             if plugin["state"] == "loaded" {
                 plugin["state"] = "degraded".into();
             }
-            plugin["wanted"] = trouble.tell();
+            plugin["desired"] = tell(trouble);
             if serves {
-                plugin["wanted"]["source"] = source.as_str().into();
+                plugin["desired"]["source"] = source.into();
             }
         }
-        for (name, source) in &state.fetching {
-            let (plugin, _) = place(plugins, name, source);
-            if plugin["wanted"].is_null() {
-                plugin["wanted"] = json!({ "source": source });
+        for (name, loading) in &snapshot.loading {
+            let source = loading.source.to_string();
+            let (plugin, _) = place(plugins, name, &source);
+            if plugin["state"] == "failed" || plugin["state"] == "pending" && snapshot.is_starting {
+                plugin["state"] = "loading".into();
             }
-            plugin["wanted"]["state"] = "fetching".into();
+            if plugin["desired"].is_null() {
+                plugin["desired"] = json!({ "source": source });
+            }
+            let state = if loading.is_fetched {
+                "preparing"
+            } else {
+                "fetching"
+            };
+            plugin["desired"]["state"] = state.into();
+            plugin["desired"]["loadingSince"] = at(loading.since).into();
         }
-        for (name, source) in state.starting.iter().flatten() {
-            let (plugin, _) = place(plugins, name, source);
-            plugin["state"] = "loading".into();
+        let Some(held) = &snapshot.held else {
+            return;
+        };
+        for (name, because) in &held.plugins {
+            let plugin = plugins
+                .iter_mut()
+                .find(|plugin| plugin["name"] == name.as_str());
+            if let Some(plugin) = plugin {
+                plugin["held"] = json!({
+                    "change": change(*because),
+                    "becauseOf": held.awaited.keys().map(PluginName::as_str).collect::<Vec<_>>(),
+                    "since": at(held.since),
+                    "whatToDo": held.what_to_do(name),
+                });
+            }
         }
     }
 
-    /// For `/readyz?verbose`, beside what is said of those that are live and were never loaded.
+    /// For `/readyz?verbose`, beside what is said of those that serve and were never loaded.
     pub(super) fn lines(&self, live: &PluginSet) -> Vec<String> {
-        let state = self.lock();
-        let invalid = state.invalid.iter().map(|reason| {
-            format!("the configuration cannot be used, what it said before is in force: {reason}")
+        let told = self.lock();
+        let snapshot = &told.snapshot;
+        let invalid = snapshot.invalid.iter().map(|reason| {
+            let what = if told.read.is_none() {
+                "the last known good serves since the start"
+            } else {
+                "what it said before is in force"
+            };
+            format!("the configuration is not valid, {what}: {reason}")
         });
-        let restart = (!state.needs_restart.is_empty()).then(|| {
-            let keys = state.needs_restart.join(", ");
+        let restart = (!snapshot.needs_restart.is_empty()).then(|| {
+            let keys = snapshot.needs_restart.join(", ");
             format!("changed and not in force before a restart: {keys}")
         });
-        let fetching = state.fetching.iter().map(|(name, source)| {
-            format!("what is wanted of plugin {name} is being fetched from {source}; what was there before goes on")
+        let loading = snapshot.loading.iter().map(|(name, loading)| {
+            let source = &loading.source;
+            let since = at(loading.since);
+            format!("plugin {name} is being loaded from {source} since {since}; what served before goes on")
         });
-        let troubles = state.troubles.iter().filter_map(|(name, (_, trouble))| {
+        let troubles = snapshot.troubles.iter().filter_map(|(name, (_, trouble))| {
             let reason = &trouble.reason;
             if let Some(plugin) = name.candidate_of() {
                 return Some(format!(
@@ -126,22 +148,98 @@ impl Status {
                 )),
             }
         });
-        let told = invalid.chain(restart).chain(fetching).chain(troubles);
+        let held = snapshot.held.iter().flat_map(|held| {
+            let plugins = held.plugins.iter();
+            plugins.map(|(name, because)| line(held, name, *because))
+        });
+        let told = invalid
+            .chain(restart)
+            .chain(loading)
+            .chain(troubles)
+            .chain(held);
         told.collect()
     }
 
-    /// For `/readyz` before the first set serves: what is waited for.
+    /// For `/readyz` before anything serves: what is waited for.
     pub(super) fn start(&self) -> String {
-        let state = self.lock();
-        let waits = state.starting.iter().flatten();
-        let waits: Vec<String> = waits
-            .map(|(name, source)| format!("{name} ({source})"))
+        let told = self.lock();
+        let waits: Vec<String> = told
+            .snapshot
+            .loading
+            .iter()
+            .map(|(name, loading)| format!("{name} ({})", loading.source))
             .collect();
         format!(
             "the plugins are being loaded, and reviews answered with 503; waiting for: {}",
             waits.join(", ")
         )
     }
+}
+
+/// One line about a plugin that is kept at its previous configuration.
+fn line(held: &Held, name: &PluginName, because: HeldBecause) -> String {
+    let awaited: Vec<String> = held
+        .awaited
+        .iter()
+        .map(|(name, reason)| format!("{name} does not serve as desired ({reason})"))
+        .collect();
+    let change = match because {
+        HeldBecause::Changed => "keeps its previous configuration",
+        HeldBecause::Removed => "stays in force although it was removed",
+    };
+    format!(
+        "plugin {name} {change} since {}, because plugin {}: {}",
+        at(held.since),
+        awaited.join(" and plugin "),
+        held.what_to_do(name)
+    )
+}
+
+fn change(because: HeldBecause) -> &'static str {
+    match because {
+        HeldBecause::Changed => "changed",
+        HeldBecause::Removed => "removed",
+    }
+}
+
+/// What `/plugins` says of a failed load.
+fn tell(trouble: &Trouble) -> Value {
+    let mut told = json!({
+        "reason": trouble.reason,
+        "since": at(trouble.since),
+        "attempts": trouble.attempts,
+        "nextAttempt": at(trouble.next),
+    });
+    if !trouble.digest.is_empty() {
+        told["digest"] = (&*trouble.digest).into();
+    }
+    told
+}
+
+/// What is told to whoever asked for a reload.
+pub(super) fn answer(report: &Report) -> Value {
+    let mut told = json!({
+        "result": report.result(),
+        "changed": names(report.changed.iter()),
+        "needsRestart": report.needs_restart,
+    });
+    if let Some(reason) = &report.invalid {
+        told["invalid"] = reason.as_str().into();
+    }
+    for (name, reason) in &report.failed {
+        told["failed"][name.as_str()] = reason.as_str().into();
+    }
+    if !report.loading.is_empty() {
+        told["loading"] = names(report.loading.iter());
+    }
+    if !report.held.is_empty() {
+        told["held"] = names(report.held.iter());
+    }
+    told
+}
+
+fn names<'n>(names: impl Iterator<Item = &'n PluginName>) -> Value {
+    names.map(PluginName::as_str).collect()
 }
 
 /// Where `/plugins` tells of a plugin or a candidate, and whether something of it is there already.
@@ -170,29 +268,18 @@ fn place<'p>(
     (candidate, true)
 }
 
-// === impl State ===
+/// A moment of this process by the calendar.
+fn at(moment: Instant) -> String {
+    let (now, today) = (Instant::now(), OffsetDateTime::now_utc());
+    timestamp(if moment > now {
+        today + (moment - now)
+    } else {
+        today - (now - moment)
+    })
+}
 
-impl State {
-    pub(super) fn trouble(&self, name: &PluginName) -> Option<&Trouble> {
-        self.troubles.get(name).map(|(_, trouble)| trouble)
-    }
-
-    /// Whether something of this name failed and is to be tried again.
-    pub(super) fn is_due(&self, name: &PluginName) -> bool {
-        self.trouble(name).is_some_and(Trouble::is_due)
-    }
-
-    /// What a reload came to, in a word.
-    pub(super) fn result(&self, swapped: bool) -> &'static str {
-        match (self.is_degraded(), swapped) {
-            (true, _) => "failed",
-            (false, true) => "applied",
-            (false, false) => "unchanged",
-        }
-    }
-
-    /// Whether something is wanted that does not serve, other than what a restart would bring.
-    pub(super) fn is_degraded(&self) -> bool {
-        self.invalid.is_some() || !self.troubles.is_empty()
-    }
+/// To the second.
+fn timestamp(time: OffsetDateTime) -> String {
+    let time = time.replace_nanosecond(0).unwrap_or(time);
+    time.format(&Rfc3339).unwrap_or_default()
 }

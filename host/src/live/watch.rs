@@ -1,16 +1,22 @@
 //! Which files have changed, and whether they have come to rest.
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use tokio::task::spawn_blocking;
-
+use super::desired::Desired;
+use super::reconcile::{Stamps, files};
+use crate::config::Config;
+use crate::engine::chain;
 use crate::memory;
 use crate::stamp::Stamp;
 
-/// Stamps by path; none where there is no file.
-pub(super) type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
+/// What was read of a source of the desired state.
+pub(super) struct Reading {
+    /// The configuration, or all that is wrong with it.
+    pub(super) read: Result<Config, String>,
+    /// Of its own files and of those that loads read, from before any of them was read.
+    pub(super) stamps: Stamps,
+}
 
 /// Which files have changed since they were last read.
 #[derive(Debug, Default)]
@@ -25,21 +31,36 @@ pub(super) struct Watch {
 /// Files that are written without a pause are read all the same after this.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// The stamps of these files as they are now.
-pub(super) async fn stamps(paths: Vec<PathBuf>) -> Stamps {
-    // A file system may hang: then nothing else waits for it.
-    let stamped = spawn_blocking(|| {
-        let stamp = |path: PathBuf| {
-            let stamp = Stamp::of(&path);
-            (path, stamp)
-        };
-        let stamps = paths.into_iter().map(stamp).collect();
-        // These are the threads that have read and linked the plugins, each of which comes by here within a second or two.
-        // What one of them gives back of large reviews is most of what all threads have freed.
-        memory::idle();
-        stamps
-    });
-    stamped.await.unwrap_or_default()
+/// The stamps of these files as they are now. May block.
+pub(super) fn stamps(paths: impl IntoIterator<Item = PathBuf>) -> Stamps {
+    let stamp = |path: PathBuf| {
+        let stamp = Stamp::of(&path);
+        (path, stamp)
+    };
+    let stamps = paths.into_iter().map(stamp).collect();
+    // These are the threads that have read and linked the plugins, each of which comes by here within a second or two.
+    // What one of them gives back of large reviews is most of what all threads have freed.
+    memory::idle();
+    stamps
+}
+
+/// Reads a source, and stamps its files. `known` are the files of the plugins that were desired before. May block.
+pub(super) fn read(source: &dyn Desired, known: Vec<PathBuf>) -> Reading {
+    let mut stamped = stamps(source.files());
+    let read = source.read().map_err(|error| chain(&error));
+    let paths = match &read {
+        Ok(config) => {
+            let entries = config.plugins.iter().chain(&config.candidates);
+            let enabled = entries.filter(|entry| entry.enabled);
+            enabled.flat_map(files).cloned().collect()
+        }
+        Err(_) => known,
+    };
+    stamped.extend(stamps(paths));
+    Reading {
+        read,
+        stamps: stamped,
+    }
 }
 
 // === impl Watch ===

@@ -91,6 +91,7 @@ pub(super) struct PluginFamilies {
     reinvocations: Family<PluginLabels, Counter>,
     not_converging: Family<PluginLabels, Counter>,
     degraded: Family<PluginLabels, Gauge>,
+    held: Family<PluginLabels, Gauge>,
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
@@ -271,6 +272,7 @@ impl PluginFamilies {
             reinvocations: Family::default(),
             not_converging: Family::default(),
             degraded: Family::default(),
+            held: Family::default(),
         };
         registry.register(
             "plugin_calls",
@@ -324,6 +326,11 @@ impl PluginFamilies {
             "1 while what the configuration wants of a plugin cannot be loaded, and what was loaded before serves",
             families.degraded.clone(),
         );
+        registry.register(
+            "plugin_held",
+            "1 while a plugin is kept at its previous configuration because another enforcing plugin does not serve as desired",
+            families.held.clone(),
+        );
         families
     }
 
@@ -333,9 +340,18 @@ impl PluginFamilies {
         gauge.set(degraded.into());
     }
 
-    pub(super) fn gone(&self, name: &str) {
+    pub(super) fn held(&self, name: &str, held: bool) {
         let plugin = name.to_owned();
-        self.degraded.remove(&PluginLabels { plugin });
+        let gauge = self.held.get_or_create_owned(&PluginLabels { plugin });
+        gauge.set(held.into());
+    }
+
+    pub(super) fn gone(&self, name: &str) {
+        let labels = PluginLabels {
+            plugin: name.to_owned(),
+        };
+        self.degraded.remove(&labels);
+        self.held.remove(&labels);
     }
 
     pub(super) fn resolve(&self, name: &str) -> PluginMetrics {

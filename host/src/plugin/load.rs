@@ -3,13 +3,14 @@
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures_util::StreamExt as _;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 
 use super::protocol::{self, Manifest};
-use super::set::{LoadedPlugin, Plugin, PluginSet, PluginState};
+use super::set::{LoadedPlugin, Plugin, PluginCode, PluginSet, PluginState};
 use super::store::Store;
 use super::worker::{Known, PrepareError, Prepared, Worker};
 use crate::config::{EngineConfig, Limits, ManifestRule, Match, PluginConfig, Registries, Source};
@@ -54,6 +55,14 @@ pub enum LoadError {
     /// The registry has no answer by which what serves could be replaced.
     #[error("{0}")]
     Stale(String),
+    /// It took longer than anything is waited for.
+    #[error("{what} took more than {} s", .limit.as_secs())]
+    TooSlow {
+        /// What did.
+        what: &'static str,
+        /// The limit.
+        limit: Duration,
+    },
     /// It failed on the way.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
@@ -130,6 +139,8 @@ const NO_KEYS: &str = "it was an artifact of a registry, and what is wanted is a
 const KEPT_CODE_BYTES: u64 = 2 << 30;
 /// Pulls that wait for registries at the same time.
 const PULLS: usize = 16;
+/// A file system that takes longer than this for a plugin is not waited for.
+const READ_LIMIT: Duration = Duration::from_secs(30);
 
 // === impl Loader ===
 
@@ -189,64 +200,34 @@ impl Loader {
 
     /// Loads one.
     pub async fn load(&self, config: PluginConfig) -> Plugin {
-        self.load_within(config, None).await
-    }
-
-    /// Loads one of the first set.
-    pub(crate) async fn load_at_start(&self, config: PluginConfig, start: Start<'_>) -> Plugin {
-        self.load_within(config, Some(start)).await
-    }
-
-    async fn load_within(&self, config: PluginConfig, start: Option<Start<'_>>) -> Plugin {
         if !config.enabled {
-            return self.disabled(config);
+            return self.plugin(config, Arc::from(""), PluginState::Disabled);
         }
         let mut digest: Arc<str> = Arc::from("");
-        let mut stale = None;
         let loaded = async {
-            let mut artifact = self.fetch_within(&config, None, start).await?;
+            let artifact = self.fetch(&config, None).await?;
             digest = artifact.digest.clone();
-            stale = artifact.stale.take();
             self.prepare(&config, artifact).await
         };
-        match loaded.await {
-            Ok(loaded) => Plugin {
-                stale,
-                ..self.plugin(config, digest, PluginState::Loaded(Box::new(loaded)))
-            },
-            Err(error) => self.failed(config, digest, error.to_string()),
-        }
+        let state = match loaded.await {
+            Ok(loaded) => PluginState::Loaded(Box::new(loaded)),
+            Err(error) => {
+                let reason = error.to_string();
+                tracing::error!(plugin = config.name.as_str(), %digest, failure_policy = config.failure_policy.as_str(), reason, "plugin not loaded");
+                PluginState::Failed { reason }
+            }
+        };
+        self.plugin(config, digest, state)
     }
 
-    /// One that is not to be loaded.
-    pub(crate) fn disabled(&self, config: PluginConfig) -> Plugin {
-        tracing::info!(
-            plugin = config.name.as_str(),
-            "plugin disabled: it is not loaded"
-        );
-        self.plugin(config, Arc::from(""), PluginState::Disabled)
-    }
-
-    /// One that could not be loaded, and for which there is nothing else.
-    pub(crate) fn failed(&self, config: PluginConfig, digest: Arc<str>, reason: String) -> Plugin {
-        tracing::error!(plugin = config.name.as_str(), %digest, failure_policy = config.failure_policy.as_str(), reason, "plugin not loaded");
-        self.plugin(config, digest, PluginState::Failed { reason })
-    }
-
-    /// The same code under another configuration, which does not touch the code.
-    pub(crate) fn reconfigured(
+    /// A plugin of this code under a configuration.
+    pub(crate) fn plugin_of(
         &self,
         config: PluginConfig,
         digest: Arc<str>,
-        loaded: &LoadedPlugin,
+        code: &PluginCode,
     ) -> Result<Plugin, LoadError> {
-        let matching = matching(&config, &loaded.manifest)?;
-        let loaded = LoadedPlugin {
-            guest: loaded.guest.clone(),
-            manifest: loaded.manifest.clone(),
-            matching,
-            hold: loaded.hold.clone(),
-        };
+        let loaded = code.under(&config)?;
         Ok(self.plugin(config, digest, PluginState::Loaded(Box::new(loaded))))
     }
 
@@ -265,7 +246,6 @@ impl Loader {
             digest,
             state,
             metrics,
-            stale: None,
         }
     }
 
@@ -306,7 +286,8 @@ impl Loader {
         })
     }
 
-    async fn fetch_within(
+    /// The same, during a start with what it knows of registries.
+    pub(crate) async fn fetch_within(
         &self,
         config: &PluginConfig,
         have: Option<&str>,
@@ -329,7 +310,14 @@ impl Loader {
                 };
                 // Never closed.
                 let _turn = self.reading.acquire().await;
-                tokio::task::spawn_blocking(read).await?
+                let reading = tokio::task::spawn_blocking(read);
+                match tokio::time::timeout(READ_LIMIT, reading).await {
+                    Ok(read) => read?,
+                    Err(_elapsed) => Err(LoadError::TooSlow {
+                        what: "reading the file",
+                        limit: READ_LIMIT,
+                    }),
+                }
             }
             Source::Oci(reference) => {
                 let order = Order {
@@ -379,33 +367,35 @@ impl Loader {
         }
     }
 
-    /// What served last of a plugin, under what is wanted around it today. Neither keys, pins nor capabilities that have
-    /// been taken away since are given back.
-    pub(crate) async fn last_good(
+    /// What served before this start, under the entry that it served under. Neither keys, pins nor capabilities that
+    /// have been taken away since are given back.
+    pub(crate) async fn recall(
         &self,
-        wanted: &PluginConfig,
+        before: &PluginConfig,
+        today: &PluginConfig,
         served: Served,
         start: Start<'_>,
-    ) -> Result<Plugin, LoadError> {
-        let granted = served.capabilities.intersection(&wanted.capabilities);
+    ) -> Result<(PluginConfig, Arc<str>, PluginCode), LoadError> {
+        let granted = served.capabilities.intersection(&today.capabilities);
         let config = PluginConfig {
             capabilities: granted.copied().collect(),
+            signature_keys: today.signature_keys.clone(),
             source: served.source,
             settings: served.settings,
             limits: served.limits,
-            ..wanted.clone()
+            ..before.clone()
         };
         self.has_room_for(&config.limits)?;
         let limit_bytes = self.config.max_plugin_bytes;
-        let pin = match &wanted.source {
+        let pin = match &today.source {
             Source::Oci(reference) => reference.digest.as_deref(),
             Source::File(_) => None,
         };
         if pin.is_some_and(|pin| *pin != served.digest) {
             return Err(LoadError::NotToday(OTHER_PIN));
         }
-        let (bytes, hold) = match (&config.source, &wanted.source) {
-            (Source::File(_), _) if wanted.signature_keys.is_empty() => {
+        let (bytes, hold) = match (&config.source, &today.source) {
+            (Source::File(_), _) if today.signature_keys.is_empty() => {
                 self.registry.kept(&served.digest, limit_bytes)?
             }
             (Source::File(_), _) => return Err(LoadError::NotToday(UNSIGNED_FILE)),
@@ -427,8 +417,9 @@ impl Loader {
             stale: None,
             hold,
         };
-        let loaded = self.prepare(&config, artifact).await?;
-        Ok(self.plugin(config, digest, PluginState::Loaded(Box::new(loaded))))
+        let code = self.prepare_code(&config, artifact).await?;
+        code.under(&config)?;
+        Ok((config, digest, code))
     }
 
     /// The artifacts by which this can be served again.
@@ -442,11 +433,20 @@ impl Loader {
     }
 
     /// Takes the bytes the whole way to a plugin that can be called.
-    pub(crate) async fn prepare(
+    async fn prepare(
         &self,
         config: &PluginConfig,
         artifact: Artifact,
     ) -> Result<LoadedPlugin, LoadError> {
+        self.prepare_code(config, artifact).await?.under(config)
+    }
+
+    /// Takes the bytes the whole way to code that can be called, whatever it is asked about.
+    pub(crate) async fn prepare_code(
+        &self,
+        config: &PluginConfig,
+        artifact: Artifact,
+    ) -> Result<PluginCode, LoadError> {
         let began = std::time::Instant::now();
         let Artifact {
             bytes,
@@ -464,8 +464,6 @@ impl Loader {
             known: Known { manifest, fallback },
             code,
         } = prepared;
-        let matching = matching(config, &manifest)?;
-
         let configured = match fallback {
             None => ConfiguredBy::Snapshot,
             Some(reason) => ConfiguredBy::EachCall { settings, reason },
@@ -491,12 +489,35 @@ impl Loader {
         if let Source::File(_) = &config.source {
             self.registry.keep(&hold, &digest, &bytes);
         }
-        Ok(LoadedPlugin {
+        Ok(PluginCode {
             guest: Arc::new(guest),
             manifest,
-            matching,
-            hold,
+            _hold: hold,
         })
+    }
+}
+
+// === impl PluginCode ===
+
+impl PluginCode {
+    /// The plugin under a configuration.
+    ///
+    /// # Errors
+    /// When neither has rules.
+    pub(crate) fn under(&self, config: &PluginConfig) -> Result<LoadedPlugin, LoadError> {
+        Ok(LoadedPlugin {
+            matching: matching(config, &self.manifest)?,
+            guest: self.guest.clone(),
+            manifest: self.manifest.clone(),
+        })
+    }
+
+    /// Whether it has rules to go by under a configuration.
+    ///
+    /// # Errors
+    /// When neither has any.
+    pub(crate) fn has_rules(&self, config: &PluginConfig) -> Result<(), LoadError> {
+        matching(config, &self.manifest).map(drop)
     }
 }
 

@@ -31,8 +31,6 @@ pub struct Plugin {
     pub state: PluginState,
     /// Where its calls are counted.
     pub metrics: PluginMetrics,
-    /// Why it may not be what its registry has by now.
-    pub(crate) stale: Option<String>,
 }
 
 /// Whether a plugin can be called.
@@ -58,6 +56,14 @@ pub(crate) enum Asked<'p> {
     Everything,
 }
 
+/// A plugin's code, whatever it is asked about.
+pub(crate) struct PluginCode {
+    pub(crate) guest: Arc<Guest>,
+    pub(crate) manifest: Manifest,
+    /// Keeps what it was made of in the cache of what was pulled.
+    pub(crate) _hold: Hold,
+}
+
 /// A plugin that can be called.
 pub struct LoadedPlugin {
     /// What is called. Shared where only the configuration around it has changed.
@@ -66,8 +72,6 @@ pub struct LoadedPlugin {
     pub manifest: Manifest,
     /// What it is asked about: from the configuration, else from the manifest.
     pub matching: Match,
-    /// Keeps what it was made of in the cache of what was pulled.
-    pub(crate) hold: Hold,
 }
 
 // === impl PluginSet ===

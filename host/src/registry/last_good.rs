@@ -2,7 +2,8 @@
 //!
 //! One file for each plugin, in a folder for each configuration, beside the artifacts:
 //! `last-good/<configuration>/<plugin>.json`. Settings may be secret, so nobody else may read them. A file comes into
-//! being by renaming, and names the artifacts that it needs, which the cache keeps for its sake.
+//! being by renaming, and names the artifacts that it needs, which the cache keeps for its sake. The configuration that is
+//! in force is beside them, as a document that reads as a configuration file does.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
@@ -53,6 +54,13 @@ struct Record {
     needs: Vec<String>,
 }
 
+/// A configuration as it is written.
+#[derive(Deserialize, Serialize)]
+struct InForce {
+    version: u32,
+    document: Value,
+}
+
 /// What the cache has to know of a record, whatever its version.
 #[derive(Deserialize)]
 struct Needs {
@@ -62,6 +70,8 @@ struct Needs {
 const FOLDER: &str = "last-good";
 /// A host of another version leaves what it cannot read alone, and writes its own over it.
 const VERSION: u32 = 1;
+/// The file of the configuration. No plugin has a file like this.
+const CONFIGURATION: &str = "configuration.last-good";
 /// What begins a file's name until it is whole.
 const UNFINISHED: &str = ".new-";
 /// Whoever wrote a file for so long is gone.
@@ -75,7 +85,13 @@ impl LastGood {
     /// The records of a configuration; none where nothing is kept on disk.
     #[must_use]
     pub fn new(registries: &Registries, origin: &Path) -> Option<Self> {
-        let all = registries.cache_directory.as_ref()?.join(FOLDER);
+        Self::within(registries.cache_directory.as_ref()?, origin)
+    }
+
+    /// The records of a configuration within a cache; none where there is no such path.
+    #[must_use]
+    pub fn within(cache: &Path, origin: &Path) -> Option<Self> {
+        let all = cache.join(FOLDER);
         let origin = std::path::absolute(origin).ok()?;
         let mut name = format!(
             "{:x}",
@@ -97,6 +113,45 @@ impl LastGood {
     pub fn limits(&self) -> Vec<Limits> {
         let served = files(&self.folder).filter_map(|path| Served::read(&path));
         served.map(|served| served.limits).collect()
+    }
+
+    /// The configuration that was in force, as a document; none where none was recorded.
+    #[must_use]
+    pub fn configuration(&self) -> Option<Value> {
+        let path = self.folder.join(CONFIGURATION);
+        let text = fs::read(&path).ok()?;
+        let read: Option<InForce> = serde_json::from_slice(&text).ok();
+        let in_force = read.filter(|in_force| in_force.version == VERSION);
+        if in_force.is_none() {
+            tracing::warn!(file = %path.display(), "the recorded configuration is damaged or another version's; it is not used");
+        }
+        in_force.map(|in_force| in_force.document)
+    }
+
+    /// The names of the plugins that have records.
+    pub(crate) fn names(&self) -> Vec<PluginName> {
+        let stems = files(&self.folder).filter_map(|path| {
+            let stem = path.file_stem()?.to_str()?;
+            PluginName::parse(stem).ok()
+        });
+        stems.collect()
+    }
+
+    /// Records the configuration that is in force, and that it still is.
+    pub(crate) fn record_configuration(&self, document: Value) {
+        let in_force = InForce {
+            version: VERSION,
+            document,
+        };
+        let written = serde_json::to_vec_pretty(&in_force)
+            .map_err(io::Error::from)
+            .and_then(|text| self.put(CONFIGURATION, &text));
+        if let Err(error) = written {
+            tracing::warn!(
+                folder = %self.folder.display(), %error,
+                "failed to record the configuration in force (registries.cacheDirectory); a start could not fall back to it"
+            );
+        }
     }
 
     /// Writes down what serves now, and that it still does; `needs` are the artifacts by which it could be served again.
@@ -126,7 +181,10 @@ impl LastGood {
     /// Removes the records of other configurations that nobody serves any more.
     pub(crate) fn clear_out(&self) {
         for folder in folders(&self.all).filter(|folder| *folder != self.folder) {
-            let all = files(&folder).chain(unfinished(&folder));
+            let configuration = folder.join(CONFIGURATION);
+            let all = files(&folder)
+                .chain(unfinished(&folder))
+                .chain([configuration]);
             for path in all.filter(|path| is_unused(path)) {
                 drop(fs::remove_file(&path));
             }
@@ -149,8 +207,15 @@ impl LastGood {
             capabilities: served.capabilities.clone(),
             needs,
         };
-        let text = serde_json::to_vec_pretty(&record)?;
-        let path = self.path(name);
+        self.put(
+            &format!("{name}.json"),
+            &serde_json::to_vec_pretty(&record)?,
+        )
+    }
+
+    /// Makes a file by renaming, or says of one that it still holds.
+    fn put(&self, name: &str, text: &[u8]) -> io::Result<()> {
+        let path = self.folder.join(name);
         if fs::read(&path).is_ok_and(|written| written == text) {
             return File::open(&path)?.set_modified(SystemTime::now());
         }
@@ -164,7 +229,7 @@ impl LastGood {
         let mut file = tempfile::Builder::new()
             .prefix(UNFINISHED)
             .tempfile_in(&self.folder)?;
-        file.write_all(&text)?;
+        file.write_all(text)?;
         file.as_file().sync_all()?;
         file.persist(&path)?;
         Ok(())
@@ -351,6 +416,39 @@ mod tests {
         one.clear_out();
         assert!(!other.folder.exists());
         assert!(one.of(&name("b")).is_some());
+    }
+
+    #[test]
+    fn the_configuration_is_recorded_beside_the_plugins() {
+        let cache = tempfile::tempdir().unwrap();
+        let (one, other) = (
+            records(cache.path(), "/one"),
+            records(cache.path(), "/other"),
+        );
+        assert_eq!(one.configuration(), None);
+        let document = json!({"plugins": [{"name": "a", "settings": {"password": "secret"}}]});
+        other.record_configuration(document.clone());
+        one.record_configuration(document.clone());
+        one.record(
+            &name("configuration"),
+            &served("/a.wasm", json!({})),
+            Vec::new(),
+        );
+        one.retain(&BTreeSet::from([&name("configuration")]));
+        assert_eq!(one.configuration(), Some(document));
+        assert_eq!(one.names(), [name("configuration")]);
+        let path = one.folder.join(CONFIGURATION);
+        let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o777;
+        assert_eq!(mode, 0o600);
+        assert!(needed(cache.path()).is_empty());
+
+        fs::write(&path, "{").unwrap();
+        assert_eq!(one.configuration(), None);
+        let long_ago = SystemTime::now() - LONGEST_UNUSED - Duration::from_secs(1);
+        let file = File::open(other.folder.join(CONFIGURATION)).unwrap();
+        file.set_modified(long_ago).unwrap();
+        one.clear_out();
+        assert!(!other.folder.exists());
     }
 
     #[test]

@@ -1,0 +1,202 @@
+//! A configuration as it was written, so that it can be recorded and read again.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::Config;
+use super::plugin::{PluginConfig, PluginName, Source};
+use super::problem::{Collector, Problems};
+
+/// A part of a configuration as it was written, with the defaults of the file that it stood in. Two values that mean the
+/// same may be written in different ways, so this never makes a difference where configurations are compared.
+#[derive(Clone)]
+pub(crate) struct Written(Arc<Value>);
+
+/// Keys whose values an entry takes from the file where it has none of its own.
+const DEFAULTS: [&str; 2] = ["conflicts", "signatures"];
+const PLUGINS: &str = "plugins";
+
+// === impl Written ===
+
+impl Written {
+    /// The file without its plugins.
+    pub(super) fn of_file(document: &Value) -> Self {
+        let mut document = document.clone();
+        if let Some(keys) = document.as_object_mut() {
+            keys.remove(PLUGINS);
+            keys.insert("allowEmpty".to_owned(), true.into());
+        }
+        Self(Arc::new(document))
+    }
+
+    /// An entry under `plugins` of a file.
+    pub(super) fn of_entry(entry: &Value, file: &Value) -> Self {
+        let mut entry = entry.clone();
+        if !entry.is_object() {
+            return Self(Arc::new(entry));
+        }
+        let is_artifact = |node: &Value| {
+            let source = node["source"].as_str();
+            source.is_some_and(|source| source.starts_with("oci://"))
+        };
+        if let Some(limits) = file.get("limits") {
+            entry["limits"] = over(limits, entry.get("limits"));
+        }
+        for key in DEFAULTS {
+            let Some(value) = file.get(key) else {
+                continue;
+            };
+            // Only artifacts are signed.
+            let takes = |node: &Value| {
+                node.get(key).is_none() && (key != "signatures" || is_artifact(node))
+            };
+            if takes(&entry) {
+                entry[key] = value.clone();
+            }
+            // A candidate takes those of its plugin, where that has any.
+            let is_candidates = key == "signatures" && !is_artifact(&entry);
+            let candidate = entry.get_mut("candidate").filter(|node| node.is_object());
+            if let Some(candidate) = candidate.filter(|node| is_candidates && takes(node)) {
+                candidate[key] = value.clone();
+            }
+        }
+        Self(Arc::new(entry))
+    }
+
+    /// An entry that says nothing but where its plugin is.
+    pub(super) fn of_source(name: &PluginName, source: &Source) -> Self {
+        let entry = json!({ "name": name.as_str(), "source": source.to_string() });
+        Self(Arc::new(entry))
+    }
+
+    /// The same with another value under a key.
+    pub(super) fn with(&self, key: &str, value: Value) -> Self {
+        let mut written = Value::clone(&self.0);
+        written[key] = value;
+        Self(Arc::new(written))
+    }
+}
+
+/// `own` over `defaults`, key by key.
+fn over(defaults: &Value, own: Option<&Value>) -> Value {
+    let mut all: Map<String, Value> = defaults.as_object().cloned().unwrap_or_default();
+    let own = own.and_then(Value::as_object);
+    all.extend(
+        own.into_iter()
+            .flatten()
+            .map(|(key, value)| (key.clone(), value.clone())),
+    );
+    all.into()
+}
+
+impl PartialEq for Written {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// Settings may be secret.
+impl fmt::Debug for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Written")
+    }
+}
+
+// === impl Config ===
+
+impl Config {
+    /// A document that reads as this configuration with these entries in the place of its own.
+    pub(crate) fn document<'c>(&self, entries: impl Iterator<Item = &'c PluginConfig>) -> Value {
+        let entries: Vec<Value> = entries
+            .filter(|entry| !entry.is_candidate())
+            .map(|entry| Value::clone(&entry.written.0))
+            .collect();
+        let mut document = Value::clone(&self.written.0);
+        document[PLUGINS] = entries.into();
+        // What each entry takes from these it has itself.
+        if let Some(keys) = document.as_object_mut() {
+            for key in ["limits"].iter().chain(&DEFAULTS) {
+                keys.remove(*key);
+            }
+        }
+        document
+    }
+
+    /// Reads a document of [`Config::document`] for a file that stands in `folder`.
+    ///
+    /// # Errors
+    /// All that is wrong with it.
+    pub(crate) fn of_document(document: &Value, folder: &Path) -> Result<Self, Problems> {
+        let problems = Collector::default();
+        let config = super::read_config(document, folder, &problems);
+        problems.finish(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Everything that an entry may take from its file, and everything that it may have itself.
+    const FILE: &str = "
+listen: 127.0.0.1:0
+limits: { fuel: 5M, memory: 16Mi }
+conflicts: deny
+signatures: { keys: [keys/a.pem] }
+plugins:
+  - name: guard
+    source: file:./guard.wasm
+    limits: { fuel: 7M }
+    candidate: { source: 'oci://registry.example.com/guard:2' }
+  - name: rewrite
+    source: oci://registry.example.com/rewrite:1
+    conflicts: last
+    mode: warn
+    match:
+      rules: [{ operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods] }]
+      namespaces: [shop]
+      objectSelector: { matchLabels: { a: b } }
+      matchConditions: [{ name: c, expression: object.metadata.name == 'x' }]
+    exceptions: [{ users: [a], until: 2026-12-31, reason: because }]
+    candidate: { source: file:./rewrite-2.wasm, settings: { a: 1 } }
+  - name: pinned
+    source: oci://registry.example.com/pinned:1
+    signatures: { keys: [] }
+    enabled: false
+    settings: { a: [1.0, 12345678901234567890, \"\\u0001\"] }
+    failurePolicy: Ignore
+    capabilities: [clock]
+    allowRemovals: true
+";
+
+    #[test]
+    fn a_document_reads_as_what_it_was_made_of() {
+        let config = Config::parse(FILE, Path::new("/etc/tollgate")).unwrap();
+        let document = config.document(config.plugins.iter());
+        let text = document.to_string();
+        let document = serde_json::from_str(&text).unwrap();
+        let again = Config::of_document(&document, Path::new("/etc/tollgate")).unwrap();
+        assert_eq!(again.plugins, config.plugins);
+        assert_eq!(again.candidates, config.candidates);
+        assert_eq!(again, config);
+    }
+
+    #[test]
+    fn entries_of_several_files_keep_what_each_has() {
+        let other = FILE
+            .replace("fuel: 5M", "fuel: 6M")
+            .replace("conflicts: deny", "conflicts: last");
+        let [one, other] =
+            [FILE, &other].map(|text| Config::parse(text, Path::new("/etc/tollgate")).unwrap());
+        let mut warned = other.plugins[0].clone();
+        warned.set_mode(crate::config::Mode::Warn);
+        let entries = [&one.plugins[1], &warned];
+        let document = one.document(entries.into_iter());
+        let again = Config::of_document(&document, Path::new("/etc/tollgate")).unwrap();
+        assert_eq!(again.plugins.iter().collect::<Vec<_>>(), entries);
+        assert_eq!(again.plugins[1].mode, crate::config::Mode::Warn);
+    }
+}

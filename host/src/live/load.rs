@@ -1,0 +1,124 @@
+//! Carries out the loads and recalls that the reconciler asks for.
+
+use std::sync::Arc;
+
+use super::reconcile::{Code, Failure, Loaded, Order, Outcome, RecallOrder, Recalled};
+use crate::config::PluginConfig;
+use crate::plugin::{LoadError, Loader, PluginCode};
+use crate::registry::{Patience, Served, Start};
+
+/// The code of a plugin, shared by those who call it.
+pub(super) type SharedCode = Arc<PluginCode>;
+
+impl Code for SharedCode {
+    fn is(&self, other: &Self) -> bool {
+        Self::ptr_eq(self, other)
+    }
+
+    fn fits(&self, config: &PluginConfig) -> Result<(), String> {
+        self.has_rules(config).map_err(|error| error.to_string())
+    }
+}
+
+/// Loads a plugin. `fetched` is told of the digest as soon as the bytes are there.
+pub(super) async fn load(
+    loader: &Loader,
+    patience: &Patience,
+    order: Order,
+    fetched: impl FnOnce(Arc<str>),
+) -> Result<Outcome<SharedCode>, Failure> {
+    let mut digest: Arc<str> = Arc::from("");
+    let held_back = order.held_back.clone();
+    match try_load(loader, patience, order, &mut digest, fetched).await {
+        Ok(outcome) => Ok(outcome),
+        // It was only compared with a version that is not to be tried again yet, and nothing is known of another one.
+        Err(_) if held_back.is_some() && digest.is_empty() => Ok(Outcome::HeldBack),
+        Err(error) => Err(Failure {
+            reason: error.to_string(),
+            digest,
+        }),
+    }
+}
+
+async fn try_load(
+    loader: &Loader,
+    patience: &Patience,
+    order: Order,
+    digest: &mut Arc<str>,
+    fetched: impl FnOnce(Arc<str>),
+) -> Result<Outcome<SharedCode>, LoadError> {
+    let config = &order.config;
+    loader.has_room_for(&config.limits)?;
+    if let Some(known) = &order.at_hand {
+        if order.have.as_ref() == Some(known) {
+            return Ok(Outcome::Unchanged { is_cached: true });
+        }
+        if let Some(artifact) = loader.at_hand(config, known) {
+            *digest = known.clone();
+            fetched(known.clone());
+            let code = loader.prepare_code(config, artifact).await?;
+            let loaded = of(code, known.clone(), None);
+            let is_cached = true;
+            return Ok(Outcome::New { loaded, is_cached });
+        }
+    }
+    let start = order.at_start.map(|replaceable| Start {
+        patience,
+        replaceable,
+    });
+    let have = order.held_back.as_ref().or(order.have.as_ref());
+    let mut artifact = loader
+        .fetch_within(config, have.map(|have| &**have), start)
+        .await?;
+    let stale = artifact.stale.take();
+    if let Some(reason) = stale
+        .as_ref()
+        .filter(|_| order.serves || order.held_back.is_some())
+    {
+        // What serves has been the tag's at least as lately as what the cache has.
+        return Err(LoadError::Stale(reason.clone()));
+    }
+    if order.held_back.as_ref() == Some(&artifact.digest) {
+        return Ok(Outcome::HeldBack);
+    }
+    if artifact.is_known() || order.have.as_ref() == Some(&artifact.digest) {
+        return Ok(Outcome::Unchanged { is_cached: false });
+    }
+    *digest = artifact.digest.clone();
+    fetched(digest.clone());
+    let code = loader.prepare_code(config, artifact).await?;
+    Ok(Outcome::New {
+        loaded: of(code, digest.clone(), stale),
+        is_cached: false,
+    })
+}
+
+/// Loads what served before the start.
+pub(super) async fn recall(
+    loader: &Loader,
+    patience: &Patience,
+    order: RecallOrder,
+    served: Option<Served>,
+) -> Result<Recalled<SharedCode>, String> {
+    let served = served.ok_or("its record is gone")?;
+    let start = Start {
+        patience,
+        replaceable: false,
+    };
+    let RecallOrder { before, today, .. } = order;
+    match loader.recall(&before, &today, served, start).await {
+        Ok((config, digest, code)) => Ok(Recalled {
+            config,
+            loaded: of(code, digest, None),
+        }),
+        Err(error) => Err(error.to_string()),
+    }
+}
+
+fn of(code: PluginCode, digest: Arc<str>, stale: Option<String>) -> Loaded<SharedCode> {
+    Loaded {
+        digest,
+        code: Arc::new(code),
+        stale,
+    }
+}

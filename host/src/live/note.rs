@@ -1,0 +1,65 @@
+//! What the reconciler decides, in the log.
+
+use super::reconcile::{HeldBecause, Note};
+use super::status::Status;
+
+/// Logs a note.
+pub(super) fn tell(note: &Note, status: &Status) {
+    match note {
+        Note::Trouble {
+            name,
+            trouble,
+            retry_in,
+            is_news,
+        } => {
+            let (plugin, digest) = (name.as_str(), &trouble.digest);
+            let (reason, retry_in_seconds) = (&trouble.reason, retry_in.as_secs_f32());
+            if *is_news {
+                tracing::error!(plugin, %digest, reason, retry_in_seconds, "failed to load plugin; keeping what serves");
+            } else {
+                tracing::debug!(plugin, reason, retry_in_seconds, "still not loaded");
+            }
+        }
+        Note::AsDesired { name } => {
+            tracing::info!(plugin = %name, "the plugin is as configured again");
+        }
+        Note::Recalled { name, digest } => {
+            tracing::warn!(plugin = %name, %digest, "the plugin serves as it did before the start");
+        }
+        Note::Held(held) => {
+            for (name, because) in &held.plugins {
+                let change = match because {
+                    HeldBecause::Changed => "its entry has changed",
+                    HeldBecause::Removed => "its entry was removed",
+                };
+                let because_of = held.because_of();
+                let what_to_do = held.what_to_do(name);
+                tracing::warn!(plugin = %name, change, because_of, what_to_do, "keeping a plugin at its previous configuration");
+            }
+        }
+        Note::Released => {
+            tracing::info!(
+                "the whole configuration is in force; no plugin is kept at a previous one any more"
+            );
+        }
+        Note::Invalid { reason } if status.lock().read.is_none() => {
+            tracing::error!(
+                reason,
+                "the configuration is not valid; serving the last known good. Correct the file: it is taken up as soon as it is valid"
+            );
+        }
+        Note::Invalid { reason } => {
+            tracing::error!(
+                reason,
+                "the configuration is not valid; keeping what it said before"
+            );
+        }
+        Note::NeedsRestart { keys } => {
+            let keys = keys.join(", ");
+            tracing::warn!(
+                keys,
+                "these settings require a restart; the rest of the configuration is in force"
+            );
+        }
+    }
+}

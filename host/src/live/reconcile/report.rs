@@ -1,0 +1,123 @@
+//! What the reconciler tells of itself: the difference between what is desired and what serves.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use super::State;
+use super::place::Code;
+use super::placement::HeldBecause;
+use super::trouble::Trouble;
+use crate::config::{PluginName, Source};
+
+/// Everything that `/plugins`, `/readyz` and the metrics say beside the plugins that serve.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Snapshot {
+    pub(crate) is_starting: bool,
+    pub(crate) invalid: Option<String>,
+    pub(crate) needs_restart: Vec<&'static str>,
+    /// Plugins whose desired version cannot be loaded, with its source.
+    pub(crate) troubles: BTreeMap<PluginName, (Source, Trouble)>,
+    /// Plugins whose desired version is being loaded.
+    pub(crate) loading: BTreeMap<PluginName, LoadingNow>,
+    pub(crate) held: Option<Held>,
+}
+
+/// A load that somebody waits for.
+#[derive(Clone, Debug)]
+pub(crate) struct LoadingNow {
+    pub(crate) source: Source,
+    pub(crate) since: Instant,
+    /// Whether the bytes are there.
+    pub(crate) is_fetched: bool,
+}
+
+/// Plugins that are kept at their previous configuration.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Held {
+    pub(crate) since: Instant,
+    pub(crate) plugins: BTreeMap<PluginName, HeldBecause>,
+    /// The enforcing plugins that do not serve as desired, each with the reason.
+    pub(crate) awaited: BTreeMap<PluginName, String>,
+}
+
+// === impl State ===
+
+impl<C: Code> State<C> {
+    /// What there is to tell.
+    pub(crate) fn snapshot(&self) -> Snapshot {
+        let troubles = self.desired.iter().filter_map(|entry| {
+            let trouble = self.tracks.get(&entry.name)?.trouble.clone()?;
+            Some((entry.name.clone(), (entry.source.clone(), trouble)))
+        });
+        let begins = self.start.as_ref().is_some_and(|start| !start.has_begun);
+        let loading = self.desired.iter().filter_map(|entry| {
+            if begins && entry.enabled && !entry.is_candidate() {
+                let loading = LoadingNow {
+                    source: entry.source.clone(),
+                    since: self.now,
+                    is_fetched: false,
+                };
+                return Some((entry.name.clone(), loading));
+            }
+            let load = self.tracks.get(&entry.name)?.load.as_ref()?;
+            let is_news = load.is_first() || self.same_code(entry).is_none();
+            let loading = LoadingNow {
+                source: entry.source.clone(),
+                since: load.began,
+                is_fetched: load.fetched.is_some(),
+            };
+            is_news.then(|| (entry.name.clone(), loading))
+        });
+        Snapshot {
+            is_starting: self.start.is_some(),
+            invalid: self.invalid.clone(),
+            needs_restart: self.needs_restart.clone(),
+            troubles: troubles.collect(),
+            loading: loading.collect(),
+            held: self.held(),
+        }
+    }
+
+    /// Who is held, and because of whom.
+    pub(super) fn held(&self) -> Option<Held> {
+        let holding = self.holding.as_ref()?;
+        let awaited = self.awaited.iter().map(|name| {
+            let track = self.tracks.get(name);
+            let trouble = track.and_then(|track| track.trouble.as_ref());
+            let reason = trouble.map_or(super::start::LOADING, |trouble| trouble.reason.as_str());
+            (name.clone(), reason.to_owned())
+        });
+        Some(Held {
+            since: holding.since,
+            plugins: holding.plugins.clone(),
+            awaited: awaited.collect(),
+        })
+    }
+}
+
+// === impl Held ===
+
+impl Held {
+    /// The names of the awaited plugins.
+    pub(crate) fn because_of(&self) -> String {
+        let names: Vec<&str> = self.awaited.keys().map(PluginName::as_str).collect();
+        names.join(", ")
+    }
+
+    /// What an operator can do about it.
+    pub(crate) fn what_to_do(&self, name: &PluginName) -> String {
+        let awaited = self.because_of();
+        format!(
+            "correct or remove plugin {awaited}; to take plugin {name} out of force at once, give it an entry with enabled: false"
+        )
+    }
+}
+
+// === impl Snapshot ===
+
+impl Snapshot {
+    /// Whether something is desired that does not serve, other than what a restart would bring.
+    pub(crate) fn is_degraded(&self) -> bool {
+        self.invalid.is_some() || !self.troubles.is_empty()
+    }
+}

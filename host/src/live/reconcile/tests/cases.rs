@@ -1,0 +1,567 @@
+//! One case for each rule.
+
+use super::*;
+
+const SECOND: Duration = Duration::from_secs(1);
+
+#[test]
+fn a_start_publishes_everything_at_once_when_all_is_loaded() {
+    let mut world = World::started("a:\nb:\nc: enabled: false", LastKnownGood::default());
+    world.finish("b");
+    assert_eq!(world.in_force(), ["nothing"]);
+    world.finish("a");
+    assert_eq!(world.in_force(), ["a a.wasm@0", "b b.wasm@0", "c -"]);
+    assert_eq!(world.swaps.len(), 1);
+}
+
+#[test]
+fn a_renamed_plugin_stays_until_its_replacement_serves() {
+    let mut world = World::serving("guard:\nother:");
+    world.read("guard-v2:\nother:");
+    assert_eq!(
+        world.in_force(),
+        ["guard guard.wasm@0", "other other.wasm@0"]
+    );
+    world.fail("guard-v2");
+    assert_eq!(
+        world.in_force(),
+        ["guard guard.wasm@0", "other other.wasm@0"]
+    );
+    assert_eq!(world.held(), [("guard".to_owned(), HeldBecause::Removed)]);
+    let held = world.state.snapshot().held.unwrap();
+    assert_eq!(held.because_of(), "guard-v2");
+    let told = |world: &World| {
+        let notes = world.notes.iter();
+        notes.filter(|note| matches!(note, Note::Held(_))).count()
+    };
+    assert_eq!(told(&world), 1);
+    for _ in 0..5 {
+        world.pass(SECOND * 300);
+        world.fail("guard-v2");
+        assert_eq!(
+            world.in_force(),
+            ["guard guard.wasm@0", "other other.wasm@0"]
+        );
+    }
+    assert_eq!(told(&world), 1, "once for each reason");
+    world.pass(SECOND * 300);
+    world.finish("guard-v2");
+    assert_eq!(
+        world.in_force(),
+        ["guard-v2 guard-v2.wasm@0", "other other.wasm@0"]
+    );
+    assert!(world.held().is_empty());
+    assert_eq!(world.swaps.last().unwrap(), &["guard", "guard-v2"]);
+    assert!(matches!(world.notes.last(), Some(Note::Released)));
+}
+
+#[test]
+fn what_awaits_nothing_takes_effect_when_the_failing_entry_is_removed() {
+    let mut world = World::serving("guard:\nother:");
+    world.read("guard-v2:\nother:");
+    world.fail("guard-v2");
+    world.read("other:");
+    assert_eq!(world.in_force(), ["other other.wasm@0"]);
+    assert!(world.held().is_empty());
+}
+
+#[test]
+fn explicit_relief_counts_at_once() {
+    let mut world = World::serving("guard:\nother:");
+    world.read("guard: enabled: false\nother: mode: warn, settings: { a: 1 }\nguard-v2:");
+    assert_eq!(world.in_force(), ["guard -", "other other.wasm@0"]);
+    let other = world.config("other");
+    assert_eq!(other.mode, crate::config::Mode::Warn);
+    assert_eq!(
+        other.settings,
+        serde_json::json!({}),
+        "its new settings are not loaded yet"
+    );
+    world.fail("guard-v2");
+    world.finish("other");
+    assert_eq!(
+        world.config("other").settings,
+        serde_json::json!({ "a": 1 })
+    );
+}
+
+#[test]
+fn an_enforcing_plugin_keeps_its_previous_configuration_for_the_sake_of_another() {
+    let mut world = World::serving("guard: settings: { v: 1 }\nother:");
+    let narrow = "existingViolations: allow, settings: { v: 2 }";
+    let text = format!("guard: {narrow}\nother: settings: {{ v: 2 }}");
+    world.read(&text);
+    world.finish("guard");
+    let guard = world.config("guard");
+    assert_eq!(guard.settings, serde_json::json!({ "v": 1 }));
+    assert_eq!(
+        guard.existing_violations,
+        crate::config::ExistingViolations::default()
+    );
+    assert_eq!(world.held(), [("guard".to_owned(), HeldBecause::Changed)]);
+    let swaps = world.swaps.len();
+    world.finish("other");
+    assert_eq!(world.swaps.len(), swaps + 1, "all of it in one swap");
+    assert_eq!(world.swaps.last().unwrap(), &["guard", "other"]);
+    assert_eq!(
+        world.config("guard").settings,
+        serde_json::json!({ "v": 2 })
+    );
+}
+
+#[test]
+fn an_addition_is_not_asked_before_it_is_there_and_holds_up_no_other_addition() {
+    let mut world = World::serving("guard:");
+    world.read("first:\nguard:\nsecond:");
+    world.finish("second");
+    assert_eq!(
+        world.in_force(),
+        ["guard guard.wasm@0", "second second.wasm@0"]
+    );
+    world.fail("first");
+    assert_eq!(
+        world.in_force(),
+        ["guard guard.wasm@0", "second second.wasm@0"]
+    );
+    assert!(world.held().is_empty(), "nothing else is desired of guard");
+    world.pass(SECOND * 2);
+    world.finish("first");
+    let all = [
+        "first first.wasm@0",
+        "guard guard.wasm@0",
+        "second second.wasm@0",
+    ];
+    assert_eq!(world.in_force(), all);
+}
+
+#[test]
+fn what_does_not_enforce_changes_at_once_and_awaits_nobody() {
+    let mut world = World::serving("guard:\naudit: mode: audit\ngone: mode: warn");
+    world.read("guard-v2:\naudit: mode: audit, failurePolicy: Ignore\nslow: mode: audit");
+    assert_eq!(
+        world.in_force(),
+        ["guard guard.wasm@0", "audit audit.wasm@0"]
+    );
+    assert_eq!(
+        world.config("audit").failure_policy,
+        crate::config::FailurePolicy::Ignore
+    );
+    world.finish("guard-v2");
+    assert_eq!(
+        world.in_force(),
+        ["guard-v2 guard-v2.wasm@0", "audit audit.wasm@0"]
+    );
+    assert!(world.is_loading("slow"), "and nothing waits for it");
+}
+
+#[test]
+fn a_plugin_that_is_to_enforce_does_so_as_soon_as_its_code_is_there() {
+    let mut world = World::serving("guard: mode: warn\nother:");
+    world.read("guard:\nother:\nnew:");
+    assert_eq!(world.config("guard").mode, crate::config::Mode::Enforce);
+    world.read("guard: mode: warn\nother:\nnew:");
+    assert_eq!(world.config("guard").mode, crate::config::Mode::Warn);
+}
+
+#[test]
+fn names_that_are_exchanged_are_exchanged_in_one_swap() {
+    let mut world = World::serving("a: source: 'file:/1.wasm'\nb: source: 'file:/2.wasm'");
+    world.read("a: source: 'file:/2.wasm'\nb: source: 'file:/1.wasm'");
+    world.finish("a");
+    assert_eq!(world.in_force(), ["a 1.wasm@0", "b 2.wasm@0"]);
+    world.fail("b");
+    assert_eq!(world.in_force(), ["a 1.wasm@0", "b 2.wasm@0"]);
+    world.pass(SECOND * 2);
+    world.finish("b");
+    assert_eq!(world.in_force(), ["a 2.wasm@0", "b 1.wasm@0"]);
+}
+
+#[test]
+fn the_order_changes_with_the_rest() {
+    let mut world = World::serving("a:\nb:\nc:");
+    world.read("new:\nc:\nb:\na:\n");
+    let held = ["a a.wasm@0", "b b.wasm@0", "c c.wasm@0"];
+    assert_eq!(world.in_force(), held);
+    world.finish("new");
+    let all = ["new new.wasm@0", "c c.wasm@0", "b b.wasm@0", "a a.wasm@0"];
+    assert_eq!(world.in_force(), all);
+}
+
+#[test]
+fn another_version_of_a_file_counts_at_once_also_for_what_is_held() {
+    let mut world = World::serving("guard:\nother:");
+    let text = "guard: existingViolations: allow\nother: settings: { v: 2 }";
+    world.read(text);
+    world.fail("other");
+    assert_eq!(world.held().len(), 1);
+    world.replace("guard.wasm", text);
+    world.finish("guard");
+    assert_eq!(
+        world.in_force(),
+        ["guard guard.wasm@1", "other other.wasm@0"]
+    );
+    assert_eq!(world.held().len(), 1, "under its previous entry");
+    world.replace("guard.wasm", text);
+    world.fail("guard");
+    assert_eq!(
+        world.in_force(),
+        ["guard guard.wasm@1", "other other.wasm@0"]
+    );
+}
+
+#[test]
+fn a_load_is_neither_aborted_nor_restarted_for_others() {
+    let mut world = World::serving("guard:");
+    world.read("guard:\nslow:");
+    let ticket = world.ticket("slow");
+    world.read("guard: existingViolations: allow\nslow: mode: warn\nother:");
+    world.ask("guard: existingViolations: allow\nslow: mode: warn\nother:");
+    assert_eq!(
+        world.ticket("slow"),
+        ticket,
+        "neither its mode nor others are its inputs"
+    );
+    world.read("guard:\nslow: settings: { a: 1 }\nother:");
+    assert_ne!(world.ticket("slow"), ticket);
+    let ticket = world.ticket("slow");
+    world.replace("slow.wasm", "guard:\nslow: settings: { a: 1 }\nother:");
+    assert_ne!(world.ticket("slow"), ticket);
+    world.read("guard:\nother:");
+    assert!(!world.is_loading("slow"));
+}
+
+#[test]
+fn a_file_that_is_what_it_was_is_not_loaded_again() {
+    let mut world = World::serving("guard:");
+    world.ask("guard:");
+    assert_eq!(
+        world.loads.values().next().unwrap().have.as_deref(),
+        Some("file:/guard.wasm@0")
+    );
+    let swaps = world.swaps.len();
+    world.finish("guard");
+    assert_eq!(world.swaps.len(), swaps);
+}
+
+#[test]
+fn a_start_waits_three_seconds_for_what_denies_nothing() {
+    let text = "guard:\nlenient: failurePolicy: Ignore\naudit: mode: audit\nwarn: mode: warn";
+    let mut world = World::started(text, LastKnownGood::default());
+    world.finish("guard");
+    world.pass(SECOND * 2);
+    assert_eq!(world.in_force(), ["nothing"]);
+    world.pass(SECOND * 2);
+    assert_eq!(
+        world.in_force(),
+        ["guard guard.wasm@0", "lenient !", "audit !", "warn !"]
+    );
+    assert!(world.state.snapshot().loading.len() == 3);
+    world.finish("audit");
+    assert_eq!(world.in_force()[2], "audit audit.wasm@0");
+}
+
+#[test]
+fn a_start_waits_ten_seconds_for_what_would_deny() {
+    let mut world = World::started("guard:\nslow:", LastKnownGood::default());
+    world.finish("guard");
+    world.pass(SECOND * 9);
+    assert_eq!(world.in_force(), ["nothing"]);
+    world.pass(SECOND * 2);
+    assert_eq!(world.in_force(), ["guard guard.wasm@0", "slow !"]);
+    // From here on it is like any other: its entry holds up nobody.
+    world.read("guard: existingViolations: allow\nslow:");
+    assert!(world.held().is_empty());
+    world.finish("slow");
+    assert_eq!(world.in_force(), ["guard guard.wasm@0", "slow slow.wasm@0"]);
+}
+
+#[test]
+fn candidates_come_after_the_start() {
+    let candidate = "candidate: { source: 'file:/next.wasm' }";
+    let text = format!("guard: {candidate}");
+    let mut world = World::started(&text, LastKnownGood::default());
+    assert!(!world.is_loading("guard.candidate"));
+    world.finish("guard");
+    assert_eq!(world.in_force(), ["guard guard.wasm@0"]);
+    world.read(&format!("guard: existingViolations: allow, {candidate}"));
+    assert!(world.held().is_empty(), "a candidate enforces nothing");
+    world.fail("guard.candidate");
+    world.pass(SECOND * 2);
+    world.finish("guard.candidate");
+    assert_eq!(
+        world.in_force(),
+        ["guard guard.wasm@0", "guard.candidate next.wasm@0"]
+    );
+}
+
+#[test]
+fn without_a_record_a_failed_plugin_is_under_its_failure_policy() {
+    let mut world = World::started("guard:\nother:", LastKnownGood::default());
+    world.finish("other");
+    world.fail("guard");
+    assert_eq!(world.in_force(), ["guard !", "other other.wasm@0"]);
+    // Relief, a correction, and removal.
+    world.read("guard: mode: warn\nother:");
+    assert_eq!(world.config("guard").mode, crate::config::Mode::Warn);
+    world.read("guard: source: 'file:/correct.wasm'\nother: existingViolations: allow");
+    assert!(world.held().is_empty(), "its failurePolicy decides already");
+    world.finish("guard");
+    assert_eq!(
+        world.in_force(),
+        ["guard correct.wasm@0", "other other.wasm@0"]
+    );
+}
+
+#[test]
+fn a_configuration_that_changes_during_a_fresh_start_is_the_one_that_it_starts_with() {
+    let mut world = World::started("other:", LastKnownGood::default());
+    world.read("guard:\nother:");
+    world.finish("other");
+    world.fail("guard");
+    assert_eq!(world.in_force(), ["guard !", "other other.wasm@0"]);
+}
+
+#[test]
+fn a_plugin_that_denies_by_its_fault_stays_for_the_sake_of_its_replacement() {
+    let mut world = World::started("guard:", LastKnownGood::default());
+    world.fail("guard");
+    world.read("guard-v2:");
+    world.fail("guard-v2");
+    assert_eq!(world.in_force(), ["guard !"]);
+    world.read("");
+    assert!(world.in_force().is_empty());
+}
+
+#[test]
+fn a_restarted_replica_serves_what_the_others_serve() {
+    let mut world = World::serving("guard:\nother:");
+    let text = "guard-v2:\nother: existingViolations: allow";
+    world.read(text);
+    world.fail("guard-v2");
+    let record = world.record.clone();
+    let mut again = World::started(text, record);
+    again.finish("other");
+    again.fail("guard-v2");
+    again.recall_all();
+    assert_eq!(again.in_force(), world.in_force());
+    assert_eq!(again.held(), world.held());
+    assert_eq!(again.config("other"), world.config("other"));
+    // And so does one at which the replacement hangs.
+    let mut again = World::started(text, world.record.clone());
+    again.finish("other");
+    again.pass(SECOND * 6);
+    again.recall_all();
+    assert_eq!(again.in_force(), world.in_force());
+    again.finish("guard-v2");
+    assert_eq!(
+        again.in_force(),
+        ["guard-v2 guard-v2.wasm@0", "other other.wasm@0"]
+    );
+}
+
+#[test]
+fn nothing_is_recalled_where_everything_desired_can_be_loaded() {
+    let world = World::serving("guard:\nother:");
+    let mut again = World::started("guard-v2:\nother: settings: { a: 1 }", world.record);
+    again.finish_all();
+    assert!(again.recalls.is_empty());
+    assert_eq!(
+        again.in_force(),
+        ["guard-v2 guard-v2.wasm@0", "other other.wasm@0"]
+    );
+}
+
+#[test]
+fn what_served_goes_on_where_its_file_is_gone() {
+    let world = World::serving("guard:\nother:");
+    let mut again = World::started("guard: existingViolations: allow\nother:", world.record);
+    again.finish("other");
+    again.fail("guard");
+    again.recall_all();
+    assert_eq!(
+        again.in_force(),
+        ["guard guard.wasm@0", "other other.wasm@0"]
+    );
+    let allow = crate::config::ExistingViolations::Allow;
+    assert_eq!(
+        again.config("guard").existing_violations,
+        allow,
+        "the entry of today"
+    );
+    assert!(again.held().is_empty());
+}
+
+#[test]
+fn what_served_and_may_not_serve_today_is_under_its_failure_policy() {
+    let world = World::serving("guard:");
+    let mut again = World::started("guard: settings: { a: 1 }", world.record);
+    again.fail("guard");
+    let (ticket, _) = again.recalls.pop_first().unwrap();
+    let outcome = Err("its key is not trusted".to_owned());
+    again.apply(Event::Recalled { ticket, outcome });
+    assert_eq!(again.in_force(), ["guard !"]);
+    let Serving::Failed { reason, .. } = &again.published.as_ref().unwrap()[0].serving else {
+        panic!("it serves");
+    };
+    let both = "No such file; what served before the start cannot be had: its key is not trusted";
+    assert_eq!(reason, both);
+}
+
+#[test]
+fn an_invalid_configuration_changes_nothing_and_is_told_once() {
+    let mut world = World::serving("guard:");
+    for _ in 0..3 {
+        world.observe(Err("line 1".to_owned()), false, false);
+    }
+    assert_eq!(world.in_force(), ["guard guard.wasm@0"]);
+    assert_eq!(world.state.snapshot().invalid.as_deref(), Some("line 1"));
+    let notes = world.notes.iter();
+    assert_eq!(
+        notes
+            .filter(|note| matches!(note, Note::Invalid { .. }))
+            .count(),
+        1
+    );
+    world.read("guard:");
+    assert_eq!(world.state.snapshot().invalid, None);
+}
+
+#[test]
+fn a_failed_retry_swaps_nothing() {
+    let mut world = World::started("guard:", LastKnownGood::default());
+    world.fail("guard");
+    let swaps = world.swaps.len();
+    for _ in 0..3 {
+        world.pass(SECOND * 300);
+        let ticket = world.ticket("guard");
+        world.end(ticket, Err("another reason each time"));
+    }
+    let later: Vec<&Vec<String>> = world.swaps[swaps..].iter().collect();
+    assert!(later.iter().all(|changed| changed.is_empty()), "{later:?}");
+    let told: Vec<&Note> = world.notes.iter().collect();
+    let news = |note: &&&Note| matches!(note, Note::Trouble { is_news: true, .. });
+    assert_eq!(told.iter().filter(news).count(), 2, "each reason once");
+}
+
+#[test]
+fn callers_are_answered_when_everything_is_known_or_after_ten_seconds() {
+    let mut world = World::serving("guard:");
+    world.ask("guard:");
+    world.finish("guard");
+    assert_eq!(world.answers.pop().unwrap().result(), "unchanged");
+
+    world.ask("guard:\nslow:\nother:");
+    world.finish("other");
+    world.finish("guard");
+    world.pass(SECOND * 9);
+    assert!(world.answers.is_empty());
+    world.pass(SECOND * 2);
+    let report = world.answers.pop().unwrap();
+    assert_eq!(report.result(), "loading");
+    let names = |names: &BTreeSet<PluginName>| -> Vec<String> {
+        names.iter().map(ToString::to_string).collect()
+    };
+    assert_eq!(
+        (names(&report.loading), names(&report.changed)),
+        (vec!["slow".to_owned()], vec!["other".to_owned()])
+    );
+
+    world.ask("guard:\nslow:\nother:");
+    world.fail("slow");
+    world.finish_all();
+    let report = world.answers.pop().unwrap();
+    assert_eq!(report.result(), "failed");
+    assert!(report.failed.keys().any(|name| name.as_str() == "slow"));
+}
+
+#[test]
+fn a_plugin_without_rules_is_in_force_as_soon_as_its_entry_has_some() {
+    let source = "source: 'file:/without-rules.wasm'";
+    let mut world = World::serving("guard:");
+    world.read(&format!("guard:\nnew: {source}"));
+    world.finish("new");
+    assert_eq!(world.in_force(), ["guard guard.wasm@0"]);
+    let rules = "match: { rules: [{ operations: ['*'], apiGroups: [''], apiVersions: [v1], resources: [pods] }] }";
+    world.read(&format!("guard:\nnew: {source}, {rules}"));
+    assert_eq!(
+        world.in_force(),
+        ["guard guard.wasm@0", "new without-rules.wasm@0"]
+    );
+    assert!(world.state.snapshot().troubles.is_empty());
+    world.read(&format!("guard:\nnew: {source}"));
+    assert_eq!(
+        world.config("new").matching.is_some(),
+        true,
+        "what served goes on"
+    );
+    assert_eq!(world.state.snapshot().troubles.len(), 1);
+}
+
+#[test]
+fn a_tag_is_polled_and_a_bad_version_is_not_tried_before_its_time() {
+    let text = "guard: source: 'oci://registry.example.com/guard:1'";
+    let mut world = World::serving(text);
+    world.pass(SECOND * 50);
+    assert!(!world.is_loading("guard"));
+    world.pass(SECOND * 20);
+    let ticket = world.ticket("guard");
+    world.loads.remove(&ticket);
+    let digest: Arc<str> = "bad".into();
+    let reason = "compile".to_owned();
+    for attempt in 1..=8 {
+        let outcome = Err(Failure {
+            reason: reason.clone(),
+            digest: digest.clone(),
+        });
+        let ticket = match attempt {
+            1 => ticket,
+            _ => {
+                while !world.is_loading("guard") {
+                    world.pass(SECOND);
+                }
+                let ticket = world.ticket("guard");
+                let order = world.loads.remove(&ticket).unwrap();
+                if order.held_back.is_some() {
+                    assert_eq!(order.held_back.as_deref(), Some("bad"));
+                    world.apply(Event::Loaded {
+                        ticket,
+                        outcome: Ok(Outcome::HeldBack),
+                    });
+                    continue;
+                }
+                ticket
+            }
+        };
+        world.apply(Event::Loaded { ticket, outcome });
+    }
+    assert_eq!(world.state.snapshot().troubles.len(), 1);
+    // Another version is news.
+    while !world.is_loading("guard") {
+        world.pass(SECOND);
+    }
+    let ticket = world.ticket("guard");
+    let config = world.loads.remove(&ticket).unwrap().config;
+    let loaded = loaded(&config, "good".into());
+    let outcome = Ok(Outcome::New {
+        loaded,
+        is_cached: false,
+    });
+    world.apply(Event::Loaded { ticket, outcome });
+    assert_eq!(world.in_force(), ["guard good"]);
+    assert!(world.state.snapshot().troubles.is_empty());
+}
+
+#[test]
+fn keys_that_have_changed_are_a_reason_to_ask_and_settings_are_not() {
+    let entry = |keys: &str| format!("guard: source: 'oci://registry.example.com/guard:1', {keys}");
+    let mut world = World::serving(&entry("settings: {}"));
+    world.read(&entry("settings: { a: 1 }"));
+    let order = world.loads.values().next().unwrap();
+    assert!(order.at_hand.is_some(), "the cache has it");
+    world.finish_all();
+    world.read(&entry(
+        "settings: { a: 1 }, signatures: { keys: [key.pem] }",
+    ));
+    let order = world.loads.values().next().unwrap();
+    assert_eq!((&order.at_hand, &order.have), (&None, &None));
+}

@@ -1,0 +1,149 @@
+//! A failed load: why it failed, and when it is tried again.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Why the desired version of a plugin does not serve.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Trouble {
+    pub(crate) reason: String,
+    /// Digest of the bytes that cannot be used; empty when the bytes are not the reason.
+    pub(crate) digest: Arc<str>,
+    /// Time of the first failure in a row.
+    pub(crate) since: Instant,
+    pub(crate) attempts: u32,
+    /// Time of the next attempt.
+    pub(crate) next: Instant,
+}
+
+/// A sequence of numbers that differs from replica to replica, so that they do not all retry at once.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Jitter(u64);
+
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Loading may take a processor for `engine.loadTimeout`, each time.
+const LONGEST_PAUSE: Duration = Duration::from_secs(300);
+
+// === impl Trouble ===
+
+impl Trouble {
+    /// Another failure at `now`. `earlier` is the last failure of the same inputs. The next attempt is after `longest`
+    /// at the latest.
+    pub(super) fn next(
+        reason: String,
+        digest: Arc<str>,
+        earlier: Option<&Self>,
+        longest: Duration,
+        now: Instant,
+        jitter: &mut Jitter,
+    ) -> Self {
+        let same = earlier.filter(|earlier| earlier.digest == digest);
+        let attempts = same.map_or(1, |earlier| earlier.attempts.saturating_add(1));
+        Self {
+            reason,
+            digest,
+            since: earlier.map_or(now, |earlier| earlier.since),
+            attempts,
+            next: now + pause(attempts, longest, jitter.next()),
+        }
+    }
+
+    /// The version that is not tried again before its time; none when it is due or when the bytes are not the reason.
+    pub(super) fn held_back(&self, now: Instant) -> Option<&Arc<str>> {
+        let held_back = !self.is_due(now) && self.is_of_bytes();
+        held_back.then_some(&self.digest)
+    }
+
+    /// Whether there are bytes, and they cannot be used.
+    pub(super) fn is_of_bytes(&self) -> bool {
+        !self.digest.is_empty()
+    }
+
+    /// Whether these are the bytes that cannot be used.
+    pub(super) fn is_about(&self, digest: &str) -> bool {
+        *self.digest == *digest
+    }
+
+    pub(super) fn is_due(&self, now: Instant) -> bool {
+        self.next <= now
+    }
+}
+
+// === impl Jitter ===
+
+impl Jitter {
+    pub(super) fn new(seed: u64) -> Self {
+        Self(seed)
+    }
+
+    /// The next number, by SplitMix64.
+    pub(super) fn next(&mut self) -> u64 {
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mixed = (self.0 ^ (self.0 >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        let mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+
+    /// A duration within a tenth more or less.
+    pub(super) fn about(&mut self, duration: Duration) -> Duration {
+        let percent = 90 + u32::try_from(self.next() % 21).unwrap_or(10);
+        duration * percent / 100
+    }
+}
+
+/// The pause after so many attempts: it doubles, within a fifth more or less.
+fn pause(attempts: u32, longest: Duration, random: u64) -> Duration {
+    let doubled = FIRST_PAUSE.saturating_mul(1 << attempts.saturating_sub(1).min(16));
+    let percent = u32::try_from(80 + random % 41).unwrap_or(100);
+    doubled.min(longest).min(LONGEST_PAUSE) * percent / 100
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn backs_off_up_to_a_bound() {
+        let seconds: Vec<u64> = [1, 2, 3, 9, 10, 40, u32::MAX]
+            .iter()
+            .map(|&attempts| pause(attempts, Duration::MAX, 20).as_secs())
+            .collect();
+        assert_eq!(seconds, [1, 2, 4, 256, 300, 300, 300]);
+        assert_eq!(pause(1, Duration::MAX, 0), Duration::from_millis(800));
+        assert_eq!(pause(1, Duration::MAX, 40), Duration::from_millis(1200));
+        let minute = Duration::from_secs(60);
+        assert_eq!(pause(3, minute, 20), Duration::from_secs(4));
+        assert_eq!(pause(u32::MAX, minute, 20), minute);
+    }
+
+    #[test]
+    fn another_version_starts_without_the_pauses_of_the_last_one() {
+        let now = Instant::now();
+        let mut jitter = Jitter::new(1);
+        let mut next = |digest: &str, earlier: Option<&Trouble>, now| {
+            let digest = digest.into();
+            Trouble::next(
+                "why".to_owned(),
+                digest,
+                earlier,
+                Duration::MAX,
+                now,
+                &mut jitter,
+            )
+        };
+        let mut first = next("sha256:1", None, now);
+        for _ in 0..5 {
+            first = next("sha256:1", Some(&first), now);
+        }
+        assert_eq!(first.attempts, 6);
+        assert_eq!(
+            first.held_back(now).map(|digest| &**digest),
+            Some("sha256:1")
+        );
+        let other = next("sha256:2", Some(&first), now);
+        assert_eq!(other.attempts, 1);
+        assert_eq!(other.since, first.since);
+        let away = next("", Some(&other), now);
+        assert_eq!(away.held_back(now), None, "no version is known to be bad");
+    }
+}

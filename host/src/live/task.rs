@@ -1,0 +1,639 @@
+//! The task that carries out what the reconciler decides, and tells it what happens.
+
+use std::collections::hash_map::RandomState;
+use std::collections::{BTreeMap, BTreeSet};
+use std::hash::BuildHasher as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use time::OffsetDateTime;
+use tokio::signal::unix::Signal;
+use tokio::sync::{mpsc, oneshot};
+use tokio::task::{AbortHandle, JoinError, JoinSet, spawn_blocking};
+use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until};
+use tokio_util::task::AbortOnDropHandle;
+
+use super::Asking;
+use super::desired::Desired;
+use super::grace::{Grace, awaited};
+use super::load::{SharedCode, load, recall};
+use super::note::tell;
+use super::reconcile::{
+    Ask, Event, Failure, LastKnownGood, Note, Order, Place, Report, Serving, Stamps, State, Step,
+    Ticket,
+};
+use super::status::{Status, answer};
+use super::watch::{Reading, Watch, read, stamps};
+use crate::config::{Config, Origin, PluginName, folder_of};
+use crate::memory;
+use crate::metrics::Metrics;
+use crate::pipeline::Pipeline;
+use crate::plugin::{Loader, Plugin, PluginSet, PluginState};
+use crate::registry::{LastGood, Patience, Served};
+use crate::server::Reloaded;
+
+/// Brings what serves to what is desired, for as long as it runs.
+pub struct Reconciler {
+    source: Arc<dyn Desired>,
+    loader: Arc<Loader>,
+    metrics: Arc<Metrics>,
+    status: Arc<Status>,
+    /// What the process was started with: some of it stays until its end.
+    started: Config,
+    state: State<SharedCode>,
+    watch: Watch,
+    grace: Grace,
+    /// The records of what serves; none where nothing is kept.
+    last_good: Option<LastGood>,
+    /// What was recorded of each plugin since the last renewal.
+    recorded: BTreeMap<PluginName, Served>,
+    hangups: Signal,
+    asked: mpsc::Receiver<Asking>,
+    asking: mpsc::Sender<Asking>,
+}
+
+/// What a server begins with.
+pub struct Begin {
+    /// Where the configuration is read from.
+    pub origin: Origin,
+    /// The configuration to begin with.
+    pub config: Config,
+    /// Whether that is the last known good one, because what is there now is not valid.
+    pub is_last_known_good: bool,
+    /// The records of what served before this start, which are used where something desired cannot be loaded, and kept up
+    /// to date; none where nothing is kept.
+    pub last_good: Option<LastGood>,
+}
+
+/// What runs beside the task.
+struct Work {
+    pipeline: Arc<Pipeline>,
+    /// Told when the first plugins are published.
+    opened: Option<oneshot::Sender<()>>,
+    patience: Arc<Patience>,
+    loads: JoinSet<Event<SharedCode>>,
+    under_way: BTreeMap<Ticket, AbortHandle>,
+    fetched: mpsc::UnboundedSender<Event<SharedCode>>,
+    /// A look at the files. However long it takes, everything else goes on.
+    look: Option<Look>,
+    /// Whether everything is to be read at the next look, changed or not.
+    everything: bool,
+    callers: BTreeMap<Ask, Caller>,
+    /// Callers for whom the next look is.
+    queued: Vec<Ask>,
+    next_caller: u64,
+    /// What the metrics say of each plugin.
+    gauges: BTreeMap<PluginName, Gauges>,
+}
+
+/// What the metrics say of a plugin.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct Gauges {
+    is_degraded: bool,
+    is_held: bool,
+}
+
+/// Somebody who asked for a reload.
+struct Caller {
+    asking: Asking,
+    since: Instant,
+    /// Whether the files have been read for this caller.
+    is_read: bool,
+}
+
+/// A look at the files that is under way.
+enum Look {
+    /// At their stamps.
+    Glance(AbortOnDropHandle<Stamps>),
+    /// At everything.
+    Read {
+        reading: AbortOnDropHandle<Reading>,
+        everything: bool,
+        asks: Vec<Ask>,
+    },
+}
+
+/// What a look came to.
+enum Seen {
+    Glance(Result<Stamps, JoinError>),
+    Read(Result<Reading, JoinError>),
+}
+
+/// A change is seen after twice this at most, for a file has to rest for one look.
+const PERIOD: Duration = Duration::from_millis(100);
+/// How often what serves is recorded although nothing has changed: old records of nobody's are removed one day.
+const RENEWAL: Duration = Duration::from_secs(24 * 3600);
+/// Callers who ask for a reload and wait their turn.
+const CALLERS: usize = 16;
+/// A caller is not left waiting for a file system that hangs.
+const LONGEST_READ: Duration = Duration::from_secs(10);
+const HANGS: &str = "reading the configuration and the plugins' files takes more than 10 s";
+
+// === impl Reconciler ===
+
+impl Reconciler {
+    /// A reconciler. `hangups` are the process's SIGHUPs.
+    #[must_use]
+    pub fn new(begin: Begin, loader: Loader, metrics: Arc<Metrics>, hangups: Signal) -> Self {
+        let Begin {
+            origin,
+            mut config,
+            is_last_known_good,
+            last_good,
+        } = begin;
+        let (asking, asked) = mpsc::channel(CALLERS);
+        let known_good = last_good
+            .as_ref()
+            .map(|records| records.last_known_good(&origin));
+        let desired = config.take_plugins();
+        let state = State::new(
+            desired,
+            known_good.unwrap_or_default(),
+            config.registries.poll_interval,
+            RandomState::new().hash_one(0),
+            Instant::now().into_std(),
+        );
+        let read = (!is_last_known_good).then(OffsetDateTime::now_utc);
+        Self {
+            status: Arc::new(Status::new(origin.name(), read, state.snapshot())),
+            grace: Grace::new(config.startup_grace),
+            source: Arc::new(origin),
+            loader: Arc::new(loader),
+            metrics,
+            started: config,
+            state,
+            watch: Watch::default(),
+            last_good,
+            recorded: BTreeMap::new(),
+            hangups,
+            asked,
+            asking,
+        }
+    }
+
+    pub(super) fn grace(&self) -> Grace {
+        self.grace
+    }
+
+    pub(super) fn status(&self) -> Arc<Status> {
+        self.status.clone()
+    }
+
+    pub(super) fn asking(&self) -> mpsc::Sender<Asking> {
+        self.asking.clone()
+    }
+
+    /// Runs for as long as the plugins are served. `opened` is told when the first of them are in force.
+    pub async fn run(mut self, pipeline: Arc<Pipeline>, opened: oneshot::Sender<()>) {
+        let mut ticks = interval(PERIOD);
+        ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
+        let mut renewals = interval_at(Instant::now() + RENEWAL, RENEWAL);
+        let (fetched, mut all_fetched) = mpsc::unbounded_channel();
+        let mut work = Work::new(pipeline, opened, fetched);
+        let mut is_in_grace = true;
+        // The files are read before anything is loaded, and the configuration once more: it may have changed since it was
+        // read for the start.
+        self.begin_read(&mut work);
+        loop {
+            let wake = self.state.next_wake().map(Instant::from_std);
+            tokio::select! {
+                _ = ticks.tick() => {
+                    memory::look();
+                    self.glance(&mut work);
+                }
+                seen = look(&mut work.look) => self.saw(seen, &mut work),
+                Some(done) = work.loads.join_next() => {
+                    let mut next = Some(done);
+                    // All that are there: they are published at the same time, where they can be.
+                    while let Some(done) = next {
+                        // One that was given up for another is an error.
+                        if let Ok(event) = done {
+                            self.apply(event, &mut work);
+                        }
+                        next = work.loads.try_join_next();
+                    }
+                }
+                Some(event) = all_fetched.recv() => self.apply(event, &mut work),
+                () = sleep_until(wake.unwrap_or_else(Instant::now)), if wake.is_some() => {
+                    self.apply(Event::Tick, &mut work);
+                }
+                () = sleep_until(self.grace.end()), if is_in_grace => {
+                    is_in_grace = false;
+                    if let Some(plugins) = awaited(&work.pipeline.live()) {
+                        tracing::error!(
+                            plugins,
+                            "startupGrace is over: ready without these; what they would be asked about is denied"
+                        );
+                    }
+                }
+                _ = renewals.tick() => {
+                    self.recorded.clear();
+                    self.record();
+                }
+                _ = self.hangups.recv() => {
+                    tracing::info!("SIGHUP: reading the configuration and all plugins again");
+                    work.everything = true;
+                    self.begin_read(&mut work);
+                }
+                Some(asking) = self.asked.recv() => {
+                    work.queue(asking);
+                    self.begin_read(&mut work);
+                }
+            }
+        }
+    }
+
+    /// Looks whether a file has changed, unless a look is under way.
+    fn glance(&mut self, work: &mut Work) {
+        work.answer_late();
+        if work.look.is_some() {
+            return;
+        }
+        let mut paths = self.state.files();
+        paths.extend(self.source.files());
+        let glance = AbortOnDropHandle::new(spawn_blocking(move || stamps(paths)));
+        work.look = Some(Look::Glance(glance));
+    }
+
+    /// Reads the configuration and stamps all files, in the place of a glance at them.
+    fn begin_read(&mut self, work: &mut Work) {
+        if matches!(work.look, Some(Look::Read { .. })) {
+            return;
+        }
+        let (source, known) = (self.source.clone(), self.state.files());
+        let reading = spawn_blocking(move || read(&*source, known));
+        work.look = Some(Look::Read {
+            reading: AbortOnDropHandle::new(reading),
+            everything: std::mem::take(&mut work.everything),
+            asks: std::mem::take(&mut work.queued),
+        });
+    }
+
+    fn saw(&mut self, seen: Seen, work: &mut Work) {
+        let look = work.look.take();
+        match (seen, look) {
+            (Seen::Glance(stamps), _) => {
+                if stamps.is_ok_and(|stamps| self.watch.has_changed(stamps)) {
+                    self.begin_read(work);
+                }
+            }
+            (
+                Seen::Read(Ok(reading)),
+                Some(Look::Read {
+                    everything, asks, ..
+                }),
+            ) => {
+                self.watch.reading(reading.stamps.clone());
+                for ask in &asks {
+                    if let Some(caller) = work.callers.get_mut(ask) {
+                        caller.is_read = true;
+                    }
+                }
+                let event = self.understood(reading, everything, asks);
+                self.apply(event, work);
+            }
+            // The thread was lost. Its callers are answered when they have waited for long enough.
+            (Seen::Read(_), _) => {}
+        }
+        if work.everything {
+            self.begin_read(work);
+        }
+    }
+
+    fn understood(&self, reading: Reading, everything: bool, asks: Vec<Ask>) -> Event<SharedCode> {
+        let Reading { read, stamps } = reading;
+        let read = read.map(|mut config| {
+            self.status.lock().read = Some(OffsetDateTime::now_utc());
+            let needs_restart = config.needs_restart(&self.started);
+            (config.take_plugins(), needs_restart)
+        });
+        Event::Read {
+            read,
+            stamps,
+            everything,
+            asks,
+        }
+    }
+
+    /// Tells the reconciler what has happened, and does what it says.
+    fn apply(&mut self, event: Event<SharedCode>, work: &mut Work) {
+        match &event {
+            Event::Loaded { ticket, .. } | Event::Recalled { ticket, .. } => {
+                work.under_way.remove(ticket);
+            }
+            Event::Read { .. } | Event::Fetched { .. } | Event::Tick => {}
+        }
+        let mut is_reload = matches!(event, Event::Read { .. });
+        let mut is_swap = false;
+        let steps = self.state.apply(event, std::time::Instant::now());
+        // Whoever sees the plugins of these steps is told of them, too.
+        let is_degraded = self.account(work);
+        let mut answers = Vec::new();
+        for step in steps {
+            match step {
+                Step::Load(order) => self.begin_load(order, work),
+                Step::Abort(ticket) => {
+                    if let Some(task) = work.under_way.remove(&ticket) {
+                        task.abort();
+                    }
+                }
+                Step::Recall(order) => {
+                    let served = self.last_good.as_ref();
+                    let served = served.and_then(|records| records.of(&order.before.name));
+                    let (loader, patience) = (self.loader.clone(), work.patience.clone());
+                    let ticket = order.ticket;
+                    let recalling =
+                        tokio::spawn(
+                            async move { recall(&loader, &patience, order, served).await },
+                        );
+                    let recalling = AbortOnDropHandle::new(recalling);
+                    let task = work.loads.spawn(async move {
+                        let outcome = recalling.await;
+                        let outcome = outcome.unwrap_or_else(|lost| Err(lost.to_string()));
+                        Event::Recalled { ticket, outcome }
+                    });
+                    work.under_way.insert(ticket, task);
+                }
+                Step::Publish { places, changed } => {
+                    is_swap |= !changed.is_empty();
+                    self.publish(places, &changed, work);
+                }
+                Step::Record => self.record(),
+                Step::Answer { ask, report } => answers.push((ask, report)),
+                Step::Note(note) => {
+                    is_reload |= matches!(note, Note::Trouble { .. });
+                    tell(&note, &self.status);
+                }
+            }
+        }
+        if is_reload || is_swap {
+            self.metrics.reloaded(match (is_degraded, is_swap) {
+                (true, _) => "failed",
+                (false, true) => "applied",
+                (false, false) => "unchanged",
+            });
+        }
+        for (ask, report) in answers {
+            work.answer(ask, &report);
+        }
+    }
+
+    fn begin_load(&self, order: Order, work: &mut Work) {
+        let (loader, patience) = (self.loader.clone(), work.patience.clone());
+        let ticket = order.ticket;
+        let fetched = work.fetched.clone();
+        let tell = move |digest| {
+            // Nobody listens at the end of the process.
+            drop(fetched.send(Event::Fetched { ticket, digest }));
+        };
+        // In a task of its own, so that a panic is a failure of this load.
+        let loading = tokio::spawn(async move { load(&loader, &patience, order, tell).await });
+        let loading = AbortOnDropHandle::new(loading);
+        let task = work.loads.spawn(async move {
+            let outcome = loading.await.unwrap_or_else(|lost| {
+                Err(Failure {
+                    reason: format!("the task that loads it was lost: {lost}"),
+                    digest: Arc::from(""),
+                })
+            });
+            Event::Loaded { ticket, outcome }
+        });
+        work.under_way.insert(ticket, task);
+    }
+
+    fn publish(
+        &self,
+        places: Vec<Place<SharedCode>>,
+        changed: &BTreeSet<PluginName>,
+        work: &mut Work,
+    ) {
+        let live = work.pipeline.live();
+        let plugins = places.into_iter().map(|place| self.plugin(place, &live));
+        let set = PluginSet::new(plugins.collect());
+        let missing = awaited(&set);
+        work.pipeline.publish(set);
+        memory::loaded();
+        if let Some(opened) = work.opened.take() {
+            if let Some(plugins) = missing {
+                tracing::warn!(
+                    plugins,
+                    seconds = self.started.startup_grace.as_secs(),
+                    "not ready before these are loaded, or startupGrace is over"
+                );
+            }
+            if let Some(last_good) = &self.last_good {
+                last_good.clear_out();
+            }
+            // Nobody listens at the end of the process.
+            let _: Result<(), ()> = opened.send(());
+        } else if !changed.is_empty() {
+            let names: Vec<&str> = changed.iter().map(PluginName::as_str).collect();
+            let changed = names.join(", ");
+            tracing::info!(changed, "the plugins were swapped");
+        }
+    }
+
+    /// What a place is to the pipeline: what it was, where nothing about it has changed.
+    fn plugin(&self, place: Place<SharedCode>, live: &PluginSet) -> Arc<Plugin> {
+        let earlier = live.find(place.config.name.as_str());
+        if let Some(earlier) = earlier.filter(|earlier| is_of(earlier, &place)) {
+            return earlier.clone();
+        }
+        let Place { config, serving } = place;
+        Arc::new(match serving {
+            Serving::Disabled => self
+                .loader
+                .plugin(config, Arc::from(""), PluginState::Disabled),
+            Serving::Failed { reason, digest } => {
+                let state = PluginState::Failed { reason };
+                self.loader.plugin(config, digest, state)
+            }
+            Serving::Code(loaded) => {
+                let plugin =
+                    self.loader
+                        .plugin_of(config.clone(), loaded.digest.clone(), &loaded.code);
+                plugin.unwrap_or_else(|error| {
+                    let reason = error.to_string();
+                    let state = PluginState::Failed { reason };
+                    self.loader.plugin(config, loaded.digest, state)
+                })
+            }
+        })
+    }
+
+    /// Records what serves, where that is news.
+    fn record(&mut self) {
+        let Some(last_good) = &self.last_good else {
+            return;
+        };
+        // A candidate serves nobody.
+        let in_force = || {
+            let places = self.state.places().iter();
+            places.filter(|place| !place.config.is_candidate())
+        };
+        let enabled = in_force().filter(|place| place.config.enabled);
+        let names: BTreeSet<&PluginName> = enabled.map(|place| &place.config.name).collect();
+        self.recorded.retain(|name, _| names.contains(name));
+        for place in in_force() {
+            let Serving::Code(loaded) = &place.serving else {
+                continue;
+            };
+            let name = &place.config.name;
+            let served = Served::of(&place.config, &loaded.digest);
+            if self.recorded.get(name) != Some(&served) {
+                last_good.record(name, &served, self.loader.needs(&served));
+                self.recorded.insert(name.clone(), served);
+            }
+        }
+        // After the records of the plugins that it names, and before those that it does not name are gone.
+        let entries = in_force().map(|place| &place.config);
+        last_good.record_configuration(self.started.document(entries));
+        last_good.retain(&names);
+        self.loader.tidy();
+    }
+
+    /// Brings status and metrics up to date, and says whether something desired does not serve.
+    fn account(&self, work: &mut Work) -> bool {
+        let snapshot = self.state.snapshot();
+        let is_degraded = snapshot.is_degraded();
+        let now = OffsetDateTime::now_utc().unix_timestamp();
+        self.metrics.as_configured(!is_degraded, now);
+        let named: BTreeSet<PluginName> = self.state.names().cloned().collect();
+        work.gauges.retain(|name, _| {
+            let stays = named.contains(name);
+            if !stays {
+                self.metrics.plugin_gone(name.as_str());
+            }
+            stays
+        });
+        for name in &named {
+            let held = snapshot.held.as_ref();
+            let told = Gauges {
+                is_degraded: snapshot.troubles.contains_key(name),
+                is_held: held.is_some_and(|held| held.plugins.contains_key(name)),
+            };
+            if work.gauges.insert(name.clone(), told) != Some(told) {
+                self.metrics
+                    .plugin_degraded(name.as_str(), told.is_degraded);
+                self.metrics.plugin_held(name.as_str(), told.is_held);
+            }
+        }
+        self.status.lock().snapshot = snapshot;
+        is_degraded
+    }
+}
+
+/// Whether a plugin is what a place says.
+fn is_of(plugin: &Plugin, place: &Place<SharedCode>) -> bool {
+    let same = match (&plugin.state, &place.serving) {
+        (PluginState::Loaded(loaded), Serving::Code(code)) => {
+            Arc::ptr_eq(&loaded.guest, &code.code.guest) && plugin.digest == code.digest
+        }
+        (
+            PluginState::Failed { reason },
+            Serving::Failed {
+                reason: now,
+                digest,
+            },
+        ) => reason == now && plugin.digest == *digest,
+        (PluginState::Disabled, Serving::Disabled) => true,
+        _ => false,
+    };
+    same && plugin.config == place.config
+}
+
+/// Waits for the look that is under way.
+async fn look(look: &mut Option<Look>) -> Seen {
+    match look {
+        None => std::future::pending().await,
+        Some(Look::Glance(glance)) => Seen::Glance(glance.await),
+        Some(Look::Read { reading, .. }) => Seen::Read(reading.await),
+    }
+}
+
+// === impl Work ===
+
+impl Work {
+    fn new(
+        pipeline: Arc<Pipeline>,
+        opened: oneshot::Sender<()>,
+        fetched: mpsc::UnboundedSender<Event<SharedCode>>,
+    ) -> Self {
+        Self {
+            pipeline,
+            opened: Some(opened),
+            patience: Arc::new(Patience::default()),
+            loads: JoinSet::new(),
+            under_way: BTreeMap::new(),
+            fetched,
+            look: None,
+            everything: false,
+            callers: BTreeMap::new(),
+            queued: Vec::new(),
+            next_caller: 0,
+            gauges: BTreeMap::new(),
+        }
+    }
+
+    /// Has everything read at the next look, and keeps the caller until there is an answer.
+    fn queue(&mut self, asking: Asking) {
+        let ask = Ask(self.next_caller);
+        self.next_caller += 1;
+        let caller = Caller {
+            asking,
+            since: Instant::now(),
+            is_read: false,
+        };
+        self.callers.insert(ask, caller);
+        self.queued.push(ask);
+        self.everything = true;
+    }
+
+    fn answer(&mut self, ask: Ask, report: &Report) {
+        let Some(caller) = self.callers.remove(&ask) else {
+            return;
+        };
+        let complete = report.is_complete();
+        let report = answer(report);
+        // The caller may have gone.
+        drop(caller.asking.send(Reloaded { complete, report }));
+    }
+
+    /// Answers callers for whom a file system has not been read in time.
+    fn answer_late(&mut self) {
+        let is_late =
+            |_: &Ask, caller: &mut Caller| !caller.is_read && caller.since.elapsed() > LONGEST_READ;
+        for (_, caller) in self.callers.extract_if(.., is_late) {
+            let report = json!({ "result": "failed", "invalid": HANGS });
+            let complete = false;
+            drop(caller.asking.send(Reloaded { complete, report }));
+        }
+    }
+}
+
+// === impl LastGood ===
+
+impl LastGood {
+    /// What was in force when it was last recorded.
+    fn last_known_good(&self, origin: &Origin) -> LastKnownGood {
+        let entries = self.configuration().and_then(|document| {
+            let config = Config::of_document(&document, folder_of(origin.path()));
+            match config {
+                Ok(config) => Some(config.plugins),
+                Err(problems) => {
+                    tracing::warn!(%problems, "the recorded configuration cannot be read any more; it is not used");
+                    None
+                }
+            }
+        });
+        let plugins = self.names().into_iter().filter_map(|name| {
+            let served = self.of(&name)?;
+            Some((name, Arc::from(served.digest)))
+        });
+        LastKnownGood {
+            plugins: plugins.collect(),
+            entries,
+        }
+    }
+}

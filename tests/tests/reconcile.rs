@@ -1,0 +1,382 @@
+//! What is enforced never becomes weaker because something cannot be loaded, and a plugin that never comes back from
+//! being loaded delays nobody else.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tollgate_tests::checker::Endpoint;
+use tollgate_tests::configuration::Configuration;
+use tollgate_tests::guests;
+use tollgate_tests::reviews::{Review, as_sent, pod};
+use tollgate_tests::server::{Server, Start, metric, until};
+use tollgate_tests::wat::{self, marker};
+
+/// What a change may take where a plugin sleeps, on a machine that is busy. Without the reconciler it took minutes.
+const SOON: Duration = Duration::from_secs(45);
+
+/// Puts these plugins into the place of those of the configuration, as a careful writer does: at once.
+fn set_plugins(server: &Server, plugins: &Value) {
+    let path = server.configuration().folder().join("tollgate.yaml");
+    let text = std::fs::read(&path).expect("the configuration is there");
+    let mut root: Value = serde_json::from_slice(&text).expect("the suites write it as JSON");
+    root["plugins"] = plugins.clone();
+    replace(&path, root.to_string().as_bytes());
+}
+
+fn replace(path: &Path, content: &[u8]) {
+    let new = path.with_extension("new");
+    std::fs::write(&new, content).unwrap_or_else(|error| panic!("{}: {error}", new.display()));
+    std::fs::rename(&new, path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+}
+
+/// A plugin that denies every Pod in its own name.
+fn guard(name: &str, file: &Path) -> Value {
+    json!({
+        "name": name,
+        "source": format!("file:{}", file.display()),
+        "settings": {"deny": format!("{name} says no")},
+    })
+}
+
+/// Why a Pod is denied; empty where it is not.
+async fn denial(server: &Server) -> String {
+    let review = Review::create(pod("web")).build();
+    let answer = server.validate(&review).await;
+    let checked = answer.checked(Endpoint::Validate, &review);
+    if checked.allowed {
+        return String::new();
+    }
+    format!("{:?}", checked.status)
+}
+
+/// The labels of a Pod that has none; null where it is denied.
+async fn labels(server: &Server) -> Value {
+    let mut object = pod("web");
+    object["metadata"]["labels"] = json!({});
+    let review = Review::create(object).build();
+    let answer = server.mutate(&review).await;
+    let checked = answer.checked(Endpoint::Mutate, &review);
+    if !checked.allowed {
+        return Value::Null;
+    }
+    checked
+        .patched_object
+        .map_or(json!({}), |object| object["metadata"]["labels"].clone())
+}
+
+async fn status(server: &Server, name: &str) -> Option<Value> {
+    let page = server.get_admin("/plugins").await.json();
+    let plugins = page["plugins"].as_array().cloned().unwrap_or_default();
+    plugins.into_iter().find(|plugin| plugin["name"] == name)
+}
+
+async fn is_held(server: &Server, name: &str) -> bool {
+    status(server, name)
+        .await
+        .is_some_and(|status| !status["held"].is_null())
+}
+
+/// A configuration that keeps what it served, in its own folder.
+fn kept(plugins: &Value) -> Configuration {
+    let configuration = Configuration::new();
+    let cache = configuration.folder().join("artifacts");
+    configuration
+        .with("registries", json!({"cacheDirectory": cache}))
+        .with("plugins", plugins.clone())
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
+    let actor = guests::build("actor");
+    let before = json!([guard("guard", &actor)]);
+    let server = Server::start(kept(&before));
+    assert!(denial(&server).await.contains("guard says no"));
+
+    let file = server.configuration().folder().join("guard-v2.wasm");
+    let after = json!([guard("guard-v2", &file)]);
+    set_plugins(&server, &after);
+    let began = Instant::now();
+    while began.elapsed() < Duration::from_secs(2) {
+        let why = denial(&server).await;
+        assert!(
+            why.contains("guard says no"),
+            "after {:?}: {why}",
+            began.elapsed()
+        );
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    until("it is told", async || is_held(&server, "guard").await).await;
+    let held = status(&server, "guard").await.expect("it is in force");
+    println!("/plugins: {}", held["held"]);
+    assert_eq!(held["held"]["change"], "removed");
+    assert_eq!(held["held"]["becauseOf"], json!(["guard-v2"]));
+    let page = server.get_admin("/plugins").await.json();
+    assert_eq!(page["state"], "degraded", "{page:#}");
+    let ready = server.get_admin("/readyz?verbose").await;
+    println!("/readyz?verbose: {} {}", ready.status, ready.text());
+    assert_eq!(ready.status, 200, "it serves what it served");
+    let text = ready.text();
+    assert!(
+        text.contains("plugin guard stays in force although it was removed")
+            && text.contains("correct or remove plugin guard-v2"),
+        "{text}"
+    );
+    let labels = [("plugin", "guard")];
+    assert_eq!(
+        metric(&server.metrics().await, "tollgate_plugin_held", &labels),
+        1.0
+    );
+    let told = |server: &Server| {
+        let logs = server.logs();
+        let is_it =
+            |line: &&String| line.contains("keeping a plugin at its previous configuration");
+        logs.iter().filter(is_it).count()
+    };
+    assert_eq!(told(&server), 1, "{:#?}", server.logs());
+
+    // A replica that is restarted means the same by this configuration.
+    let server = Server::start(server.kill().with("plugins", after.clone()));
+    assert!(denial(&server).await.contains("guard says no"));
+    assert!(is_held(&server, "guard").await);
+    let next = status(&server, "guard-v2").await.expect("it is told of");
+    assert_eq!(next["state"], "pending", "{next:#}");
+    assert_eq!(server.get_admin("/readyz").await.status, 200);
+
+    // And both take the replacement as soon as it can be loaded.
+    let wasm = std::fs::read(&actor).expect("the plugin has been built");
+    replace(&file, &wasm);
+    until("guard-v2 serves", async || {
+        let why = denial(&server).await;
+        assert!(!why.is_empty(), "there is a moment with neither");
+        why.contains("guard-v2 says no")
+    })
+    .await;
+    assert!(status(&server, "guard").await.is_none());
+    assert_eq!(server.get_admin("/plugins").await.json()["state"], "ok");
+
+    // A replica that has kept nothing has nothing that served before.
+    std::fs::remove_file(&file).expect("the file is there");
+    let killed = server.kill().with("plugins", after);
+    std::fs::remove_dir_all(killed.folder().join("artifacts")).expect("the cache is there");
+    let server = Server::start(killed);
+    assert!(denial(&server).await.contains("not loaded"));
+    assert_eq!(server.get_admin("/readyz").await.status, 503);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_guard_is_not_narrowed_for_a_plugin_that_cannot_be_loaded_and_relief_counts_at_once() {
+    let actor = guests::build("actor");
+    let server = Server::start(kept(&json!([guard("guard", &actor)])));
+    assert!(denial(&server).await.contains("guard says no"));
+    let missing = guard("guard-v2", Path::new("missing.wasm"));
+    let mut narrowed = guard("guard", &actor);
+    let excepted =
+        json!([{"names": ["web"], "until": "2099-12-31", "reason": "guard-v2 is asked"}]);
+    narrowed["exceptions"] = excepted;
+    set_plugins(&server, &json!([narrowed, missing]));
+    until("it is told", async || is_held(&server, "guard").await).await;
+    let held = status(&server, "guard").await.expect("it is in force");
+    assert_eq!(held["held"]["change"], "changed");
+    assert_eq!(held["exceptions"], json!([]));
+    assert!(denial(&server).await.contains("guard says no"));
+
+    // An addition is in force at once although another is awaited.
+    let added = guard("added", &actor);
+    set_plugins(&server, &json!([narrowed, missing, added]));
+    until("the addition", async || {
+        denial(&server).await.contains("added says no")
+    })
+    .await;
+
+    // By name, each is out of force at once.
+    let mut disabled = narrowed.clone();
+    disabled["enabled"] = json!(false);
+    let mut warned = added.clone();
+    warned["mode"] = json!("warn");
+    set_plugins(&server, &json!([disabled, missing, warned]));
+    let took = until("relief", async || denial(&server).await.is_empty()).await;
+    println!("relief was in force after {took:?}");
+
+    // Without the failing entry, all that is desired is in force.
+    set_plugins(&server, &json!([narrowed, added]));
+    until("all of it", async || {
+        let why = denial(&server).await;
+        why.contains("added says no") && !why.contains("guard says no")
+    })
+    .await;
+    assert_eq!(server.get_admin("/plugins").await.json()["state"], "ok");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_renamed_file_in_a_folder_of_plugins_keeps_its_guard() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let file = folder.path().join("colour.wasm");
+    std::fs::write(&file, marker("colour", "red")).expect("a file can be written");
+    std::fs::write(folder.path().join("shape.wasm"), marker("shape", "round"))
+        .expect("a file can be written");
+    let start = Start::default().plugins(folder.path());
+    let server = start.start(Configuration::new());
+    let both = json!({"colour": "red", "shape": "round"});
+    assert_eq!(labels(&server).await, both);
+    // One step: what was there is renamed, and cut off on the way.
+    let next = folder.path().join("colour-v2.wasm");
+    std::fs::write(folder.path().join(".new"), b"\0asm").expect("a file can be written");
+    std::fs::rename(folder.path().join(".new"), &next).expect("a file can be renamed");
+    std::fs::remove_file(&file).expect("the file is there");
+    until("it is told", async || is_held(&server, "colour").await).await;
+    assert_eq!(labels(&server).await, both);
+    replace(&next, &marker("colour", "blue"));
+    let blue = json!({"colour": "blue", "shape": "round"});
+    until("the new one", async || labels(&server).await == blue).await;
+}
+
+/// A plugin that sleeps for a day where it should come back.
+fn sleeper(stage: &str) -> Vec<u8> {
+    let sleep = "(call $block (call $subscribe (i64.const 86400000000000)))";
+    let imports = r#"
+        (import "wasi:clocks/monotonic-clock@0.2.0" "subscribe-duration" (func $subscribe (param i64) (result i32)))
+        (import "wasi:io/poll@0.2.0" "[method]pollable.block" (func $block (param i32)))"#;
+    let own = match stage {
+        "describe" => format!(
+            r#"(func (export "tollgate:admission/lifecycle@0.1.0#describe") (result i32) {sleep} (i32.const 256))"#
+        ),
+        "configure" => format!(
+            r#"(func (export "tollgate:admission/lifecycle@0.1.0#configure") (param i32 i32) (result i32) {sleep} (i32.const 256))"#
+        ),
+        _ => format!("(func $start {sleep}) (start $start)"),
+    };
+    wat::plugin("with-wasi-clock", &format!("{imports}\n{own}"))
+}
+
+fn write(folder: &Path, name: &str, wasm: &[u8]) -> PathBuf {
+    let path = folder.join(format!("{name}.wasm"));
+    std::fs::write(&path, wasm).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+    path
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plugins_that_sleep_while_they_are_loaded_delay_nobody_else() {
+    let configuration = Configuration::new();
+    let folder = configuration.folder().to_owned();
+    let mut plugins = Vec::new();
+    for (stage, key, value) in [
+        ("describe", "failurePolicy", "Ignore"),
+        ("configure", "mode", "audit"),
+        ("start", "mode", "warn"),
+    ] {
+        let file = write(&folder, stage, &sleeper(stage));
+        let source = format!("file:{}", file.display());
+        plugins.push(json!({"name": format!("sleeps-in-{stage}"), "source": source, key: value}));
+    }
+    let colour = write(&folder, "colour", &marker("colour", "red"));
+    let shape = write(&folder, "shape", &marker("shape", "round"));
+    for (name, file) in [("colour", &colour), ("shape", &shape)] {
+        plugins.push(json!({"name": name, "source": format!("file:{}", file.display())}));
+    }
+    let server = Start::default()
+        .at_once()
+        .start(configuration.with("plugins", plugins.clone()));
+    let took = until("reviews are answered", async || {
+        let review = as_sent(&Review::create(pod("web")).build());
+        let answer = server
+            .post_bytes(server.default_client(), "/mutate", review)
+            .await;
+        answer.status == 200
+    })
+    .await;
+    println!("reviews are answered {took:?} after the start");
+    assert!(took < SOON, "{took:?}");
+    let both = json!({"colour": "red", "shape": "round"});
+    let took = until("the others serve", async || labels(&server).await == both).await;
+    println!("the others serve {took:?} later");
+    assert!(took < SOON, "{took:?}");
+    let ready = server.get_admin("/readyz").await;
+    assert_eq!(ready.status, 200, "{}", ready.text());
+
+    plugins[4]["enabled"] = json!(false);
+    set_plugins(&server, &json!(plugins));
+    let took = until("shape is off", async || {
+        labels(&server).await == json!({"colour": "red"})
+    })
+    .await;
+    println!("another plugin was off after {took:?}");
+    assert!(took < SOON, "{took:?}");
+
+    replace(&colour, &marker("colour", "blue"));
+    let took = until("colour is blue", async || {
+        labels(&server).await == json!({"colour": "blue"})
+    })
+    .await;
+    println!("another plugin's file was in force after {took:?}");
+    assert!(took < SOON, "{took:?}");
+
+    let began = Instant::now();
+    let report = server.reload().await.json();
+    println!(
+        "POST /reload was answered after {:?}: {report}",
+        began.elapsed()
+    );
+    assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
+    // Each is still being loaded, or has been given up by then.
+    for stage in ["describe", "configure", "start"] {
+        let name = format!("sleeps-in-{stage}");
+        let loading = report["loading"].as_array();
+        let is_loading = loading.is_some_and(|names| names.contains(&json!(name)));
+        assert!(
+            is_loading || !report["failed"][&name].is_null(),
+            "{report:#}"
+        );
+    }
+
+    // A new one changes nothing about that, and an enforcing one under Fail is not asked before it is there.
+    let file = write(&folder, "late", &sleeper("configure"));
+    plugins.push(json!({"name": "late", "source": format!("file:{}", file.display())}));
+    set_plugins(&server, &json!(plugins));
+    until("it is known", async || {
+        status(&server, "late").await.is_some()
+    })
+    .await;
+    replace(&colour, &marker("colour", "green"));
+    let took = until("colour is green", async || {
+        labels(&server).await == json!({"colour": "green"})
+    })
+    .await;
+    println!("and beside one more after {took:?}");
+    assert!(took < SOON, "{took:?}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_start_denies_by_an_enforcing_plugin_that_sleeps_and_answers_about_the_rest() {
+    let configuration = Configuration::new();
+    let file = write(configuration.folder(), "sleeps", &sleeper("configure"));
+    let rules = json!([{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]);
+    let plugins = json!([{"name": "sleeps", "source": format!("file:{}", file.display()), "match": {"rules": rules}}]);
+    let server = Start::default()
+        .at_once()
+        .start(configuration.with("plugins", plugins));
+    let took = until("reviews are answered", async || {
+        let review = as_sent(&Review::create(pod("web")).build());
+        let answer = server
+            .post_bytes(server.default_client(), "/validate", review)
+            .await;
+        answer.status == 200
+    })
+    .await;
+    println!("reviews are answered {took:?} after the start");
+    assert!(took < SOON, "{took:?}");
+    assert!(
+        denial(&server).await.is_empty(),
+        "it is not asked about Pods"
+    );
+    let mut object = pod("web");
+    object["kind"] = json!("ConfigMap");
+    object["spec"] = Value::Null;
+    let review = Review::create(object).build();
+    let answer = server.validate(&review).await.json();
+    println!("{}", answer["response"]["status"]["message"]);
+    assert_eq!(answer["response"]["allowed"], false, "{answer:#}");
+    let ready = server.get_admin("/readyz").await;
+    assert_eq!(ready.status, 503, "{}", ready.text());
+    assert!(ready.text().contains("sleeps"), "{}", ready.text());
+}
