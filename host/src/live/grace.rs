@@ -115,7 +115,15 @@ impl Grace {
                 }
                 Decision::Wait(_) => {}
             }
-            sleep(PERIOD).await;
+            // Not later than when the time is over.
+            let grace = self.startup.grace.unwrap_or(Duration::MAX);
+            let left = grace.saturating_sub(self.began.elapsed());
+            let next = if left.is_zero() {
+                PERIOD
+            } else {
+                left.min(PERIOD)
+            };
+            sleep(next).await;
         }
     }
 }

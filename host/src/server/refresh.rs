@@ -14,7 +14,10 @@ use tokio::{task::spawn_blocking, time::interval};
 use crate::{
     engine::chain,
     metrics::Metrics,
-    server::{authentication::Authentication, tls::Certificates},
+    server::{
+        authentication::Authentication,
+        tls::{Certificates, moment},
+    },
 };
 
 /// How often files are read again. kubelet itself needs about a minute to bring a changed Secret.
@@ -99,7 +102,7 @@ fn note(
     tracing::warn!(
         setting,
         error = reason,
-        %since,
+        since = moment(since),
         "cannot use the new certificate or credential; the old one stays in force"
     );
     let reported = now;
@@ -116,8 +119,7 @@ fn note(
 
 fn lines(refused: &BTreeMap<String, Refused>) -> Vec<String> {
     let line = |(setting, refused): (&String, &Refused)| {
-        let since = refused.since.replace_nanosecond(0);
-        let since = since.unwrap_or(refused.since);
+        let since = moment(refused.since);
         format!(
             "{setting}: what its files hold cannot be used since {since}, what they held before stays in force: {}",
             refused.reason

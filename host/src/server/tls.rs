@@ -37,7 +37,7 @@ mod pair;
 mod validity;
 
 pub use self::validity::Outdated;
-pub(super) use self::validity::Validity;
+pub(super) use self::validity::{Validity, moment};
 
 /// How often the directory of the self-signed authority is looked at: others may have added its successor.
 const AUTHORITY_PERIOD: Duration = Duration::from_secs(600);
@@ -137,18 +137,18 @@ pub enum CertificateError {
     },
     /// The certificate is not valid now.
     #[error(
-        "{certificate} (tls.certificate) {source}: clients refuse it; put a certificate and its key there that are valid \
+        "{certificate} (tls.certificate) {outdated}: clients refuse it; put a certificate and its key there that are valid \
          today"
     )]
     Outdated {
         /// The certificate file.
         certificate: PathBuf,
         /// Why.
-        source: Outdated,
+        outdated: Outdated,
     },
     /// The self-signed authority is not valid now.
     #[error(
-        "{certificate} (tls.selfSigned.directory) {source}: clients refuse what it signs; put a ca.crt and ca.key there \
+        "{certificate} (tls.selfSigned.directory) {outdated}: clients refuse what it signs; put a ca.crt and ca.key there \
          that are valid today, or start anew with a folder that can be written to, and register the ca.crt that is made \
          there as caBundle"
     )]
@@ -156,7 +156,7 @@ pub enum CertificateError {
         /// The authority's certificate.
         certificate: PathBuf,
         /// Why.
-        source: Outdated,
+        outdated: Outdated,
     },
     /// The self-signed certificate cannot be made.
     #[error("cannot make a self-signed certificate (tls.selfSigned)")]
@@ -383,9 +383,9 @@ fn issue(
     let validity = Validity::new(authority.begin(), authority.expiry());
     validity
         .check(now)
-        .map_err(|source| CertificateError::AuthorityOutdated {
+        .map_err(|outdated| CertificateError::AuthorityOutdated {
             certificate: authority::bundle_path(settings),
-            source,
+            outdated,
         })?;
     leaf(authority, provider, now)
 }
@@ -548,18 +548,18 @@ impl Source {
         let Some(validity) = certified.cert.first().and_then(Validity::of) else {
             return Ok(());
         };
-        let Err(source) = validity.check(now) else {
+        let Err(outdated) = validity.check(now) else {
             return Ok(());
         };
         Err(match self {
             Self::Files { certificate, .. } => CertificateError::Outdated {
                 certificate: certificate.clone(),
-                source,
+                outdated,
             },
             // A leaf is as valid as the authority that has signed it.
             Self::SelfSigned { settings, .. } => CertificateError::AuthorityOutdated {
                 certificate: authority::bundle_path(settings),
-                source,
+                outdated,
             },
         })
     }

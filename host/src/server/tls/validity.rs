@@ -1,7 +1,7 @@
 //! From when until when a certificate is valid, and what else clients may refuse it for.
 
 use rustls_pki_types::CertificateDer;
-use time::{Duration, OffsetDateTime};
+use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
 use x509_parser::prelude::X509Certificate;
 
 /// Clocks in a cluster differ a little: a certificate that begins within this is taken to be valid.
@@ -30,7 +30,7 @@ pub enum Outdated {
     #[error("expired on {}", .0.date())]
     Expired(OffsetDateTime),
     /// It begins later than clocks differ.
-    #[error("is not valid before {0}")]
+    #[error("is not valid before {}", moment(*.0))]
     NotYetValid(OffsetDateTime),
 }
 
@@ -62,6 +62,12 @@ impl Validity {
             Ok(())
         }
     }
+}
+
+/// A moment, to the second.
+pub(in crate::server) fn moment(time: OffsetDateTime) -> String {
+    let time = time.replace_nanosecond(0).unwrap_or(time);
+    time.format(&Rfc3339).unwrap_or_else(|_| time.to_string())
 }
 
 /// What clients may refuse a chain for whose first certificate is valid.
