@@ -34,6 +34,7 @@ mod connection;
 mod deadline;
 mod exchange;
 mod inspect;
+mod places;
 mod refresh;
 mod route;
 mod signals;
@@ -100,6 +101,8 @@ pub enum Reply {
     Review(Bytes),
     /// 429 with `Retry-After: 1`, which kube-apiserver retries within its deadline.
     Overloaded,
+    /// The same: other reviews have taken the memory for decoded documents.
+    Crowded,
     /// 503 with `Retry-After: 1`, retried as well: there are no plugins yet.
     Starting,
     /// 400: the body is not an AdmissionReview. The text must not quote the body.

@@ -4,6 +4,8 @@
 mod authentication;
 #[path = "server/fixture.rs"]
 mod fixture;
+#[path = "server/floods.rs"]
+mod floods;
 
 use std::{
     sync::Arc,

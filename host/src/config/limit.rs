@@ -130,8 +130,13 @@ limits! {
         "semaphore per plugin; waiting counts towards `limits.timeout`", "deadline";
     MAX_BODY = "requests.maxBody" Bytes 40 * MI, 64 * KI => GI,
         "counted while the body is read", "none: the answer names the limit and follows failurePolicy";
-    MAX_IN_FLIGHT = "requests.maxInFlight" Bytes 256 * MI, MI => 64 * GI,
-        "counted over all requests being read or answered", "none: HTTP 429 with Retry-After, which kube-apiserver retries";
+    MAX_IN_FLIGHT = "requests.maxInFlight" Bytes 128 * MI, MI => 64 * GI,
+        "counted over all requests being read or answered, as their bytes arrive", "none: HTTP 429 with Retry-After, which kube-apiserver retries";
+    MAX_DECODED = "requests.maxDecoded" Bytes 256 * MI, 16 * MI => 64 * GI,
+        "counted while reviews and plugins' answers are decoded, before the memory is allocated", "none: HTTP 429 with Retry-After; unreadable for a review that is too large by itself, output-too-large for an answer";
+    // kube-apiserver keeps 25 idle ones: this is that for forty of them.
+    MAX_CONNECTIONS = "requests.maxConnections" Count 1_000, 16 => 100_000,
+        "counted when a connection is accepted", "none: an idle connection of the client that has most is closed";
     MARGIN_PERCENT = "requests.deadlineMargin.percent" Percent 10, 0 => 50,
         "subtracted from `?timeout=`; the larger of the two margins counts", "deadline";
     MARGIN_AT_LEAST = "requests.deadlineMargin.atLeast" Duration 50 * MILLISECOND, 0 => 5 * SECOND,
@@ -151,6 +156,8 @@ limits! {
         "likewise", "none";
     MAX_CONCURRENT_CALLS = "engine.maxConcurrentCalls" Count 128, 1 => 1_024,
         "semaphore below the size of the instance pool", "none: HTTP 429 with Retry-After";
+    MAX_MEMORY = "engine.maxMemory" Bytes 512 * MI, 64 * MI => 1024 * GI,
+        "counted when a linear memory is made or grows", "none: HTTP 429 with Retry-After";
     MAX_WASM_STACK = "engine.maxWasmStack" Bytes 512 * KI, 64 * KI => 8 * MI,
         "wasmtime's stack limit, for every plugin alike", "trap";
     MAX_PLUGIN = "engine.maxPlugin" Bytes 64 * MI, KI => GI,

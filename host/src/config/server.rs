@@ -60,6 +60,10 @@ pub struct Requests {
     pub max_body_bytes: u64,
     /// All bodies together that are being read or answered.
     pub max_bytes_in_flight: u64,
+    /// The memory that all decoded documents may take together.
+    pub max_decoded_bytes: u64,
+    /// Connections at the same time.
+    pub max_connections: u32,
     /// What is kept back of the time that the caller gives.
     pub deadline_margin: Margin,
     /// The time of a request that does not say.
@@ -86,6 +90,8 @@ pub struct Margin {
 pub struct EngineConfig {
     /// Calls of plugins at the same time.
     pub max_concurrent_calls: u32,
+    /// The linear memories of all calls together.
+    pub max_memory_bytes: u64,
     /// The WebAssembly stack of one call.
     pub max_wasm_stack_bytes: u64,
     /// The size of a plugin's file.
@@ -307,6 +313,11 @@ impl Requests {
         let requests = Self {
             max_body_bytes: fields.amount(&limit::MAX_BODY, limit::MAX_BODY.default),
             max_bytes_in_flight: fields.amount(&limit::MAX_IN_FLIGHT, limit::MAX_IN_FLIGHT.default),
+            max_decoded_bytes: fields.amount(&limit::MAX_DECODED, limit::MAX_DECODED.default),
+            max_connections: fields.amount_u32(
+                &limit::MAX_CONNECTIONS,
+                limit::MAX_CONNECTIONS.default_u32(),
+            ),
             deadline_margin,
             default_timeout: fields.duration(
                 &limit::DEFAULT_TIMEOUT,
@@ -360,6 +371,7 @@ impl EngineConfig {
                 &limit::MAX_CONCURRENT_CALLS,
                 limit::MAX_CONCURRENT_CALLS.default_u32(),
             ),
+            max_memory_bytes: fields.amount(&limit::MAX_MEMORY, limit::MAX_MEMORY.default),
             max_wasm_stack_bytes: fields
                 .amount(&limit::MAX_WASM_STACK, limit::MAX_WASM_STACK.default),
             max_plugin_bytes: fields.amount(&limit::MAX_PLUGIN, limit::MAX_PLUGIN.default),

@@ -71,7 +71,7 @@ configuration: 40 problems
   requests.deadlineMargin.percent: got 90, expected 0 to 50
   requests.deadlineMargin.atLeast: got 5, expected a duration with its unit, such as 500ms, 1.5s or 1m30s
   requests.idleTimeout: got 60s, expected 91s to 1h
-  requests.maxInFlight: got 256Mi by default, expected at least requests.maxBody, which is 300Mi
+  requests.maxInFlight: got 128Mi by default, expected at least requests.maxBody, which is 300Mi
   limits.fuel: got "lots", expected a whole number, such as 250, 5k, 100M or 1G
   limits.memory: got 8Gi, expected 64Ki to 4Gi
   limits.concurrency: got 100, expected at most 64, which is engine.maxConcurrentCalls

@@ -3,10 +3,12 @@
 use std::{
     future::Future,
     io,
-    sync::{Arc, atomic::Ordering},
+    net::{IpAddr, SocketAddr},
+    sync::Arc,
     time::Duration,
 };
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use tokio::{
     net::{TcpListener, TcpStream},
     sync::{OwnedSemaphorePermit, Semaphore},
@@ -16,18 +18,22 @@ use tokio::{
 
 use crate::server::{
     Gate, Stop,
-    activity::Phase,
+    activity::{Activity, Phase},
     connection::{self, Shared},
+    places::{Place, Places},
     tls::Certificates,
 };
 
-/// Connections at once. kube-apiserver keeps 25 idle ones; this is that for forty of them, and
-/// below the usual limit of 1,024 open files. At the cap new ones wait in the kernel's queue, and
-/// idle ones are closed to make room.
-const MAX_CONNECTIONS: usize = 1_000;
+/// Sockets beyond `requests.maxConnections`: of connections that wait for a place, and of those that have been
+/// evicted and are being closed.
+const SPARE_SOCKETS: usize = 128;
 
-/// How many idle connections are closed at a time to make room.
+/// How many connections are evicted when the system has no more sockets.
 const ROOM: usize = 50;
+
+/// How long a new connection waits for a place, and how often it looks.
+const PLACE_TIMEOUT: Duration = Duration::from_secs(1);
+const PLACE_PERIOD: Duration = Duration::from_millis(5);
 
 /// The pause after the system refused a connection, most likely for want of file descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
@@ -47,14 +53,9 @@ struct Acceptor<G> {
     listener: TcpListener,
     certificates: Arc<Certificates>,
     shared: Arc<Shared<G>>,
-    places: Arc<Semaphore>,
+    places: Arc<Places>,
+    sockets: Arc<Semaphore>,
     connections: JoinSet<()>,
-}
-
-/// A connection's place under the cap, and in the metrics.
-struct Place {
-    open: prometheus_client::metrics::gauge::Gauge,
-    _permit: OwnedSemaphorePermit,
 }
 
 /// Serves until `stop`, then drains.
@@ -64,11 +65,14 @@ pub(super) async fn run<G: Gate>(
     shared: Arc<Shared<G>>,
     stop: impl Future<Output = Stop>,
 ) -> Drained {
+    let max_connections = shared.requests.max_connections as usize;
+    allow_open_files();
     let mut acceptor = Acceptor {
         listener,
         certificates,
         shared: Arc::clone(&shared),
-        places: Arc::new(Semaphore::new(MAX_CONNECTIONS)),
+        places: Places::new(max_connections, shared.metrics.connections.clone()),
+        sockets: Arc::new(Semaphore::new(max_connections + SPARE_SOCKETS)),
         connections: JoinSet::new(),
     };
     let stop = acceptor.accept_until(stop).await;
@@ -104,15 +108,16 @@ impl<G: Gate> Acceptor<G> {
         tokio::pin!(until);
         loop {
             let next = async {
-                let permit = permit(&self.places, &self.shared).await;
-                (self.listener.accept().await, permit)
+                let socket = Arc::clone(&self.sockets).acquire_owned().await;
+                let socket = socket.expect("the semaphore is never closed");
+                (self.listener.accept().await, socket)
             };
             tokio::select! {
                 biased;
                 output = &mut until => return output,
-                (accepted, permit) = next => match accepted {
-                    Ok((stream, _)) => self.serve(stream, permit),
-                    Err(error) => pause(&error, &self.shared).await,
+                (accepted, socket) = next => match accepted {
+                    Ok((stream, address)) => self.serve(stream, address, socket),
+                    Err(error) => pause(&error, &self.places).await,
                 },
             }
             while self.connections.try_join_next().is_some() {}
@@ -123,11 +128,11 @@ impl<G: Gate> Acceptor<G> {
     async fn close(mut self) -> JoinSet<()> {
         let empty = Instant::now() + 100 * QUEUE_EMPTY;
         while Instant::now() < empty {
-            let Ok(permit) = Arc::clone(&self.places).try_acquire_owned() else {
+            let Ok(socket) = Arc::clone(&self.sockets).try_acquire_owned() else {
                 break;
             };
             match timeout(QUEUE_EMPTY, self.listener.accept()).await {
-                Ok(Ok((stream, _))) => self.serve(stream, permit),
+                Ok(Ok((stream, address))) => self.serve(stream, address, socket),
                 Ok(Err(_)) => {}
                 Err(_) => break,
             }
@@ -135,37 +140,49 @@ impl<G: Gate> Acceptor<G> {
         self.connections
     }
 
-    fn serve(&mut self, stream: TcpStream, permit: OwnedSemaphorePermit) {
-        let place = Place::new(&self.shared, permit);
+    fn serve(&mut self, stream: TcpStream, address: SocketAddr, socket: OwnedSemaphorePermit) {
         // Answers are small and written at once; Nagle would only delay them.
         drop(stream.set_nodelay(true));
         let tls = self.certificates.acceptor();
         let shared = Arc::clone(&self.shared);
+        let places = Arc::clone(&self.places);
         self.connections.spawn(async move {
-            connection::serve(stream, tls, shared).await;
-            drop(place);
+            let activity = Activity::new();
+            let peer = address.ip().to_canonical();
+            if let Some(place) = place(&places, peer, &activity).await {
+                connection::serve(stream, tls, shared, activity, &place).await;
+                drop(place);
+            }
+            drop(socket);
         });
     }
 }
 
-async fn permit<G>(places: &Arc<Semaphore>, shared: &Shared<G>) -> OwnedSemaphorePermit {
-    let permit = match Arc::clone(places).try_acquire_owned() {
-        Ok(permit) => permit,
-        Err(_) => {
-            shared.room_wanted.store(ROOM, Ordering::Relaxed);
-            Arc::clone(places)
-                .acquire_owned()
-                .await
-                .expect("the semaphore is never closed")
+/// A place for a new connection, as soon as there is one to be had.
+async fn place(places: &Arc<Places>, peer: IpAddr, activity: &Arc<Activity>) -> Option<Place> {
+    let until = Instant::now() + PLACE_TIMEOUT;
+    loop {
+        let place = places.take(peer, activity);
+        if place.is_some() || places.has_most(peer) || Instant::now() >= until {
+            return place;
         }
-    };
-    if places.available_permits() > 0 {
-        shared.room_wanted.store(0, Ordering::Relaxed);
+        sleep(PLACE_PERIOD).await;
     }
-    permit
 }
 
-async fn pause<G>(error: &io::Error, shared: &Shared<G>) {
+/// Raises the limit of open files to what the system lets this process have.
+fn allow_open_files() {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    if let Err(error) = setrlimit(Resource::Nofile, raised) {
+        tracing::debug!(error = %error, "cannot raise the limit of open files");
+    }
+}
+
+async fn pause(error: &io::Error, places: &Places) {
     let of_one_connection = matches!(
         error.kind(),
         io::ErrorKind::ConnectionAborted
@@ -174,30 +191,11 @@ async fn pause<G>(error: &io::Error, shared: &Shared<G>) {
             | io::ErrorKind::Interrupted
     );
     if !of_one_connection {
-        shared.room_wanted.store(ROOM, Ordering::Relaxed);
+        places.make_room(ROOM);
         tracing::warn!(
             error = error as &dyn std::error::Error,
             "cannot accept connections; is the limit of open files too low?"
         );
         sleep(ACCEPT_PAUSE).await;
-    }
-}
-
-// === impl Place ===
-
-impl Place {
-    fn new<G>(shared: &Shared<G>, permit: OwnedSemaphorePermit) -> Self {
-        let open = shared.metrics.connections.clone();
-        open.inc();
-        Self {
-            open,
-            _permit: permit,
-        }
-    }
-}
-
-impl Drop for Place {
-    fn drop(&mut self) {
-        self.open.dec();
     }
 }

@@ -1,114 +1,345 @@
 //! The cap on all request bytes in flight.
 //!
-//! A counter rather than a queue: a request that does not fit is refused at once, because
-//! kube-apiserver retries a 429 and a queue would only eat the deadline of whoever waits in it.
+//! A lease grows with the bytes that have arrived, never with the length that a client announces. A request
+//! that does not fit is refused, because kube-apiserver retries a 429 and a queue would only eat the
+//! deadline of whoever waits in it. Before that, bodies that arrive slowly make room: first those of the
+//! client that holds most.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicU64, Ordering},
+use std::{
+    cmp::Reverse,
+    collections::HashMap,
+    net::IpAddr,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::{Duration, Instant},
 };
 
 use prometheus_client::metrics::gauge::Gauge;
+use tokio::{sync::Notify, time::timeout_at};
+use tokio_util::sync::CancellationToken;
 
-/// Bytes that may be held at once, and how many are.
+/// The largest lease that may use the reserve: nearly every review is smaller.
+pub(super) const SMALL_BYTES: u64 = 256 * 1024;
+
+/// One in so many parts of the cap is kept for small bodies.
+const RESERVE_PART: u64 = 8;
+
+/// A body that has been arriving for longer than this makes room for others when the budget is short. A
+/// client in the same cluster sends a megabyte in a tenth of this.
+const SLOW_AFTER: Duration = Duration::from_millis(250);
+
+/// How long a request waits for the room that slow bodies make.
+const ROOM_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// The bytes that may be held at once, and who holds how many.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit_bytes: u64,
-    used_bytes: AtomicU64,
+    reserve_bytes: u64,
     gauge: Gauge,
+    state: Mutex<State>,
+    freed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    used_bytes: u64,
+    by_peer: HashMap<IpAddr, u64>,
+    /// Bodies that are still arriving.
+    arriving: HashMap<u64, Arriving>,
+    next: u64,
+}
+
+/// A body that is still arriving.
+#[derive(Debug)]
+struct Arriving {
+    peer: IpAddr,
+    bytes: u64,
+    since: Instant,
+    evicted: CancellationToken,
 }
 
 /// A share of the budget, given back when dropped.
 #[derive(Debug)]
 pub(super) struct Lease {
     budget: Arc<Budget>,
+    peer: IpAddr,
     bytes: u64,
+    /// Its entry among the arriving bodies, until the body is complete.
+    arriving: Option<u64>,
+    evicted: CancellationToken,
 }
 
 // === impl Budget ===
 
 impl Budget {
-    pub(super) fn new(limit_bytes: u64, gauge: Gauge) -> Arc<Self> {
+    /// A budget of `limit_bytes`, in which one body of `largest_bytes` always fits.
+    pub(super) fn new(limit_bytes: u64, largest_bytes: u64, gauge: Gauge) -> Arc<Self> {
+        let limit_bytes = limit_bytes.max(largest_bytes);
+        let beside_the_largest = limit_bytes - largest_bytes;
         Arc::new(Self {
             limit_bytes,
-            used_bytes: AtomicU64::new(0),
+            reserve_bytes: (limit_bytes / RESERVE_PART).min(beside_the_largest),
             gauge,
+            state: Mutex::default(),
+            freed: Notify::new(),
         })
     }
 
-    pub(super) fn lease(self: &Arc<Self>, bytes: u64) -> Option<Lease> {
-        self.take(bytes).then(|| Lease {
+    /// An empty lease for a body of this peer that begins to arrive.
+    pub(super) fn lease(self: &Arc<Self>, peer: IpAddr) -> Lease {
+        let evicted = CancellationToken::new();
+        let mut state = self.state();
+        let id = state.next;
+        state.next += 1;
+        state.arriving.insert(
+            id,
+            Arriving {
+                peer,
+                bytes: 0,
+                since: Instant::now(),
+                evicted: evicted.clone(),
+            },
+        );
+        drop(state);
+        Lease {
             budget: Arc::clone(self),
-            bytes,
-        })
-    }
-
-    fn take(&self, bytes: u64) -> bool {
-        let taken = self
-            .used_bytes
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |used| {
-                used.checked_add(bytes)
-                    .filter(|&sum| sum <= self.limit_bytes)
-            })
-            .is_ok();
-        if taken {
-            self.gauge.inc_by(bytes.cast_signed());
+            peer,
+            bytes: 0,
+            arriving: Some(id),
+            evicted,
         }
-        taken
     }
 
-    fn give_back(&self, bytes: u64) {
-        self.used_bytes.fetch_sub(bytes, Ordering::Relaxed);
-        self.gauge.dec_by(bytes.cast_signed());
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What all leases together may come to for one of `bytes` to be granted.
+    fn ceiling(&self, bytes: u64) -> u64 {
+        if bytes > SMALL_BYTES {
+            self.limit_bytes - self.reserve_bytes
+        } else {
+            self.limit_bytes
+        }
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Asks slow bodies to make room for `missing` bytes of `peer`; false where there are too few of them.
+    /// A peer makes room only for those that hold no more than it does, and `own` makes none for itself.
+    fn evict(&self, peer: IpAddr, own: Option<u64>, missing: u64, now: Instant) -> bool {
+        let held = |peer: &IpAddr| self.by_peer.get(peer).copied().unwrap_or(0);
+        let wanted_by = held(&peer);
+        let mut slow: Vec<(u64, &Arriving)> = self
+            .arriving
+            .iter()
+            .filter(|(id, body)| Some(**id) != own && body.bytes > 0)
+            .filter(|(_, body)| now.duration_since(body.since) >= SLOW_AFTER)
+            .map(|(_, body)| (held(&body.peer), body))
+            .filter(|(held, _)| *held >= wanted_by)
+            .collect();
+        slow.sort_by_key(|(held, body)| (Reverse(*held), body.since));
+        let mut made = 0;
+        for (_, body) in slow {
+            if made >= missing {
+                break;
+            }
+            body.evicted.cancel();
+            made += body.bytes;
+        }
+        made >= missing
     }
 }
 
 // === impl Lease ===
 
 impl Lease {
-    /// Takes what is missing for the lease to cover `bytes`.
-    pub(super) fn cover(&mut self, bytes: u64) -> bool {
-        let missing = bytes.saturating_sub(self.bytes);
-        let covered = self.budget.take(missing);
-        if covered {
-            self.bytes += missing;
+    #[cfg(test)]
+    fn cover(&mut self, bytes: u64) -> bool {
+        self.try_cover(bytes).is_ok()
+    }
+
+    /// Takes what is missing for the lease to cover `bytes`. Where there is no room, waits for the room that
+    /// slow bodies make.
+    pub(super) async fn cover_in_time(&mut self, bytes: u64) -> bool {
+        let until = tokio::time::Instant::now() + ROOM_TIMEOUT;
+        let budget = Arc::clone(&self.budget);
+        loop {
+            // Enabled before the look, so that what is freed in between is not missed.
+            let mut freed = std::pin::pin!(budget.freed.notified());
+            freed.as_mut().enable();
+            let Err(missing) = self.try_cover(bytes) else {
+                return true;
+            };
+            if self.evicted.is_cancelled()
+                || !budget
+                    .state()
+                    .evict(self.peer, self.arriving, missing, Instant::now())
+                || timeout_at(until, freed).await.is_err()
+            {
+                return false;
+            }
         }
-        covered
+    }
+
+    /// The bytes that are missing where there is no room.
+    fn try_cover(&mut self, bytes: u64) -> Result<(), u64> {
+        let more = bytes.saturating_sub(self.bytes);
+        let mut state = self.budget.state();
+        let wanted = state.used_bytes.saturating_add(more);
+        let ceiling = self.budget.ceiling(bytes);
+        if more > 0 && wanted > ceiling {
+            return Err(wanted - ceiling);
+        }
+        state.used_bytes = wanted;
+        *state.by_peer.entry(self.peer).or_default() += more;
+        self.bytes += more;
+        if let Some(body) = self.arriving.and_then(|id| state.arriving.get_mut(&id)) {
+            body.bytes = self.bytes;
+        }
+        drop(state);
+        self.budget.gauge.inc_by(more.cast_signed());
+        Ok(())
     }
 
     /// Gives back what is more than `bytes`.
     pub(super) fn shrink(&mut self, bytes: u64) {
         let surplus = self.bytes.saturating_sub(bytes);
-        self.budget.give_back(surplus);
+        if surplus == 0 {
+            return;
+        }
+        let mut state = self.budget.state();
+        state.used_bytes -= surplus;
+        if let Some(held) = state.by_peer.get_mut(&self.peer) {
+            *held -= surplus;
+            if *held == 0 {
+                state.by_peer.remove(&self.peer);
+            }
+        }
         self.bytes -= surplus;
+        if let Some(body) = self.arriving.and_then(|id| state.arriving.get_mut(&id)) {
+            body.bytes = self.bytes;
+        }
+        drop(state);
+        self.budget.gauge.dec_by(surplus.cast_signed());
+        self.budget.freed.notify_waiters();
+    }
+
+    /// The body is complete: it is being answered, and makes room for nobody.
+    pub(super) fn complete(&mut self) {
+        if let Some(id) = self.arriving.take() {
+            self.budget.state().arriving.remove(&id);
+        }
+    }
+
+    /// Cancelled when the body is to make room.
+    pub(super) fn evicted(&self) -> CancellationToken {
+        self.evicted.clone()
     }
 }
 
 impl Drop for Lease {
     fn drop(&mut self) {
-        self.budget.give_back(self.bytes);
+        self.complete();
+        self.shrink(0);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::net::Ipv4Addr;
+
     use super::*;
+
+    const LARGE: u64 = 4 * SMALL_BYTES;
+
+    fn peer(number: u8) -> IpAddr {
+        Ipv4Addr::new(10, 0, 0, number).into()
+    }
 
     #[test]
     fn refuses_what_does_not_fit_and_takes_it_once_bytes_came_back() {
         let gauge = Gauge::default();
-        let budget = Budget::new(100, gauge.clone());
-        let mut first = budget.lease(60).expect("fits");
-        assert!(budget.lease(41).is_none());
+        let budget = Budget::new(100, 100, gauge.clone());
+        let mut first = budget.lease(peer(1));
+        assert!(first.cover(60));
+        let mut second = budget.lease(peer(2));
+        assert!(!second.cover(41));
         assert!(first.cover(100));
         assert!(!first.cover(101));
         assert_eq!(gauge.get(), 100);
         first.shrink(10);
-        let second = budget.lease(90).expect("fits after the shrink");
+        assert!(second.cover(90), "it fits after the shrink");
         drop(first);
         drop(second);
         assert_eq!(gauge.get(), 0);
-        assert!(budget.lease(100).is_some());
-        assert!(budget.lease(u64::MAX).is_none());
+        assert!(budget.state().by_peer.is_empty() && budget.state().arriving.is_empty());
+        assert!(budget.lease(peer(1)).cover(100));
+        assert!(!budget.lease(peer(1)).cover(u64::MAX));
+    }
+
+    #[test]
+    fn keeps_a_reserve_for_small_bodies() {
+        let budget = Budget::new(8 * LARGE, LARGE, Gauge::default());
+        let large: Vec<Lease> = (0..7)
+            .map(|_| {
+                let mut lease = budget.lease(peer(1));
+                assert!(lease.cover(LARGE));
+                lease
+            })
+            .collect();
+        assert!(!budget.lease(peer(1)).cover(LARGE));
+        assert!(!budget.lease(peer(1)).cover(SMALL_BYTES + 1));
+        let small: Vec<Lease> = (0..4)
+            .map(|_| {
+                let mut lease = budget.lease(peer(2));
+                assert!(lease.cover(SMALL_BYTES));
+                lease
+            })
+            .collect();
+        assert!(!budget.lease(peer(2)).cover(1), "the reserve is used up");
+        drop((large, small));
+    }
+
+    #[test]
+    fn takes_one_body_of_the_largest_size_however_small_the_cap_is() {
+        let budget = Budget::new(LARGE, LARGE, Gauge::default());
+        assert!(budget.lease(peer(1)).cover(LARGE));
+    }
+
+    #[test]
+    fn evicts_slow_bodies_of_the_peer_that_holds_most_and_no_complete_ones() {
+        let budget = Budget::new(1_000, 100, Gauge::default());
+        let mut leases: Vec<Lease> = [(1, 300), (2, 400), (2, 200), (3, 100)]
+            .into_iter()
+            .map(|(number, bytes)| {
+                let mut lease = budget.lease(peer(number));
+                assert!(lease.cover(bytes));
+                lease
+            })
+            .collect();
+        let evicted = |leases: &[Lease]| -> Vec<bool> {
+            leases
+                .iter()
+                .map(|lease| lease.evicted.is_cancelled())
+                .collect()
+        };
+        let now = Instant::now();
+        assert!(
+            !budget.state().evict(peer(4), None, 100, now),
+            "none is slow yet"
+        );
+        let later = now + SLOW_AFTER;
+        leases[1].complete();
+        assert!(budget.state().evict(peer(4), None, 150, later));
+        assert_eq!(evicted(&leases), [false, false, true, false]);
+        let most = leases[2].arriving;
+        assert!(
+            !budget.state().evict(peer(2), most, 100, later),
+            "nobody makes room for the peer that holds most"
+        );
+        assert_eq!(evicted(&leases), [false, false, true, false]);
     }
 }

@@ -7,10 +7,7 @@ use std::{
     io,
     net::SocketAddr,
     pin::{Pin, pin},
-    sync::{
-        Arc, Mutex, PoisonError,
-        atomic::{AtomicUsize, Ordering},
-    },
+    sync::{Arc, Mutex, PoisonError},
     time::{Duration, Instant},
 };
 
@@ -33,15 +30,20 @@ use crate::{
     metrics::{AuthenticationFailure, Metrics},
     server::{
         Gate,
-        activity::{Activity, Circumstances, FRESH_TIMEOUT, Phase, Verdict},
+        activity::{Activity, Circumstances, FRESH_TIMEOUT, Phase, Standing, Verdict},
         authentication::{Authentication, Peer},
         budget::Budget,
         exchange,
+        places::Place,
         transport::Transport,
     },
 };
 
-const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
+/// For a TLS handshake, which takes milliseconds.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// For the orderly end of a connection that gives up its place.
+const EVICTION_TIMEOUT: Duration = Duration::from_secs(1);
 
 /// A wrong `caBundle` fails every call; one line a minute says so as well as a thousand.
 const REFUSAL_REPORT_PERIOD: Duration = Duration::from_secs(60);
@@ -53,13 +55,13 @@ const WATCH_PERIOD: Duration = Duration::from_secs(1);
 const DRAIN_WATCH_PERIOD: Duration = Duration::from_millis(20);
 
 /// Heads are bounded by this on HTTP/1.1, and the buffer for bodies is, too.
-const HTTP1_BUFFER_BYTES: usize = 128 * 1024;
+const HTTP1_BUFFER_BYTES: usize = 64 * 1024;
 const HTTP2_HEADER_BYTES: u32 = 16 * 1024;
 
 /// What a client may send before anybody reads it. This is outside the cap on bytes in flight, so
 /// it is kept small; kube-apiserver speaks HTTP/2 over the loopback only.
-const HTTP2_STREAM_WINDOW_BYTES: u32 = 256 * 1024;
-const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 512 * 1024;
+const HTTP2_STREAM_WINDOW_BYTES: u32 = 64 * 1024;
+const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 128 * 1024;
 const HTTP2_STREAMS: u32 = 250;
 const HTTP2_PING_PERIOD: Duration = Duration::from_secs(30);
 const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(20);
@@ -72,8 +74,6 @@ pub(super) struct Shared<G> {
     pub(super) metrics: Arc<Metrics>,
     pub(super) budget: Arc<Budget>,
     pub(super) phase: watch::Sender<Phase>,
-    /// How many idle connections are to make room for those that wait for a place.
-    pub(super) room_wanted: AtomicUsize,
     /// What clients have to show.
     pub(super) authentication: Arc<Authentication>,
     /// When a client's refusal of the certificate was last reported.
@@ -93,15 +93,23 @@ pub(super) async fn serve<G: Gate>(
     stream: TcpStream,
     acceptor: TlsAcceptor,
     shared: Arc<Shared<G>>,
+    activity: Arc<Activity>,
+    place: &Place,
 ) {
-    let Some(stream) = handshake(stream, acceptor, &shared).await else {
+    let evicted = place.evicted();
+    let stream = tokio::select! {
+        biased;
+        stream = handshake(stream, acceptor, &shared) => stream,
+        () = evicted.cancelled() => None,
+    };
+    let Some(stream) = stream else {
         shared.metrics.tls_handshake_failures.inc();
         return;
     };
+    activity.established();
     let (tcp, tls) = stream.get_ref();
     let multiplexed = tls.alpn_protocol() == Some(b"h2");
     let peer = Arc::new(Peer::new(tcp.peer_addr().ok(), tls.peer_certificates()));
-    let activity = Activity::new();
     let transport = TokioIo::new(Transport::new(stream, Arc::clone(&activity)));
     let service = {
         let shared = Arc::clone(&shared);
@@ -122,6 +130,7 @@ pub(super) async fn serve<G: Gate>(
             true,
             &activity,
             &peer,
+            place,
             &shared,
         )
         .await;
@@ -131,6 +140,7 @@ pub(super) async fn serve<G: Gate>(
             false,
             &activity,
             &peer,
+            place,
             &shared,
         )
         .await;
@@ -187,38 +197,48 @@ async fn drive<G>(
     multiplexed: bool,
     activity: &Activity,
     peer: &Peer,
+    place: &Place,
     shared: &Shared<G>,
 ) {
+    let evicted = place.evicted();
+    let mut evicted_at = None;
     let mut connection = pin!(connection);
     let mut phase = shared.phase.subscribe();
     let mut watch = interval(WATCH_PERIOD);
     if *phase.borrow_and_update() != Phase::Serving {
         watch = interval(DRAIN_WATCH_PERIOD);
     }
-    let mut makes_room = false;
     loop {
         // Biased: what the socket holds is read before the connection is judged idle.
         tokio::select! {
             biased;
             _ = &mut connection => return,
+            () = evicted.cancelled(), if evicted_at.is_none() => {
+                evicted_at = Some(Instant::now());
+                match activity.standing() {
+                    // There is no answer to lose.
+                    Standing::Unproven { .. } | Standing::Receiving { .. } => return,
+                    // GOAWAY or the end of keep-alive: a request that is on its way is answered, or can be
+                    // sent again.
+                    Standing::Idle { .. } | Standing::Busy => connection.as_mut().retire(),
+                }
+            }
             _ = phase.changed() => watch = interval(DRAIN_WATCH_PERIOD),
             _ = watch.tick() => {}
+        }
+        let overdue = evicted_at.is_some_and(|at: Instant| at.elapsed() >= EVICTION_TIMEOUT);
+        if overdue && activity.standing() != Standing::Busy {
+            return;
         }
         let circumstances = Circumstances {
             phase: *phase.borrow(),
             idle_timeout: shared.requests.idle_timeout,
-            crowded: shared.room_wanted.load(Ordering::Relaxed) > 0,
             multiplexed,
         };
         match activity.verdict(circumstances) {
             Verdict::Keep if peer.is_rejected() => connection.as_mut().retire(),
             Verdict::Keep => {}
             Verdict::Retire => connection.as_mut().retire(),
-            Verdict::MakeRoom if !makes_room && shared.makes_room() => {
-                makes_room = true;
-                connection.as_mut().retire();
-            }
-            Verdict::MakeRoom => {}
             Verdict::Cut => return,
         }
     }
@@ -255,15 +275,17 @@ impl<G> Shared<G> {
         authentication: Arc<Authentication>,
         metrics: Arc<Metrics>,
     ) -> Self {
-        // One body has to fit, whatever the configuration says, or it would be refused for ever.
-        let budget_bytes = requests.max_bytes_in_flight.max(requests.max_body_bytes);
+        let budget = Budget::new(
+            requests.max_bytes_in_flight,
+            requests.max_body_bytes,
+            metrics.bytes_in_flight.clone(),
+        );
         Self {
             gate,
-            budget: Budget::new(budget_bytes, metrics.bytes_in_flight.clone()),
+            budget,
             requests,
             metrics,
             phase: watch::Sender::new(Phase::Serving),
-            room_wanted: AtomicUsize::new(0),
             authentication,
             refusal_reported: Mutex::new(None),
             failure_reported: Mutex::default(),
@@ -272,14 +294,6 @@ impl<G> Shared<G> {
 
     pub(super) fn is_stopping(&self) -> bool {
         *self.phase.borrow() != Phase::Serving
-    }
-
-    fn makes_room(&self) -> bool {
-        self.room_wanted
-            .fetch_update(Ordering::Relaxed, Ordering::Relaxed, |wanted| {
-                wanted.checked_sub(1)
-            })
-            .is_ok()
     }
 
     /// Counts a client that is refused because of who it is, and reports the first of a kind in a while.

@@ -47,6 +47,10 @@ pub(super) struct Exchange {
     endpoint: &'static str,
     received: Instant,
     answered: bool,
+    /// Whether its body has come.
+    answering: bool,
+    /// Whether a review was answered.
+    proves: bool,
 }
 
 /// Answers one request; never fails and never panics.
@@ -58,7 +62,7 @@ pub(super) async fn answer<G: Gate>(
 ) -> Result<Response<AnswerBody>, Infallible> {
     let version = request.version();
     let mut exchange = Exchange::begin(Arc::clone(&shared.metrics), activity, request.uri().path());
-    let judged = AssertUnwindSafe(judge(&shared, &peer, exchange.received, request))
+    let judged = AssertUnwindSafe(judge(&shared, &peer, &mut exchange, request))
         .catch_unwind()
         .await;
     let answer = judged.unwrap_or_else(|_| {
@@ -77,9 +81,10 @@ pub(super) async fn answer<G: Gate>(
 async fn judge<G: Gate>(
     shared: &Shared<G>,
     peer: &Peer,
-    received: Instant,
+    exchange: &mut Exchange,
     request: Request<Incoming>,
 ) -> Answer {
+    let received = exchange.received;
     let (parts, mut incoming) = request.into_parts();
     let limit_bytes = shared.requests.max_body_bytes;
     let until = received + shared.requests.default_timeout;
@@ -101,7 +106,7 @@ async fn judge<G: Gate>(
         }
     };
     let deadline = deadline::after(received, route.timeout, &shared.requests.deadline_margin);
-    let receiving = body::receive(&mut incoming, limit_bytes, &shared.budget);
+    let receiving = body::receive(&mut incoming, limit_bytes, &shared.budget, peer.ip());
     let (body, lease) = match timeout_at(deadline.into(), receiving).await {
         Ok(Received::Whole(bytes, lease)) => (Body::Whole(bytes), lease),
         Ok(Received::TooLarge(head, lease)) => {
@@ -114,9 +119,15 @@ async fn judge<G: Gate>(
             answer.close = !refused(&mut incoming, limit_bytes).await;
             return answer;
         }
+        Ok(Received::Slow) => {
+            return incomplete(
+                "the body came too slowly: nothing for 3 s, or less than 64 KiB a second",
+            );
+        }
         Ok(Received::Broken) => return incomplete("the body ended before its announced end"),
         Err(_) => return incomplete("the body did not arrive within the request's timeout"),
     };
+    exchange.body_came();
     let _reviewed = memory::Reviewed::new(match &body {
         Body::Whole(bytes) => bytes.len(),
         Body::TooLarge { .. } => 0,
@@ -143,6 +154,10 @@ async fn judge<G: Gate>(
         Ok(Reply::Review(review)) => Answer::new(StatusCode::OK, review),
         Ok(Reply::Overloaded) => {
             shared.metrics.overloaded(Overload::Instances);
+            Answer::overloaded()
+        }
+        Ok(Reply::Crowded) => {
+            shared.metrics.overloaded(Overload::Decoded);
             Answer::overloaded()
         }
         Ok(Reply::Starting) => Answer::starting(),
@@ -224,11 +239,19 @@ impl Exchange {
             endpoint: route::place(path).map_or("other", |(endpoint, _)| endpoint.name()),
             received: Instant::now(),
             answered: false,
+            answering: false,
+            proves: false,
         }
+    }
+
+    fn body_came(&mut self) {
+        self.answering = true;
+        self.activity.answer_began();
     }
 
     fn answered(&mut self, status: StatusCode) {
         self.answered = true;
+        self.proves = status == StatusCode::OK;
         self.count(status.as_u16());
     }
 
@@ -250,6 +273,9 @@ impl Drop for Exchange {
             self.count(CLIENT_CLOSED_REQUEST);
         }
         self.metrics.requests_in_flight.dec();
+        if self.answering {
+            self.activity.answer_ended(self.proves);
+        }
         self.activity.request_ended();
     }
 }

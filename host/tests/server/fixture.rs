@@ -42,6 +42,7 @@ pub(crate) struct FakeGate {
 pub(crate) struct Settings {
     pub(crate) max_body_bytes: u64,
     pub(crate) max_bytes_in_flight: u64,
+    pub(crate) max_connections: u32,
     pub(crate) deadline_margin: Margin,
     pub(crate) idle_timeout: Duration,
     pub(crate) shutdown_grace_period: Duration,
@@ -132,6 +133,7 @@ impl Default for Settings {
         Self {
             max_body_bytes: 1_000_000,
             max_bytes_in_flight: 100_000_000,
+            max_connections: 1_000,
             deadline_margin: Margin {
                 percent: 10,
                 at_least: Duration::from_millis(50),
@@ -169,6 +171,8 @@ impl Fixture {
         let requests = Requests {
             max_body_bytes: settings.max_body_bytes,
             max_bytes_in_flight: settings.max_bytes_in_flight,
+            max_decoded_bytes: 100_000_000,
+            max_connections: settings.max_connections,
             deadline_margin: settings.deadline_margin,
             default_timeout: Duration::from_secs(10),
             idle_timeout: settings.idle_timeout,

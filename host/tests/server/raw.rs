@@ -14,19 +14,39 @@ use tokio_rustls::{TlsConnector, client::TlsStream};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn connector(ca_pem: &str, version: &'static SupportedProtocolVersion) -> TlsConnector {
+    TlsConnector::from(Arc::new(client_config(ca_pem, version)))
+}
+
+fn client_config(ca_pem: &str, version: &'static SupportedProtocolVersion) -> ClientConfig {
     let mut roots = RootCertStore::empty();
     let ca = CertificateDer::from_pem_slice(ca_pem.as_bytes()).expect("a certificate");
     roots.add(ca).expect("an authority");
-    let config = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
+    ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
         .with_protocol_versions(&[version])
         .expect("a supported version")
         .with_root_certificates(roots)
-        .with_no_client_auth();
-    TlsConnector::from(Arc::new(config))
+        .with_no_client_auth()
 }
 
 pub(crate) async fn connect(connector: &TlsConnector, address: SocketAddr) -> TlsStream<TcpStream> {
     let stream = TcpStream::connect(address).await.expect("a connection");
+    handshake(connector, stream).await
+}
+
+/// TLS over a connection that is there already.
+pub(crate) async fn connect_over(ca_pem: &str, stream: TcpStream) -> TlsStream<TcpStream> {
+    handshake(&connector(ca_pem, &rustls::version::TLS13), stream).await
+}
+
+/// A connection on which HTTP/2 has been agreed.
+pub(crate) async fn connect_h2(ca_pem: &str, address: SocketAddr) -> TlsStream<TcpStream> {
+    let stream = TcpStream::connect(address).await.expect("a connection");
+    let mut config = client_config(ca_pem, &rustls::version::TLS13);
+    config.alpn_protocols = vec![b"h2".to_vec()];
+    handshake(&TlsConnector::from(Arc::new(config)), stream).await
+}
+
+async fn handshake(connector: &TlsConnector, stream: TcpStream) -> TlsStream<TcpStream> {
     let name = ServerName::try_from("localhost").expect("a name");
     connector.connect(name, stream).await.expect("a handshake")
 }

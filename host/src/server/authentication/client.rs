@@ -5,7 +5,7 @@
 //! otherwise outlive what it was let in by. Sessions are not resumed, because that would skip the handshake's judgement.
 
 use std::{
-    net::SocketAddr,
+    net::{IpAddr, Ipv4Addr, SocketAddr},
     path::{Path, PathBuf},
     sync::{
         Arc, Mutex, PoisonError,
@@ -63,6 +63,13 @@ pub(in crate::server) struct Peer {
 // === impl Peer ===
 
 impl Peer {
+    /// The address that limits per peer count by; the same for all whose address is not known.
+    pub(in crate::server) fn ip(&self) -> IpAddr {
+        let unknown = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+        self.address
+            .map_or(unknown, |address| address.ip().to_canonical())
+    }
+
     pub(in crate::server) fn new(
         address: Option<SocketAddr>,
         chain: Option<&[CertificateDer<'static>]>,
