@@ -8,10 +8,14 @@
 mod json;
 mod parse;
 mod pointer;
+pub(crate) mod room;
 mod select;
 mod write;
 
 pub use json::{Json, Number, Object, sensible_capacity};
-pub use parse::{MAX_VALUES, ParseError, ParseErrorKind, parse, parse_prefix_member, parse_up_to};
+pub use parse::{
+    MAX_VALUES, ParseError, ParseErrorKind, parse, parse_prefix_member, parse_up_to, parse_within,
+};
 pub use pointer::{ArrayIndex, Pointer, PointerError, array_index};
+pub use room::{Account, NoRoom, Room};
 pub use select::{Node, Pattern};

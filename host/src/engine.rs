@@ -22,6 +22,7 @@ use std::hash::{Hash as _, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
+use prometheus_client::metrics::gauge::Gauge;
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use wasmtime::component::{Component, Linker};
@@ -40,6 +41,7 @@ pub use secrecy::{Secrecy, WITHHELD, is_content};
 pub use state::Subject;
 
 use crate::config::{Capability, Limits};
+use crate::document::{Account, Room};
 use crate::plugin::Code;
 use state::CallState;
 
@@ -78,6 +80,8 @@ const KEEP_RESIDENT_BYTES: usize = 1 << 20;
 const WARM_MEMORIES: u32 = 1024;
 /// Code that is not optimised keeps its variables on the stack: what a plugin may use grows by this.
 const STACK_FACTOR_ONCE: usize = 4;
+/// Nearly every call has less linear memory than this.
+const SMALL_CALL_BYTES: u64 = 4 << 20;
 /// Room for host functions on a fiber's stack, above the guest's own.
 const HOST_STACK_BYTES: usize = 512 * 1024;
 
@@ -121,6 +125,8 @@ pub struct Engine {
     wasmtime: wasmtime::Engine,
     slots: Arc<Semaphore>,
     candidate_slots: Arc<Semaphore>,
+    /// For the linear memories of all calls; none without a limit.
+    memory: Option<Arc<Room>>,
     /// How many times its `limits.timeout` a call may take by the clock.
     patience: u32,
     /// How long a call rests at every tick.
@@ -190,6 +196,7 @@ impl Engine {
             wasmtime,
             slots: Arc::new(Semaphore::new(calls as usize)),
             candidate_slots: Arc::new(Semaphore::new(CANDIDATE_CALLS as usize)),
+            memory: None,
             patience: 1,
             rest: Duration::ZERO,
             ticker: Arc::new(ticker),
@@ -264,6 +271,21 @@ impl Engine {
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
+    }
+
+    /// The same engine, whose calls may have so much linear memory together.
+    #[must_use]
+    pub fn with_max_memory(self, bytes: u64, gauge: Gauge) -> Self {
+        Self {
+            memory: Some(Room::new(bytes, SMALL_CALL_BYTES, gauge)),
+            ..self
+        }
+    }
+
+    /// An account for one call's linear memories.
+    fn call_memory(&self) -> Account {
+        let memory = self.memory.as_ref();
+        memory.map_or_else(Account::unlimited, Room::account)
     }
 
     /// The same engine for candidates: with few places, none of which is taken from the calls that count, with rests,

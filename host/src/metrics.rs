@@ -48,6 +48,10 @@ pub struct Metrics {
     pub(crate) requests_in_flight: Gauge,
     /// Request bytes held.
     pub(crate) bytes_in_flight: Gauge,
+    /// Memory of decoded documents.
+    pub(crate) decoded_bytes: Gauge,
+    /// Linear memories of calls.
+    pub(crate) call_memory_bytes: Gauge,
     /// Open connections of the HTTPS listener.
     pub(crate) connections: Gauge,
     /// Connections that did not get through the TLS handshake.
@@ -63,6 +67,8 @@ pub struct Metrics {
 pub enum Overload {
     /// `requests.maxInFlight` would have been passed.
     Bytes,
+    /// `requests.maxDecoded` would have been passed.
+    Decoded,
     /// The gate had no room: every instance slot is taken.
     Instances,
     /// Passwords of others were being checked for as long as the request had time.
@@ -181,6 +187,8 @@ impl Metrics {
             candidate_near_fuel_limit: Family::default(),
             requests_in_flight: Gauge::default(),
             bytes_in_flight: Gauge::default(),
+            decoded_bytes: Gauge::default(),
+            call_memory_bytes: Gauge::default(),
             connections: Gauge::default(),
             tls_handshake_failures: Counter::default(),
             oversized_bodies: Counter::default(),
@@ -238,6 +246,16 @@ impl Metrics {
             "in_flight_bytes",
             "Request bytes held, against requests.maxInFlight",
             self.bytes_in_flight.clone(),
+        );
+        registry.register(
+            "decoded_bytes",
+            "Memory of decoded documents, against requests.maxDecoded",
+            self.decoded_bytes.clone(),
+        );
+        registry.register(
+            "call_memory_bytes",
+            "Linear memories of the calls under way, against engine.maxMemory",
+            self.call_memory_bytes.clone(),
         );
         registry.register(
             "connections",
@@ -498,6 +516,7 @@ impl Overload {
     fn name(self) -> &'static str {
         match self {
             Self::Bytes => "bytes",
+            Self::Decoded => "decoded",
             Self::Instances => "instances",
             Self::Passwords => "passwords",
         }

@@ -24,10 +24,10 @@ mod merge_patch;
 mod operation;
 mod provenance;
 
-pub use apply::{ApplyError, ApplyErrorKind, ApplyLimits, apply};
+pub use apply::{ApplyError, ApplyErrorKind, ApplyLimits, apply, apply_within};
 pub use diff::diff;
 pub use integrity::{AnswerForm, IntegrityError, check};
-pub use merge_patch::merge_patch;
+pub use merge_patch::{merge_patch, merge_patch_within};
 pub use operation::{Operation, OperationError, OperationErrorKind, write_all};
 pub use provenance::{Conflict, Provenance};
 

@@ -48,6 +48,10 @@ impl Host {
         .map_err(anyhow::Error::from)
         .context("the engine cannot be set up")?;
         let metrics = Metrics::new();
+        let engine = engine.with_max_memory(
+            max_memory_bytes(config, others),
+            metrics.call_memory_bytes.clone(),
+        );
         let loader = Loader::new(
             engine.clone(),
             executable,
@@ -119,6 +123,18 @@ fn largest(config: &Config, others: &[Limits]) -> Limits {
         largest.table_elements = largest.table_elements.max(limits.table_elements);
     }
     largest
+}
+
+/// What the linear memories of all calls may take: room for one call of every plugin, whatever is configured.
+fn max_memory_bytes(config: &Config, others: &[Limits]) -> u64 {
+    let configured = config.plugins.iter().chain(&config.candidates);
+    let limits = configured.map(|plugin| &plugin.limits).chain(others);
+    let largest = limits.map(|limits| limits.memory_bytes).max().unwrap_or(0);
+    // An eighth is kept for small calls.
+    config
+        .engine
+        .max_memory_bytes
+        .max(largest.saturating_mul(8).div_ceil(7))
 }
 
 /// What to run to have a plugin prepared: this very program, also where the file that it was started from has been

@@ -178,7 +178,8 @@ async fn pipeline(host: &Host, config: Config) -> (Pipeline, crate::config::Requ
         host.metrics.clone(),
         config.requests.max_depth,
         config.engine.max_concurrent_calls as usize,
-    );
+    )
+    .with_room(config.requests.max_decoded_bytes);
     (pipeline, config.requests)
 }
 

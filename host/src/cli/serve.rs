@@ -67,6 +67,7 @@ impl Serve {
         let live = Arc::new(Live::new(&keeper));
         let max_concurrent_calls = config.engine.max_concurrent_calls as usize;
         let max_depth = config.requests.max_depth;
+        let max_decoded_bytes = config.requests.max_decoded_bytes;
         let listen = Listen {
             address: self.listen.unwrap_or(config.listen),
             admin_address: self.admin_listen.unwrap_or(config.admin_listen),
@@ -104,7 +105,10 @@ impl Serve {
             max_depth,
             max_concurrent_calls,
         );
-        let pipeline = Arc::new(pipeline.with_decisions(config.decisions));
+        let pipeline = pipeline
+            .with_room(max_decoded_bytes)
+            .with_decisions(config.decisions);
+        let pipeline = Arc::new(pipeline);
         let keeper = tokio::spawn(keeper.run(pipeline.clone()));
         live.open(pipeline.clone());
         listening.announce();

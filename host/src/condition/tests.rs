@@ -29,6 +29,7 @@ fn request(object: Value, old_object: Value) -> AdmissionRequest {
             "name": "web", "namespace": "shop", "operation": "UPDATE", "dryRun": false,
             "userInfo": {"username": "jane", "groups": ["dev", "system:authenticated"], "extra": {"scopes": ["a"]}},
         })),
+        memory: crate::document::Account::unlimited(),
     }
 }
 

@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use jiter::{Jiter, JiterError, JiterErrorType, JsonErrorType, Peek};
 
-use super::{Json, Number, Object};
+use super::room::{self, Meter};
+use super::{Account, Json, NoRoom, Number, Object};
 
 /// Why a text is not a document that the host takes. Carries a position, never the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -29,6 +30,8 @@ pub enum ParseErrorKind {
         /// The limit.
         max_values: u32,
     },
+    /// There is no memory for it.
+    NoRoom(NoRoom),
     /// It is not JSON (RFC 8259).
     Syntax(&'static str),
 }
@@ -46,16 +49,31 @@ pub fn parse(text: &[u8], max_depth: u32) -> Result<Json, ParseError> {
 /// # Errors
 /// When the text is not JSON, is nested deeper than `max_depth`, or has more than `max_values`.
 pub fn parse_up_to(text: &[u8], max_depth: u32, max_values: u32) -> Result<Json, ParseError> {
-    let mut reader = Reader {
-        jiter: Jiter::new(text),
-        max_depth,
-        max_values,
-        values: 0,
-    };
-    let peek = reader.jiter.peek()?;
-    let value = reader.value(peek, 0)?;
-    reader.jiter.finish()?;
-    Ok(value)
+    read(text, max_depth, max_values, &Account::unlimited())
+}
+
+/// [`parse`] with memory that is taken from an account before it is allocated. The document is in the account
+/// from then on.
+///
+/// # Errors
+/// When the text is not JSON, is nested deeper than `max_depth`, or the account has no room for it.
+pub fn parse_within(text: &[u8], max_depth: u32, account: &Account) -> Result<Json, ParseError> {
+    read(text, max_depth, MAX_VALUES, account)
+}
+
+fn read(
+    text: &[u8],
+    max_depth: u32,
+    max_values: u32,
+    account: &Account,
+) -> Result<Json, ParseError> {
+    let mut reader = Reader::new(text, max_depth, max_values, account);
+    let document = reader.document(text);
+    match &document {
+        Ok(_) => reader.give_back_scratch(text),
+        Err(_) => reader.meter.undo(),
+    }
+    document
 }
 
 /// Reads members of the object at the top of a text that may be cut off or be nested too deep further on:
@@ -67,14 +85,10 @@ pub fn parse_prefix_member(
     text: &[u8],
     inside: &str,
     max_depth: u32,
+    account: &Account,
     mut take: impl FnMut(&str, Option<Json>) -> bool,
 ) {
-    let mut reader = Reader {
-        jiter: Jiter::new(text),
-        max_depth,
-        max_values: MAX_VALUES,
-        values: 0,
-    };
+    let mut reader = Reader::new(text, max_depth, MAX_VALUES, account);
     let _: Result<(), ParseError> = reader.prefix(inside, &mut take);
 }
 
@@ -87,11 +101,54 @@ struct Reader<'j> {
     max_depth: u32,
     max_values: u32,
     values: u32,
+    meter: Meter<'j>,
+    /// Elements of the arrays that are being read, the innermost array's last.
+    elements: Vec<Json>,
+    /// Members of the objects that are being read, the innermost object's last.
+    members: Vec<(Arc<str>, Json)>,
 }
+
+/// A shorter text is read without accounting for the place where its escapes are resolved.
+const ESCAPES_BYTES: usize = 64 << 10;
 
 // === impl Reader ===
 
-impl Reader<'_> {
+impl<'j> Reader<'j> {
+    fn new(text: &'j [u8], max_depth: u32, max_values: u32, account: &'j Account) -> Self {
+        Self {
+            jiter: Jiter::new(text),
+            max_depth,
+            max_values,
+            values: 0,
+            meter: Meter::new(account),
+            elements: Vec::new(),
+            members: Vec::new(),
+        }
+    }
+
+    fn document(&mut self, text: &[u8]) -> Result<Json, ParseError> {
+        // Strings with escapes are resolved in a place that may grow to twice the longest of them.
+        self.take(escapes(text))?;
+        let peek = self.jiter.peek()?;
+        let value = self.value(peek, 0)?;
+        self.jiter.finish()?;
+        Ok(value)
+    }
+
+    fn give_back_scratch(&mut self, text: &[u8]) {
+        let scratch = room::block(self.elements.capacity() * size_of::<Json>())
+            + room::block(self.members.capacity() * size_of::<(Arc<str>, Json)>());
+        self.meter.give_back(scratch + escapes(text));
+    }
+
+    fn take(&mut self, bytes: u64) -> Result<(), ParseError> {
+        let offset = self.jiter.current_index();
+        self.meter.take(bytes).map_err(|no_room| ParseError {
+            kind: ParseErrorKind::NoRoom(no_room),
+            offset,
+        })
+    }
+
     fn value(&mut self, peek: Peek, depth: u32) -> Result<Json, ParseError> {
         self.values += 1;
         if self.values > self.max_values {
@@ -109,7 +166,10 @@ impl Reader<'_> {
                 Ok(Json::Null)
             }
             Peek::True | Peek::False => Ok(Json::Bool(self.jiter.known_bool(peek)?)),
-            Peek::String => Ok(Json::Text(Arc::from(self.jiter.known_str()?))),
+            Peek::String => {
+                let text = self.jiter.known_str()?;
+                Ok(Json::Text(taken(&mut self.meter, text)?))
+            }
             Peek::Array => self.array(depth + 1),
             Peek::Object => self.object(depth + 1),
             _ => self.number(peek),
@@ -122,7 +182,12 @@ impl Reader<'_> {
         // jiter reads `NaN` and the like as numbers where it is told to; RFC 8259 has none.
         match std::str::from_utf8(bytes) {
             Ok(text) if matches!(text.as_bytes().last(), Some(b'0'..=b'9')) => {
-                Ok(Json::Number(Number::from_text(text)))
+                let number = Number::from_text(text);
+                if let Number::Text(text) = &number {
+                    let bytes = room::text(text.len());
+                    self.take(bytes)?;
+                }
+                Ok(Json::Number(number))
             }
             _ => Err(ParseError {
                 kind: ParseErrorKind::Syntax("not a number"),
@@ -133,24 +198,36 @@ impl Reader<'_> {
 
     fn array(&mut self, depth: u32) -> Result<Json, ParseError> {
         self.check(depth)?;
-        let mut elements = Vec::new();
+        let first = self.elements.len();
         let mut next = self.jiter.known_array()?;
         while let Some(peek) = next {
-            elements.push(self.value(peek, depth)?);
+            let value = self.value(peek, depth)?;
+            let offset = self.jiter.current_index();
+            push(&mut self.elements, value, &mut self.meter).map_err(at(offset))?;
             next = self.jiter.array_step()?;
         }
+        self.take(room::array(self.elements.len() - first))?;
+        let elements: Vec<Json> = self.elements.drain(first..).collect();
         Ok(Json::Array(Arc::new(elements)))
     }
 
     fn object(&mut self, depth: u32) -> Result<Json, ParseError> {
         self.check(depth)?;
-        let mut members = Object::default();
-        let mut name: Option<Arc<str>> = self.jiter.known_object()?.map(Arc::from);
+        let first = self.members.len();
+        let mut name = self.jiter.known_object()?;
         while let Some(key) = name {
+            let key = taken(&mut self.meter, key)?;
             let peek = self.jiter.peek()?;
             let value = self.value(peek, depth)?;
-            members.insert(key, value);
-            name = self.jiter.next_key()?.map(Arc::from);
+            let offset = self.jiter.current_index();
+            push(&mut self.members, (key, value), &mut self.meter).map_err(at(offset))?;
+            name = self.jiter.next_key()?;
+        }
+        let count = self.members.len() - first;
+        self.take(room::object(count))?;
+        let mut members = Object::with_capacity_and_hasher(count, Default::default());
+        for (name, value) in self.members.drain(first..) {
+            members.insert(name, value);
         }
         Ok(Json::Object(Arc::new(members)))
     }
@@ -209,6 +286,41 @@ impl Reader<'_> {
     }
 }
 
+/// A name or a string in memory of its own.
+fn taken(meter: &mut Meter<'_>, text: &str) -> Result<Arc<str>, ParseError> {
+    meter.take(room::text(text.len())).map_err(at(0))?;
+    Ok(Arc::from(text))
+}
+
+/// Puts a value on a stack whose growth is paid for.
+fn push<T>(stack: &mut Vec<T>, value: T, meter: &mut Meter<'_>) -> Result<(), NoRoom> {
+    let capacity = stack.capacity();
+    if stack.len() == capacity {
+        let larger = (2 * capacity).max(16);
+        meter.take(room::block(larger * size_of::<T>()))?;
+        stack.reserve_exact(larger - capacity);
+        meter.give_back(room::block(capacity * size_of::<T>()));
+    }
+    stack.push(value);
+    Ok(())
+}
+
+fn at(offset: usize) -> impl Fn(NoRoom) -> ParseError {
+    move |no_room| ParseError {
+        kind: ParseErrorKind::NoRoom(no_room),
+        offset,
+    }
+}
+
+/// What resolving escapes can take.
+fn escapes(text: &[u8]) -> u64 {
+    if text.len() > ESCAPES_BYTES && text.contains(&b'\\') {
+        2 * text.len() as u64
+    } else {
+        0
+    }
+}
+
 // === impl ParseError ===
 
 impl From<JiterError> for ParseError {
@@ -237,6 +349,7 @@ impl fmt::Display for ParseError {
                     self.offset
                 )
             }
+            ParseErrorKind::NoRoom(no_room) => write!(f, "{no_room}"),
             ParseErrorKind::Syntax(what) => write!(f, "not JSON: {what} at byte {}", self.offset),
         }
     }
@@ -344,7 +457,7 @@ mod tests {
     fn reads_the_head_of_a_text_that_is_cut_off() {
         let text = br#"{"kind":"AdmissionReview","request":{"uid":"1","name":"n","object":{"data":"aaaaaaa"#;
         let mut seen = Vec::new();
-        parse_prefix_member(text, "request", 8, |name, value| {
+        parse_prefix_member(text, "request", 8, &Account::unlimited(), |name, value| {
             seen.push((name.to_owned(), value.map(|value| value.to_text())));
             true
         });

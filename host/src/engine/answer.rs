@@ -1,11 +1,12 @@
 //! What a plugin answered, read once and strictly.
 
 use super::bindings::types::{self, NewValue, PatchOperation, PlaceValue, Verdict};
+use super::call::{CallError, Overload};
 use super::fault::Fault;
 use super::host::cut;
 use super::secrecy::{Secrecy, WITHHELD};
 use crate::config::Limits;
-use crate::document::{Json, ParseError, Pointer, parse};
+use crate::document::{Account, Json, NoRoom, ParseError, ParseErrorKind, Pointer, parse_within};
 use crate::patch::Operation;
 use crate::pipeline::outcome::{Cause, Denial};
 
@@ -14,8 +15,8 @@ use crate::pipeline::outcome::{Cause, Denial};
 pub enum Answer {
     /// `mutate`: leave the object as it is.
     Unchanged,
-    /// `mutate`: change it.
-    Mutation(Mutation),
+    /// `mutate`: change it. The account has what the decoded answer takes.
+    Mutation(Mutation, Account),
     /// `validate`: let it pass.
     Allow,
     /// Either: refuse the request.
@@ -48,13 +49,15 @@ const MAX_CAUSES: usize = 256;
 // === impl RawAnswer ===
 
 impl RawAnswer {
-    /// Reads the answer. `object` is what the plugin was shown.
+    /// Reads the answer. `object` is what the plugin was shown; `memory` is the review's.
     pub(super) fn read(
         self,
         secrecy: Secrecy,
         object: Option<&Json>,
         limits: &Limits,
-    ) -> Result<Answer, Fault> {
+        memory: &Account,
+    ) -> Result<Answer, CallError> {
+        let memory = memory.part();
         match self {
             Self::Verdict(Verdict::Allow) => Ok(Answer::Allow),
             Self::Mutation(types::Mutation::Unchanged) => Ok(Answer::Unchanged),
@@ -63,15 +66,19 @@ impl RawAnswer {
                 Ok(Answer::Deny(read_denial(denial, secrecy, object)))
             }
             Self::Mutation(types::Mutation::JsonPatch(operations)) => {
-                read_operations(operations, limits)
-                    .map(|operations| Answer::Mutation(Mutation::Operations(operations)))
+                let operations = read_operations(operations, limits, &memory)?;
+                Ok(Answer::Mutation(Mutation::Operations(operations), memory))
             }
-            Self::Mutation(types::Mutation::MergePatch(text)) => read_json(&text)
-                .map(|patch| Answer::Mutation(Mutation::MergePatch(patch)))
-                .map_err(|error| bad("its merge patch", &error)),
-            Self::Mutation(types::Mutation::Object(text)) => read_json(&text)
-                .map(|object| Answer::Mutation(Mutation::Object(object)))
-                .map_err(|error| bad("the object that it answered", &error)),
+            Self::Mutation(types::Mutation::MergePatch(text)) => {
+                let patch =
+                    read_json(&text, &memory).map_err(|error| bad("its merge patch", &error))?;
+                Ok(Answer::Mutation(Mutation::MergePatch(patch), memory))
+            }
+            Self::Mutation(types::Mutation::Object(text)) => {
+                let object = read_json(&text, &memory)
+                    .map_err(|error| bad("the object that it answered", &error))?;
+                Ok(Answer::Mutation(Mutation::Object(object), memory))
+            }
         }
     }
 }
@@ -79,33 +86,38 @@ impl RawAnswer {
 fn read_operations(
     operations: Vec<PatchOperation>,
     limits: &Limits,
-) -> Result<Vec<Operation>, Fault> {
+    memory: &Account,
+) -> Result<Vec<Operation>, CallError> {
     let limit = limits.patch_operations as usize;
     if operations.len() > limit {
         let what = format!(
             "a patch of {} operations; it may have {limit} (limits.patchOperations)",
             operations.len()
         );
-        return Err(Fault::OutputTooLarge { what });
+        return Err(Fault::OutputTooLarge { what }.into());
     }
     operations
         .into_iter()
         .enumerate()
-        .map(|(index, operation)| read_operation(index, operation))
+        .map(|(index, operation)| read_operation(index, operation, memory))
         .collect()
 }
 
-fn read_operation(index: usize, operation: PatchOperation) -> Result<Operation, Fault> {
+fn read_operation(
+    index: usize,
+    operation: PatchOperation,
+    memory: &Account,
+) -> Result<Operation, CallError> {
     let pointer = |text: &str| {
         Pointer::parse(text).map_err(|error| Fault::BadPatch {
             what: format!("operation {index}: `{}`: {error}", cut(text.to_owned())),
         })
     };
-    let placed = |PlaceValue { path, value }: PlaceValue| -> Result<(Pointer, Json), Fault> {
+    let placed = |PlaceValue { path, value }: PlaceValue| -> Result<(Pointer, Json), CallError> {
         let path = pointer(&path)?;
         let value = match value {
             NewValue::Text(text) => Json::text(&text),
-            NewValue::Json(text) => read_json(&text)
+            NewValue::Json(text) => read_json(&text, memory)
                 .map_err(|error| bad(&format!("operation {index} at `{path}`"), &error))?,
         };
         Ok((path, value))
@@ -137,13 +149,16 @@ fn read_operation(index: usize, operation: PatchOperation) -> Result<Operation, 
     })
 }
 
-fn read_json(text: &str) -> Result<Json, ParseError> {
-    parse(text.as_bytes(), MAX_DEPTH)
+fn read_json(text: &str, memory: &Account) -> Result<Json, ParseError> {
+    parse_within(text.as_bytes(), MAX_DEPTH, memory)
 }
 
-fn bad(where_: &str, error: &ParseError) -> Fault {
-    Fault::BadPatch {
-        what: format!("{where_}: {error}"),
+fn bad(where_: &str, error: &ParseError) -> CallError {
+    let what = format!("{where_}: {error}");
+    match error.kind {
+        ParseErrorKind::NoRoom(NoRoom::Crowded) => CallError::Overload(Overload),
+        ParseErrorKind::NoRoom(NoRoom::TooLarge { .. }) => Fault::OutputTooLarge { what }.into(),
+        _ => Fault::BadPatch { what }.into(),
     }
 }
 

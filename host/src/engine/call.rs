@@ -16,6 +16,7 @@ use super::meter::{Meter, Metered};
 use super::secrecy::Secrecy;
 use super::state::{CallState, Subject};
 use super::{Engine, Phase};
+use crate::document::{Account, NoRoom};
 
 /// What a call came to.
 #[derive(Debug)]
@@ -50,6 +51,12 @@ pub enum CallError {
 /// The host has more to do than it can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overload;
+
+impl From<Fault> for CallError {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
 
 struct Permits {
     _plugin: OwnedSemaphorePermit,
@@ -91,7 +98,10 @@ impl Guest {
         };
 
         let meter = Arc::new(Meter::start());
-        let state = CallState::new(self.name.clone(), Some(subject), self.limits.clone());
+        let state = CallState {
+            memory: engine.call_memory(),
+            ..CallState::new(self.name.clone(), Some(subject), self.limits.clone())
+        };
         let mut store = self.store(
             engine,
             state,
@@ -136,9 +146,11 @@ impl Guest {
                     let request = &subject.request;
                     request.object.as_ref().or(request.old_object.as_ref())
                 });
-                answer
-                    .read(state.secrecy, known, &self.limits)
-                    .map_err(CallError::Fault)
+                let memory = state
+                    .subject
+                    .as_ref()
+                    .map_or_else(Account::unlimited, |subject| subject.request.memory.clone());
+                answer.read(state.secrecy, known, &self.limits, &memory)
             }
             Err(error) if is_the_hosts(&error) => Err(CallError::Overload(Overload)),
             Err(error) => Err(CallError::Fault(Fault::read(&error, &ended))),
@@ -338,10 +350,12 @@ impl LoadSession {
     }
 }
 
-/// Whether a call ended for want of something of the host's: a free slot of the pool, or memory that the system
-/// would not give.
+/// Whether a call ended for want of something of the host's: a free slot of the pool, memory that other calls
+/// have, or memory that the system would not give.
 fn is_the_hosts(error: &wasmtime::Error) -> bool {
-    error.downcast_ref::<PoolConcurrencyLimitError>().is_some() || is_for_want_of_memory(error)
+    error.downcast_ref::<NoRoom>().is_some()
+        || error.downcast_ref::<PoolConcurrencyLimitError>().is_some()
+        || is_for_want_of_memory(error)
 }
 
 async fn acquire(semaphore: &Arc<Semaphore>, deadline: Instant) -> Option<OwnedSemaphorePermit> {

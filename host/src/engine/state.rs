@@ -9,7 +9,7 @@ use super::fault::Stop;
 use super::secrecy::Secrecy;
 use super::wasi::Wasi;
 use crate::config::{Limits, PluginName};
-use crate::document::Json;
+use crate::document::{Account, Json, NoRoom};
 use crate::review::request::AdmissionRequest;
 
 /// What a call is about.
@@ -31,6 +31,8 @@ pub(crate) struct CallState {
     pub(super) secrecy: Secrecy,
     pub(super) output_bytes: u64,
     pub(super) memory_bytes: u64,
+    /// What the linear memories take of those of all calls.
+    pub(super) memory: Account,
     pub(super) warnings: Vec<String>,
     pub(super) annotations: Vec<(String, String)>,
     pub(super) log_lines: u32,
@@ -55,6 +57,7 @@ impl CallState {
             secrecy,
             output_bytes: 0,
             memory_bytes: 0,
+            memory: Account::unlimited(),
             warnings: Vec::new(),
             annotations: Vec::new(),
             log_lines: 0,
@@ -103,6 +106,14 @@ impl ResourceLimiter for CallState {
             }
             .into());
         }
+        self.memory.take(grown).map_err(|error| match error {
+            NoRoom::Crowded => wasmtime::Error::from(error),
+            NoRoom::TooLarge { most_bytes } => Stop::Memory {
+                wanted_bytes,
+                limit_bytes: most_bytes,
+            }
+            .into(),
+        })?;
         self.memory_bytes = wanted_bytes;
         Ok(true)
     }

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use super::Operation;
 use super::measure::measure;
-use crate::document::{ArrayIndex, Json, Object, Pointer, array_index};
+use crate::document::{Account, ArrayIndex, Json, Object, Pointer, array_index, room};
 
 /// What a patch may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,6 +33,7 @@ pub struct ApplyLimits {
 /// Applies operations one by one and counts what they cost.
 pub(super) struct Applier {
     limits: ApplyLimits,
+    memory: Account,
     nodes: usize,
     bytes: usize,
     steps: usize,
@@ -56,8 +57,24 @@ pub fn apply(
     operations: &[Operation],
     limits: &ApplyLimits,
 ) -> Result<Json, ApplyError> {
+    apply_within(document, operations, limits, &Account::unlimited())
+}
+
+/// [`apply`] with memory that is taken from an account for every container that is copied.
+///
+/// # Errors
+/// Names the first operation that does not apply, and why.
+pub fn apply_within(
+    document: &Json,
+    operations: &[Operation],
+    limits: &ApplyLimits,
+    memory: &Account,
+) -> Result<Json, ApplyError> {
     let mut result = document.clone();
-    let mut applier = Applier::new(*limits);
+    let mut applier = Applier {
+        memory: memory.clone(),
+        ..Applier::new(*limits)
+    };
     for (index, operation) in operations.iter().enumerate() {
         applier
             .operation(&mut result, operation)
@@ -102,6 +119,7 @@ impl Applier {
     pub(super) fn new(limits: ApplyLimits) -> Self {
         Self {
             limits,
+            memory: Account::unlimited(),
             nodes: 0,
             bytes: 0,
             steps: 0,
@@ -368,6 +386,7 @@ impl Applier {
     ) -> Result<&'d mut Object, ApplyErrorKind> {
         if Arc::strong_count(members) > 1 {
             self.step(members.len())?;
+            self.copies(room::object(with_growth(members.len())))?;
         }
         Ok(Arc::make_mut(members))
     }
@@ -378,9 +397,19 @@ impl Applier {
     ) -> Result<&'d mut Vec<Json>, ApplyErrorKind> {
         if Arc::strong_count(elements) > 1 {
             self.step(elements.len())?;
+            self.copies(room::array(with_growth(elements.len())))?;
         }
         Ok(Arc::make_mut(elements))
     }
+
+    fn copies(&self, bytes: u64) -> Result<(), ApplyErrorKind> {
+        self.memory.take(bytes).map_err(ApplyErrorKind::NoRoom)
+    }
+}
+
+/// What a container of `length` may have room for once it has been copied and something was put in.
+fn with_growth(length: usize) -> usize {
+    2 * length + 4
 }
 
 fn existing_index(

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use crate::document::Json;
+use crate::document::{Account, Json, NoRoom, room};
 
 /// The document with a merge patch applied: members of the patch are merged in, those that are null are
 /// removed, everything that is not an object replaces what stands there.
@@ -35,6 +35,33 @@ pub fn merge_patch(document: &Json, patch: &Json) -> Json {
         }
     }
     Json::Object(members)
+}
+
+/// [`merge_patch`] with memory that is taken from an account for every container that may be copied.
+///
+/// # Errors
+/// When the account has no room for them.
+pub fn merge_patch_within(document: &Json, patch: &Json, memory: &Account) -> Result<Json, NoRoom> {
+    take_copies(Some(document), patch, memory)?;
+    Ok(merge_patch(document, patch))
+}
+
+fn take_copies(document: Option<&Json>, patch: &Json, memory: &Account) -> Result<(), NoRoom> {
+    let Some(changes) = patch.as_object() else {
+        return Ok(());
+    };
+    let members = document.and_then(Json::as_object);
+    let most = members.map_or(0, |members| members.len()) + changes.len();
+    // A table grows by doubling.
+    memory.take(room::object(2 * most))?;
+    for (name, change) in changes {
+        take_copies(
+            members.and_then(|members| members.get(name)),
+            change,
+            memory,
+        )?;
+    }
+    Ok(())
 }
 
 #[cfg(test)]

@@ -17,10 +17,11 @@ use super::record;
 use super::validate::validate;
 use crate::config::{DecisionLimits, Mode};
 use crate::decision::{Decision, Ring};
+use crate::document::{Account, NoRoom, Room};
 use crate::engine::{Engine, Fault, Phase, chain};
 use crate::metrics::Metrics;
 use crate::plugin::{PluginSet, PluginState};
-use crate::review::decode::{DecodeError, Review, ReviewVersion, decode};
+use crate::review::decode::{DecodeError, Review, ReviewVersion, decode_within};
 use crate::review::head::decode_head;
 use crate::review::request::AdmissionRequest;
 use crate::review::respond::respond;
@@ -28,6 +29,8 @@ use crate::server::{Body, Call, Endpoint, Gate, Readiness, Reply};
 
 /// Bodies beyond this are parsed where blocking is allowed: it takes some milliseconds.
 const PARSE_INLINE_BYTES: usize = 512 * 1024;
+/// Nearly every review takes less than this when it is decoded.
+const SMALL_DECODED_BYTES: u64 = 1 << 20;
 /// Where the object lies in the review: below the AdmissionReview and its request.
 const DEPTH_OF_OBJECT: u32 = 2;
 
@@ -41,6 +44,8 @@ pub struct Pipeline {
     /// With the plugins that were asked, for as long as they are live.
     decisions: Ring<Weak<PluginSet>>,
     max_depth: u32,
+    /// For the decoded documents of all reviews; none without a limit.
+    room: Option<Arc<Room>>,
 }
 
 /// Everything that is known of one review.
@@ -105,6 +110,17 @@ impl Pipeline {
             comparer,
             decisions: Ring::new(DecisionLimits::default()),
             max_depth,
+            room: None,
+        }
+    }
+
+    /// Lets the decoded documents of all reviews take so much memory together.
+    #[must_use]
+    pub fn with_room(self, max_decoded_bytes: u64) -> Self {
+        let gauge = self.metrics.decoded_bytes.clone();
+        Self {
+            room: Some(Room::new(max_decoded_bytes, SMALL_DECODED_BYTES, gauge)),
+            ..self
         }
     }
 
@@ -247,8 +263,9 @@ impl Pipeline {
         plugins: &PluginSet,
         head: &[u8],
         what: &str,
+        account: &Account,
     ) -> Option<Judged> {
-        let head = decode_head(head)?;
+        let head = decode_head(head, account)?;
         let fault = Fault::Unreadable {
             what: what.to_owned(),
         };
@@ -347,29 +364,48 @@ impl Pipeline {
                 }
             }
         }
+        let account = self
+            .room
+            .as_ref()
+            .map_or_else(Account::unlimited, Room::account);
         let body = match &call.body {
             Body::Whole(body) => body.clone(),
             Body::TooLarge { head, limit_bytes } => {
                 let what =
                     format!("the review has more than {limit_bytes} bytes (requests.maxBody)");
                 return self
-                    .unreadable(call, plugins, head, &what)
+                    .unreadable(call, plugins, head, &what, &account)
                     .unwrap_or_else(|| Judged::refused(Reply::TooLarge(what)));
             }
         };
         let max_depth = self.max_depth + DEPTH_OF_OBJECT;
-        let decoded = blocking_if(body.len() > PARSE_INLINE_BYTES, || decode(&body, max_depth));
+        let decoded = blocking_if(body.len() > PARSE_INLINE_BYTES, || {
+            decode_within(&body, max_depth, &account)
+        });
         match decoded {
-            Ok(review) => self.take(call, plugins, review).await,
-            Err(error @ (DecodeError::TooDeep { .. } | DecodeError::TooMany { .. })) => {
+            Ok(review) => {
+                let judged = self.take(call, plugins, review).await;
+                // What a plugin answered could not be read or applied for want of memory that others have: that
+                // is neither the plugin's fault nor a verdict.
+                if account.was_crowded() {
+                    return Judged::refused(Reply::Crowded);
+                }
+                judged
+            }
+            Err(DecodeError::NoRoom(NoRoom::Crowded)) => Judged::refused(Reply::Crowded),
+            Err(
+                error @ (DecodeError::TooDeep { .. }
+                | DecodeError::TooMany { .. }
+                | DecodeError::NoRoom(NoRoom::TooLarge { .. })),
+            ) => {
                 let what = match &error {
-                    DecodeError::TooMany { .. } => error.to_string(),
+                    DecodeError::TooMany { .. } | DecodeError::NoRoom(_) => error.to_string(),
                     _ => format!(
                         "the object is nested deeper than {} levels (requests.maxDepth)",
                         self.max_depth
                     ),
                 };
-                self.unreadable(call, plugins, &body, &what)
+                self.unreadable(call, plugins, &body, &what, &account)
                     .unwrap_or_else(|| Judged::refused(Reply::BadRequest(error.to_string())))
             }
             Err(error) => Judged::refused(Reply::BadRequest(chain(&error))),

@@ -14,13 +14,14 @@ use super::text::{Limit, one_line};
 use super::turn::{Answered, Beginning, Called, Turn, is_final};
 use crate::comparison::Verdict;
 use crate::config::{Conflicts, Mode, PluginConfig, PluginName, ReinvocationPolicy};
-use crate::document::Json;
+use crate::document::{Account, Json, NoRoom};
 use crate::engine::{
     Answer, Engine, Fault, Mutation, Overload, Phase, Secrecy, Subject, chain, is_content,
 };
 use crate::metrics::Metrics;
 use crate::patch::{
-    AnswerForm, ApplyLimits, Conflict, Operation, Provenance, apply, check, diff, merge_patch,
+    AnswerForm, ApplyErrorKind, ApplyLimits, Conflict, Operation, Provenance, apply, apply_within,
+    check, diff, merge_patch_within,
 };
 use crate::plugin::{Plugin, PluginSet};
 use crate::review::request::AdmissionRequest;
@@ -65,6 +66,10 @@ struct Chain {
     /// What those who have changed it had read: a name in it can be made of that.
     secrecy: Secrecy,
     provenance: Provenance<usize>,
+    /// What the answers and copies take that `current` is made of.
+    memory: Vec<Account>,
+    /// Whether earlier versions of the object are kept by those who are called later.
+    keeps_versions: bool,
 }
 
 /// A mutation that stood all checks.
@@ -74,6 +79,10 @@ struct Change {
     copies_content: bool,
     after: Json,
     operations: Vec<Operation>,
+    /// What `after` takes beside what it shares with the object as it was.
+    memory: Account,
+    /// Whether it shares nothing with the object as it was.
+    is_whole: bool,
 }
 
 /// An answer that has been read and found to be what a mutator may say.
@@ -127,6 +136,8 @@ pub(super) async fn mutate(
         version: 0,
         secrecy: Secrecy::of(request.is_secret()),
         provenance: Provenance::new(),
+        memory: Vec::new(),
+        keeps_versions: false,
     };
     let round = Round {
         engine,
@@ -169,6 +180,7 @@ pub(super) async fn mutate(
             object: chain.current.clone(),
         };
         let shadow = plugins.shadow_of(plugin);
+        chain.keeps_versions |= plugin.config.mode == Mode::Audit || shadow.is_some();
         if plugin.config.mode == Mode::Audit {
             audits.push(Audit {
                 plugin: plugin.clone(),
@@ -202,6 +214,7 @@ pub(super) async fn mutate(
         if report.mode == Mode::Enforce
             && plugin.config.reinvocation_policy == ReinvocationPolicy::IfNeeded
         {
+            chain.keeps_versions = true;
             seats.push(reinvoke::Seat::new(index, reports.len(), &chain));
         }
         reports.push(report);
@@ -279,6 +292,10 @@ impl Chain {
         }
         report.conflicts = conflicts;
         self.heavy |= change.heavy;
+        if change.is_whole && !self.keeps_versions {
+            self.memory.clear();
+        }
+        self.memory.push(change.memory);
         self.current = Some(change.after);
         self.version += 1;
         self.secrecy = told;
@@ -427,7 +444,7 @@ fn judge(
     before: Option<&Json>,
     max_depth: u32,
 ) -> (Result<Ended, Fault>, Option<Change>) {
-    let mutation = match answer {
+    let (mutation, memory) = match answer {
         Err(fault) => return (Err(fault), None),
         Ok(Answer::Unchanged) => return (Ok(Ended::Unchanged), None),
         Ok(Answer::Allow) => {
@@ -435,11 +452,13 @@ fn judge(
             return (Err(Fault::ContractViolation { what }), None);
         }
         Ok(Answer::Deny(denial)) => return (Ok(Ended::Denied(denial)), None),
-        Ok(Answer::Mutation(mutation)) => mutation,
+        Ok(Answer::Mutation(mutation, memory)) => (mutation, memory),
     };
     let heavy = is_heavy(&mutation)
         || before.is_some_and(|object| object.count_nodes(HEAVY_NODES) >= HEAVY_NODES);
-    match blocking_if(heavy, || change(config, mutation, before, max_depth)) {
+    match blocking_if(heavy, || {
+        change(config, mutation, memory, before, max_depth)
+    }) {
         Ok(Some(change)) => (Ok(Ended::Patched), Some(Change { heavy, ..change })),
         Ok(None) => (Ok(Ended::Unchanged), None),
         Err(fault) => (Err(fault), None),
@@ -467,6 +486,7 @@ fn is_heavy(mutation: &Mutation) -> bool {
 fn change(
     config: &PluginConfig,
     mutation: Mutation,
+    memory: Account,
     before: Option<&Json>,
     max_depth: u32,
 ) -> Result<Option<Change>, Fault> {
@@ -481,16 +501,27 @@ fn change(
         Mutation::Operations(operations) => operations.iter().any(copies_content),
         Mutation::MergePatch(_) | Mutation::Object(_) => false,
     };
+    let is_whole = matches!(&mutation, Mutation::Object(_));
+    let no_room = |error: NoRoom| Fault::OutputTooLarge {
+        what: format!("its patch cannot be applied: {error}"),
+    };
     let limits = ApplyLimits {
         max_depth,
         ..LIMITS
     };
     let (after, form) = match mutation {
         Mutation::Operations(operations) => {
-            let after = apply(before, &operations, &limits).map_err(|error| bad(chain(&error)))?;
+            let applied = apply_within(before, &operations, &limits, &memory);
+            let after = applied.map_err(|error| match error.kind {
+                ApplyErrorKind::NoRoom(error) => no_room(error),
+                _ => bad(chain(&error)),
+            })?;
             (after, AnswerForm::Operations)
         }
-        Mutation::MergePatch(patch) => (merge_patch(before, &patch), AnswerForm::Operations),
+        Mutation::MergePatch(patch) => {
+            let after = merge_patch_within(before, &patch, &memory).map_err(no_room)?;
+            (after, AnswerForm::Operations)
+        }
         Mutation::Object(object) => (
             object,
             AnswerForm::WholeObject {
@@ -522,6 +553,8 @@ fn change(
         copies_content,
         after,
         operations,
+        memory,
+        is_whole,
     }))
 }
 

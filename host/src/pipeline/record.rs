@@ -9,7 +9,7 @@ use super::gate::{Reviewed, phase_of, verdict};
 use super::passed_over::Reason;
 use crate::config::{Match, Mode};
 use crate::decision::{Called, Decision, NotCalled};
-use crate::document::Json;
+use crate::document::{Account, Json};
 use crate::engine::Phase;
 use crate::plugin::{Plugin, PluginSet, PluginState};
 use crate::review::request::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation};
@@ -179,5 +179,6 @@ fn request(decision: &Decision) -> AdmissionRequest {
         old_object: None,
         options: None,
         document: Json::from(json!({ "userInfo": { "username": decision.user } })),
+        memory: Account::unlimited(),
     }
 }

@@ -184,7 +184,7 @@ pub(super) async fn run(
             existing = split.existing;
             Ok(split.new.map_or(Ended::Allowed, Ended::Denied))
         }
-        Ok(Answer::Unchanged | Answer::Mutation(_)) => Err(Fault::ContractViolation {
+        Ok(Answer::Unchanged | Answer::Mutation(..)) => Err(Fault::ContractViolation {
             what: "a validator answered with a mutation".to_owned(),
         }),
         Err(fault) => Err(fault),

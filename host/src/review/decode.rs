@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::request::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation};
-use crate::document::{Json, Object, ParseError, ParseErrorKind, parse};
+use crate::document::{Account, Json, NoRoom, Object, ParseError, ParseErrorKind, parse_within};
 
 /// The version of `admission.k8s.io` that a review came in, and is answered in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -46,6 +46,9 @@ pub enum DecodeError {
         /// The limit.
         max_values: u32,
     },
+    /// There is no memory for it.
+    #[error("the review cannot be decoded: {0}")]
+    NoRoom(NoRoom),
     /// `kind` says something else.
     #[error("the body is not an AdmissionReview: `kind` is expected to be `AdmissionReview`")]
     NotAReview,
@@ -86,7 +89,20 @@ pub enum DecodeError {
 /// # Errors
 /// When the body is not an AdmissionReview that can be answered.
 pub fn decode(body: &[u8], max_depth: u32) -> Result<Review, DecodeError> {
-    let document = parse(body, max_depth)?;
+    decode_within(body, max_depth, &Account::unlimited())
+}
+
+/// [`decode`] with memory that is taken from an account. The request keeps the account, and so the memory, for
+/// as long as it lives.
+///
+/// # Errors
+/// When the body is not an AdmissionReview that can be answered, or the account has no room for it.
+pub fn decode_within(
+    body: &[u8],
+    max_depth: u32,
+    account: &Account,
+) -> Result<Review, DecodeError> {
+    let document = parse_within(body, max_depth, account)?;
     let Some(review) = document.as_object() else {
         return Err(DecodeError::NotAReview);
     };
@@ -98,7 +114,10 @@ pub fn decode(body: &[u8], max_depth: u32) -> Result<Review, DecodeError> {
         .ok_or(DecodeError::UnsupportedVersion)?;
     let request = match review.get("request") {
         None | Some(Json::Null) => return Err(DecodeError::NoRequest),
-        Some(Json::Object(request)) => read_request(request)?,
+        Some(Json::Object(request)) => AdmissionRequest {
+            memory: account.clone(),
+            ..read_request(request)?
+        },
         Some(other) => return Err(wrong_type("request", "an object", other)),
     };
     Ok(Review { version, request })
@@ -153,6 +172,7 @@ pub(super) fn read_request(request: &Object) -> Result<AdmissionRequest, DecodeE
         old_object: part(request, "oldObject", "request.oldObject")?,
         options: part(request, "options", "request.options")?,
         document: without_parts(request),
+        memory: Account::unlimited(),
     })
 }
 
@@ -272,6 +292,7 @@ impl From<ParseError> for DecodeError {
                 offset: error.offset,
             },
             ParseErrorKind::TooMany { max_values } => Self::TooMany { max_values },
+            ParseErrorKind::NoRoom(no_room) => Self::NoRoom(no_room),
             ParseErrorKind::Syntax(_) => Self::NotJson(error),
         }
     }

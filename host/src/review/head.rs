@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use super::decode::{ReviewVersion, is_part, read_request};
 use super::request::AdmissionRequest;
-use crate::document::{Json, Object, parse_prefix_member};
+use crate::document::{Account, Json, Object, parse_prefix_member};
 
 /// Deeper than kube-apiserver nests what comes before the object: `request.userInfo.extra` lists are level 5.
 const MAX_DEPTH: u32 = 16;
@@ -27,12 +27,12 @@ pub struct Head {
 /// Reads the head of an AdmissionReview, however the text goes on; none when version, uid, kind, resource or
 /// operation do not come before it gives out.
 #[must_use]
-pub fn decode_head(head: &[u8]) -> Option<Head> {
+pub fn decode_head(head: &[u8], account: &Account) -> Option<Head> {
     let mut version = None;
     let mut is_review = false;
     let mut request = Object::default();
     let mut in_request = false;
-    parse_prefix_member(head, "request", MAX_DEPTH, |name, value| {
+    parse_prefix_member(head, "request", MAX_DEPTH, account, |name, value| {
         // A name without its value announces a member of the request; a name that was not announced is one of
         // the top level's, all of which come before the request's.
         let Some(value) = value else {
@@ -76,8 +76,12 @@ mod tests {
         r#""operation":"UPDATE","userInfo":{"username":"jane","extra":{"a":["b"]}},"#,
     );
 
+    fn head_of(head: &[u8]) -> Option<Head> {
+        decode_head(head, &Account::unlimited())
+    }
+
     fn check(head: &str) {
-        let Head { version, request } = decode_head(head.as_bytes()).unwrap();
+        let Head { version, request } = head_of(head.as_bytes()).unwrap();
         assert_eq!(version, ReviewVersion::V1);
         assert_eq!(
             (request.uid.as_str(), request.operation),
@@ -130,7 +134,7 @@ mod tests {
             r#""object":{"a":1},"oldObject":null,"operation":"DELETE","options":{},"resource":{"resource":"pods"},"uid":"u","#,
             r#""userInfo":{"us"#,
         );
-        let request = decode_head(sorted.as_bytes()).unwrap().request;
+        let request = head_of(sorted.as_bytes()).unwrap().request;
         assert_eq!(
             (request.uid.as_str(), request.operation),
             ("u", Operation::Delete)
@@ -141,7 +145,7 @@ mod tests {
     #[test]
     fn gives_up_where_the_head_says_too_little() {
         for cut in [0, 1, 20, 60, 90, 150, HEAD.len() - 60] {
-            assert!(decode_head(&HEAD.as_bytes()[..cut]).is_none(), "{cut}");
+            assert!(head_of(&HEAD.as_bytes()[..cut]).is_none(), "{cut}");
         }
         for (known, other) in [
             ("AdmissionReview", "Pod"),
@@ -151,13 +155,13 @@ mod tests {
             ("UPDATE", "PATCH"),
         ] {
             assert!(
-                decode_head(HEAD.replace(known, other).as_bytes()).is_none(),
+                head_of(HEAD.replace(known, other).as_bytes()).is_none(),
                 "{other}"
             );
         }
         let without_version = HEAD.replace(r#""apiVersion":"admission.k8s.io/v1","#, "");
-        assert!(decode_head(without_version.as_bytes()).is_none());
-        assert!(decode_head(b"\xff\xfe").is_none());
-        assert!(decode_head(b"[[[[[").is_none());
+        assert!(head_of(without_version.as_bytes()).is_none());
+        assert!(head_of(b"\xff\xfe").is_none());
+        assert!(head_of(b"[[[[[").is_none());
     }
 }

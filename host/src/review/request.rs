@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use crate::document::Json;
+use crate::document::{Account, Json};
 
 /// What the user asks the cluster to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,6 +66,8 @@ pub struct AdmissionRequest {
     pub options: Option<Json>,
     /// The whole AdmissionRequest without `object`, `oldObject` and `options`.
     pub document: Json,
+    /// The memory that its documents take, and what is made of them.
+    pub memory: Account,
 }
 
 // === impl Operation ===

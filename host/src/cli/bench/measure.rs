@@ -111,7 +111,7 @@ async fn measure(
         ended = match report.result {
             Ok(Answer::Allow) => "allowed",
             Ok(Answer::Unchanged) => "unchanged",
-            Ok(Answer::Mutation(_)) => "changed",
+            Ok(Answer::Mutation(..)) => "changed",
             Ok(Answer::Deny(_)) => "denied",
             Err(CallError::Fault(error)) => {
                 fault = Some(format!("{}: {error}", error.kind()));

@@ -126,6 +126,9 @@ pub(in crate::cli) async fn step(
     let response = match reply {
         Reply::Review(response) => serde_json::from_slice(&response)?,
         Reply::Overloaded => bail!("the host is out of room (engine.maxConcurrentCalls)"),
+        Reply::Crowded => {
+            bail!("the host is out of memory for decoded documents (requests.maxDecoded)")
+        }
         Reply::Starting => bail!("the plugins are not loaded yet"),
         Reply::BadRequest(text)
         | Reply::NoSuchPlugin(text)

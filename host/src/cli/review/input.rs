@@ -94,6 +94,7 @@ fn json(text: &str) -> anyhow::Result<Vec<Json>> {
                 ParseErrorKind::TooMany { max_values } => {
                     anyhow!("more than {max_values} values, at byte {at}; review it in parts")
                 }
+                ParseErrorKind::NoRoom(error) => anyhow!("{error}, at byte {at}"),
                 ParseErrorKind::Syntax(_) => anyhow!("it is not JSON, at byte {at}"),
             }
         })?;

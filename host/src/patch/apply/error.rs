@@ -1,6 +1,6 @@
 //! Why a patch does not apply.
 
-use crate::document::Pointer;
+use crate::document::{NoRoom, Pointer};
 use crate::patch::Shown;
 
 /// An operation that could not be applied; none of the patch was.
@@ -79,6 +79,9 @@ pub enum ApplyErrorKind {
         /// The limit.
         max_added_bytes: usize,
     },
+    /// There is no memory for the containers that it copies.
+    #[error(transparent)]
+    NoRoom(NoRoom),
     /// The patch is too much work.
     #[error(
         "applying the patch takes more than {max_steps} steps, which is fixed; use fewer operations"

@@ -28,6 +28,7 @@ fn request(group: &str, version: &str, resource: &str) -> AdmissionRequest {
         old_object: None,
         options: None,
         document: Json::Null,
+        memory: crate::document::Account::unlimited(),
     }
 }
 
