@@ -59,7 +59,15 @@ impl Configuration {
     /// # Panics
     /// When `more` is not an object.
     pub fn plugin(&mut self, name: &str, file: &Path, more: Value) {
-        let mut entry = json!({"name": name, "source": format!("file:{}", file.display())});
+        self.plugin_from(name, &format!("file:{}", file.display()), more);
+    }
+
+    /// Adds a plugin from a source.
+    ///
+    /// # Panics
+    /// When `more` is not an object.
+    pub fn plugin_from(&mut self, name: &str, source: &str, more: Value) {
+        let mut entry = json!({"name": name, "source": source});
         let Value::Object(more) = more else {
             panic!("the keys of the plugin {name} are not an object: {more}")
         };

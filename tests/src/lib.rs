@@ -14,6 +14,7 @@
 pub mod binary;
 pub mod checker;
 pub mod configuration;
+pub mod floods;
 pub mod guests;
 pub mod hostile;
 pub mod kubernetes;

@@ -390,14 +390,27 @@ impl Server {
     /// When the process is gone.
     #[must_use]
     pub fn resident_kib(&self) -> u64 {
+        self.memory_kib("VmRSS:")
+    }
+
+    /// The most resident memory that it has had, in KiB.
+    ///
+    /// # Panics
+    /// When the process is gone.
+    #[must_use]
+    pub fn peak_kib(&self) -> u64 {
+        self.memory_kib("VmHWM:")
+    }
+
+    fn memory_kib(&self, name: &str) -> u64 {
         let path = format!("/proc/{}/status", self.child.id());
         let status = std::fs::read_to_string(&path)
             .unwrap_or_else(|error| panic!("{path}: {error}: is the server gone?"));
-        let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+        let line = status.lines().find_map(|line| line.strip_prefix(name));
         let number = line
             .and_then(|line| line.trim().strip_suffix(" kB"))
             .and_then(|number| number.trim().parse().ok());
-        number.unwrap_or_else(|| panic!("{path} has no VmRSS in kB"))
+        number.unwrap_or_else(|| panic!("{path} has no {name} in kB"))
     }
 
     /// CPU time so far: of the server itself, and of the children that it has waited for.

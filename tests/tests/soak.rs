@@ -1,5 +1,8 @@
 //! What a server holds on to does not grow with what it has answered.
 
+#[path = "soak/faults.rs"]
+mod faults;
+
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};

@@ -4,7 +4,9 @@
 mod bench;
 mod cargo;
 mod demo;
+mod floods;
 mod kubernetes;
+mod soak;
 mod terminal;
 mod test;
 mod toolchain;
@@ -20,7 +22,9 @@ use clap::Parser;
 enum Chore {
     Bench(bench::Bench),
     Demo(demo::Demo),
+    Floods(floods::Floods),
     Kubernetes(kubernetes::Kubernetes),
+    Soak(soak::Soak),
     Test(test::Test),
 }
 
@@ -28,7 +32,9 @@ fn main() -> ExitCode {
     let done = match Chore::parse() {
         Chore::Bench(bench) => bench.run(),
         Chore::Demo(demo) => demo.run(),
+        Chore::Floods(floods) => floods.run(),
         Chore::Kubernetes(kubernetes) => kubernetes.run(),
+        Chore::Soak(soak) => soak.run(),
         Chore::Test(test) => test.run(),
     };
     done.unwrap_or_else(|error| {

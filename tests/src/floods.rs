@@ -1,0 +1,100 @@
+//! Floods: what clients send that means no good, and how a client that means well fares meanwhile.
+//!
+//! ```text
+//! server ◄── attack      from 127.0.0.2, or from the same address as the client
+//!        ◄── client      a few reviews a second, as kube-apiserver sends them
+//!        ──► measured    answered, failed, their times; the server's peak memory
+//! ```
+//!
+//! Everything is bounded in count and time, and stays on the loopback interface.
+
+mod attack;
+mod client;
+mod connect;
+mod reload;
+mod table;
+
+pub use attack::{Flood, start as hold};
+pub use client::Fared;
+pub use table::{Row, markdown};
+
+use std::net::Ipv4Addr;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::configuration::Configuration;
+use crate::hostile;
+use crate::server::{Server, Start, metric};
+
+/// Where the client that means well sends from.
+pub const CLIENT: Ipv4Addr = Ipv4Addr::LOCALHOST;
+/// Where an attack comes from, unless it shares the client's address.
+pub const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
+
+/// An attack stands after this at the latest.
+const BUILDS_UP: Duration = Duration::from_secs(30);
+
+/// How a flood is run.
+#[derive(Clone, Debug)]
+pub struct Setting {
+    /// The `tollgate` binary.
+    pub program: PathBuf,
+    /// Where the attack comes from.
+    pub source: Ipv4Addr,
+    /// How long reviews are sent for.
+    pub lasts: Duration,
+    /// Reviews a second.
+    pub rate: u32,
+}
+
+/// Runs a flood against a server of its own.
+///
+/// # Panics
+/// When the server does not come up.
+pub async fn run(flood: Flood, setting: &Setting) -> Row {
+    if matches!(flood, Flood::SleeperAtStart | Flood::SleeperAtReload) {
+        return reload::run(flood, setting).await;
+    }
+    let mut configuration = Configuration::new();
+    configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
+    if flood == Flood::ConditionCost {
+        configuration.plugin_of("conditional", &hostile::harmless(), pairwise_condition());
+    }
+    let server = start(&setting.program, configuration);
+    let warm_up = Duration::from_secs(1);
+    client::send(&server, setting.rate, warm_up).await;
+    let mut attack = attack::start(flood, &server, setting.source);
+    stands(flood, &server).await;
+    let fared = client::send(&server, setting.rate, setting.lasts).await;
+    let row = Row::new(flood, setting, fared, server.peak_kib());
+    attack.abort_all();
+    row
+}
+
+/// Waits until the attack is at its full strength.
+async fn stands(flood: Flood, server: &Server) {
+    let until = Instant::now() + BUILDS_UP;
+    while let Some(connections) = flood.connections() {
+        let open = metric(&server.metrics().await, "tollgate_connections", &[]);
+        if open >= connections || Instant::now() >= until {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
+fn start(program: &Path, configuration: Configuration) -> Server {
+    Start::default()
+        .program(program.to_owned())
+        .start(configuration)
+}
+
+/// A condition that compares every element of a list with every other one.
+fn pairwise_condition() -> Value {
+    let expression = "object.spec.list.all(a, object.spec.list.all(b, a == b || a != b))";
+    let expression = format!("!has(object.spec.list) || {expression}");
+    json!({"failurePolicy": "Ignore", "matchConditions": [{"name": "pairwise", "expression": expression}]})
+}

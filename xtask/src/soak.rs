@@ -1,0 +1,39 @@
+//! `cargo xtask soak`: a server under load while everything around it goes wrong.
+
+use std::process::ExitCode;
+
+use clap::Args;
+
+use crate::workspace::Workspace;
+use crate::{cargo, toolchain};
+
+/// Send reviews at 70 % of what the server can do, through reloads, faults and hanging clients.
+///
+/// Plugins spin and trap, certificates and plugins are replaced, the registry fails, clients hang. Prints requests,
+/// failures and memory as a table; fails when a request fails, or when memory has grown by more than a tenth since
+/// the first sixth of the time.
+#[derive(Args, Debug)]
+pub(crate) struct Soak {
+    /// How long to go on.
+    #[arg(long, value_name = "MINUTES", default_value_t = 30)]
+    minutes: u32,
+}
+
+// === impl Soak ===
+
+impl Soak {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let workspace = Workspace::find()?;
+        toolchain::ensure_wasm_target()?;
+        let mut build = workspace.cargo();
+        build.args(["build", "--package", "tollgate", "--bin", "tollgate"]);
+        cargo::run(&mut build)?;
+        let mut test = workspace.cargo();
+        test.args(["test", "--package", "tollgate-tests", "--test", "soak"])
+            .args(["--", "--ignored", "--nocapture"])
+            .arg("memory_does_not_grow_in_minutes_of_faults")
+            .env("TOLLGATE_SOAK_MINUTES", self.minutes.to_string());
+        cargo::run(&mut test)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
