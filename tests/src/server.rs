@@ -152,6 +152,7 @@ impl Start {
                 .arg("--plugins")
                 .arg(folder)
                 .args(["--listen", "127.0.0.1:0", "--admin-listen", "127.0.0.1:0"])
+                .args(["--probes-listen", "127.0.0.1:0"])
                 .current_dir(configuration.folder()),
             None if self.as_it_is => command.arg("--config").arg(configuration.path()),
             None => command.arg("--config").arg(configuration.write()),
@@ -374,26 +375,6 @@ impl Server {
             Err(error) => Err(error),
         };
         response.unwrap_or_else(|error| panic!("{method} {path} was not answered: {error:?}"))
-    }
-
-    /// Has the server read everything again, and waits for what it says of it.
-    ///
-    /// # Panics
-    /// When there is no answer.
-    pub async fn reload(&self) -> Answer {
-        let url = format!("http://{}/reload", self.admin);
-        let started = Instant::now();
-        let response = match self
-            .client
-            .post(&url)
-            .header("tollgate-admin", "1")
-            .send()
-            .await
-        {
-            Ok(response) => Answer::read(response, started).await,
-            Err(error) => Err(error),
-        };
-        response.unwrap_or_else(|error| panic!("POST /reload was not answered: {error:?}"))
     }
 
     /// What `/plugins` says of one plugin.
