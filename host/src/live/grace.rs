@@ -28,6 +28,9 @@ use crate::server::Instance;
 
 /// How often the peers are asked.
 const PERIOD: Duration = Duration::from_secs(2);
+/// How often in a row none may be found that is better off, before this replica does without plugins: one that is busy may
+/// miss an answer.
+const TIMES_ALONE: u32 = 3;
 
 /// Whether this replica may be ready although plugins are missing.
 pub(super) struct Grace {
@@ -36,7 +39,15 @@ pub(super) struct Grace {
     began: Instant,
     /// Whether it has been ready.
     is_over: AtomicBool,
-    standing: ArcSwap<Standing>,
+    asked: ArcSwap<Asked>,
+}
+
+/// What came of asking the peers.
+#[derive(Debug)]
+struct Asked {
+    standing: Standing,
+    /// How often in a row none was found that is better off.
+    times_alone: u32,
 }
 
 /// What to do about missing plugins.
@@ -58,7 +69,7 @@ impl Grace {
             instance,
             began: Instant::now(),
             is_over: AtomicBool::new(false),
-            standing: ArcSwap::from_pointee(Standing::NotAsked),
+            asked: ArcSwap::from_pointee(Asked::default()),
         }
     }
 
@@ -71,7 +82,7 @@ impl Grace {
             self.is_over.store(true, Ordering::Relaxed);
             return None;
         };
-        let decision = decide(&self.startup, self.began.elapsed(), &self.standing.load());
+        let decision = decide(&self.startup, self.began.elapsed(), &self.asked.load());
         // It is the task's to become ready: the peers may have to be asked once more.
         let why = match decision {
             Decision::Ready => {
@@ -97,9 +108,10 @@ impl Grace {
                 return;
             };
             let standing = peers::ask(&self.startup.peers, self.instance).await;
-            let decision = decide(&self.startup, self.began.elapsed(), &standing);
             let kind = standing.kind();
-            self.standing.store(Arc::new(standing));
+            let asked = self.asked.load().next(standing);
+            let decision = decide(&self.startup, self.began.elapsed(), &asked);
+            self.asked.store(Arc::new(asked));
             match decision {
                 Decision::Ready => {
                     self.is_over.store(true, Ordering::Relaxed);
@@ -128,7 +140,7 @@ impl Grace {
     }
 }
 
-fn decide(startup: &Startup, elapsed: Duration, standing: &Standing) -> Decision {
+fn decide(startup: &Startup, elapsed: Duration, asked: &Asked) -> Decision {
     let until = match startup.grace {
         None if startup.peers.is_empty() => {
             "not ready before they are loaded (startupGrace: never, which is the default without startupPeers)".to_owned()
@@ -149,9 +161,12 @@ fn decide(startup: &Startup, elapsed: Duration, standing: &Standing) -> Decision
         }
     };
     let is_over = startup.grace.is_some_and(|grace| elapsed >= grace);
-    match standing {
-        Standing::NoneComplete | Standing::NoPeers if is_over => Decision::Ready,
-        Standing::NotAsked if is_over && startup.peers.is_empty() => Decision::Ready,
+    match &asked.standing {
+        Standing::NoPeers if is_over => Decision::Ready,
+        Standing::NoneComplete if is_over && asked.times_alone >= TIMES_ALONE => Decision::Ready,
+        Standing::NoneComplete if is_over => Decision::Wait(format!(
+            "{until}; the other replicas are asked again (startupPeers)"
+        )),
         Standing::NoneComplete | Standing::NoPeers | Standing::NotAsked => Decision::Wait(until),
         Standing::Complete(address) => Decision::Wait(format!(
             "{until}; the replica at {address} is ready with all of its plugins (startupPeers), and must not be replaced \
@@ -160,6 +175,27 @@ fn decide(startup: &Startup, elapsed: Duration, standing: &Standing) -> Decision
         Standing::Unknown(why) => Decision::Wait(format!(
             "{until}; whether another replica is ready with all of its plugins cannot be known: {why}"
         )),
+    }
+}
+
+// === impl Asked ===
+
+impl Asked {
+    fn next(&self, standing: Standing) -> Self {
+        let is_alone = standing == Standing::NoneComplete;
+        Self {
+            times_alone: if is_alone { self.times_alone + 1 } else { 0 },
+            standing,
+        }
+    }
+}
+
+impl Default for Asked {
+    fn default() -> Self {
+        Self {
+            standing: Standing::NotAsked,
+            times_alone: 0,
+        }
     }
 }
 
@@ -189,8 +225,12 @@ mod tests {
         }
     }
 
-    fn reason(startup: &Startup, elapsed: Duration, standing: &Standing) -> String {
-        match decide(startup, elapsed, standing) {
+    fn reason(startup: &Startup, elapsed: Duration, standing: Standing) -> String {
+        let mut asked = Asked::default();
+        for _ in 0..TIMES_ALONE - 1 {
+            asked = asked.next(Standing::NoneComplete);
+        }
+        match decide(startup, elapsed, &asked.next(standing)) {
             Decision::Ready => "ready".to_owned(),
             Decision::Wait(why) => why,
         }
@@ -199,15 +239,27 @@ mod tests {
     #[test]
     fn is_ready_when_the_grace_is_over_and_no_peer_is_better_off() {
         let startup = startup(Some(MINUTE), 1);
-        let none = Standing::NoneComplete;
-        let why = reason(&startup, Duration::from_secs(50), &none);
+        let why = reason(&startup, Duration::from_secs(50), Standing::NoneComplete);
         assert!(
             why.starts_with("ready without them in 11 s (startupGrace), unless"),
             "{why}"
         );
-        assert_eq!(reason(&startup, MINUTE, &none), "ready");
+        assert_eq!(reason(&startup, MINUTE, Standing::NoneComplete), "ready");
         // Before they have answered once, nothing is known of them.
-        assert_ne!(reason(&startup, MINUTE, &Standing::NotAsked), "ready");
+        assert_ne!(reason(&startup, MINUTE, Standing::NotAsked), "ready");
+    }
+
+    #[test]
+    fn asks_again_when_a_peer_that_was_better_off_does_not_answer() {
+        let startup = startup(Some(MINUTE), 1);
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
+        let mut asked = Asked::default().next(Standing::Complete(address));
+        let mut times = 0;
+        while decide(&startup, 2 * MINUTE, &asked) != Decision::Ready {
+            asked = asked.next(Standing::NoneComplete);
+            times += 1;
+        }
+        assert_eq!(times, TIMES_ALONE);
     }
 
     #[test]
@@ -217,7 +269,7 @@ mod tests {
             let why = reason(
                 &startup(grace, 1),
                 100 * MINUTE,
-                &Standing::Complete(address),
+                Standing::Complete(address),
             );
             assert!(why.contains("127.0.0.1:8080 is ready with all"), "{why}");
         }
@@ -226,7 +278,7 @@ mod tests {
     #[test]
     fn waits_while_nothing_is_known_of_the_peers() {
         let unknown = Standing::Unknown("peers:8080 cannot be resolved".to_owned());
-        let why = reason(&startup(Some(MINUTE), 1), 100 * MINUTE, &unknown);
+        let why = reason(&startup(Some(MINUTE), 1), 100 * MINUTE, unknown);
         assert!(
             why.contains("startupGrace (1m) is over; whether another"),
             "{why}"
@@ -236,15 +288,21 @@ mod tests {
 
     #[test]
     fn without_peers_the_configured_time_decides() {
-        let none = Standing::NoPeers;
-        assert_eq!(reason(&startup(Some(MINUTE), 0), MINUTE, &none), "ready");
         assert_eq!(
-            reason(&startup(Some(Duration::ZERO), 0), Duration::ZERO, &none),
+            reason(&startup(Some(MINUTE), 0), MINUTE, Standing::NoPeers),
             "ready"
         );
-        let why = reason(&startup(None, 0), 1_000 * MINUTE, &none);
+        assert_eq!(
+            reason(
+                &startup(Some(Duration::ZERO), 0),
+                Duration::ZERO,
+                Standing::NoPeers
+            ),
+            "ready"
+        );
+        let why = reason(&startup(None, 0), 1_000 * MINUTE, Standing::NoPeers);
         assert!(why.contains("the default without startupPeers"), "{why}");
-        let why = reason(&startup(None, 1), 1_000 * MINUTE, &Standing::NoneComplete);
+        let why = reason(&startup(None, 1), 1_000 * MINUTE, Standing::NoneComplete);
         assert!(why.contains("(startupGrace: never)"), "{why}");
     }
 }
