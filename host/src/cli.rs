@@ -156,8 +156,9 @@ pub fn run() -> ExitCode {
                 .map(|()| ExitCode::SUCCESS)
         }
     };
-    result.unwrap_or_else(|error| {
+    let code = result.unwrap_or_else(|error| {
         terminal::tell!("tollgate: {error:#}");
         ExitCode::from(USAGE)
-    })
+    });
+    terminal::exit_code(code)
 }

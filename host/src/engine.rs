@@ -25,8 +25,8 @@ use std::hash::{Hash as _, Hasher};
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
-use sha2::{Digest as _, Sha256};
 use prometheus_client::metrics::gauge::Gauge;
+use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{
@@ -47,9 +47,9 @@ pub use secrecy::{Secrecy, WITHHELD, goes_by_content, is_content};
 pub use state::Subject;
 
 use crate::config::{Capability, Limits};
+use crate::document::{Account, Room};
 use crate::plugin::Code;
 use exhaustion::Exhaustion;
-use crate::document::{Account, Room};
 use state::CallState;
 
 /// How often the epoch moves: a call is looked at, and yields, this often.

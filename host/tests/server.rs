@@ -6,10 +6,10 @@ mod admin;
 mod authentication;
 #[path = "server/fixture.rs"]
 mod fixture;
-#[path = "server/probes.rs"]
-mod probes;
 #[path = "server/floods.rs"]
 mod floods;
+#[path = "server/probes.rs"]
+mod probes;
 
 use std::{
     sync::Arc,
