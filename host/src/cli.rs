@@ -1,5 +1,8 @@
 //! The command line.
 
+// They panic when their reader goes away: `say!` and `tell!` do not.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod admin;
 mod bench;
 mod build;
