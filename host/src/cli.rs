@@ -1,5 +1,8 @@
 //! The command line.
 
+// They panic when their reader goes away: `say!` and `tell!` do not.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
 mod admin;
 mod bench;
 mod build;
@@ -156,8 +159,9 @@ pub fn run() -> ExitCode {
                 .map(|()| ExitCode::SUCCESS)
         }
     };
-    result.unwrap_or_else(|error| {
+    let code = result.unwrap_or_else(|error| {
         terminal::tell!("tollgate: {error:#}");
         ExitCode::from(USAGE)
-    })
+    });
+    terminal::exit_code(code)
 }

@@ -57,7 +57,7 @@ impl Check {
                 say!("{}", credentials(inspected));
             }
         }
-        println!("startup: {}", config.startup);
+        say!("startup: {}", config.startup);
         config.plugins = plugins;
         // What `serve` would make is left unmade, and what it could not use must not hide what else is wrong.
         for (setting, folder) in [

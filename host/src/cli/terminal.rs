@@ -3,6 +3,8 @@
 //! `anstream` leaves colours out unless the output is a terminal, and honours NO_COLOR and CLICOLOR_FORCE.
 
 use std::io;
+use std::process::ExitCode;
+use std::sync::OnceLock;
 
 use anstyle::{AnsiColor, Style};
 
@@ -28,14 +30,26 @@ macro_rules! tell {
 
 pub(super) use {say, tell};
 
-/// Ends the process when standard output cannot be written to, as on a full disk: half of an output must not look whole.
-/// A reader that went away has what it wanted.
+/// Why standard output could not be written to. It is the process's own, and so is this.
+static LOST: OnceLock<io::Error> = OnceLock::new();
+
+/// Takes note of output that could not be written, as on a full disk. A reader that went away has what it wanted.
 pub(super) fn written(result: io::Result<()>) {
-    let Err(error) = result else { return };
-    if error.kind() != io::ErrorKind::BrokenPipe {
-        tell!("tollgate: standard output cannot be written to: {error}");
-        std::process::exit(i32::from(USAGE));
+    if let Err(error) = result
+        && error.kind() != io::ErrorKind::BrokenPipe
+    {
+        // The first reason is the one to tell.
+        let _: Result<(), io::Error> = LOST.set(error);
     }
+}
+
+/// The exit code of the process: that of the command, unless output was lost. Half of an output must not look whole.
+pub(super) fn exit_code(of_command: ExitCode) -> ExitCode {
+    let Some(error) = LOST.get() else {
+        return of_command;
+    };
+    tell!("tollgate: standard output cannot be written to: {error}");
+    ExitCode::from(USAGE)
 }
 
 /// For what has to be found first.
