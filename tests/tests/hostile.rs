@@ -156,7 +156,7 @@ const CASES: &[Case] = &[
     validating("memory-bomb", DEFAULTS, Fault("memory", "limits.memory")),
     validating("table-bomb", DEFAULTS, Fault("memory", "limits.tableElements")),
     validating("recursion-bomb", MUCH_TIME, Fault("trap", "stack")),
-    validating("throw-for-ever", r#"{"limits": {"fuel": "1000G", "cpuTime": "60s", "timeout": "60s"}}"#, Fault("memory", "limits.memory")),
+    validating("throw-for-ever", r#"{"limits": {"fuel": "1000G", "cpuTime": "20s", "timeout": "20s", "memory": "1Mi"}}"#, Fault("memory", "limits.memory")),
     // Answers that are too large.
     mutating("patch-100-megabytes", MUCH_TIME, Fault("output-too-large", "limits.output")),
     mutating("patch-one-string", r#"{"limits": {"memory": "128Mi"}}"#, Fault("output-too-large", "limits.output")),

@@ -70,7 +70,7 @@ impl Offload {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
+    use std::sync::mpsc;
     use std::time::Duration;
 
     use super::*;
@@ -78,13 +78,12 @@ mod tests {
     #[tokio::test]
     async fn work_waits_for_a_place_until_the_deadline() {
         let offload = Offload::new(1);
-        let hold = Arc::new(Mutex::new(()));
-        let held = hold.lock().expect("nobody has panicked");
+        let (release, hold) = mpsc::channel::<()>();
         let later = Instant::now() + Duration::from_secs(60);
         let first = {
-            let (offload, hold) = (offload.clone(), hold.clone());
+            let offload = offload.clone();
             tokio::spawn(async move {
-                let work = move || drop(hold.lock());
+                let work = move || drop(hold.recv());
                 offload.run(later, work).await
             })
         };
@@ -93,7 +92,7 @@ mod tests {
         }
         let soon = Instant::now() + Duration::from_millis(20);
         assert_eq!(offload.run(soon, || 1).await, None);
-        drop(held);
+        drop(release);
         assert_eq!(first.await.expect("it does not panic"), Some(()));
         assert_eq!(offload.run(later, || 2).await, Some(2));
     }

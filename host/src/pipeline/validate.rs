@@ -34,6 +34,10 @@ pub(super) struct Validated {
 }
 
 /// What came of one validator.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are reports, and a box would be one allocation more in each call"
+)]
 enum Judged {
     /// It was called, or not called for a reason that is reported: its report and what is to be compared with it.
     Reported(Report, Option<Comparison>),

@@ -110,11 +110,11 @@ impl Leaker {
             "remove-name" => patch.remove(named),
             "move-name" => patch.rename(named, "/data/moved"),
             "copy-name" => patch.copy(named, "/data/copied"),
-            "look-for-name" if review.object().get(named).is_none() => {
+            "look-for-name" if review.object().get(named.as_str()).is_none() => {
                 return Some(Mutation::Unchanged);
             }
             "look-for-name" => patch,
-            "select-name" if review.object().select(named).is_empty() => {
+            "select-name" if review.object().select(named.as_str()).is_empty() => {
                 return Some(Mutation::Unchanged);
             }
             "select-name" => patch,

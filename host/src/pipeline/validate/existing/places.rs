@@ -1,6 +1,7 @@
 //! Where a reason is, in a form that outlives changes elsewhere in the object.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 
 use super::steps::Steps;
 use crate::document::{ArrayIndex, Json, Pointer, array_index};
@@ -75,19 +76,20 @@ impl<'o> Places<'o> {
     /// Whether one element alone has this name.
     fn is_unique(&mut self, elements: &'o [Json], name: &str, steps: &mut Steps) -> Option<bool> {
         steps.take_text(name)?;
-        let key = elements.as_ptr();
-        if !self.names.contains_key(&key) {
-            let mut counts: HashMap<&str, usize> = HashMap::new();
-            for element in elements {
-                let name = element.member("name").and_then(Json::as_text);
-                steps.take_text(name.unwrap_or_default())?;
-                if let Some(name) = name {
-                    *counts.entry(name).or_default() += 1;
+        let counts = match self.names.entry(elements.as_ptr()) {
+            Entry::Occupied(counted) => counted.into_mut(),
+            Entry::Vacant(vacant) => {
+                let mut counts: HashMap<&str, usize> = HashMap::new();
+                for element in elements {
+                    let name = element.member("name").and_then(Json::as_text);
+                    steps.take_text(name.unwrap_or_default())?;
+                    if let Some(name) = name {
+                        *counts.entry(name).or_default() += 1;
+                    }
                 }
+                vacant.insert(counts)
             }
-            self.names.insert(key, counts);
-        }
-        let count = self.names.get(&key).and_then(|counts| counts.get(name));
-        Some(count == Some(&1))
+        };
+        Some(counts.get(name) == Some(&1))
     }
 }
