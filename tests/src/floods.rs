@@ -96,5 +96,7 @@ fn start(program: &Path, configuration: Configuration) -> Server {
 fn pairwise_condition() -> Value {
     let expression = "object.spec.list.all(a, object.spec.list.all(b, a == b || a != b))";
     let expression = format!("!has(object.spec.list) || {expression}");
-    json!({"failurePolicy": "Ignore", "matchConditions": [{"name": "pairwise", "expression": expression}]})
+    let rule = json!({"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]});
+    let condition = json!({"name": "pairwise", "expression": expression});
+    json!({"failurePolicy": "Ignore", "match": {"rules": [rule], "matchConditions": [condition]}})
 }

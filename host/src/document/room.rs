@@ -119,7 +119,12 @@ pub(crate) fn object(capacity: usize) -> u64 {
         4..8 => 8,
         _ => (capacity * 8 / 7).next_power_of_two(),
     };
-    head + block(capacity * MEMBER) + block(buckets * 9 + 16)
+    // The table is aligned to 16 bytes, which small blocks are by themselves.
+    let table = match buckets * 9 + 16 {
+        small @ 0..=64 => small,
+        large => large + 16,
+    };
+    head + block(capacity * MEMBER) + block(table)
 }
 
 // === impl Room ===
