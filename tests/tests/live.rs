@@ -394,7 +394,9 @@ async fn a_new_plugin_is_asked_once_it_is_there() {
         let plugins = root["plugins"].as_array_mut().expect("a list");
         plugins.insert(0, json!({"name": "shape", "source": "file:shape.wasm"}));
     });
-    let status = until_status(&server, "shape", |status| status["state"] == "pending").await;
+    let is_known =
+        |status: &Value| status["state"] == "pending" && !status["desired"]["reason"].is_null();
+    let status = until_status(&server, "shape", is_known).await;
     assert!(
         status["desired"]["reason"]
             .as_str()
