@@ -6,7 +6,7 @@ use serde_json::json;
 
 use super::*;
 use crate::config::{Config, Limits};
-use crate::engine::EngineSettings;
+use crate::engine::{EngineSettings, Tier};
 use crate::metrics::Metrics;
 use crate::review::decode::decode;
 
@@ -24,7 +24,6 @@ fn plugin(condition: &str) -> Arc<Plugin> {
             reason: "it is not there".to_owned(),
         },
         metrics: Metrics::new().plugin("a"),
-        stale: None,
     })
 }
 
@@ -44,13 +43,12 @@ fn request(length: usize) -> Arc<AdmissionRequest> {
     Arc::new(review.request)
 }
 
-fn engine(cache: &Path) -> Engine {
+fn engine() -> Engine {
     let engine = Engine::new(&EngineSettings {
         max_concurrent_calls: 1,
         max_wasm_stack_bytes: 64 * 1024,
         largest: Limits::default(),
-        cache_directory: cache,
-        map_code: false,
+        tier: Tier::Serving,
     });
     engine.expect("the engine can be made")
 }
@@ -60,8 +58,7 @@ const PAIRS: &str = "object.list.all(x, object.list.all(y, x <= y || x >= y))";
 /// On a runtime of one thread nothing goes on while that thread evaluates.
 #[tokio::test]
 async fn a_costly_condition_leaves_the_thread_to_others() {
-    let cache = tempfile::tempdir().expect("a folder can be made");
-    let (engine, plugin) = (engine(cache.path()), plugin(PAIRS));
+    let (engine, plugin) = (engine(), plugin(PAIRS));
     let turn = Turn {
         plugin: &plugin,
         phase: Phase::Validate,
@@ -89,8 +86,7 @@ async fn a_costly_condition_leaves_the_thread_to_others() {
 
 #[tokio::test]
 async fn a_costly_condition_that_gets_no_place_in_time_is_unclear() {
-    let cache = tempfile::tempdir().expect("a folder can be made");
-    let (engine, plugin) = (engine(cache.path()), plugin(PAIRS));
+    let (engine, plugin) = (engine(), plugin(PAIRS));
     let turn = Turn {
         plugin: &plugin,
         phase: Phase::Validate,
