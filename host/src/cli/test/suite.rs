@@ -533,7 +533,7 @@ cases:
           cases[2].name: missing, expected what the case shows, such as denies 11 replicas
           cases[3].expect: missing, expected what the review is to come to, such as allow or deny
           cases[4].expect: got an object, expected a verdict (allow, deny, fault or not-called), or something else that can be compared
-          cases[5].expect.fault: got "out-of-feul", expected out-of-fuel, cpu-deadline, deadline, memory, trap, output-too-large, contract-violation, bad-patch, lossy-object, not-loaded, unreadable, match-condition, conflict or not-converging; did you mean out-of-fuel?
+          cases[5].expect.fault: got "out-of-feul", expected out-of-fuel, cpu-deadline, deadline, memory, trap, output-too-large, contract-violation, bad-patch, lossy-object, not-loaded, unreadable, match-condition, conflict, not-converging or engine-error; did you mean out-of-fuel?
         "#);
     }
 
