@@ -219,7 +219,10 @@ impl Worker {
             order.task = Task::Compile { stage };
             let code = match self.compiled(&order, &component, &mut pace).await {
                 // The rewriting may be to blame. Where it is not, the next one is refused for the same reason.
-                Err(PrepareError::Refused { stage, reason }) if stage == Stage::CompileSnapshot => {
+                Err(PrepareError::Refused {
+                    stage: Stage::CompileSnapshot,
+                    reason,
+                }) => {
                     rewriting = match rewriting {
                         Rewriting::Trimmed => Rewriting::Snapshot,
                         _ => {

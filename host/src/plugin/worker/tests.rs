@@ -74,7 +74,7 @@ fn niceness(file: &Path) -> Option<i32> {
 }
 
 #[tokio::test]
-async fn a_child_has_a_second_at_the_normal_priority_and_is_niced_then() {
+async fn a_child_begins_at_the_normal_priority_and_is_niced_after_two_seconds_of_cpu() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("number");
     let script = format!("echo $$ > {0}; while :; do :; done", file.display());
