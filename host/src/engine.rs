@@ -26,6 +26,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 use prometheus_client::metrics::gauge::Gauge;
+use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
 use wasmtime::component::{Component, Linker};
@@ -110,11 +111,15 @@ pub struct EngineSettings {
 }
 
 /// How much work the compiler puts into code.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub enum Tier {
     /// Code that answers reviews: compiled once, run millions of times.
     #[default]
     Serving,
+    /// The same for every processor of this architecture. Valgrind needs it: it runs the host on a processor that it
+    /// makes up, while the child that compiles sees the real one.
+    Portable,
     /// Code that runs once, to describe and configure a plugin. It compiles in a fraction of the time and uses a
     /// multiple of the stack.
     Once,
@@ -144,6 +149,7 @@ pub struct Engine {
     rest: Duration,
     ticker: Arc<ticker::Ticker>,
     largest: Arc<Limits>,
+    tier: Tier,
     clock: Clock,
     exhaustion: Exhaustion,
     /// Where the host does the costly part of what a review asks of itself.
@@ -215,6 +221,7 @@ impl Engine {
             rest: Duration::ZERO,
             ticker: Arc::new(ticker),
             largest: Arc::new(settings.largest.clone()),
+            tier: settings.tier,
             clock: Clock::default(),
             exhaustion: Exhaustion::default(),
             offload: Offload::beside_the_servers(),
@@ -250,7 +257,7 @@ impl Engine {
         let mut config = Config::new();
         let stack_bytes = usize::try_from(settings.max_wasm_stack_bytes)?;
         let (stack_bytes, optimise, registers) = match settings.tier {
-            Tier::Serving => (
+            Tier::Serving | Tier::Portable => (
                 stack_bytes,
                 OptLevel::Speed,
                 RegallocAlgorithm::Backtracking,
@@ -280,6 +287,10 @@ impl Engine {
             .wasm_relaxed_simd(false)
             .wasm_function_references(true)
             .wasm_gc(false);
+        if settings.tier == Tier::Portable {
+            // With a target that is named, nothing is taken from the processor that this runs on.
+            config.target(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH))?;
+        }
         Ok(config)
     }
 
@@ -349,6 +360,11 @@ impl Engine {
         // stored while they were written (`plugin/store`), and only this user can write to the folder. wasmtime refuses
         // code of another version or other settings.
         unsafe { Component::deserialize_file(&self.wasmtime, code.path()) }
+    }
+
+    /// How its code is compiled.
+    pub(crate) fn tier(&self) -> Tier {
+        self.tier
     }
 
     /// What two engines have in common when they can run each other's code.

@@ -55,6 +55,15 @@ impl Configuration {
         self
     }
 
+    /// Leaves a key of the top level out.
+    #[must_use]
+    pub fn without(mut self, key: &str) -> Self {
+        if let Some(root) = self.root.as_object_mut() {
+            root.remove(key);
+        }
+        self
+    }
+
     /// Adds a plugin from a file; `more` are further keys of its entry.
     ///
     /// # Panics

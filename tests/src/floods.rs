@@ -20,6 +20,7 @@ pub use table::{Row, markdown};
 
 use std::net::Ipv4Addr;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
@@ -57,7 +58,7 @@ pub async fn run(flood: Flood, setting: &Setting) -> Row {
     if matches!(flood, Flood::SleeperAtStart | Flood::SleeperAtReload) {
         return reload::run(flood, setting).await;
     }
-    let mut configuration = Configuration::new();
+    let mut configuration = configuration(&setting.program);
     configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
     if flood == Flood::ConditionCost {
         configuration.plugin_of("conditional", &hostile::harmless(), pairwise_condition());
@@ -84,6 +85,18 @@ async fn stands(flood: Flood, server: &Server) {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
     tokio::time::sleep(Duration::from_secs(1)).await;
+}
+
+/// An empty configuration that the binary reads: an older one knows no probes listener.
+fn configuration(program: &Path) -> Configuration {
+    let help = Command::new(program).args(["serve", "--help"]).output();
+    let help = help.unwrap_or_else(|error| panic!("{}: {error}", program.display()));
+    let configuration = Configuration::new();
+    if String::from_utf8_lossy(&help.stdout).contains("--probes-listen") {
+        configuration
+    } else {
+        configuration.without("probes")
+    }
 }
 
 fn start(program: &Path, configuration: Configuration) -> Server {

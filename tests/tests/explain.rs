@@ -192,7 +192,7 @@ async fn the_ring_is_as_long_as_configured_and_what_it_lacks_is_said() {
     assert_says(
         &run(&["u-3", "--admin", "https://localhost:1"]),
         2,
-        &["the admin listener speaks plain HTTP"],
+        &["no server answers at https://localhost:1/", "admin.listen"],
     );
 }
 

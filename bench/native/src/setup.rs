@@ -19,8 +19,8 @@ use tollgate_tests::{binary, guests};
 pub enum Room {
     /// As many calls at once as by default.
     Default,
-    /// One call of a plugin with one memory: callgrind has few addresses to give. Compiled code is kept for the next
-    /// process, because compiling takes callgrind a minute.
+    /// One call of a plugin with one memory: callgrind has few addresses to give. Code is compiled for every processor,
+    /// because callgrind shows the host another one than the child that compiles, and kept for the next process.
     OneCall,
 }
 
@@ -47,21 +47,21 @@ impl Setup {
         let defaults = configuration(&json!([]));
         let mut largest = Limits::default();
         let mut max_concurrent_calls = defaults.engine.max_concurrent_calls;
-        let (folder, code) = match room {
+        let (folder, code, tier) = match room {
             Room::Default => {
                 let code = tempfile::tempdir().expect("a temporary folder can be made");
-                (code.path().to_owned(), Some(code))
+                (code.path().to_owned(), Some(code), Tier::Serving)
             }
             Room::OneCall => {
                 (max_concurrent_calls, largest.memories) = (1, 1);
-                (kept_code(), None)
+                (kept_code(), None, Tier::Portable)
             }
         };
         let engine = Engine::new(&EngineSettings {
             max_concurrent_calls,
             max_wasm_stack_bytes: defaults.engine.max_wasm_stack_bytes,
             largest,
-            tier: Tier::Serving,
+            tier,
         })
         .expect("the engine can be set up with its defaults");
         let loader = Loader::new(

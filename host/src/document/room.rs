@@ -80,14 +80,16 @@ const MEMBER: usize = 8 + size_of::<Arc<str>>() + size_of::<Json>();
 /// fewer for small blocks. Large ones have pages of their own around them.
 pub(super) fn block(bytes: usize) -> u64 {
     const LARGE: usize = 1 << 20;
-    let step = match bytes {
-        0..=32 => 16,
+    /// A block that would fill its class goes into the next one.
+    const BEHIND: usize = 8;
+    let class = match bytes {
+        0..=32 => bytes.next_multiple_of(16),
         33..=64 => 64,
-        65..=96 => 96,
-        _ => bytes.next_power_of_two() / 8,
+        65..=88 => 96,
+        _ => (bytes + BEHIND).next_multiple_of((bytes + BEHIND).next_power_of_two() / 8),
     };
     let around = if bytes >= LARGE { LARGE } else { 0 };
-    (bytes.next_multiple_of(step) + around) as u64
+    (class + around) as u64
 }
 
 /// A name or a string of so many bytes.

@@ -361,6 +361,7 @@ impl Loader {
             limits: config.limits.clone(),
             capabilities: config.capabilities.clone(),
             max_wasm_stack_bytes: self.config.max_wasm_stack_bytes,
+            tier: self.engine.tier(),
             cpu_seconds: self.config.load_timeout.as_secs().max(1),
             memory_bytes: self.config.load_memory_bytes,
             task: protocol::Task::Describe,

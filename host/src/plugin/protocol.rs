@@ -10,6 +10,7 @@ use std::fmt;
 use serde::{Deserialize, Serialize};
 
 use crate::config::{Capability, Limits};
+use crate::engine::Tier;
 use crate::pipeline::text::{Limit, one_line};
 
 /// What a child is to do. The bytes follow it: a plugin's, or for [`Task::Compile`] those of the component to compile.
@@ -20,6 +21,8 @@ pub(super) struct Order {
     pub(super) limits: Limits,
     pub(super) capabilities: BTreeSet<Capability>,
     pub(super) max_wasm_stack_bytes: u64,
+    /// How the code is compiled that the host runs.
+    pub(super) tier: Tier,
     pub(super) cpu_seconds: u64,
     pub(super) memory_bytes: u64,
     pub(super) task: Task,

@@ -7,8 +7,7 @@ use serde_json::{Value, json};
 
 use super::client::{Fared, send_each};
 use super::table::Row;
-use super::{Flood, Setting};
-use crate::configuration::Configuration;
+use super::{Flood, Setting, configuration};
 use crate::server::Start;
 use crate::{hostile, wat};
 
@@ -46,7 +45,7 @@ fn change(folder: &Path, sleeper: &[u8]) {
 }
 
 pub(super) async fn run(flood: Flood, setting: &Setting) -> Row {
-    let mut configuration = Configuration::new();
+    let mut configuration = configuration(&setting.program);
     configuration.plugin_of("policy", &hostile::harmless(), json!({}));
     let at_start = flood == Flood::SleeperAtStart;
     let sleeper = wat::plugin("with-wasi-clock", SLEEPER);

@@ -3,7 +3,6 @@
 use std::io::Write;
 
 use super::{Outcome, Refusal, Teller, Workshop, caught};
-use crate::engine::Tier;
 use crate::plugin::protocol::{Line, Order, Stage};
 
 pub(super) fn compile(
@@ -13,7 +12,7 @@ pub(super) fn compile(
     teller: &mut Teller<impl Write>,
 ) -> Result<Outcome, Refusal> {
     let _ = teller.stage(stage);
-    let workshop = Workshop::open(order, Tier::Serving)?;
+    let workshop = Workshop::open(order, order.tier)?;
     let bytes = caught(|| {
         let guest = workshop
             .link(component)

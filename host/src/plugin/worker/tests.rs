@@ -6,6 +6,7 @@ use std::time::Instant;
 use super::pace::niced;
 use super::*;
 use crate::config::Limits;
+use crate::engine::Tier;
 
 /// A worker whose child is this shell script.
 fn worker(folder: &Path, script: &str) -> Worker {
@@ -24,6 +25,7 @@ fn order() -> Order {
         limits: Limits::default(),
         capabilities: std::collections::BTreeSet::new(),
         max_wasm_stack_bytes: 1 << 19,
+        tier: Tier::Serving,
         cpu_seconds: 60,
         memory_bytes: 1 << 30,
         task: Task::Describe,
