@@ -85,6 +85,10 @@ impl Gate for Live {
             None => PluginSet::default().status(),
         };
         self.status.tell(&mut plugins);
+        if self.pipeline.get().is_none() {
+            // The first set is there a moment before reviews are answered by it.
+            plugins["state"] = "starting".into();
+        }
         plugins
     }
 

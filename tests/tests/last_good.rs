@@ -330,7 +330,9 @@ async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
         cache.display()
     );
     let elsewhere = cache.display().to_string();
-    let rows: [(&str, Option<&[u8]>, &[&str], &str); 4] = [
+    /// What is wrong, the file (none where it is gone), and what is said of it.
+    type Row<'r> = (&'r str, Option<&'r [u8]>, &'r [&'r str], &'r str);
+    let rows: [Row<'_>; 4] = [
         ("unknown keys", Some(unknown.as_bytes()), &[], "limits.feul"),
         ("broken off", Some(named.as_bytes()), &[], "line 2"),
         (

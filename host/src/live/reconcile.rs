@@ -82,6 +82,10 @@ struct Holding {
 pub(crate) struct Ticket(u64);
 
 /// What has happened.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one exists at a time, and none in the course of a review"
+)]
 pub(crate) enum Event<C> {
     /// The configuration and the stamps of all files were read.
     Read {
@@ -146,6 +150,10 @@ pub(crate) struct Order {
 }
 
 /// What is to be done.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one exists at a time, and none in the course of a review"
+)]
 pub(crate) enum Step<C> {
     /// Begin a load.
     Load(Order),

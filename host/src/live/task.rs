@@ -72,7 +72,7 @@ struct Work {
     patience: Arc<Patience>,
     loads: JoinSet<Event<SharedCode>>,
     under_way: BTreeMap<Ticket, AbortHandle>,
-    fetched: mpsc::UnboundedSender<Event<SharedCode>>,
+    fetched: mpsc::Sender<Event<SharedCode>>,
     /// A look at the files. However long it takes, everything else goes on.
     look: Option<Look>,
     /// Whether everything is to be read at the next look, changed or not.
@@ -113,6 +113,10 @@ enum Look {
 }
 
 /// What a look came to.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "one exists at a time, and none in the course of a review"
+)]
 enum Seen {
     Glance(Result<Stamps, JoinError>),
     Read(Result<Reading, JoinError>),
@@ -124,6 +128,9 @@ const PERIOD: Duration = Duration::from_millis(100);
 const RENEWAL: Duration = Duration::from_secs(24 * 3600);
 /// Callers who ask for a reload and wait their turn.
 const CALLERS: usize = 16;
+/// Digests of fetched bytes that wait to be noted, one for each load at most. One that finds no room is not noted: it
+/// only spares a start a look at what served before.
+const FETCHED: usize = 1024;
 /// A caller is not left waiting for a file system that hangs.
 const LONGEST_READ: Duration = Duration::from_secs(10);
 const HANGS: &str = "reading the configuration and the plugins' files takes more than 10 s";
@@ -182,7 +189,7 @@ impl Reconciler {
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut renewals = interval_at(Instant::now() + RENEWAL, RENEWAL);
-        let (fetched, mut all_fetched) = mpsc::unbounded_channel();
+        let (fetched, mut all_fetched) = mpsc::channel(FETCHED);
         let mut work = Work::new(pipeline, opened, fetched);
         // The files are read before anything is loaded, and the configuration once more: it may have changed since it was
         // read for the start.
@@ -368,7 +375,7 @@ impl Reconciler {
         let fetched = work.fetched.clone();
         let tell = move |digest| {
             // Nobody listens at the end of the process.
-            drop(fetched.send(Event::Fetched { ticket, digest }));
+            drop(fetched.try_send(Event::Fetched { ticket, digest }));
         };
         // In a task of its own, so that a panic is a failure of this load.
         let loading = tokio::spawn(async move { load(&loader, &patience, order, tell).await });
@@ -533,7 +540,7 @@ impl Work {
     fn new(
         pipeline: Arc<Pipeline>,
         opened: oneshot::Sender<()>,
-        fetched: mpsc::UnboundedSender<Event<SharedCode>>,
+        fetched: mpsc::Sender<Event<SharedCode>>,
     ) -> Self {
         Self {
             pipeline,
