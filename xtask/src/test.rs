@@ -1,7 +1,8 @@
 //! `cargo xtask test`: everything that has to hold before a change is in, from an empty target folder.
 //!
 //! ```text
-//! toolchain → dependencies → format → lints → guests → build → languages → kubernetes → tests → instructions → documentation
+//! toolchain → dependencies → format → lints → guests → build → languages → kubernetes → tests → memory → instructions
+//!     → documentation
 //! ```
 //!
 //! Cheap steps come first. The tests are built by the command that runs them, because cargo selects features for what
@@ -9,7 +10,9 @@
 //! too, which the end-to-end suites start.
 
 mod count;
+mod dependencies;
 pub(crate) mod languages;
+mod miri;
 
 use std::process::{Command, ExitCode};
 use std::time::{Duration, Instant};
@@ -23,8 +26,8 @@ use crate::{bench, cargo, kubernetes, toolchain};
 
 /// Set up and run all tests: format, lints, every suite, documentation.
 ///
-/// Installs what is missing: the WebAssembly target, rustfmt and clippy by rustup, and by apt-get, where it runs as
-/// root, Go (one suite tries the patches with kube-apiserver's own library, one runs against kube-apiserver itself;
+/// Installs what is missing: the WebAssembly target, rustfmt, clippy, a nightly compiler and Miri by rustup, cargo-deny by
+/// cargo, and by apt-get, where it runs as root, Go (one suite tries the patches with kube-apiserver's own library, one runs against kube-apiserver itself;
 /// both are written in Go), Node and Python (for plugins in these languages) and valgrind (which counts instructions).
 /// What the plugins are built with comes from npm, PyPI and Go's module proxy. Ends with the time that each step took
 /// and, as its last line, the number of tests.
@@ -54,11 +57,11 @@ type Step = (
     fn(&mut Run) -> anyhow::Result<()>,
 );
 
-const STEPS: [Step; 12] = [
+const STEPS: [Step; 13] = [
     ("toolchain", "what is needed is installed", toolchain),
     (
         "dependencies",
-        "what they are and their licences, where cargo-deny is installed",
+        "what they are, their licences, and what is known against them",
         dependencies,
     ),
     ("format", "all code is formatted", format),
@@ -88,6 +91,11 @@ const STEPS: [Step; 12] = [
         "tests",
         "all suites and the examples of the documentation",
         tests,
+    ),
+    (
+        "memory",
+        "Miri interprets what is unsafe, where a nightly compiler can be had",
+        memory,
     ),
     (
         "instructions",
@@ -180,13 +188,7 @@ fn toolchain(_: &mut Run) -> anyhow::Result<()> {
 }
 
 fn dependencies(run: &mut Run) -> anyhow::Result<()> {
-    if !toolchain::has_cargo_deny() {
-        println!(
-            "  cargo-deny is not installed, so deny.toml is not checked: cargo install cargo-deny --locked"
-        );
-        return Ok(());
-    }
-    cargo(run, ["deny", "check", "bans", "licenses", "sources"])
+    dependencies::check(&run.workspace, &mut run.count)
 }
 
 fn format(run: &mut Run) -> anyhow::Result<()> {
@@ -242,6 +244,10 @@ fn tests(run: &mut Run) -> anyhow::Result<()> {
     let result = cargo::read(&mut command, |line| count.read(line));
     count.end();
     result
+}
+
+fn memory(run: &mut Run) -> anyhow::Result<()> {
+    miri::run(&run.workspace, &mut run.count)
 }
 
 fn instructions(run: &mut Run) -> anyhow::Result<()> {

@@ -8,6 +8,9 @@ use anyhow::Context as _;
 use crate::terminal::{self, NOTABLE};
 use crate::workspace::WASM;
 
+/// The toolchain for what the stable one cannot do: Miri, and instrumentation for fuzzing.
+const NIGHTLY: &str = "nightly";
+
 /// What `rustc --version` says.
 pub(crate) fn rustc_version() -> anyhow::Result<String> {
     output(Command::new(rustc()).arg("--version")).context("rustc cannot be run")
@@ -115,14 +118,85 @@ fn apt_get_install(package: &str) -> bool {
     apt_get(&packages) || (apt_get(&["update"]) && apt_get(&packages))
 }
 
-/// Whether licences and advisories can be checked. Not installed by itself: it takes minutes to build.
-pub(crate) fn has_cargo_deny() -> bool {
-    cargo_has("deny")
+/// Sees to it that there is a nightly compiler; its version.
+pub(crate) fn ensure_nightly() -> anyhow::Result<String> {
+    let version = || output(nightly("rustc").arg("--version"));
+    if let Ok(version) = version() {
+        return Ok(version);
+    }
+    rustup(&["toolchain", "install", NIGHTLY, "--profile", "minimal"])?;
+    version().context("the nightly compiler cannot be run")
+}
+
+/// Sees to it that Miri can be run.
+pub(crate) fn ensure_miri() -> anyhow::Result<String> {
+    ensure_nightly()?;
+    let version = || output(nightly("cargo").args(["miri", "--version"]));
+    if let Ok(version) = version() {
+        return Ok(version);
+    }
+    rustup(&[
+        "component",
+        "add",
+        "--toolchain",
+        NIGHTLY,
+        "miri",
+        "rust-src",
+    ])?;
+    version().context("Miri cannot be run")
+}
+
+/// Sees to it that `cargo COMMAND` can be run, which the crate `cargo-COMMAND` has; its version.
+pub(crate) fn ensure_cargo_command(command: &str) -> anyhow::Result<String> {
+    let version = || output(cargo().args([command, "--version"]));
+    if let Ok(version) = version() {
+        return Ok(version);
+    }
+    let package = format!("cargo-{command}");
+    announce(&format!("cargo install {package} --locked (minutes)"));
+    let installed = cargo()
+        .args(["install", &package, "--locked", "--quiet"])
+        .stdin(Stdio::null())
+        .status()?;
+    anyhow::ensure!(
+        installed.success(),
+        "`cargo install {package} --locked` failed ({installed})"
+    );
+    version().with_context(|| format!("`cargo {command}` cannot be run"))
+}
+
+/// A command of the nightly toolchain, whichever this program was started by.
+pub(crate) fn nightly(command: &str) -> Command {
+    let mut command = Command::new(command);
+    command.arg(format!("+{NIGHTLY}"));
+    for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
+        command.env_remove(name);
+    }
+    command
+}
+
+fn rustup(arguments: &[&str]) -> anyhow::Result<()> {
+    let typed = format!("rustup {}", arguments.join(" "));
+    announce(&typed);
+    let status = Command::new("rustup")
+        .args(arguments)
+        .stdin(Stdio::null())
+        .status()
+        .with_context(|| format!("`{typed}` cannot be run"))?;
+    anyhow::ensure!(status.success(), "`{typed}` failed ({status})");
+    Ok(())
+}
+
+fn announce(what: &str) {
+    terminal::paragraph("  ", &format!("installing: {what}"));
+}
+
+fn cargo() -> Command {
+    Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()))
 }
 
 fn cargo_has(command: &str) -> bool {
-    let cargo = std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    output(Command::new(cargo).args([command, "--version"])).is_ok()
+    output(cargo().args([command, "--version"])).is_ok()
 }
 
 fn has_wasm_target() -> bool {

@@ -12,6 +12,8 @@ pub(super) struct Count {
     pending: u64,
     /// What a test says that it left out, past the harness: it counts as passed there.
     left_out: Vec<String>,
+    /// Steps, or parts of one, that could not be done at all.
+    not_done: Vec<String>,
 }
 
 /// How a test begins the line in which it says so.
@@ -50,9 +52,15 @@ impl Count {
         self.failed += std::mem::take(&mut self.pending);
     }
 
-    /// What tests left out because something was not there.
-    pub(super) fn left_out(&self) -> &[String] {
-        &self.left_out
+    /// A check could not be made, because something was not there.
+    pub(super) fn skip(&mut self, what: String) {
+        println!("  {LEFT_OUT}{what}");
+        self.not_done.push(what);
+    }
+
+    /// What was left out because something was not there.
+    pub(super) fn left_out(&self) -> impl Iterator<Item = &String> {
+        self.left_out.iter().chain(&self.not_done)
     }
 
     /// Whether a test failed.
@@ -65,7 +73,7 @@ impl fmt::Display for Count {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let left_out = self.left_out.len() as u64;
         let passed = self.passed.saturating_sub(left_out);
-        let skipped = self.skipped + left_out;
+        let skipped = self.skipped + left_out + self.not_done.len() as u64;
         write!(
             f,
             "{passed} passed, {} failed, {skipped} skipped",
@@ -109,6 +117,16 @@ mod tests {
             ]),
             "1 passed, 0 failed, 1 skipped"
         );
+    }
+
+    #[test]
+    fn a_check_that_cannot_be_made_is_skipped() {
+        let mut count = Count::default();
+        count.read("test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s");
+        count.skip("the advisory database cannot be had".to_owned());
+        assert_eq!(count.to_string(), "3 passed, 0 failed, 1 skipped");
+        assert_eq!(count.left_out().count(), 1);
+        assert!(!count.has_failed());
     }
 
     #[test]

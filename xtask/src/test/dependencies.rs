@@ -1,0 +1,49 @@
+//! What the workspace depends on: deny.toml, and the advisories of RustSec.
+
+use std::process::{Command, Output, Stdio};
+
+use crate::cargo;
+use crate::test::count::Count;
+use crate::toolchain;
+use crate::workspace::Workspace;
+
+/// Checks bans, licences and sources, and advisories where their database can be had.
+pub(super) fn check(workspace: &Workspace, count: &mut Count) -> anyhow::Result<()> {
+    match toolchain::ensure_cargo_command("deny") {
+        Ok(version) => println!("  {version}"),
+        Err(error) => {
+            count.skip(format!("deny.toml is not checked: {error:#}"));
+            return Ok(());
+        }
+    }
+    run(workspace, &["deny", "check", "bans", "licenses", "sources"])?;
+    // The database is a repository of its own, on a host that not every machine reaches.
+    let fetched = quietly(workspace, &["deny", "fetch", "db"])?;
+    if !fetched.status.success() {
+        count.skip(format!(
+            "the advisory database cannot be had: {}",
+            last_words(&fetched)
+        ));
+        return Ok(());
+    }
+    run(workspace, &["deny", "check", "advisories"])
+}
+
+fn run(workspace: &Workspace, arguments: &[&str]) -> anyhow::Result<()> {
+    let mut command = workspace.cargo();
+    println!("$ {}", cargo::typed(command.args(arguments)));
+    cargo::run(&mut command)
+}
+
+fn quietly(workspace: &Workspace, arguments: &[&str]) -> anyhow::Result<Output> {
+    let mut command: Command = workspace.cargo();
+    println!("$ {}", cargo::typed(command.args(arguments)));
+    Ok(command.stdin(Stdio::null()).output()?)
+}
+
+/// Why a command failed, on one line.
+fn last_words(output: &Output) -> String {
+    let text = String::from_utf8_lossy(&output.stderr);
+    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.last().unwrap_or("it does not say why").to_owned()
+}
