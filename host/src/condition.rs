@@ -14,6 +14,8 @@
 mod budget;
 mod check;
 mod functions;
+#[doc(hidden)]
+pub mod fuzzing;
 mod meter;
 mod needs;
 mod values;

@@ -26,6 +26,8 @@ pub mod decision;
 pub mod document;
 pub mod engine;
 mod file;
+#[doc(hidden)]
+pub mod fuzzing;
 mod kubernetes;
 pub mod live;
 pub mod manifests;

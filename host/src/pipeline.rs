@@ -23,3 +23,5 @@ mod turn;
 mod validate;
 
 pub use gate::{Examined, Pipeline};
+#[doc(hidden)]
+pub use validate::fuzzing;

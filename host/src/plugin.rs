@@ -13,6 +13,8 @@
 //! trusted not to panic or to run out of memory. So all of it happens in processes that can be lost.
 
 mod componentize;
+#[doc(hidden)]
+pub mod fuzzing;
 mod load;
 mod outline;
 pub mod prepare;
@@ -31,5 +33,7 @@ pub(crate) use set::Asked;
 pub(crate) use set::PluginCode;
 pub use set::{LoadedPlugin, Plugin, PluginSet, PluginState};
 pub(crate) use shadow::Shadow;
+pub(crate) use shim::without_shim;
 pub(crate) use store::Code;
+pub(crate) use trim::trim;
 pub use worker::PrepareError;

@@ -14,6 +14,8 @@
 mod address;
 mod cache;
 mod credentials;
+#[doc(hidden)]
+pub mod fuzzing;
 mod helper;
 mod last_good;
 mod manifest;

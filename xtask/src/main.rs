@@ -1,10 +1,12 @@
 //! The project's own chores: `cargo xtask demo` shows what Tollgate does, `cargo xtask test` runs every test,
-//! `cargo xtask bench` measures, `cargo xtask kubernetes` builds what the tests need of Kubernetes.
+//! `cargo xtask bench` measures, `cargo xtask fuzz` looks for inputs that nobody has thought of, `cargo xtask kubernetes`
+//! builds what the tests need of Kubernetes.
 
 mod bench;
 mod cargo;
 mod demo;
 mod floods;
+mod fuzz;
 mod kubernetes;
 mod soak;
 mod terminal;
@@ -23,6 +25,7 @@ enum Chore {
     Bench(bench::Bench),
     Demo(demo::Demo),
     Floods(floods::Floods),
+    Fuzz(fuzz::Fuzz),
     Kubernetes(kubernetes::Kubernetes),
     Soak(soak::Soak),
     Test(test::Test),
@@ -33,6 +36,7 @@ fn main() -> ExitCode {
         Chore::Bench(bench) => bench.run(),
         Chore::Demo(demo) => demo.run(),
         Chore::Floods(floods) => floods.run(),
+        Chore::Fuzz(fuzz) => fuzz.run(),
         Chore::Kubernetes(kubernetes) => kubernetes.run(),
         Chore::Soak(soak) => soak.run(),
         Chore::Test(test) => test.run(),

@@ -40,6 +40,10 @@ impl Budget {
         Ok(())
     }
 
+    pub(super) fn left(&self) -> u64 {
+        self.0.load(Ordering::Relaxed)
+    }
+
     pub(super) fn is_spent(&self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
     }

@@ -2,6 +2,9 @@
 
 mod existing;
 
+#[doc(hidden)]
+pub use existing::fuzzing;
+
 use std::future::poll_fn;
 use std::sync::Arc;
 use std::task::Poll;

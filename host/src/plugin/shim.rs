@@ -86,7 +86,7 @@ struct Join<'p, 'c> {
 ///
 /// # Errors
 /// When the component is not well-formed, or needs one of the shim's functions for anything but the plugin's imports.
-pub(super) fn without_shim(component: &[u8]) -> Result<Option<Vec<u8>>, Error<Missing>> {
+pub(crate) fn without_shim(component: &[u8]) -> Result<Option<Vec<u8>>, Error<Missing>> {
     let outline = Outline::read(component)?;
     let Some(plan) = outline.plan()? else {
         return Ok(None);

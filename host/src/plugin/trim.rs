@@ -78,7 +78,7 @@ struct WithoutPostReturn<'d> {
 /// A function is named that is not there.
 #[derive(Debug, thiserror::Error)]
 #[error("a function is named that is not there")]
-pub(super) struct Missing;
+pub(crate) struct Missing;
 
 /// A function that stays.
 #[derive(Clone, Copy)]
@@ -89,7 +89,7 @@ struct Kept {
 }
 
 /// The same component without the code that nobody can call once it is configured.
-pub(super) fn trim(component: &[u8]) -> Result<Vec<u8>, Error<Missing>> {
+pub(crate) fn trim(component: &[u8]) -> Result<Vec<u8>, Error<Missing>> {
     let pieces = pieces(component)?;
     let done = only_lifted(&Outline::read(component)?)?;
     let mut trimmed = Component::new();

@@ -287,6 +287,16 @@ fn is_private_name(host: &str) -> bool {
     !host.contains('.') || PRIVATE_ENDINGS.into_iter().any(ends_so)
 }
 
+/// How harmful an address is, from 0: public, private, this machine, never a registry's.
+pub(super) fn harm(address: IpAddr) -> u8 {
+    match Reach::of(address) {
+        Reach::Public => 0,
+        Reach::Private => 1,
+        Reach::Loopback => 2,
+        Reach::Never(_) => 3,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

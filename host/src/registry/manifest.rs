@@ -51,7 +51,9 @@ impl Manifest {
     /// Reads a manifest of whatever kind.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, RegistryError> {
         serde_json::from_slice(bytes).map_err(|error| {
-            RegistryError::Artifact(format!("its manifest cannot be read: {error}"))
+            // It quotes what the registry has sent.
+            let why = shown(&error.to_string());
+            RegistryError::Artifact(format!("its manifest cannot be read: {why}"))
         })
     }
 

@@ -102,7 +102,7 @@ impl PublicKey {
         Ok(keys)
     }
 
-    fn of(der: &[u8], path: &Path) -> Option<Self> {
+    pub(super) fn of(der: &[u8], path: &Path) -> Option<Self> {
         let (_, key) = SubjectPublicKeyInfo::from_der(der).ok()?;
         let parameter = || key.algorithm.parameters.as_ref()?.as_oid().ok();
         let kind = key.algorithm.algorithm.to_id_string();

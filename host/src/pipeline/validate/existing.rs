@@ -24,6 +24,8 @@
 //! **Cost.** Both objects are the user's to choose. Comparing them is counted ([`Steps`]), happens on another thread where
 //! they are large, and ends in the denial where it costs too much or takes too long.
 
+#[doc(hidden)]
+pub mod fuzzing;
 mod places;
 mod removal;
 mod split;

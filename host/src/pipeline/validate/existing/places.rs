@@ -61,9 +61,10 @@ impl<'o> Places<'o> {
                 (Some(elements), Some(name), Some(ArrayIndex::At(_)))
                     if self.is_unique(elements, name, steps)? =>
                 {
-                    path.push_str(&format!("[name={name:?}]"));
+                    // No member is called so: a `~` in a name is written `~0`.
+                    path.push_str(&format!("~[name={name:?}]"));
                 }
-                _ => path.push_str(&token),
+                _ => path.push_str(&token.replace('~', "~0").replace('/', "~1")),
             }
         }
         Some(Place {

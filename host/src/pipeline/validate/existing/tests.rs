@@ -101,6 +101,30 @@ fn the_same_reason_in_the_same_place_is_not_new() {
 }
 
 #[test]
+fn a_place_is_not_known_by_a_name_that_reads_like_it() {
+    for (old, new, known, unknown) in [
+        (
+            json!({"spec": {"a/b": 1}}),
+            json!({"spec": {"a/b": 1, "a": {"b": 2}}}),
+            "/spec/a~1b",
+            "/spec/a/b",
+        ),
+        (
+            json!({"spec": {"list": [{"name": "p", "v": 1}]}}),
+            json!({"spec": {"list": [{"name": "p", "v": 2}]}}),
+            "/spec/list/[name=\"p\"]",
+            "/spec/list/0",
+        ),
+    ] {
+        let request = request(&new, &old);
+        let before = denial("not good", &[(known, "is bad")]);
+        let now = denial("not good", &[(known, "is bad"), (unknown, "is bad")]);
+        let (new, existing, _) = split_of(&now, &before, &request);
+        assert_eq!((new.as_str(), existing.as_str()), (unknown, known));
+    }
+}
+
+#[test]
 fn of_old_and_new_reasons_only_the_new_ones_are_named() {
     let request = request(&pod(&["app"]), &pod(&["app"]));
     let old = denial("1 problem", &[("/spec/a", "is bad")]);

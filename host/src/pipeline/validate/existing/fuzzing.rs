@@ -1,0 +1,50 @@
+//! For fuzzing: which reasons of a denial were there before.
+
+use super::Objects;
+use super::removal::only_removes;
+use super::split::split;
+use super::steps::Steps;
+use crate::document::Json;
+use crate::pipeline::outcome::{Cause, Denial};
+use crate::review::request::AdmissionRequest;
+
+/// A reason: the field, and what is wrong.
+pub type Reason = (Option<String>, String);
+
+/// The reasons that an UPDATE brings in, and those that were there before; none where telling them apart takes too long.
+#[must_use]
+pub fn told_apart(
+    request: &AdmissionRequest,
+    (old, new): (&Json, &Json),
+    (before, now): (&[Reason], &[Reason]),
+) -> Option<(Vec<Reason>, Vec<Reason>)> {
+    let objects = Objects { request, new, old };
+    let reasons = |denial: Option<Denial>| -> Vec<Reason> {
+        let causes = denial.into_iter().flat_map(|denial| denial.causes);
+        causes.map(|cause| (cause.field, cause.message)).collect()
+    };
+    let mut steps = Steps::default();
+    let only_collects = only_removes(objects, &mut steps).unwrap_or(false);
+    let told = split(
+        denial(now),
+        &denial(before),
+        objects,
+        only_collects,
+        &mut steps,
+    )?;
+    Some((reasons(told.new), reasons(told.existing)))
+}
+
+fn denial(reasons: &[Reason]) -> Denial {
+    let cause = |(field, message): &Reason| Cause {
+        field: field.clone(),
+        message: message.clone(),
+        reason: None,
+    };
+    Denial {
+        message: "denied".to_owned(),
+        code: None,
+        reason: None,
+        causes: reasons.iter().map(cause).collect(),
+    }
+}

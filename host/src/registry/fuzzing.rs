@@ -1,0 +1,49 @@
+//! For fuzzing: what is read of a registry's answers.
+
+use std::net::IpAddr;
+use std::path::Path;
+
+use super::address;
+use super::manifest::{Manifest, is_digest};
+use super::signature::{PublicKey, signatures};
+
+/// Reads a manifest, and says which digest its one layer has.
+///
+/// # Errors
+/// Why it is not a plugin's, as an operator reads it.
+pub fn layer(manifest: &[u8]) -> Result<String, String> {
+    let manifest = Manifest::read(manifest).map_err(|error| error.to_string())?;
+    let layer = manifest.plugin().map_err(|error| error.to_string())?;
+    Ok(layer.digest.clone())
+}
+
+/// Whether a text is a digest that a layer may have.
+#[must_use]
+pub fn is_layers_digest(text: &str) -> bool {
+    is_digest(text)
+}
+
+/// How many signatures a manifest of signatures has.
+///
+/// # Errors
+/// Why it cannot be read.
+pub fn count_signatures(manifest: &[u8]) -> Result<usize, String> {
+    let signatures = signatures(manifest).map_err(|error| error.to_string())?;
+    Ok(signatures.len())
+}
+
+/// Reads a public key, and has it judge a signature.
+#[must_use]
+pub fn is_signed(key: &[u8], payload: &[u8], signature: &[u8]) -> bool {
+    let Some(key) = PublicKey::of(key, Path::new("key.pub")) else {
+        return false;
+    };
+    let digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+    super::signature::verify(&[key], digest, payload, signature).is_ok()
+}
+
+/// How harmful an address is, from 0: public, private, this machine, never a registry's.
+#[must_use]
+pub fn harm(address: IpAddr) -> u8 {
+    address::harm(address)
+}

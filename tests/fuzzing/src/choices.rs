@@ -1,0 +1,94 @@
+//! A source of decisions: the bytes of a fuzzer's input, and random numbers made of them behind their end.
+//!
+//! So eight bytes are a seed for a whole plugin, and a fuzzer that changes a byte changes one decision.
+
+/// Decisions, one after another; the same bytes make the same ones.
+#[derive(Debug)]
+pub struct Choices<'d> {
+    data: &'d [u8],
+    state: u64,
+}
+
+// === impl Choices ===
+
+impl<'d> Choices<'d> {
+    /// Decisions made of `data`.
+    #[must_use]
+    pub fn new(data: &'d [u8]) -> Self {
+        // FNV-1a: every byte of the input decides about what comes after it.
+        let state = data.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+            (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
+        });
+        Self { data, state }
+    }
+
+    /// Decisions that are random numbers from the first one on.
+    #[must_use]
+    pub fn seeded(seed: u64) -> Choices<'static> {
+        Choices {
+            data: &[],
+            state: seed.wrapping_mul(0x9e37_79b9_7f4a_7c15),
+        }
+    }
+
+    /// The next byte.
+    pub fn byte(&mut self) -> u8 {
+        if let Some((first, rest)) = self.data.split_first() {
+            self.data = rest;
+            return *first;
+        }
+        (self.random() >> 32) as u8
+    }
+
+    /// A number below `limit`, or 0.
+    pub fn below(&mut self, limit: usize) -> usize {
+        if limit <= 1 {
+            return 0;
+        }
+        if limit <= 256 {
+            return usize::from(self.byte()) % limit;
+        }
+        self.long() as usize % limit
+    }
+
+    /// True so many times in a hundred.
+    pub fn chance(&mut self, percent: u8) -> bool {
+        // The first byte's lowest values are the rare events: an input of zeros has all of them.
+        self.below(100) < usize::from(percent)
+    }
+
+    /// One of several.
+    pub fn pick<'p, T>(&mut self, from: &'p [T]) -> &'p T {
+        &from[self.below(from.len())]
+    }
+
+    /// One of several texts.
+    pub fn word(&mut self, from: &[&'static str]) -> &'static str {
+        from[self.below(from.len())]
+    }
+
+    /// A number that is small, at a limit of its type, or anything.
+    pub fn long(&mut self) -> u64 {
+        match self.byte() {
+            0..100 => u64::from(self.byte()),
+            100..130 => u64::from(self.byte()).wrapping_neg(),
+            130..150 => 1 << (self.byte() % 64),
+            150..170 => (1_u64 << (self.byte() % 64)).wrapping_sub(1),
+            170..180 => i64::MIN.cast_unsigned(),
+            180..190 => u64::from(u32::MAX),
+            _ => {
+                let bytes = std::array::from_fn(|_| self.byte());
+                u64::from_le_bytes(bytes)
+            }
+        }
+    }
+
+    /// splitmix64.
+    fn random(&mut self) -> u64 {
+        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut mixed = self.state;
+        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        mixed ^ (mixed >> 31)
+    }
+}

@@ -1,0 +1,44 @@
+//! What registries answer, and references to what they have: read or refused, in words of bounded length.
+
+use tollgate::config::Reference;
+use tollgate::fuzzing::registry::{count_signatures, is_layers_digest, is_signed, layer};
+
+/// An error is a line of a log, whatever a registry has sent.
+const LONGEST_ERROR_BYTES: usize = 2048;
+
+/// Reads the bytes as each of an answer's parts.
+pub fn target(data: &[u8]) {
+    match layer(data) {
+        Ok(digest) => assert!(is_layers_digest(&digest), "`{digest}` is no digest"),
+        Err(error) => is_a_line(&error),
+    }
+    match count_signatures(data) {
+        Ok(count) => assert!(count <= 1000, "{count} signatures"),
+        Err(error) => is_a_line(&error),
+    }
+    let (key, rest) = data.split_at(data.len() / 2);
+    let (payload, signature) = rest.split_at(rest.len() / 2);
+    assert!(!is_signed(key, payload, signature), "a forged signature");
+    if let Ok(text) = std::str::from_utf8(data)
+        && let Ok(reference) = Reference::parse(text)
+    {
+        let written = reference.to_string();
+        let again = Reference::parse(&written);
+        assert!(
+            again.is_ok_and(|again| again == reference),
+            "`{written}` is another reference"
+        );
+    }
+}
+
+fn is_a_line(error: &str) {
+    assert!(
+        error.len() <= LONGEST_ERROR_BYTES,
+        "an error of {} bytes",
+        error.len()
+    );
+    assert!(
+        !error.contains(char::is_control),
+        "control characters in an error: {error:?}"
+    );
+}

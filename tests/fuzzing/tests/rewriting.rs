@@ -1,0 +1,114 @@
+//! Generated plugins answer alike before and after they are rewritten.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use tollgate::fuzzing::rewriting::{Alike, Compared};
+use tollgate_fuzzing::choices::Choices;
+use tollgate_fuzzing::targets::rewriting::compare;
+
+/// How many are generated; `cargo xtask fuzz rewriting` asks for more.
+const MODULES: &str = "TOLLGATE_FUZZ_MODULES";
+const DEFAULT_MODULES: u64 = 200;
+/// The first seed: each plugin has its own.
+const SEED: &str = "TOLLGATE_FUZZ_SEED";
+
+#[derive(Default)]
+struct Sum {
+    refused: BTreeMap<String, u64>,
+    as_they_came: BTreeMap<String, u64>,
+    alike: u64,
+    joined: u64,
+    answers: u64,
+    faults: BTreeMap<&'static str, u64>,
+    snapshot_bytes: usize,
+    served_bytes: usize,
+    differences: Vec<(u64, String)>,
+}
+
+#[test]
+fn rewritten_plugins_answer_as_they_came() {
+    let number = |name: &str, default: u64| {
+        let given = std::env::var(name).ok();
+        given.map_or(default, |text| text.parse().expect("it is a number"))
+    };
+    let modules = number(MODULES, DEFAULT_MODULES);
+    let first = number(SEED, 1);
+    let began = Instant::now();
+    let mut sum = Sum::default();
+    for seed in first..first + modules {
+        let outcome = std::panic::catch_unwind(|| compare(&mut Choices::seeded(seed)));
+        sum.add(seed, outcome.unwrap_or_else(|_| Err("panicked".to_owned())));
+        let done = seed - first + 1;
+        if done.is_multiple_of(500) {
+            eprintln!("{done} modules, {} s", began.elapsed().as_secs());
+        }
+    }
+    sum.print(modules, began);
+    if let Some((seed, difference)) = sum.differences.first() {
+        panic!(
+            "{} of {modules} plugins answer differently when they are rewritten; {SEED}={seed}: {difference}",
+            sum.differences.len()
+        );
+    }
+    if modules < 100 {
+        return;
+    }
+    // Else nothing has been shown.
+    assert!(sum.alike >= modules / 2, "few plugins can be loaded");
+    assert!(sum.joined >= sum.alike / 2, "few have a shim");
+    assert!(sum.answers > 0 && !sum.faults.is_empty());
+}
+
+// === impl Sum ===
+
+impl Sum {
+    fn add(&mut self, seed: u64, outcome: Result<Compared, String>) {
+        match outcome {
+            Ok(Compared::Refused(why)) => *self.refused.entry(why).or_default() += 1,
+            Ok(Compared::AsItCame(why)) => *self.as_they_came.entry(why).or_default() += 1,
+            Ok(Compared::Alike(Alike {
+                is_joined,
+                snapshot_bytes,
+                served_bytes,
+                answers,
+                faults,
+            })) => {
+                self.alike += 1;
+                self.joined += u64::from(is_joined);
+                self.answers += u64::from(answers);
+                self.snapshot_bytes += snapshot_bytes;
+                self.served_bytes += served_bytes;
+                for fault in faults {
+                    *self.faults.entry(fault).or_default() += 1;
+                }
+            }
+            Err(difference) => {
+                if self.differences.len() < 20 {
+                    eprintln!("seed {seed}: {difference}\n");
+                }
+                self.differences.push((seed, difference));
+            }
+        }
+    }
+
+    fn print(&self, modules: u64, began: Instant) {
+        let seconds = began.elapsed().as_secs_f64();
+        println!(
+            "rewriting: {modules} modules in {seconds:.0} s, {} alike ({} with a shim), {} differ",
+            self.alike,
+            self.joined,
+            self.differences.len()
+        );
+        println!(
+            "  calls: {} answered, faults {:?}",
+            self.answers, self.faults
+        );
+        println!(
+            "  bytes: {} of snapshots, {} served",
+            self.snapshot_bytes, self.served_bytes
+        );
+        println!("  refused: {:?}", self.refused);
+        println!("  served as they came: {:?}", self.as_they_came);
+    }
+}
