@@ -44,6 +44,6 @@ fn quietly(workspace: &Workspace, arguments: &[&str]) -> anyhow::Result<Output> 
 /// Why a command failed, on one line.
 fn last_words(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
-    let lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.last().unwrap_or("it does not say why").to_owned()
+    let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
+    lines.next_back().unwrap_or("it does not say why").to_owned()
 }
