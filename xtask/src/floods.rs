@@ -30,10 +30,10 @@ impl Floods {
         let workspace = Workspace::find()?;
         toolchain::ensure_wasm_target()?;
         let mut build = workspace.cargo();
-        build.args(["build", "--package", "tollgate", "--bin", "tollgate"]);
+        build.args(["build", "--workspace", "--bin", "tollgate"]);
         cargo::run(&mut build)?;
         let mut test = workspace.cargo();
-        test.args(["test", "--package", "tollgate-tests", "--test", "floods"])
+        test.args(["test", "--workspace", "--test", "floods"])
             .args(["--", "--ignored", "--nocapture", "the_whole_table"])
             .env("TOLLGATE_FLOOD_SECONDS", self.seconds.to_string());
         if let Some(baseline) = self.baseline {

@@ -26,10 +26,10 @@ impl Soak {
         let workspace = Workspace::find()?;
         toolchain::ensure_wasm_target()?;
         let mut build = workspace.cargo();
-        build.args(["build", "--package", "tollgate", "--bin", "tollgate"]);
+        build.args(["build", "--workspace", "--bin", "tollgate"]);
         cargo::run(&mut build)?;
         let mut test = workspace.cargo();
-        test.args(["test", "--package", "tollgate-tests", "--test", "soak"])
+        test.args(["test", "--workspace", "--test", "soak"])
             .args(["--", "--ignored", "--nocapture"])
             .arg("memory_does_not_grow_in_minutes_of_faults")
             .env("TOLLGATE_SOAK_MINUTES", self.minutes.to_string());

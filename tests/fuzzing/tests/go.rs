@@ -9,7 +9,7 @@ use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
 use tollgate::document::{ParseErrorKind, parse};
 use tollgate_fuzzing::choices::Choices;
-use tollgate_fuzzing::corpus;
+use tollgate_fuzzing::{corpus, document};
 
 const DOCUMENTS: u64 = 5000;
 const MAX_DEPTH: u32 = 100;
@@ -25,8 +25,14 @@ fn gos_decoder_reads_the_same_documents() {
         .collect();
     let changed =
         (0..DOCUMENTS).map(|seed| corpus::changed(&committed, &mut Choices::seeded(seed)));
+    // Few changed documents are still JSON, so as many documents are generated.
+    let generated = (0..DOCUMENTS).map(|seed| {
+        document::value(&mut Choices::seeded(seed))
+            .to_string()
+            .into_bytes()
+    });
+    let documents = committed.iter().cloned().chain(changed).chain(generated);
     // The program skips empty lines.
-    let documents = committed.iter().cloned().chain(changed);
     let documents: Vec<Vec<u8>> = documents.filter(|document| !document.is_empty()).collect();
     let lines = answers(&program, &documents);
     assert_eq!(lines.len(), documents.len());
@@ -51,8 +57,8 @@ fn gos_decoder_reads_the_same_documents() {
     }
     println!("{} documents, {accepted} accepted", documents.len());
     assert!(
-        accepted > documents.len() / 10,
-        "few documents are accepted"
+        accepted > documents.len() / 3 && accepted < documents.len() * 9 / 10,
+        "both decoders accept {accepted} documents: too few or too many to compare anything"
     );
 }
 

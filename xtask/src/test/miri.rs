@@ -24,7 +24,7 @@ pub(super) fn run(workspace: &Workspace, count: &mut Count) -> anyhow::Result<()
     let mut command = toolchain::nightly("cargo");
     command
         .args(["miri", "test", "--lib", "--manifest-path"])
-        .arg(workspace.root().join("guest-sdk/rust/miri/Cargo.toml"))
+        .arg(workspace.root().join("tests/miri/Cargo.toml"))
         .arg("--target-dir")
         .arg(workspace.target().join("miri"))
         .env("MIRIFLAGS", FLAGS);

@@ -5,5 +5,5 @@
 //! the tests do not mean to leak.
 #![cfg(test)]
 
-#[path = "../../src/allocator.rs"]
+#[path = "../../../guest-sdk/rust/src/allocator.rs"]
 mod allocator;
