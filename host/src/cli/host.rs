@@ -77,7 +77,7 @@ impl Host {
     }
 }
 
-/// Checks whether a folder can be used, and whether `serve` would have to create it. Nothing is changed.
+/// Checks whether a folder can be used, and whether `serve` would have to create it. The check changes nothing.
 pub(super) fn judge_folder(path: &Path) -> anyhow::Result<Folder> {
     match std::fs::metadata(path) {
         Ok(metadata) => judge_private(&metadata).map(|()| Folder::There),

@@ -174,7 +174,7 @@ fn is_component(bytes: &[u8]) -> bool {
 // === impl Inspected ===
 
 impl Inspected {
-    /// Returns the contract versions that the imports and exports name. There is normally one.
+    /// Returns the contract versions that the imports and exports name. Normally this is a single version.
     fn contract(&self) -> Vec<String> {
         let names = self.exports.iter().chain(&self.imports);
         let versions = names.filter_map(|name| {

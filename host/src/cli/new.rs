@@ -23,7 +23,7 @@ pub(super) struct New {
     /// Folder to create the project in.
     #[arg(long = "in", value_name = "FOLDER", default_value = ".")]
     parent: PathBuf,
-    /// Clone of Tollgate's repository whose SDK the project uses, instead of its own copy.
+    /// Clone of Tollgate's repository. The project uses the SDK in it instead of a copy.
     #[arg(long, value_name = "FOLDER")]
     sdk: Option<PathBuf>,
 }

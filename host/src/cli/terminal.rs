@@ -30,7 +30,7 @@ macro_rules! tell {
 
 pub(super) use {say, tell};
 
-/// The first error of standard output. Like standard output, it belongs to the whole process.
+/// The first error of standard output. Both belong to the whole process.
 static LOST: OnceLock<io::Error> = OnceLock::new();
 
 /// Records an output error, such as a full disk. A closed pipe is no error: the reader has all that it wanted.

@@ -4,14 +4,14 @@ use std::path::{Path, PathBuf};
 
 use super::read::Fields;
 
-/// What a client must present. Without any of these, anybody who reaches the port may call.
+/// The credentials that a client must present. Without any of these, anybody who reaches the port may call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Authentication {
     /// Accepted client certificates, checked in the TLS handshake.
     pub client_certificate: Option<ClientCertificate>,
-    /// File of bearer tokens. One of them must be presented.
+    /// File of bearer tokens. A client must present one of them.
     pub bearer: Option<PathBuf>,
-    /// File of names and hashed passwords. One pair must be presented.
+    /// File of names and hashed passwords. A client must present one pair.
     pub basic: Option<PathBuf>,
 }
 

@@ -14,7 +14,7 @@ use super::policy::{Conflicts, ReinvocationPolicy};
 use super::problem::Collector;
 use super::read::Node;
 
-/// Values of the serving plugin, used where the shadow version has none of its own.
+/// Values of the serving plugin. The shadow version takes those that its own keys do not set.
 pub(super) struct Live<'l> {
     pub(super) limits: &'l Limits,
     pub(super) signature_keys: &'l [PathBuf],

@@ -1,6 +1,6 @@
 //! Groups that callers belong to automatically. Excluding such a group excludes nearly every request.
 
-/// Groups that Kubernetes adds callers to by itself.
+/// Groups that Kubernetes adds callers to automatically.
 const EVERYBODY: [(&str, &str); 4] = [
     (
         "system:authenticated",
@@ -24,8 +24,7 @@ pub(crate) fn why_everybody(group: &str) -> Option<&'static str> {
     known.map(|(_, why)| *why)
 }
 
-/// Returns whether a group contains all service accounts of a namespace. Whoever may create one there can join the
-/// group.
+/// Returns whether a group contains all service accounts of a namespace. Anybody who may create one there can join it.
 pub(crate) fn is_of_namespace(group: &str) -> bool {
     group.starts_with(OF_NAMESPACE)
 }

@@ -1,6 +1,6 @@
 //! Exceptions: requests that a plugin is not called for until a given time.
 //!
-//! An exception must have an end and a reason. One without them would be forgotten.
+//! An exception must have an end and a reason. Otherwise people would forget it.
 
 use std::fmt;
 use std::time::SystemTime;

@@ -1,4 +1,4 @@
-//! One entry under `plugins`.
+//! An entry under `plugins`: its source, its settings, and the effect of its answers.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -55,7 +55,7 @@ pub struct PluginConfig {
     pub allow_removals: bool,
     /// Whether log records name the object and the user of a request.
     pub log_identities: bool,
-    /// The entry as it was written. It is never compared.
+    /// The entry as it was written. Comparisons ignore it.
     pub(crate) written: Written,
 }
 
@@ -96,7 +96,7 @@ pub enum Mode {
     /// Denials deny and mutations mutate.
     #[default]
     Enforce,
-    /// Denials become warnings. Nothing is changed.
+    /// Denials become warnings, and mutations have no effect.
     Warn,
     /// The plugin runs after the answer. Its verdicts are only counted and logged.
     Audit,
@@ -119,7 +119,7 @@ pub enum Capability {
     Clock,
 }
 
-/// Suffix of a shadow version's name. It is unique because no plugin's name contains a dot.
+/// Suffix of a shadow version's name. No plugin's name contains a dot, so the suffix is unique.
 const CANDIDATE: &str = ".candidate";
 /// Maximum length of a name. A longer name would leave too little room in an annotation's key.
 const LONGEST_NAME: usize = 40;

@@ -6,7 +6,7 @@ use std::cell::RefCell;
 use std::fmt;
 use std::path::PathBuf;
 
-/// One problem and its place.
+/// A problem and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// A key path such as `plugins[2].limits.fuel`, or a line and column if no key is known yet.
@@ -18,7 +18,7 @@ pub struct Problem {
 /// Maximum number of problems that are shown. Nobody reads more, and a plugin's mistakes must not flood the log.
 const MOST_SHOWN: usize = 200;
 
-/// All problems. They are displayed one per line.
+/// All problems, displayed one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(Vec<Problem>);
 
@@ -28,7 +28,7 @@ pub enum ConfigError {
     /// The file or folder cannot be read.
     #[error("cannot read the {what} {}", path.display())]
     Read {
-        /// What could not be read: `configuration file` or `plugin folder`.
+        /// The kind of source: `configuration file` or `plugin folder`.
         what: &'static str,
         /// The path.
         path: PathBuf,

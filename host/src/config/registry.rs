@@ -44,7 +44,7 @@ pub enum ReferenceError {
         "expected a repository in lower case, such as registry.example.com/policies/image-rewrite:1.4"
     )]
     Case,
-    /// There is neither a tag nor a digest.
+    /// The reference has neither a tag nor a digest.
     #[error(
         "expected a tag or a digest behind the repository, such as :1.4 or @sha256:…; no tag is assumed"
     )]

@@ -23,17 +23,17 @@ use judge::{Item, Items};
 /// The requests that a plugin is called for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// Rules. One of them must match. The list is never empty.
+    /// Rules, at least one of which must match. The list is never empty.
     pub(crate) rules: Vec<Rule>,
-    /// Only objects in these namespaces, unless the list is empty.
+    /// Namespaces of the objects that the plugin is called for. Empty means all namespaces.
     pub(crate) namespaces: Vec<Box<str>>,
-    /// No objects in these namespaces.
+    /// Namespaces whose objects are excluded.
     pub(crate) exclude_namespaces: Vec<Box<str>>,
-    /// No requests of these users.
+    /// Users whose requests are excluded.
     pub(crate) exclude_users: Vec<Box<str>>,
-    /// No requests of users in any of these groups.
+    /// Groups whose members' requests are excluded.
     pub(crate) exclude_groups: Vec<Box<str>>,
-    /// Only objects whose new or old labels match.
+    /// Selector that the new or the old labels of the object must match.
     pub(crate) object_selector: LabelSelector,
     /// Conditions. All of them must hold.
     pub(crate) conditions: Vec<Condition>,
@@ -68,7 +68,7 @@ pub struct ManifestRule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Operations(u8);
 
-/// One name, or all names.
+/// A name, or all names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pattern {
     Any,

@@ -317,7 +317,7 @@ impl Requests {
 // === impl Margin ===
 
 impl Margin {
-    /// Returns the margin for a time. It is never more than the time itself.
+    /// Returns the margin for a time, which is never more than the time itself.
     #[must_use]
     pub fn of(self, time: Duration) -> Duration {
         (time * self.percent / 100).max(self.at_least).min(time)

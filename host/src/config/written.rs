@@ -12,11 +12,11 @@ use super::problem::{Collector, Problems};
 
 /// A part of a configuration as it was written, with the defaults of its file.
 ///
-/// The same meaning can be written in different ways. So this type never counts when configurations are compared.
+/// The same meaning can be written in different ways. So comparisons of configurations ignore this type.
 #[derive(Clone)]
 pub(crate) struct Written(Arc<Value>);
 
-/// Keys whose values an entry takes from the file if it has none of its own.
+/// Keys that an entry takes from the file if the entry does not set them.
 const DEFAULTS: [&str; 2] = ["conflicts", "signatures"];
 const PLUGINS: &str = "plugins";
 
@@ -109,7 +109,7 @@ impl fmt::Debug for Written {
 // === impl Config ===
 
 impl Config {
-    /// Returns a document that reads as this configuration, with these entries instead of its own.
+    /// Returns a document that reads as this configuration, with these entries instead of the file's.
     pub(crate) fn document<'c>(&self, entries: impl Iterator<Item = &'c PluginConfig>) -> Value {
         let entries: Vec<Value> = entries
             .filter(|entry| !entry.is_candidate())

@@ -16,7 +16,7 @@ pub(super) struct Series {
     pub(super) phase: Phase,
     /// Time of the very first call in this process.
     pub(super) first: Duration,
-    /// One row for each size of the object.
+    /// Results, with a row for each size of the object.
     pub(super) rows: Vec<Measured>,
 }
 

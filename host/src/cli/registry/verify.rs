@@ -18,7 +18,7 @@ pub(in crate::cli) struct Verify {
     /// Reference of the plugin, such as oci://registry.example.com/policies/image-rewrite:1.4
     #[arg(value_name = "REFERENCE", value_parser = reference)]
     of: Reference,
-    /// PEM file with public keys, such as cosign.pub. May be given several times. One matching key is enough.
+    /// PEM file with public keys, such as cosign.pub. May be given several times. A signature by any of them is enough.
     #[arg(long, value_name = "FILE", required = true)]
     key: Vec<PathBuf>,
     #[command(flatten)]

@@ -14,7 +14,7 @@ use crate::document::{Json, ParseErrorKind, parse_up_to};
 pub(in crate::cli) struct Document {
     /// The file's name. `-` is standard input.
     pub(in crate::cli) file: String,
-    /// The position in the file, counted from 1. Each item of a list is a document.
+    /// The position in the file, counted from 1. An item of a list counts as a document.
     pub(in crate::cli) number: usize,
     pub(in crate::cli) content: Json,
 }
@@ -24,7 +24,7 @@ pub(in crate::cli) struct Document {
 pub(super) const MAX_DEPTH: u32 = 1000;
 /// Maximum size of a file. The dump of a whole cluster fits.
 const LONGEST_FILE_BYTES: u64 = 256 << 20;
-/// Maximum number of values in all documents of a file. Each value takes some hundred bytes in memory.
+/// Maximum number of values in all documents of a file. A value takes some hundred bytes in memory.
 pub(super) const MOST_VALUES: u32 = 20_000_000;
 
 /// Reads a file with any number of JSON or YAML documents. The items of lists become separate documents.

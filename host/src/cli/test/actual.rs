@@ -47,7 +47,7 @@ pub(super) struct Cost {
     pub(super) milliseconds: f64,
 }
 
-/// The annotation that lists the versions of the plugins that ran. It is ignored, because every build changes it.
+/// The annotation that lists the versions of the plugins that ran. Results omit it, because every build changes it.
 const OF_VERSIONS: &str = "plugins";
 /// The lowest code of a denial by a fault. A policy denies with a lower code.
 const FIRST_OF_FAULTS: u16 = 500;

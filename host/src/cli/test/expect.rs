@@ -45,11 +45,11 @@ pub(super) enum Verdict {
     Deny,
     /// A plugin's fault denies the request.
     Fault,
-    /// No plugin was called.
+    /// The review called no plugin.
     NotCalled,
 }
 
-/// One reason for a denial.
+/// A reason for a denial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cause {
     /// The field, as Kubernetes writes it.

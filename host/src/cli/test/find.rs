@@ -9,7 +9,7 @@ const ENDINGS: [&str; 2] = [".test.yaml", ".test.yml"];
 /// Folders whose content was downloaded or built.
 const NOT_THE_AUTHORS: [&str; 3] = ["target", "node_modules", "__pycache__"];
 
-/// Lists the suites that the paths name or contain. Each suite is listed once, in the order of the names.
+/// Lists the suites that the paths name or contain, in the order of their names. A suite is listed only once.
 pub(super) fn suites(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut suites = Vec::new();
     for path in paths {

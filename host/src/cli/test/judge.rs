@@ -8,7 +8,7 @@ use crate::cli::review::difference;
 use crate::cli::terminal::grouped;
 use crate::document::Json;
 
-/// One difference from the expected result.
+/// A difference from the expected result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
     /// The place, the expected value and the actual value.

@@ -30,7 +30,7 @@ pub(super) struct Suite {
     pub(super) fuel_growth: u64,
 }
 
-/// One row of a case, or a case without rows.
+/// A row of a case, or a case without rows.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) name: String,

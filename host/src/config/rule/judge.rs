@@ -269,7 +269,7 @@ fn is_version_name(text: &str) -> bool {
         && text.starts_with(|first: char| first.is_ascii_lowercase())
 }
 
-/// Returns whether text looks like `v1` or `v1beta1`. No API group has such a name.
+/// Returns whether text looks like `v1` or `v1beta1`. An API group never has such a name.
 fn is_version(text: &str) -> bool {
     let Some(rest) = text.strip_prefix('v') else {
         return false;
