@@ -110,7 +110,7 @@ pub fn decide(
     decide_within(&budget, conditions, request, object)
 }
 
-/// Evaluates conditions like [`decide`], with a small budget.
+/// Evaluates conditions like `decide`, with a small budget.
 ///
 /// # Errors
 /// When the evaluation takes more than [`BUDGET_INLINE`] units. The error is one of the conditions that are still
