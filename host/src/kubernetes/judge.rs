@@ -7,7 +7,8 @@
 //! - a version that was removed
 //! - an operation that never occurs with a subresource
 //!
-//! An unknown name that resembles no known name may belong to a later release. It is only suspected.
+//! Two findings are only suspected. An unknown name that resembles no known name may belong to a later release. An
+//! unknown group with a dot in its name may be a group of custom resources.
 
 use std::fmt;
 
