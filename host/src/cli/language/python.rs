@@ -1,4 +1,4 @@
-//! Python: the SDK makes a component of the policy and of CPython, with componentize-py.
+//! Python: the SDK makes a component of the policy and the whole of CPython, with componentize-py.
 
 use std::path::{Path, PathBuf};
 
