@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 
 use super::terminal::plain;
 
-/// Where the admin listener is, and what it is shown.
+/// Flags that locate the admin listener, and the credentials for it.
 #[derive(Args, Debug)]
 pub(super) struct AdminClient {
     /// URL of the server's admin listener: https where `admin.authentication` is configured
@@ -30,26 +30,26 @@ pub(super) struct AdminClient {
         default_value = "http://127.0.0.1:8081"
     )]
     url: Uri,
-    /// PEM file of the CA of the server's certificate
+    /// PEM file of the CA that signed the server's certificate
     #[arg(long, value_name = "FILE")]
     certificate_authority: Option<PathBuf>,
-    /// Name to expect in the server's certificate, where it is not the host of the URL
+    /// Expected name in the server's certificate, if it differs from the host of the URL
     #[arg(long, value_name = "NAME")]
     tls_server_name: Option<String>,
-    /// PEM file of the certificate to show
+    /// PEM file of the client certificate
     #[arg(long, value_name = "FILE", requires = "client_key")]
     client_certificate: Option<PathBuf>,
-    /// PEM file of its private key
+    /// PEM file of the client certificate's private key
     #[arg(long, value_name = "FILE", requires = "client_certificate")]
     client_key: Option<PathBuf>,
-    /// File of the bearer token to show
+    /// File that holds the bearer token
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
 
-/// How long the server may take.
+/// Longest time to wait for the server.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// More than all decisions that a server can be told to keep would be needed for a mistake.
+/// Longest answer that the client reads. The decisions that a server can keep at most fit into it.
 const LONGEST_ANSWER_BYTES: usize = 1 << 30;
 
 // === impl AdminClient ===

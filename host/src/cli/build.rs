@@ -18,25 +18,25 @@ use crate::config::{Capability, Config, ManifestRule, Match, PluginConfig, Plugi
 use crate::engine::ConfiguredBy;
 use crate::plugin::{LoadError, LoadedPlugin, Manifest, PrepareError, Stage, imports};
 
-/// Build the policy in a folder: with the language's own tools, then into a component that is checked as the host would.
+/// Build the policy in a folder with the language's own tools, and check the component as the host would.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Build {
-    /// The folder of the project.
+    /// Project folder.
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// What it is written in [default: by the files that are there]
+    /// Language of the policy [default: detected from the project's files]
     #[arg(long, value_name = "LANGUAGE", value_parser = PossibleValuesParser::new(language::names()))]
     lang: Option<String>,
-    /// Where the component goes [default: dist/NAME.wasm in the project]
+    /// File for the component [default: dist/NAME.wasm in the project]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Check it with the settings in this file, as YAML or JSON [default: as the project's tollgate.yaml has it, or none]
+    /// Settings file for the check, as YAML or JSON [default: the settings in the project's tollgate.yaml, or none]
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
 }
 
-/// The project's own configuration.
+/// The project's own configuration file.
 const CONFIGURATION: &str = "tollgate.yaml";
 
 const EXAMPLES: &str = "\
@@ -125,7 +125,7 @@ impl Build {
     }
 }
 
-/// What the project's own configuration has for the component, where it has something.
+/// Finds the component in the project's own configuration, if that lists it.
 fn own_configuration(
     folder: &Path,
     output: &Path,
@@ -172,7 +172,7 @@ fn tell(loaded: &LoadedPlugin) {
     }
 }
 
-/// What a plugin is meant for, by its own words.
+/// Returns the rules that a plugin's own manifest asks for.
 pub(super) fn rules_of(manifest: &Manifest) -> Vec<ManifestRule> {
     let rules = manifest.rules.iter().map(|rule| ManifestRule {
         operations: rule.operations.clone(),
@@ -184,7 +184,7 @@ pub(super) fn rules_of(manifest: &Manifest) -> Vec<ManifestRule> {
     rules.collect()
 }
 
-/// The plugin as a configuration would have it that grants what it imports, and asks it about everything.
+/// Builds a configuration for a plugin whose rules match everything. It grants the clock if the plugin imports it.
 pub(super) fn to_check(
     name: &str,
     file: &Path,
@@ -225,7 +225,7 @@ fn is_at_configure(error: &LoadError) -> bool {
     )
 }
 
-/// Settings out of a file.
+/// Reads settings from a file that holds exactly one document.
 pub(super) fn read_settings(file: &Path) -> anyhow::Result<Value> {
     let documents = review::input::read(file)?;
     let [document] = &documents[..] else {
@@ -242,7 +242,7 @@ pub(super) fn read_settings(file: &Path) -> anyhow::Result<Value> {
     }
 }
 
-/// Whole or not at all: a server or `tollgate test --watch` may be about to read it.
+/// Writes the component atomically, because a server or `tollgate test --watch` may be about to read the file.
 fn write(file: &Path, component: &[u8]) -> anyhow::Result<()> {
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -257,7 +257,7 @@ fn write(file: &Path, component: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// By everybody, as what a compiler writes is.
+/// Permissions that let everybody read the file, like the output of a compiler.
 fn readable() -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o644)
 }

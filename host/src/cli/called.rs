@@ -1,9 +1,9 @@
-//! A plugin's part in a decision, for a person: shared by `review` and `explain`.
+//! Prints a plugin's part in a decision for a person. `review` and `explain` share this module.
 
 use super::terminal::{FAINT, NOTABLE, grouped, milliseconds, plain, style_of};
 use crate::decision::{Called, Decision, NotCalled, Places};
 
-/// How long names of plugins are, so that what follows them stands in one column.
+/// Returns the length of the longest plugin name, so that the text after the names lines up in a column.
 pub(super) fn width(decisions: &[&Decision]) -> usize {
     let names = decisions.iter().flat_map(|decision| {
         let called = decision.plugins.iter().map(|called| called.name.len());
@@ -12,7 +12,7 @@ pub(super) fn width(decisions: &[&Decision]) -> usize {
     names.max().unwrap_or_default()
 }
 
-/// One line: the plugin, how it ended, what it cost.
+/// Formats a called plugin as one line: its name, how the call ended, and what it cost.
 pub(super) fn line(called: &Called, width: usize) -> String {
     let style = style_of(&called.ended);
     let (name, ended) = (&called.name, &called.ended);
@@ -29,7 +29,7 @@ pub(super) fn line(called: &Called, width: usize) -> String {
     format!("{name:width$}  {style}{ended:9}{style:#}  {FAINT}{cost}{FAINT:#}")
 }
 
-/// What else is known of the call: the fault, and the places.
+/// Lists further details of the call: the exception, the second call, the fault, and the places in the object.
 pub(super) fn details(called: &Called) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(exception) = &called.excepted {
@@ -76,7 +76,7 @@ pub(super) fn details(called: &Called) -> Vec<String> {
     lines
 }
 
-/// One line for a plugin that was not called.
+/// Formats a plugin that was not called as one line.
 pub(super) fn not_called(other: &NotCalled, width: usize) -> String {
     let NotCalled { name, why } = other;
     format!("{FAINT}{name:width$}  not called: {why}{FAINT:#}")

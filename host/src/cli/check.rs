@@ -16,15 +16,15 @@ use crate::kubernetes::{Finding, judge};
 use crate::plugin::{Plugin, PluginState};
 use crate::server::{Inspected, inspect};
 
-/// Check a configuration, and everything that it names, as `serve` would load it.
+/// Check a configuration and everything that it names, as `serve` would load it.
 #[derive(Args, Debug)]
 pub(super) struct Check {
     #[command(flatten)]
     origin: Origin,
-    /// Check the configuration file only; leave everything that it names alone.
+    /// Check only the configuration file, and skip everything that it names.
     #[arg(long)]
     no_plugins: bool,
-    /// Leave the files of `tls` and `authentication` alone: they are not on this machine.
+    /// Skip the files of `tls` and `authentication`, for files that are not on this machine.
     #[arg(long)]
     no_credentials: bool,
 }
@@ -59,7 +59,8 @@ impl Check {
         }
         say!("startup: {}", config.startup);
         config.plugins = plugins;
-        // What `serve` would make is left unmade, and what it could not use must not hide what else is wrong.
+        // `check` does not create the folders that `serve` would create. A folder that is missing or not usable is left
+        // out of the configuration, so that the rest can still be checked.
         for (setting, folder) in [
             ("engine.cacheDirectory", &mut config.engine.cache_directory),
             (
@@ -104,7 +105,7 @@ fn exit_code(failed: bool) -> ExitCode {
     }
 }
 
-/// What of a plugin's rules matches nothing.
+/// Returns the rules of a plugin that match nothing.
 fn rules(plugin: &Plugin) -> Vec<Finding> {
     let configured = plugin.config.matching.as_ref();
     let matching = match &plugin.state {
@@ -157,7 +158,7 @@ fn credentials(inspected: Inspected) -> String {
     }
 }
 
-/// The groups whose members are not asked about, and that nobody was put into on purpose.
+/// Lists the excluded groups that callers belong to automatically, with the reason.
 fn left_out(config: &PluginConfig) -> impl Iterator<Item = (&str, &'static str)> {
     let groups = config
         .matching

@@ -19,12 +19,12 @@ use crate::decision::Decision;
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Explain {
-    /// The uid of the review, or its beginning: it is at the end of the message that the user was shown, in the audit
-    /// event and in the server's log. Without it, the last decisions are listed.
+    /// UID of the review, or its first characters. The UID is at the end of the message that the user sees, in the
+    /// audit event, and in the server's log. Without a UID, `explain` lists the last decisions.
     uid: Option<String>,
     #[command(flatten)]
     admin: AdminClient,
-    /// How to print it.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
 }
@@ -49,7 +49,7 @@ Examples:
 
 Exit code: 0 when there was something to explain, 2 when not.";
 
-/// The list shows so many of them to a person.
+/// Number of decisions that the text output lists at most.
 const MOST_LISTED: usize = 50;
 
 // === impl Explain ===
@@ -114,7 +114,7 @@ impl Explain {
     }
 }
 
-/// One line for each of the last decisions, the newest first.
+/// Prints one line for each of the last decisions, newest first.
 fn list(decisions: &[serde_json::Value]) {
     if decisions.is_empty() {
         say!("no decisions yet, or none are kept (admin.decisions.maxCount)");

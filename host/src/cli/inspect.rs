@@ -17,17 +17,18 @@ use crate::config::{Config, Match, PluginConfig, Reference};
 use crate::plugin::{Manifest, componentize, exports, imports};
 use crate::registry::{Order, Signed};
 
-/// Show what a plugin is: of a file, or of an artifact in a registry. Its code is asked what it is, and nothing else.
+/// Show what a plugin is, from a file or from an artifact in a registry. The plugin's code runs only to describe
+/// itself.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Inspect {
-    /// A file, or a reference such as oci://registry.example.com/policies/image-rewrite:1.4
+    /// Plugin file, or a reference such as oci://registry.example.com/policies/image-rewrite:1.4
     #[arg(value_name = "FILE|REFERENCE")]
     plugin: String,
-    /// How to print it.
+    /// Output format.
     #[arg(long, short, value_name = "FORMAT", default_value = "text")]
     output: Format,
-    /// PEM file with public keys, such as cosign.pub, by which signatures are told. May be given several times.
+    /// PEM file with public keys, such as cosign.pub, to check signatures with. May be given several times.
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
     #[command(flatten)]
@@ -40,7 +41,7 @@ enum Format {
     Json,
 }
 
-/// What there is to say.
+/// Everything that `inspect` prints about a plugin.
 struct Inspected {
     source: String,
     digest: String,
@@ -48,9 +49,9 @@ struct Inspected {
     is_component: bool,
     exports: Vec<String>,
     imports: Vec<String>,
-    /// What it says of itself, or why the host would not take it.
+    /// The plugin's description of itself, or the reason why the host would not load it.
     manifest: Result<Manifest, String>,
-    /// None for a file.
+    /// The signatures in the registry. None for a file.
     signed: Option<Signed>,
 }
 
@@ -62,7 +63,7 @@ Examples:
 
 Exit code: 0 when it is a plugin that the host takes, 1 when it is not, 2 when there is nothing to look at.";
 
-/// What begins the name of every interface of the contract.
+/// Prefix of the name of every interface in the contract.
 const CONTRACT: &str = "tollgate:admission/";
 
 // === impl Inspect ===
@@ -90,7 +91,7 @@ impl Inspect {
         })
     }
 
-    /// None where it is a file. What has neither a scheme nor a file is taken for a reference.
+    /// Returns None for a file. Text that has no scheme and names no file is read as a reference.
     fn reference(&self) -> anyhow::Result<Option<Reference>> {
         let text = self.plugin.as_str();
         let is_file = text.starts_with("file:") || Path::new(text).exists();
@@ -134,7 +135,8 @@ fn inspect(
     let (exports, imports, manifest) = match componentize(bytes) {
         Ok(component) => {
             let (exports, imports) = (exports(&component), imports(&component));
-            // Granted everything that it asks for: what it may have is for its configuration to say.
+            // Inspection grants the clock to a plugin that imports it. The plugin's configuration decides what is
+            // granted later.
             let (config, plugin) = to_check("inspected", Path::new(&source), None, &imports)?;
             let manifest = describe(&config, &plugin, component)?;
             (exports, imports, manifest)
@@ -153,7 +155,7 @@ fn inspect(
     })
 }
 
-/// In a child process, as ever.
+/// Asks the plugin for its description, in a child process.
 fn describe(
     config: &Config,
     plugin: &PluginConfig,
@@ -165,14 +167,14 @@ fn describe(
 }
 
 fn is_component(bytes: &[u8]) -> bool {
-    // The magic number, and then the version with the layer: 0 for modules, 1 for components.
+    // The magic number, then the version, then the layer: 0 for modules, 1 for components.
     bytes.starts_with(b"\0asm") && bytes.get(6) == Some(&1)
 }
 
 // === impl Inspected ===
 
 impl Inspected {
-    /// The versions of the contract that its imports and exports name: one, as a rule.
+    /// Returns the contract versions that the imports and exports name. Normally this is a single version.
     fn contract(&self) -> Vec<String> {
         let names = self.exports.iter().chain(&self.imports);
         let versions = names.filter_map(|name| {
@@ -241,7 +243,7 @@ impl Inspected {
                     "labels": labels,
                     "rules": manifest.rules,
                 });
-                // As JSON where it is that, and otherwise as the plugin has it.
+                // The schema is parsed as JSON. If that fails, it is printed as text.
                 told["settingsSchema"] = schema.map_or(Value::Null, |schema| {
                     serde_json::from_str(schema).unwrap_or_else(|_| schema.into())
                 });

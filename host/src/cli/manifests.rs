@@ -25,35 +25,35 @@ use crate::server::{Endpoint, bundle_path};
 pub(super) struct Manifests {
     #[command(flatten)]
     origin: Origin,
-    /// The service in front of the host. [default: tls.selfSigned.service]
+    /// Service in front of the host. [default: tls.selfSigned.service]
     #[arg(long, value_name = "NAMESPACE/NAME[:PORT]", value_parser = read_service, conflicts_with = "url")]
     service: Option<Address>,
-    /// Where kube-apiserver reaches a host outside the cluster.
+    /// URL at which kube-apiserver reaches a host outside the cluster.
     #[arg(long, value_parser = read_url)]
     url: Option<Address>,
-    /// PEM file of the CA that kube-apiserver is to trust. [default: ca.crt in tls.selfSigned.directory; with a
-    /// certificate from files none, which leaves kube-apiserver its own]
+    /// PEM file of the CA that kube-apiserver trusts for the host. [default: ca.crt in tls.selfSigned.directory. If the
+    /// certificate comes from files, there is no default: kube-apiserver then uses its own CAs]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// The name of both configurations.
+    /// Name of both configurations.
     #[arg(long, default_value = "tollgate", value_parser = read_name)]
     name: String,
-    /// A webhook for each plugin, at /mutate/NAME and /validate/NAME, rather than one for all.
+    /// Register one webhook per plugin, at /mutate/NAME and /validate/NAME, instead of one for all plugins.
     #[arg(long)]
     per_plugin: bool,
-    /// How long kube-apiserver waits, 1 to 30. [default: as little as the plugins need, and at least 5]
+    /// Timeout of kube-apiserver, 1 to 30. [default: the shortest that the plugins need, and at least 5]
     #[arg(long, value_name = "SECONDS", value_parser = read_seconds)]
     timeout_seconds: Option<u32>,
-    /// Whether the mutating webhooks are called again when another webhook has changed the object. [default: IfNeeded
-    /// where a plugin has that as its reinvocationPolicy]
+    /// Whether kube-apiserver calls the mutating webhooks again after another webhook changed the object. [default:
+    /// IfNeeded if a plugin has that as its reinvocationPolicy]
     #[arg(long, value_name = "POLICY")]
     reinvocation_policy: Option<Reinvocation>,
-    /// A further namespace whose objects are left out, beside kube-system, kube-node-lease and the service's own.
-    /// May be given several times.
+    /// Further namespace to exclude, in addition to kube-system, kube-node-lease and the service's own. May be given
+    /// several times.
     #[arg(long, value_name = "NAMESPACE", value_parser = read_namespace)]
     exclude_namespace: Vec<String>,
-    /// A group whose members' requests are left out, so that they can mend the cluster whatever the plugins do. May be
-    /// given several times. [default: tollgate:break-glass, for `kubectl --as=NAME --as-group=tollgate:break-glass`]
+    /// Group whose members' requests skip all plugins, so that they can repair the cluster. May be given several times.
+    /// [default: tollgate:break-glass, for `kubectl --as=NAME --as-group=tollgate:break-glass`]
     #[arg(long, value_name = "GROUP", value_parser = read_group)]
     break_glass_group: Vec<String>,
 }
@@ -61,10 +61,10 @@ pub(super) struct Manifests {
 /// Kubernetes' reinvocationPolicy.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Reinvocation {
-    /// Once for each request.
+    /// Call the webhooks once per request.
     #[value(name = "Never")]
     Never,
-    /// Once more when a later webhook has changed the object.
+    /// Call the webhooks once more after a later webhook changed the object.
     #[value(name = "IfNeeded")]
     IfNeeded,
 }
@@ -195,7 +195,7 @@ impl Manifests {
 
 const HTTPS_PORT: u16 = 443;
 
-/// The plugins that could not be loaded: nobody knows what they are to be registered for.
+/// Describes the plugins that could not be loaded. Their rules are unknown, so they cannot be registered.
 fn failures(set: &PluginSet) -> Option<String> {
     let failure = |plugin: &Plugin| match &plugin.state {
         PluginState::Failed { reason } => Some(format!(
@@ -233,7 +233,9 @@ fn participant(plugin: &Plugin) -> Option<Participant<'_>> {
     })
 }
 
-/// kube-apiserver refuses a certificate that is for another name, and with it every request under `Fail`.
+/// Checks that the certificate covers the address.
+///
+/// kube-apiserver rejects a certificate for another name. Under `Fail` that denies every request.
 fn check_names(settings: &SelfSigned, address: &Address) -> anyhow::Result<()> {
     let (wanted, remedy) = match address {
         Address::Service {
@@ -322,7 +324,7 @@ fn read_namespace(text: &str) -> Result<String, String> {
         .ok_or_else(|| "expected the name of a namespace".to_owned())
 }
 
-/// It becomes a text in a CEL expression.
+/// Reads a group's name. The name becomes a string in a CEL expression.
 fn read_group(text: &str) -> Result<String, String> {
     let plain = |character: char| !character.is_control() && !matches!(character, '\'' | '\\');
     if text.trim().is_empty() || text.trim() != text || !text.chars().all(plain) {
@@ -340,7 +342,7 @@ fn read_group(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// What somebody should know who leaves out such a group.
+/// Returns a warning for a break-glass group that is too wide.
 fn wide_group(group: &str) -> Option<String> {
     is_of_namespace(group).then(|| {
         format!(

@@ -11,19 +11,19 @@ use super::language::{self, Project};
 use super::terminal::{FAINT, STRONG, say};
 use crate::config::PluginName;
 
-/// Make a project with a policy that is worth reading, its tests and its suite.
+/// Create a policy project from a template, with unit tests and a test suite.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct New {
-    /// The name of the policy, and of the folder that is made: at most 40 of a-z, 0-9 and -.
+    /// Name of the policy and of the new folder: at most 40 of a-z, 0-9 and -, beginning with a letter.
     name: String,
-    /// What it is to be written in.
+    /// Language to write the policy in.
     #[arg(long, value_name = "LANGUAGE", value_parser = PossibleValuesParser::new(language::names()))]
     lang: String,
-    /// Where the folder is made.
+    /// Folder to create the project in.
     #[arg(long = "in", value_name = "FOLDER", default_value = ".")]
     parent: PathBuf,
-    /// A clone of Tollgate's repository whose SDK is used, in place of a copy in the project.
+    /// Clone of Tollgate's repository. The project uses the SDK in it instead of a copy.
     #[arg(long, value_name = "FOLDER")]
     sdk: Option<PathBuf>,
 }
@@ -79,7 +79,7 @@ fn check_name(name: &str) -> anyhow::Result<()> {
     if let Err(error) = PluginName::parse(name) {
         bail!("{name:?} cannot name a policy: {error}; such as trusted-registries");
     }
-    // What it names in the languages' own code begins with a letter.
+    // In source code, the policy's name has to begin with a letter.
     ensure!(
         name.starts_with(|first: char| first.is_ascii_lowercase()),
         "{name:?} cannot name a policy: it has to begin with a letter, such as trusted-registries"
@@ -87,7 +87,7 @@ fn check_name(name: &str) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// The clone, as a path that holds wherever the project is.
+/// Returns the absolute path of the clone, so that it is valid wherever the project is.
 fn clone(folder: &Path) -> anyhow::Result<PathBuf> {
     let folder =
         std::fs::canonicalize(folder).with_context(|| format!("--sdk: {}", folder.display()))?;

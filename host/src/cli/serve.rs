@@ -25,7 +25,7 @@ use crate::server::{Instance, Listen, Server, Signals};
 pub(super) struct Serve {
     #[command(flatten)]
     origin: Origin,
-    /// Where to serve HTTPS, over what the configuration says.
+    /// HTTPS listen address (overrides `listen`).
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// Listen address of /plugins, /candidates, /decisions and /reload (overrides `admin.listen`).
@@ -61,7 +61,8 @@ impl Serve {
             .build()
             .context("the threads cannot be started")?;
         let ended = runtime.block_on(self.serve(origin, config, is_last_known_good));
-        // What still blocks is a client that holds on or a file system that hangs: neither is waited for.
+        // Only a client that keeps its connection open or a hanging file system can still block here. Tollgate waits
+        // for neither.
         runtime.shutdown_background();
         ended
     }
@@ -114,7 +115,7 @@ impl Serve {
             }
         });
         tokio::pin!(running);
-        // A start may take long, and a probe must not take it for a hang.
+        // A start can take long. Probes must be answered meanwhile, so that nobody takes the start for a hang.
         listening.announce_start();
         let pipeline = Pipeline::new(
             host.engine.clone(),

@@ -1,4 +1,4 @@
-//! What an operator can write, what it comes to, and what it may cost.
+//! Tests of the expressions that an operator can write, of their results, and of their costs.
 
 use std::time::{Duration, Instant};
 
@@ -72,7 +72,7 @@ fn problems(text: &str) -> String {
 #[test]
 fn evaluates_what_kubernetes_documents() {
     for (text, expected) in [
-        // kubernetes.io: Dynamic Admission Control, matchConditions.
+        // Source: kubernetes.io, Dynamic Admission Control, matchConditions.
         (
             "!(request.resource.group == 'coordination.k8s.io' && request.resource.resource == 'leases')",
             true,
@@ -82,7 +82,8 @@ fn evaluates_what_kubernetes_documents() {
             "request.resource.group != 'rbac.authorization.k8s.io'",
             true,
         ),
-        // The cases of k8s.io/apiserver/pkg/admission/plugin/webhook/{mutating,validating} and testing/testcase.go.
+        // Source: the cases of k8s.io/apiserver/pkg/admission/plugin/webhook/{mutating,validating} and
+        // testing/testcase.go.
         ("object.metadata.namespace == 'shop'", true),
         ("true", true),
         ("false", false),
@@ -259,7 +260,7 @@ fn an_error_says_what_it_is_and_no_value() {
     assert_snapshot!(evaluate("object.spec.replicas.startsWith('a')").unwrap_err(), @"failed: `startsWith` cannot be applied to int and string");
     assert_snapshot!(evaluate("object.spec.replicas.all(x, true)").unwrap_err(), @"failed: its values are not of the types that it expects");
     assert_snapshot!(evaluate("9223372036854775807 + object.spec.replicas > 0").unwrap_err(), @"failed: a number is too large");
-    // The names that could be values are not told, not even where the text has the same words.
+    // A name that could be a value is not shown, even if the text contains the same word.
     let text = "object.metadata.labels[object.metadata.name] == 'web' && object.web == 1";
     assert_snapshot!(evaluate(text).unwrap_err(), @"failed: no such key");
     for text in [
@@ -323,7 +324,7 @@ fn a_name_can_be_given_to_an_element() {
     assert_eq!(evaluate("[1].map(x, [2].map(x, x)[0])[0] == 2"), Ok(true));
 }
 
-/// A list of numbers, a text, and labels, all long.
+/// A review with a long list of numbers, a long text, and many labels.
 fn large() -> Value {
     let list: Vec<u32> = (0..100_000).collect();
     json!({
@@ -431,9 +432,10 @@ fn the_deepest_expressions_do_not_overflow_a_thread() {
     assert_eq!(evaluate(&chain), Ok(false));
 }
 
-/// k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions/matcher_test.go, TestMatch: what each condition
-/// comes to, and whether the webhook is called (none: an error, which follows the failure policy). Where the
-/// evaluator as a whole fails there, a condition fails here.
+/// Source: k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions/matcher_test.go, TestMatch.
+///
+/// Each case has the results of the conditions, and whether the webhook is called. None stands for an error, which
+/// follows the failure policy. If the evaluator as a whole fails there, a condition fails here.
 #[test]
 fn decides_as_kube_apiserver_does() {
     const TRUE: &str = "true";
@@ -527,9 +529,9 @@ fn what_is_decided_inline_is_what_would_be_decided_in_full() {
         (vec![cheap], &long, true),
         (vec![pairs], &long, false),
         (vec![cheap, pairs], &long, false),
-        // False before it costs too much.
+        // The false condition comes before the expensive one.
         (vec![never, pairs], &long, true),
-        // Whether the second one is false is not known before the first one has been paid for.
+        // The first condition uses up the budget, so it is unknown whether the second one is false.
         (vec![pairs, never], &long, false),
     ] {
         let text = format!("{conditions:?}");

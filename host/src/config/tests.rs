@@ -1,4 +1,4 @@
-//! The configuration file as a person meets it: what a small one means, and what a wrong one is told.
+//! Tests of the configuration file as a person meets it: the meaning of a small file, and the messages for a wrong one.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -637,7 +637,7 @@ plugins:
     assert_eq!(candidate.limits, plugin.limits);
     assert_eq!(candidate.capabilities, plugin.capabilities);
     assert_eq!(candidate.existing_violations, plugin.existing_violations);
-    // Nothing of it counts, and what it is not asked about is for its plugin to say.
+    // A shadow version decides nothing. It is not called for requests that an exception of its plugin covers.
     assert_eq!(candidate.mode, Mode::Audit);
     assert_eq!(candidate.failure_policy, FailurePolicy::Ignore);
     assert!(candidate.exceptions.is_empty());
@@ -935,7 +935,7 @@ fn bounds_the_rules_of_a_plugin() {
 "#);
 }
 
-/// The documentation of what this module reads.
+/// The page that documents this module.
 fn documentation() -> String {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
     std::fs::read_to_string(path).unwrap()
@@ -966,7 +966,7 @@ fn the_documentation_has_the_table_of_limits() {
     );
 }
 
-/// The pages with examples of configuration: the guides, and each plugin's own.
+/// The pages with configuration examples: the guides, and each plugin's own page.
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let files = |folder: &str| {
@@ -992,12 +992,12 @@ fn every_example_of_the_documentation_is_valid() {
         .iter()
         .flat_map(|page| page.split("```yaml\n").skip(1))
         .filter_map(|rest| rest.split("```").next())
-        // Kubernetes' own, and suites of `tollgate test`.
+        // Leaves out Kubernetes' own manifests and suites of `tollgate test`.
         .filter(|example| !example.starts_with("apiVersion:") && !example.contains("cases:"))
         .collect();
     assert!(examples.len() > 20, "{}", examples.len());
     for example in examples {
-        // A fragment need not have plugins.
+        // A fragment may have no plugins.
         let empty = if example.contains("plugins:") {
             ""
         } else {

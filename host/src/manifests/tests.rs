@@ -1,4 +1,4 @@
-//! The union of rules as tables, and the printed configurations as a person reads them.
+//! Tests of the union of rules, as tables, and of the printed configurations.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn config(plugins: &str) -> Config {
     }
 }
 
-/// A plugin that mutates when its name says so, validates when it says so, and both when it says neither.
+/// Creates a participant. Its name says whether it mutates or validates. If the name says neither, it does both.
 fn participant(plugin: &PluginConfig) -> Participant<'_> {
     let name = plugin.name.as_str();
     Participant {
@@ -83,7 +83,7 @@ fn rule(operations: &str, groups: &str, versions: &str, resources: &str, scope: 
     )
 }
 
-/// The union of rules in the short form `operations groups versions resources scope`, quoted where YAML wants it.
+/// Returns the union of rules in the short form `operations groups versions resources scope`, quoted as in YAML.
 fn union(rules: &[[&str; 5]]) -> Vec<String> {
     let rules: Vec<String> = rules
         .iter()
@@ -225,7 +225,7 @@ fn drops_what_another_rule_covers() {
         assert_eq!(union(&[wide, narrow]), alone);
         assert_eq!(union(&[narrow, wide]), alone);
     }
-    // A wildcard for resources covers no subresources.
+    // A wildcard for resources does not cover subresources.
     let all_resources = ["CREATE", "apps", "v1", ALL, ALL];
     let scale = ["CREATE", "apps", "v1", "deployments/scale", ALL];
     assert_eq!(
@@ -281,7 +281,8 @@ fn goes_on_joining_until_nothing_can_be_joined() {
     );
 }
 
-/// Every request of a small world, by every set of two rules of another: the union matches what the two match.
+/// Checks that the union of two rules matches exactly what the two rules match. The test tries every set of two rules
+/// with every request of a small world.
 #[test]
 fn matches_exactly_what_the_rules_match() {
     let sets = [
@@ -424,21 +425,21 @@ fn a_webhook_of_one_plugin_asks_for_no_more_than_the_plugin_does() {
     - v1
     - v1beta1
     "#);
-    // One that selects everything is left out.
+    // A selector that matches everything is left out.
     assert!(!second.contains("objectSelector"), "{second}");
     assert!(!second.contains("b-judge/"), "{second}");
-    // What one of several is not for, another may be for.
+    // One plugin's exclusions must not apply to the other plugins of a shared webhook.
     let text = printed(&registration(), &plugins);
     assert!(!text.contains("objectSelector"), "{text}");
     assert!(!text.contains("a-judge/has-a-node"), "{text}");
 
-    // kube-apiserver may see another version there than the host.
+    // kube-apiserver may see another version of the resource there than the host.
     let resource = "{name: of-pods, expression: request.resource.version == 'v1'}, {name: b, expression: 'true'}";
     let text = printed(&apart, &plugins.replace(condition, resource));
     assert!(!text.contains("a-judge/of-pods"), "{text}");
     assert!(text.contains("a-judge/b"), "{text}");
 
-    // More than kube-apiserver takes are for the host alone.
+    // If there are more conditions than kube-apiserver accepts, only the host evaluates them.
     let many: Vec<String> = (0..MOST_CONDITIONS)
         .map(|index| format!("{{name: c{index}, expression: 'true'}}"))
         .collect();
@@ -521,7 +522,7 @@ fn reckons_with_every_call_that_may_be_made() {
         refusal(&registration(), &too_often)
             .contains("may take 28s (a-change 3 × 7s + b-change 7s)")
     );
-    // Alone in its webhook nobody changes the object after it.
+    // In its own webhook, no other plugin changes the object afterwards.
     let apart = Registration {
         per_plugin: true,
         ..registration()
@@ -559,7 +560,7 @@ fn waits_for_as_little_as_is_enough_and_not_for_audits() {
     assert!(printed(&registration(), &audit).contains("timeoutSeconds: 23\n"));
 }
 
-/// Rules in the short form `groups versions resources`, with `core` for the core group.
+/// Writes a plugin with rules in the short form `groups versions resources`, with `core` for the core group.
 fn judge(name: &str, rules: &str) -> String {
     let one = |rule: &str| {
         let lists: Vec<String> = rule
@@ -621,13 +622,13 @@ fn a_plugin_is_hidden_where_another_matches_what_would_have_been_converted_for_i
         ("autoscaling v2 hpas", "autoscaling v1 hpas/status", None),
         ("autoscaling v2 hpas", "apps,batch * *", None),
         ("autoscaling * hpas", "* * */*", None),
-        // What another rule of the plugin's own matches as it comes is not hidden.
+        // An object that another rule of the same plugin matches directly is not hidden.
         (
             "autoscaling v2 hpas; autoscaling v1 *",
             "autoscaling v1,v2 hpas",
             None,
         ),
-        // The core group has one version.
+        // The core group has only one version.
         ("core v1 pods", "* * */*", None),
         ("core v1 pods,pods/status", "core * */*", None),
         ("core v2 pods", "* * */*", None),
@@ -702,7 +703,7 @@ fn where_one_webhook_would_hide_a_plugin_each_has_its_own() {
         ["hpa-limit", "labels", "pods", "events"].map(|name| format!("/validate/{name}-judge"))
     );
     assert_snapshot!(hiding(&plugins).expect("hidden"), @"each of the validating plugins gets a webhook of its own: in one for all, hpa-limit-judge would not be called for horizontalpodautoscalers.autoscaling in every version, because kube-apiserver converts only what no rule of a webhook matches as it comes, and labels-judge is for more versions of it; nor events-judge for events.events.k8s.io, because of labels-judge; where their rules name the same apiGroups and apiVersions for it, one webhook is enough");
-    // Nobody is hidden from a webhook that would be apart anyway, or by who does something else.
+    // No plugin is hidden if it gets its own webhook anyway. Plugins of the other endpoint do not hide it either.
     let apart = Registration {
         per_plugin: true,
         ..registration()

@@ -1,4 +1,4 @@
-//! What the plugins of a webhook may take together, and how long kube-apiserver therefore has to wait.
+//! Computes how long the plugins of a webhook may take together, and the timeout that kube-apiserver needs for that.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -8,10 +8,11 @@ use crate::{
     server::{Endpoint, usable_time},
 };
 
-/// What Kubernetes takes as `timeoutSeconds`.
+/// The range that Kubernetes accepts for `timeoutSeconds`.
 pub const TIMEOUT_BOUNDS_SECONDS: RangeInclusive<u32> = 1..=30;
 
-/// Less is not printed unasked: a new connection, or a moment without a processor, is no reason to fail.
+/// Shortest timeout that is printed by default. A new connection or a short wait for a processor must not cause a
+/// failure.
 const LEAST_SECONDS: u32 = 5;
 
 /// The plugins may take longer than kube-apiserver waits.
@@ -31,7 +32,8 @@ pub struct TooSlow {
     remedy: String,
 }
 
-/// The `timeoutSeconds` of a webhook for these plugins: as asked for, else the least that is enough.
+/// Returns the `timeoutSeconds` of a webhook for these plugins: the requested value, or else the smallest that is
+/// enough.
 pub(super) fn seconds(
     endpoint: Endpoint,
     plugins: &[Participant<'_>],
@@ -83,7 +85,8 @@ pub(super) fn seconds(
     })
 }
 
-/// Mutators run one after another, validators at the same time, and audits after the answer.
+/// Returns the longest time of all plugins together. Mutators run in sequence and validators in parallel. Plugins in
+/// mode audit run after the answer and do not count.
 fn chain(endpoint: Endpoint, plugins: &[Participant<'_>]) -> Duration {
     let times = waited_for(plugins).map(|plugin| plugin.timeout * calls(endpoint, plugin, plugins));
     match endpoint {
@@ -107,17 +110,18 @@ fn sum(endpoint: Endpoint, plugins: &[Participant<'_>]) -> String {
     })
 }
 
-/// How often a plugin is called for one request at most.
+/// Returns how often a plugin is called for one request at most.
 fn calls(endpoint: Endpoint, plugin: &Participant<'_>, plugins: &[Participant<'_>]) -> u32 {
     let others = plugins.len() > 1;
     match endpoint {
-        // Again when another has changed the object, and a last time to see whether it is content.
+        // The plugin is called again if another plugin changed the object, and a last time to check that nothing
+        // changes any more.
         Endpoint::Mutate
             if others && plugin.reinvocation_policy == ReinvocationPolicy::IfNeeded =>
         {
             3
         }
-        // Once about the new object, and once about the old one.
+        // The plugin is called once for the new object and once for the old one.
         Endpoint::Validate if plugin.existing_violations == ExistingViolations::Allow => 2,
         _ => 1,
     }

@@ -1,4 +1,4 @@
-//! Go: the standard toolchain builds a core module, which imports WASI's first preview.
+//! Go: the standard toolchain builds a core module that imports WASI preview 1.
 
 use std::path::Path;
 

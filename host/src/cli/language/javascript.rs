@@ -9,7 +9,7 @@ use super::sdk::{self, Sdk};
 use super::tool::{Tool, is_at_least};
 use super::{Built, Language, Template, is_newer};
 
-/// JavaScript, by the file that the policy is in.
+/// JavaScript or TypeScript, told apart by the file that holds the policy.
 pub(super) struct JavaScript {
     name: &'static str,
     policy: &'static str,
@@ -107,7 +107,7 @@ impl Language for JavaScript {
     }
 }
 
-/// The name of the package, without its scope.
+/// Returns the package's name without its scope.
 fn package(manifest: &Path) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(manifest).with_context(|| manifest.display().to_string())?;
     let package: Value =

@@ -1,4 +1,4 @@
-//! Python: the SDK makes a component of the policy and all of CPython, with componentize-py.
+//! Python: the SDK makes a component of the policy and the whole of CPython, with componentize-py.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ pub(super) struct Python;
 
 const INSTALL: &str = "install Python 3.11 or later with venv, from https://www.python.org or your distribution (Debian: python3 python3-venv)";
 const REQUIREMENTS: &str = "requirements.txt";
-/// Prints the name that the project goes by.
+/// Python code that prints the project's name.
 const NAME: &str =
     "import tomllib; print(tomllib.load(open('pyproject.toml', 'rb'))['project']['name'])";
 const VERSION: &str = "import platform; print(platform.python_version())";
@@ -89,7 +89,7 @@ impl Language for Python {
     }
 }
 
-/// The virtual environment that is active, which is the author's to fill, or else the project's own.
+/// Returns the active virtual environment, or else the project's own. The author installs packages into an active one.
 fn environment(folder: &Path) -> anyhow::Result<PathBuf> {
     if let Some(active) = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from) {
         ensure!(

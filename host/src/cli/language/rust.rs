@@ -70,7 +70,7 @@ impl Language for Rust {
                 "--manifest-path",
             ])
             .arg(&manifest)
-            // Only in the project's folder does cargo read the project's `.cargo/config.toml`.
+            // cargo reads the project's `.cargo/config.toml` only when it runs in the project's folder.
             .current_dir(folder)
             .stderr(Stdio::inherit())
             .output()
@@ -95,7 +95,8 @@ fn no_cargo(error: std::io::Error) -> anyhow::Error {
     anyhow!(error).context("cargo cannot be run; Rust is installed as https://rustup.rs describes")
 }
 
-/// Whether the compiler has the target's standard library: it says so itself, however it was installed.
+/// Checks that the compiler has the target's standard library. rustc is asked, because the library can be installed in
+/// several ways.
 fn check_target(folder: &Path) -> anyhow::Result<()> {
     let output = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
         .args(["--print", "target-libdir", "--target", TARGET])
@@ -112,7 +113,7 @@ fn check_target(folder: &Path) -> anyhow::Result<()> {
     )
 }
 
-/// The name of the package.
+/// Returns the package's name.
 fn package(manifest: &Path) -> anyhow::Result<String> {
     let output = cargo()
         .args([
@@ -146,7 +147,7 @@ fn package(manifest: &Path) -> anyhow::Result<String> {
         })
 }
 
-/// The `.wasm` that cargo says it has made of this very package.
+/// Finds the `.wasm` file that cargo reports for this package.
 fn artifact(messages: &[u8], manifest: &Path) -> Option<PathBuf> {
     let wanted = std::fs::canonicalize(manifest).ok()?;
     let messages = serde_json::Deserializer::from_slice(messages).into_iter::<Value>();

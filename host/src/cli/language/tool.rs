@@ -1,4 +1,4 @@
-//! The languages' own tools: run so that the author sees what runs, and told of where they are missing.
+//! Runs the languages' own tools. The author sees each command, and gets a hint if a tool is missing.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -9,16 +9,16 @@ use crate::cli::terminal::{FAINT, plain, say};
 
 /// A tool of a language.
 pub(super) struct Tool {
-    /// As it is called.
+    /// The command with its arguments.
     pub(super) command: Command,
-    /// What to do where it cannot be run.
+    /// The hint to print if the tool cannot be run.
     pub(super) install: &'static str,
 }
 
 // === impl Tool ===
 
 impl Tool {
-    /// A tool that is run in the project's folder.
+    /// Creates a tool that runs in the project's folder.
     pub(super) fn new(
         program: impl AsRef<std::ffi::OsStr>,
         folder: &Path,
@@ -42,7 +42,7 @@ impl Tool {
         self
     }
 
-    /// Shows the command and runs it. What it says of errors goes to the author as it is.
+    /// Prints the command and runs it. The tool's standard error goes to the author unchanged.
     pub(super) fn run(mut self) -> anyhow::Result<()> {
         let typed = self.typed();
         say!("{FAINT}$ {typed}{FAINT:#}");
@@ -55,7 +55,7 @@ impl Tool {
         Ok(())
     }
 
-    /// What it prints; nothing when it fails.
+    /// Runs the tool and returns its standard output, or None if the tool fails.
     pub(super) fn ask(mut self) -> anyhow::Result<Option<String>> {
         let Output { status, stdout, .. } =
             self.command.output().map_err(|error| self.missing(error))?;
@@ -63,7 +63,7 @@ impl Tool {
         Ok(status.success().then_some(text))
     }
 
-    /// Whether it can be run.
+    /// Returns whether the tool can be run successfully.
     pub(super) fn works(mut self) -> bool {
         let status = self
             .command
@@ -88,7 +88,7 @@ impl Tool {
     }
 }
 
-/// Whether a version such as `go1.24.3` or `v20.1` is one or a later.
+/// Returns whether a version such as `go1.24.3` or `v20.1` is at least the wanted one.
 pub(super) fn is_at_least(version: &str, wanted: [u32; 2]) -> bool {
     let numbers = version.trim_start_matches(|first: char| !first.is_ascii_digit());
     let mut numbers = numbers

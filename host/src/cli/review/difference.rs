@@ -1,4 +1,4 @@
-//! The difference that the mutators made, for a person: YAML, as a unified diff.
+//! Shows the changes of the mutators to a person: YAML, as a unified diff.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::cli::terminal::{BAD, FAINT, GOOD};
 use crate::document::{Json, Object};
 use crate::engine::is_content;
 
-/// Lines around a change.
+/// Unchanged lines around a change.
 const CONTEXT: usize = 3;
-/// A longer difference is cut.
+/// Maximum number of lines. A longer diff is cut.
 const MOST_LINES: usize = 400;
 
-/// The lines of the difference, in colours.
+/// Returns the lines of the diff, in colours.
 pub(in crate::cli) fn lines(before: &Json, after: &Json, is_secret: bool) -> Vec<String> {
     let (before, after) = if is_secret {
         let shown = masked(after, Some(before), "");
@@ -53,8 +53,8 @@ fn yaml(object: &Json) -> String {
     serde_saphyr::to_string(&value).unwrap_or_else(|_| format!("{value:#}\n"))
 }
 
-/// A Secret with every value of its content replaced. Neither lengths nor hashes are shown: both tell a short secret.
-/// `old` is what stood in its place.
+/// Replaces every value in a Secret's content. Lengths and hashes are hidden too, because both reveal a short secret.
+/// `old` is the previous value at the same place.
 fn masked(json: &Json, old: Option<&Json>, pointer: &str) -> Json {
     match json {
         Json::Object(members) => {

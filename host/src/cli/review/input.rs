@@ -1,4 +1,4 @@
-//! The documents that are to be reviewed, out of files.
+//! Reads the documents to review from files.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -9,24 +9,25 @@ use serde::de::IgnoredAny;
 use super::yaml;
 use crate::document::{Json, ParseErrorKind, parse_up_to};
 
-/// A document, and where it stands.
+/// A document and its position.
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct Document {
-    /// The file; `-` is standard input.
+    /// The file's name. `-` is standard input.
     pub(in crate::cli) file: String,
-    /// Counted from 1; an item of a list is a document.
+    /// The position in the file, counted from 1. An item of a list counts as a document.
     pub(in crate::cli) number: usize,
     pub(in crate::cli) content: Json,
 }
 
-/// Deeper documents are refused here; those deeper than `requests.maxDepth` get the answer that they would get.
+/// Maximum nesting depth of a document. A document that is deeper than `requests.maxDepth` but within this limit gets
+/// the server's answer.
 pub(super) const MAX_DEPTH: u32 = 1000;
-/// A whole cluster's dump. What is longer than this is something else.
+/// Maximum size of a file. The dump of a whole cluster fits.
 const LONGEST_FILE_BYTES: u64 = 256 << 20;
-/// All documents of a file together, as they are in memory: some hundred bytes each.
+/// Maximum number of values in all documents of a file. A value takes some hundred bytes in memory.
 pub(super) const MOST_VALUES: u32 = 20_000_000;
 
-/// Reads a file with any number of JSON or YAML documents; the items of lists are taken one by one.
+/// Reads a file with any number of JSON or YAML documents. The items of lists become separate documents.
 pub(in crate::cli) fn read(path: &Path) -> anyhow::Result<Vec<Document>> {
     let file = path.display().to_string();
     let mut bytes = Vec::new();
@@ -65,7 +66,7 @@ fn documents(text: &str) -> anyhow::Result<Vec<Json>> {
     let is_json = text.trim_start().starts_with(['{', '[']);
     let contents = match is_json.then(|| json(text)) {
         Some(Ok(contents)) => contents,
-        // YAML may begin so, too.
+        // A YAML document can begin like JSON.
         Some(Err(error)) => yaml::documents(text).map_err(|_| error)?,
         None => yaml::documents(text)?,
     };
@@ -76,7 +77,7 @@ fn documents(text: &str) -> anyhow::Result<Vec<Json>> {
     Ok(documents)
 }
 
-/// JSON documents one after another. Numbers keep their text.
+/// Reads consecutive JSON documents. Numbers keep their text.
 fn json(text: &str) -> anyhow::Result<Vec<Json>> {
     let mut documents = Vec::new();
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
@@ -104,7 +105,7 @@ fn json(text: &str) -> anyhow::Result<Vec<Json>> {
     Ok(documents)
 }
 
-/// A list is what is in it: a JSON array, or a Kubernetes list.
+/// Replaces a list by its items. A list is a JSON array or a Kubernetes list.
 fn flatten(content: Json, into: &mut Vec<Json>) {
     if let Json::Array(elements) = &content {
         for element in elements.iter() {
@@ -124,7 +125,7 @@ fn flatten(content: Json, into: &mut Vec<Json>) {
     }
 }
 
-/// The items of a typed list, such as a PodList, may leave out what the list says for all.
+/// Completes an item of a typed list, such as a PodList. The item takes a missing kind and apiVersion from the list.
 fn of_list(item: Json, kind: &str, api_version: Option<&str>) -> Json {
     let Json::Object(members) = &item else {
         return item;

@@ -1,7 +1,7 @@
-//! YAML as kubectl reads it: YAML 1.1, in which `yes` is a boolean and `0644` is octal, for names as for values.
+//! Reads YAML as kubectl does: YAML 1.1, in which `yes` is a boolean and `0644` is octal, in names and in values.
 //!
-//! The events of the parser are put together here because no library resolves names. What kubectl does with them is
-//! the sum of two libraries: go-yaml decides what a plain scalar is, and `sigs.k8s.io/yaml` makes text of the names.
+//! This module builds documents from parser events, because no library resolves names. kubectl combines two libraries:
+//! go-yaml decides the type of a plain scalar, and `sigs.k8s.io/yaml` converts names to text.
 
 mod scalar;
 
@@ -15,26 +15,27 @@ use self::scalar::Scalar;
 use super::input::{MAX_DEPTH, MOST_VALUES};
 use crate::document::{Json, Object};
 
-/// A text counts as one value for each of these bytes that it begins, so that aliases of long texts are bounded too.
+/// Size of one value when text is counted. Text counts as one more value for every full 64 bytes, which also bounds
+/// aliases of long texts.
 const BYTES_PER_VALUE: usize = 64;
 
-/// What has been read of a stream.
+/// The state of reading a stream.
 #[derive(Default)]
 struct Composer {
     documents: Vec<Json>,
-    /// What is begun, from the outside in.
+    /// The open sequences and mappings, outermost first.
     open: Vec<Open>,
     anchors: HashMap<usize, Node>,
-    /// So far, with what aliases stand for.
+    /// The number of values so far, including those that aliases stand for.
     values: usize,
 }
 
-/// A sequence or a mapping that has not ended.
+/// A sequence or mapping that has not ended.
 struct Open {
     anchor: usize,
-    /// The values before it.
+    /// The number of values before this one.
     values: usize,
-    /// The levels of the deepest of what is in it.
+    /// The depth of the deepest value inside.
     depth: usize,
     content: Content,
 }
@@ -43,7 +44,7 @@ enum Content {
     Sequence(Vec<Json>),
     Mapping {
         members: Object,
-        /// What was written here, and not merged in.
+        /// The names that are written here and not merged in.
         own: HashSet<Arc<str>>,
         key: Option<Key>,
     },
@@ -55,17 +56,17 @@ enum Key {
     Merge,
 }
 
-/// A value that is complete.
+/// A complete value.
 #[derive(Clone)]
 struct Node {
     json: Json,
-    /// What it is, should it be a name.
+    /// The scalar, for use as a member name.
     scalar: Option<Scalar>,
     values: usize,
     depth: usize,
 }
 
-/// The documents of a stream that are not empty.
+/// Returns the documents of a stream, without empty ones.
 pub(super) fn documents(text: &str) -> anyhow::Result<Vec<Json>> {
     let depth = MAX_DEPTH as usize;
     let options = options! { flow_nesting_limit: depth, block_nesting_limit: depth };
@@ -198,7 +199,7 @@ impl Composer {
         self.complete(open.anchor, node)
     }
 
-    /// Puts a value where it belongs.
+    /// Puts a complete value into its parent, or into the list of documents.
     fn complete(&mut self, anchor: usize, node: Node) -> Result<(), String> {
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
@@ -238,7 +239,7 @@ impl Composer {
     }
 }
 
-/// As go-yaml does it: what is merged in later replaces what is there, and of a list the first counts.
+/// Merges members as go-yaml does. Merged members replace earlier ones. If the value is a list, its first mapping wins.
 fn merge(members: &mut Object, value: &Json) -> Result<(), String> {
     const EXPECTED: &str = "`<<` takes a mapping, or a list of them";
     match value {
@@ -274,7 +275,7 @@ mod tests {
         }
     }
 
-    /// What `kubectl annotate --local -o json` made of them.
+    /// The expected values are the output of `kubectl annotate --local -o json`.
     #[test]
     fn names_and_values_are_what_kubectl_makes_of_them() {
         for (text, name, value) in [
@@ -400,7 +401,7 @@ mod tests {
         );
         let uses = "- *a\n".repeat(10_000);
         assert!(read(&format!("a: &a {{x: 1}}\nb:\n{uses}")).ends_with("{\"x\":1}]}"));
-        // An anchor is known in its own document.
+        // An anchor is valid only in its own document.
         assert!(read("a: &a 1\n---\nb: *a\n").starts_with("line 3"));
     }
 

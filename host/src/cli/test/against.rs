@@ -1,6 +1,6 @@
-//! Two versions of a plugin on the same review, and each on what the other made of it.
+//! Compares two versions of a plugin on the same review, and runs each on the output of the other.
 //!
-//! While an update is rolled out, both versions serve: an object may be changed by one and judged by the other.
+//! During a rolling update both versions serve. One version may then change an object that the other evaluates.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -20,25 +20,26 @@ use crate::server::Endpoint;
 /// Another version of one plugin.
 #[derive(Clone, Debug)]
 pub(super) struct Against {
-    /// None where there is only one plugin to mean.
+    /// The plugin's name. None if the suite has only one plugin.
     plugin: Option<String>,
     file: PathBuf,
-    /// In place of the suite's and its cases', with the file that they are in.
+    /// Settings that replace those of the suite and its cases, with the file that they come from.
     settings: Option<(PathBuf, Value)>,
 }
 
-/// What another version does otherwise.
+/// The differences between two versions.
 #[derive(Debug)]
 pub(super) struct Comparison {
     pub(super) old: Value,
     pub(super) new: Value,
-    /// Fuel of all calls together.
+    /// Total fuel of all calls, for the old and the new version.
     pub(super) fuel: (u64, u64),
-    /// What a validator says against what the other version's mutator made.
+    /// Denials by one version's validators of an object that the other version's mutators made.
     pub(super) mixed: Vec<String>,
 }
 
-/// Takes a review that `new` has judged through `old`, and what each made of it to the other's validators.
+/// Runs a review that `new` has answered through `old` too. Each version's validators also get the object that the
+/// other version's mutators made.
 pub(super) async fn compare(
     new: &Pipeline,
     old: &Pipeline,
@@ -53,7 +54,7 @@ pub(super) async fn compare(
     let (was, is) = (Actual::of(&before), Actual::of(found));
     let mut mixed = Vec::new();
     let refuses = |finding: &Finding| finding.steps.iter().any(|step| !step.outcome.allowed);
-    // Where one of them refuses by itself, that is the difference.
+    // If one version denies the request by itself, the comparison shows that already.
     if !refuses(&before) && !refuses(found) {
         for (words, mutated, validators) in [
             (
@@ -84,7 +85,7 @@ pub(super) async fn compare(
 // === impl Against ===
 
 impl Against {
-    /// With settings of its own, which are read from a file.
+    /// Adds settings for the other version, read from a file.
     pub(super) fn with_settings(mut self, file: &Path) -> anyhow::Result<Self> {
         let shown = file.display();
         let text = std::fs::read_to_string(file)
@@ -102,13 +103,13 @@ impl Against {
         Ok(self)
     }
 
-    /// The files that it is made of.
+    /// Lists the files that the other version depends on.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         let settings = self.settings.iter().map(|(file, _)| file.clone());
         settings.chain([self.file.clone()]).collect()
     }
 
-    /// Puts the other version in the place of the one that the suite names.
+    /// Replaces the version in the suite's configuration by the other version.
     pub(super) fn put_into(&self, configs: &mut [PluginConfig]) -> anyhow::Result<()> {
         ensure!(
             self.file.is_file(),
@@ -167,7 +168,8 @@ impl Comparison {
         self.old != self.new
     }
 
-    /// A change may be meant. That the versions refuse what the other one makes is not.
+    /// Returns the failures of a comparison. A different result may be intended. A denial of the other version's output
+    /// never is.
     pub(super) fn failures(&self) -> Vec<Failure> {
         let failures = self.mixed.iter();
         failures

@@ -1,8 +1,8 @@
-//! `set` and `unset`: a case's own version of an object that it shares with others.
+//! `set` and `unset`: a case's own changes to an object that several cases share.
 
 use serde_json::{Map, Value};
 
-/// Sets the value at a JSON Pointer; objects that are missing on the way are made, and `-` adds to a list.
+/// Sets the value at a JSON Pointer. Missing objects on the way are created, and `-` appends to a list.
 pub(super) fn set(document: &mut Value, pointer: &str, value: &Value) -> Result<(), String> {
     let mut place = document;
     for token in tokens(pointer)? {
@@ -33,7 +33,7 @@ pub(super) fn set(document: &mut Value, pointer: &str, value: &Value) -> Result<
     Ok(())
 }
 
-/// Removes what is at a JSON Pointer.
+/// Removes the value at a JSON Pointer.
 pub(super) fn unset(document: &mut Value, pointer: &str) -> Result<(), String> {
     let mut tokens = tokens(pointer)?;
     let nothing = || format!("there is nothing at {pointer}");

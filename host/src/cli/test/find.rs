@@ -1,15 +1,15 @@
-//! The suites of a folder.
+//! Finds the suites in folders.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-/// What the name of a suite ends with.
+/// Endings of a suite's file name.
 const ENDINGS: [&str; 2] = [".test.yaml", ".test.yml"];
-/// Folders of what was downloaded or built.
+/// Folders whose content was downloaded or built.
 const NOT_THE_AUTHORS: [&str; 3] = ["target", "node_modules", "__pycache__"];
 
-/// The suites that the paths name or hold, each once, in the order of their names.
+/// Lists the suites that the paths name or contain, in the order of their names. A suite is listed only once.
 pub(super) fn suites(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut suites = Vec::new();
     for path in paths {
@@ -42,7 +42,7 @@ fn walk(folder: &Path, suites: &mut Vec<PathBuf>) -> anyhow::Result<()> {
         let entry = entry.with_context(unreadable)?;
         let (path, name) = (entry.path(), entry.file_name());
         let name = name.to_string_lossy();
-        // Links are not followed into folders: they may lead back here.
+        // Links to folders are not followed, because they may lead back here.
         if entry.file_type().with_context(unreadable)?.is_dir() {
             if !name.starts_with('.') && !NOT_THE_AUTHORS.contains(&&*name) {
                 walk(&path, suites)?;

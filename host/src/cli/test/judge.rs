@@ -1,4 +1,4 @@
-//! Compares what a case came to with what it is to come to.
+//! Compares the actual result of a case with the expected one.
 
 use serde_json::Value;
 
@@ -8,16 +8,16 @@ use crate::cli::review::difference;
 use crate::cli::terminal::grouped;
 use crate::document::Json;
 
-/// One thing that is not as expected.
+/// A difference from the expected result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// What, where, and what there is in its place.
+    /// The place, the expected value and the actual value.
     pub(super) what: String,
-    /// A difference, line by line, in colours.
+    /// A diff, line by line, in colours.
     pub(super) difference: Vec<String>,
 }
 
-/// Everything about a review that is not as expected. `object` is the object that is expected.
+/// Returns all differences between a result and the expectation. `object` is the expected object.
 pub(super) fn judge(
     actual: &Actual,
     expect: &Expectation,
@@ -61,7 +61,7 @@ fn verdict(actual: &Actual, expect: &Expectation, failures: &mut Vec<Failure>) {
             )));
         }
         None if expect.verdict != Some(Verdict::Fault) => {
-            // Under failurePolicy Ignore nobody would see it.
+            // Under failurePolicy Ignore, nobody would notice the fault.
             for fault in &actual.faults {
                 failures.push(Failure::new(format!(
                     "fault: {} failed with {}: {}",
@@ -110,7 +110,7 @@ fn refusal(actual: &Actual, expect: &Expectation, failures: &mut Vec<Failure>) {
             .iter()
             .map(|(field, message)| line(field.as_deref(), Some(own_words(actual, message))))
             .collect();
-        // What fits shows no difference, though only a part of it is expected.
+        // A cause that fits is shown as it is, even if only a part of it is expected. Then the diff does not mark it.
         let expected = causes.iter().enumerate().map(|(index, cause)| {
             let got = actual.causes.get(index).filter(|got| fits((cause, got)));
             got.map_or_else(
@@ -213,7 +213,7 @@ fn changed(
     }
 }
 
-/// The verdict with its reason.
+/// Describes the verdict and its reason.
 fn described(actual: &Actual) -> String {
     let verdict = actual.verdict.as_str();
     match (&actual.message, actual.code) {
@@ -225,7 +225,7 @@ fn described(actual: &Actual) -> String {
     }
 }
 
-/// A message without the name that the host puts before it: nobody writes that into a suite.
+/// Returns a message without the plugin's name. The host adds the name, so suites do not contain it.
 fn own_words<'a>(actual: &Actual, message: &'a str) -> &'a str {
     let own = actual
         .costs
@@ -260,7 +260,7 @@ impl Failure {
         )
     }
 
-    /// Two documents that should be one.
+    /// Creates a failure for two documents that should be equal.
     pub(super) fn documents(what: String, expected: &Value, got: &Value) -> Self {
         let (expected, got) = (Json::from(expected.clone()), Json::from(got.clone()));
         Self {

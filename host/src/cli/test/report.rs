@@ -1,4 +1,4 @@
-//! The results for machines: JSON, and JUnit XML as CI servers read it.
+//! Writes the results for machines: JSON, and JUnit XML as CI servers read it.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::judge::Failure;
 use super::run::{Tested, TestedCase};
 
-/// Everything, as JSON.
+/// Returns all results as JSON.
 pub(super) fn json(tested: &[Tested]) -> Value {
     let count = |ended: &str| {
         tested
@@ -46,7 +46,7 @@ fn case(case: &TestedCase) -> Value {
     value
 }
 
-/// JUnit XML: a `testsuite` for each suite.
+/// Returns all results as JUnit XML, with one `testsuite` per suite.
 pub(super) fn junit(tested: &[Tested]) -> String {
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
     for suite in tested {
@@ -113,7 +113,7 @@ fn text(failure: &Failure) -> String {
     lines.join("\n")
 }
 
-/// Text for XML 1.0, which has no place for most control characters.
+/// Escapes text for XML 1.0, which does not allow most control characters.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {

@@ -1,4 +1,4 @@
-//! Runs a suite: each case through the pipeline that the server has.
+//! Runs a suite: each case goes through the server's own pipeline.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ use crate::pipeline::Pipeline;
 use crate::plugin::{Plugin, PluginSet, PluginState};
 use crate::server::Endpoint;
 
-/// How the suites are run.
+/// Options for running suites.
 pub(super) struct Options<'a> {
     pub(super) filter: Option<&'a str>,
     pub(super) update: bool,
@@ -43,31 +43,31 @@ pub(super) struct Tested {
 pub(super) struct TestedCase {
     pub(super) suite: PathBuf,
     pub(super) name: String,
-    /// Its key path in the suite.
+    /// The case's key path in the suite.
     pub(super) place: String,
     pub(super) failures: Vec<Failure>,
-    /// Why it could not be run.
+    /// The reason why the case could not be run.
     pub(super) error: Option<String>,
     pub(super) actual: Option<Actual>,
-    /// What another version does otherwise, when that was asked for.
+    /// The comparison with another version, if one was requested.
     pub(super) comparison: Option<Comparison>,
 }
 
-/// Plugins with their settings, as they are loaded for some of the cases.
+/// The plugins with one set of settings, as loaded for some of the cases.
 pub(super) struct Loaded {
     plugins: Vec<Arc<Plugin>>,
-    /// Names and reasons.
+    /// Names of the plugins that failed to load, with the reasons.
     failed: Vec<(String, String)>,
 }
 
-/// What all cases of a suite share.
+/// The state that all cases of a suite share.
 pub(super) struct Lab {
     host: Host,
     suite: Suite,
     loaded: BTreeMap<(String, bool), Arc<Loaded>>,
 }
 
-/// Runs a suite, and tells each case as it ends.
+/// Runs a suite, and calls `tell` with each finished case.
 pub(super) async fn run(
     suite: Suite,
     options: &Options<'_>,
@@ -120,7 +120,7 @@ pub(super) async fn run(
     })
 }
 
-/// The documents of a case, each with the name that it goes by.
+/// Reads the documents of a case. Each one comes with the name that it is reported under.
 fn documents(case: &Case) -> Vec<(String, anyhow::Result<Document>)> {
     let input = case.review.object.as_ref();
     let read = input
@@ -166,7 +166,7 @@ fn read_one(input: &Input) -> anyhow::Result<Json> {
     Ok(documents.remove(0).content)
 }
 
-/// The review of a case, with what it says of its own.
+/// Prepares the review of a case, with the case's own changes.
 fn prepare(parts: &Parts, mut document: Document) -> anyhow::Result<Prepared> {
     let is_review =
         document.content.member("kind").and_then(Json::as_text) == Some("AdmissionReview");
@@ -301,7 +301,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Has the mutators judge their own output: kube-apiserver may show it to them again, and then nothing may change.
+    /// Runs the mutators on their own output. kube-apiserver may call them again, and then nothing may change.
     async fn settles(
         &self,
         pipeline: &Pipeline,
@@ -357,7 +357,7 @@ impl Lab {
         )
     }
 
-    /// The plugins with a case's settings: loaded once for all cases that have the same.
+    /// Loads the plugins with a case's settings. Cases with the same settings share one load.
     async fn load(
         &mut self,
         settings: Option<&Value>,
@@ -393,7 +393,7 @@ impl Lab {
     }
 }
 
-/// A case's settings are its only plugin's; of several, they go by the plugins' names.
+/// Applies a case's settings. With one plugin, they are that plugin's. With several, they are listed by plugin name.
 fn set_settings(configs: &mut [PluginConfig], settings: &Value) -> anyhow::Result<()> {
     if let [only] = configs {
         only.settings = settings.clone();
@@ -448,7 +448,7 @@ impl TestedCase {
         self.error.is_none() && self.failures.is_empty()
     }
 
-    /// How it ended, in a word.
+    /// Returns the result of the case in one word.
     pub(super) fn ended(&self) -> &'static str {
         match (&self.error, self.failures.is_empty()) {
             (Some(_), _) => "error",

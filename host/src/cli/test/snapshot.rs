@@ -1,4 +1,4 @@
-//! Snapshots: what the cases of a suite came to when somebody last said that it was right.
+//! Snapshots: the results of a suite's cases that somebody accepted last.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use crate::cli::terminal::grouped;
 pub(super) struct Snapshots {
     path: PathBuf,
     known: BTreeMap<String, Snapshot>,
-    /// What this run came to.
+    /// The results of this run.
     seen: BTreeMap<String, Snapshot>,
 }
 
-/// What one case came to.
+/// The result of one case.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Snapshot {
@@ -33,7 +33,7 @@ pub(super) struct Snapshot {
 // === impl Snapshots ===
 
 impl Snapshots {
-    /// The snapshots of the suite: for `policy.test.yaml`, `policy.snapshot.yaml`.
+    /// Reads the snapshots of a suite. For `policy.test.yaml` the file is `policy.snapshot.yaml`.
     pub(super) fn of(suite: &Path) -> anyhow::Result<Self> {
         let path = path_of(suite);
         let known = match std::fs::read_to_string(&path) {
@@ -55,7 +55,7 @@ impl Snapshots {
         })
     }
 
-    /// Compares a case with its snapshot; with `update`, takes what it came to for right.
+    /// Compares a case with its snapshot. With `update`, the result is accepted.
     pub(super) fn judge(
         &mut self,
         case: &str,
@@ -80,8 +80,8 @@ impl Snapshots {
         failures
     }
 
-    /// Writes what this run came to, if that is anything else. Cases that were not run keep their snapshots only when
-    /// not all were to run.
+    /// Writes the results of this run, if they differ from the snapshots. If only some cases were to run, the other
+    /// cases keep their snapshots.
     pub(super) fn save(mut self, all_ran: bool) -> anyhow::Result<()> {
         let mut wanted = if all_ran {
             BTreeMap::new()

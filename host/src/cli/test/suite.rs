@@ -1,6 +1,6 @@
-//! A suite: YAML beside the policy, read as strictly as a configuration.
+//! Reads a suite: YAML beside the policy, read as strictly as a configuration.
 //!
-//! A row lies over its case, and the case over the suite's defaults: what one of them says, the one above need not.
+//! A row overrides its case, and a case overrides the suite's defaults. Missing values come from the next level.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,30 +17,30 @@ use crate::config::problem::{Collector, Problems};
 use crate::config::read::{Fields, Node, child, join};
 use crate::config::{Config, Defaults, PluginConfig, Source, yaml};
 
-/// A suite, and everything that it is run with.
+/// A suite, with everything that is needed to run it.
 #[derive(Debug)]
 pub(super) struct Suite {
     pub(super) path: PathBuf,
-    /// The host's configuration, with the plugins that are tested.
+    /// The host's configuration, with the tested plugins.
     pub(super) config: Config,
-    /// The file that it is in, where it is none of the suite's own.
+    /// The file of the configuration. None if the configuration is part of the suite.
     config_file: Option<PathBuf>,
     pub(super) cases: Vec<Case>,
-    /// By how many percent the fuel may be above what a snapshot has.
+    /// Allowed growth of the fuel over the snapshot, in percent.
     pub(super) fuel_growth: u64,
 }
 
-/// One row of a case, or a case without rows.
+/// A row of a case, or a case without rows.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) name: String,
-    /// Its key path in the suite.
+    /// The case's key path in the suite.
     pub(super) place: String,
     pub(super) review: Parts,
     pub(super) expect: Expectation,
 }
 
-/// What is reviewed. Whatever is none here is left to what lies below, and at last to a default.
+/// The inputs of a review. A value that is None comes from the level below, and finally from a default.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parts {
     pub(super) object: Option<Input>,
@@ -54,13 +54,13 @@ pub(super) struct Parts {
     pub(super) dry_run: Option<bool>,
     pub(super) now: Option<SystemTime>,
     pub(super) settings: Option<Value>,
-    /// Most fuel of one call.
+    /// Maximum fuel of one call.
     pub(super) fuel: Option<u64>,
-    /// Whether a case or row, and not a default, says what an AdmissionReview says itself.
+    /// Whether a case or row, but not the defaults, sets a value that an AdmissionReview contains itself.
     pub(super) says_what_a_review_says: bool,
 }
 
-/// An object, or the file that it is in.
+/// An object, or the file that contains it.
 #[derive(Clone, Debug)]
 pub(super) enum Input {
     Inline(Value),
@@ -75,12 +75,12 @@ struct Written {
     expect: Given,
 }
 
-/// What is expected, as far as it is written.
+/// The expected result, as far as it is written.
 #[derive(Clone, Default)]
 enum Given {
     #[default]
     Not,
-    /// It is there, and what is wrong with it is noted.
+    /// The expectation is written and wrong. The problem is already recorded.
     Wrong,
     As(Box<Expectation>),
 }
@@ -96,7 +96,7 @@ const CASES_EXPECTED: &str = "a list of cases";
 const OBJECT_EXPECTED: &str = "a manifest or an AdmissionReview, or the name of a file with them";
 const EXPECT_EXPECTED: &str = "what the review is to come to, such as allow or deny";
 const NOW_EXPECTED: &str = "a time such as 2026-07-01T12:00:00Z";
-/// More fuel than this for the same review is worth a look.
+/// Default for the allowed growth of the fuel, in percent.
 const FUEL_GROWTH_PERCENT: u64 = 10;
 
 // === impl Suite ===
@@ -169,7 +169,7 @@ impl Suite {
         })
     }
 
-    /// The files that it is made of, beside itself.
+    /// Lists the files that the suite depends on, except the suite's own file.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         let plugins = self.config.plugins.iter();
         let plugins = plugins.filter_map(|plugin| match &plugin.source {
@@ -212,7 +212,7 @@ fn read_config(
             }
         };
     }
-    // The defaults of a configuration that says nothing.
+    // The configuration starts with all defaults.
     let mut config = Config::parse("allowEmpty: true", folder).ok()?;
     let nodes = fields
         .required("plugins", PLUGINS_EXPECTED)?
@@ -220,7 +220,7 @@ fn read_config(
     let max_calls = config.engine.max_concurrent_calls;
     let defaults = Defaults::default();
     for node in &nodes {
-        // A candidate decides nothing: there is nothing of it to test.
+        // The `candidate` of an entry is ignored: it decides nothing, so there is nothing to test.
         let (plugin, _) = PluginConfig::read(node, folder, &defaults, max_calls, problems)?;
         config.plugins.push(plugin);
     }
@@ -408,7 +408,8 @@ impl Parts {
         }
     }
 
-    /// These, and what they do not say from below. Changes add up, the lower ones first.
+    /// Returns these parts, completed from the level below. Changes of both levels apply, those of the lower level
+    /// first.
     fn over(&self, below: &Self) -> Self {
         let both = |ours: &[_], theirs: &[_]| theirs.iter().chain(ours).cloned().collect();
         Self {

@@ -1,7 +1,8 @@
 use super::*;
 use crate::config::ManifestRule;
 
-/// What is found of one rule: operations, groups, versions, resources, scope, each as in `CREATE,UPDATE`.
+/// Returns the findings for one rule: operations, groups, versions, resources, scope. Each is a list such as
+/// `CREATE,UPDATE`.
 fn found(operations: &str, groups: &str, versions: &str, resources: &str, scope: &str) -> String {
     let texts = |list: &str| list.split(',').map(str::to_owned).collect();
     let rule = ManifestRule {
@@ -68,7 +69,7 @@ fn says_nothing_of_rules_that_match() {
             "*",
         ),
         ("UPDATE", "", "v1", "nodes,namespaces", "Cluster"),
-        // Custom resources, alone and beside Kubernetes' own.
+        // Custom resources, alone and together with Kubernetes' own.
         ("CREATE", "argoproj.io", "v1alpha1", "rollouts", "*"),
         (
             "CREATE",
