@@ -1,8 +1,12 @@
-//! The child's side: everything that is done with a plugin's bytes before they are trusted with a request.
+//! The child's side of preparing a plugin: all work on a plugin's bytes before they are trusted with a request.
 //!
-//! A child does one of two things. It runs guest code and hands back a component (`prepare/configure`), or it compiles a
-//! component and hands back machine code (`prepare/compile`). No process does both, so no guest has ever run where the
-//! code that the host executes is made. Neither can open a file or a socket (`prepare/confine`).
+//! A child does one of two tasks:
+//!
+//! - Run guest code and hand back a component (`prepare/configure`).
+//! - Compile a component and hand back machine code (`prepare/compile`).
+//!
+//! A process never does both. The code that the host executes is therefore made where no guest has ever run. A child
+//! can open neither files nor sockets (`prepare/confine`).
 
 mod compile;
 mod configure;
@@ -17,7 +21,7 @@ use super::protocol::{Line, Order, Stage, Task};
 use crate::config::PluginName;
 use crate::engine::{ConfiguredBy, Engine, EngineSettings, Guest, GuestError, Tier};
 
-/// What a child hands back: a line, and the bytes that follow it.
+/// The result of a child: a line, and the bytes that follow it.
 struct Outcome {
     line: Line,
     bytes: Vec<u8>,
@@ -28,7 +32,7 @@ struct Refusal {
     reason: String,
 }
 
-/// An engine, and what a guest is linked with.
+/// The engine of a child, with the order that its guests are linked for.
 struct Workshop<'o> {
     engine: Engine,
     name: PluginName,
@@ -41,7 +45,8 @@ struct Teller<W>(W);
 /// Runs the child: reads an order and the bytes from `input`, writes lines and the result to `output`.
 ///
 /// # Errors
-/// When `input` or `output` break, or the order cannot be read: then there is nobody to tell.
+/// When `input` or `output` breaks, the order cannot be read, or a limit cannot be set. The child then ends without a
+/// result.
 pub fn run(input: impl Read, output: impl Write) -> anyhow::Result<()> {
     let mut input = BufReader::new(input);
     let mut line = String::new();
@@ -56,7 +61,7 @@ pub fn run(input: impl Read, output: impl Write) -> anyhow::Result<()> {
     let outcome = match &order.task {
         Task::Compile { stage } => compile::compile(&order, *stage, &bytes, &mut teller),
         Task::Describe | Task::Configure { .. } => {
-            // No more than timers: for input and output, tokio opens files of its own.
+            // Enable timers only: for input and output, tokio would open files.
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .build()?;
@@ -137,7 +142,7 @@ impl<W: Write> Teller<W> {
         Ok(self.0.flush()?)
     }
 
-    /// Where the host is gone, the next read or write ends this process.
+    /// Reports a stage. Callers may ignore an error: if the host is gone, the next read or write ends this process.
     fn stage(&mut self, stage: Stage) -> anyhow::Result<()> {
         self.line(&Line::Stage(stage))
     }

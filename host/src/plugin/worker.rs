@@ -1,4 +1,4 @@
-//! The host's side of preparing a plugin: starts children, hears them out, and can do without any of them.
+//! The host's side of preparing a plugin: starts children, reads their results, and survives the loss of any child.
 //!
 //! ```text
 //! stored? ── yes ─────────────────────────────────────────────▶ code
@@ -26,66 +26,67 @@ use pace::{Lanes, Pace};
 use super::protocol::{Manifest, Order, Rewriting, Stage, Task};
 use super::store::{Code, Key, Store};
 
-/// The clock runs this many times as long as the CPU limit: the child is niced and the machine may be busy.
+/// Factor by which the wall-clock limit exceeds the CPU limit. The child is niced, and the machine may be busy.
 const WALL_FACTOR: u32 = 4;
-/// A child that neither says anything nor uses the processor for so long is ended, whatever it was at. The plugin's own
-/// code is ended much sooner, by the child itself.
+/// Time after which the host ends a child that neither says anything nor uses the processor, at any stage. A child ends
+/// the plugin's own code much sooner itself.
 const MAX_STANDSTILL: Duration = Duration::from_secs(10);
-/// The prepared component may have this many times the size of a plugin's file.
+/// Maximum size of the prepared component, as a multiple of the maximum size of a plugin's file.
 const COMPONENT_FACTOR: u64 = 4;
-/// Machine code may have this many times the size of a component.
+/// Maximum size of machine code, as a multiple of the maximum size of a component.
 const CODE_FACTOR: u64 = 4;
 
 /// Starts children that prepare plugins.
 #[derive(Debug)]
 pub(super) struct Worker {
-    /// The `tollgate` binary.
+    /// Path of the `tollgate` binary.
     executable: PathBuf,
     max_component_bytes: u64,
     max_standstill: Duration,
     processors: usize,
     lanes: Lanes,
     store: Arc<Store>,
-    /// What both this program and its engine have to agree on for code to be used again; none where it is not known.
+    /// Identity of this program and its engine. Stored code is reused only for the same identity. `None` if it is
+    /// unknown: then nothing is stored or reused.
     host: Option<Vec<u8>>,
     told_what_is_missing: AtomicBool,
 }
 
-/// A plugin that went through all stages.
+/// A plugin that has passed all stages.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) known: Known,
     pub(super) code: Code,
 }
 
-/// What is known of a plugin besides its code.
+/// The facts about a plugin that are stored with its code.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Known {
     pub(super) manifest: Manifest,
-    /// Why there is no snapshot.
+    /// The reason why there is no snapshot.
     pub(super) fallback: Option<String>,
 }
 
 /// Why a plugin could not be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
-    /// The plugin is at fault.
+    /// The child refused the plugin.
     #[error("{stage}: {reason}")]
     Refused {
-        /// Where it failed.
+        /// Stage in which the plugin failed.
         stage: Stage,
-        /// Why.
+        /// The reason for the refusal.
         reason: String,
     },
-    /// It took too long.
+    /// Preparing the plugin took too long.
     #[error(
         "{stage}: it took more than {} s of CPU, or {} s by the clock (engine.loadTimeout)",
         .limit.as_secs(), (*.limit * WALL_FACTOR).as_secs()
     )]
     TooSlow {
-        /// What it was at.
+        /// Stage of the child.
         stage: Stage,
-        /// The limit.
+        /// Limit of CPU time.
         limit: Duration,
     },
     /// The child neither said anything nor used the processor.
@@ -94,47 +95,47 @@ pub enum PrepareError {
          with the plugin", .limit.as_secs()
     )]
     Standstill {
-        /// What it was at.
+        /// Stage of the child.
         stage: Stage,
-        /// The limit.
+        /// Time for which a child may do nothing.
         limit: Duration,
     },
-    /// The child ended on its own: for want of memory, by the system's hand, or by a panic.
+    /// The child ended early: it lacked memory, the system killed it, or it panicked.
     #[error(
         "{stage}: the process that prepares it ended with {status}; it may have {memory_bytes} bytes of memory \
          (engine.loadMemory){}", Tail(.stderr)
     )]
     Lost {
-        /// What it was at.
+        /// Stage of the child.
         stage: Stage,
-        /// How it ended.
+        /// Exit status of the child.
         status: ExitStatus,
-        /// The limit.
+        /// Memory limit of the child, in bytes.
         memory_bytes: u64,
-        /// The beginning of what it printed.
+        /// The beginning of the child's standard error.
         stderr: String,
     },
-    /// What it made is too large.
+    /// The child's result is too large.
     #[error(
         "the {what} has {bytes} bytes; it may have {limit_bytes} ({factor} × engine.maxPlugin)"
     )]
     TooLarge {
-        /// Component or code.
+        /// The kind of result: component or code.
         what: &'static str,
-        /// How large.
+        /// Size of the result, in bytes.
         bytes: u64,
-        /// The limit.
+        /// Maximum size, in bytes.
         limit_bytes: u64,
-        /// How many times the size of a plugin that is.
+        /// The limit as a multiple of `engine.maxPlugin`.
         factor: u64,
     },
-    /// The child could not be started or heard, or its code not be written.
+    /// The host could not start the child, read from it, or write its code.
     #[error("the process that prepares plugins cannot be run: {0}")]
     Process(#[from] std::io::Error),
-    /// The child said something else.
+    /// The child violated the protocol.
     #[error("the process that prepares plugins did not keep to its protocol: {0}")]
     Protocol(String),
-    /// The host is ending.
+    /// The host is shutting down.
     #[error("the host is ending")]
     Ending,
 }
@@ -144,7 +145,7 @@ struct Tail<'a>(&'a str);
 // === impl Worker ===
 
 impl Worker {
-    /// A worker that keeps code in `store`, for an engine that code is compatible with by `compatibility`.
+    /// Creates a worker that keeps code in `store`. `compatibility` identifies the engines that can run the code.
     pub(super) fn new(
         executable: PathBuf,
         max_plugin_bytes: u64,
@@ -165,7 +166,7 @@ impl Worker {
         }
     }
 
-    /// Asks a plugin what it is. It is neither configured nor compiled for serving.
+    /// Asks a plugin to describe itself, without configuring it or compiling it for serving.
     pub(super) async fn describe(
         &self,
         mut order: Order,
@@ -177,7 +178,7 @@ impl Worker {
         Ok(known.manifest)
     }
 
-    /// Prepares a plugin; where a child is lost over the snapshot, does without one.
+    /// Prepares a plugin. If a child is lost over the snapshot, the worker does without a snapshot.
     pub(super) async fn prepare(
         &self,
         mut order: Order,
@@ -190,7 +191,8 @@ impl Worker {
             rewriting,
         };
         order.task = task(rewriting.clone());
-        // A plugin that is told the time may come to another result tomorrow.
+        // The only capability is the clock. A plugin that can read the time may give another result tomorrow, so do not
+        // store it.
         let key = match order.capabilities.is_empty() {
             true => self.key(&order, bytes),
             false => None,
@@ -218,7 +220,7 @@ impl Worker {
             };
             order.task = Task::Compile { stage };
             let code = match self.compiled(&order, &component, &mut pace).await {
-                // The rewriting may be to blame. Where it is not, the next one is refused for the same reason.
+                // The rewriting may be the cause. If it is not, the next attempt is refused for the same reason.
                 Err(PrepareError::Refused {
                     stage: Stage::CompileSnapshot,
                     reason,
@@ -240,14 +242,14 @@ impl Worker {
                 }
                 compiled => compiled?,
             };
-            // What a lost child came to is not taken for granted at the next start.
+            // Do not reuse the result of a lost child at the next start.
             let key = key.filter(|_| why_without.is_none());
             let code = self.keep(key, &known, code).await?;
             return Ok(Prepared { known, code });
         }
     }
 
-    /// Lets a child describe the plugin, and configure it where the order says so.
+    /// Runs a child that describes the plugin, and configures it if ordered to.
     async fn configured(
         &self,
         order: &Order,
@@ -264,7 +266,7 @@ impl Worker {
         }
     }
 
-    /// Lets another child compile the component, unless that was done before.
+    /// Runs another child that compiles the component, unless the code is already stored.
     async fn compiled(
         &self,
         order: &Order,
@@ -285,7 +287,7 @@ impl Worker {
         Child::new(self, order)
     }
 
-    /// By what the result of an order is found again.
+    /// The key under which the result of an order is stored.
     fn key(&self, order: &Order, bytes: &[u8]) -> Option<Key> {
         let order = serde_json::to_vec(order).ok()?;
         let host = self.host.as_ref()?;
@@ -320,7 +322,7 @@ impl Worker {
         .await
     }
 
-    /// Says once what children go without.
+    /// Logs once which protections the children lack.
     fn heard_of_confinement(&self, missing: &[String]) {
         if !missing.is_empty() && !self.told_what_is_missing.swap(true, Ordering::Relaxed) {
             tracing::warn!(
@@ -347,7 +349,7 @@ fn without(reason: String) -> (Rewriting, Option<String>) {
     (rewriting, Some(reason))
 }
 
-/// Which build of the program this is.
+/// Identifies this build of the program.
 fn identity(executable: &Path) -> Option<Vec<u8>> {
     let metadata = std::fs::metadata(executable).ok()?;
     let written = metadata.modified().ok()?;
@@ -363,7 +365,7 @@ fn identity(executable: &Path) -> Option<Vec<u8>> {
 // === impl PrepareError ===
 
 impl PrepareError {
-    /// Whether the plugin may be loaded without what it failed at.
+    /// Whether the plugin may still be loaded without a snapshot.
     fn is_about_the_snapshot(&self) -> bool {
         let (Self::TooSlow { stage, .. }
         | Self::Standstill { stage, .. }

@@ -1,4 +1,4 @@
-//! The child that compiles: a component becomes machine code. No guest code runs here.
+//! The child that compiles a component to machine code. This child runs no guest code.
 
 use std::io::Write;
 

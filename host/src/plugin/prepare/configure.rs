@@ -1,4 +1,4 @@
-//! The child that runs guest code: describes and configures a plugin, and makes the component that is to be compiled.
+//! The child that runs guest code: it describes and configures a plugin, and makes the component to compile.
 
 use std::io::Write;
 use std::panic::AssertUnwindSafe;
@@ -18,7 +18,7 @@ use crate::plugin::protocol::{Line, Manifest, ManifestRule, Order, Rewriting, St
 use crate::plugin::shim::without_shim;
 use crate::plugin::trim::trim;
 
-/// `describe` and `configure` may use this many times the fuel of a call: they run once.
+/// Factor by which the fuel of `describe` and `configure` exceeds that of a call. The two run only once.
 const LOAD_FUEL_FACTOR: u64 = 20;
 
 pub(super) async fn configure(
@@ -64,13 +64,13 @@ fn configured(manifest: Manifest, component: Vec<u8>, fallback: Option<String>) 
     }
 }
 
-/// What a guest may use while it is loaded.
+/// Limits of a guest while it is loaded.
 struct Loading {
     fuel: u64,
     time: Duration,
 }
 
-/// A plugin on its way to a configured component.
+/// The work of configuring a plugin and making its component.
 struct Configuring<'a> {
     order: &'a Order,
     workshop: &'a Workshop<'a>,
@@ -101,7 +101,7 @@ impl Loading {
     }
 }
 
-/// What a guest says at a stage, unless it fails or sleeps.
+/// Waits for a guest's answer in a stage. Refuses the plugin if it fails or sleeps too long.
 async fn awake<T>(stage: Stage, run: impl Future<Output = Result<T, Fault>>) -> Result<T, Refusal> {
     match patiently(run, MAX_SLEEP).await {
         Ok(said) => said.map_err(|fault| stage.refuses(format!("{}: {fault}", fault.kind()))),
@@ -153,7 +153,8 @@ impl<'a> Configuring<'a> {
         });
         let (guest, context, mut fallback) = match linked {
             Ok((context, guest)) => (guest, Some(context), None),
-            // What the plain component lacks, the instrumented one lacks too; but the plain one's error is plainer.
+            // If the plain component lacks something, the instrumented one lacks it too. The error of the plain one is
+            // clearer.
             Err(reason) => match self.workshop.link(component) {
                 Ok(guest) => (guest, None, Some(reason)),
                 Err(error) => return Err(Stage::Compile.refuses(error)),
@@ -181,7 +182,8 @@ impl<'a> Configuring<'a> {
                         .to_owned(),
                 );
             } else {
-                // The plugin's own code is done; what runs now is the instrumentation, which hands out all memory.
+                // The plugin's own code is finished. From here on, only the instrumentation runs, which hands out all
+                // memory.
                 store.set_hostcall_fuel(usize::MAX);
                 store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Continue(1)));
                 let refuelled = store.set_fuel(u64::MAX);
@@ -206,7 +208,7 @@ impl<'a> Configuring<'a> {
         drop(store);
 
         if let Some(reason) = &fallback {
-            // It runs in every call then, out of the call's own fuel.
+            // Without a snapshot, `configure` runs in every call and uses the call's own fuel.
             let limit = self.order.limits.fuel;
             if fuel >= limit {
                 return Err(Stage::Configure.refuses(format!(
@@ -224,7 +226,7 @@ impl<'a> Configuring<'a> {
     }
 }
 
-/// A snapshot without what it does not need any more, as far as what is left is valid.
+/// Removes the code that a snapshot no longer needs. Returns `None` unless the result is valid.
 fn trimmed(snapshot: &[u8]) -> Option<Vec<u8>> {
     let joined = attempted(|| without_shim(snapshot)).flatten();
     let components = joined.as_deref().into_iter().chain([snapshot]);

@@ -1,4 +1,4 @@
-//! One child, from its start to its end.
+//! Runs one child from its start to its end.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
@@ -16,34 +16,34 @@ use crate::pipeline::text::{Limit, one_line};
 use crate::plugin::protocol::{Line, Manifest, Order, Stage};
 use crate::plugin::store::Code;
 
-/// A line of the child's is cut off here: a manifest's schema is the longest thing in one.
+/// Maximum length of a line from the child. The longest part of a line is a manifest's schema.
 const MAX_LINE_BYTES: u64 = 4 << 20;
-/// What is kept of a reason: it is shown, logged and repeated, and may be the plugin's own words.
+/// Maximum length of a reason. The host shows, logs and repeats it, and it may contain the plugin's own words.
 const MAX_REASON: Limit = Limit::Bytes(2048);
-/// What is kept of the child's standard error: its beginning.
+/// Maximum number of bytes that are kept from the beginning of the child's standard error.
 const MAX_STDERR_BYTES: u64 = 64 << 10;
-/// Code is taken from the child, and written, in pieces of this size.
+/// Size of the pieces in which the host takes code from the child and writes it.
 const PIECE_BYTES: u64 = 1 << 20;
-/// How often a child is looked at.
+/// Interval at which the host checks a child.
 const LOOK: Duration = Duration::from_millis(50);
 const SIGXCPU: i32 = rustix::process::Signal::XCPU.as_raw();
 
-/// A child that is to be started.
+/// A child that has not been started yet.
 pub(super) struct Child<'w> {
     worker: &'w Worker,
     limit: Duration,
     memory_bytes: u64,
 }
 
-/// What a child that did what it was told handed back.
+/// The result of a child that has finished its task.
 pub(super) enum Said {
-    /// A plugin was described and configured.
+    /// The child described the plugin, and configured it if ordered to.
     Configured {
         manifest: Manifest,
         fallback: Option<String>,
         component: Vec<u8>,
     },
-    /// A component was compiled.
+    /// The child compiled a component.
     Compiled(Code),
 }
 
@@ -58,7 +58,7 @@ impl<'w> Child<'w> {
         }
     }
 
-    /// Starts the child and hears it out, for as long as its limits allow. It is killed when this is dropped.
+    /// Starts the child and reads its result, within its limits. Dropping the future kills the child.
     pub(super) async fn run(
         self,
         order: &Order,
@@ -68,14 +68,15 @@ impl<'w> Child<'w> {
         let mut process = Command::new(&self.worker.executable)
             .arg("prepare")
             .env_clear()
-            // The allocator would map a gigabyte ahead, and what is mapped for writing counts against the child's limit.
+            // The allocator would map a gigabyte ahead. Memory that is mapped for writing counts against the child's
+            // limit.
             .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
-            // A child cannot look up what share of the machine the container has.
+            // A child cannot look up the container's share of the processors.
             .env("RAYON_NUM_THREADS", self.worker.processors.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Of its own, so that all of its threads are niced at once.
+            // Give the child its own process group, so that all of its threads are niced at once.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()?;
@@ -91,7 +92,7 @@ impl<'w> Child<'w> {
             serde_json::to_vec(order).map_err(|error| PrepareError::Protocol(error.to_string()))?;
         line.push(b'\n');
         let tell = async move {
-            // A child that ends early breaks the pipe; what it said before is what counts.
+            // A child that ends early breaks the pipe. Its earlier lines still count.
             if stdin.write_all(&line).await.is_ok() {
                 let _: std::io::Result<()> = stdin.write_all(bytes).await;
             }
@@ -115,7 +116,7 @@ impl<'w> Child<'w> {
         let stage = heard.stage();
         match ended {
             (Some(said), ..) => said,
-            // Past the soft limit of CPU time comes SIGXCPU; SIGKILL is the system's, for want of memory.
+            // The soft limit of CPU time sends SIGXCPU. SIGKILL comes from the system when memory is short.
             (None, status, _) if status.signal() == Some(SIGXCPU) => Err(PrepareError::TooSlow {
                 stage,
                 limit: self.limit,
@@ -129,7 +130,7 @@ impl<'w> Child<'w> {
         }
     }
 
-    /// Ends when the child has taken too long. What it says of time itself does not count.
+    /// Watches the child, and returns once it has taken too long. The child's own statements about time do not count.
     async fn watch(&self, heard: &Heard, watched: &mut Watched<'_, '_>) -> PrepareError {
         let began = Instant::now();
         let max_standstill = self.worker.max_standstill;
@@ -156,7 +157,7 @@ impl<'w> Child<'w> {
         }
     }
 
-    /// What the child says to its end; nothing where it ends before it has said it all.
+    /// Reads the child's output to the end. Returns `None` if the child ends before its output is complete.
     async fn listen(
         &self,
         mut stdout: impl AsyncBufRead + Unpin,
@@ -214,8 +215,9 @@ impl<'w> Child<'w> {
         }
     }
 
-    /// Writes the code to a file piece by piece, so that the host never has all of it in memory. None where some of it does
-    /// not come.
+    /// Writes the code to a file piece by piece, so that the host never holds all of it in memory.
+    ///
+    /// Returns `None` if the child ends before it has sent all of the code.
     async fn take_code(
         &self,
         mut stdout: impl AsyncBufRead + Unpin,
@@ -253,7 +255,7 @@ impl<'w> Child<'w> {
     }
 }
 
-/// What the child has said so far.
+/// The last stage that the child has reported, and the number of its messages so far.
 struct Heard(Mutex<(Stage, u64)>);
 
 // === impl Heard ===

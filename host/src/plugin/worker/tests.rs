@@ -1,4 +1,4 @@
-//! What the host does about children that are not as they should be: programs of a few lines take their place.
+//! Tests how the host handles misbehaving children. Short shell scripts replace the child.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;
@@ -8,7 +8,7 @@ use super::*;
 use crate::config::Limits;
 use crate::engine::Tier;
 
-/// A worker whose child is this shell script.
+/// Creates a worker whose child is this shell script.
 fn worker(folder: &Path, script: &str) -> Worker {
     let program = folder.join("child");
     std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
@@ -60,14 +60,14 @@ async fn ends_a_child_that_does_nothing_whatever_it_says_of_its_own_time() {
 #[tokio::test]
 async fn does_not_end_a_child_that_uses_the_processor() {
     let folder = tempfile::tempdir().unwrap();
-    // Two seconds of work, which says nothing meanwhile.
+    // The child works for two to three seconds and says nothing meanwhile.
     let script = r#"end=$(($(date +%s) + 3)); while [ "$(date +%s)" -lt "$end" ]; do :; done
         echo '{"refused":{"stage":"describe","reason":"worked"}}'"#;
     let error = refused(&worker(folder.path(), script)).await;
     assert_eq!(error.to_string(), "describe: worked");
 }
 
-/// The nice value of the process that wrote its number to a file.
+/// The nice value of the process that wrote its id to a file.
 fn niceness(file: &Path) -> Option<i32> {
     let id = std::fs::read_to_string(file).ok()?;
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).ok()?;
