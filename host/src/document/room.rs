@@ -1,6 +1,6 @@
 //! Memory that all reviews share, counted before it is allocated.
 //!
-//! A few bytes of JSON can take a hundred bytes of memory: `{"":0}` is an object with a table of its own. A limit on
+//! A few bytes of JSON can take a hundred bytes of memory: `{"":0}` becomes an object with its own table. A limit on
 //! received bytes therefore does not bound the memory of reviews.
 //!
 //! [`Room`] limits the memory of all decoded documents. Each review has an [`Account`] in it. The account is charged
@@ -80,7 +80,7 @@ const MEMBER: usize = 8 + size_of::<Arc<str>>() + size_of::<Json>();
 // === what values take ===
 
 /// Returns the bytes that the allocator takes for a block. mimalloc has four size classes between two powers of two,
-/// and fewer for small blocks. A large block gets pages of its own around it.
+/// and fewer for small blocks. A large block gets separate pages around it.
 pub(super) fn block(bytes: usize) -> u64 {
     const LARGE: usize = 1 << 20;
     /// A block that would fill its class goes into the next class.

@@ -1,7 +1,7 @@
 //! Applies RFC 6902 patches strictly, all or nothing, within limits.
 //!
 //! The patch comes from a plugin that may be broken or hostile. This code runs outside the sandbox, where neither
-//! fuel nor epochs stop it. It therefore counts everything: the depth, the size of the added values, and the steps.
+//! fuel nor epochs stop it. Therefore everything is counted: the depth, the size of the added values, and the steps.
 
 mod error;
 
@@ -24,8 +24,8 @@ pub struct ApplyLimits {
     pub max_added_nodes: usize,
     /// Most bytes in those values, before escaping.
     pub max_added_bytes: usize,
-    /// Most steps. A step is a path token walked, an array element or a member moved or copied, or a value measured
-    /// or compared. It takes a few nanoseconds.
+    /// Most steps, of a few nanoseconds each. A step is a path token walked, an array element or a member moved or
+    /// copied, or a value measured or compared.
     pub max_steps: usize,
 }
 
@@ -100,8 +100,8 @@ impl ApplyLimits {
 }
 
 impl Default for ApplyLimits {
-    /// Allows 256 levels, a million values, 16 MiB and 32 million steps. 16 MiB is five times the largest object that
-    /// kube-apiserver takes. 32 million steps take a tenth of a second.
+    /// Allows 256 levels, a million values, 16 MiB and 32 million steps. These bytes are five times the largest
+    /// object that kube-apiserver takes, and these steps take a tenth of a second.
     fn default() -> Self {
         Self {
             max_depth: 256,

@@ -5,19 +5,19 @@
 //!
 //! - Indexes are canonical (never `-`).
 //! - Every parent exists and is a container.
-//! - Nothing is removed or replaced that does not exist, and nothing is added at the root.
+//! - No operation removes or replaces something that does not exist, and none adds at the root.
 //!
 //! Further rules:
 //!
-//! - Equal places are not touched. The difference is made inside objects and arrays. An object replaces an object,
-//!   or an array an array, only as the fallback below.
+//! - Equal places are not touched. The difference is made inside objects and arrays. An object replaces an object, or
+//!   an array an array, only as the fallback below.
 //! - Arrays are aligned: see [`align`].
-//! - Operations on an array come from left to right, with a run of removals from last to first. So the path of every
-//!   operation except such a removal is also its place in the final document.
+//! - Operations on an array come from left to right, with a run of removals from last to first. Except for such
+//!   removals, the path of an operation is also its place in the final document.
 //! - `1` and `1.0` differ: a number is its text.
 //!
-//! **Bounds.** The time is linear in what differs. Arrays take the time of Myers' algorithm, up to about ten million
-//! comparisons. An array that needs more is replaced as a whole.
+//! **Bounds.** The time is linear in the size of the difference. Arrays take the time of Myers' algorithm, up to
+//! about ten million comparisons. An array that needs more is replaced as a whole.
 //!
 //! Applying an array operation takes time in proportion to the array's length. If operations times length exceed
 //! [`MAX_MOVES`], the container is replaced as a whole.

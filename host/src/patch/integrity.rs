@@ -1,7 +1,7 @@
 //! Rejects mutations that no plugin may make.
 //!
-//! kube-apiserver rejects a patched object that Kubernetes cannot decode, or that has become another object. It shows
-//! that error to the user and ignores the webhook's `failurePolicy`. Tollgate makes it the plugin's fault instead.
+//! kube-apiserver rejects a patched object that Kubernetes cannot decode, or that has become another object. The user
+//! gets that error, and the webhook's `failurePolicy` does not apply. Tollgate makes it the plugin's fault instead.
 //! Only changes are checked: an object that was invalid before may stay invalid.
 //!
 //! A whole object as the answer can go wrong in two more ways, which may stay unnoticed for months. The object went
@@ -84,11 +84,11 @@ pub enum IntegrityError {
 /// update. An absent member and a null member are the same, as in Kubernetes. A change from one to the other is
 /// neither a change nor a loss.
 ///
-/// In a whole object, these count as dropped:
+/// In a whole object, these values count as dropped:
 ///
-/// - a member or an array element that `changes` remove, unless an equal element is added elsewhere in the same array
-/// - a value that became null
-/// - an object or array with content that became another type
+/// - A removed member or array element, unless an equal element is added elsewhere in the same array.
+/// - A value that became null.
+/// - An object or array with content that became another type.
 ///
 /// Any other changed value does not count as dropped.
 ///

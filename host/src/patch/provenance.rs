@@ -4,19 +4,20 @@
 //! an element moves within its array, the writes in it move with it. The cost of recording a mutation depends on the
 //! mutation, not on the object or on the number of earlier mutations.
 //!
-//! A conflict is one of these:
+//! A mutator causes a conflict in these cases:
 //!
-//! - A mutator changes or removes a value that another one wrote, or a value inside something that another one added
-//!   as a whole, or a value that contains another's writes.
-//! - A mutator adds again what another one removed. A member is recognised by its name, an element by its value or
-//!   its identity.
+//! - It changes or removes a value that another mutator wrote.
+//! - It changes or removes a value inside something that another mutator added as a whole.
+//! - It changes or removes something that contains another mutator's writes.
+//! - It adds something again that another mutator removed. A member is recognised by its name, an element by its
+//!   value or its identity.
 //!
-//! These are not conflicts:
+//! A mutator causes no conflict in these cases:
 //!
-//! - adding a member or an element beside another's write
-//! - moving an element within its array
-//! - writing the value that is already there, which the diff does not even show
-//! - any change of the mutator's own writes
+//! - It adds a member or an element beside another mutator's write.
+//! - It moves an element within its array.
+//! - It writes the value that is already there. The diff does not even show this.
+//! - It changes its own writes.
 
 mod changes;
 mod places;
@@ -90,8 +91,8 @@ impl<W: Copy + Eq> Provenance<W> {
         conflicts
     }
 
-    /// Returns the places where one mutator's writes now stand, ordered by names and indexes. They include what it
-    /// removed, but not what others overwrote. Something added as a whole is one place.
+    /// Returns the places where one mutator's writes now stand, ordered by names and indexes. Removals by the mutator
+    /// are included, but not writes that others overwrote. Something added as a whole is one place.
     #[must_use]
     pub fn paths_of(&self, writer: W) -> Vec<Pointer> {
         let mut paths = Vec::new();

@@ -5,8 +5,8 @@
 //! - Calls rest at every tick.
 //! - For calls that end before their first tick, the thread pauses between calls.
 //!
-//! A shadow that spins therefore takes no engine slot and no thread from serving calls. Where processors are
-//! rationed, the shadow takes at most that quarter of the host's share.
+//! A shadow that spins therefore takes no engine slot and no thread from serving calls. If the host's processor time
+//! is rationed, the shadow takes no more of it than that quarter.
 
 use std::sync::{Arc, OnceLock};
 use std::thread;

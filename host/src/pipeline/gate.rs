@@ -41,8 +41,7 @@ pub struct Pipeline {
     metrics: Arc<Metrics>,
     auditor: Auditor,
     comparer: Comparer,
-    /// Recorded decisions. Each one refers to the plugin set that it was made with, for as long as that set is in
-    /// use.
+    /// Recorded decisions, each with the plugin set that it was made with, for as long as that set is in use.
     decisions: Ring<Weak<PluginSet>>,
     max_depth: u32,
     /// Memory for the decoded documents of all reviews. None means no limit.

@@ -156,8 +156,8 @@ impl Match {
     /// The host compares namespaces by name:
     ///
     /// - A Namespace object counts as being in itself, as it does for a namespaceSelector.
-    /// - Any other cluster-scoped object is in no namespace. Neither `namespaces` nor `excludeNamespaces` excludes
-    ///   it, as with a namespaceSelector. To exclude such objects, use `scope`.
+    /// - Any other cluster-scoped object is in no namespace. As with a namespaceSelector, such an object is never
+    ///   excluded by `namespaces` or `excludeNamespaces`. To exclude it, use `scope`.
     ///
     /// Labels and conditions are not checked.
     #[must_use]

@@ -29,7 +29,7 @@ enum Weight<'r> {
 }
 
 /// Merges all reports, in plugin order, into one outcome. `patch` turns the request's object into the mutators'
-/// result. It is dropped when the request is denied.
+/// result, and is dropped when the request is denied.
 ///
 /// Reports in audit mode have no effect and leave no trace.
 #[must_use]

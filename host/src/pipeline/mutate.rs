@@ -64,8 +64,7 @@ struct Chain {
     current: Option<Json>,
     /// The number of changes so far.
     version: u64,
-    /// How much of a Secret the mutators that changed the object had read. They may have put its content into member
-    /// names.
+    /// How much of a Secret the mutators that changed the object had read. Member names may contain what they read.
     secrecy: Secrecy,
     provenance: Provenance<usize>,
     /// Memory of the answers and copies that `current` consists of.
@@ -103,7 +102,8 @@ struct Judged {
     told: Secrecy,
 }
 
-/// Limits for applying one plugin's patch. Fuel does not meter this work. It takes about 100 ms at worst.
+/// Limits for applying one plugin's patch, which fuel does not meter. Within them, a patch takes about 100 ms at
+/// worst.
 const LIMITS: ApplyLimits = ApplyLimits {
     max_depth: 0,
     max_added_nodes: 500_000,

@@ -1,8 +1,8 @@
 //! Reads the head of a review: the beginning of its body, up to the object.
 //!
-//! Some bodies are larger than the limit, or hold an object that is nested too deep. With the head, such a body still
-//! gets an answer with its uid, and only the plugins that match the request count. kube-apiserver writes kind,
-//! apiVersion and the request's metadata before the object, so the head holds them.
+//! A body may be larger than the limit, or hold an object that is nested too deep. With the head, Tollgate still
+//! answers such a review with its uid, and considers only the plugins that match the request. The head is enough,
+//! because kube-apiserver writes kind, apiVersion and the request's metadata before the object.
 
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! Writes the AdmissionReview that is sent back.
 //!
-//! The response is written straight into the body, in the version of the review. kube-apiserver treats a response as
-//! a failed call if the uid, the version, or the pairing of patch and patchType is wrong. For this reason, a single
-//! writer makes all responses.
+//! The response is written straight into the body, in the version of the review. If the uid, the version, or the
+//! pairing of patch and patchType is wrong, kube-apiserver treats the response as a failed call. For this reason, a
+//! single writer makes all responses.
 //!
 //! The message of a denial ends with the review's uid: of a UUID, its first group. If there are audit annotations,
-//! one of them holds the uid, too. kube-apiserver shows the uid nowhere else. With it, an operator gets from a user's
-//! complaint to the log records and to the decision.
+//! one more annotation holds the uid. kube-apiserver shows the uid nowhere else. With it, an operator gets from a
+//! user's complaint to the log records and to the decision.
 
 use std::borrow::Cow;
 

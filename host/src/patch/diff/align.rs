@@ -23,14 +23,14 @@ use crate::document::{Json, Number};
 /// million comparisons of integers at worst. For larger arrays, `similar` limits its search as git does.
 const EXACT_SEARCH: usize = 1024;
 
-/// Most integer comparisons for a search among more elements. They take some 30 ms. If a search needs more, the
+/// Most integer comparisons for a search among more elements, which take some 30 ms. If a search needs more, the
 /// arrays have too little in common for an alignment to be worth it.
 const SEARCH_STEPS: usize = 10_000_000;
 
 /// Up to this many pairs of elements in a gap, each old element is compared with each new one.
 const SIMILARITY_PAIRS: usize = 1024;
 
-/// One step through both arrays.
+/// A step through both arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
     /// The next elements of both arrays are equal.

@@ -6,17 +6,17 @@ use std::sync::Arc;
 use super::changes::{Change, Changes, Kind, Recognition, Token};
 use crate::document::{Json, Pointer};
 
-/// One place of the object, with the places below it that need to be remembered.
+/// A place of the object, with the places below it that need to be remembered.
 #[derive(Clone, Debug)]
 pub(super) struct Place<W> {
-    /// The writers of the value at this place. There are several if one mutator wrote it and others moved it.
+    /// The writers of the value at this place: several if one mutator wrote it and others moved it.
     writers: Vec<W>,
     /// The writer that removed the value at this place.
     remover: Option<W>,
     below: Below<W>,
 }
 
-/// The record of what was written inside a container.
+/// The record of writes inside a container.
 #[derive(Clone, Debug)]
 enum Below<W> {
     Nothing,
@@ -24,7 +24,7 @@ enum Below<W> {
     Elements(Elements<W>),
 }
 
-/// The record of what was written inside an array.
+/// The record of writes inside an array.
 #[derive(Clone, Debug)]
 struct Elements<W> {
     /// Written elements, by ascending index.

@@ -13,7 +13,7 @@ use crate::pipeline::text::{Limit, annotation_key, joined, one_line};
 /// Most bytes of one value. An audit event is one line of a log, which has a limit too: 100 KiB by default in the
 /// truncating backend.
 const MAX_VALUE_BYTES: usize = 1024;
-/// Digits of a digest that are shown, after `sha256:`. They are enough to tell two versions of a plugin apart.
+/// Digits of a digest that are shown, after `sha256:`: enough to tell two versions of a plugin apart.
 const DIGEST_DIGITS: usize = 12;
 /// Most annotations that one plugin can add.
 const MAX_PER_PLUGIN: usize = 32;

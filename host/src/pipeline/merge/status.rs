@@ -11,7 +11,7 @@ use crate::pipeline::outcome::{Cause, Denial, Report, Status, StatusCause, Statu
 use crate::pipeline::text::{Limit, field_path, one_line};
 use crate::review::request::AdmissionRequest;
 
-/// Most bytes of the message. It travels in an HTTP body and through kubectl to a terminal.
+/// Most bytes of the message, which travels in an HTTP body and through kubectl to a terminal.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024;
 /// Bytes of the message that each plugin gets at least, however many deny the request.
 const MIN_PART_BYTES: usize = 128;
@@ -58,7 +58,7 @@ const CAUSE_TYPES: [&str; 10] = [
     "FieldValueTypeInvalid",
     "InternalError",
 ];
-/// CauseType of a value that is well formed but not permitted. It is the default for a policy's denial.
+/// CauseType of a value that is well formed but not permitted, and the default for a policy's denial.
 const FIELD_FORBIDDEN: &str = "FieldValueForbidden";
 
 /// The contribution of one plugin that denies the request or failed closed.

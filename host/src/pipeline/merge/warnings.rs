@@ -28,8 +28,8 @@ struct Warning {
 
 /// Returns the warnings to send, in plugin order. If all of them fit, they stay unchanged.
 ///
-/// Otherwise the host shortens them. If they still do not fit, the first warning of every plugin goes before the
-/// second warning of any plugin. One plugin with many warnings therefore does not silence the others.
+/// Otherwise the host shortens them. If they still do not fit, the host takes the first warning of every plugin
+/// before the second warning of any plugin. A plugin with many warnings therefore does not silence the others.
 pub(super) fn merge(reports: &[&Report]) -> Vec<String> {
     let (mut warnings, mut left_out) = gather(reports, Limit::Characters(MAX_TOTAL_CHARACTERS));
     if left_out > 0 || total(&warnings) > MAX_TOTAL_CHARACTERS {

@@ -1,13 +1,13 @@
 //! Reinvocation: calls mutators again because a later plugin changed the object.
 //!
-//! As in kube-apiserver, there is one more round in the same order. It calls each mutator with `reinvocationPolicy:
-//! IfNeeded` that was called before, whose object has changed since, and that still matches. No mutator is called for
-//! the first time.
+//! As in kube-apiserver, there is one more round in the same order. A mutator with `reinvocationPolicy: IfNeeded` is
+//! called again if its object has changed since its first call and it still matches. A mutator that was not called in
+//! the first round is not called in the second.
 //!
-//! kube-apiserver stops there, and the last webhook wins if two webhooks disagree. Tollgate adds a check: it calls
-//! some mutators once more, with the final object. These are the mutators that changed something in the second round,
-//! or whose object changed after their second call. Their answer is not applied. If it would change something, the
-//! chain does not converge.
+//! kube-apiserver stops there, and the last webhook wins if two webhooks disagree. Tollgate adds a check: some
+//! mutators are called once more, with the final object. This applies to mutators that changed something in the
+//! second round, or whose object changed after their second call. Their answer is not applied. If it would change
+//! something, the chain does not converge.
 
 use super::{Applied, Chain, MutateError, Round, judge};
 use crate::config::FailurePolicy;

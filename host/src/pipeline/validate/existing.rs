@@ -1,7 +1,7 @@
 //! Finds violations that the old object already had. An UPDATE that adds none should not be denied for them.
 //!
-//! When a validator denies an UPDATE, the host calls it a second time, with the old object in place of the new one
-//! and everything else unchanged. A reason is excused on two conditions:
+//! When a validator denies an UPDATE, the host calls it a second time. The old object then takes the place of the new
+//! one, and everything else is unchanged. A reason is excused if both conditions hold:
 //!
 //! - The validator gives the same reason for the same place in both calls.
 //! - The value at that place has not changed. A reason's text holds no values, so the same text can be about
@@ -13,19 +13,19 @@
 //! about changes. For example, a rule that denies every change of `spec` outside working hours would then deny every
 //! object.
 //!
-//! **Who and when.** A rule about who may change an object denies the old object as well, and so does a rule about
-//! the time. The host tells such rules apart from a rule about the object by what the plugin asked for ([`Grounds`]).
-//! A plugin cannot deny by something that it has not asked for. So `existingViolations: allow` excuses nothing if the
-//! plugin asked who or when, or if it did not look at the object at all.
+//! **Rules about user or time.** A rule about who may change an object denies the old object as well, and so does a
+//! rule about the time. The host tells such rules apart from a rule about the object by what the plugin asked for
+//! ([`Grounds`]). A plugin cannot deny by something that it has not asked for. So `existingViolations: allow` excuses
+//! nothing if the plugin asked who or when, or if it did not look at the object at all.
 //!
 //! **Deletion.** Whatever the setting is, an object that is being deleted can lose finalizers and owners, in a
 //! request that does nothing else ([`only_removes`]). Such an object can no longer be repaired, and garbage
-//! collection must not get stuck. kube-apiserver allows the same without asking what a role allows
-//! (registry/rbac/helpers.go, `IsOnlyMutatingGCFields`).
+//! collection must not get stuck. For the same reason, kube-apiserver allows such requests without asking what a role
+//! allows (registry/rbac/helpers.go, `IsOnlyMutatingGCFields`).
 //!
-//! Nothing more is excused. Otherwise a user could keep a finalizer in place, and so get past every plugin that
-//! denies by user (as in CVE-2023-34091). A plugin that asks who or when, and also looks
-//! at finalizers or owners, has the removal itself as its subject. Its denial stands.
+//! No other change is excused. Otherwise a user could keep a finalizer in place, and so get past every plugin that
+//! denies by user (as in CVE-2023-34091). A plugin that asks who or when, and also looks at finalizers or owners, has
+//! the removal itself as its subject. Its denial stands.
 //!
 //! **Cost.** The user chooses both objects. The host therefore counts the steps of comparing them ([`Steps`]), and
 //! compares large objects on another thread. If comparing costs too much or takes too long, the denial stands.

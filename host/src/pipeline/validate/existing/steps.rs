@@ -6,8 +6,8 @@ use crate::document::Json;
 #[derive(Debug)]
 pub(super) struct Steps(usize);
 
-/// Enough steps for the largest object that etcd takes, which has less than a million values. They take some tens of
-/// milliseconds.
+/// Enough steps for the largest object that etcd takes, which has less than a million values. All of them take some
+/// tens of milliseconds.
 const MOST: usize = 2_000_000;
 const BYTES_PER_STEP: usize = 64;
 
