@@ -12,16 +12,16 @@ pub struct Pattern<'p>(Vec<Cow<'p, str>>);
 
 /// A place that a pattern matched.
 pub struct Node<'d> {
-    /// Where it is.
+    /// The pointer to the place.
     pub pointer: String,
-    /// What stands there.
+    /// The value at the place.
     pub value: &'d Json,
 }
 
 // === impl Pattern ===
 
 impl<'p> Pattern<'p> {
-    /// Reads a pattern strictly.
+    /// Parses a pattern strictly.
     ///
     /// # Errors
     /// When the text is not a JSON Pointer.
@@ -41,10 +41,10 @@ impl<'p> Pattern<'p> {
         ))
     }
 
-    /// Hands over every place that matches, in document order.
+    /// Passes every matching place to `found`, in document order.
     ///
-    /// `step` is called before each value that is looked at, matching or not, and may end the walk: no value
-    /// is looked at twice, so the cost is linear in the document.
+    /// `step` is called before each value that is visited, matching or not, and may end the walk. No value is visited
+    /// twice, so the cost is linear in the document.
     pub fn select<'d, B>(
         &self,
         document: &'d Json,

@@ -1,19 +1,19 @@
-//! From a request body to an [`AdmissionRequest`].
+//! Decodes a request body into an [`AdmissionRequest`].
 //!
-//! Read by hand from the document rather than by a derived deserializer: such a one quotes what it found, and
-//! what it found may be a Secret. Tolerates what kube-apiserver leaves out or sends as null.
+//! The decoder is written by hand. A derived deserializer quotes the value that it found in its errors, and this
+//! value may be a Secret. The decoder accepts that kube-apiserver leaves members out or sends them as null.
 
 use std::sync::Arc;
 
 use super::request::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation};
 use crate::document::{Account, Json, NoRoom, Object, ParseError, ParseErrorKind, parse_within};
 
-/// The version of `admission.k8s.io` that a review came in, and is answered in.
+/// The version of `admission.k8s.io` in which a review came in and is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReviewVersion {
-    /// `admission.k8s.io/v1`
+    /// Version `admission.k8s.io/v1`.
     V1,
-    /// `admission.k8s.io/v1beta1`
+    /// Version `admission.k8s.io/v1beta1`.
     V1Beta1,
 }
 
@@ -22,69 +22,69 @@ pub enum ReviewVersion {
 pub struct Review {
     /// The version to answer in.
     pub version: ReviewVersion,
-    /// What is asked.
+    /// The request to decide about.
     pub request: AdmissionRequest,
 }
 
 /// Why a body is not an AdmissionReview that can be answered. Names places and types, never values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// It is not JSON.
+    /// The body is not JSON.
     #[error("the body is not a JSON document")]
     NotJson(#[source] ParseError),
-    /// It is nested too deep.
+    /// The body is nested too deep.
     #[error("the body is nested deeper than the limit of {max_depth} levels, at byte {offset}")]
     TooDeep {
-        /// The limit.
+        /// The limit that was exceeded.
         max_depth: u32,
         /// The byte at which it was noticed.
         offset: usize,
     },
-    /// It has too many values.
+    /// The body has too many values.
     #[error("the body has more than {max_values} JSON values")]
     TooMany {
-        /// The limit.
+        /// The limit that was exceeded.
         max_values: u32,
     },
-    /// There is no memory for it.
+    /// The memory for the review is not available.
     #[error("the review cannot be decoded: {0}")]
     NoRoom(NoRoom),
-    /// `kind` says something else.
+    /// The member `kind` is not `AdmissionReview`.
     #[error("the body is not an AdmissionReview: `kind` is expected to be `AdmissionReview`")]
     NotAReview,
-    /// `apiVersion` says something else.
+    /// The member `apiVersion` is not a supported version.
     #[error(
         "the AdmissionReview's `apiVersion` is not supported: expected `admission.k8s.io/v1` or \
          `admission.k8s.io/v1beta1`; check the webhook's admissionReviewVersions"
     )]
     UnsupportedVersion,
-    /// It asks for nothing.
+    /// The review has no request.
     #[error("the AdmissionReview has no `request`")]
     NoRequest,
-    /// Something without which a request cannot be judged is not there.
+    /// A member without which a request cannot be evaluated is missing.
     #[error("`{path}` is missing or empty: expected {expected}")]
     Missing {
-        /// Where.
+        /// The path of the member.
         path: &'static str,
-        /// What should be there.
+        /// The value that should be there.
         expected: &'static str,
     },
-    /// A value of another type is there.
+    /// A value has the wrong type.
     #[error("`{path}` is expected to be {expected}, but is {found}")]
     WrongType {
-        /// Where.
+        /// The path of the value.
         path: &'static str,
-        /// What should be there.
+        /// The type that should be there.
         expected: &'static str,
-        /// JSON's name of the type that is there.
+        /// JSON's name of the type that was found.
         found: &'static str,
     },
-    /// `operation` is none of the four.
+    /// The member `operation` is none of the four operations.
     #[error("`request.operation` is expected to be one of CREATE, UPDATE, DELETE and CONNECT")]
     UnknownOperation,
 }
 
-/// Reads an AdmissionReview.
+/// Decodes an AdmissionReview.
 ///
 /// # Errors
 /// When the body is not an AdmissionReview that can be answered.
@@ -92,8 +92,8 @@ pub fn decode(body: &[u8], max_depth: u32) -> Result<Review, DecodeError> {
     decode_within(body, max_depth, &Account::unlimited())
 }
 
-/// [`decode`] with memory that is taken from an account. The request keeps the account, and so the memory, for
-/// as long as it lives.
+/// Like [`decode`], but charges an account for the memory. The request keeps the account, and so the memory, for as
+/// long as it lives.
 ///
 /// # Errors
 /// When the body is not an AdmissionReview that can be answered, or the account has no room for it.
@@ -123,7 +123,7 @@ pub fn decode_within(
     Ok(Review { version, request })
 }
 
-/// Reads the members of `request`.
+/// Decodes the members of `request`.
 pub(super) fn read_request(request: &Object) -> Result<AdmissionRequest, DecodeError> {
     let uid = required(
         text(request, "uid", "request.uid")?,
@@ -237,7 +237,7 @@ fn owned(text: Option<&str>) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-/// Go writes an absent string as an empty one.
+/// Returns a string that is not empty. Go writes an absent string as an empty one.
 fn filled(text: Option<&str>) -> Option<String> {
     text.filter(|text| !text.is_empty()).map(str::to_owned)
 }
@@ -253,7 +253,7 @@ fn wrong_type(path: &'static str, expected: &'static str, found: &Json) -> Decod
 // === impl ReviewVersion ===
 
 impl ReviewVersion {
-    /// Reads an `apiVersion`.
+    /// Parses an `apiVersion`.
     #[must_use]
     pub fn from_api_version(text: &str) -> Option<Self> {
         match text {
@@ -263,7 +263,7 @@ impl ReviewVersion {
         }
     }
 
-    /// The `apiVersion`.
+    /// Returns the `apiVersion`.
     #[must_use]
     pub fn api_version(self) -> &'static str {
         match self {
@@ -272,7 +272,7 @@ impl ReviewVersion {
         }
     }
 
-    /// The version alone, as a metric's label has it.
+    /// Returns the version alone, for metric labels.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

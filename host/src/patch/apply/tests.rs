@@ -298,7 +298,7 @@ fn rejects_too_much_text_and_too_many_steps() {
             .kind,
         ApplyErrorKind::TooManySteps { max_steps: 10_000 }
     );
-    // A number has no length limit of its own, and is compared digit by digit.
+    // The length of a number is not limited, and numbers are compared digit by digit.
     let digits = Number::from_text(&"9".repeat(100_000));
     let document = Json::Array(Arc::new(vec![Json::Number(digits)]));
     let tests = [Operation::Test {

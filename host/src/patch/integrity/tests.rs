@@ -89,8 +89,8 @@ fn rejects_a_change_of_identity() {
     assert!(!refused("[]").is_lossy());
 }
 
-/// kube-apiserver takes an update without a resourceVersion for one of the newest object, and another one for a conflict
-/// that the user did not make.
+/// kube-apiserver takes an update without a resourceVersion as an update of the newest object. With another
+/// resourceVersion it reports a conflict that the user did not cause.
 #[test]
 fn rejects_another_resource_version() {
     let read = r#"{"name":"a","resourceVersion":"7"}"#;

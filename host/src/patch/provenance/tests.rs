@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::patch::diff;
 
-/// The first state is the original; each that follows is what its writer, `'a'`, `'b'`, …, made of it. Gives
-/// the conflicts of the last one, and the record.
+/// The first state is the original object. Each later state is the result of its writer: `'a'`, `'b'`, and so on.
+/// Returns the conflicts of the last mutation, and the record.
 fn conflicts(states: &[Value]) -> (Vec<(String, char)>, Provenance<char>) {
     let writers: Vec<char> = ('a'..).take(states.len() - 1).collect();
     conflicts_of(states, &writers)

@@ -59,7 +59,7 @@ fn one_rule(rule: ManifestRule) -> Match {
     Match::from_manifest_rules(&[rule]).unwrap()
 }
 
-/// The `match` of a configuration file for everything, with these namespaces.
+/// Parses a `match` that covers everything, with these namespaces.
 fn everything_in(namespaces: &str) -> Match {
     let rule = "{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: ['*/*']}";
     let plugin = format!("{{name: a, source: 'file:a', match: {{rules: [{rule}], {namespaces}}}}}");
@@ -276,7 +276,7 @@ fn takes_a_namespace_object_to_be_in_itself() {
     }
 }
 
-/// The `match` of a configuration file for everything, with these keys.
+/// Parses a `match` that covers everything, with these keys.
 fn everything_with(keys: &str) -> Match {
     everything_in(keys)
 }
@@ -309,7 +309,7 @@ fn excludes_users_and_groups_by_their_exact_names() {
         let matches = matcher.matches(&pod(username, &groups)).is_some();
         assert_eq!(matches, expected, "{username} {groups:?}");
     }
-    // Without userInfo there is nobody to exclude.
+    // Without userInfo there is no user to exclude.
     assert!(matcher.matches(&request("", "v1", "pods")).is_some());
 }
 
@@ -336,7 +336,7 @@ fn an_exception_covers_what_all_its_lists_hold() {
         object: object(),
         ..unnamed.clone()
     };
-    // As of each object when a collection is deleted.
+    // Like each object when a collection is deleted.
     let deleted = AdmissionRequest {
         operation: Operation::Delete,
         old_object: object(),

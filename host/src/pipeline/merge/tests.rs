@@ -95,7 +95,7 @@ fn run(reports: &[Report]) -> Outcome {
     outcome
 }
 
-/// What kube-apiserver and kubectl show of a refusal.
+/// Formats what kube-apiserver and kubectl show of a denial.
 fn shown(outcome: &Outcome) -> String {
     let status = outcome.status.as_ref().unwrap();
     let mut text = format!("{} {}\n{}\n", status.code, status.reason, status.message);
@@ -641,7 +641,7 @@ fn a_second_call_adds_to_the_first() {
     assert_eq!(annotation(&outcome, "a.patched"), Some("/a"));
     assert_eq!(annotation(&outcome, "a.reinvoked"), Some("unchanged"));
 
-    // What the first call changed stands when the second one fails open, and does not when it denies.
+    // The first call's change stands if the second call fails open, and is dropped if the second call denies.
     let mut failed = patched(&["/a"]);
     failed.failure_policy = FailurePolicy::Ignore;
     failed.add(faults("a", FailurePolicy::Ignore));

@@ -1,4 +1,4 @@
-//! Which of a plugin's reasons are new.
+//! Tests which of a plugin's reasons are new.
 
 use serde_json::{Value, json};
 
@@ -24,7 +24,7 @@ fn request_for(resource: &str, object: &Value, old_object: &Value) -> Arc<Admiss
     Arc::new(decode(review.to_string().as_bytes(), 32).unwrap().request)
 }
 
-/// What `existingViolations: allow` makes of two denials.
+/// Splits a denial as `existingViolations: allow` does.
 fn told_apart(new: &Denial, old: &Denial, request: &AdmissionRequest) -> Split {
     let objects = Objects::of(request).expect("an UPDATE has two objects");
     let steps = &mut Steps::default();
@@ -53,7 +53,7 @@ fn denial(message: &str, causes: &[(&str, &str)]) -> Denial {
     }
 }
 
-/// The new and the existing causes' fields, and the message of what is new.
+/// Returns the fields of the new and of the existing causes, and the message of the new denial.
 fn split_of(new: &Denial, old: &Denial, request: &AdmissionRequest) -> (String, String, String) {
     let split = told_apart(new, old, request);
     let fields = |denial: &Option<Denial>| {
@@ -293,7 +293,7 @@ fn without_a_place_only_the_metadata_may_differ() {
     assert_eq!(excused("pods", &less), [false; 3]);
 }
 
-/// An object that is being deleted, and a request that changes it.
+/// A request that changes an object that is being deleted.
 fn deletion(resource: &str, change: impl Fn(&mut Value)) -> Arc<AdmissionRequest> {
     let old = json!({
         "metadata": {
@@ -396,7 +396,7 @@ fn removing_finalizers_and_owners_is_told_from_everything_else() {
         let objects = Objects::of(&request).unwrap();
         let found = only_removes(objects, &mut Steps::default());
         assert_eq!(found, Some(expected), "{what}");
-        // Without steps, nothing is a removal.
+        // Without steps, no request counts as a removal.
         let found = only_removes(objects, &mut Steps::new(0));
         assert_ne!(found, Some(true), "{what}");
     }
@@ -420,7 +420,7 @@ fn nothing_is_excused_that_a_plugin_can_have_denied_by_who_or_when() {
     };
     use ExistingViolations::{Allow, Deny};
     for setting in [Allow, Deny] {
-        // What garbage collection does is excused unless it is what the plugin asks about.
+        // Garbage collection is excused, unless it is what the plugin asks about.
         for (grounds, expected) in [
             (grounds(false, false, false, false), true),
             (grounds(true, true, false, false), true),
@@ -490,7 +490,7 @@ fn an_object_is_being_deleted_when_the_stored_one_says_so() {
     }
 }
 
-/// A list of 100,000 elements and as many causes as a denial can have.
+/// Splits a denial with as many causes as possible, about a list of 100,000 elements.
 #[test]
 fn what_a_long_list_costs_does_not_follow_the_number_of_reasons() {
     const ELEMENTS: usize = 100_000;
@@ -509,7 +509,7 @@ fn what_a_long_list_costs_does_not_follow_the_number_of_reasons() {
     assert_eq!(told.existing.unwrap().causes.len(), 256);
     let used = before - steps.left();
     assert!(used < 3 * ELEMENTS, "{used} steps");
-    // Whoever has fewer denies as if nothing had been there before.
+    // With fewer steps, the split fails, and the denial stands.
     assert!(
         split(
             reason.clone(),
@@ -522,7 +522,7 @@ fn what_a_long_list_costs_does_not_follow_the_number_of_reasons() {
     );
 }
 
-/// Nested places each hold nearly everything, and each is compared.
+/// Nested places each contain nearly the whole object, and each place is compared.
 #[test]
 fn reasons_at_every_level_of_a_large_object_end_in_the_denial() {
     let mut object = json!((0..50_000).collect::<Vec<u32>>());
