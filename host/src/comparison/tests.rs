@@ -1,4 +1,4 @@
-//! What counts as a difference, and what is told of it.
+//! Tests which results count as different, and how a tally counts and reports them.
 
 use serde_json::json;
 

@@ -1,4 +1,4 @@
-//! What the reconciler decides, in the log.
+//! Writes the reconciler's notes to the log.
 
 use super::reconcile::{HeldBecause, Note};
 use super::status::Status;

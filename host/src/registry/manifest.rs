@@ -1,10 +1,10 @@
-//! Which of an artifact's parts is the plugin.
+//! Finds the part of an artifact that is the plugin.
 
 use serde::{Deserialize, Serialize};
 
 use super::RegistryError;
 
-/// What a plugin's artifact is described by.
+/// The manifest of a plugin's artifact.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Manifest {
@@ -17,7 +17,7 @@ pub(super) struct Manifest {
     pub(super) layers: Vec<Descriptor>,
 }
 
-/// A part of an artifact.
+/// The description of one part of an artifact.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Descriptor {
@@ -29,10 +29,11 @@ pub(super) struct Descriptor {
 }
 
 pub(super) const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-/// What the CNCF's artifact guidance for WebAssembly has.
+/// Media types of the CNCF's artifact guidance for WebAssembly.
 pub(super) const WASM_CONFIG: &str = "application/vnd.wasm.config.v0+json";
 pub(super) const WASM_LAYER: &str = "application/wasm";
-/// What `wasm-to-oci`, Kubewarden's `kwctl`, `oras` and others have written before and beside it.
+/// Other media types, which `wasm-to-oci`, Kubewarden's `kwctl`, `oras` and others have written before and beside that
+/// guidance.
 const OTHER_CONFIGS: [&str; 4] = [
     "application/vnd.wasm.config.v1+json",
     "application/vnd.oci.empty.v1+json",
@@ -48,10 +49,10 @@ const OTHER_LAYERS: [&str; 3] = [
 // === impl Manifest ===
 
 impl Manifest {
-    /// Reads a manifest of whatever kind.
+    /// Reads a manifest of any kind.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, RegistryError> {
         serde_json::from_slice(bytes).map_err(|error| {
-            // It quotes what the registry has sent.
+            // The error quotes text from the registry.
             let why = shown(&error.to_string());
             RegistryError::Artifact(format!("its manifest cannot be read: {why}"))
         })
@@ -102,7 +103,7 @@ impl Manifest {
     }
 }
 
-/// A registry's words, cut.
+/// Text from the registry, escaped and cut to 100 characters.
 fn shown(text: &str) -> String {
     text.chars()
         .take(100)

@@ -16,31 +16,32 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::config::PeerAddress;
 use crate::server::{COMPLETE, INSTANCE, Instance};
 
-/// For looking a name up, and again for one replica's answer.
+/// Timeout for resolving one name, and for the answer of one replica.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Replicas that are asked, and at the same time.
+/// Maximum number of replicas that are asked.
 const MAX_ADDRESSES: usize = 128;
+/// Maximum number of replicas that are asked at the same time.
 const AT_A_TIME: usize = 16;
 
-/// What is known of the other replicas.
+/// The state of the other replicas, as far as it is known.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Standing {
-    /// They have not been asked yet.
+    /// The peers have not been asked yet.
     NotAsked,
-    /// None are configured.
+    /// No peers are configured.
     NoPeers,
-    /// None of those that were found is ready with all of its plugins. One that does not answer is not.
+    /// No peer is ready with all of its plugins. A peer that does not answer counts as not ready.
     NoneComplete,
-    /// This one is.
+    /// The peer at this address is ready with all of its plugins.
     Complete(SocketAddr),
-    /// They could not be found.
+    /// The address of a peer could not be resolved, for this reason.
     Unknown(String),
 }
 
 // === impl Standing ===
 
 impl Standing {
-    /// A word for each kind, for telling news.
+    /// A word for each state. The caller logs a state only when this word changes.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::NotAsked => "not asked",
@@ -52,7 +53,7 @@ impl Standing {
     }
 }
 
-/// Asks all of them; `own` tells this replica from the others.
+/// Asks all peers. `own` tells this replica from the others.
 pub(super) async fn ask(peers: &[PeerAddress], own: Instance) -> Standing {
     if peers.is_empty() {
         return Standing::NoPeers;
@@ -61,7 +62,7 @@ pub(super) async fn ask(peers: &[PeerAddress], own: Instance) -> Standing {
     ask_at(found, own).await
 }
 
-/// Asks at what each name stands for, or says why that cannot be known.
+/// Asks the replicas at the resolved addresses. A complete replica counts even if another name could not be resolved.
 async fn ask_at(found: Vec<Result<Vec<SocketAddr>, String>>, own: Instance) -> Standing {
     let mut addresses = Vec::new();
     let mut unknown = None;
@@ -108,7 +109,7 @@ async fn resolve(peer: &PeerAddress) -> Result<Vec<SocketAddr>, String> {
     Ok(found)
 }
 
-/// Whether another replica answers there that is ready with all of its plugins.
+/// Whether another replica answers at this address and is ready with all of its plugins.
 async fn is_complete(address: SocketAddr, own: Instance) -> anyhow::Result<bool> {
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) =
@@ -136,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// A replica that answers every request with this head.
+    /// Starts a replica that answers every request with this head.
     async fn replica(head: String) -> PeerAddress {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.expect("a port");
@@ -196,7 +197,7 @@ mod tests {
     {
         let own = Instance::new();
         assert_eq!(ask(&[], own).await, Standing::NoPeers);
-        // It accepts, and says nothing.
+        // This peer accepts connections and never answers.
         let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let silent = silent.expect("a port");
         let peer = PeerAddress {
@@ -204,7 +205,7 @@ mod tests {
             port: silent.local_addr().expect("bound").port(),
         };
         assert_eq!(ask(&[peer, gone()], own).await, Standing::NoneComplete);
-        // Whoever is found to be complete counts, whatever else is not known.
+        // A complete replica counts, even if another name cannot be resolved.
         let unknown = || Err("peers:8080 cannot be resolved".to_owned());
         let complete = replica("200 OK\r\ntollgate-complete: true".to_owned()).await;
         let complete = SocketAddr::from((Ipv4Addr::LOCALHOST, complete.port));

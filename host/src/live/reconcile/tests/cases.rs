@@ -1,4 +1,4 @@
-//! One case for each rule.
+//! Tests one case for each rule.
 
 use super::*;
 
@@ -268,7 +268,7 @@ fn a_start_waits_ten_seconds_for_what_would_deny() {
     assert_eq!(world.in_force(), ["nothing"]);
     world.pass(SECOND * 2);
     assert_eq!(world.in_force(), ["guard guard.wasm@0", "slow !"]);
-    // From here on it is like any other: its entry holds up nobody.
+    // From now on the plugin is like any other: its entry holds up no other plugin.
     world.read("guard: existingViolations: allow\nslow:");
     assert!(world.held().is_empty());
     world.finish("slow");
@@ -300,7 +300,7 @@ fn without_a_record_a_failed_plugin_is_under_its_failure_policy() {
     world.finish("other");
     world.fail("guard");
     assert_eq!(world.in_force(), ["guard !", "other other.wasm@0"]);
-    // Relief, a correction, and removal.
+    // First relief, then a correction.
     world.read("guard: mode: warn\nother:");
     assert_eq!(world.config("guard").mode, crate::config::Mode::Warn);
     world.read("guard: source: 'file:/correct.wasm'\nother: existingViolations: allow");
@@ -346,7 +346,7 @@ fn a_restarted_replica_serves_what_the_others_serve() {
     assert_eq!(again.in_force(), world.in_force());
     assert_eq!(again.held(), world.held());
     assert_eq!(again.config("other"), world.config("other"));
-    // And so does one at which the replacement hangs.
+    // A replica on which the replacement hangs serves the same.
     let mut again = World::started(text, world.record.clone());
     again.finish("other");
     again.pass(SECOND * 6);
@@ -534,7 +534,7 @@ fn a_tag_is_polled_and_a_bad_version_is_not_tried_before_its_time() {
         world.apply(Event::Loaded { ticket, outcome });
     }
     assert_eq!(world.state.snapshot().troubles.len(), 1);
-    // Another version is news.
+    // Another version ends the trouble.
     while !world.is_loading("guard") {
         world.pass(SECOND);
     }
