@@ -71,7 +71,7 @@ impl Fairness {
     /// Measures both parts, each for that long.
     ///
     /// # Panics
-    /// When the server does not come up, or does not answer as it should.
+    /// Panics if the server does not come up, or does not answer as it should.
     #[must_use]
     pub fn measure(duration: Duration) -> Self {
         let server = Server::start(configuration());

@@ -106,7 +106,7 @@ impl Order {
     /// Has the order carried out by a process of its own, which runs `executable`.
     ///
     /// # Errors
-    /// When the process cannot be run, or the server does not answer as expected.
+    /// Fails if the process cannot be run, or the server does not answer as expected.
     pub fn run_in_process(&self, executable: &std::path::Path) -> anyhow::Result<Measured> {
         let mut child = Command::new(executable)
             .stdin(Stdio::piped())
@@ -127,7 +127,7 @@ impl Order {
     /// Carries the order out.
     ///
     /// # Errors
-    /// When the server cannot be reached or does not answer as expected.
+    /// Fails if the server cannot be reached or does not answer as expected.
     pub fn run(self) -> anyhow::Result<Measured> {
         anyhow::ensure!(
             self.connections > 0,

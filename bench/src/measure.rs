@@ -83,7 +83,7 @@ impl Bench {
     /// With no server started yet.
     ///
     /// # Errors
-    /// When folders for its files cannot be made.
+    /// Fails if folders for its files cannot be made.
     pub fn new() -> anyhow::Result<Self> {
         Ok(Self {
             fleet: Fleet::new()?,
@@ -94,10 +94,10 @@ impl Bench {
     /// Measures all subjects of a group, in turn.
     ///
     /// # Errors
-    /// When a server does not answer as it should, or two sides of the same case answer differently.
+    /// Fails if a server does not answer as it should, or two sides of the same case answer differently.
     ///
     /// # Panics
-    /// When a server does not come up.
+    /// Panics if a server does not come up.
     pub fn measure(&mut self, group: &Group) -> anyhow::Result<Results> {
         let setups: Vec<&Setup> = group
             .subjects
@@ -260,7 +260,7 @@ impl Results {
     /// The figures of a subject.
     ///
     /// # Errors
-    /// When it was not measured.
+    /// Fails if it was not measured.
     pub fn of(&self, subject: &Subject) -> anyhow::Result<&Figures> {
         let figures = self.0.get(subject);
         figures.with_context(|| format!("{} was not measured", subject.describe()))
@@ -276,7 +276,7 @@ impl Results {
     /// the plugins between them, in the median of the rounds.
     ///
     /// # Errors
-    /// When one of the two was not measured.
+    /// Fails if one of the two was not measured.
     pub fn slope(&self, few: &Subject, many: &Subject) -> anyhow::Result<f64> {
         let plugins = many.setup.plugins.saturating_sub(few.setup.plugins) as f64;
         let rounds = self.of(few)?.cpu_microseconds.iter();

@@ -45,7 +45,7 @@ impl Language {
     /// The languages there are, in order.
     ///
     /// # Panics
-    /// When the workspace cannot be read.
+    /// Panics if the workspace cannot be read.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let names = languages::names().into_iter();
@@ -148,7 +148,7 @@ impl Work {
     /// Adds so many plugins to a configuration: distinct modules with distinct settings.
     ///
     /// # Panics
-    /// When the plugin does not build, or has not been built in that language.
+    /// Panics if the plugin does not build, or has not been built in that language.
     pub fn configure(self, language: &Language, plugins: usize, configuration: &mut Configuration) {
         let file = match self {
             Self::ReadsFields | Self::ParsesEverything | Self::Mutates => {

@@ -26,7 +26,7 @@ impl CpuTimes {
     /// Reads them.
     ///
     /// # Errors
-    /// When there is no such process, or the kernel does not count.
+    /// Fails if there is no such process, or the kernel does not count.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let folder = format!("/proc/{process}/task");
         let threads =
@@ -73,7 +73,7 @@ impl Memory {
     /// Reads what the kernel says of a process.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// Fails if the process is gone.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let path = format!("/proc/{process}/status");
         let status = std::fs::read_to_string(&path)

@@ -64,7 +64,7 @@ impl Report {
     /// The figures of a subject in a group.
     ///
     /// # Errors
-    /// When it was not measured.
+    /// Fails if it was not measured.
     pub fn figures(&self, group: &str, subject: &Subject) -> anyhow::Result<&Figures> {
         self.results(group)?.of(subject)
     }
@@ -83,7 +83,7 @@ impl Report {
     /// Writes everything as JSON; the targets stand at its end.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn write_json(&self, file: &Path) -> anyhow::Result<()> {
         let text = format!("{:#}\n", self.json());
         std::fs::write(file, text).with_context(|| format!("{} cannot be written", file.display()))
@@ -92,7 +92,7 @@ impl Report {
     /// Draws the plots, and writes the results into the documentation.
     ///
     /// # Errors
-    /// When a file cannot be written, or the page has no place for the results.
+    /// Fails if a file cannot be written, or the page has no place for the results.
     pub fn write_documentation(&self, folder: &Path) -> anyhow::Result<()> {
         plots::draw(self, &folder.join("performance"))?;
         document::write(self, &folder.join("performance.md"))

@@ -79,7 +79,7 @@ impl Fleet {
     /// None runs yet. Compiled plugins are kept in the target folder for the next time.
     ///
     /// # Errors
-    /// When that folder cannot be made.
+    /// Fails if that folder cannot be made.
     pub fn new() -> anyhow::Result<Self> {
         let code = profile_directory().join("bench-code");
         std::fs::DirBuilder::new()
@@ -96,10 +96,10 @@ impl Fleet {
     /// The server of a setup.
     ///
     /// # Errors
-    /// When a plugin is not loaded: it would have nothing to say, and cost nothing.
+    /// Fails if a plugin is not loaded: it would have nothing to say, and cost nothing.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// Panics if it does not come up.
     pub fn get(&mut self, setup: &Setup) -> anyhow::Result<&Server> {
         if !self.running.contains_key(setup) {
             self.running.insert(setup.clone(), self.start(setup)?);

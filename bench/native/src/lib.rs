@@ -57,7 +57,7 @@ impl Control {
     /// Does what the plugins would do; without any it is the empty webhook, which reads the review and allows it.
     ///
     /// # Errors
-    /// When there is no native twin of a plugin.
+    /// Fails if there is no native twin of a plugin.
     pub fn new(plugins: &[PluginConfig], max_depth: u32) -> Result<Self, UnknownPlugin> {
         let checks = plugins.iter().map(Check::of);
         Ok(Self {
@@ -69,7 +69,7 @@ impl Control {
     /// From the body of a review to the body of its answer.
     ///
     /// # Errors
-    /// When the body is not a review that can be judged; the text says why.
+    /// Fails if the body is not a review that can be judged; the text says why.
     pub fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Result<Vec<u8>, String> {
         let review = decode(body, self.max_depth + DEPTH_OF_OBJECT);
         let mut review = review.map_err(|error| error.to_string())?;

@@ -18,7 +18,7 @@ impl RequiredLabels {
     /// From the plugin's own settings.
     ///
     /// # Panics
-    /// When the plugin would not take them either.
+    /// Panics if the plugin would not take them either.
     #[must_use]
     pub fn new(settings: &Value) -> Self {
         let labels = settings["labels"].as_object().expect("`labels` is there");
@@ -36,7 +36,7 @@ impl RequiredLabels {
     /// Judges an object.
     ///
     /// # Errors
-    /// When a label is missing or malformed.
+    /// Fails if a label is missing or malformed.
     pub fn validate(&self, request: &AdmissionRequest, object: &Json) -> Result<(), Denial> {
         if request.sub_resource.is_some() {
             return Ok(());

@@ -41,7 +41,7 @@ impl Setup {
     /// With every default but for the room.
     ///
     /// # Panics
-    /// When there is no `tollgate` binary beside this program to prepare plugins with, or no room for the pool.
+    /// Panics if there is no `tollgate` binary beside this program to prepare plugins with, or no room for the pool.
     #[must_use]
     pub fn new(metrics: Arc<Metrics>, runtime: Runtime, room: Room) -> Self {
         let defaults = configuration(&json!([]));
@@ -82,7 +82,7 @@ impl Setup {
     /// Loads plugins: `entries` are what stands under `plugins` in a configuration file.
     ///
     /// # Panics
-    /// When one cannot be loaded.
+    /// Panics if one cannot be loaded.
     #[must_use]
     pub fn load(&self, entries: &[Value]) -> PluginSet {
         let plugins = configuration(&json!(entries)).plugins;
@@ -110,7 +110,7 @@ fn kept_code() -> PathBuf {
 /// A configuration with these entries under `plugins`, and every default.
 ///
 /// # Panics
-/// When an entry is not valid.
+/// Panics if an entry is not valid.
 #[must_use]
 pub fn configuration(plugins: &Value) -> Config {
     let text = json!({ "allowEmpty": true, "plugins": plugins }).to_string();
@@ -120,7 +120,7 @@ pub fn configuration(plugins: &Value) -> Config {
 /// An entry under `plugins` for a package of the workspace, which is built where it is not up to date.
 ///
 /// # Panics
-/// When it does not build.
+/// Panics if it does not build.
 #[must_use]
 pub fn entry(name: &str, package: &str, settings: &Value) -> Value {
     let file = guests::build(package);
