@@ -197,7 +197,7 @@ impl Registry {
             .await;
     }
 
-    /// Stores a signature over any text, like [`Registry::sign`].
+    /// Stores a signature over any text, like `Registry::sign`.
     ///
     /// # Panics Panics if the registry rejects it.
     pub async fn put_signature(&self, repository: &str, digest: &str, payload: &[u8], key: &Key) {

@@ -223,7 +223,7 @@ pub fn marker(label: &str, version: &str) -> Vec<u8> {
     )
 }
 
-/// Builds a core module like [`plugin`], but without the WIT.
+/// Builds a core module like `plugin`, but without the WIT.
 ///
 /// # Panics
 /// Panics if the text is not WebAssembly.

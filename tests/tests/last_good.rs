@@ -1,5 +1,5 @@
 //! Starts at which some source is unavailable. The host serves the last known good versions. If there are none, it
-//! stays unready for a while and then denies requests. It never allows them.
+//! stays unready for a while and then denies requests. Tollgate never allows them.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};

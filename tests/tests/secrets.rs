@@ -1,10 +1,10 @@
 //! The content of a Secret does not leak: not through a plugin's output, not through its faults, in any mode, under any
 //! failure policy, at any log level.
 //!
-//! The suite sends Secrets with a marker to the plugin `leaker`. It then searches all output for the marker: logs,
-//! metrics, status, messages, warnings and audit annotations. It finds the marker unchanged, in base64, reversed, in
-//! capitals, and any ten characters of these forms. Only a patch may hold the marker, because it goes to the same place
-//! as the object.
+//! The suite sends Secrets with a marker to the plugin `leaker`. The suite then searches all output for the marker:
+//! logs, metrics, status, messages, warnings and audit annotations. The search finds the marker unchanged, in base64,
+//! reversed, in capitals, and any ten characters of these forms. Only a patch may hold the marker, because it goes to
+//! the same place as the object.
 
 use std::time::Duration;
 
@@ -72,8 +72,8 @@ const MUTATIONS: &[&str] = &[
     "number",
 ];
 
-/// Those mutations that are not faults. The copy is in the patch and must arrive in the object. (If a name occurs
-/// twice, the last one counts.)
+/// The mutations that are not faults. The copy is in the patch and must arrive in the object. (If a name occurs twice,
+/// the last one counts.)
 const COPIES: &[&str] = &["copy-as-deep-key", "copy-to-data"];
 
 /// Low enough that a loop ends soon, and high enough to output everything first.

@@ -56,7 +56,7 @@ impl Connect {
         self.tls(&self.http1).await
     }
 
-    /// Opens a connection for HTTP/2, like [`Connect::http1`].
+    /// Opens a connection for HTTP/2, like `Connect::http1`.
     pub(super) async fn http2(&self) -> Option<TlsStream<TcpStream>> {
         self.tls(&self.http2).await
     }

@@ -19,7 +19,7 @@ pub fn target(data: &[u8]) {
     }
 }
 
-/// Does the same as [`target`], and returns the result.
+/// Does the same as `target`, and returns the result.
 ///
 /// # Errors Returns the difference as text.
 ///
