@@ -48,7 +48,7 @@ const EVICTION_TIMEOUT: Duration = Duration::from_secs(1);
 /// to report it.
 const REFUSAL_REPORT_PERIOD: Duration = Duration::from_secs(60);
 
-/// Time between checks of a connection while serving. All timeouts are longer.
+/// Time between checks of a connection while serving. No timeout is shorter.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
 
 /// Time between checks of a connection in the drain, where it determines how long the drain takes.

@@ -1,4 +1,4 @@
-//! One request, from its head to its answer.
+//! Handles one request, from its head to its answer.
 
 use std::{
     convert::Infallible,

@@ -1,4 +1,4 @@
-//! Names and passwords: bcrypt hashes in the file, and SHA-256 hashes in memory for passwords that were checked.
+//! Names and passwords: bcrypt hashes in the file, and SHA-256 hashes in memory for passwords that proved correct.
 //!
 //! A hash that is slow to guess is also slow to check. A correct password is therefore checked only once per version of
 //! the file. Slow checks run one at a time, off the threads that serve.
