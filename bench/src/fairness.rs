@@ -72,7 +72,8 @@ struct Counted {
 impl Fairness {
     /// Measures both parts, each for `duration`.
     ///
-    /// # Panics Panics if the server does not start or gives a wrong answer.
+    /// # Panics
+    /// Panics if the server does not start or gives a wrong answer.
     #[must_use]
     pub fn measure(duration: Duration) -> Self {
         let server = Server::start(configuration());

@@ -105,7 +105,8 @@ struct Shared {
 impl Order {
     /// Carries out the order in its own process, which runs `executable`.
     ///
-    /// # Errors Fails if the process cannot be run, or if the server gives a wrong answer.
+    /// # Errors
+    /// Fails if the process cannot be run, or if the server gives a wrong answer.
     pub fn run_in_process(&self, executable: &std::path::Path) -> anyhow::Result<Measured> {
         let mut child = Command::new(executable)
             .stdin(Stdio::piped())
@@ -125,7 +126,8 @@ impl Order {
 
     /// Carries out the order.
     ///
-    /// # Errors Fails if the server cannot be reached or gives a wrong answer.
+    /// # Errors
+    /// Fails if the server cannot be reached or gives a wrong answer.
     pub fn run(self) -> anyhow::Result<Measured> {
         anyhow::ensure!(
             self.connections > 0,

@@ -81,7 +81,8 @@ const MAX_REQUESTS: u64 = 1_000_000;
 impl Bench {
     /// Creates a bench without running servers.
     ///
-    /// # Errors Fails if its folders cannot be created.
+    /// # Errors
+    /// Fails if its folders cannot be created.
     pub fn new() -> anyhow::Result<Self> {
         Ok(Self {
             fleet: Fleet::new()?,
@@ -91,9 +92,11 @@ impl Bench {
 
     /// Measures all subjects of a group in turn.
     ///
-    /// # Errors Fails if a server gives a wrong answer, or if two sides of the same case give different answers.
+    /// # Errors
+    /// Fails if a server gives a wrong answer, or if two sides of the same case give different answers.
     ///
-    /// # Panics Panics if a server does not start.
+    /// # Panics
+    /// Panics if a server does not start.
     pub fn measure(&mut self, group: &Group) -> anyhow::Result<Results> {
         let setups: Vec<&Setup> = group
             .subjects
@@ -255,7 +258,8 @@ impl Figures {
 impl Results {
     /// Returns the figures of a subject.
     ///
-    /// # Errors Fails if the subject was not measured.
+    /// # Errors
+    /// Fails if the subject was not measured.
     pub fn of(&self, subject: &Subject) -> anyhow::Result<&Figures> {
         let figures = self.0.get(subject);
         figures.with_context(|| format!("{} was not measured", subject.describe()))
@@ -270,7 +274,8 @@ impl Results {
     /// Returns the cost of one more plugin in microseconds of CPU. This is the difference of two subjects in each
     /// round, divided by the number of plugins between them. The result is the median of the rounds.
     ///
-    /// # Errors Fails if one of the two was not measured.
+    /// # Errors
+    /// Fails if one of the two was not measured.
     pub fn slope(&self, few: &Subject, many: &Subject) -> anyhow::Result<f64> {
         let plugins = many.setup.plugins.saturating_sub(few.setup.plugins) as f64;
         let rounds = self.of(few)?.cpu_microseconds.iter();

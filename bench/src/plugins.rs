@@ -147,7 +147,8 @@ impl Work {
 
     /// Adds this many plugins to a configuration. They are distinct modules with distinct settings.
     ///
-    /// # Panics Panics if the plugin's build fails, or if it has not been built in that language.
+    /// # Panics
+    /// Panics if the plugin's build fails, or if it has not been built in that language.
     pub fn configure(self, language: &Language, plugins: usize, configuration: &mut Configuration) {
         let file = match self {
             Self::ReadsFields | Self::ParsesEverything | Self::Mutates => {

@@ -25,7 +25,8 @@ pub struct Memory {
 impl CpuTimes {
     /// Reads the CPU times.
     ///
-    /// # Errors Fails if there is no such process, or if the kernel does not count them.
+    /// # Errors
+    /// Fails if there is no such process, or if the kernel does not count them.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let folder = format!("/proc/{process}/task");
         let threads =
@@ -71,7 +72,8 @@ impl CpuTimes {
 impl Memory {
     /// Reads the memory of a process.
     ///
-    /// # Errors Fails if the process has ended.
+    /// # Errors
+    /// Fails if the process has ended.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let path = format!("/proc/{process}/status");
         let status = std::fs::read_to_string(&path)

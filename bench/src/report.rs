@@ -63,7 +63,8 @@ impl Report {
 
     /// Returns the figures of a subject in a group.
     ///
-    /// # Errors Fails if it was not measured.
+    /// # Errors
+    /// Fails if it was not measured.
     pub fn figures(&self, group: &str, subject: &Subject) -> anyhow::Result<&Figures> {
         self.results(group)?.of(subject)
     }
@@ -81,7 +82,8 @@ impl Report {
 
     /// Writes all results as JSON, with the targets at the end.
     ///
-    /// # Errors Fails if the file cannot be written.
+    /// # Errors
+    /// Fails if the file cannot be written.
     pub fn write_json(&self, file: &Path) -> anyhow::Result<()> {
         let text = format!("{:#}\n", self.json());
         std::fs::write(file, text).with_context(|| format!("{} cannot be written", file.display()))
@@ -89,7 +91,8 @@ impl Report {
 
     /// Draws the plots, and writes the results into the documentation.
     ///
-    /// # Errors Fails if a file cannot be written, or if the page has no place for the results.
+    /// # Errors
+    /// Fails if a file cannot be written, or if the page has no place for the results.
     pub fn write_documentation(&self, folder: &Path) -> anyhow::Result<()> {
         plots::draw(self, &folder.join("performance"))?;
         document::write(self, &folder.join("performance.md"))

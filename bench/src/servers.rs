@@ -78,7 +78,8 @@ impl Setup {
 impl Fleet {
     /// Creates a fleet without running servers. Compiled plugins are kept in the target folder for the next run.
     ///
-    /// # Errors Fails if that folder cannot be created.
+    /// # Errors
+    /// Fails if that folder cannot be created.
     pub fn new() -> anyhow::Result<Self> {
         let code = profile_directory().join("bench-code");
         std::fs::DirBuilder::new()
@@ -94,9 +95,11 @@ impl Fleet {
 
     /// Returns the server of a setup, and starts it if needed.
     ///
-    /// # Errors Fails if a plugin is not loaded, because it would then cost nothing.
+    /// # Errors
+    /// Fails if a plugin is not loaded, because it would then cost nothing.
     ///
-    /// # Panics Panics if the server does not start.
+    /// # Panics
+    /// Panics if the server does not start.
     pub fn get(&mut self, setup: &Setup) -> anyhow::Result<&Server> {
         if !self.running.contains_key(setup) {
             self.running.insert(setup.clone(), self.start(setup)?);

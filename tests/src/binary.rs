@@ -7,7 +7,8 @@ pub const BINARY_VARIABLE: &str = "TOLLGATE_BIN";
 
 /// Returns the binary of the profile that the tests were built in.
 ///
-/// # Panics Panics if the binary is missing: for tests, cargo builds only the binaries of the same crate.
+/// # Panics
+/// Panics if the binary is missing: for tests, cargo builds only the binaries of the same crate.
 #[must_use]
 pub fn tollgate() -> PathBuf {
     if let Some(path) = std::env::var_os(BINARY_VARIABLE) {

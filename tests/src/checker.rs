@@ -59,7 +59,8 @@ const RESPONSE_MEMBERS: [&str; 7] = [
 
 /// Checks the answer to `review`, the whole AdmissionReview that was sent.
 ///
-/// # Errors Returns every violation as text.
+/// # Errors
+/// Returns every violation as text.
 pub fn check(
     endpoint: Endpoint,
     review: &Value,

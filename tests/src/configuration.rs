@@ -25,7 +25,8 @@ impl Default for Configuration {
 impl Configuration {
     /// Creates a configuration without plugins, with free ports on loopback and defaults for the rest.
     ///
-    /// # Panics Panics if no temporary folder can be created.
+    /// # Panics
+    /// Panics if no temporary folder can be created.
     #[must_use]
     pub fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("tollgate-tests-").tempdir();

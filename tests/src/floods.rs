@@ -52,7 +52,8 @@ pub struct Setting {
 
 /// Runs a flood against its own server.
 ///
-/// # Panics Panics if the server does not start.
+/// # Panics
+/// Panics if the server does not start.
 pub async fn run(flood: Flood, setting: &Setting) -> Row {
     if matches!(flood, Flood::SleeperAtStart | Flood::SleeperAtReload) {
         return reload::run(flood, setting).await;

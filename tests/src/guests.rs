@@ -12,7 +12,8 @@ const PROFILE: &str = "plugin";
 
 /// Builds a package of the workspace as a plugin and returns its path.
 ///
-/// # Panics Panics if the build fails. The message has cargo's output.
+/// # Panics
+/// Panics if the build fails. The message has cargo's output.
 #[must_use]
 pub fn build(package: &str) -> PathBuf {
     static IN_THIS_PROCESS: Mutex<Vec<String>> = Mutex::new(Vec::new());

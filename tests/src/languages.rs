@@ -27,7 +27,8 @@ pub fn names() -> Vec<String> {
 
 /// Returns the folder in which a language's build leaves its plugins, if it has been built.
 ///
-/// # Panics Panics if this program is not in a target folder.
+/// # Panics
+/// Panics if this program is not in a target folder.
 #[must_use]
 pub fn output(name: &str) -> PathBuf {
     let built = match std::env::var_os(FOLDER_VARIABLE) {

@@ -28,7 +28,8 @@ pub mod wat;
 /// Reports a skipped test past the test harness, which hides the output of a passing test. `cargo xtask test` counts
 /// these lines.
 ///
-/// # Panics Panics if standard error is closed.
+/// # Panics
+/// Panics if standard error is closed.
 pub fn left_out(what: &str) {
     use std::io::Write as _;
     writeln!(std::io::stderr(), "SKIPPED: {what}").expect("stderr takes it");

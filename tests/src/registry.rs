@@ -41,7 +41,8 @@ pub struct Registry {
 impl Registry {
     /// Starts a registry with TLS and a password. If it cannot be built, reports that and returns none.
     ///
-    /// # Panics Panics if it does not start.
+    /// # Panics
+    /// Panics if it does not start.
     #[must_use]
     pub fn start() -> Option<Self> {
         Self::start_with(|root| {
@@ -54,7 +55,8 @@ impl Registry {
 
     /// Starts a registry in plain HTTP that requires tokens. If it cannot be built, reports that and returns none.
     ///
-    /// # Panics Panics if it does not start.
+    /// # Panics
+    /// Panics if it does not start.
     #[must_use]
     pub fn with_tokens(tokens: &Tokens) -> Option<Self> {
         let (realm, service, issuer) = (tokens.realm(), tokens::SERVICE, tokens::ISSUER);
@@ -132,7 +134,8 @@ impl Registry {
 
     /// Starts the registry again with another CA and a new certificate of that CA, in the same files.
     ///
-    /// # Panics Panics if it does not start.
+    /// # Panics
+    /// Panics if it does not start.
     #[must_use]
     pub fn with_another_ca(mut self) -> Self {
         self.kill();
@@ -169,7 +172,8 @@ impl Registry {
 
     /// Pushes a plugin with `tollgate push`, and returns the artifact's digest.
     ///
-    /// # Panics Panics if the registry rejects it.
+    /// # Panics
+    /// Panics if the registry rejects it.
     pub fn push(&self, wasm: &[u8], reference: &str) -> String {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let file = folder.path().join("plugin.wasm");
@@ -191,7 +195,8 @@ impl Registry {
 
     /// Stores a signature for an artifact in cosign's layout. `key` comes from [`Key::new`].
     ///
-    /// # Panics Panics if the registry rejects it.
+    /// # Panics
+    /// Panics if the registry rejects it.
     pub async fn sign(&self, repository: &str, digest: &str, key: &Key) {
         self.put_signature(repository, digest, &payload(digest), key)
             .await;
@@ -199,7 +204,8 @@ impl Registry {
 
     /// Stores a signature over any text, like `Registry::sign`.
     ///
-    /// # Panics Panics if the registry rejects it.
+    /// # Panics
+    /// Panics if the registry rejects it.
     pub async fn put_signature(&self, repository: &str, digest: &str, payload: &[u8], key: &Key) {
         let part = |kind: &str, bytes: &[u8]| json!({"mediaType": kind, "digest": digest_of(bytes), "size": bytes.len()});
         let mut layer = part("application/vnd.dev.cosign.simplesigning.v1+json", payload);
@@ -244,7 +250,8 @@ impl Registry {
 
     /// Changes stored content under a digest. The registry does not notice this.
     ///
-    /// # Panics Panics if it has nothing under that digest.
+    /// # Panics
+    /// Panics if it has nothing under that digest.
     pub fn tamper(&self, digest: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
         let hex = digest.trim_start_matches("sha256:");
         let path = self.path(&format!(
@@ -315,7 +322,8 @@ fn digest_of(bytes: &[u8]) -> String {
 impl Key {
     /// Creates a key of a kind that `openssl genpkey` knows.
     ///
-    /// # Panics Panics if openssl is missing.
+    /// # Panics
+    /// Panics if openssl is missing.
     #[must_use]
     pub fn new(kind: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");

@@ -174,7 +174,8 @@ pub struct SharedReview {
 /// Returns the reviews in `shared/reviews` beside the workspace, by name. These reviews are not part of the project. If
 /// the folder is missing, this reports that on standard error and returns none.
 ///
-/// # Panics Panics if one of them is not JSON.
+/// # Panics
+/// Panics if one of them is not JSON.
 #[must_use]
 pub fn shared_reviews() -> Vec<SharedReview> {
     let folder: PathBuf = workspace().join("../shared/reviews");

@@ -140,7 +140,8 @@ impl Start {
 
     /// Starts the server. Waits until it listens and no plugin is loading any more.
     ///
-    /// # Panics Panics if the server does not start. The message has its logs.
+    /// # Panics
+    /// Panics if the server does not start. The message has its logs.
     #[must_use]
     pub fn start(self, configuration: Configuration) -> Server {
         let mut command = Command::new(self.program.unwrap_or_else(binary::tollgate));
@@ -277,7 +278,8 @@ fn client(
 impl Server {
     /// Starts a server with default settings.
     ///
-    /// # Panics Panics if it does not start.
+    /// # Panics
+    /// Panics if it does not start.
     #[must_use]
     pub fn start(configuration: Configuration) -> Self {
         Start::default().start(configuration)
@@ -323,7 +325,8 @@ impl Server {
 
     /// Sends a body to a path with a given client, for tests in which an answer is not certain.
     ///
-    /// # Errors Fails if there is no answer.
+    /// # Errors
+    /// Fails if there is no answer.
     pub async fn try_post(
         &self,
         client: &Client,
@@ -376,7 +379,8 @@ impl Server {
 
     /// Returns the entry of a plugin in `/plugins`.
     ///
-    /// # Panics Panics if the plugin has no entry.
+    /// # Panics
+    /// Panics if the plugin has no entry.
     pub async fn plugin_status(&self, name: &str) -> Value {
         let page = self.get_admin("/plugins").await.json();
         let plugins = page["plugins"]
@@ -390,7 +394,8 @@ impl Server {
 
     /// Checks that every plugin is loaded. A plugin that is not loaded looks like one that allows everything.
     ///
-    /// # Panics Panics if a plugin is not loaded.
+    /// # Panics
+    /// Panics if a plugin is not loaded.
     pub async fn assert_all_loaded(&self) {
         let page = self.get_admin("/plugins").await.json();
         for plugin in page["plugins"].as_array().into_iter().flatten() {
@@ -644,7 +649,8 @@ impl Answer {
 
     /// Returns the body as JSON.
     ///
-    /// # Panics Panics if it is not JSON.
+    /// # Panics
+    /// Panics if it is not JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| {
@@ -654,7 +660,8 @@ impl Answer {
 
     /// Returns the answer, checked by kube-apiserver's rules.
     ///
-    /// # Panics Panics if kube-apiserver would reject or change the answer.
+    /// # Panics
+    /// Panics if kube-apiserver would reject or change the answer.
     #[must_use]
     pub fn checked(&self, endpoint: Endpoint, review: &Value) -> Checked {
         match check(
@@ -764,7 +771,8 @@ impl Logs {
 
 /// Repeats a check until it succeeds, and returns the time that this took.
 ///
-/// # Panics Panics if it does not succeed within a minute.
+/// # Panics
+/// Panics if it does not succeed within a minute.
 pub async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) -> Duration {
     const PATIENCE: Duration = Duration::from_secs(60);
     let began = Instant::now();

@@ -179,7 +179,8 @@ static CONTRACT: LazyLock<Resolve> = LazyLock::new(|| {
 
 /// Builds a core module of a world. `fields` are the module's fields, imports first. The prelude follows them.
 ///
-/// # Panics Panics if the text is not WebAssembly, with the place of the error, or if there is no such world.
+/// # Panics
+/// Panics if the text is not WebAssembly, with the place of the error, or if there is no such world.
 #[must_use]
 pub fn plugin(world: &str, fields: &str) -> Vec<u8> {
     let mut bytes = core_module(world, fields);
@@ -189,7 +190,8 @@ pub fn plugin(world: &str, fields: &str) -> Vec<u8> {
 
 /// Builds a mutator that sets one label to its version.
 ///
-/// # Panics Panics if the label or the version is too long for a fixture.
+/// # Panics
+/// Panics if the label or the version is too long for a fixture.
 #[must_use]
 pub fn marker(label: &str, version: &str) -> Vec<u8> {
     let path = format!("/metadata/labels/{label}");
@@ -278,7 +280,8 @@ fn embed(bytes: &mut Vec<u8>, world: &str) {
 
 /// Reads a fixture. Its first line is `;; world: NAME`, or `;; component` for a complete text.
 ///
-/// # Panics Panics if the file is missing or is not such a text.
+/// # Panics
+/// Panics if the file is missing or is not such a text.
 #[must_use]
 pub fn fixture(path: &Path) -> Vec<u8> {
     let text =

@@ -59,7 +59,8 @@ impl Control {
     /// Creates a control that does the work of these plugins. Without plugins it is the empty webhook, which reads the
     /// review and allows it.
     ///
-    /// # Errors Fails if the control has no native version of a plugin.
+    /// # Errors
+    /// Fails if the control has no native version of a plugin.
     pub fn new(plugins: &[PluginConfig], max_depth: u32) -> Result<Self, UnknownPlugin> {
         let checks = plugins.iter().map(Check::of);
         Ok(Self {
@@ -70,7 +71,8 @@ impl Control {
 
     /// Turns the body of a review into the body of its answer.
     ///
-    /// # Errors Fails if the body is not a valid review. The text gives the reason.
+    /// # Errors
+    /// Fails if the body is not a valid review. The text gives the reason.
     pub fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Result<Vec<u8>, String> {
         let review = decode(body, self.max_depth + DEPTH_OF_OBJECT);
         let mut review = review.map_err(|error| error.to_string())?;

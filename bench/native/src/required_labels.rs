@@ -17,7 +17,8 @@ pub struct RequiredLabels {
 impl RequiredLabels {
     /// Reads the plugin's settings.
     ///
-    /// # Panics Panics if the plugin would reject them too.
+    /// # Panics
+    /// Panics if the plugin would reject them too.
     #[must_use]
     pub fn new(settings: &Value) -> Self {
         let labels = settings["labels"].as_object().expect("`labels` is there");
@@ -34,7 +35,8 @@ impl RequiredLabels {
 
     /// Checks an object.
     ///
-    /// # Errors Fails if a label is missing or malformed.
+    /// # Errors
+    /// Fails if a label is missing or malformed.
     pub fn validate(&self, request: &AdmissionRequest, object: &Json) -> Result<(), Denial> {
         if request.sub_resource.is_some() {
             return Ok(());

@@ -41,8 +41,9 @@ pub struct Setup {
 impl Setup {
     /// Creates a setup with defaults, except for the room.
     ///
-    /// # Panics Panics if there is no `tollgate` binary beside this program to prepare plugins, or no address space for
-    /// the pool.
+    /// # Panics
+    /// Panics if there is no `tollgate` binary beside this program to prepare plugins, or no address space for the
+    /// pool.
     #[must_use]
     pub fn new(metrics: Arc<Metrics>, runtime: Runtime, room: Room) -> Self {
         let defaults = configuration(&json!([]));
@@ -82,7 +83,8 @@ impl Setup {
 
     /// Loads plugins. `entries` are the entries under `plugins` in a configuration file.
     ///
-    /// # Panics Panics if a plugin cannot be loaded.
+    /// # Panics
+    /// Panics if a plugin cannot be loaded.
     #[must_use]
     pub fn load(&self, entries: &[Value]) -> PluginSet {
         let plugins = configuration(&json!(entries)).plugins;
@@ -119,7 +121,8 @@ pub fn configuration(plugins: &Value) -> Config {
 
 /// Creates an entry under `plugins` for a package of the workspace, and builds the package if needed.
 ///
-/// # Panics Panics if the build fails.
+/// # Panics
+/// Panics if the build fails.
 #[must_use]
 pub fn entry(name: &str, package: &str, settings: &Value) -> Value {
     let file = guests::build(package);

@@ -79,7 +79,8 @@ const PROGRAMS: [(&str, &str); 3] = [
 impl Binaries {
     /// Finds the binaries.
     ///
-    /// # Errors Fails if there are none. The error tells what to do about it.
+    /// # Errors
+    /// Fails if there are none. The error tells what to do about it.
     pub fn find() -> Result<Self, Missing> {
         if let Some(folder) = std::env::var_os(ASSETS_VARIABLE) {
             let folder = PathBuf::from(folder);
@@ -97,7 +98,8 @@ impl Binaries {
 
     /// Finds the binaries, and builds them first if they are missing. `building` is called before each one is built.
     ///
-    /// # Errors Fails if they cannot be built.
+    /// # Errors
+    /// Fails if they cannot be built.
     pub fn build(mut building: impl FnMut(&str)) -> Result<Self, Missing> {
         let folder = match Self::find() {
             Err(Missing::NotBuilt(folder)) => folder,
@@ -164,7 +166,8 @@ impl Missing {
 
 /// The release of Kubernetes that is built here, such as `v1.36.3`.
 ///
-/// # Panics Panics if `go.mod` does not name it.
+/// # Panics
+/// Panics if `go.mod` does not name it.
 #[must_use]
 pub fn release() -> &'static str {
     go::required("k8s.io/kubernetes")

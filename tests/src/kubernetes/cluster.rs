@@ -74,7 +74,8 @@ impl Start {
 
     /// Starts the cluster and waits until it is ready. If its programs are missing, reports that and returns none.
     ///
-    /// # Panics Panics if it does not become ready. The message has its logs.
+    /// # Panics
+    /// Panics if it does not become ready. The message has its logs.
     #[must_use]
     pub fn start(self) -> Option<Cluster> {
         let binaries = match Binaries::find() {
@@ -192,7 +193,8 @@ impl Cluster {
     /// Returns the cluster that all tests of this binary share. Each test uses its own namespaces. If the programs are
     /// missing, reports that and returns none.
     ///
-    /// # Panics Panics if the cluster does not become ready.
+    /// # Panics
+    /// Panics if the cluster does not become ready.
     #[must_use]
     pub fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Option<Cluster>> = OnceLock::new();
@@ -265,7 +267,8 @@ impl Cluster {
 
     /// Returns the entries of the audit log that `wanted` selects, in order. Waits for the first one.
     ///
-    /// # Panics Panics if none appears.
+    /// # Panics
+    /// Panics if none appears.
     pub fn audit(&self, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
         let path = self.folder.join("audit.log");
         let deadline = Instant::now() + Duration::from_secs(10);

@@ -132,7 +132,8 @@ impl Printed {
 
     /// Checks that the command failed with some words on standard error.
     ///
-    /// # Panics Panics if it did not.
+    /// # Panics
+    /// Panics if it did not.
     #[track_caller]
     pub fn assert_failed(&self, words: &[&str]) {
         assert_eq!(self.code, Some(1), "{self}");

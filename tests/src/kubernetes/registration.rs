@@ -26,7 +26,8 @@ impl<'c> Registration<'c> {
     /// Applies the output of `tollgate manifests` for a server under a name. Waits until kube-apiserver asks the server
     /// about `probe`, an object that all its webhooks match. `path` is the path at which such an object is created.
     ///
-    /// # Panics Panics if the manifests are rejected, or if kube-apiserver does not ask the server.
+    /// # Panics
+    /// Panics if the manifests are rejected, or if kube-apiserver does not ask the server.
     pub async fn new(
         cluster: &'c Cluster,
         server: &Server,
@@ -42,7 +43,8 @@ impl<'c> Registration<'c> {
     /// Applies the output of `tollgate manifests`. If `arguments` has neither `--service` nor `--url`, the server is
     /// registered by the URL that it listens on.
     ///
-    /// # Panics Panics if the manifests are rejected.
+    /// # Panics
+    /// Panics if the manifests are rejected.
     #[must_use]
     pub fn apply(cluster: &'c Cluster, server: &Server, name: &str, arguments: &[&str]) -> Self {
         let mut registration = Self {
@@ -56,7 +58,8 @@ impl<'c> Registration<'c> {
 
     /// Applies the current output of `tollgate manifests` in place of the previous one.
     ///
-    /// # Panics Panics if the manifests are rejected.
+    /// # Panics
+    /// Panics if the manifests are rejected.
     pub fn renew(&mut self, server: &Server, arguments: &[&str]) {
         self.printed = manifests(server, &self.name, arguments);
         let apply = self.cluster.kubectl(&["apply", "-f", "-"]);
@@ -66,7 +69,8 @@ impl<'c> Registration<'c> {
     /// Waits until kube-apiserver asks one of the servers about `probe` in each registered phase. The probe is not
     /// created.
     ///
-    /// # Panics Panics if kube-apiserver does not ask any server.
+    /// # Panics
+    /// Panics if kube-apiserver does not ask any server.
     pub async fn wait_for_effect(&self, servers: &[&Server], (path, probe): (&str, &Value)) {
         let phases: Vec<&str> = [("Mutating", "mutate"), ("Validating", "validate")]
             .into_iter()
@@ -125,7 +129,8 @@ impl Drop for Registration<'_> {
 
 /// Returns the output of `tollgate manifests` for a server.
 ///
-/// # Panics Panics if the command fails.
+/// # Panics
+/// Panics if the command fails.
 fn manifests(server: &Server, name: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(binary::tollgate());
     command.arg("manifests").arg("--config");

@@ -21,9 +21,11 @@ pub fn target(data: &[u8]) {
 
 /// Does the same as `target`, and returns the result.
 ///
-/// # Errors Returns the difference as text.
+/// # Errors
+/// Returns the difference as text.
 ///
-/// # Panics Panics if there is no room for an engine.
+/// # Panics
+/// Panics if there is no room for an engine.
 pub fn compare(choices: &mut Choices<'_>) -> Result<Compared, String> {
     let module = plugin::generate(choices);
     REWRITING.with(|rewriting| {
