@@ -219,7 +219,7 @@ async fn a_renamed_file_in_a_folder_of_plugins_keeps_its_guard() {
     let server = start.start(Configuration::new());
     let both = json!({"colour": "red", "shape": "round"});
     assert_eq!(labels(&server).await, both);
-    // One step: the entry is renamed, and the file is truncated.
+    // One step: the file gets a new name, and its content is truncated.
     let next = folder.path().join("colour-v2.wasm");
     std::fs::write(folder.path().join(".new"), b"\0asm").expect("a file can be written");
     std::fs::rename(folder.path().join(".new"), &next).expect("a file can be renamed");

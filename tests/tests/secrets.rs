@@ -396,7 +396,7 @@ async fn content_is_not_taken_to_where_it_could_be_read_unnoticed() {
 }
 
 /// A plugin that reads nothing can still guess. A patch that fails on a wrong guess reveals whether the guess is right,
-/// once per call. It therefore counts as a read, and must not change anything outside of the content.
+/// once per call. Such a patch therefore counts as a read, and must not change anything outside of the content.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_guess_at_the_content_shows_in_the_object_or_in_words() {
     let leaker = guests::build("leaker");
