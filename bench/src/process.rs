@@ -1,32 +1,32 @@
-//! What another process has used: CPU time to the nanosecond, and memory.
+//! Reads the CPU time and the memory of another process. CPU time is in nanoseconds.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
 
-/// The CPU time of every thread of a process, at one moment.
+/// The CPU time of every thread of a process at one moment.
 ///
-/// As the scheduler counts it, to the nanosecond; of a thread that is running at that very moment, the last few
-/// milliseconds may be missing, which is so at the beginning and at the end of what is measured.
+/// The times are those of the scheduler, in nanoseconds. For a thread that is running at this moment, the last few
+/// milliseconds may be missing. This applies at the start and at the end of a measurement.
 pub struct CpuTimes(HashMap<String, u64>);
 
 /// Resident memory of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
-    /// Now.
+    /// Resident memory now.
     pub resident_bytes: u64,
-    /// At its highest.
+    /// Peak resident memory.
     pub peak_bytes: u64,
 }
 
 // === impl CpuTimes ===
 
 impl CpuTimes {
-    /// Reads them.
+    /// Reads the CPU times.
     ///
     /// # Errors
-    /// When there is no such process, or the kernel does not count.
+    /// Fails if there is no such process, or if the kernel does not count them.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let folder = format!("/proc/{process}/task");
         let threads =
@@ -35,7 +35,7 @@ impl CpuTimes {
         for thread in threads {
             let thread = thread?;
             let file = thread.path().join("schedstat");
-            // A thread may end between the listing and this.
+            // A thread may have ended since the folder was listed.
             let Ok(text) = std::fs::read_to_string(&file) else {
                 continue;
             };
@@ -55,8 +55,8 @@ impl CpuTimes {
         Ok(Self(times))
     }
 
-    /// What all threads together have used since. One that has ended meanwhile counts for nothing: those that end are
-    /// tokio's, after ten idle seconds.
+    /// Returns the CPU time of all threads since `earlier`. Threads that have ended meanwhile count as zero. These are
+    /// tokio's threads, which end after ten idle seconds.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Duration {
         let used = self.0.iter().map(|(thread, now)| {
@@ -70,10 +70,10 @@ impl CpuTimes {
 // === impl Memory ===
 
 impl Memory {
-    /// Reads what the kernel says of a process.
+    /// Reads the memory of a process.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// Fails if the process has ended.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let path = format!("/proc/{process}/status");
         let status = std::fs::read_to_string(&path)

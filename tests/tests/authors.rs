@@ -1,4 +1,4 @@
-//! What the author of a policy does, from an empty folder: `new`, `build`, `test`, `bench`.
+//! The commands of a policy author, starting from an empty folder: `new`, `build`, `test`, `bench`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::Server;
 
-/// Everything is as expected.
+/// Exit code: everything is as expected.
 const PASSED: i32 = 0;
-/// Something is not.
+/// Exit code: something is not as expected.
 const FAILED: i32 = 1;
-/// Something could not be done.
+/// Exit code: something could not be done.
 const ERROR: i32 = 2;
-/// How long a run may take that somebody waits for.
+/// Time limit for a command that a user waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Ran {
@@ -36,7 +36,7 @@ fn run_with(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> 
     let output = Command::new(tollgate())
         .args(arguments)
         .current_dir(folder)
-        // What is built here need not be built for every test run.
+        // Builds are kept, so that not every test run repeats them.
         .env("CARGO_TARGET_DIR", target("authors"))
         .envs(environment.iter().copied())
         .output()
@@ -74,7 +74,7 @@ impl Ran {
     }
 }
 
-/// A folder beside the profile's.
+/// A folder beside that of the profile.
 fn target(name: &str) -> PathBuf {
     let profile = profile_directory();
     profile
@@ -95,7 +95,7 @@ fn write(folder: &Path, name: &str, content: &Value) {
         .expect("a temporary folder can be written to");
 }
 
-/// Every kind of object, on CREATE and UPDATE.
+/// Rules for every kind of object, on CREATE and UPDATE.
 fn everything() -> Value {
     json!({"rules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]})
 }
@@ -128,7 +128,7 @@ fn from_an_empty_folder_to_a_tested_plugin_in_rust() {
     )
     .assert(PASSED, &["trusted-registries/src/lib.rs", "tollgate build"]);
     let project = folder.path().join("trusted-registries");
-    // The versions that are here already.
+    // Use the versions that are already downloaded.
     fs::copy(workspace().join("Cargo.lock"), project.join("Cargo.lock"))
         .expect("the lock file can be copied");
 
@@ -168,7 +168,7 @@ fn from_an_empty_folder_to_a_tested_plugin_in_rust() {
         .as_array()
         .expect("there is a row for each size");
     assert_eq!(rows.len(), 4);
-    // A policy that reads fields costs the same in a small and in a huge object.
+    // A policy that reads single fields costs the same for a small and a huge object.
     assert_eq!(rows[0]["fuel"], rows[3]["fuel"]);
     assert!(
         rows[0]["memoryBytes"]
@@ -213,7 +213,7 @@ fn a_toolchain_that_is_not_complete_is_told_with_what_to_install() {
     let folder = folder();
     run(folder.path(), &["new", "x", "--lang", "rust"]).assert(PASSED, &[]);
     let project = folder.path().join("x");
-    // A compiler that knows no target, and none at all.
+    // First a compiler without the target, then no compiler.
     run_with(&project, &["build"], &[("RUSTC", "false")])
         .assert(ERROR, &["wasm32-unknown-unknown is not installed: run `rustup target add wasm32-unknown-unknown`"]);
     run_with(&project, &["build"], &[("RUSTC", "none-such")])
@@ -391,7 +391,7 @@ fn the_time_is_what_the_suite_says() {
 #[test]
 fn two_versions_are_compared_and_each_has_to_take_what_the_other_makes() {
     let folder = folder();
-    // In place of two versions: one that sets the pull policy and demands it, and one that does nothing.
+    // Two policies stand for two versions: one sets and requires the pull policy, the other does nothing.
     let (strict, idle) = (
         guests::build("always-pull-images"),
         guests::build("disable-service-links"),
@@ -438,7 +438,7 @@ fn a_version_that_does_not_know_the_settings_is_compared_with_its_own() {
         &["--against-settings: old.yaml: there is no object in it"],
     );
     write(folder.path(), "old.yaml", &json!({}));
-    // It demands what this one does not set.
+    // The first policy denies an object for which the second does not set the pull policy.
     run(folder.path(), &with).assert(FAILED, &["1 with another result than before"]);
 }
 
@@ -479,7 +479,7 @@ fn what_is_watched_is_tested_and_reported_again_when_its_configuration_changes()
     let passes = come_to(json!({"passed": 1, "failed": 0, "errors": 0}));
     write(folder.path(), "tollgate.yaml", &configuration("[0-9]+"));
     let fails = come_to(json!({"passed": 0, "failed": 1, "errors": 0}));
-    // What cannot be read is told, and watched on.
+    // An unreadable file is reported, and the command keeps watching.
     write(folder.path(), "tollgate.yaml", &json!({"plugin": []}));
     std::thread::sleep(Duration::from_secs(1));
     write(folder.path(), "tollgate.yaml", &configuration("[a-z]+"));
@@ -504,7 +504,7 @@ async fn the_suite_comes_to_what_the_running_server_answers() {
     let review = Review::create(labelled("7")).build();
     let answer = server.validate(&review).await;
     let status = &answer.json()["response"]["status"];
-    // Each review has a uid of its own.
+    // Each review has a new uid.
     let message = status["message"].as_str().unwrap_or_default();
     let (message, _) = message
         .rsplit_once(" (review ")

@@ -1,4 +1,4 @@
-//! A decision can be explained afterwards, without anything of what was reviewed.
+//! A decision can be explained later, without any content of the reviewed object.
 
 use std::process::Command;
 

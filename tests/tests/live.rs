@@ -1,5 +1,5 @@
-//! Plugins, settings and order change while reviews are answered: none fails, none mixes two versions, and what
-//! cannot be loaded changes nothing.
+//! Plugins, settings and their order change while reviews are answered. No review fails, none mixes two versions, and a
+//! plugin that cannot be loaded changes nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use tollgate_tests::server::{Server, metric};
 use tollgate_tests::wat::marker;
 use tollgate_tests::{guests, hostile};
 
-/// What a change may take until it is in force.
+/// Time limit for a change to take effect.
 const IN_FORCE: Duration = Duration::from_secs(1);
-/// The same where others use the machine.
+/// Time limit for a change to take effect on a busy machine.
 const IN_FORCE_WHEN_BUSY: Duration = Duration::from_secs(10);
-/// What a test waits for a change that has no limit of its own.
+/// Time limit for a change without its own limit.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SWAPS: usize = 200;
 const SWAPS_VARIABLE: &str = "TOLLGATE_SWAPS";
-/// Growth of memory that is allowed over all swaps, in hundredths.
+/// Allowed growth of memory over all swaps, in percent.
 const GROWTH_PERCENT: u64 = 10;
 
-/// Replaces a file as a careful writer does: at once.
+/// Replaces a file in one step.
 fn replace(path: &Path, content: &[u8]) {
     let new = path.with_extension("new");
     std::fs::write(&new, content).unwrap_or_else(|error| panic!("{}: {error}", new.display()));
@@ -62,7 +62,7 @@ async fn labels(server: &Server) -> Value {
         .map_or(json!({}), |object| object["metadata"]["labels"].clone())
 }
 
-/// How long it takes until the labels are these.
+/// Waits until the labels are `wanted`, and returns the time that this took.
 async fn until_labels(server: &Server, wanted: &Value, limit: Duration) -> Duration {
     let began = Instant::now();
     loop {
@@ -79,7 +79,7 @@ async fn until_labels(server: &Server, wanted: &Value, limit: Duration) -> Durat
     }
 }
 
-/// Waits until `/plugins` says what is wanted of a plugin.
+/// Waits until `/plugins` shows the wanted status of a plugin.
 async fn until_status(server: &Server, name: &str, is: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
@@ -110,8 +110,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// The promise is kept where the machine has nothing else to do: what prepares a plugin gives way to everybody. Half of
-/// them come near it all the same, and none is out of all proportion.
+/// Checks times until a change took effect. The promised limit holds on an idle machine, because loading yields to all
+/// other work. On any machine, half of the changes must come close to it, and none may be far beyond it.
 fn assert_in_force(mut times: Vec<Duration>) {
     times.sort();
     assert!(times[0] < IN_FORCE, "{times:?}");
@@ -228,7 +228,7 @@ async fn settings_order_mode_and_limits_change_and_the_others_are_left_alone() {
     until_status(&server, "second", |status| status["state"] == "disabled").await;
     until_labels(&server, &json!({"third": "yes"}), PATIENCE).await;
 
-    // What nobody changed was loaded once, and counts on.
+    // An unchanged plugin was loaded once, and its counters continue.
     let loads = |name: &str| {
         let logs = server.logs();
         let name = format!("\"plugin\":\"{name}\"");
@@ -493,7 +493,7 @@ async fn a_reload_can_be_asked_for_and_says_what_came_of_it() {
     assert!(server.stop().status.success());
 }
 
-/// What a client saw over all swaps.
+/// The answers that a client saw over all swaps.
 #[derive(Default)]
 struct Seen {
     answers: usize,
@@ -548,7 +548,7 @@ async fn swaps_under_load_lose_no_request_and_mix_no_versions() {
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(SWAPS);
-    // Two plugins that belong together: only a swap of both at once never shows one of each version.
+    // Two plugins that belong together. Only a swap of both at once never shows a mix of versions.
     let mut configuration = Configuration::new();
     let folder = configuration.folder().to_owned();
     for version in ["1", "2"] {
@@ -581,7 +581,7 @@ async fn swaps_under_load_lose_no_request_and_mix_no_versions() {
         .await
     };
     let mut times = Vec::with_capacity(swaps);
-    // The code of both versions, the cache and the allocator's own arenas are there after the first few.
+    // The first few swaps create the code of both versions, the cache and the allocator's arenas.
     let warm_up = (swaps / 5).max(2) & !1;
     for number in 0..warm_up {
         times.push(swap(number).await);

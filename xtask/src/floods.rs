@@ -1,4 +1,4 @@
-//! `cargo xtask floods`: a client that means well, beside clients that do not.
+//! `cargo xtask floods`: a well-behaved client beside clients that attack.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,9 +8,9 @@ use clap::Args;
 use crate::workspace::Workspace;
 use crate::{cargo, toolchain};
 
-/// Flood a server in ten ways while a client sends reviews, and print how the client fared.
+/// Flood a server in ten ways while a client sends reviews, and print the client's results.
 ///
-/// Prints a table: requests answered and failed, their times, and the server's peak memory. With --baseline, the
+/// Prints a table: requests answered and failed, their times, and the server's peak memory. With --baseline, prints the
 /// same for another binary beside it. Everything stays on the loopback interface. Takes about 5 minutes for each
 /// binary.
 #[derive(Args, Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Floods {
     /// Another `tollgate` binary to run the same floods against.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// How long each flood lasts, in seconds.
+    /// Seconds for which each flood lasts.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     seconds: u32,
 }

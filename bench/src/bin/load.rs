@@ -1,4 +1,4 @@
-//! Reads an order from standard input, carries it out, and writes what was measured to standard output.
+//! Reads an order from standard input, carries it out, and writes the results to standard output.
 
 use std::process::ExitCode;
 

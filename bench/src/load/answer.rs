@@ -1,4 +1,4 @@
-//! Whether an answer is the right one.
+//! Checks whether an answer is correct.
 
 use anyhow::Context as _;
 use base64::Engine as _;
@@ -8,19 +8,19 @@ use serde_json::Value;
 
 use crate::documents::UID;
 
-/// What every answer has to say.
+/// The expected content of every answer.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Expected {
-    /// The verdict.
+    /// Whether the request is allowed.
     pub allowed: bool,
-    /// How many operations the patch has; 0 means that there is none.
+    /// Number of operations in the patch. 0 means that there is no patch.
     pub operations: usize,
 }
 
-/// One operation of a patch.
+/// An operation of a patch.
 pub type PatchOperation = Value;
 
-/// An answer that was found to be right: for the same review, all others are the same.
+/// An answer that was found correct. All other answers to the same review must equal it.
 pub(super) struct Reference {
     body: Vec<u8>,
     patch: Vec<PatchOperation>,

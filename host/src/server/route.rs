@@ -1,4 +1,4 @@
-//! From the head of a request to what it asks for, or to the refusal that says why not.
+//! Maps the head of a request to a review call, or to a refusal with its reason.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     server::{Endpoint, deadline::MAX_TIMEOUT},
 };
 
-/// A review call that may be read.
+/// A valid review call.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Route {
     pub(super) endpoint: Endpoint,
@@ -17,14 +17,14 @@ pub(super) struct Route {
     pub(super) timeout: Duration,
 }
 
-/// A request that is no review call.
+/// The answer to a request that is not a valid review call.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
     pub(super) text: String,
 }
 
-/// The endpoint and plugin that a path names.
+/// Returns the endpoint and the plugin that a path names.
 pub(super) fn place(path: &str) -> Option<(Endpoint, Option<&str>)> {
     let mut segments = path.strip_prefix('/')?.split('/');
     let endpoint = match segments.next()? {
@@ -42,8 +42,8 @@ pub(super) fn place(path: &str) -> Option<(Endpoint, Option<&str>)> {
     (named_well && segments.next().is_none()).then_some((endpoint, plugin))
 }
 
-/// Decides what the request asks for. A timeout that is absent is `default_timeout`; one past
-/// [`MAX_TIMEOUT`] is cut to it.
+/// Resolves the request to a review call. A missing timeout becomes `default_timeout`. A timeout above [`MAX_TIMEOUT`]
+/// is reduced to it.
 pub(super) fn resolve(parts: &Parts, default_timeout: Duration) -> Result<Route, Refusal> {
     let Some((endpoint, plugin)) = place(parts.uri.path()) else {
         return Err(Refusal::new(

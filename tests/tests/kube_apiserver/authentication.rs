@@ -1,4 +1,4 @@
-//! kube-apiserver shows who it is when it is told to, and whoever else calls is refused.
+//! kube-apiserver presents a client certificate if configured, and the host refuses all other callers.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::fixtures::{act, config_map, configuration, rules};
 
 const NAMESPACE: &str = "mutual";
 
-/// What makes kube-apiserver read `webhooks.yaml`.
+/// The file that makes kube-apiserver read `webhooks.yaml`.
 const ADMISSION_CONTROL: &str = "apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
@@ -24,7 +24,7 @@ plugins:
     configuration: *webhooks
 ";
 
-/// As docs/registering.md has it; any host of this machine will do.
+/// The file from docs/registering.md, for any webhook host.
 const WEBHOOKS: &str = "apiVersion: v1
 kind: Config
 users:
@@ -32,7 +32,7 @@ users:
     user: { client-certificate: '{folder}/webhooks.crt', client-key: '{folder}/webhooks.key' }
 ";
 
-/// A host that only takes clients with a certificate for `kube-apiserver`, and what comes of an object.
+/// Starts a host that accepts only clients with a certificate for `kube-apiserver`, and creates an object.
 async fn create(start: Start, authority: &Authority) -> Option<(bool, String, f64)> {
     let cluster = start.start()?;
     cluster.namespace(NAMESPACE);
@@ -55,7 +55,7 @@ async fn create(start: Start, authority: &Authority) -> Option<(bool, String, f6
     let _registration = Registration::apply(&cluster, &server, "mutual", &[]);
     let map = config_map(NAMESPACE, "web", "a");
     let deadline = Instant::now() + Duration::from_secs(30);
-    // Until the registration is in effect, objects are created without a label.
+    // Objects are created without a label until the registration takes effect.
     let printed = loop {
         let arguments = [
             "create",

@@ -1,6 +1,6 @@
-//! Kubernetes' own cases for webhooks, as far as they are about what a webhook answers: README.md lists them all.
+//! Kubernetes' own webhook tests that concern the answer of a webhook. README.md lists them all.
 //!
-//! Each test names the case that it takes up. The webhooks of those are plugins here.
+//! Each test names its upstream test. The webhooks of the upstream tests are plugins here.
 
 use std::time::{Duration, Instant};
 
@@ -462,8 +462,8 @@ async fn owner_references_that_a_plugin_doubles_are_counted_once() {
     assert_eq!(names, "owner");
 }
 
-/// invalid_managedFields_test.go: TestMutatingWebhookResetsInvalidManagedFields. There kube-apiserver resets what the
-/// webhook spoilt, with a warning; here the plugin is stopped before.
+/// invalid_managedFields_test.go: TestMutatingWebhookResetsInvalidManagedFields. In the upstream test, kube-apiserver
+/// resets the fields that the webhook damaged, with a warning. Here the host rejects the plugin's change first.
 #[tokio::test(flavor = "multi_thread")]
 async fn managed_fields_are_no_plugins_to_change() {
     let cluster = cluster_or_skip!();
@@ -501,8 +501,8 @@ async fn managed_fields_are_no_plugins_to_change() {
     assert!(faults >= 1.0, "{faults}");
 }
 
-/// Adds a plugin without conditions that does nothing, so that conditions of another stay in the host: those of a single
-/// plugin become the webhook's.
+/// Adds a plugin without conditions that does nothing. Conditions of another plugin then stay in the host. With a
+/// single plugin, its conditions would become those of the webhook.
 fn asked_about_all(configuration: &mut Configuration, namespace: &str, resources: &str) {
     let all = rules(namespace, &[""], &[resources]);
     act(configuration, "indifferent", all, json!({}));
@@ -534,7 +534,7 @@ async fn the_host_is_called_again_when_kube_apiserver_changed_the_object_after_i
             "object.spec.?priorityClassName.orValue('') == 'low-priority'",
         );
         asked_about_all(&mut configuration, namespace, "pods");
-        // The value of the class is kube-apiserver's to fill in.
+        // kube-apiserver fills in the value of the class.
         let settings = json!({"set_values": {"/spec/priorityClassName": "high-priority", "/spec/priority": null}});
         act(&mut configuration, "raise", low, settings);
         let probe = pod(namespace, "probe");

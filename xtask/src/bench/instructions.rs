@@ -1,8 +1,8 @@
-//! Instructions of single pieces, counted by callgrind: steadier than time, so that they can fail a test.
+//! Counts the instructions of single pieces with callgrind. Counts vary less than times, so a test can fail on them.
 //!
-//! A piece is run n times and 2n times; the difference, divided by n, is what one run takes, whatever setting up takes.
-//! The programs are those that the tests are built with, unoptimised as they are: what is compared is one commit with
-//! another, not with a clock.
+//! Each piece runs n times and 2n times. The difference divided by n is the count of one run, without the cost of the
+//! setup. The programs are the unoptimised ones of the tests, because the counts are compared between commits and not
+//! with times.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use crate::terminal::{self, BAD, FAINT, GOOD, NOTABLE};
 use crate::workspace::Workspace;
 use crate::{cargo, toolchain};
 
-/// A piece may take so much more than what is recorded.
+/// Allowed increase over the recorded count.
 const TOLERANCE_PERCENT: f64 = 15.0;
-/// Where the counts are recorded.
+/// The file of the recorded counts.
 const RECORD: &str = "bench/instructions.json";
 
-/// A piece, and how often it is run the first time.
+/// A piece, and the number n of its first runs.
 struct Piece {
     name: &'static str,
     times: u64,
@@ -57,10 +57,10 @@ const PIECES: [Piece; 7] = [
     },
 ];
 
-/// What has a plugin in it.
+/// The piece that loads a plugin.
 const WARM_UP: &str = "review-1-plugin";
 
-/// Counts, compares with the record or writes it anew.
+/// Counts, then compares with the record or replaces it.
 pub(crate) fn run(workspace: &Workspace, update: bool) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(
         toolchain::ensure_valgrind(),
@@ -82,7 +82,7 @@ pub(crate) fn run(workspace: &Workspace, update: bool) -> anyhow::Result<ExitCod
     })
 }
 
-/// Counts and compares; a problem when a piece takes more than recorded, and none where there is no valgrind.
+/// Counts and compares. Fails if a piece takes more than recorded. Does nothing if valgrind is missing.
 pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<()> {
     if !toolchain::ensure_valgrind() {
         anstream::println!(
@@ -120,7 +120,7 @@ fn count(workspace: &Workspace) -> anyhow::Result<BTreeMap<String, f64>> {
     cargo::run(&mut command)?;
     let program = workspace.target().join("debug/instructions");
     let mut counted = BTreeMap::new();
-    // Its compiled code is kept for those that follow, where it is not there yet.
+    // The first run keeps the plugin's compiled code for the runs that follow.
     instructions(&program, WARM_UP, 0)?;
     for Piece { name, times } in PIECES {
         let once = instructions(&program, name, times)?;
@@ -134,7 +134,7 @@ fn count(workspace: &Workspace) -> anyhow::Result<BTreeMap<String, f64>> {
     Ok(counted)
 }
 
-/// All that one process runs, its threads included.
+/// Counts the instructions of one process with all its threads.
 fn instructions(program: &Path, piece: &str, times: u64) -> anyhow::Result<u64> {
     let report = tempfile(piece);
     let output = Command::new("valgrind")
@@ -142,13 +142,13 @@ fn instructions(program: &Path, piece: &str, times: u64) -> anyhow::Result<u64> 
         .arg(format!("--callgrind-out-file={}", report.display()))
         .arg(program)
         .args([piece, &times.to_string()])
-        // Threads that look for work count, too.
+        // Idle worker threads that look for work would count too.
         .env("RAYON_NUM_THREADS", "1")
         .stdin(Stdio::null())
         .output()
         .context("valgrind cannot be run")?;
     let text = std::fs::read_to_string(&report);
-    // Nobody needs it any more, and it lies in a folder for such things.
+    // The report is no longer needed, and it is in a temporary folder.
     let _: std::io::Result<()> = std::fs::remove_file(&report);
     anyhow::ensure!(
         output.status.success(),
@@ -164,7 +164,7 @@ fn tempfile(piece: &str) -> PathBuf {
     std::env::temp_dir().join(format!("tollgate-{}-{piece}.callgrind", std::process::id()))
 }
 
-/// The line `summary: 123` of a report, or `totals: 123` where there is none.
+/// Returns the number in the line `summary: 123` of a report, or in `totals: 123` if there is none.
 fn summary(report: &str) -> Option<u64> {
     let of = |key: &str| {
         let line = report.lines().find_map(|line| line.strip_prefix(key));
@@ -209,7 +209,7 @@ fn write(file: &Path, counted: &BTreeMap<String, f64>) -> anyhow::Result<()> {
         .with_context(|| format!("{} cannot be written", file.display()))
 }
 
-/// Prints both side by side; the pieces that take too many come back.
+/// Prints both counts side by side. Returns the pieces that take too many instructions.
 fn compare<'p>(
     recorded: &BTreeMap<String, f64>,
     counted: &'p BTreeMap<String, f64>,

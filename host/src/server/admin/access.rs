@@ -1,39 +1,42 @@
-//! Which requests the admin listener looks at: those of administrators' programs, and none that a web page had a browser
-//! send.
+//! Decides which requests the admin listener answers: those of administrators' programs, but none that a web page made
+//! a browser send.
 //!
-//! A browser on an administrator's machine reaches loopback addresses and forwarded ports for every page that it shows.
-//! Three things tell such a request: the name in `Host` (a page whose own name was made to resolve to 127.0.0.1 keeps that
-//! name), `Origin` and `Sec-Fetch-Site`, and the lack of a header that pages may not send to others without being allowed
-//! to (`Tollgate-Admin`, for what changes something).
+//! A browser on an administrator's machine can reach loopback addresses and forwarded ports for every page that it
+//! shows. Three signs reveal a request of a web page:
+//!
+//! - The name in `Host`. A page whose own name resolves to 127.0.0.1 still sends that name.
+//! - `Origin` and `Sec-Fetch-Site`.
+//! - For requests that change something, a missing `Tollgate-Admin` header. A page cannot send it to another origin
+//!   without permission.
 
 use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header, uri::Authority};
 
-/// Has to be there, with any value, in a request that changes something.
+/// Header that a request must carry to change something. Its value does not matter.
 pub(super) const CONFIRMATION: HeaderName = HeaderName::from_static("tollgate-admin");
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Which hosts a request may be for.
+/// The hosts that a request may name.
 #[derive(Debug)]
 pub(super) enum Access {
-    /// Those of the loopback interface, and these.
+    /// The names of the loopback interface, and these.
     Hosts(Vec<String>),
-    /// Any: over TLS, the certificate has told the client whom it speaks to.
+    /// Any host. Over TLS, the certificate has told the client which server it speaks to.
     AnyHost,
 }
 
-/// Why a request is not looked at.
+/// The reason why a request is refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Refusal {
-    /// It is for no host, or for more than one.
+    /// The request names no host, or more than one.
     NoHost,
-    /// It is for another host.
+    /// The request names another host.
     Host,
-    /// A web page of another origin had it sent.
+    /// A web page of another origin sent the request.
     Origin,
-    /// It changes something, and a web page could have had it sent.
+    /// The request changes something, and a web page could have sent it.
     Confirmation,
 }
 
@@ -78,7 +81,7 @@ impl Access {
     }
 }
 
-/// Whom the request is for; the port is whatever it was forwarded from.
+/// The host that the request names. Its port is ignored, because it may be a forwarded one.
 fn host(headers: &HeaderMap) -> Option<Authority> {
     let mut hosts = headers.get_all(header::HOST).into_iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
@@ -88,7 +91,8 @@ fn host(headers: &HeaderMap) -> Option<Authority> {
     (!host.as_str().contains('@') && !host.host().is_empty()).then_some(host)
 }
 
-/// Browsers say so where it is not; other programs say nothing.
+/// Whether the request comes from this origin. Browsers reveal another origin in headers; other programs send neither
+/// header.
 fn is_of_this_origin(headers: &HeaderMap, host: &Authority) -> bool {
     let is_own = |origin: &str| {
         let behind = origin

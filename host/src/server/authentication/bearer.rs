@@ -1,4 +1,4 @@
-//! Bearer tokens: known by their SHA-256 only, and compared in constant time.
+//! Bearer tokens: kept only as SHA-256 hashes, and compared in constant time.
 
 use std::path::{Path, PathBuf};
 
@@ -40,7 +40,7 @@ impl Tokens {
         Ok(true)
     }
 
-    /// Looks at all of them, so that the time says nothing about which it was.
+    /// Compares with all tokens, so that the time does not reveal which one matched.
     pub(super) fn accept(&self, token: &str) -> bool {
         let given: Hash = Sha256::digest(token).into();
         let accepted = |found: Choice, hash: &Hash| found | hash.ct_eq(&given);

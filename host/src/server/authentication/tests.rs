@@ -1,4 +1,4 @@
-//! What each way of showing who calls accepts, refuses and says of a file that cannot be used.
+//! Tests what the authentication methods accept and refuse, and their errors for unusable files.
 
 use std::fs;
 
@@ -104,7 +104,7 @@ fn rejects_files_by_line_and_never_repeats_what_is_in_them() {
 #[tokio::test]
 async fn accepts_a_password_only_with_its_name_and_only_in_full() {
     let folder = Folder::new();
-    // As htpasswd writes it, with the letter y.
+    // htpasswd writes the hash with the letter y.
     let hash = hashed("open:sesame").replacen("$2b$", "$2y$", 1);
     let long = "x".repeat(72);
     let path = folder.write(&format!(
@@ -113,7 +113,7 @@ async fn accepts_a_password_only_with_its_name_and_only_in_full() {
         hashed(&long)
     ));
     let passwords = Passwords::load(&path).expect("usable");
-    // The second time from memory.
+    // The second round uses the hash in memory.
     for _ in 0..2 {
         assert!(admitted(&passwords, "ali:open:sesame").await);
         assert!(admitted(&passwords, "baba:other").await);

@@ -1,4 +1,4 @@
-//! The authority's directory: made once, used again, and never left with a pair that does not fit.
+//! The authority's directory: created once, reused, and never left with a pair that does not match.
 
 use std::{os::unix::fs::PermissionsExt, thread};
 
@@ -119,11 +119,11 @@ fn trusts_the_next_authority_for_a_month_before_it_signs() {
     let trusted = || bundle(path).matches("BEGIN CERTIFICATE").count();
     let first = at(0);
     assert_eq!(trusted(), 1);
-    // Years go by in which nothing has to be registered anew.
+    // For years, no new registration is needed.
     let before = bundle(path);
     assert!(at(3_469).is_same(&first));
     assert_eq!((bundle(path), first.successor_signs_from()), (before, None));
-    // Half a year before its end the next one is trusted, and does not sign.
+    // Half a year before the end, the bundle holds the successor, which does not sign yet.
     let waiting = at(3_471);
     assert!(waiting.is_same(&first));
     assert_eq!(trusted(), 2);
@@ -131,7 +131,7 @@ fn trusts_the_next_authority_for_a_month_before_it_signs() {
     assert!((signs_from - start - Duration::days(3_501)).abs() < Duration::minutes(1));
     let registered = bundle(path);
     assert!(at(3_500).is_same(&first));
-    // It signs after a month, and what was registered then is good for both.
+    // The successor signs after a month. The bundle that was registered then covers both.
     let next = at(3_502);
     assert!(!next.is_same(&first));
     assert_eq!(next.successor_signs_from(), None);
@@ -142,7 +142,7 @@ fn trusts_the_next_authority_for_a_month_before_it_signs() {
         .expect("PEM");
     assert!(trusting.contains(&next.certificate) && trusting.contains(&first.certificate));
     assert!(is_signed_by(&leaf[0], &next.certificate));
-    // The first leaves the bundle when it has ended.
+    // The first authority leaves the bundle when it has expired.
     assert!(at(3_651).is_same(&next));
     assert_eq!(trusted(), 1);
     assert!(!path.join("tls/next.key").exists());

@@ -1,4 +1,4 @@
-//! What `tollgate check` reads of certificates and credentials, and what it says of those that `serve` could not use.
+//! How `tollgate check` reads certificates and credentials, and how it reports those that `serve` could not use.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ impl Folder {
         path
     }
 
-    /// A certificate that ended or ends on the first of January of that year.
+    /// Writes a certificate that ends on 1 January of `year`.
     fn certificate(&self, names: &[&str], year: i32) -> Tls {
         let key = KeyPair::generate().expect("a key");
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -202,7 +202,7 @@ fn leaves_the_folder_of_a_self_signed_authority_as_it_is() {
     let tls = folder.self_signed();
     assert!(said(&tls, &Authentication::default()).is_empty());
     assert!(!folder.path("authority").exists());
-    // One without its key is what `serve` would not start with.
+    // `serve` does not start with a certificate that lacks its key.
     fs::create_dir(folder.path("authority")).expect("a folder");
     folder.write("authority/ca.crt", "PEM");
     let said = said(&tls, &Authentication::default()).join("\n");

@@ -1,4 +1,4 @@
-//! Certificates from files: what is accepted, what each refusal says, and the change while serving.
+//! Certificates from files: valid ones, the message of each rejection, and the change while serving.
 
 use std::{fs, path::Path};
 
@@ -50,7 +50,7 @@ fn pair() -> (String, String) {
     pair_by(&KeyPair::generate().expect("a key"), |_| {})
 }
 
-/// One with a key, and with changes to what it would be otherwise.
+/// Creates a certificate for `key`, with changes to its default parameters.
 fn pair_by(key: &KeyPair, change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
     let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("names");
     change(&mut params);
@@ -58,7 +58,7 @@ fn pair_by(key: &KeyPair, change: impl FnOnce(&mut CertificateParams)) -> (Strin
     (certificate.pem(), key.serialize_pem())
 }
 
-/// One that is valid from and until so many hours from now.
+/// Creates a certificate that is valid from `from` to `until`, in hours from now.
 fn pair_valid(from: i64, until: i64) -> (String, String) {
     let now = OffsetDateTime::now_utc();
     pair_by(&KeyPair::generate().expect("a key"), |params| {
@@ -116,7 +116,7 @@ async fn serves_a_changed_certificate_and_keeps_the_old_one_while_the_new_is_unu
     assert_ne!(served(), first);
 }
 
-/// As kubelet lays out a Secret: links into a folder that a link named `..data` leads to.
+/// Lays out a Secret as kubelet does: links into a folder that the link `..data` points to.
 fn publish(folder: &Path, version: &str, (certificate, key): &(String, String)) {
     let data = folder.join(version);
     fs::create_dir(&data).expect("made");
@@ -151,7 +151,7 @@ async fn never_serves_half_of_a_secret_that_is_swapped_all_the_time() {
     });
     let mut changes = 0;
     while !swapping.is_finished() {
-        // One that cannot be read whole for several swaps in a row is an error, and the old one stays.
+        // A refresh fails if the files change during several reads in a row. The old certificate then stays.
         if certificates.refresh(&metrics).unwrap_or(false) {
             changes += 1;
         }
@@ -221,7 +221,7 @@ async fn refuses_a_new_pair_that_has_expired_or_is_not_valid_yet() {
         assert_eq!(served(), first);
         assert_eq!(certificates.unusable(OffsetDateTime::now_utc()), None);
     }
-    // The files stay as they are, and their time comes.
+    // The files stay the same until they become valid.
     let tomorrow = OffsetDateTime::now_utc() + time::Duration::hours(25);
     assert!(
         certificates
@@ -258,7 +258,7 @@ async fn starts_with_an_expired_pair_and_is_usable_when_a_valid_one_has_come() {
     files.write(&certificate, &key);
     assert!(certificates.refresh(&Metrics::new()).expect("usable"));
     assert_eq!(certificates.unusable(now), None);
-    // It ends while it is served: whoever calls reads why from the handshake.
+    // The certificate expires while it is served. Callers see the reason in the handshake.
     assert_eq!(certificates.unusable(now + time::Duration::hours(2)), None);
     let detail = certificates
         .detail(now + time::Duration::hours(2))
@@ -308,7 +308,7 @@ async fn keeps_signing_by_the_authority_before_when_an_expired_one_takes_its_pla
         let Source::SelfSigned { authority, .. } = &certificates.source else {
             unreachable!("it is self-signed");
         };
-        // It is time to look at the directory.
+        // Makes the next refresh read the directory.
         authority.lock().expect("not poisoned").1 = None;
     };
     put(authority_pair(1, 3_650));
@@ -320,7 +320,7 @@ async fn keeps_signing_by_the_authority_before_when_an_expired_one_takes_its_pla
             .contains("(tls.selfSigned.directory) is not valid before ")
     );
     assert_eq!(certificates.live.0.load().cert[0], first);
-    // Refused again, not forgotten.
+    // The same error is reported again.
     certificates.refresh(&metrics).expect_err("refused");
     put(authority_pair(-1, 3_650));
     assert!(certificates.refresh(&metrics).expect("usable"));
