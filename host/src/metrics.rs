@@ -536,7 +536,7 @@ impl Comparison {
 // === impl Overload ===
 
 impl Overload {
-    const ALL: [Self; 3] = [Self::Bytes, Self::Instances, Self::Passwords];
+    const ALL: [Self; 4] = [Self::Bytes, Self::Decoded, Self::Instances, Self::Passwords];
 
     fn name(self) -> &'static str {
         match self {
@@ -618,6 +618,8 @@ mod tests {
         let text = Metrics::new().encode();
         for line in [
             "tollgate_overload_rejections_total{reason=\"bytes\"} 0",
+            "tollgate_overload_rejections_total{reason=\"decoded\"} 0",
+            "tollgate_overload_rejections_total{reason=\"instances\"} 0",
             "tollgate_overload_rejections_total{reason=\"passwords\"} 0",
             "tollgate_authentication_failures_total{reason=\"bearer\"} 0",
             "tollgate_reviews_total{endpoint=\"validate\",version=\"v1\",verdict=\"error\"} 0",

@@ -163,7 +163,7 @@ impl PluginSet {
         for (name, digest, version) in now.difference(&before) {
             metrics.plugin_loaded(name, digest, version);
         }
-        for plugin in self.iter() {
+        for plugin in self.all() {
             plugin.begin_metrics();
         }
     }
