@@ -26,7 +26,7 @@ export function exact(value, what) {
 /** A list of what `of` checks, each under its index. */
 export function list(value, what, of) {
   if (!Array.isArray(value)) throw new TypeError(`${what} is not a list but ${describe(value)}`);
-  // Not `map`, which leaves out what was never set.
+  // Not `map`, because it skips elements that were never set.
   return Array.from(value, (element, index) => of(element, `${what}[${index}]`));
 }
 

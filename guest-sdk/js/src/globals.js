@@ -21,7 +21,7 @@ globalThis.Date = new Proxy(Date, {
 Date.prototype.constructor = globalThis.Date;
 globalThis.performance = { now: noClock };
 
-// Mulberry32: the same numbers in every build and in every call.
+// Mulberry32: returns the same numbers in every build and in every call.
 let seed = 0;
 Math.random = () => {
   seed = (seed + 0x6d2b79f5) | 0;
@@ -32,11 +32,12 @@ Math.random = () => {
 
 globalThis.Promise = Promise;
 globalThis.queueMicrotask = queueMicrotask;
-// They make Promises of the engine's.
+// These functions create Promises of the engine.
 delete Array.fromAsync;
 delete globalThis.AsyncDisposableStack;
 
-// Code that is compiled while the plugin runs has not been through the build: its async functions would be the engine's.
+// Code that is compiled at run time has not been through the build, so its async functions would be those of the
+// engine.
 const { eval: evaluate } = globalThis;
 globalThis.eval = (code) => evaluate(withoutAsync(code));
 for (const { prototype } of [Function, Object.getPrototypeOf(function* () {}).constructor]) {
@@ -50,7 +51,7 @@ function withoutAsync(code) {
   return code;
 }
 
-// While the policy is loaded there is nobody to write to.
+// While the policy is loading, there is no log to write to.
 const write = (level) => (...parts) => current()?.logging.log(level, parts.map(told).join(' ').toWellFormed());
 globalThis.console = {
   debug: write('debug'),

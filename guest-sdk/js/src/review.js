@@ -76,7 +76,7 @@ class Document {
       case 'object':
         return new Container(tag, val);
       case 'integer':
-        // The toolchain hands integers over as doubles: beyond 2⁵³ only the text is exact.
+        // The toolchain passes integers as doubles. Beyond 2⁵³, only the text is exact.
         return Number.isSafeInteger(Number(val)) ? Number(val) : BigInt(this.json(at));
       default:
         return val;

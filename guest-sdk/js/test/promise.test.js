@@ -65,7 +65,7 @@ const programs = {
     say(Object.prototype.toString.call(promise));
   },
   'async functions as the build makes them': ({ Promise }, say) => {
-    // Generators, stepped by Promises: what esbuild makes of `async`.
+    // Generators stepped by Promises, as esbuild compiles `async`.
     const run = (generator) =>
       new Promise((resolve, reject) => {
         const step = (next) => (value) => {
