@@ -1,7 +1,7 @@
 /**
- * What the engine has for the time, chance, output and Promises ends the call without a word, holds the moment of the
- * build, or loses errors: here each says a word or works. The entry of a plugin imports this before anything of the
- * policy, so that it holds for what is done while its modules are loaded, too.
+ * Replaces the engine's globals for time, randomness, output and Promises. The engine's own ones end the call without a
+ * text, contain the time of the build, or lose errors. The replacements work, or throw an error with a text. The entry
+ * point of a plugin imports this file before the policy, so that it also applies while the policy's modules load.
  */
 
 import { current } from './host.js';

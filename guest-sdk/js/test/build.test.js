@@ -1,4 +1,4 @@
-/** What `tollgate-js build` says of a policy that cannot be loaded. */
+/** Tests the errors of `tollgate-js build` for policies that cannot be loaded. */
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';

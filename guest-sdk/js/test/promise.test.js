@@ -7,7 +7,7 @@ import * as own from '../src/promise.js';
 const fails = (text) => {
   throw new Error(text);
 };
-/** Programs that say in which order what happens. Node's own Promises are the second opinion. */
+/** Programs that report the order of their steps. Node's own Promises give the expected order. */
 const programs = {
   'reactions run after the code, in order': ({ Promise, queueMicrotask }, say) => {
     Promise.resolve(1).then(say);
