@@ -1,4 +1,4 @@
-//! What plugins that spin cost their neighbours; see `tollgate_bench::fairness`.
+//! Measures the effect of spinning plugins on other plugins; see `tollgate_bench::fairness`.
 //!
 //! `cargo build --release --workspace --bin tollgate && cargo bench -p tollgate-bench --bench fairness`
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate_bench::fairness::{Fairness, GOOD_CONNECTIONS, LIMIT, Latencies, Spinner};
 
-/// For how long each of the two parts runs.
+/// The duration of each of the two parts.
 const DURATION: Duration = Duration::from_secs(10);
 
 fn main() {

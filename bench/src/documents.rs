@@ -2,16 +2,16 @@
 
 use serde_json::{Value, json};
 
-/// Containers of a Pod that is large enough for more than one, each with an image of a registry of its own.
+/// The number of containers of a large Pod, each with an image from its own registry.
 pub const CONTAINERS: usize = 5;
-/// The namespace, the user and so on around an object: as kube-apiserver sends them on CREATE.
+/// The uid of the review. The other fields around the object are like those of kube-apiserver on CREATE.
 pub const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
-/// A Pod below this has one container, and little else.
+/// The size below which a Pod has one container, and little else.
 const SMALL_BYTES: usize = 4_000;
 
-/// A Pod of exactly that many bytes, if they are enough for one: five containers at most, and more environment
-/// in each the more there is room for.
+/// Creates a Pod of exactly that many bytes, if one fits. It has up to five containers, and more environment variables
+/// in each with more room.
 #[must_use]
 pub fn pod(bytes: usize) -> Value {
     let container = |index: usize| {
@@ -43,7 +43,7 @@ pub fn pod(bytes: usize) -> Value {
                 "name": format!("SHOP_FRONT_END_SETTING_{index}"),
                 "value": format!("the value of setting {index} of the front end"),
             });
-            // With the comma before it.
+            // Includes the comma before it.
             length += variable.to_string().len() + 1;
             if length + 32 > bytes {
                 break;
@@ -58,7 +58,7 @@ pub fn pod(bytes: usize) -> Value {
     pod
 }
 
-/// A request to create the object, as kube-apiserver sends it.
+/// Creates the request for the creation of the object, as kube-apiserver sends it.
 #[must_use]
 pub fn review(object: &Value) -> Vec<u8> {
     let kind = json!({ "group": "", "version": "v1", "kind": "Pod" });
@@ -93,7 +93,7 @@ mod tests {
     fn a_pod_has_the_size_that_was_asked_for() {
         for bytes in [250, 5_000, 100_000, 1_000_000] {
             let length = pod(bytes).to_string().len();
-            // The smallest one that says something is a little larger than 250 bytes.
+            // The smallest useful Pod is a little larger than 250 bytes.
             assert!(length == bytes || bytes == 250 && length < 300, "{length}");
         }
     }

@@ -1,9 +1,9 @@
-//! What plugins that spin cost their neighbours.
+//! Measures the effect of spinning plugins on other plugins.
 //!
-//! Two plugins that never end, one stopped by the clock and one by its CPU time, each called over and over by a
-//! connection of its own; beside them four connections that call a good plugin. The host is the `tollgate` binary
-//! as it ships, in a process of its own. The figures to look at: what the good calls take with and without the
-//! spinners, and how far past their limits the spinners get.
+//! Two plugins never end. The clock stops one of them, and its CPU time stops the other. One connection calls each of
+//! them in a loop. Four more connections call a good plugin. The host is the released `tollgate` binary, in its own
+//! process. The figures to look at are the times of the good calls with and without the spinners, and how far the
+//! spinners exceed their limits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,9 +17,9 @@ use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::{Server, metric};
 use tollgate_tests::wat;
 
-/// Before a part's first call that counts: connections are made and code pages are mapped in.
+/// The time before the measurement, in which connections are opened and code pages are mapped.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// Connections that call the good plugin.
+/// The number of connections that call the good plugin.
 pub const GOOD_CONNECTIONS: usize = 4;
 const GOOD: &str = "good";
 const SPINNERS: [(&str, &str); 2] = [
@@ -28,36 +28,36 @@ const SPINNERS: [(&str, &str); 2] = [
 ];
 /// The limit that stops each spinner.
 pub const LIMIT: &str = "100ms";
-/// Every other limit of theirs: too much to be reached.
+/// All other limits of the spinners, which they cannot reach.
 const NEVER: &str = "10s";
 const ENDLESS_FUEL: u64 = 1_000_000_000_000;
 
-/// What was measured.
+/// The measurements.
 pub struct Fairness {
-    /// The good plugin with nothing beside it.
+    /// The good plugin alone.
     pub alone: Latencies,
     /// The good plugin beside two that spin.
     pub beside_spinners: Latencies,
-    /// Those two.
+    /// The two spinning plugins.
     pub spinners: Vec<Spinner>,
 }
 
-/// A plugin that never ends by itself.
+/// A plugin that never ends.
 pub struct Spinner {
     /// The limit that stops it, such as `limits.cpuTime`.
     pub limit: &'static str,
-    /// How long its calls took.
+    /// The latencies of its calls.
     pub latencies: Latencies,
-    /// What the host measured of a call, in the mean: by the clock.
+    /// The mean wall time of a call, as the host measures it.
     pub wall_milliseconds: f64,
-    /// Likewise, in CPU time.
+    /// The mean CPU time of a call, as the host measures it.
     pub cpu_milliseconds: f64,
 }
 
-/// How long the calls of one plugin took, in ascending order.
+/// The latencies of one plugin's calls, in ascending order.
 pub struct Latencies(Vec<Duration>);
 
-/// What the host says of a plugin, in all calls so far.
+/// The host's metrics of a plugin, over all calls so far.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     calls: f64,
@@ -68,10 +68,10 @@ struct Counted {
 // === impl Fairness ===
 
 impl Fairness {
-    /// Measures both parts, each for that long.
+    /// Measures both parts, each for that duration.
     ///
     /// # Panics
-    /// When the server does not come up, or does not answer as it should.
+    /// If the server does not start, or gives a wrong answer.
     #[must_use]
     pub fn measure(duration: Duration) -> Self {
         let server = Server::start(configuration());
@@ -136,7 +136,7 @@ fn configuration() -> Configuration {
     configuration
 }
 
-/// Calls the good plugin from all its connections, and each of the other paths from one.
+/// Calls the good plugin on all its connections, and each of the other paths on one.
 fn measure(
     server: &Server,
     review: &str,
@@ -166,8 +166,8 @@ fn measure(
     })
 }
 
-/// One connection: the next call goes out when the one before it is answered. A thread of its own, so that what is
-/// measured is the host's scheduling and not the client's.
+/// Runs one connection, which sends the next call after the answer to the previous one. It has its own thread, so that
+/// the figures show the host's scheduling and not the client's.
 fn call_until(server: &Server, path: &str, review: &str, done: &AtomicBool) -> Vec<Duration> {
     let client = server.client(reqwest::ClientBuilder::http1_only);
     let began = Instant::now();
@@ -214,13 +214,13 @@ impl Latencies {
         Self(latencies)
     }
 
-    /// How many there were.
+    /// The number of calls.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The latency that this share of the calls does not exceed, in milliseconds.
+    /// The latency in milliseconds that this share of the calls does not exceed.
     #[must_use]
     pub fn at(&self, share: f64) -> f64 {
         let last = self.0.len() - 1;

@@ -1,4 +1,4 @@
-//! What Tollgate costs, beside the same checks in plain Rust.
+//! Measures the cost of Tollgate, beside the same checks in plain Rust.
 //!
 //! ```text
 //! plan ─→ measure ─┬─→ servers: tollgate serve   ◀──(TLS, HTTP/1.1)──┬─ load, a process of its own
@@ -7,8 +7,8 @@
 //! ```
 //!
 //! The native control (`bench/native`) is the host's own server, TLS, decoding and responding, with the checks compiled
-//! in and no WebAssembly. [`load`] drives both in turn from a process of its own. [`plan`] says what is measured,
-//! [`measure`] takes the sides round by round, [`report`] says what came of it.
+//! in and no WebAssembly. [`load`] drives both in turn from its own process. [`plan`] defines the measurements,
+//! [`measure`] runs the sides round by round, and [`report`] presents the results.
 
 pub mod documents;
 pub mod fairness;

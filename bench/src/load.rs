@@ -1,11 +1,11 @@
-//! The load generator: HTTP/1.1 with keep-alive over TLS, as kube-apiserver speaks it, from a process of its own.
+//! The load generator: HTTP/1.1 with keep-alive over TLS, like kube-apiserver, from its own process.
 //!
-//! Closed loop: each connection sends the next request when the one before it is answered, which saturates. Fixed
-//! rate: requests are due at even intervals whatever the server does, and a latency counts from the moment that the
-//! request was due, not from when a connection was free for it. So a server that stalls is charged for everyone who
-//! waited (no coordinated omission).
+//! In a closed loop, each connection sends the next request after the answer to the previous one, which saturates the
+//! server. At a fixed rate, requests are due at even intervals, whatever the server does. A latency counts from the
+//! moment when the request was due, and not from the moment when a connection was free. So a stalling server is charged
+//! for every waiting request (no coordinated omission).
 //!
-//! Every answer is looked at: it has to be, byte for byte, the first one, which was read and found to be right.
+//! The generator checks that every answer equals the first one byte for byte. The first answer is read and checked.
 
 mod answer;
 mod client;
@@ -27,65 +27,65 @@ pub use answer::{Expected, PatchOperation};
 use client::{Client, Request};
 use pacer::Pacer;
 
-/// What is to be sent, how, and what has to come back.
+/// The requests to send, their pace, and the expected answer.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Order {
     /// The server's address and port.
     pub address: std::net::SocketAddr,
-    /// The CA that its certificate is of.
+    /// The CA of the server's certificate.
     pub ca: PathBuf,
-    /// Where to, such as `/validate`.
+    /// The path, such as `/validate`.
     pub path: String,
     /// A file with the review.
     pub body: PathBuf,
-    /// Connections that are kept alive.
+    /// The number of kept-alive connections.
     pub connections: usize,
-    /// When requests are sent.
+    /// The pace of the requests.
     pub pace: Pace,
-    /// Sent beforehand and not counted.
+    /// The time before the measurement, in which requests are sent and not counted.
     pub warm_up: Duration,
-    /// For how long it is counted.
+    /// The duration of the measurement.
     pub duration: Duration,
-    /// It ends after so many, however long that took.
+    /// The number of requests after which the measurement ends.
     pub max_requests: u64,
-    /// The server's process, whose CPU time is read where counting begins and ends.
+    /// The server's process. Its CPU time is read at the start and at the end of the measurement.
     pub process: u32,
-    /// What every answer has to say.
+    /// The expected content of every answer.
     pub expected: Expected,
 }
 
-/// When requests are sent.
+/// The pace of requests.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Pace {
-    /// Each connection as fast as it is answered.
+    /// Each connection sends as soon as it gets an answer.
     Saturating,
-    /// So many in a second, over all connections.
+    /// A number of requests per second, over all connections.
     PerSecond(f64),
 }
 
-/// What was measured between the end of the warm-up and the end.
+/// The measurements between the end of the warm-up and the end.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measured {
-    /// Requests answered.
+    /// The number of answered requests.
     pub requests: u64,
-    /// The time that it took.
+    /// The duration of the measurement.
     pub wall_seconds: f64,
-    /// CPU time of the server's process, all threads.
+    /// The CPU time of the server's process, over all threads.
     pub server_cpu_seconds: f64,
-    /// Latencies in nanoseconds, and how many requests had each.
+    /// Latencies in nanoseconds, each with its number of requests.
     pub latencies: Vec<(u64, u64)>,
-    /// The patch in the answers; empty when they have none.
+    /// The patch in the answers. Empty if they have none.
     pub patch: Vec<PatchOperation>,
 }
 
-/// Latencies from a microsecond to a minute, to three digits.
+/// The range of latencies: from a microsecond to a minute, with three digits.
 const LOWEST_NANOSECONDS: u64 = 1_000;
 const HIGHEST_NANOSECONDS: u64 = 60_000_000_000;
 const DIGITS: u8 = 3;
 
-/// What the connections share: one thread runs them all.
+/// The shared state of the connections. One thread runs them all.
 struct Shared {
     request: Request,
     expected: Expected,
@@ -103,10 +103,10 @@ struct Shared {
 // === impl Order ===
 
 impl Order {
-    /// Has the order carried out by a process of its own, which runs `executable`.
+    /// Executes the order in its own process, which runs `executable`.
     ///
     /// # Errors
-    /// When the process cannot be run, or the server does not answer as expected.
+    /// If the process cannot run, or the server gives a wrong answer.
     pub fn run_in_process(&self, executable: &std::path::Path) -> anyhow::Result<Measured> {
         let mut child = Command::new(executable)
             .stdin(Stdio::piped())
@@ -124,10 +124,10 @@ impl Order {
         serde_json::from_slice(&output.stdout).context("the load generator's result is unreadable")
     }
 
-    /// Carries the order out.
+    /// Executes the order.
     ///
     /// # Errors
-    /// When the server cannot be reached or does not answer as expected.
+    /// If the server cannot be reached or gives a wrong answer.
     pub fn run(self) -> anyhow::Result<Measured> {
         anyhow::ensure!(
             self.connections > 0,
@@ -177,7 +177,7 @@ impl Order {
         let counting_began = Instant::now();
         shared.counting.set(true);
         shared.until_done().await;
-        // Read before the last answers come in: they are not counted either.
+        // Read before the last answers arrive, because these are not counted either.
         let cpu = CpuTimes::of(self.process)?.since(&cpu_before);
         let wall = counting_began.elapsed();
         shared.counting.set(false);
@@ -202,7 +202,7 @@ impl Order {
 // === impl Shared ===
 
 impl Shared {
-    /// One connection to its end.
+    /// Runs one connection to its end.
     async fn drive(self: Rc<Self>, mut client: Client) -> anyhow::Result<()> {
         let mut pacer = Pacer::new()?;
         while !self.is_done() {
@@ -235,7 +235,7 @@ impl Shared {
     }
 
     async fn until_done(&self) {
-        /// How late the end of counting is noticed at most.
+        /// The longest delay until the end of the measurement is noticed.
         const GLANCE: Duration = Duration::from_millis(2);
         while !self.is_done() {
             let left = self.ends.saturating_duration_since(Instant::now());
@@ -255,7 +255,7 @@ impl Shared {
     }
 }
 
-/// A histogram for latencies in nanoseconds.
+/// Creates a histogram for latencies in nanoseconds.
 #[must_use]
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(LOWEST_NANOSECONDS, HIGHEST_NANOSECONDS, DIGITS)

@@ -1,5 +1,4 @@
-//! Takes the sides of a comparison in turn, round by round, so that what changes on the machine meanwhile changes for
-//! all of them.
+//! Measures the sides of a comparison in turn, round by round, so that changes on the machine affect all of them.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,44 +16,44 @@ use crate::plugins::RUST;
 use crate::process::Memory;
 use crate::servers::{Fleet, Setup, Side};
 
-/// What is sent to which server.
+/// A server, and the requests to it.
 #[derive(Clone, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Subject {
-    /// The server.
+    /// The server setup.
     #[serde(flatten)]
     pub setup: Setup,
     /// The size of the object.
     pub object_bytes: usize,
-    /// Connections that are kept alive.
+    /// The number of kept-alive connections.
     pub connections: usize,
 }
 
-/// Subjects that are compared with each other.
+/// Subjects to compare with each other.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// What the comparison is about.
+    /// The topic of the comparison.
     pub name: &'static str,
-    /// Who is compared.
+    /// The subjects.
     pub subjects: Vec<Subject>,
-    /// How often each is taken.
+    /// The number of rounds.
     pub rounds: usize,
-    /// For how long each time.
+    /// The duration of each round.
     pub window: Duration,
-    /// How fast.
+    /// The pace of requests.
     pub pace: Pace,
 }
 
-/// What was measured of one subject, round by round.
+/// The measurements of one subject, round by round.
 #[derive(Clone)]
 pub struct Figures {
-    /// CPU time of the server's process per request.
+    /// The CPU time of the server's process per request.
     pub cpu_microseconds: Vec<f64>,
-    /// Requests answered in a second.
+    /// The answered requests per second.
     pub requests_per_second: Vec<f64>,
     /// Latencies of all rounds, in nanoseconds.
     pub latencies: Histogram<u64>,
-    /// Memory of the server's process after the last round.
+    /// The memory of the server's process after the last round.
     pub memory: Memory,
     /// The patch in the answers.
     pub patch: Vec<PatchOperation>,
@@ -68,22 +67,22 @@ pub struct Results(HashMap<Subject, Figures>);
 /// Measures groups.
 pub struct Bench {
     fleet: Fleet,
-    /// Holds the reviews.
+    /// The folder of the reviews.
     folder: TempDir,
 }
 
-/// Sent before each window: connections are new each time.
+/// The time before each window, because connections are new each time.
 const WARM_UP: Duration = Duration::from_millis(250);
-/// One window ends after so many, however fast the server.
+/// The number of requests after which a window ends, however fast the server is.
 const MAX_REQUESTS: u64 = 1_000_000;
 
 // === impl Bench ===
 
 impl Bench {
-    /// With no server started yet.
+    /// Creates a bench without running servers.
     ///
     /// # Errors
-    /// When folders for its files cannot be made.
+    /// If the folders for its files cannot be created.
     pub fn new() -> anyhow::Result<Self> {
         Ok(Self {
             fleet: Fleet::new()?,
@@ -94,10 +93,10 @@ impl Bench {
     /// Measures all subjects of a group, in turn.
     ///
     /// # Errors
-    /// When a server does not answer as it should, or two sides of the same case answer differently.
+    /// If a server gives a wrong answer, or two sides of the same case give different answers.
     ///
     /// # Panics
-    /// When a server does not come up.
+    /// If a server does not start.
     pub fn measure(&mut self, group: &Group) -> anyhow::Result<Results> {
         let setups: Vec<&Setup> = group
             .subjects
@@ -166,7 +165,7 @@ impl Bench {
 // === impl Subject ===
 
 impl Subject {
-    /// In a few words.
+    /// Describes the subject in a few words.
     #[must_use]
     pub fn describe(&self) -> String {
         let Setup {
@@ -184,7 +183,7 @@ impl Subject {
         )
     }
 
-    /// The same case for another side; whatever plugins are written in, the controls are in Rust.
+    /// Returns the same case for another side. The controls are in Rust, whatever the language of the plugins.
     #[must_use]
     pub fn on(&self, side: Side) -> Self {
         let mut other = self.clone();
@@ -230,19 +229,19 @@ impl Figures {
         Ok(())
     }
 
-    /// CPU time of the server's process per request, in the median of the rounds.
+    /// The CPU time of the server's process per request, as the median of the rounds.
     #[must_use]
     pub fn cpu(&self) -> f64 {
         median(self.cpu_microseconds.clone())
     }
 
-    /// Requests answered in a second, in the median of the rounds.
+    /// The answered requests per second, as the median of the rounds.
     #[must_use]
     pub fn rate(&self) -> f64 {
         median(self.requests_per_second.clone())
     }
 
-    /// The latency in microseconds that a share of the requests does not exceed, in the median of the rounds.
+    /// The latency in microseconds that a share of the requests does not exceed, as the median of the rounds.
     #[must_use]
     pub fn latency(&self, share: f64) -> f64 {
         let rounds = self.rounds.iter();
@@ -257,26 +256,26 @@ impl Figures {
 // === impl Results ===
 
 impl Results {
-    /// The figures of a subject.
+    /// Returns the figures of a subject.
     ///
     /// # Errors
-    /// When it was not measured.
+    /// If the subject was not measured.
     pub fn of(&self, subject: &Subject) -> anyhow::Result<&Figures> {
         let figures = self.0.get(subject);
         figures.with_context(|| format!("{} was not measured", subject.describe()))
     }
 
-    /// The figures of a subject, when it was measured.
+    /// Returns the figures of a subject, if it was measured.
     #[must_use]
     pub fn get(&self, subject: &Subject) -> Option<&Figures> {
         self.0.get(subject)
     }
 
-    /// What one more plugin costs, in microseconds of CPU: the difference of two subjects in each round, divided by
-    /// the plugins between them, in the median of the rounds.
+    /// Returns the cost of one more plugin, in microseconds of CPU. This is the difference of two subjects in each
+    /// round, divided by the number of plugins between them, as the median of the rounds.
     ///
     /// # Errors
-    /// When one of the two was not measured.
+    /// If one of the two was not measured.
     pub fn slope(&self, few: &Subject, many: &Subject) -> anyhow::Result<f64> {
         let plugins = many.setup.plugins.saturating_sub(few.setup.plugins) as f64;
         let rounds = self.of(few)?.cpu_microseconds.iter();
@@ -286,7 +285,7 @@ impl Results {
         ))
     }
 
-    /// The two sides have to make the same of the object, or one of them is fast because it does something else.
+    /// Checks that both sides return the same patch. Otherwise one may be fast because it does something else.
     fn assert_same_patches(&self) -> anyhow::Result<()> {
         for (subject, figures) in &self.0 {
             let Some(native) = self.0.get(&subject.on(Side::Native)) else {
@@ -310,7 +309,7 @@ impl Results {
     }
 }
 
-/// Of an even number of values, the mean of the two in the middle; of none, not a number.
+/// For an even number of values, the mean of the two in the middle. Without values, not a number.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);

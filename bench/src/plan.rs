@@ -1,4 +1,4 @@
-//! What is measured: one axis at a time around one case, because the full product would take days.
+//! The plan of measurements: one axis at a time around one case, because the full product would take days.
 
 use std::time::Duration;
 
@@ -7,16 +7,16 @@ use crate::measure::{Group, Subject};
 use crate::plugins::{Language, RUST, Work};
 use crate::servers::{Setup, Side};
 
-/// How much is measured.
+/// The extent of the measurements.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Extent {
-    /// What the targets need.
+    /// Only the groups that the targets need.
     Quick,
     /// All axes.
     Full,
 }
 
-/// The case that the axes cross in.
+/// The base case, in which the axes cross.
 pub const BASE: Subject = Subject {
     setup: Setup {
         side: Side::Host,
@@ -29,60 +29,60 @@ pub const BASE: Subject = Subject {
     connections: 8,
 };
 
-/// Numbers of plugins.
+/// The numbers of plugins.
 pub const PLUGINS: [usize; 5] = [0, 1, 5, 20, 100];
-/// Sizes of the object: the smallest that says something, a common Pod, a large one, and close to what kube-apiserver
-/// takes at most.
+/// The sizes of the object: the smallest useful one, a common Pod, a large one, and close to kube-apiserver's limit.
 pub const OBJECTS: [usize; 4] = [SMALL, MEDIUM, LARGE, HUGE];
-/// The smallest of them.
+/// The smallest size.
 pub const SMALL: usize = 250;
-/// The one of the base case.
+/// The size in the base case.
 pub const MEDIUM: usize = 5_000;
-/// That of the mutators' case.
+/// The size in the mutators' case.
 pub const LARGE: usize = 100_000;
-/// The largest of them.
+/// The largest size.
 pub const HUGE: usize = 1_000_000;
-/// Numbers of connections.
+/// The numbers of connections.
 pub const CONNECTIONS: [usize; 3] = [1, 8, 64];
-/// Numbers of the server's threads.
+/// The numbers of the server's threads.
 pub const THREADS: [usize; 2] = [1, 2];
 
-/// Cost against the number of plugins, and against empty webhooks.
+/// The cost by number of plugins, and against empty webhooks.
 pub const BY_PLUGINS: &str = "plugins";
-/// Cost against the size of the object, by the work that is done.
+/// The cost by size of the object and by kind of work.
 pub const BY_OBJECT: [&str; 4] = ["250 B", "5 kB", "100 kB", "1 MB"];
 /// Five mutators on a large object.
 pub const MUTATORS: &str = "mutators";
-/// By connections.
+/// The cost by number of connections.
 pub const BY_CONNECTIONS: &str = "connections";
-/// By the server's threads.
+/// The cost by number of the server's threads.
 pub const BY_THREADS: &str = "threads";
-/// By the language of the plugins.
+/// The cost by language of the plugins.
 pub const BY_LANGUAGE: &str = "languages";
-/// Latency at half of the saturating rate.
+/// The latency at half of the saturating rate.
 pub const LATENCY: &str = "latency";
-/// A good plugin beside two that spin.
+/// A good plugin beside two spinning ones.
 pub const FAIRNESS: &str = "fairness";
 
 const WINDOW: Duration = Duration::from_millis(800);
 const ROUNDS: usize = 5;
-/// What one plugin costs is little beside the reading of a large object: it takes more to see it.
+/// The window for huge objects. The cost of one plugin is small beside the reading of a huge object, so it needs a
+/// longer window.
 const HUGE_WINDOW: Duration = Duration::from_millis(1_500);
 const HUGE_ROUNDS: usize = 9;
 
-/// For how long each side is driven at a fixed rate, and how often.
+/// The duration of each measurement at a fixed rate, and the number of rounds.
 const LATENCY_WINDOW: Duration = Duration::from_secs(4);
 const LATENCY_ROUNDS: usize = 3;
 
-/// For how long each part of the fairness runs.
+/// The duration of each part of the fairness measurement.
 pub const FAIRNESS_WINDOW: Duration = Duration::from_secs(4);
 
-/// The groups that saturate, in the order in which they are taken.
+/// Returns the groups that saturate the server, in the order of measurement.
 #[must_use]
 pub fn groups(extent: Extent) -> Vec<Group> {
     let mut groups = vec![by_plugins(extent)];
     groups.extend(OBJECTS.iter().zip(BY_OBJECT).filter_map(|(bytes, name)| {
-        // The base case's own size is among the plugins.
+        // The group by number of plugins already has the base case's size.
         let wanted = extent == Extent::Full || matches!(*bytes, SMALL | HUGE);
         wanted.then(|| by_object(name, *bytes, extent))
     }));
@@ -102,7 +102,7 @@ pub fn groups(extent: Extent) -> Vec<Group> {
     groups
 }
 
-/// The group at a fixed rate.
+/// Returns the group at a fixed rate.
 #[must_use]
 pub fn latency(per_second: f64) -> Group {
     Group {
@@ -113,19 +113,19 @@ pub fn latency(per_second: f64) -> Group {
     }
 }
 
-/// The base case with another number of plugins.
+/// Returns the base case with another number of plugins.
 #[must_use]
 pub fn plugins(plugins: usize) -> Subject {
     with(|setup| setup.plugins = plugins)
 }
 
-/// The webhook without any check, for the base case's object.
+/// Returns the webhook without any check, for the base case's object.
 #[must_use]
 pub fn empty() -> Subject {
     with(|setup| (setup.side, setup.plugins) = (Side::Empty, 0))
 }
 
-/// Five mutators on a large object.
+/// Returns the case of five mutators on a large object.
 #[must_use]
 pub fn five_mutators() -> Subject {
     Subject {
@@ -134,7 +134,7 @@ pub fn five_mutators() -> Subject {
     }
 }
 
-/// So many plugins that do some work on an object of that size.
+/// Returns a case with a number of plugins, their work, and the size of the object.
 #[must_use]
 pub fn at(object_bytes: usize, work: Work, plugins: usize) -> Subject {
     Subject {
@@ -154,7 +154,7 @@ fn by_plugins(extent: Extent) -> Group {
 }
 
 fn by_object(name: &'static str, bytes: usize, extent: Extent) -> Group {
-    // Far apart, so that what one plugin costs is seen beside the reading of the object.
+    // The numbers are far apart, so that the cost of one plugin is visible beside the reading of the object.
     let mut subjects = vec![
         at(bytes, Work::ReadsFields, 1),
         at(bytes, Work::ReadsFields, 100),
@@ -175,7 +175,7 @@ fn by_object(name: &'static str, bytes: usize, extent: Extent) -> Group {
     }
 }
 
-/// One plugin that is there in every language, in those that are built.
+/// Returns the cases for one plugin that exists in every language, for the languages that are built.
 fn by_language() -> Group {
     let built = Language::all().into_iter().filter(Language::is_built);
     let images = built.map(|language| {

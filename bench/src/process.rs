@@ -1,4 +1,4 @@
-//! What another process has used: CPU time to the nanosecond, and memory.
+//! Reads the usage of another process: CPU time to the nanosecond, and memory.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -7,26 +7,26 @@ use anyhow::Context as _;
 
 /// The CPU time of every thread of a process, at one moment.
 ///
-/// As the scheduler counts it, to the nanosecond; of a thread that is running at that very moment, the last few
-/// milliseconds may be missing, which is so at the beginning and at the end of what is measured.
+/// The times are the scheduler's, to the nanosecond. For a thread that is running at that moment, the last few
+/// milliseconds may be missing. That applies to both the start and the end of a measurement.
 pub struct CpuTimes(HashMap<String, u64>);
 
 /// Resident memory of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
-    /// Now.
+    /// The current size.
     pub resident_bytes: u64,
-    /// At its highest.
+    /// The peak size.
     pub peak_bytes: u64,
 }
 
 // === impl CpuTimes ===
 
 impl CpuTimes {
-    /// Reads them.
+    /// Reads the CPU times.
     ///
     /// # Errors
-    /// When there is no such process, or the kernel does not count.
+    /// If there is no such process, or the kernel does not count.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let folder = format!("/proc/{process}/task");
         let threads =
@@ -35,7 +35,7 @@ impl CpuTimes {
         for thread in threads {
             let thread = thread?;
             let file = thread.path().join("schedstat");
-            // A thread may end between the listing and this.
+            // A thread may end after the listing.
             let Ok(text) = std::fs::read_to_string(&file) else {
                 continue;
             };
@@ -55,8 +55,8 @@ impl CpuTimes {
         Ok(Self(times))
     }
 
-    /// What all threads together have used since. One that has ended meanwhile counts for nothing: those that end are
-    /// tokio's, after ten idle seconds.
+    /// The CPU time of all threads since `earlier`. A thread that has ended since then does not count. Only tokio's
+    /// threads end, after ten idle seconds.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Duration {
         let used = self.0.iter().map(|(thread, now)| {
@@ -70,10 +70,10 @@ impl CpuTimes {
 // === impl Memory ===
 
 impl Memory {
-    /// Reads what the kernel says of a process.
+    /// Reads the memory of a process.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// If the process has ended.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let path = format!("/proc/{process}/status");
         let status = std::fs::read_to_string(&path)

@@ -1,4 +1,4 @@
-//! The two sides as running servers: the host as it ships, and the native control beside it.
+//! The two sides as running servers: the released host, and the native control beside it.
 
 use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -12,7 +12,7 @@ use tollgate_tests::server::{Server, Start};
 
 use crate::plugins::{Language, Work};
 
-/// Which program answers.
+/// The program that answers.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Side {
@@ -24,23 +24,23 @@ pub enum Side {
     Empty,
 }
 
-/// One server.
+/// The setup of one server.
 #[derive(Clone, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Setup {
-    /// Which program.
+    /// The program.
     pub side: Side,
-    /// What its plugins do.
+    /// The work of its plugins.
     pub work: Work,
-    /// What they are written in.
+    /// The language of its plugins.
     pub language: Language,
-    /// How many there are, each a module of its own.
+    /// The number of plugins, each with a distinct module.
     pub plugins: usize,
-    /// Threads of the server.
+    /// The number of the server's threads.
     pub threads: usize,
 }
 
-/// The servers that run: each is started when it is first needed and kept until it is not needed any more.
+/// The running servers. Each starts on first use, and stops when no later measurement needs it.
 pub struct Fleet {
     running: HashMap<Setup, Server>,
     code: PathBuf,
@@ -49,7 +49,7 @@ pub struct Fleet {
 // === impl Side ===
 
 impl Side {
-    /// For a table.
+    /// The name in tables.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl Side {
 // === impl Setup ===
 
 impl Setup {
-    /// What the plugins do, for a table; with their language where that is the question.
+    /// The plugins' work, for a table. Includes the language if languages are compared.
     #[must_use]
     pub fn work(&self) -> String {
         match (self.work, self.side) {
@@ -76,10 +76,10 @@ impl Setup {
 // === impl Fleet ===
 
 impl Fleet {
-    /// None runs yet. Compiled plugins are kept in the target folder for the next time.
+    /// Creates a fleet without running servers. The target folder keeps compiled plugins for the next run.
     ///
     /// # Errors
-    /// When that folder cannot be made.
+    /// If that folder cannot be created.
     pub fn new() -> anyhow::Result<Self> {
         let code = profile_directory().join("bench-code");
         std::fs::DirBuilder::new()
@@ -93,13 +93,13 @@ impl Fleet {
         })
     }
 
-    /// The server of a setup.
+    /// Returns the server of a setup.
     ///
     /// # Errors
-    /// When a plugin is not loaded: it would have nothing to say, and cost nothing.
+    /// If a plugin is not loaded, because it would do nothing and cost nothing.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// If the server does not start.
     pub fn get(&mut self, setup: &Setup) -> anyhow::Result<&Server> {
         if !self.running.contains_key(setup) {
             self.running.insert(setup.clone(), self.start(setup)?);
@@ -107,7 +107,7 @@ impl Fleet {
         Ok(&self.running[setup])
     }
 
-    /// Ends those that are not among the setups.
+    /// Stops the servers that are not among the setups.
     pub fn keep(&mut self, setups: &[&Setup]) {
         self.running.retain(|setup, _| setups.contains(&setup));
     }

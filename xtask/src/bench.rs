@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: what Tollgate costs, beside the same checks in plain Rust.
+//! `cargo xtask bench`: measures the cost of Tollgate beside the same checks in plain Rust.
 //!
-//! Builds what is needed and has `bench/` do the measuring; with `--instructions` it measures no time at all, and counts
-//! instructions in its place.
+//! The command builds everything, and `bench/` measures. With `--instructions`, it counts instructions instead of
+//! measuring time.
 
 pub(crate) mod instructions;
 mod languages;
@@ -16,15 +16,15 @@ use crate::terminal::NOTABLE;
 use crate::workspace::Workspace;
 use crate::{cargo, terminal, toolchain};
 
-/// Measure Tollgate as it ships beside a native control: the same server and checks without WebAssembly.
+/// Measure Tollgate as released, beside a native control: the same server and checks without WebAssembly.
 ///
-/// Both are built as released – and without --quick plugins in every language, with the compilers that these need – and
-/// driven in turn over TLS by a load generator in a process of its own. It takes about
-/// 10 minutes, with --quick about 4, after a first build of some 20; nothing else should run on the machine. Ends with
-/// the targets of docs/performance.md, and whether this run meets them.
+/// Builds both sides as released. Without --quick, also builds plugins in every language, with the compilers that they
+/// need. A load generator in its own process drives the sides in turn over TLS. Takes about 10 minutes, with --quick
+/// about 4, after a first build of some 20 minutes. Nothing else should run on the machine. Ends with the targets of
+/// docs/performance.md, and whether this run meets them.
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
-    /// Measure only what the targets need.
+    /// Measure only the groups that the targets need.
     #[arg(long)]
     quick: bool,
     /// Measure only this group, such as plugins; may be given several times.
@@ -36,20 +36,21 @@ pub(crate) struct Bench {
     /// Draw the plots and write the results into docs/performance.md; with --languages, into docs/languages/README.md.
     #[arg(long)]
     plots: bool,
-    /// Measure no time: count the instructions of single pieces with callgrind and compare them with those recorded.
+    /// Count the instructions of single pieces with callgrind, and compare them with the recorded counts. Measures no
+    /// time.
     #[arg(long, conflicts_with_all = ["quick", "only", "json", "plots"])]
     instructions: bool,
-    /// Measure the reference policy in every language, and nothing else.
+    /// Measure only the reference policy in every language.
     #[arg(long, conflicts_with_all = ["quick", "only", "json", "instructions"])]
     languages: bool,
-    /// With --instructions: record those counted.
+    /// Record the counted instructions (with --instructions).
     #[arg(long, requires = "instructions")]
     update: bool,
 }
 
 /// The group that needs the plugins in all languages.
 const LANGUAGES: &str = "languages";
-/// What is started: the host, its native twin, and what measures them.
+/// The programs to build: the host, its native control, and the two that measure them.
 const BINARIES: [&str; 4] = ["tollgate", "native-control", "tollgate-bench", "load"];
 
 // === impl Bench ===
@@ -66,7 +67,7 @@ impl Bench {
         }
         terminal::heading("build");
         let mut command = workspace.cargo();
-        // With all packages in view, as everywhere else: another selection would be another build of wasmtime.
+        // Selects all packages, like all other builds. Another selection would compile wasmtime again.
         command.args(["build", "--release", "--workspace"]);
         for binary in BINARIES {
             command.args(["--bin", binary]);
@@ -76,7 +77,7 @@ impl Bench {
         if self.compares_languages()
             && let Err(error) = languages::build(&workspace)
         {
-            // The other groups can do without.
+            // The other groups don't need all languages.
             anstream::println!("  {NOTABLE}not every language is built: {error:#}{NOTABLE:#}");
         }
         terminal::heading("measure");

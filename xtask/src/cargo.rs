@@ -1,5 +1,5 @@
-//! Runs cargo for a person who waits: a progress bar at a terminal, and elsewhere a word now and then in place of
-//! four hundred lines.
+//! Runs cargo for a waiting person: with a progress bar at a terminal, and elsewhere with a few progress lines instead
+//! of four hundred.
 
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::process::{Command, Stdio};
@@ -11,10 +11,10 @@ use anyhow::Context as _;
 
 use crate::terminal::{self, FAINT};
 
-/// How often cargo's progress is reported where it shows none itself.
+/// The period of progress reports, if cargo shows no progress itself.
 const REPORT_PERIOD: Duration = Duration::from_secs(30);
 
-/// What cargo says about each package, and what it says besides that is no news.
+/// The first words of cargo's lines about single packages, and of its other lines without news.
 const PACKAGE_WORDS: [&str; 3] = ["Compiling", "Checking", "Documenting"];
 const IDLE_WORDS: [&str; 11] = [
     "Adding",
@@ -42,13 +42,13 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     finish(command, |_| {})
 }
 
-/// Runs a cargo command to its end, printing what it prints and handing on each line that is not about its progress.
+/// Runs a cargo command to its end. Prints its output, and passes each line that is not progress to `line`.
 pub(crate) fn read(command: &mut Command, line: impl FnMut(&str) + Send) -> anyhow::Result<()> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     finish(command, line)
 }
 
-/// The command as one would type it.
+/// Formats the command like a typed one.
 pub(crate) fn typed(command: &Command) -> String {
     let arguments = command
         .get_args()
@@ -93,7 +93,7 @@ fn echo(stdout: impl Read, line: impl Fn(&str)) {
     }
 }
 
-/// Passes on what is not progress, which is warnings and errors, and says now and then how far it is.
+/// Passes on warnings and errors, and reports the progress from time to time.
 fn report(stderr: impl Read + Send, line: impl Fn(&str)) {
     let (send, receive) = channel();
     std::thread::scope(|scope| {

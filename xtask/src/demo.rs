@@ -1,8 +1,7 @@
-//! `cargo xtask demo`: the shortest way from a clone to seeing what Tollgate does.
+//! `cargo xtask demo`: the shortest way from a clone to a running Tollgate.
 //!
-//! Builds the sample plugins and the host, starts the host as an operator would, sends it AdmissionReviews over TLS as
-//! kube-apiserver would, and explains the answers. It checks what it shows: an answer that is not what it should be
-//! makes it fail.
+//! The demo builds the sample plugins and the host, and starts the host like an operator. It sends AdmissionReviews
+//! over TLS like kube-apiserver, and explains the answers. It also checks them: a wrong answer makes the demo fail.
 
 mod answer;
 mod client;
@@ -29,11 +28,10 @@ use crate::{cargo, toolchain};
 
 /// Build Tollgate and three plugins, serve them, send AdmissionReviews over TLS and explain the answers.
 ///
-/// Everything that it writes is in the target folder. The first build takes minutes; after that it is a matter of
-/// seconds.
+/// Writes only to the target folder. The first build takes minutes. Later runs take seconds.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// Go on serving until Ctrl-C, to try things out with curl.
+    /// Keep serving until Ctrl-C, for experiments with curl.
     #[arg(long)]
     keep: bool,
 }
@@ -131,8 +129,8 @@ fn build_plugins(workspace: &Workspace) -> anyhow::Result<()> {
 
 fn build_host(workspace: &Workspace) -> anyhow::Result<()> {
     let mut command = workspace.cargo();
-    // With all packages in view, so that cargo selects the features that `cargo xtask test` wants as well: it would
-    // build wasmtime twice otherwise.
+    // Selects all packages, so that cargo selects the same features as `cargo xtask test`. Otherwise it would compile
+    // wasmtime twice.
     command.args(["build", "--workspace", "--bin", "tollgate"]);
     println!("  $ {}", cargo::typed(&command));
     if !workspace.target().join("debug/tollgate").exists() {

@@ -1,4 +1,4 @@
-//! `cargo xtask floods`: a client that means well, beside clients that do not.
+//! `cargo xtask floods`: measures a well-behaved client beside hostile clients.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,17 +8,16 @@ use clap::Args;
 use crate::workspace::Workspace;
 use crate::{cargo, toolchain};
 
-/// Flood a server in ten ways while a client sends reviews, and print how the client fared.
+/// Flood a server in ten ways while a client sends reviews, and print the client's results.
 ///
-/// Prints a table: requests answered and failed, their times, and the server's peak memory. With --baseline, the
-/// same for another binary beside it. Everything stays on the loopback interface. Takes about 5 minutes for each
-/// binary.
+/// Prints a table: answered and failed requests, their times, and the server's peak memory. With --baseline, prints the
+/// same for another binary beside it. All traffic stays on the loopback interface. Takes about 5 minutes per binary.
 #[derive(Args, Debug)]
 pub(crate) struct Floods {
-    /// Another `tollgate` binary to run the same floods against.
+    /// Another `tollgate` binary for the same floods.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// How long each flood lasts, in seconds.
+    /// Duration of each flood, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     seconds: u32,
 }

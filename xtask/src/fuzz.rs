@@ -1,12 +1,12 @@
-//! `cargo xtask fuzz`: looks for inputs that the targets of `tests/fuzzing` do not hold for.
+//! `cargo xtask fuzz`: looks for inputs that break the properties in `tests/fuzzing`.
 //!
 //! ```text
 //! TARGET       nightly compiler and cargo-fuzz → build with instrumentation → libFuzzer, each target for a while
 //! rewriting    the same generator without libFuzzer, on the stable compiler: thousands of plugins from one seed on
 //! ```
 //!
-//! What libFuzzer finds interesting is kept in the target folder. `--keep` adds what is new of it to `fuzz/corpus`, which
-//! the tests replay.
+//! libFuzzer keeps interesting inputs in the target folder. `--keep` adds new ones to `fuzz/corpus`. The tests replay
+//! that corpus.
 
 mod libfuzzer;
 
@@ -21,26 +21,26 @@ use crate::terminal::{self, BAD, STRONG};
 use crate::workspace::Workspace;
 use crate::{cargo, toolchain};
 
-/// Fuzz what reads untrusted input, and rewrite generated plugins.
+/// Fuzz the code that reads untrusted input, and rewrite generated plugins.
 ///
-/// Installs a nightly compiler by rustup and cargo-fuzz by cargo where they are missing, and builds everything with
-/// instrumentation, which takes some twenty minutes the first time. Prints the executions, coverage and findings of each
-/// target; a finding is written to fuzz/artifacts/TARGET. `rewriting` needs nothing but the stable compiler: it generates
-/// plugins, rewrites them as the host does and compares what they answer.
+/// If they are missing, installs a nightly compiler with rustup and cargo-fuzz with cargo. Builds everything with
+/// instrumentation, which takes some twenty minutes the first time. Prints the executions, coverage and findings of
+/// each target. Writes findings to fuzz/artifacts/TARGET. `rewriting` needs only the stable compiler: it generates
+/// plugins, rewrites them like the host and compares their answers.
 #[derive(Args, Debug)]
 pub(crate) struct Fuzz {
-    /// Target to fuzz, a file in fuzz/fuzz_targets; all but rewriting where none is given.
+    /// Target to fuzz, a file in fuzz/fuzz_targets [default: all except rewriting]
     target: Option<String>,
     /// Seconds for each target.
     #[arg(long, value_name = "N", default_value_t = 120)]
     seconds: u64,
-    /// Plugins that `rewriting` generates.
+    /// Number of plugins that `rewriting` generates.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     modules: u64,
-    /// First seed of `rewriting`; each plugin has its own.
+    /// First seed of `rewriting`. Each plugin has its own seed.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Sanitizer: `none`, or `address` for what C code and unsafe code do to memory.
+    /// Sanitizer: `none`, or `address` to find memory errors in C code and unsafe code.
     #[arg(long, value_name = "NAME", default_value = "none")]
     sanitizer: String,
     /// Add inputs that reach new code to fuzz/corpus.
@@ -48,7 +48,7 @@ pub(crate) struct Fuzz {
     keep: bool,
 }
 
-/// Needs no instrumentation.
+/// The target that needs no instrumentation.
 const REWRITING: &str = "rewriting";
 
 // === impl Fuzz ===
@@ -96,7 +96,7 @@ impl Fuzz {
     }
 }
 
-/// The names of the targets, in order.
+/// Returns the names of the targets, in order.
 fn targets(folder: &Path) -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -109,7 +109,7 @@ fn targets(folder: &Path) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Prints the table; a failure when there are findings.
+/// Prints the table. Returns a failure if there are findings.
 fn sum_up(found: &[Found]) -> ExitCode {
     terminal::heading("summary");
     anstream::println!(

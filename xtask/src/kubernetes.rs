@@ -1,4 +1,4 @@
-//! `cargo xtask kubernetes`: the programs of Kubernetes that the end-to-end suites run against.
+//! `cargo xtask kubernetes`: builds the programs of Kubernetes for the end-to-end suites.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -8,10 +8,10 @@ use tollgate_kube_apiserver::{Binaries, Missing, release};
 
 use crate::terminal::{self, NOTABLE};
 
-/// Build etcd, kube-apiserver and kubectl for the end-to-end suites, and say where they are.
+/// Build etcd, kube-apiserver and kubectl for the end-to-end suites, and print their folder.
 ///
-/// They are built from their Go modules, which takes some five minutes on two processors, and kept in
-/// $XDG_CACHE_HOME/tollgate (~/.cache/tollgate). A folder named in KUBEBUILDER_ASSETS is taken as it is.
+/// Builds them from their Go modules, which takes some five minutes on two processors. Keeps them in
+/// $XDG_CACHE_HOME/tollgate (~/.cache/tollgate). Uses the folder in KUBEBUILDER_ASSETS unchanged.
 #[derive(Args, Debug)]
 pub(crate) struct Kubernetes;
 
@@ -24,7 +24,7 @@ impl Kubernetes {
     }
 }
 
-/// Builds them where that can be done; says what follows where it cannot.
+/// Builds the programs if possible. Otherwise prints the consequences.
 pub(crate) fn ensure() -> anyhow::Result<()> {
     match build() {
         Ok(binaries) => {

@@ -1,6 +1,6 @@
-//! The project's own chores: `cargo xtask demo` shows what Tollgate does, `cargo xtask test` runs every test,
-//! `cargo xtask bench` measures, `cargo xtask fuzz` looks for inputs that nobody has thought of, `cargo xtask kubernetes`
-//! builds what the tests need of Kubernetes.
+//! The project's tasks: `cargo xtask demo` shows Tollgate, `cargo xtask test` runs every test, `cargo xtask bench`
+//! measures, `cargo xtask fuzz` looks for inputs that break the code, and `cargo xtask kubernetes` builds Kubernetes'
+//! programs for the tests.
 
 mod bench;
 mod cargo;
@@ -18,7 +18,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// The project's own chores.
+/// Run the project's tasks.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", about)]
 enum Chore {

@@ -1,13 +1,13 @@
-//! `cargo xtask test`: everything that has to hold before a change is in, from an empty target folder.
+//! `cargo xtask test`: runs all checks for a change, from an empty target folder.
 //!
 //! ```text
 //! toolchain → dependencies → format → lints → guests → build → languages → kubernetes → tests → memory → instructions
 //!     → documentation
 //! ```
 //!
-//! Cheap steps come first. The tests are built by the command that runs them, because cargo selects features for what
-//! it is asked to build: another selection would build wasmtime a second time. That build makes the `tollgate` binary,
-//! too, which the end-to-end suites start.
+//! Cheap steps come first. The command that runs the tests also builds them, because cargo selects features for the
+//! requested packages, and another selection would compile wasmtime again. That build also creates the `tollgate`
+//! binary for the end-to-end suites.
 
 mod count;
 mod dependencies;
@@ -26,26 +26,28 @@ use crate::{bench, cargo, kubernetes, toolchain};
 
 /// Set up and run all tests: format, lints, every suite, documentation.
 ///
-/// Installs what is missing: the WebAssembly target, rustfmt, clippy, a nightly compiler and Miri by rustup, cargo-deny by
-/// cargo, and by apt-get, where it runs as root, Go (one suite tries the patches with kube-apiserver's own library, one runs against kube-apiserver itself;
-/// both are written in Go), Node and Python (for plugins in these languages) and valgrind (which counts instructions).
-/// What the plugins are built with comes from npm, PyPI and Go's module proxy. Ends with the time that each step took
-/// and, as its last line, the number of tests.
+/// Installs missing tools. rustup installs the WebAssembly target, rustfmt, clippy, a nightly compiler and Miri. cargo
+/// installs cargo-deny. When run as root, apt-get installs Go, Node, Python and valgrind. Two suites need Go: one tries
+/// the patches with kube-apiserver's own library, and one runs against kube-apiserver itself. Node and Python are for
+/// plugins in these languages, and valgrind counts instructions.
+///
+/// The build tools of the plugins come from npm, PyPI and Go's module proxy. Ends with the time of each step and, as
+/// its last line, the number of tests.
 #[derive(Args, Debug)]
 pub(crate) struct Test {
-    /// Go on with the next step when one fails.
+    /// Continue with the next step when one fails.
     #[arg(long)]
     keep_going: bool,
 }
 
-/// A step, and what came of it.
+/// A step and its result.
 struct Done {
     name: &'static str,
     result: anyhow::Result<()>,
     took: Duration,
 }
 
-/// What a step works with.
+/// The data for the steps.
 struct Run {
     workspace: Workspace,
     count: Count,
@@ -145,7 +147,7 @@ impl Test {
     }
 }
 
-/// Prints the table of steps; true when one failed.
+/// Prints the table of steps. Returns true if one failed.
 fn sum_up(done: &[Done], took: Duration) -> bool {
     terminal::heading("summary");
     for Done { name, result, took } in done {

@@ -1,4 +1,4 @@
-//! What has to be installed besides cargo itself, and installing it.
+//! Installs tools that cargo does not bring.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,15 +8,15 @@ use anyhow::Context as _;
 use crate::terminal::{self, NOTABLE};
 use crate::workspace::WASM;
 
-/// The toolchain for what the stable one cannot do: Miri, and instrumentation for fuzzing.
+/// The toolchain for Miri and for instrumentation in fuzzing, which the stable one does not support.
 const NIGHTLY: &str = "nightly";
 
-/// What `rustc --version` says.
+/// Returns the output of `rustc --version`.
 pub(crate) fn rustc_version() -> anyhow::Result<String> {
     output(Command::new(rustc()).arg("--version")).context("rustc cannot be run")
 }
 
-/// Sees to it that plugins can be built.
+/// Installs the target for plugins if it is missing.
 pub(crate) fn ensure_wasm_target() -> anyhow::Result<()> {
     if has_wasm_target() {
         return Ok(());
@@ -38,7 +38,7 @@ pub(crate) fn ensure_wasm_target() -> anyhow::Result<()> {
     )
 }
 
-/// Sees to it that `cargo fmt` and `cargo clippy` can be run.
+/// Installs `cargo fmt` and `cargo clippy` if they are missing.
 pub(crate) fn ensure_components() -> anyhow::Result<()> {
     for (component, command) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
         let works = || cargo_has(command);
@@ -63,8 +63,7 @@ pub(crate) fn ensure_components() -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Sees to it, where that is possible, that kube-apiserver and its patch library can be built; says what follows when
-/// it is not.
+/// Installs Go if possible, for kube-apiserver and its patch library. Returns the consequences if that fails.
 pub(crate) fn ensure_go() -> String {
     let version = || output(Command::new("go").arg("version"));
     if let Ok(version) = version() {
@@ -82,13 +81,13 @@ pub(crate) fn ensure_go() -> String {
     "not installed".to_owned()
 }
 
-/// Sees to it, where that is possible, that instructions can be counted; says whether they can.
+/// Installs valgrind if possible, to count instructions. Returns whether it works.
 pub(crate) fn ensure_valgrind() -> bool {
     let works = || output(Command::new("valgrind").arg("--version")).is_ok();
     works() || apt_get_install("valgrind") && works()
 }
 
-/// Sees to it, where that is possible, that a command can be run; says whether it can.
+/// Installs a command if possible. Returns whether it works.
 pub(crate) fn ensure_command(command: &str, package: &str) -> bool {
     // Go has no `--version`.
     let works = || {
@@ -98,7 +97,7 @@ pub(crate) fn ensure_command(command: &str, package: &str) -> bool {
     works() || apt_get_install(package) && works()
 }
 
-/// Installs a package of Debian's where that can be done without asking anybody.
+/// Installs a Debian package, if that needs no confirmation.
 fn apt_get_install(package: &str) -> bool {
     let is_root = output(Command::new("id").arg("-u")).is_ok_and(|user| user == "0");
     if !is_root || !Path::new("/usr/bin/apt-get").exists() {
@@ -114,11 +113,11 @@ fn apt_get_install(package: &str) -> bool {
         status.is_ok_and(|status| status.success())
     };
     let packages = ["install", "--yes", "--no-install-recommends", package];
-    // The lists of packages are fetched only when they are needed: mostly the image has them.
+    // Fetches the package lists only if needed. Most images have them.
     apt_get(&packages) || (apt_get(&["update"]) && apt_get(&packages))
 }
 
-/// Sees to it that there is a nightly compiler; its version.
+/// Installs a nightly compiler if it is missing, and returns its version.
 pub(crate) fn ensure_nightly() -> anyhow::Result<String> {
     let version = || output(nightly("rustc").arg("--version"));
     if let Ok(version) = version() {
@@ -128,7 +127,7 @@ pub(crate) fn ensure_nightly() -> anyhow::Result<String> {
     version().context("the nightly compiler cannot be run")
 }
 
-/// Sees to it that Miri can be run.
+/// Installs Miri if it is missing.
 pub(crate) fn ensure_miri() -> anyhow::Result<String> {
     ensure_nightly()?;
     let version = || output(nightly("cargo").args(["miri", "--version"]));
@@ -146,7 +145,7 @@ pub(crate) fn ensure_miri() -> anyhow::Result<String> {
     version().context("Miri cannot be run")
 }
 
-/// Sees to it that `cargo COMMAND` can be run, which the crate `cargo-COMMAND` has; its version.
+/// Installs `cargo COMMAND` from the crate `cargo-COMMAND` if it is missing, and returns its version.
 pub(crate) fn ensure_cargo_command(command: &str) -> anyhow::Result<String> {
     let version = || output(cargo().args([command, "--version"]));
     if let Ok(version) = version() {
@@ -165,7 +164,7 @@ pub(crate) fn ensure_cargo_command(command: &str) -> anyhow::Result<String> {
     version().with_context(|| format!("`cargo {command}` cannot be run"))
 }
 
-/// A command of the nightly toolchain, whichever this program was started by.
+/// Creates a command of the nightly toolchain, whichever toolchain runs this program.
 pub(crate) fn nightly(command: &str) -> Command {
     let mut command = Command::new(command);
     command.arg(format!("+{NIGHTLY}"));
@@ -201,7 +200,7 @@ fn cargo_has(command: &str) -> bool {
 
 fn has_wasm_target() -> bool {
     let folder = output(Command::new(rustc()).args(["--print", "target-libdir", "--target", WASM]));
-    // rustc says where it would be whether or not it is there.
+    // rustc prints the path even if the file does not exist.
     folder.is_ok_and(|folder| {
         let files = std::fs::read_dir(folder).into_iter().flatten();
         let mut names = files.filter_map(Result::ok).map(|file| file.file_name());
@@ -213,7 +212,7 @@ fn rustc() -> std::ffi::OsString {
     std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())
 }
 
-/// What a command prints, on one line.
+/// Returns the output of a command, on one line.
 fn output(command: &mut Command) -> anyhow::Result<String> {
     let output = command.stdin(Stdio::null()).output()?;
     anyhow::ensure!(output.status.success(), "it failed ({})", output.status);

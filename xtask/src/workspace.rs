@@ -1,4 +1,4 @@
-//! Where things are, as cargo knows it: nothing here guesses a path.
+//! Finds the workspace's paths through cargo, and never guesses them.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -6,12 +6,12 @@ use std::process::Command;
 use anyhow::Context as _;
 use serde_json::Value;
 
-/// The target that plugins are built for.
+/// The compilation target of plugins.
 pub(crate) const WASM: &str = "wasm32-unknown-unknown";
-/// The profile that plugins are built with.
+/// The build profile of plugins.
 pub(crate) const PLUGIN_PROFILE: &str = "plugin";
 
-/// The workspace that this program is part of.
+/// The workspace of this program.
 pub(crate) struct Workspace {
     root: PathBuf,
     target: PathBuf,
@@ -21,7 +21,7 @@ pub(crate) struct Workspace {
 // === impl Workspace ===
 
 impl Workspace {
-    /// Asks cargo.
+    /// Asks cargo for the workspace.
     pub(crate) fn find() -> anyhow::Result<Self> {
         let output = cargo_in(Path::new(env!("CARGO_MANIFEST_DIR")))
             .args(["metadata", "--no-deps", "--format-version", "1"])
@@ -51,7 +51,7 @@ impl Workspace {
         &self.root
     }
 
-    /// The folder that cargo builds into.
+    /// The target folder of cargo.
     pub(crate) fn target(&self) -> &Path {
         &self.target
     }
@@ -61,24 +61,24 @@ impl Workspace {
         &self.guests
     }
 
-    /// Where a package's plugin is built to.
+    /// The path of a package's built plugin.
     pub(crate) fn guest_file(&self, package: &str) -> PathBuf {
         let name = format!("{}.wasm", package.replace('-', "_"));
         self.target.join(WASM).join(PLUGIN_PROFILE).join(name)
     }
 
-    /// A cargo command in the workspace.
+    /// Creates a cargo command in the workspace.
     pub(crate) fn cargo(&self) -> Command {
         cargo_in(&self.root)
     }
 
-    /// The path as somebody in the workspace's folder would write it.
+    /// Formats a path relative to the workspace.
     pub(crate) fn shown<'p>(&self, path: &'p Path) -> std::path::Display<'p> {
         path.strip_prefix(&self.root).unwrap_or(path).display()
     }
 }
 
-/// A library that is built as a `cdylib` has no use here but as a plugin.
+/// Returns the packages with a `cdylib`. In this workspace, these are the plugins.
 fn guests(metadata: &Value) -> Vec<String> {
     let is_guest = |package: &&Value| {
         let mut targets = package["targets"].as_array().into_iter().flatten();
@@ -94,8 +94,8 @@ fn guests(metadata: &Value) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The cargo that runs this program. What it says about this package in the environment would make build scripts
-/// of others run again.
+/// Creates a command for the cargo that runs this program. Removes this package's variables from the environment,
+/// because they would make build scripts of other packages run again.
 fn cargo_in(folder: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(folder);

@@ -1,8 +1,8 @@
-//! One call of a plugin in a fresh instance, beside the same check written natively.
+//! Measures one call of a plugin in a fresh instance, beside the same check in native code.
 //!
-//! Both judge the same parsed document, so the plugin's figure is what the sandbox costs: the permits, a store with
-//! its limits, an instance, the fiber, five questions to the host and the answer. It should not depend on the size
-//! of the object, and that of the native check does not either.
+//! Both evaluate the same parsed document. So the plugin's figure is the cost of the sandbox: the permits, a store with
+//! its limits, an instance, the fiber, five calls of the host and the answer. That cost should not depend on the size
+//! of the object, and neither does that of the native check.
 //!
 //! `cargo build --release --workspace --bin tollgate && cargo bench -p tollgate-native --bench call`
 

@@ -1,9 +1,9 @@
-//! A whole review, from the bytes that came to the bytes that go, with 1, 5 and 20 distinct plugins, beside the same
-//! checks written natively.
+//! Measures a whole review, from request bytes to response bytes, with 1, 5 and 20 distinct plugins, beside the same
+//! checks in native code.
 //!
-//! Both sides read and write with the same code. Each validator demands labels of its own; of the mutators the first
-//! five rewrite an image each and the others find nothing to do, as most do most of the time. What the sandbox costs for
-//! one more plugin is the difference of two figures, divided.
+//! Both sides read and write with the same code. Each validator requires its own labels. The first five mutators
+//! rewrite an image each. The other mutators change nothing, which is the usual case. The sandbox's cost of one more
+//! plugin is the difference of two figures, divided by the number of plugins.
 //!
 //! `cargo build --release --workspace --bin tollgate && cargo bench -p tollgate-native --bench review`
 
@@ -83,7 +83,7 @@ fn review(criterion: &mut Criterion) {
     }
 }
 
-/// Both have to say the same of the object, or one of them is fast because it does something else.
+/// Asserts that both sides give the same answer. Otherwise one may be fast because it does something else.
 fn assert_same(answer: &[u8], native: &[u8]) {
     let verdict = |answer: &[u8]| {
         let answer: Value = serde_json::from_slice(answer).expect("an answer is JSON");

@@ -1,5 +1,5 @@
-//! `image-rewrite` as a webhook without plugins would have it: over the host's own document, with the image references
-//! of the SDK. It makes no annotations of what was there before.
+//! `image-rewrite` in native code, as in a webhook without plugins. It works on the host's document, with the image
+//! references of the SDK. It does not annotate the original images.
 
 use serde_json::Value;
 use tollgate::document::{Json, Pointer};
@@ -7,7 +7,7 @@ use tollgate_sdk::image::{ImagePrefix, ImageReference};
 
 use crate::changes::Changes;
 
-/// What is rewritten to what.
+/// The rewriting rules.
 pub(crate) struct ImageRewrite {
     rules: Vec<(ImagePrefix, ImagePrefix)>,
 }
@@ -15,7 +15,7 @@ pub(crate) struct ImageRewrite {
 // === impl ImageRewrite ===
 
 impl ImageRewrite {
-    /// From the plugin's own settings.
+    /// Creates the check from the plugin's settings.
     pub(crate) fn new(settings: &Value) -> Self {
         let prefix = |text: &Value| {
             let text = text.as_str().expect("a rule has two prefixes");

@@ -1,9 +1,9 @@
-//! The native control: what a webhook with the same checks compiled in would do.
+//! The native control: a webhook with the same checks compiled in.
 //!
-//! It stands behind the host's own server, and reads and writes with the host's own code, so that what is compared is
-//! the plugins and nothing else. It takes the same configuration file as the host: for each plugin in it, it does in
-//! plain Rust what that plugin does. It matches no rules, meters nothing, records nothing of who did what, and writes
-//! no audit annotations; whoever writes a webhook by hand would not either.
+//! The control uses the host's own server, and reads and writes with the host's own code. So the comparison covers only
+//! the plugins. It takes the host's configuration file, and does in plain Rust what each plugin in the file does. It
+//! matches no rules, meters nothing, records no decisions and writes no audit annotations. A webhook written by hand
+//! would not do that either.
 
 mod changes;
 mod forbidden_text;
@@ -34,7 +34,7 @@ pub struct Control {
     max_depth: u32,
 }
 
-/// One plugin's work, natively.
+/// The native version of one plugin.
 enum Check {
     RequiredLabels(RequiredLabels),
     ForbiddenText(ForbiddenText),
@@ -42,22 +42,23 @@ enum Check {
     TrustedRegistries(TrustedRegistries),
 }
 
-/// A plugin that the control cannot stand in for.
+/// A plugin without a native version.
 #[derive(Debug)]
 pub struct UnknownPlugin {
     file: String,
 }
 
-/// Where the object lies in the review, as the host counts it.
+/// The depth of the object in the review, as the host counts it.
 const DEPTH_OF_OBJECT: u32 = 2;
 
 // === impl Control ===
 
 impl Control {
-    /// Does what the plugins would do; without any it is the empty webhook, which reads the review and allows it.
+    /// Creates the native versions of the plugins. Without plugins, this is the empty webhook, which reads the review
+    /// and allows it.
     ///
     /// # Errors
-    /// When there is no native twin of a plugin.
+    /// If a plugin has no native version.
     pub fn new(plugins: &[PluginConfig], max_depth: u32) -> Result<Self, UnknownPlugin> {
         let checks = plugins.iter().map(Check::of);
         Ok(Self {
@@ -66,10 +67,10 @@ impl Control {
         })
     }
 
-    /// From the body of a review to the body of its answer.
+    /// Answers a review, from body to body.
     ///
     /// # Errors
-    /// When the body is not a review that can be judged; the text says why.
+    /// If the body is not a valid review. The text has the reason.
     pub fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Result<Vec<u8>, String> {
         let review = decode(body, self.max_depth + DEPTH_OF_OBJECT);
         let mut review = review.map_err(|error| error.to_string())?;
@@ -163,11 +164,11 @@ impl Gate for Control {
 // === impl Check ===
 
 impl Check {
-    /// Goes by the name of the plugin's file; what follows a `-` tells copies apart.
+    /// Finds the check by the name of the plugin's file. The part after a `-` distinguishes copies.
     fn of(plugin: &PluginConfig) -> Result<Self, UnknownPlugin> {
         let path = match &plugin.source {
             Source::File(path) => path.as_path(),
-            // What a file of that name would be.
+            // The repository corresponds to the file name.
             Source::Oci(reference) => Path::new(&reference.repository),
         };
         let stem = path.file_stem().and_then(|stem| stem.to_str());

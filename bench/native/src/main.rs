@@ -1,4 +1,4 @@
-//! Serves what a configuration's plugins do, natively: `tollgate serve` without WebAssembly.
+//! Serves native versions of a configuration's plugins: `tollgate serve` without WebAssembly.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use tollgate::server::{Instance, Listen, Server, Signals};
 use tollgate::telemetry::LogFormat;
 use tollgate_native::Control;
 
-/// That of the host: what is compared is not two allocators.
+/// The allocator of the host, so that the comparison does not include allocators.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -27,10 +27,10 @@ enum Cli {
 /// Serve admission reviews over HTTPS, with the checks compiled in.
 #[derive(Args, Debug)]
 struct Serve {
-    /// The configuration file, as `tollgate serve` has it.
+    /// Configuration file, as for `tollgate serve`.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
-    /// Check nothing: read the review and allow it.
+    /// Allow every review after reading it, without any check.
     #[arg(long)]
     empty: bool,
 }

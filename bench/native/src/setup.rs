@@ -1,4 +1,4 @@
-//! The host's insides without its server: an engine, and plugins loaded into it as `tollgate serve` loads them.
+//! The host without its server: an engine, with plugins loaded like in `tollgate serve`.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -14,34 +14,34 @@ use tollgate::metrics::Metrics;
 use tollgate::plugin::{Loader, PluginSet, PluginState};
 use tollgate_tests::{binary, guests};
 
-/// What an engine reserves addresses for.
+/// The address space that an engine reserves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Room {
-    /// As many calls at once as by default.
+    /// Room for the default number of concurrent calls.
     Default,
-    /// One call of a plugin with one memory: callgrind has few addresses to give. Code is compiled for every processor,
-    /// because callgrind shows the host another one than the child that compiles, and kept for the next process.
+    /// Room for one call of a plugin with one memory, because callgrind has few addresses. Code is compiled for every
+    /// processor, because callgrind emulates another one than the child sees. It is kept for the next process.
     OneCall,
 }
 
-/// An engine with plugins in it.
+/// An engine with loaded plugins.
 pub struct Setup {
-    /// What they run on.
+    /// The async runtime.
     pub runtime: Runtime,
     /// The engine.
     pub engine: Engine,
     loader: Loader,
-    /// Keeps the compiled code for as long as it may be asked for.
+    /// The folder of the compiled code, which must outlive the engine.
     _code: Option<TempDir>,
 }
 
 // === impl Setup ===
 
 impl Setup {
-    /// With every default but for the room.
+    /// Creates an engine with defaults except for the room.
     ///
     /// # Panics
-    /// When there is no `tollgate` binary beside this program to prepare plugins with, or no room for the pool.
+    /// If there is no `tollgate` binary beside this program to prepare plugins, or no room for the pool.
     #[must_use]
     pub fn new(metrics: Arc<Metrics>, runtime: Runtime, room: Room) -> Self {
         let defaults = configuration(&json!([]));
@@ -79,10 +79,10 @@ impl Setup {
         }
     }
 
-    /// Loads plugins: `entries` are what stands under `plugins` in a configuration file.
+    /// Loads plugins. `entries` are the entries under `plugins` in a configuration file.
     ///
     /// # Panics
-    /// When one cannot be loaded.
+    /// If a plugin cannot be loaded.
     #[must_use]
     pub fn load(&self, entries: &[Value]) -> PluginSet {
         let plugins = configuration(&json!(entries)).plugins;
@@ -96,7 +96,7 @@ impl Setup {
     }
 }
 
-/// In the target folder, and nobody else's: what lies there is run.
+/// Returns a private folder in the target folder. It has to be private, because the host runs the code in it.
 fn kept_code() -> PathBuf {
     let folder = binary::profile_directory().join("instructions-code");
     let made = DirBuilder::new()
@@ -107,20 +107,20 @@ fn kept_code() -> PathBuf {
     folder
 }
 
-/// A configuration with these entries under `plugins`, and every default.
+/// Creates a configuration with these entries under `plugins`, and defaults for everything else.
 ///
 /// # Panics
-/// When an entry is not valid.
+/// If an entry is invalid.
 #[must_use]
 pub fn configuration(plugins: &Value) -> Config {
     let text = json!({ "allowEmpty": true, "plugins": plugins }).to_string();
     Config::parse(&text, Path::new(".")).expect("the benchmark's configuration is valid")
 }
 
-/// An entry under `plugins` for a package of the workspace, which is built where it is not up to date.
+/// Creates an entry under `plugins` for a package of the workspace, and builds the package if necessary.
 ///
 /// # Panics
-/// When it does not build.
+/// If the build fails.
 #[must_use]
 pub fn entry(name: &str, package: &str, settings: &Value) -> Value {
     let file = guests::build(package);

@@ -1,16 +1,16 @@
-//! `trusted-registries` natively: looks at the images of all containers and volumes. What an image without a registry
-//! stands for is not worked out, and nobody is warned of `latest`: no image here asks for it.
+//! `trusted-registries` in native code: checks the images of all containers and volumes. It does not resolve images
+//! without a registry, and does not warn about `latest`, because no image here needs that.
 
 use serde_json::Value;
 use tollgate::document::Json;
 use tollgate::pipeline::outcome::Denial;
 
-/// Where images may come from: hosts, with or without a path.
+/// The allowed sources of images: hosts, with or without a path.
 pub(crate) struct TrustedRegistries {
     allowed: Vec<String>,
 }
 
-/// Lists with what has an image, and where each has it.
+/// The lists with images, and the place of the image in their elements.
 const PLACES: [(&str, &[&str]); 4] = [
     ("initContainers", &["image"]),
     ("containers", &["image"]),
@@ -21,7 +21,7 @@ const PLACES: [(&str, &[&str]); 4] = [
 // === impl TrustedRegistries ===
 
 impl TrustedRegistries {
-    /// From the plugin's own settings.
+    /// Creates the check from the plugin's settings.
     pub(crate) fn new(settings: &Value) -> Self {
         let allowed = settings["allowed"].as_array().expect("`allowed` is there");
         let allowed = allowed

@@ -1,4 +1,4 @@
-//! The control does what the plugins do, and the load generator notices when somebody does not.
+//! Tests that the control gives the same answers as the plugins, and that the load generator detects wrong answers.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -76,7 +76,7 @@ fn a_fixed_rate_is_kept() {
     let pace = Pace::PerSecond(200.0);
     let measured = order(&server, Work::ReadsFields, pace).run();
     let requests = measured.expect("the control answers").requests;
-    // 60 are due within 300 ms.
+    // 60 requests are due within 300 ms.
     assert!((30..=61).contains(&requests), "{requests}");
 }
 

@@ -1,4 +1,4 @@
-//! Reads an order from standard input, carries it out, and writes what was measured to standard output.
+//! Reads an order from standard input, executes it, and writes the measurements to standard output.
 
 use std::process::ExitCode;
 

@@ -1,4 +1,4 @@
-//! Measures Tollgate beside the native control. `cargo xtask bench` builds all that it needs and runs it.
+//! Measures Tollgate beside the native control. `cargo xtask bench` builds the programs and runs this one.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,17 +12,17 @@ use tollgate_bench::plugins::Language;
 use tollgate_bench::report::Report;
 use tollgate_tests::binary::workspace;
 
-/// Measures Tollgate beside the native control.
+/// Measure Tollgate beside the native control.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate-bench", about)]
 struct Cli {
-    /// Measure only what the targets need.
+    /// Measure only the groups that the targets need.
     #[arg(long)]
     quick: bool,
     /// Measure only this group; may be given several times. Latency needs the group `plugins`, too.
     #[arg(long, value_name = "GROUP", conflicts_with = "plots")]
     only: Vec<String>,
-    /// Write everything to a file.
+    /// Write all results to a file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Draw the plots and write the results into docs/performance.md.

@@ -1,4 +1,4 @@
-//! Whether an answer is the right one.
+//! Checks answers.
 
 use anyhow::Context as _;
 use base64::Engine as _;
@@ -8,19 +8,19 @@ use serde_json::Value;
 
 use crate::documents::UID;
 
-/// What every answer has to say.
+/// The expected content of every answer.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Expected {
-    /// The verdict.
+    /// The expected verdict.
     pub allowed: bool,
-    /// How many operations the patch has; 0 means that there is none.
+    /// The number of operations in the patch. With 0, there must be no patch.
     pub operations: usize,
 }
 
 /// One operation of a patch.
 pub type PatchOperation = Value;
 
-/// An answer that was found to be right: for the same review, all others are the same.
+/// A checked answer. For the same review, all other answers must equal it.
 pub(super) struct Reference {
     body: Vec<u8>,
     patch: Vec<PatchOperation>,

@@ -1,4 +1,4 @@
-//! Waiting for a moment, to some microseconds: tokio's own timer goes by milliseconds.
+//! Waits for a moment, with a precision of some microseconds. The precision of tokio's own timer is milliseconds.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use rustix::time::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A timer of the kernel's.
+/// A timer of the kernel.
 pub(super) struct Pacer(AsyncFd<OwnedFd>);
 
 // === impl Pacer ===
@@ -28,7 +28,7 @@ impl Pacer {
         Ok(Self(timer))
     }
 
-    /// Waits until then; not at all when that is over.
+    /// Waits until a moment. Returns at once if it has passed.
     pub(super) async fn until(&mut self, due: Instant) -> std::io::Result<()> {
         let left = due.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -76,7 +76,7 @@ mod tests {
             assert!(took >= Duration::from_micros(200), "{took:?}");
             shortest = shortest.min(took);
         }
-        // At its best: a busy machine may be late at any single time.
+        // Checks the best time, because a busy machine may be late at any single time.
         assert!(shortest < Duration::from_millis(1), "{shortest:?}");
     }
 }

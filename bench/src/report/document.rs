@@ -1,4 +1,4 @@
-//! The results as they stand in the documentation: between two marks, so that they can be written anew.
+//! Writes the results into the documentation, between two marks, so that they can be replaced.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,7 +14,7 @@ use crate::servers::Side;
 const BEGIN: &str = "<!-- results: written by `cargo xtask bench --plots` -->";
 const END: &str = "<!-- end of results -->";
 
-/// Puts the results of a run in the place of those that stand there.
+/// Replaces the results in the page with those of a run.
 pub(super) fn write(report: &Report, file: &Path) -> anyhow::Result<()> {
     let text = std::fs::read_to_string(file)
         .with_context(|| format!("{} cannot be read", file.display()))?;

@@ -1,4 +1,4 @@
-//! Where a run took place: figures of two machines, or two commits, are not to be mixed up.
+//! Describes the machine and the commit of a run, because figures of different ones must not be mixed.
 
 use std::process::Command;
 
@@ -33,13 +33,13 @@ impl Machine {
         }
     }
 
-    /// How busy it is with other things: the load of the last minute.
+    /// The load of the last minute, which shows other work on the machine.
     pub(super) fn load() -> Option<f64> {
         let text = std::fs::read_to_string("/proc/loadavg").ok()?;
         text.split_whitespace().next()?.parse().ok()
     }
 
-    /// In one line.
+    /// Describes the machine in one line.
     pub(super) fn describe(&self) -> String {
         format!(
             "{} cores of {}, Linux {}, commit {}",

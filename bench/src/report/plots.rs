@@ -118,9 +118,10 @@ fn by_object(report: &Report, file: &Path) -> anyhow::Result<()> {
     )
 }
 
-/// Against the share of requests that are slower, one in ten to one in ten thousand: what is rare is at the right.
+/// Plots latency against the share of slower requests, from one in ten to one in ten thousand. Rare ones are at the
+/// right.
 fn latency(report: &Report, file: &Path) -> anyhow::Result<()> {
-    /// Steps from one decade to the next.
+    /// The number of steps from one decade to the next.
     const STEPS: i32 = 10;
     const DECADES: i32 = 4;
     let results = report.results(LATENCY)?;
@@ -204,7 +205,7 @@ fn plain(value: &f64) -> String {
     format!("{value:.0}")
 }
 
-/// How a number is written beside an axis.
+/// Formats a number beside an axis.
 type Label<'l> = &'l dyn Fn(&f64) -> String;
 
 fn chart<X, Y>(
@@ -257,7 +258,7 @@ where
                 .legend(move |(x, y)| {
                     PathElement::new([(x, y), (x + 20, y)], color.stroke_width(2))
                 });
-            // A curve of many points needs no marks.
+            // A curve with many points needs no marks.
             if points.len() < 10 {
                 let marks = points.iter().map(|at| Circle::new(*at, 3, color.filled()));
                 chart.draw_series(marks)?;

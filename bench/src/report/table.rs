@@ -86,7 +86,7 @@ fn target_line(target: &Target) -> String {
     format!("  {id:<3} {what:<86} {figure:>8.2} {limit:>8.2}  {met}\n")
 }
 
-/// `250 B`, `5 kB`, `1 MB`.
+/// Formats a size: `250 B`, `5 kB`, `1 MB`.
 pub(super) fn bytes(bytes: usize) -> String {
     match bytes {
         0..1_000 => format!("{bytes} B"),

@@ -1,4 +1,4 @@
-//! The numbers that the project promises, and whether this run shows them.
+//! The project's targets, and whether this run meets them.
 
 use serde::Serialize;
 
@@ -11,22 +11,22 @@ use crate::plan::{
 use crate::plugins::Work;
 use crate::servers::Side;
 
-/// One promise.
+/// A target with its result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Target {
-    /// Which; a number and, where it has several conditions, a letter.
+    /// The id: a number and, for several conditions, a letter.
     pub id: &'static str,
-    /// What was measured.
+    /// The measured figure.
     pub figure: f64,
-    /// What it must not exceed.
+    /// The limit of the figure.
     pub target: f64,
-    /// Whether it does not.
+    /// Whether the figure is within the limit.
     pub met: bool,
-    /// What the figure is.
+    /// The meaning of the figure.
     pub what: &'static str,
 }
 
-/// What a promise is made of.
+/// The definition of a target.
 struct Promise {
     id: &'static str,
     what: &'static str,
@@ -137,7 +137,7 @@ const PROMISES: [Promise; 12] = [
     },
 ];
 
-/// Judges what was measured; a promise that it says nothing of is left out.
+/// Evaluates the measurements. Leaves out targets without measurements.
 pub(super) fn judge(report: &Report) -> Vec<Target> {
     let judge = |promise: &Promise| {
         let figure = (promise.figure)(report).ok()?;
@@ -163,13 +163,13 @@ fn deviation(figure: f64, reference: f64) -> f64 {
     (figure / reference - 1.0).abs()
 }
 
-/// On the straight lines between the points that were measured.
+/// Returns the crossing of the lines, with linear interpolation between the measured points.
 pub(super) fn crossing(report: &Report) -> anyhow::Result<f64> {
     let each = report.figures(BY_PLUGINS, &empty())?.cpu();
     let mut before: Option<(f64, f64)> = None;
     for count in [1, 5, 20] {
         let policies = count as f64;
-        // How much the merged call costs more than the separate ones.
+        // The difference between the merged call and the separate ones.
         let more = report.figures(BY_PLUGINS, &plugins(count))?.cpu() - policies * each;
         if more <= 0.0 {
             return Ok(before.map_or(policies, |(earlier, more_before)| {

@@ -1,8 +1,9 @@
-//! Instructions of single pieces, counted by callgrind: steadier than time, so that they can fail a test.
+//! Counts the instructions of single pieces with callgrind. The counts are steadier than times, so they can fail a
+//! test.
 //!
-//! A piece is run n times and 2n times; the difference, divided by n, is what one run takes, whatever setting up takes.
-//! The programs are those that the tests are built with, unoptimised as they are: what is compared is one commit with
-//! another, not with a clock.
+//! A piece runs n times and 2n times. The difference, divided by n, is the count of one run, without the setup. The
+//! programs are the unoptimised ones of the tests. That is sufficient, because the counts of two commits are compared,
+//! and not times.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,12 +16,12 @@ use crate::terminal::{self, BAD, FAINT, GOOD, NOTABLE};
 use crate::workspace::Workspace;
 use crate::{cargo, toolchain};
 
-/// A piece may take so much more than what is recorded.
+/// The percentage by which a piece may exceed its recorded count.
 const TOLERANCE_PERCENT: f64 = 15.0;
-/// Where the counts are recorded.
+/// The file with the recorded counts.
 const RECORD: &str = "bench/instructions.json";
 
-/// A piece, and how often it is run the first time.
+/// A piece, and the number of its runs the first time.
 struct Piece {
     name: &'static str,
     times: u64,
@@ -57,10 +58,10 @@ const PIECES: [Piece; 7] = [
     },
 ];
 
-/// What has a plugin in it.
+/// A piece that loads a plugin.
 const WARM_UP: &str = "review-1-plugin";
 
-/// Counts, compares with the record or writes it anew.
+/// Counts, and compares with the record or writes it.
 pub(crate) fn run(workspace: &Workspace, update: bool) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(
         toolchain::ensure_valgrind(),
@@ -82,7 +83,7 @@ pub(crate) fn run(workspace: &Workspace, update: bool) -> anyhow::Result<ExitCod
     })
 }
 
-/// Counts and compares; a problem when a piece takes more than recorded, and none where there is no valgrind.
+/// Counts and compares. Fails if a piece exceeds its record. Passes without valgrind.
 pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<()> {
     if !toolchain::ensure_valgrind() {
         anstream::println!(
@@ -120,7 +121,7 @@ fn count(workspace: &Workspace) -> anyhow::Result<BTreeMap<String, f64>> {
     cargo::run(&mut command)?;
     let program = workspace.target().join("debug/instructions");
     let mut counted = BTreeMap::new();
-    // Its compiled code is kept for those that follow, where it is not there yet.
+    // The first run compiles the plugin, and the cache keeps the code for the following runs.
     instructions(&program, WARM_UP, 0)?;
     for Piece { name, times } in PIECES {
         let once = instructions(&program, name, times)?;
@@ -134,7 +135,7 @@ fn count(workspace: &Workspace) -> anyhow::Result<BTreeMap<String, f64>> {
     Ok(counted)
 }
 
-/// All that one process runs, its threads included.
+/// Returns the instructions of one process, including its threads.
 fn instructions(program: &Path, piece: &str, times: u64) -> anyhow::Result<u64> {
     let report = tempfile(piece);
     let output = Command::new("valgrind")
@@ -142,13 +143,13 @@ fn instructions(program: &Path, piece: &str, times: u64) -> anyhow::Result<u64> 
         .arg(format!("--callgrind-out-file={}", report.display()))
         .arg(program)
         .args([piece, &times.to_string()])
-        // Threads that look for work count, too.
+        // The instructions of threads that look for work count, too.
         .env("RAYON_NUM_THREADS", "1")
         .stdin(Stdio::null())
         .output()
         .context("valgrind cannot be run")?;
     let text = std::fs::read_to_string(&report);
-    // Nobody needs it any more, and it lies in a folder for such things.
+    // The report is no longer needed, and lies in a temporary folder.
     let _: std::io::Result<()> = std::fs::remove_file(&report);
     anyhow::ensure!(
         output.status.success(),
@@ -164,7 +165,7 @@ fn tempfile(piece: &str) -> PathBuf {
     std::env::temp_dir().join(format!("tollgate-{}-{piece}.callgrind", std::process::id()))
 }
 
-/// The line `summary: 123` of a report, or `totals: 123` where there is none.
+/// Finds the line `summary: 123` of a report, or otherwise `totals: 123`.
 fn summary(report: &str) -> Option<u64> {
     let of = |key: &str| {
         let line = report.lines().find_map(|line| line.strip_prefix(key));
@@ -209,7 +210,7 @@ fn write(file: &Path, counted: &BTreeMap<String, f64>) -> anyhow::Result<()> {
         .with_context(|| format!("{} cannot be written", file.display()))
 }
 
-/// Prints both side by side; the pieces that take too many come back.
+/// Prints both counts side by side, and returns the pieces that exceed their record.
 fn compare<'p>(
     recorded: &BTreeMap<String, f64>,
     counted: &'p BTreeMap<String, f64>,

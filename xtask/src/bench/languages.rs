@@ -1,7 +1,7 @@
 //! The reference policy in every language: the same Pod, the same settings, one run, with the ratios to Rust.
 //!
-//! What is measured is what `tollgate check` and `tollgate bench` show anybody. The languages take turns, so that what
-//! else the machine does meets all of them.
+//! The measurements are those of `tollgate check` and `tollgate bench`. The languages take turns, so that other work on
+//! the machine affects all of them.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,27 +15,27 @@ use crate::test::languages::{self, Built};
 use crate::workspace::Workspace;
 use crate::{cargo, terminal};
 
-/// Names another binary than the one that would be built.
+/// The environment variable with a binary to use instead of building one.
 const BINARY: &str = "TOLLGATE_BIN";
 const PLUGIN: &str = "trusted-registries";
-/// What the others are compared with.
+/// The language for the ratios.
 const REFERENCE: &str = "rust";
 const ROUNDS: usize = 5;
 const CALLS: &str = "300";
-/// What the longer of the two settings has.
+/// The number of registries in the longer settings.
 const MANY_REGISTRIES: usize = 1000;
-/// C's policy has room for these.
+/// The number of registries for C, whose policy has less room.
 const MANY_REGISTRIES_IN_C: usize = 250;
 const DOCUMENT: &str = "docs/languages/README.md";
 const BEGIN: &str = "<!-- results: written by `cargo xtask bench --languages --plots` -->";
 const END: &str = "<!-- end of results -->";
 
-/// What was measured of a language.
+/// The measurements of one language.
 struct Row {
     name: String,
     size_bytes: u64,
     loaded_in: Duration,
-    /// With the plain settings, and with the long ones.
+    /// The calls with the plain settings, and with the long ones.
     calls: [Call; 2],
     more_registries: usize,
 }
@@ -47,12 +47,12 @@ struct Call {
     fuel: u64,
 }
 
-/// Builds the plugins in every language whose commands are there.
+/// Builds the plugins in every language whose commands are installed.
 pub(super) fn build(workspace: &Workspace) -> anyhow::Result<()> {
     languages::built(workspace).map(drop)
 }
 
-/// Measures, prints the table, and writes it into the documentation when asked.
+/// Measures and prints the table, and writes it into the documentation on request.
 pub(super) fn run(workspace: &Workspace, write: bool) -> anyhow::Result<ExitCode> {
     terminal::heading("build");
     let tollgate = binary(workspace)?;
@@ -84,7 +84,7 @@ fn binary(workspace: &Workspace) -> anyhow::Result<PathBuf> {
     Ok(workspace.target().join("release/tollgate"))
 }
 
-/// Loads a plugin for the first time: nothing of it has been compiled.
+/// Loads a plugin for the first time, without any compiled code.
 fn first(tollgate: &Path, language: &Built, scratch: &Path) -> anyhow::Result<Row> {
     let file = language.output.join(format!("{PLUGIN}.wasm"));
     let size_bytes = std::fs::metadata(&file)
@@ -151,7 +151,7 @@ fn configuration(scratch: &Path, language: &str, settings: usize) -> PathBuf {
     scratch.join(format!("{language}-{settings}.json"))
 }
 
-/// Calls all of them in turn. Of the rounds' medians the middle one counts.
+/// Calls the plugins in turn. The median of the rounds' medians counts.
 fn measure(tollgate: &Path, rows: &mut [Row], scratch: &Path) -> anyhow::Result<()> {
     let mut medians = vec![[Vec::new(), Vec::new()]; rows.len()];
     for round in 1..=ROUNDS {
@@ -189,7 +189,7 @@ fn bench(tollgate: &Path, config: &Path) -> anyhow::Result<Call> {
         serde_json::from_slice(&output.stdout).context("`tollgate bench` printed no JSON")?;
     let mut phases = measured["phases"].as_array().into_iter().flatten();
     let validate = phases.find(|phase| phase["phase"] == "validate");
-    // The Pod as it is; the rows below it are padded.
+    // The first row is the unpadded Pod.
     let row = validate.map(|phase| &phase["rows"][0]);
     let call = row
         .filter(|row| row["answer"] == "allowed")

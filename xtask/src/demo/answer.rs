@@ -1,20 +1,20 @@
-//! An AdmissionReview that came back, read as kube-apiserver reads it.
+//! Reads the AdmissionReview in an answer like kube-apiserver.
 
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-/// What the host answered.
+/// The host's answer.
 pub(super) struct Answer {
     pub(super) allowed: bool,
     pub(super) code: Option<u64>,
     pub(super) reason: String,
     pub(super) message: String,
-    /// Field and message of each cause.
+    /// The field and message of each cause.
     pub(super) causes: Vec<(String, String)>,
     pub(super) operations: Vec<Value>,
-    /// The object with the patch applied.
+    /// The object after the patch.
     pub(super) object: Value,
     pub(super) warnings: Vec<String>,
     pub(super) annotations: Vec<(String, String)>,
@@ -23,7 +23,7 @@ pub(super) struct Answer {
 // === impl Answer ===
 
 impl Answer {
-    /// Reads the body of an answer to `review`.
+    /// Reads the body of the answer to `review`.
     pub(super) fn read(body: &str, review: &Value) -> anyhow::Result<Self> {
         let answer: Value = serde_json::from_str(body).context("the answer is not JSON")?;
         for key in ["apiVersion", "kind"] {
@@ -71,7 +71,7 @@ impl Answer {
         })
     }
 
-    /// The audit annotation of that key; empty when there is none.
+    /// Returns the audit annotation with that key, or the empty text.
     pub(super) fn annotation(&self, key: &str) -> &str {
         let found = self.annotations.iter().find(|(known, _)| known == key);
         found.map_or("", |(_, value)| value.as_str())
@@ -95,7 +95,7 @@ fn operations(response: &Value) -> anyhow::Result<Vec<Value>> {
     serde_json::from_slice(&patch).context("the patch is not a JSON array")
 }
 
-/// Applied by another implementation than the host's own.
+/// Applies a patch with another implementation than the host's.
 fn patched(object: &Value, operations: &[Value]) -> anyhow::Result<Value> {
     let patch: json_patch::Patch = serde_json::from_value(Value::Array(operations.to_vec()))
         .context("the patch is not a JSON Patch")?;

@@ -1,4 +1,4 @@
-//! Speaks to the host as kube-apiserver does: HTTPS with the CA from the webhook configuration, and nothing else.
+//! Talks to the host like kube-apiserver: over HTTPS, and trusts only the CA of the webhook configuration.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::answer::Answer;
 use super::costs::Costs;
 use super::server::Server;
 
-/// What the host answers within, many times over.
+/// The timeout of a request, many times longer than an answer needs.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client of one host.
@@ -21,7 +21,7 @@ pub(super) struct Client {
     probes_url: String,
 }
 
-/// What came back for a review.
+/// The answer to a review, with its time.
 pub(super) struct Exchange {
     pub(super) answer: Answer,
     pub(super) request_bytes: usize,
@@ -43,7 +43,7 @@ impl Client {
             .build();
         let config = Agent::config_builder()
             .tls_config(tls)
-            // The host is on the loopback, where no proxy of the environment is wanted.
+            // The host is on loopback, so a proxy from the environment must not apply.
             .proxy(None)
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
@@ -85,7 +85,7 @@ impl Client {
         })
     }
 
-    /// What the plugins have cost so far.
+    /// Reads the plugins' costs so far.
     pub(super) fn costs(&self) -> anyhow::Result<Costs> {
         let url = format!("{}/metrics", self.probes_url);
         let mut response = self

@@ -1,4 +1,4 @@
-//! The two commands for whoever asks why: one before anything is in force, one afterwards.
+//! Shows the two commands that explain verdicts: one before a deployment, and one afterwards.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,19 +9,19 @@ use super::server::Server;
 use crate::terminal::{self, STRONG};
 use crate::workspace::Workspace;
 
-/// A command, and what must be in what it says.
+/// A command, and a text that its output must contain.
 struct Line<'l> {
     arguments: Vec<String>,
     exit_code: i32,
     words: &'l [&'l str],
 }
 
-/// The review of two plugins that deny.
+/// A review that two plugins deny.
 const CARELESS: &str = "xtask/demo/create-careless-pod.json";
-/// The uid of the review that the plugin without fuel failed for.
+/// The uid of the review in which a plugin ran out of fuel.
 const FAILED: &str = "0f3e9a77-6c1b-4f52-b7c4-9d8e7f6a5b03";
 
-/// Runs both, and says how many properties of them were not what they should be.
+/// Runs both commands, and returns the number of wrong properties.
 pub(super) fn show(
     workspace: &Workspace,
     configuration: &Path,

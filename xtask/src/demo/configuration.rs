@@ -1,4 +1,4 @@
-//! The configuration that the demo serves: written to be read, because it is the first one that a newcomer sees.
+//! The demo's configuration. It is easy to read, because it is the first one that a newcomer sees.
 
 use std::path::PathBuf;
 
@@ -7,10 +7,10 @@ use anyhow::Context as _;
 use crate::terminal::{FAINT, GOOD};
 use crate::workspace::Workspace;
 
-/// The packages that the plugins are built from.
+/// The packages of the plugins.
 pub(super) const PLUGINS: [&str; 3] = ["image-rewrite", "always-pull-images", "required-labels"];
 
-/// What is worth reading; `SOURCE/` stands for the folder that the plugins are built to.
+/// The part for the reader. `SOURCE/` stands for the folder with the built plugins.
 const PLUGIN_ENTRIES: &str = r#"plugins:
   - name: image-rewrite                    # mutators run in this order, each on what the one before it left
     source: file:SOURCE/image_rewrite.wasm
@@ -52,7 +52,7 @@ const PLUGIN_ENTRIES: &str = r#"plugins:
     failurePolicy: Ignore
 "#;
 
-/// Writes the file and says where it is.
+/// Writes the file and returns its path.
 pub(super) fn write(workspace: &Workspace) -> anyhow::Result<PathBuf> {
     let folder = workspace.target().join("demo");
     let file = folder.join("tollgate.yaml");
@@ -71,13 +71,13 @@ pub(super) fn write(workspace: &Workspace) -> anyhow::Result<PathBuf> {
     );
     std::fs::create_dir_all(&folder)
         .with_context(|| format!("{} cannot be made", folder.display()))?;
-    // The host insists on that for its cache of compiled code, whatever the umask is.
+    // The host requires private permissions for its cache of compiled code, whatever the umask is.
     private(&folder.join("code"))?;
     std::fs::write(&file, text).with_context(|| format!("{} cannot be written", file.display()))?;
     Ok(file)
 }
 
-/// Prints the part that is worth reading.
+/// Prints the part for the reader.
 pub(super) fn show() {
     for line in PLUGIN_ENTRIES.replace("file:SOURCE/", "file:…/").lines() {
         match line.split_once(" #") {

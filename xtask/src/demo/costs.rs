@@ -1,11 +1,11 @@
-//! What the plugins did and cost, from the host's metrics: the difference of two readings is what one review took.
+//! The plugins' results and costs, from the host's metrics. The difference of two readings is the cost of one review.
 
 use std::collections::BTreeMap;
 
 /// One plugin in one phase.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Cost {
-    /// Calls by how they ended.
+    /// The number of calls by outcome.
     pub(super) outcomes: BTreeMap<String, f64>,
     pub(super) fuel: f64,
     pub(super) seconds: f64,
@@ -34,7 +34,7 @@ impl Costs {
             let Ok(value) = value.parse::<f64>() else {
                 continue;
             };
-            // No label of these has a comma or a quote in it: they are plugin names and words from fixed lists.
+            // These labels have no commas or quotes: they are plugin names and words from fixed lists.
             let label = |key: &str| {
                 let mut labels = labels.split(',').filter_map(|label| label.split_once('='));
                 labels
@@ -58,7 +58,7 @@ impl Costs {
         costs
     }
 
-    /// What was done since `before`: by plugin, how its call ended and what it cost.
+    /// Returns the calls since `before`, each with its plugin, outcome and cost.
     pub(super) fn since(&self, before: &Self) -> Vec<(String, String, Cost)> {
         let mut rows = Vec::new();
         for (key, now) in &self.0 {

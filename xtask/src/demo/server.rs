@@ -1,4 +1,4 @@
-//! The host as a child process: started as an operator would, stopped as one would.
+//! Runs the host as a child process, and starts and stops it like an operator.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write as _};
@@ -11,9 +11,9 @@ use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Compiling the plugins takes a second or two; a busy machine may need longer.
+/// The timeout of the start. Compiling the plugins takes a second or two, and longer on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
-/// Nothing is in flight when the demo ends.
+/// The timeout of the stop. No requests are in flight when the demo ends.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A running host.
@@ -62,7 +62,7 @@ impl Server {
             log,
         };
         let deadline = Instant::now() + START_TIMEOUT;
-        // The channel closes with the pipe, so this ends when the host does.
+        // The channel closes with the pipe, so this loop ends with the host.
         while let Ok(line) =
             receive.recv_timeout(deadline.saturating_duration_since(Instant::now()))
         {
@@ -79,7 +79,7 @@ impl Server {
         anyhow::bail!("the host did not start: {what}. Its log:\n{log}")
     }
 
-    /// Takes a line of the log; true when it says where the host listens.
+    /// Reads a line of the log. Returns true for the line with the host's address.
     fn reads(&mut self, line: &str) -> bool {
         let entry: Value = serde_json::from_str(line).unwrap_or_default();
         let text = |key: &str| entry[key].as_str().map(str::to_owned);
@@ -99,17 +99,17 @@ impl Server {
         true
     }
 
-    /// Where reviews go.
+    /// The URL for reviews.
     pub(super) fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// Where plugins and decisions are shown.
+    /// The URL of the admin interface, with plugins and decisions.
     pub(super) fn admin_url(&self) -> String {
         format!("http://{}", self.admin)
     }
 
-    /// Where probes and metrics are.
+    /// The URL of probes and metrics.
     pub(super) fn probes_url(&self) -> String {
         format!("http://{}", self.probes)
     }
@@ -124,7 +124,7 @@ impl Server {
         &self.log
     }
 
-    /// Asks the host to end, and sees that it does.
+    /// Asks the host to stop, and waits until it has.
     pub(super) fn stop(mut self) -> anyhow::Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::INT)
             .context("the host cannot be signalled")?;
@@ -146,7 +146,7 @@ impl Server {
         )
     }
 
-    /// Waits until somebody else ends the host, with Ctrl-C most likely, which reaches this process, too.
+    /// Waits until somebody else stops the host. That is most likely Ctrl-C, which also reaches this process.
     pub(super) fn wait(mut self) -> anyhow::Result<()> {
         self.child.wait()?;
         Ok(())
@@ -156,7 +156,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
-            // Nothing more can be done about one that cannot be killed.
+            // There is no further action for a process that cannot be killed.
             let _: std::io::Result<()> = self.child.kill();
             let _: std::io::Result<_> = self.child.wait();
         }
@@ -165,7 +165,7 @@ impl Drop for Server {
 
 fn copy(stderr: impl Read, mut file: File, lines: &Sender<String>) {
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-        // The log is for reading afterwards; the demo can do without.
+        // The demo works without the log.
         let _: std::io::Result<()> = writeln!(file, "{line}");
         let _: Result<(), _> = lines.send(line);
     }

@@ -1,4 +1,4 @@
-//! What is sent, why, and what has to come back.
+//! The reviews of the demo, their explanations, and the expected answers.
 
 use std::fmt::Debug;
 
@@ -13,25 +13,25 @@ const CREATE_POD: &str = include_str!("../../demo/create-pod.json");
 const CREATE_CARELESS_POD: &str = include_str!("../../demo/create-careless-pod.json");
 const CREATE_CONFIG_MAP: &str = include_str!("../../demo/create-config-map.json");
 
-/// Sends reviews and counts what is wrong with the answers.
+/// Sends reviews, and counts the problems in the answers.
 pub(super) struct Stage {
     client: Client,
     problems: usize,
 }
 
-/// A review, and how it is told.
+/// A review with its explanation.
 struct Scene<'s> {
-    /// What the user typed.
+    /// The command that the user typed.
     command: &'s str,
-    /// The file in it, which kubectl names in an error.
+    /// The file in the command. kubectl names it in errors.
     file: Option<&'s str>,
-    /// What kubectl says when it went well.
+    /// kubectl's message on success.
     success: &'s str,
     path: &'s str,
     review: &'s Value,
 }
 
-/// Plays all of it.
+/// Runs all scenes.
 pub(super) fn play(stage: &mut Stage) -> anyhow::Result<()> {
     let pod = mutation(stage)?;
     admission(stage, &pod)?;
@@ -79,7 +79,7 @@ fn mutation(stage: &mut Stage) -> anyhow::Result<Value> {
     Ok(answer.object)
 }
 
-/// Four changes to two containers, and two annotations: nothing else is touched, nothing is written twice.
+/// The expected patch: four changes to two containers, and two annotations. It has no other or repeated operations.
 fn expected_operations() -> Vec<Value> {
     let original = |container: &str| {
         format!("/metadata/annotations/original.image-rewrite.tollgate.dev~1{container}")
@@ -169,7 +169,7 @@ fn denial(stage: &mut Stage) -> anyhow::Result<()> {
     {
         stage.has("the message", &answer.message, part);
     }
-    // Sam's value is not repeated: it could have been a Secret's.
+    // The message does not repeat Sam's value, because it could be secret.
     stage.is(
         "whether values are quoted",
         &answer.message.contains("Storefront"),
@@ -233,7 +233,7 @@ impl Stage {
         }
     }
 
-    /// How many properties of answers were not what they should be.
+    /// The number of wrong properties of answers.
     pub(super) fn problems(&self) -> usize {
         self.problems
     }

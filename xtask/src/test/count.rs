@@ -1,4 +1,4 @@
-//! Counts tests as their binaries report them.
+//! Counts tests from the output of their binaries.
 
 use std::fmt;
 
@@ -8,21 +8,21 @@ pub(super) struct Count {
     passed: u64,
     failed: u64,
     skipped: u64,
-    /// Tests of a binary that has begun and not reported yet.
+    /// The number of tests of a running binary that has not reported its result.
     pending: u64,
-    /// What a test says that it left out, past the harness: it counts as passed there.
+    /// The tests that report themselves as skipped. The harness counts them as passed.
     left_out: Vec<String>,
-    /// Steps, or parts of one, that could not be done at all.
+    /// The steps, or parts of steps, that could not run.
     not_done: Vec<String>,
 }
 
-/// How a test begins the line in which it says so.
+/// The beginning of the line of a skipped test.
 const LEFT_OUT: &str = "SKIPPED: ";
 
 // === impl Count ===
 
 impl Count {
-    /// Takes a line of a test binary's output.
+    /// Reads a line of a test binary's output.
     pub(super) fn read(&mut self, line: &str) {
         if let Some(tests) = line.strip_prefix("running ").and_then(|rest| {
             rest.strip_suffix(" tests")
@@ -46,19 +46,19 @@ impl Count {
         }
     }
 
-    /// A binary ended, or another one began. One that died without a result has failed in all of its tests: which of
-    /// them passed is not known.
+    /// Handles the end of a binary, or the start of the next one. If a binary ended without a result, all of its tests
+    /// count as failed, because their results are unknown.
     pub(super) fn end(&mut self) {
         self.failed += std::mem::take(&mut self.pending);
     }
 
-    /// A check could not be made, because something was not there.
+    /// Counts a check that could not run because a requirement is missing.
     pub(super) fn skip(&mut self, what: String) {
         println!("  {LEFT_OUT}{what}");
         self.not_done.push(what);
     }
 
-    /// What was left out because something was not there.
+    /// Returns the tests and checks that were skipped because a requirement is missing.
     pub(super) fn left_out(&self) -> impl Iterator<Item = &String> {
         self.left_out.iter().chain(&self.not_done)
     }

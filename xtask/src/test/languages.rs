@@ -1,4 +1,4 @@
-//! Builds the plugins in other languages than this one, and runs their SDKs' own tests.
+//! Builds the plugins in the other languages, and runs the tests of their SDKs.
 //!
 //! ```text
 //! languages/NAME/needs   commands and Debian's packages for them
@@ -6,7 +6,7 @@
 //! languages/NAME/test    the unit tests of its SDK
 //! ```
 //!
-//! What a language builds with beyond the commands, its scripts install into `target/toolchains`, and say so.
+//! The scripts install all other build tools into `target/toolchains`, and say so.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -19,11 +19,11 @@ use crate::terminal::{self, NOTABLE};
 use crate::toolchain;
 use crate::workspace::Workspace;
 
-/// What makes components of the modules that other compilers leave.
+/// The tool that turns core modules into components.
 const COMPONENTIZE: &str = "tollgate-componentize";
-/// What the last build was made of.
+/// The file with the hash of the last build's sources.
 const BUILT_FROM: &str = ".built-from";
-/// Folders that builds make.
+/// The folders that builds create.
 const MADE: [&str; 6] = [
     "node_modules",
     "__pycache__",
@@ -33,26 +33,26 @@ const MADE: [&str; 6] = [
     "target",
 ];
 
-/// How a script says that a command is there, but too old for it.
+/// The exit code of a script for a command that is too old.
 const TOO_OLD: i32 = 69;
 
-/// What came of a script.
+/// The result of a script.
 #[derive(Clone, Copy, PartialEq)]
 enum Done {
     Well,
     TooOld,
 }
 
-/// A language whose plugins are built.
+/// A language with built plugins.
 pub(crate) struct Built {
     pub(crate) name: String,
-    /// Its scripts and sources.
+    /// The folder of its scripts and sources.
     folder: PathBuf,
-    /// Its components.
+    /// The folder of its components.
     pub(crate) output: PathBuf,
 }
 
-/// Builds and tests every language whose commands are there.
+/// Builds and tests every language whose commands are installed.
 pub(super) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     for Built { folder, .. } in built(workspace)? {
         if folder.join("test").is_file() {
@@ -62,7 +62,7 @@ pub(super) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds every language whose commands are there, and says which ones are not.
+/// Builds every language whose commands are installed, and reports the others.
 pub(crate) fn built(workspace: &Workspace) -> anyhow::Result<Vec<Built>> {
     let mut built = Vec::new();
     super::announced(
@@ -103,7 +103,7 @@ fn languages(root: &Path) -> anyhow::Result<BTreeSet<String>> {
         .collect())
 }
 
-/// The first command that cannot be run, after trying to install it.
+/// Returns the first command that cannot run, after an attempt to install it.
 fn missing(folder: &Path) -> anyhow::Result<Option<String>> {
     let path = folder.join("needs");
     let needs = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
@@ -134,7 +134,7 @@ fn build(workspace: &Workspace, language: &str, folder: &Path) -> anyhow::Result
     Ok(done)
 }
 
-/// A hash of all that the plugins of a language are made of.
+/// Returns a hash of all sources of a language's plugins.
 fn sources(root: &Path, language: &str) -> anyhow::Result<String> {
     let sdk = match language {
         "javascript" => "js",

@@ -1,15 +1,15 @@
-//! Miri, over the unsafe code that it can interpret: the allocator of the SDK for Rust.
+//! Runs Miri on the unsafe code that it can interpret: the allocator of the Rust SDK.
 //!
-//! The host's own unsafe code is calls of C and of the system (mimalloc's `mi_collect`, `sched_setscheduler`) and one of
-//! wasmtime's, which maps a file and runs it. Miri has neither.
+//! The host's own unsafe code calls C and the system (mimalloc's `mi_collect`, `sched_setscheduler`) and one function
+//! of wasmtime that maps a file and runs it. Miri supports none of these.
 
 use crate::cargo;
 use crate::test::count::Count;
 use crate::toolchain;
 use crate::workspace::Workspace;
 
-/// Pointers keep to what they were made of, and alignment is what a type promises. The tests' memory is never given back:
-/// no more than linear memory is.
+/// Checks provenance strictly, and checks alignment by type. Ignores leaks, because the tests never free memory, like
+/// linear memory.
 const FLAGS: &str = "-Zmiri-strict-provenance -Zmiri-symbolic-alignment-check -Zmiri-ignore-leaks";
 
 /// Runs the allocator's tests under Miri, and counts them.

@@ -1,4 +1,4 @@
-//! Runs one piece of the host so many times, for callgrind to count: see `cargo xtask bench --instructions`.
+//! Runs one piece of the host a number of times, for callgrind: see `cargo xtask bench --instructions`.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use tollgate_bench::documents::{self, UID};
 use tollgate_bench::plugins::Work;
 use tollgate_native::setup::{self, Room, Setup};
 
-/// Run one piece of the host so many times.
+/// Run one piece of the host a number of times.
 #[derive(Debug, Parser)]
 #[command(name = "instructions", about)]
 struct Cli {
@@ -29,26 +29,26 @@ struct Cli {
     times: u64,
 }
 
-/// What can be run on its own.
+/// The pieces that can run on their own.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Piece {
-    /// From the bytes of a review of 5 kB to the request in it.
+    /// Decode the request in a review of 5 kB.
     #[value(name = "decode-5kB")]
     DecodeMedium,
-    /// The same with 100 kB.
+    /// Decode the request in a review of 100 kB.
     #[value(name = "decode-100kB")]
     DecodeLarge,
-    /// From an outcome with five operations to the bytes of the answer.
+    /// Encode the answer for an outcome with five operations.
     Respond,
-    /// Twenty reports to one outcome.
+    /// Merge twenty reports into one outcome.
     Merge,
-    /// The patch between two versions of an object of 100 kB with five differences.
+    /// Compute the patch for five differences in an object of 100 kB.
     #[value(name = "diff-100kB")]
     Diff,
-    /// From bytes to bytes, by way of one plugin that reads fields.
+    /// Handle a review, from bytes to bytes, with one plugin that reads fields.
     #[value(name = "review-1-plugin")]
     OnePlugin,
-    /// The same by way of six.
+    /// Handle a review, from bytes to bytes, with six plugins.
     #[value(name = "review-6-plugins")]
     SixPlugins,
 }
@@ -56,7 +56,7 @@ enum Piece {
 const MEDIUM: usize = 5_000;
 const LARGE: usize = 100_000;
 const MAX_DEPTH: u32 = 120;
-/// Counting slows a program down fiftyfold.
+/// The timeout, which is long because counting makes a program fifty times slower.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const PLUGINS: usize = 20;
 const LIMITS: ApplyLimits = ApplyLimits {
@@ -125,8 +125,8 @@ fn run_review(plugins: usize, times: u64) {
         .expect("a runtime on this thread can be had");
     let setup = Setup::new(metrics.clone(), runtime, Room::OneCall);
     let work = Work::ReadsFields;
-    // The same settings for all, so that there is one module to compile: callgrind has the program believe in a simpler
-    // processor than the one that the preparing child sees, so what that has compiled is of no use here.
+    // All plugins have the same settings, so there is only one module to compile. callgrind emulates a simpler
+    // processor than the one that the preparing child sees, so code that the child compiles is of no use here.
     let settings = work.settings(0);
     let entry = |index| {
         let name = format!("plugin-{index}");
@@ -163,7 +163,7 @@ fn read(body: &[u8]) -> Review {
     decode(body, MAX_DEPTH + 2).expect("the review can be read")
 }
 
-/// One for each container.
+/// Creates one operation per container.
 fn operations() -> Vec<Operation> {
     let replace = |index: usize| Operation::Replace {
         path: Pointer::from_tokens(["spec", "containers", &index.to_string(), "image"]),
@@ -179,7 +179,7 @@ fn report(index: usize) -> Report {
     Report::new(&config, Arc::from(digest), Ended::Allowed)
 }
 
-/// By its text: nothing else of an answer with these words in it says otherwise.
+/// Checks the text of an answer. No other answer contains these words.
 fn assert_allowed(answer: &[u8]) {
     let text = std::str::from_utf8(answer).unwrap_or_default();
     assert!(
