@@ -1,14 +1,14 @@
-//! Finds the `tollgate` binary, which the suites run as a user would.
+//! Finds the `tollgate` binary. The suites run it like a user.
 
 use std::path::{Path, PathBuf};
 
-/// Names another binary than the one beside the tests, such as a released one.
+/// The environment variable with another binary than the one beside the tests, such as a released one.
 pub const BINARY_VARIABLE: &str = "TOLLGATE_BIN";
 
-/// The binary of the profile that the tests were built in.
+/// Returns the binary of the profile in which the tests were built.
 ///
 /// # Panics
-/// When it is not there: cargo builds a crate's own binaries for its tests, not those of another one.
+/// If the binary is missing. cargo builds a crate's own binaries for its tests, but not those of another crate.
 #[must_use]
 pub fn tollgate() -> PathBuf {
     if let Some(path) = std::env::var_os(BINARY_VARIABLE) {
@@ -30,7 +30,7 @@ pub fn tollgate() -> PathBuf {
     path
 }
 
-/// `target/debug` or `target/release`: where the test executable's `deps` folder is.
+/// Returns `target/debug` or `target/release`: the folder that has the test executable's `deps` folder.
 #[must_use]
 pub fn profile_directory() -> PathBuf {
     let executable =

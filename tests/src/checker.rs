@@ -1,9 +1,9 @@
-//! What kube-apiserver demands of an admission webhook's answer, checked by code that shares nothing with the host.
+//! Checks a webhook's answer by the rules of kube-apiserver. The code shares nothing with the host.
 //!
-//! Follows `VerifyAdmissionResponse`, `callAttrMutatingHook`, `ToStatusErr`, the warning recorder and the audit
-//! annotations of kubernetes/apiserver. What kube-apiserver would drop or change without an error – a warning with
-//! a control character, a status of an allowed request – is a violation too: an answer should arrive as it was
-//! meant.
+//! The checker follows `VerifyAdmissionResponse`, `callAttrMutatingHook`, `ToStatusErr`, the warning recorder and the
+//! audit annotations of kubernetes/apiserver. kube-apiserver drops or changes some things without an error, such as a
+//! warning with a control character, or the status of an allowed request. The checker reports those as violations, too,
+//! because an answer should arrive unchanged.
 
 mod patch;
 mod status;
@@ -12,25 +12,25 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Which of the two kinds of webhook was called.
+/// The called kind of webhook.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// As a mutating webhook.
+    /// A mutating webhook.
     Mutate,
-    /// As a validating webhook.
+    /// A validating webhook.
     Validate,
 }
 
-/// An answer in which nothing is wrong.
+/// A correct answer.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
     /// The verdict.
     pub allowed: bool,
-    /// The operations of the patch; empty without one.
+    /// The operations of the patch. Empty without a patch.
     pub patch: Vec<Value>,
-    /// The request's object with the patch applied; none without a patch.
+    /// The request's object after the patch. None without a patch.
     pub patched_object: Option<Value>,
-    /// Why not, when not allowed.
+    /// The status of a denial.
     pub status: Option<Value>,
     /// The warnings.
     pub warnings: Vec<String>,
@@ -38,13 +38,14 @@ pub struct Checked {
     pub audit_annotations: BTreeMap<String, String>,
 }
 
-/// Everything that is wrong, gathered.
+/// All violations so far.
 #[derive(Default)]
 struct Violations(Vec<String>);
 
-/// `warning.go`: past this in all, every warning is cut to 256 and the rest is dropped.
+/// The limit of `warning.go`: beyond this total, kube-apiserver cuts every warning to 256 characters and drops the
+/// rest.
 const MAX_WARNING_TOTAL: usize = 4 * 1024;
-/// `IsQualifiedName`: the part of a key behind the slash.
+/// The limit of `IsQualifiedName` for the part of a key after the slash.
 const MAX_KEY: usize = 63;
 
 const RESPONSE_MEMBERS: [&str; 7] = [
@@ -57,10 +58,10 @@ const RESPONSE_MEMBERS: [&str; 7] = [
     "warnings",
 ];
 
-/// Checks the answer to `review`, the whole AdmissionReview that was sent.
+/// Checks the answer to `review`, the whole sent AdmissionReview.
 ///
 /// # Errors
-/// Every violation, as text.
+/// All violations, as text.
 pub fn check(
     endpoint: Endpoint,
     review: &Value,
@@ -108,7 +109,7 @@ fn check_body(
             return None;
         }
     };
-    // v1beta1 is lenient here; a host that answers in kind has no need of that.
+    // v1beta1 is lenient here, but a host that answers in the same version does not need that.
     if answer["apiVersion"] != review["apiVersion"] {
         violations.add(format!(
             "apiVersion is {}, but was asked in {}",
@@ -219,7 +220,7 @@ fn check_audit_annotations(
     checked
 }
 
-/// The part of `IsQualifiedName` behind the slash: kube-apiserver puts the webhook's name before it.
+/// The part of `IsQualifiedName` after the slash. kube-apiserver adds the webhook's name before it.
 fn is_qualified_name(key: &str) -> bool {
     let ends = |character: Option<char>| {
         character.is_some_and(|character| character.is_ascii_alphanumeric())

@@ -1,6 +1,6 @@
-//! What is fuzzed: one function per target, each of which takes any bytes and panics where something does not hold.
+//! The fuzzing targets. Each is a function that takes any bytes, and panics if a property does not hold.
 //!
-//! `fuzz/` hands them to libFuzzer; the tests here replay what it has found on every compiler.
+//! `fuzz/` passes them to libFuzzer. The tests here replay its inputs on every compiler.
 
 pub mod choices;
 pub mod corpus;

@@ -1,4 +1,4 @@
-//! Generates plugins: core modules that fit the contract and do anything in between.
+//! Generates plugins: core modules that fit the contract and run random code.
 //!
 //! ```text
 //! shape     what there is: imports, memories, tables, globals, tags, functions and their types
@@ -7,8 +7,8 @@
 //! encode    the module, with the contract's world embedded
 //! ```
 //!
-//! An answer carries a checksum over all memories, globals and tables. So two forms of one plugin that differ in any state
-//! answer differently.
+//! An answer has a checksum over all memories, globals and tables. So two forms of one plugin with different state give
+//! different answers.
 
 mod body;
 mod encode;
@@ -18,7 +18,7 @@ mod shape;
 use crate::choices::Choices;
 use shape::Shape;
 
-/// A core module with its world embedded, as a toolchain leaves it.
+/// Generates a core module with its embedded world, like a toolchain.
 #[must_use]
 pub fn generate(choices: &mut Choices<'_>) -> Vec<u8> {
     let mut shape = Shape::choose(choices);

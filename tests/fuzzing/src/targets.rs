@@ -1,4 +1,4 @@
-//! What is fuzzed, by name. Each target panics where something does not hold.
+//! All targets, by name. Each target panics if a property does not hold.
 
 pub mod address;
 pub mod condition;
@@ -13,13 +13,13 @@ pub mod rewriting;
 /// A target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// As its corpus's folder is called.
+    /// The name of the target and of its corpus folder.
     pub name: &'static str,
-    /// Takes any bytes.
+    /// Runs the target on any bytes.
     pub run: fn(&[u8]),
 }
 
-/// All of them.
+/// All targets.
 pub const TARGETS: &[Target] = &[
     target("address", address::target),
     target("condition", condition::target),

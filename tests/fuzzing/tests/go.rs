@@ -1,4 +1,4 @@
-//! Go's decoder, which kube-apiserver and most webhooks use, reads the same documents as this host.
+//! Tests that Go's decoder, which kube-apiserver and most webhooks use, reads the same documents as this host.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -40,7 +40,7 @@ fn gos_decoder_reads_the_same_documents() {
                 assert!(ours == *theirs, "{shown:?} is {} to Go", theirs.to_text());
             }
             (Ok(_), None) => panic!("Go refuses {shown:?}: {line}"),
-            // Go makes U+FFFD of what is no UTF-8, and of half a surrogate pair.
+            // Go replaces invalid UTF-8, and half of a surrogate pair, with U+FFFD.
             (Err(error), Some(_)) => assert!(
                 matches!(error.kind, ParseErrorKind::TooDeep { .. })
                     || serde_json::from_slice::<Value>(document).is_err(),
@@ -71,7 +71,7 @@ fn program() -> Option<PathBuf> {
         Ok(output) => {
             let reason = String::from_utf8_lossy(&output.stderr).into_owned();
             let signs = ["dial tcp", "proxy", "no such host", "lookup", "i/o timeout"];
-            // Without the module proxy this is not the code's fault; anywhere else it is.
+            // Without the module proxy, a failed build is not an error of this code. Otherwise it is.
             assert!(
                 signs.iter().any(|sign| reason.contains(sign)),
                 "go cannot build tests/apiserver-patch: {reason}"

@@ -1,8 +1,8 @@
 //! etcd, kube-apiserver and kubectl, built from their Go modules and kept between runs.
 //!
-//! `go.mod` beside this crate says which release of Kubernetes, and `go.sum` what exactly its sources are. The binaries
-//! lie in the user's cache and not in the target folder, because they take minutes to build and change with neither.
-//! Whoever has others, such as those that envtest downloads, names their folder in `KUBEBUILDER_ASSETS`.
+//! `go.mod` beside this crate names the release of Kubernetes, and `go.sum` pins its sources. The binaries are in the
+//! user's cache and not in the target folder, because they take minutes to build and rarely change. To use other
+//! binaries, such as those of envtest, name their folder in `KUBEBUILDER_ASSETS`.
 
 mod go;
 
@@ -10,17 +10,17 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Names a folder with an etcd, a kube-apiserver and a kubectl to take in place of those built here: the variable that
-/// envtest reads.
+/// The environment variable with a folder of other binaries: an etcd, a kube-apiserver and a kubectl. envtest reads the
+/// same variable.
 pub const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
 
-/// Where they lie.
+/// The folder of the binaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binaries {
     folder: PathBuf,
 }
 
-/// Why there are none.
+/// The reason why there are no binaries.
 #[derive(Debug, thiserror::Error)]
 pub enum Missing {
     /// They have not been built yet.
@@ -28,12 +28,12 @@ pub enum Missing {
         "they are not built yet, into {}: `cargo xtask kubernetes` builds them, which takes minutes", .0.display()
     )]
     NotBuilt(PathBuf),
-    /// `KUBEBUILDER_ASSETS` names something else.
+    /// `KUBEBUILDER_ASSETS` names a folder without them.
     #[error("{ASSETS_VARIABLE} names {}, where there is no {program}", folder.display())]
     NotInAssets {
-        /// What it names.
+        /// The named folder.
         folder: PathBuf,
-        /// What is not there.
+        /// The missing program.
         program: &'static str,
     },
     /// Go cannot be run.
@@ -45,28 +45,28 @@ pub enum Missing {
     /// The sources cannot be fetched.
     #[error("the sources cannot be fetched: {0}")]
     Offline(String),
-    /// Go does not build them.
+    /// The build fails.
     #[error("`{command}` failed: {reason}")]
     Build {
         /// The command line.
         command: String,
-        /// What Go says.
+        /// Go's output.
         reason: String,
     },
-    /// The folder in the cache cannot be had.
+    /// The folder in the cache cannot be created.
     #[error("{}: {reason}", path.display())]
     Cache {
         /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         reason: io::Error,
     },
-    /// There is no place to keep them.
+    /// There is no place for a cache.
     #[error("there is no folder to keep them in: set XDG_CACHE_HOME or HOME")]
     NoCache,
 }
 
-/// The programs and the packages that they are built from.
+/// The programs and their packages.
 const PROGRAMS: [(&str, &str); 3] = [
     ("etcd", "go.etcd.io/etcd/server/v3"),
     ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
@@ -76,10 +76,10 @@ const PROGRAMS: [(&str, &str); 3] = [
 // === impl Binaries ===
 
 impl Binaries {
-    /// Those that are there.
+    /// Finds existing binaries.
     ///
     /// # Errors
-    /// When there are none, and what to do about it.
+    /// If there are none, with the remedy.
     pub fn find() -> Result<Self, Missing> {
         if let Some(folder) = std::env::var_os(ASSETS_VARIABLE) {
             let folder = PathBuf::from(folder);
@@ -95,10 +95,10 @@ impl Binaries {
         }
     }
 
-    /// Those that are there, built before where they were not. `building` is told of each before its turn.
+    /// Finds the binaries, and builds missing ones. Calls `building` before each build.
     ///
     /// # Errors
-    /// When they cannot be built.
+    /// If they cannot be built.
     pub fn build(mut building: impl FnMut(&str)) -> Result<Self, Missing> {
         let folder = match Self::find() {
             Err(Missing::NotBuilt(folder)) => folder,
@@ -117,7 +117,7 @@ impl Binaries {
                 continue;
             }
             building(name);
-            // Under its own name only when it is whole.
+            // The program gets its own name only when it is complete.
             let unfinished = folder.join(format!(".{name}"));
             go::build(package, &unfinished)?;
             std::fs::rename(&unfinished, &program).map_err(cannot_keep)?;
@@ -143,7 +143,7 @@ impl Binaries {
         self.folder.join("kubectl")
     }
 
-    /// Their folder.
+    /// Returns the folder of the binaries.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -153,7 +153,7 @@ impl Binaries {
 // === impl Missing ===
 
 impl Missing {
-    /// Whether that is how things are on this machine, and not a mistake: what needs them is left out then.
+    /// Whether the cause is this machine and not a mistake. Tests that need the binaries are then skipped.
     #[must_use]
     pub fn is_circumstance(&self) -> bool {
         matches!(
@@ -163,10 +163,10 @@ impl Missing {
     }
 }
 
-/// The release of Kubernetes that is built here, such as `v1.36.3`.
+/// Returns the release of Kubernetes in `go.mod`, such as `v1.36.3`.
 ///
 /// # Panics
-/// When `go.mod` does not say.
+/// If `go.mod` has none.
 #[must_use]
 pub fn release() -> &'static str {
     go::required("k8s.io/kubernetes")

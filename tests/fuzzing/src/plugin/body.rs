@@ -10,13 +10,13 @@ use crate::choices::Choices;
 /// The code of one function.
 #[derive(Debug)]
 pub(super) struct Body {
-    /// Its locals, without parameters.
+    /// The locals, without parameters.
     pub(super) locals: Vec<ValType>,
-    /// Without the last `end`.
+    /// The instructions, without the last `end`.
     pub(super) code: Vec<Instruction<'static>>,
 }
 
-/// Writes a body.
+/// Writes the body of a function.
 pub(super) struct Writer<'s, 'c, 'd> {
     pub(super) shape: &'s mut Shape,
     pub(super) choices: &'c mut Choices<'d>,
@@ -25,23 +25,23 @@ pub(super) struct Writer<'s, 'c, 'd> {
     locals: Vec<ValType>,
     parameters: usize,
     results: Vec<ValType>,
-    /// What each label around takes, the innermost last.
+    /// The operand types of each enclosing label. The innermost label is last.
     labels: Vec<Vec<ValType>>,
-    /// How much more may be written.
+    /// The remaining budget of instructions.
     budget: i32,
-    /// Functions at this place of the list and behind it may be called: hardly any recursion.
+    /// The first function that may be called. This prevents almost all recursion.
     callable_from: usize,
-    /// How many loops there are around.
+    /// The number of enclosing loops.
     loops: u32,
-    /// Whether it asks about the review, which traps while a plugin is being loaded.
+    /// Whether the code reads the review, which traps while a plugin is loading.
     asks: bool,
 }
 
-/// Where random code stores: behind what the contract's functions keep, before the heap's beginning.
+/// The address for stores of random code, after the memory of the contract's functions and before the heap.
 pub(super) const PLAYGROUND: u32 = 0x4000;
-/// Texts that host functions are given.
+/// The address of texts for host functions.
 pub(super) const TEXTS: u32 = 0x400;
-/// Where host functions put what they return.
+/// The address for results of host functions.
 const RETURNED: i32 = 0x3000;
 
 /// Pointers, patterns and names.
@@ -71,7 +71,7 @@ const V128: ValType = ValType::V128;
 // === impl Writer ===
 
 impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
-    /// A writer of a function with this signature.
+    /// Creates a writer for a function with this signature.
     pub(super) fn new(
         shape: &'s mut Shape,
         choices: &'c mut Choices<'d>,
@@ -107,12 +107,12 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         }
     }
 
-    /// Whether it asks about the review.
+    /// Sets whether the code reads the review.
     pub(super) fn asks(&mut self, asks: bool) {
         self.asks = asks;
     }
 
-    /// Random statements, then the results.
+    /// Writes random statements, followed by the results.
     pub(super) fn whole(mut self) -> Body {
         self.statements();
         for result in self.results.clone() {
@@ -121,7 +121,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         self.finish()
     }
 
-    /// What has been written.
+    /// Returns the body.
     pub(super) fn finish(self) -> Body {
         Body {
             locals: self.locals[self.parameters..].to_vec(),
@@ -129,7 +129,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         }
     }
 
-    /// Another local.
+    /// Adds a local.
     pub(super) fn local(&mut self, kind: ValType) -> u32 {
         self.locals.push(kind);
         self.locals.len() as u32 - 1
@@ -140,7 +140,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         self.code.extend(code);
     }
 
-    /// Some statements.
+    /// Writes some statements.
     pub(super) fn statements(&mut self) {
         for _ in 0..1 + self.choices.below(5) {
             self.statement(0);
@@ -186,7 +186,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         }
     }
 
-    /// Statements within something that ends.
+    /// Writes statements within a block that ends.
     fn nested(&mut self, begin: Instruction<'static>, depth: u32, label: Vec<ValType>) {
         self.code.push(begin);
         self.labels.push(label);
@@ -226,7 +226,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         }
     }
 
-    /// An address that is mostly where stores do no harm.
+    /// Writes an address, mostly one where stores do no harm.
     fn address(&mut self, depth: u32) {
         self.value(I32, depth + 1);
         if self.choices.chance(97) {
@@ -272,7 +272,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         self.code.push(store(place));
     }
 
-    /// A pointer to a text and its length.
+    /// Writes the address of a text and its length.
     fn text(&mut self, depth: u32) {
         if self.choices.chance(2) {
             self.value(I32, depth + 1);
@@ -311,7 +311,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
                 self.text(depth);
             }
             "abort" => {
-                // Ends the call: behind a condition that hardly ever holds, above all not for zero.
+                // Ends the call if a condition holds. It rarely does, and never for zero.
                 self.value(I32, depth + 1);
                 self.put([
                     I::I32Const(0xff),
@@ -330,7 +330,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
                     0 => 1,
                     1 => 2,
                     2 => 3,
-                    // There is no such part: a trap.
+                    // There is no such part, so this traps.
                     3 if self.choices.chance(20) => 9,
                     _ => 0,
                 };
@@ -342,7 +342,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         self.code.push(I::Call(function as u32));
     }
 
-    /// The functions that may be called, by numbers.
+    /// The functions that may be called, by number.
     fn callable(&self) -> Vec<u32> {
         let random = self.callable_from..self.shape.signatures.len();
         random
@@ -361,7 +361,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         if callable.is_empty() || self.choices.chance(3) {
             callable = vec![self.shape.number(Own::Checksum)];
         }
-        // Calls multiply in loops.
+        // Loops multiply calls.
         if self.loops > 1 {
             return self.set(depth);
         }
@@ -378,7 +378,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         self.put(signature.results.iter().map(|_| I::Drop));
     }
 
-    /// Calls what is at a place of a table, mostly one where something of that type is.
+    /// Calls the function at a place of a table. Mostly, that place has a function of the right type.
     fn indirect_call(&mut self, depth: u32) {
         let Some((table, place, signature)) = self.place_in_table() else {
             return self.set(depth);
@@ -426,7 +426,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         Some((table as u32, place, signature))
     }
 
-    /// A loop with a counter, or one without.
+    /// Writes a loop with or without a counter.
     fn repeat(&mut self, depth: u32) {
         if self.loops > 1 {
             return self.set(depth);
@@ -462,7 +462,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         self.code.push(I::End);
     }
 
-    /// A jump out of blocks around. Loops are not jumped to: their own turn counts.
+    /// Jumps out of enclosing blocks. There are no jumps to loops, because a loop counts its own turns.
     fn jump(&mut self, depth: u32) {
         let label = self.choices.below(self.labels.len());
         let target = self.labels[self.labels.len() - 1 - label].clone();
@@ -479,7 +479,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
                 self.put(target.iter().map(|_| I::Drop));
             }
             5 | 6 => {
-                // To all labels that take the same.
+                // The labels with the same operand types.
                 let alike = self.labels.iter().rev().enumerate();
                 let alike: Vec<u32> = alike
                     .filter(|(_, takes)| **takes == target)
@@ -520,7 +520,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
                 ]);
             }
             _ => {
-                // The one passive segment has 16 bytes.
+                // The only passive segment has 16 bytes.
                 self.put([
                     I::I32Const(3),
                     I::I32Const(9),
@@ -533,7 +533,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         }
     }
 
-    /// Throws, mostly into a handler around.
+    /// Throws, mostly into an enclosing handler.
     fn exceptions(&mut self, depth: u32) {
         if self.shape.tags.is_empty() {
             return self.set(depth);
@@ -590,7 +590,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         }
     }
 
-    /// Leaves by calling somebody with the same results.
+    /// Makes a tail call to a function with the same results.
     fn tail(&mut self, depth: u32) {
         let results = self.results.clone();
         let mut alike = self.callable();
@@ -616,7 +616,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         self.code.push(I::End);
     }
 
-    /// What no snapshot can hold.
+    /// Changes a table, which no snapshot can contain.
     fn table_change(&mut self, depth: u32) {
         if self.shape.tables.is_empty() {
             return self.set(depth);
@@ -659,7 +659,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         }
     }
 
-    /// Leaves one value on the stack.
+    /// Writes code that leaves one value on the stack.
     pub(super) fn value(&mut self, kind: ValType, depth: u32) {
         self.budget -= 1;
         if self.budget <= 0 || depth > 6 || self.choices.chance(35) {
@@ -678,7 +678,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         }
     }
 
-    /// A value that a function or a block gives.
+    /// Writes a value that a function or a block returns.
     fn control_value(&mut self, kind: ValType, depth: u32) -> bool {
         match self.choices.below(5) {
             0 => {

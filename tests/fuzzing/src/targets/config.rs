@@ -1,4 +1,4 @@
-//! The configuration: any text is read or refused, and what is refused is told with its place.
+//! The configuration: any text is accepted, or rejected with the place of every problem.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub fn target(data: &[u8]) {
                     "a problem is one line: {problem:?}"
                 );
             }
-            // One per line, whatever keys and values the file has.
+            // Each problem is on one line, whatever keys and values the file has.
             let lines = problems.to_string().lines().count();
             assert!(lines <= 202, "{lines} lines");
         }

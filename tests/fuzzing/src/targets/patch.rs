@@ -1,4 +1,5 @@
-//! Patches: the difference of two documents leads from one to the other, and any patch does what it does elsewhere.
+//! Patches: the computed difference turns one document into the other, and any patch has the same effect as in another
+//! implementation.
 
 use serde_json::Value;
 use tollgate::document::{Json, parse};
@@ -11,7 +12,7 @@ use crate::document;
 
 const MAX_DEPTH: u32 = 64;
 
-/// Reads `[before, after, patch]`, or makes three such documents of the bytes.
+/// Reads `[before, after, patch]`, or generates three such documents from the bytes.
 pub fn target(data: &[u8]) {
     let written = serde_json::from_slice::<Value>(data).ok();
     let (before, after, patch) = match written.as_ref().and_then(Value::as_array) {
@@ -81,7 +82,7 @@ fn any_patch(before: &Value, patch: &Value) {
         Json::from(before.clone()) == from,
         "the original has changed"
     );
-    // Where this host reads it as a patch, and the other does not: a pointer that the other finds fault with.
+    // This host may accept a patch with a pointer that the other implementation rejects.
     let Ok(elsewhere) = serde_json::from_value::<json_patch::Patch>(patch.clone()) else {
         return;
     };
@@ -97,8 +98,8 @@ fn any_patch(before: &Value, patch: &Value) {
     }
 }
 
-/// What the other implementation refuses, and RFC 6902 does not: `1` and `1.0` are equal numbers, and the whole document
-/// can be moved to where it is.
+/// Whether the other implementation rejects an operation that RFC 6902 allows: `1` and `1.0` are equal numbers, and the
+/// whole document can be moved to its own place.
 fn is_read_otherwise(operation: &Operation) -> bool {
     match operation {
         Operation::Test { .. } => true,

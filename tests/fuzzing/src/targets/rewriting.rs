@@ -1,4 +1,4 @@
-//! Rewriting a plugin changes nothing that it answers: snapshot, joined, trimmed, and as it came.
+//! Rewriting a plugin does not change its answers: snapshot, joined, trimmed and original.
 
 use std::cell::OnceCell;
 
@@ -8,24 +8,24 @@ use crate::choices::Choices;
 use crate::plugin;
 
 thread_local! {
-    /// An engine reserves gigabytes of addresses: one for all inputs.
+    /// The engine for all inputs, because each engine reserves gigabytes of addresses.
     static REWRITING: OnceCell<Rewriting> = const { OnceCell::new() };
 }
 
-/// Makes a plugin of the bytes and compares all forms of it.
+/// Generates a plugin from the bytes, and compares all its forms.
 pub fn target(data: &[u8]) {
     if let Err(difference) = compare(&mut Choices::new(data)) {
         panic!("{difference:#}");
     }
 }
 
-/// The same, with what came of it.
+/// Compares the forms of a generated plugin, and returns the result.
 ///
 /// # Errors
 /// The difference.
 ///
 /// # Panics
-/// When there is no room for an engine.
+/// If there is no room for an engine.
 pub fn compare(choices: &mut Choices<'_>) -> Result<Compared, String> {
     let module = plugin::generate(choices);
     REWRITING.with(|rewriting| {

@@ -1,5 +1,4 @@
-//! Does to an object what its settings say, and denies what they say, so that a suite can put several of them into
-//! each other's way.
+//! Changes and denies objects as its settings say, so that a suite can make several of them conflict.
 
 use std::collections::BTreeMap;
 
@@ -12,40 +11,40 @@ struct Actor(Settings);
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Settings {
-    /// Texts by their pointers: each is set where it is not yet so.
+    /// Texts by pointer. Sets each one that differs.
     set: BTreeMap<String, String>,
-    /// Values by their pointers: each is set where it is not yet so.
+    /// Values by pointer. Sets each one that differs.
     set_values: BTreeMap<String, serde_json::Value>,
-    /// Texts by patterns: each place that a pattern finds is set where it is not yet so.
+    /// Texts by pattern. Sets each matching place that differs.
     set_all: BTreeMap<String, String>,
-    /// Elements by the pointers of lists: each is put at the end where none has its name.
+    /// Elements by the pointer of a list. Appends each one, unless an element has its name.
     inject: BTreeMap<String, serde_json::Value>,
-    /// Texts by the pointers of lists: each is put at the end, every time.
+    /// Texts by the pointer of a list. Appends each one, every time.
     append: BTreeMap<String, String>,
-    /// Texts by patterns: each place that has one is denied, as a cause.
+    /// Texts by pattern. Denies each matching place with that text, as a cause.
     forbid: BTreeMap<String, String>,
-    /// Texts by pointers: a place that has one is denied, without a cause.
+    /// Texts by pointer. Denies if the place has that text, without a cause.
     forbid_at_all: BTreeMap<String, String>,
-    /// Whatever it is asked about is denied with this text.
+    /// Denies every request with this text.
     deny: Option<String>,
-    /// Whatever somebody else than this user does is denied.
+    /// Denies requests of all other users.
     only: Option<Only>,
-    /// Each call that validates logs this text.
+    /// Logs this text in each call of `validate`.
     log: Option<String>,
-    /// Whatever it validates gets this warning.
+    /// Adds this warning in each call of `validate`.
     warn: Option<String>,
 }
 
-/// Who may change an object.
+/// The user who may change an object.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Only {
     /// The user's name.
     user: String,
-    /// The field of the cause; empty for a denial without causes.
+    /// The field of the cause. Empty for a denial without causes.
     #[serde(default)]
     field: String,
-    /// Places that are looked at before.
+    /// The places to read before the decision.
     #[serde(default)]
     looks_at: Vec<String>,
 }
