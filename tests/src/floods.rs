@@ -1,4 +1,4 @@
-//! Floods: what clients send that means no good, and how a client that means well fares meanwhile.
+//! Floods: hostile traffic, and its effect on a well-behaved client.
 //!
 //! ```text
 //! server ◄── attack      from 127.0.0.2, or from the same address as the client
@@ -29,31 +29,31 @@ use crate::configuration::Configuration;
 use crate::hostile;
 use crate::server::{Server, Start, metric};
 
-/// Where the client that means well sends from.
+/// The address of the well-behaved client.
 pub const CLIENT: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Where an attack comes from, unless it shares the client's address.
+/// The address of an attack, unless it shares the client's address.
 pub const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// An attack stands after this at the latest.
+/// The longest time until an attack is at full strength.
 const BUILDS_UP: Duration = Duration::from_secs(30);
 
-/// How a flood is run.
+/// The parameters of a flood.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// The `tollgate` binary.
     pub program: PathBuf,
-    /// Where the attack comes from.
+    /// The address of the attack.
     pub source: Ipv4Addr,
-    /// How long reviews are sent for.
+    /// The duration of the reviews.
     pub lasts: Duration,
-    /// Reviews a second.
+    /// The reviews per second.
     pub rate: u32,
 }
 
-/// Runs a flood against a server of its own.
+/// Runs a flood against its own server.
 ///
 /// # Panics
-/// When the server does not come up.
+/// If the server does not start.
 pub async fn run(flood: Flood, setting: &Setting) -> Row {
     if matches!(flood, Flood::SleeperAtStart | Flood::SleeperAtReload) {
         return reload::run(flood, setting).await;
@@ -74,7 +74,7 @@ pub async fn run(flood: Flood, setting: &Setting) -> Row {
     row
 }
 
-/// Waits until the attack is at its full strength.
+/// Waits until the attack is at full strength.
 async fn stands(flood: Flood, server: &Server) {
     let until = Instant::now() + BUILDS_UP;
     while let Some(connections) = flood.connections() {
@@ -87,7 +87,7 @@ async fn stands(flood: Flood, server: &Server) {
     tokio::time::sleep(Duration::from_secs(1)).await;
 }
 
-/// An empty configuration that the binary reads: an older one knows no probes listener.
+/// Returns an empty configuration that the binary accepts. An older binary has no probes listener.
 fn configuration(program: &Path) -> Configuration {
     let help = Command::new(program).args(["serve", "--help"]).output();
     let help = help.unwrap_or_else(|error| panic!("{}: {error}", program.display()));

@@ -1,14 +1,14 @@
-//! The hostile modules: those in `hostile/`, and those that are too large to be written down.
+//! The hostile modules: those in `hostile/`, and those that are too large for a file.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::{guests, wat};
 
-/// Every hostile module by its fixture's name.
+/// Returns every hostile module, by the name of its fixture.
 ///
 /// # Panics
-/// When one of them is not valid text.
+/// If the text of one is invalid.
 #[must_use]
 pub fn all() -> BTreeMap<String, Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile");
@@ -37,7 +37,7 @@ pub fn all() -> BTreeMap<String, Vec<u8>> {
     modules
 }
 
-/// A plugin that has nothing against anything and changes nothing.
+/// Returns a plugin that allows everything and changes nothing.
 ///
 /// # Panics
 /// Never, as long as the prelude is valid.
@@ -46,7 +46,7 @@ pub fn harmless() -> Vec<u8> {
     wat::plugin("plugin", "")
 }
 
-/// A plugin of some bytes over the size given: valid, with a custom section that nobody reads.
+/// Returns a plugin slightly larger than the given size: valid, with a custom section that nobody reads.
 ///
 /// # Panics
 /// Never, as long as the prelude is valid.
@@ -55,11 +55,11 @@ pub fn larger_than(bytes: usize) -> Vec<u8> {
     guests::with_section(&harmless(), "padding", &vec![0; bytes])
 }
 
-/// A module of a few hundred kilobytes that a compiler takes minutes and gigabytes for.
+/// Returns a module of a few hundred kilobytes that takes a compiler minutes and gigabytes.
 ///
-/// Loops in loops, and in the innermost every local is read and written: at the head of each loop every local needs
-/// a value of its own, so that what the compiler holds grows with loops × locals while the module grows with
-/// loops + locals.
+/// It has nested loops, and the innermost loop reads and writes every local. The compiler needs a separate value for
+/// each local at the head of each loop. So its memory grows with loops × locals, while the module grows with loops +
+/// locals.
 ///
 /// # Panics
 /// Never, as long as the text is valid.

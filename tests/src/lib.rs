@@ -1,8 +1,8 @@
-//! The harness that the end-to-end suites share.
+//! The harness of the end-to-end suites.
 //!
-//! The suites know the host only as an operator does: they start the `tollgate` binary with a configuration file,
-//! send AdmissionReviews over TLS and read answers, logs, metrics and exit codes. Nothing here links the host, so
-//! no test passes because of something that a user could not see.
+//! The suites use the host like an operator. They start the `tollgate` binary with a configuration file, send
+//! AdmissionReviews over TLS, and read answers, logs, metrics and exit codes. This crate does not link the host, so no
+//! test can pass because of something that a user could not see.
 //!
 //! ```text
 //! wat ──────┐
@@ -25,11 +25,11 @@ pub mod reviews;
 pub mod server;
 pub mod wat;
 
-/// Says that something was left out, past the harness, which keeps what a test that passes prints; it is counted as
-/// skipped by what runs all tests.
+/// Prints that a test was skipped, past the harness, which swallows the output of passing tests. `cargo xtask test`
+/// counts it as skipped.
 ///
 /// # Panics
-/// When standard error is closed.
+/// If standard error is closed.
 pub fn left_out(what: &str) {
     use std::io::Write as _;
     writeln!(std::io::stderr(), "SKIPPED: {what}").expect("stderr takes it");

@@ -1,4 +1,4 @@
-//! AdmissionReviews in the shape that kube-apiserver sends.
+//! AdmissionReviews in kube-apiserver's form.
 
 use std::path::PathBuf;
 
@@ -47,21 +47,21 @@ impl Review {
         review
     }
 
-    /// The same review in `admission.k8s.io/v1beta1`.
+    /// Converts the review to `admission.k8s.io/v1beta1`.
     #[must_use]
     pub fn v1beta1(mut self) -> Self {
         self.0["apiVersion"] = json!("admission.k8s.io/v1beta1");
         self
     }
 
-    /// With another uid.
+    /// Sets the uid.
     #[must_use]
     pub fn uid(mut self, uid: &str) -> Self {
         self.0["request"]["uid"] = json!(uid);
         self
     }
 
-    /// The review as it is sent.
+    /// Returns the review as it is sent.
     #[must_use]
     pub fn build(self) -> Value {
         self.0
@@ -133,8 +133,8 @@ pub fn config_map(name: &str, data: Map<String, Value>) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data})
 }
 
-/// A Secret as `kubectl apply` makes it: the content stands in `data`, in `stringData` and in an annotation.
-/// `data` is given in base64, as it is sent.
+/// Creates a Secret like `kubectl apply`: the content is in `data`, in `stringData` and in an annotation. `data` is in
+/// base64, as it is sent.
 #[must_use]
 pub fn secret(name: &str, data: &str, string_data: &str, last_applied: &str) -> Value {
     json!({
@@ -150,7 +150,7 @@ pub fn secret(name: &str, data: &str, string_data: &str, last_applied: &str) -> 
     })
 }
 
-/// A Pod whose annotations-like free part nests arrays so deep.
+/// Creates a Pod with nested arrays of the given depth.
 #[must_use]
 pub fn nested_pod(name: &str, levels: usize) -> Value {
     let mut nested = json!("the bottom");
@@ -167,15 +167,15 @@ pub fn nested_pod(name: &str, levels: usize) -> Value {
 pub struct SharedReview {
     /// The file's name.
     pub name: String,
-    /// What it holds.
+    /// The review in the file.
     pub review: Value,
 }
 
-/// The reviews in `shared/reviews` beside the workspace, by name. They are not part of the project: where they are
-/// missing this says so on standard error and gives none.
+/// Returns the reviews in `shared/reviews` beside the workspace, by name. They are not part of the project. If they are
+/// missing, this function prints that on standard error and returns none.
 ///
 /// # Panics
-/// When one of them is not JSON.
+/// If one of them is not JSON.
 #[must_use]
 pub fn shared_reviews() -> Vec<SharedReview> {
     let folder: PathBuf = workspace().join("../shared/reviews");
@@ -210,8 +210,8 @@ pub fn shared_reviews() -> Vec<SharedReview> {
     reviews
 }
 
-/// The members of an AdmissionRequest in the order in which Go writes them. A host may rely on what tells it whom
-/// to ask to stand before the object.
+/// The members of an AdmissionRequest in Go's order. A host may rely on the fields that select plugins being before the
+/// object.
 const REQUEST_MEMBERS: [&str; 15] = [
     "uid",
     "kind",
@@ -230,7 +230,7 @@ const REQUEST_MEMBERS: [&str; 15] = [
     "options",
 ];
 
-/// The review as kube-apiserver writes it: members in Go's order, and `<`, `>` and `&` escaped.
+/// Formats the review like kube-apiserver: with members in Go's order, and with `<`, `>` and `&` escaped.
 #[must_use]
 pub fn as_sent(review: &Value) -> Vec<u8> {
     let request = &review["request"];
@@ -244,7 +244,7 @@ pub fn as_sent(review: &Value) -> Vec<u8> {
         review["apiVersion"],
         members.join(",")
     );
-    // None of the three stands in JSON outside of a text.
+    // In JSON, these three characters occur only in strings.
     text.replace('<', "\\u003c")
         .replace('>', "\\u003e")
         .replace('&', "\\u0026")

@@ -1,8 +1,7 @@
-//! The client that means well: reviews at a steady rate, sent as kube-apiserver does.
+//! The well-behaved client, which sends reviews at a steady rate like kube-apiserver.
 //!
-//! Two in four go over a kept HTTP/2 connection, one over a kept HTTP/1.1 connection, and one over a new
-//! connection. A 429 or 503 is tried again after a second, within the ten seconds that kube-apiserver gives a
-//! webhook.
+//! Two in four reviews use a kept HTTP/2 connection, one uses a kept HTTP/1.1 connection, and one a new connection.
+//! After a 429 or 503, the client retries after a second, within the ten seconds that kube-apiserver gives a webhook.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -18,19 +17,19 @@ use crate::server::Server;
 
 /// kube-apiserver's own `timeoutSeconds`.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// kube-apiserver does as `Retry-After: 1` says.
+/// The retry delay. kube-apiserver follows `Retry-After: 1`.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How the client fared.
+/// The client's results.
 #[derive(Clone, Debug, Default)]
 pub struct Fared {
-    /// How long each request took that was answered, tries again included, in order of length.
+    /// The times of all answered requests, including retries, in ascending order.
     pub took: Vec<Duration>,
     /// Requests without an answer in time.
     pub failed: usize,
-    /// Answers that said to try again.
+    /// Answers that asked for a retry.
     pub retried: usize,
-    /// What the requests failed with, each once.
+    /// The errors of failed requests, without duplicates.
     pub errors: Vec<String>,
 }
 
@@ -39,7 +38,7 @@ pub(super) struct Answered {
     pub(super) began: Instant,
     pub(super) took: Duration,
     pub(super) retried: usize,
-    /// The status of the HTTP answer's review, or what went wrong.
+    /// The verdict in the answer, or the error.
     pub(super) allowed: Result<bool, String>,
 }
 
@@ -53,7 +52,7 @@ pub(super) async fn send(server: &Server, rate: u32, lasts: Duration) -> Fared {
     fared
 }
 
-/// Sends reviews for a while, and says what came of each.
+/// Sends reviews for a while, and returns the result of each.
 pub(super) async fn send_each(server: &Server, rate: u32, lasts: Duration) -> Vec<Answered> {
     let body = Arc::new(as_sent(&Review::create(pod("web")).build()));
     let url = Arc::new(server.url("/validate?timeout=10s"));
@@ -73,7 +72,7 @@ pub(super) async fn send_each(server: &Server, rate: u32, lasts: Duration) -> Ve
         let client = match number % 4 {
             0 | 1 => http2.clone(),
             2 => http1.clone(),
-            // Nothing is kept of it.
+            // This client keeps no connection.
             _ => client(true),
         };
         let (url, body) = (Arc::clone(&url), Arc::clone(&body));
@@ -121,7 +120,7 @@ async fn one(client: &Client, url: &str, body: &[u8]) -> Answered {
 // === impl Fared ===
 
 impl Fared {
-    /// Counts an answer; `expected` is what a review is to be answered with.
+    /// Counts an answer. `expected` is the expected verdict.
     pub(super) fn add(&mut self, answered: &Answered, expected: bool) {
         self.retried += answered.retried;
         let error = match &answered.allowed {
@@ -148,7 +147,7 @@ impl Fared {
         self.took.len()
     }
 
-    /// The time that so many hundredths of the answers took at most.
+    /// The time that this percentage of the answers did not exceed.
     #[must_use]
     pub fn percentile(&self, percent: usize) -> Option<Duration> {
         let last = self.took.len().checked_sub(1)?;

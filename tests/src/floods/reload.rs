@@ -1,4 +1,4 @@
-//! A plugin that sleeps while it is loaded: at the start of the server, and when the configuration changes.
+//! A plugin that sleeps during its load: at the start of the server, and after a change of the configuration.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use super::{Flood, Setting, configuration};
 use crate::server::Start;
 use crate::{hostile, wat};
 
-/// A change has to be in force after this.
+/// The longest time until a change is effective.
 const IN_FORCE: Duration = Duration::from_secs(3);
 
 /// Sleeps for a day in `describe`.
@@ -28,7 +28,7 @@ const DENIES: &str = r#"
     (i32.store8 (i32.const 512) (i32.const 1))
     (i32.const 512))"#;
 
-/// Adds the sleeper to the configuration, and replaces the policy by one that denies.
+/// Adds the sleeper to the configuration, and replaces the policy with one that denies.
 fn change(folder: &Path, sleeper: &[u8]) {
     let write = |name: &str, bytes: &[u8]| {
         std::fs::write(folder.join(name), bytes).expect("the folder can be written to");
@@ -71,7 +71,7 @@ pub(super) async fn run(flood: Flood, setting: &Setting) -> Row {
         if first.is_none() && answered.allowed == Ok(at_start) {
             first = Some(since + answered.took);
         }
-        // Before the change has to be in force, either answer is right.
+        // Until the change has to be effective, either answer is correct.
         let allowed = at_start || (since < IN_FORCE && !denied);
         fared.add(answered, allowed);
     }

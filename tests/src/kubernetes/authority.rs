@@ -1,11 +1,11 @@
-//! Certificates for kube-apiserver, for its clients and, where a test brings its own, for Tollgate.
+//! Certificates for kube-apiserver, for its clients and, in some tests, for Tollgate.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
     KeyUsagePurpose,
 };
 
-/// A CA that lives as long as a test.
+/// A CA for one test.
 #[derive(Debug)]
 pub struct Authority {
     issuer: Issuer<'static, KeyPair>,
@@ -24,10 +24,10 @@ pub struct Issued {
 // === impl Authority ===
 
 impl Authority {
-    /// A CA with a new key.
+    /// Creates a CA with a new key.
     ///
     /// # Panics
-    /// When the system has no randomness.
+    /// If the system has no randomness.
     #[must_use]
     pub fn new(name: &str) -> Self {
         let key = new_key();
@@ -41,25 +41,25 @@ impl Authority {
         }
     }
 
-    /// What to trust, as PEM.
+    /// The CA's certificate, as PEM.
     #[must_use]
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// A certificate for a server of these names.
+    /// Issues a certificate for a server with these names.
     ///
     /// # Panics
-    /// When one is neither a DNS name nor an IP address.
+    /// If a name is neither a DNS name nor an IP address.
     #[must_use]
     pub fn server(&self, names: &[&str]) -> Issued {
         self.issue(named("server", names), ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// A certificate for a client.
+    /// Issues a certificate for a client.
     ///
     /// # Panics
-    /// When the system has no randomness.
+    /// If the system has no randomness.
     #[must_use]
     pub fn client(&self, name: &str) -> Issued {
         self.issue(named(name, &[]), ExtendedKeyUsagePurpose::ClientAuth)
@@ -77,10 +77,10 @@ impl Authority {
     }
 }
 
-/// A key pair for signing service-account tokens: public and private, as PEM.
+/// Creates a key pair for signing service-account tokens: public and private, as PEM.
 ///
 /// # Panics
-/// When the system has no randomness.
+/// If the system has no randomness.
 #[must_use]
 pub fn key_pair() -> (String, String) {
     let key = new_key();

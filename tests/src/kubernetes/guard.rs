@@ -1,13 +1,13 @@
-//! Processes that do not outlive the test binary, however it ends.
+//! Processes that stop with the test binary, however it ends.
 //!
-//! A cluster is shared by all tests of a binary, so nothing is dropped at its end. A shell stands between: it waits for
-//! the end of its standard input, which the kernel closes with the binary, then ends what it started and removes their
-//! folder.
+//! All tests of a binary share a cluster, so nothing is dropped at its end. Therefore a shell supervises the processes.
+//! It waits for the end of its standard input, which the kernel closes with the binary. Then it stops the processes and
+//! removes their folder.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// One program after the other is started, each with its own log; `--` stands between them.
+/// Starts one program after the other, each with its own log. `--` separates the programs.
 const SCRIPT: &str = r#"
 folder=$1; shift
 children=
@@ -28,7 +28,7 @@ wait
 rm -rf "$folder"
 "#;
 
-/// Ends its processes, and removes their folder, when it is dropped or the test binary has ended.
+/// Stops its processes and removes their folder, when it is dropped or the test binary has ended.
 #[derive(Debug)]
 pub(super) struct Guard {
     shell: Child,
@@ -65,7 +65,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         drop(self.shell.stdin.take());
-        // An error means that it is gone already.
+        // An error means that the shell has already ended.
         let _: std::io::Result<std::process::ExitStatus> = self.shell.wait();
     }
 }

@@ -1,4 +1,4 @@
-//! kubectl, and what it prints.
+//! Runs kubectl, and captures its output.
 
 use std::fmt;
 use std::io::Write as _;
@@ -9,7 +9,7 @@ use serde_json::Value;
 
 use super::ADMIN_TOKEN;
 
-/// A command that has not run yet.
+/// A kubectl command before its run.
 #[derive(Debug)]
 pub struct Kubectl {
     command: Command,
@@ -17,7 +17,7 @@ pub struct Kubectl {
     input: Option<String>,
 }
 
-/// A command that has run: what the user typed and what the user saw.
+/// A finished command: the input and the output of the user.
 #[derive(Clone, Debug)]
 pub struct Printed {
     /// The exit code.
@@ -29,7 +29,7 @@ pub struct Printed {
     typed: String,
 }
 
-/// The file that tells kubectl where kube-apiserver is.
+/// Returns the configuration of kubectl with kube-apiserver's address.
 pub(super) fn kubeconfig(url: &str) -> String {
     format!(
         "apiVersion: v1
@@ -60,24 +60,24 @@ impl Kubectl {
         }
     }
 
-    /// Gives it a document to read; `-f -` has to be among the arguments.
+    /// Sets a document as the input. `-f -` must be among the arguments.
     #[must_use]
     pub fn input(mut self, document: &Value) -> Self {
         self.input = Some(document.to_string());
         self
     }
 
-    /// Gives it text to read.
+    /// Sets a text as the input.
     #[must_use]
     pub fn text(mut self, text: &str) -> Self {
         self.input = Some(text.to_owned());
         self
     }
 
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Panics
-    /// When it cannot be run.
+    /// If it cannot run.
     #[must_use]
     pub fn run(mut self) -> Printed {
         if self.input.is_some() {
@@ -89,7 +89,7 @@ impl Kubectl {
             .spawn()
             .unwrap_or_else(|error| panic!("{} cannot be run: {error}", self.typed));
         if let (Some(input), Some(mut stdin)) = (self.input, child.stdin.take()) {
-            // It reads all of it before it prints anything; an error is for its exit code to tell.
+            // kubectl reads all input before it prints. Its exit code reports errors.
             let _: std::io::Result<()> = stdin.write_all(input.as_bytes());
         }
         let output = child
@@ -103,10 +103,10 @@ impl Kubectl {
         }
     }
 
-    /// Runs it and hands out its standard output.
+    /// Runs the command and returns its standard output.
     ///
     /// # Panics
-    /// When it fails.
+    /// If it fails.
     #[track_caller]
     pub fn succeed(self) -> String {
         let printed = self.run();
@@ -124,16 +124,16 @@ impl From<Kubectl> for Command {
 // === impl Printed ===
 
 impl Printed {
-    /// Whether kubectl says that it went well.
+    /// Whether kubectl reports success.
     #[must_use]
     pub fn succeeded(&self) -> bool {
         self.code == Some(0)
     }
 
-    /// Makes sure that it failed with some words on standard error.
+    /// Asserts that the command failed, with these texts on standard error.
     ///
     /// # Panics
-    /// When it did not.
+    /// If it did not.
     #[track_caller]
     pub fn assert_failed(&self, words: &[&str]) {
         assert_eq!(self.code, Some(1), "{self}");

@@ -1,4 +1,4 @@
-//! A registry in the clear that does what it is told, right or wrong.
+//! A registry over plain HTTP that behaves correctly or wrongly, on request.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,43 +8,43 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What it has, and what it does with those who ask.
+/// The content and the behaviour of the registry.
 #[derive(Clone, Debug)]
 pub struct Behaviour {
     /// The plugin.
     pub layer: Vec<u8>,
-    /// The manifest, once it has been made.
+    /// The manifest for the plugin.
     pub manifest: Value,
-    /// What is wrong.
+    /// The kind of misbehaviour.
     pub fault: Fault,
 }
 
-/// What is wrong.
+/// The kinds of misbehaviour.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// Correct behaviour.
     None,
     /// Every answer has this status.
     Status(u16),
-    /// Answers do not come.
+    /// The registry does not answer.
     Silent,
-    /// Blobs end in their middle.
+    /// Blobs are truncated.
     Truncated,
-    /// Blobs have another byte.
+    /// Blobs have a changed byte.
     Altered,
-    /// Blobs go on and on.
+    /// Blobs never end.
     Endless,
-    /// Blobs are elsewhere.
+    /// Blobs are redirected.
     Redirect(String),
-    /// Tokens are made elsewhere.
+    /// Tokens come from another URL.
     Realm(String),
-    /// Tokens are wanted, and made here.
+    /// Tokens are required, and come from this registry.
     Token,
-    /// Manifests go on and on.
+    /// Manifests never end.
     EndlessManifest,
 }
 
-/// The server; it ends with the runtime.
+/// The server. It ends with the runtime.
 pub struct Misbehaving {
     address: SocketAddr,
     behaviour: Arc<Mutex<Behaviour>>,
@@ -53,7 +53,7 @@ pub struct Misbehaving {
 // === impl Behaviour ===
 
 impl Behaviour {
-    /// A plugin in the layout for WebAssembly.
+    /// Creates the behaviour for a plugin in the layout for WebAssembly.
     #[must_use]
     pub fn of(layer: Vec<u8>) -> Self {
         let part = |kind: &str, bytes: &[u8]| json!({"mediaType": kind, "digest": digest(bytes), "size": bytes.len()});
@@ -70,7 +70,7 @@ impl Behaviour {
         }
     }
 
-    /// The same with something wrong.
+    /// Adds a kind of misbehaviour.
     #[must_use]
     pub fn with(mut self, fault: Fault) -> Self {
         self.fault = fault;
@@ -81,10 +81,10 @@ impl Behaviour {
 // === impl Misbehaving ===
 
 impl Misbehaving {
-    /// Starts it.
+    /// Starts the registry.
     ///
     /// # Panics
-    /// When loopback has no free port.
+    /// If loopback has no free port.
     pub async fn start(behaviour: Behaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0")
             .await
@@ -95,20 +95,20 @@ impl Misbehaving {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let behaviour = shared.clone();
-                // Whoever asks may break off, and some are meant to.
+                // A client may break off, and some clients should.
                 tokio::spawn(async move { drop(serve(stream, &behaviour, address).await) });
             }
         });
         Self { address, behaviour }
     }
 
-    /// Host and port, as references write them.
+    /// Returns host and port, as in references.
     #[must_use]
     pub fn host(&self) -> String {
         self.address.to_string()
     }
 
-    /// Behaves so from now on.
+    /// Changes the behaviour from now on.
     pub fn behave(&self, behaviour: Behaviour) {
         *self
             .behaviour
@@ -190,11 +190,11 @@ async fn serve(
         stream.write_all(&body[..end]).await?;
     }
     stream.shutdown().await?;
-    // Until the other side has had enough.
+    // Waits until the other side closes the connection.
     stream.read_to_end(&mut Vec::new()).await.map(drop)
 }
 
-/// Without a length, until the other side has had enough.
+/// Sends a body without a length until the other side closes the connection.
 async fn endless(mut stream: BufReader<TcpStream>) -> std::io::Result<()> {
     stream
         .write_all(b"HTTP/1.1 200 X\r\nconnection: close\r\n\r\n")
@@ -204,7 +204,7 @@ async fn endless(mut stream: BufReader<TcpStream>) -> std::io::Result<()> {
     }
 }
 
-/// As registries write it.
+/// Formats a digest like a registry.
 fn digest(bytes: &[u8]) -> String {
     use sha2::{Digest as _, Sha256};
     format!("sha256:{:x}", Sha256::digest(bytes))
