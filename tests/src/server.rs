@@ -1,4 +1,4 @@
-//! A `tollgate serve` of a test's own, and a client that trusts it.
+//! A `tollgate serve` process for a test, and a client that trusts it.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -16,11 +16,11 @@ use crate::checker::{Checked, Endpoint, check};
 use crate::configuration::Configuration;
 use crate::reviews::as_sent;
 
-/// How long a server may take to load its plugins and listen. Modules that are slow to compile are among them.
+/// The longest time until a server has loaded its plugins and listens. Some modules are slow to compile.
 const START_LIMIT: Duration = Duration::from_secs(180);
-/// How long a server may take to stop: more than its own grace period.
+/// The longest time until a server stops. Longer than its own grace period.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
-/// No answer may take longer than this, whatever the plugins do.
+/// The longest time of an answer, whatever the plugins do.
 const ANSWER_LIMIT: Duration = Duration::from_secs(40);
 
 /// A server that runs until it is stopped or dropped.
@@ -36,7 +36,7 @@ pub struct Server {
     configuration: Configuration,
 }
 
-/// How a server is started.
+/// The options for the start of a server.
 #[derive(Default)]
 pub struct Start {
     program: Option<PathBuf>,
@@ -48,31 +48,31 @@ pub struct Start {
     plugins: Option<PathBuf>,
 }
 
-/// What came back over HTTP.
+/// An HTTP answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
     /// HTTP status.
     pub status: u16,
-    /// The protocol that was spoken.
+    /// The HTTP version.
     pub version: Version,
-    /// Content-Type; empty without one.
+    /// The content type. Empty without one.
     pub content_type: String,
     /// The body.
     pub body: Vec<u8>,
-    /// From the first byte sent to the last byte received.
+    /// The time from the first sent byte to the last received byte.
     pub took: Duration,
 }
 
-/// How a server ended.
+/// The end of a server.
 #[derive(Debug)]
 pub struct Stopped {
     /// Its exit status.
     pub status: ExitStatus,
-    /// Everything that it logged.
+    /// The whole log.
     pub logs: Vec<String>,
 }
 
-/// What a server has logged so far.
+/// The log so far.
 #[derive(Default)]
 struct Logs {
     state: Mutex<LogState>,
@@ -88,8 +88,7 @@ struct LogState {
 // === impl Start ===
 
 impl Start {
-    /// Runs another program in the place of the `tollgate` binary: one that takes the same command line and says
-    /// where it listens.
+    /// Runs another program instead of the `tollgate` binary. It must accept the same command line and log its address.
     #[must_use]
     pub fn program(mut self, program: PathBuf) -> Self {
         self.program = Some(program);
@@ -110,7 +109,7 @@ impl Start {
         self
     }
 
-    /// What to trust where the server's certificate is not of its own making.
+    /// Sets the CA to trust, for a server with a certificate from outside.
     #[must_use]
     pub fn trusting(mut self, ca_bundle: PathBuf) -> Self {
         self.trusted = Some(ca_bundle);
@@ -124,30 +123,30 @@ impl Start {
         self
     }
 
-    /// Leaves the configuration file as it is, or gone.
+    /// Does not write the configuration file.
     #[must_use]
     pub fn as_it_is(mut self) -> Self {
         self.as_it_is = true;
         self
     }
 
-    /// Serves a folder of plugins in place of a configuration file.
+    /// Serves a folder of plugins instead of a configuration file.
     #[must_use]
     pub fn plugins(mut self, folder: &Path) -> Self {
         self.plugins = Some(folder.to_owned());
         self
     }
 
-    /// Starts the server and waits until it listens, and until no plugin is being loaded any more.
+    /// Starts the server. Waits until it listens and has loaded all plugins.
     ///
     /// # Panics
-    /// When it does not come up; what it logged is in the panic.
+    /// If it does not start. The panic has its log.
     #[must_use]
     pub fn start(self, configuration: Configuration) -> Server {
         let mut command = Command::new(self.program.unwrap_or_else(binary::tollgate));
         command.arg("serve").args(&self.arguments);
         match &self.plugins {
-            // Its certificate lies in the working directory.
+            // The server's certificate is in the working directory.
             Some(folder) => command
                 .arg("--plugins")
                 .arg(folder)
@@ -197,7 +196,7 @@ impl Start {
                 .unwrap_or_else(|error| panic!("`{name}` is no address: {error}"))
         };
         let address: SocketAddr = socket("address");
-        // Other programs that serve reviews have these two on one listener.
+        // Other programs that serve reviews have both on one listener.
         let admin = socket("admin");
         let probes = if line["probes"].is_null() {
             admin
@@ -225,7 +224,7 @@ impl Start {
     }
 }
 
-/// Waits until each plugin has been loaded, or cannot be: a server answers before that.
+/// Waits until each plugin is loaded or has failed. A server answers earlier.
 fn wait_for_plugins(admin: SocketAddr) {
     let deadline = Instant::now() + START_LIMIT;
     // Other programs that serve reviews have no such page.
@@ -254,7 +253,7 @@ fn plugins_page(admin: SocketAddr) -> Option<Value> {
     serde_json::from_str(body).ok()
 }
 
-/// A client that trusts one CA and nothing else.
+/// Creates a client that trusts only one CA.
 fn client(
     ca_bundle: &PathBuf,
     more: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
@@ -276,10 +275,10 @@ fn client(
 // === impl Server ===
 
 impl Server {
-    /// Starts a server with nothing special about it.
+    /// Starts a server with default options.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// If it does not start.
     #[must_use]
     pub fn start(configuration: Configuration) -> Self {
         Start::default().start(configuration)
@@ -288,7 +287,7 @@ impl Server {
     /// Sends a review to `/mutate`.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn mutate(&self, review: &Value) -> Answer {
         self.post("/mutate", review).await
     }
@@ -296,23 +295,23 @@ impl Server {
     /// Sends a review to `/validate`.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn validate(&self, review: &Value) -> Answer {
         self.post("/validate", review).await
     }
 
-    /// Sends a review to a path, as kube-apiserver writes it.
+    /// Sends a review to a path, in kube-apiserver's format.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn post(&self, path: &str, review: &Value) -> Answer {
         self.post_bytes(&self.client, path, as_sent(review)).await
     }
 
-    /// Sends a body to a path by a given client.
+    /// Sends a body to a path with the given client.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn post_bytes(&self, client: &Client, path: &str, body: Vec<u8>) -> Answer {
         match self.try_post(client, path, body).await {
             Ok(answer) => answer,
@@ -323,10 +322,10 @@ impl Server {
         }
     }
 
-    /// Sends a body to a path by a given client, for tests in which an answer is not a matter of course.
+    /// Sends a body to a path with the given client, for tests in which there may be no answer.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn try_post(
         &self,
         client: &Client,
@@ -344,7 +343,7 @@ impl Server {
     /// Reads a page of the admin or of the probes listener, whichever has it.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn get_admin(&self, path: &str) -> Answer {
         let page = path.split('?').next().unwrap_or(path);
         let is_probe = matches!(page, "/livez" | "/readyz" | "/metrics");
@@ -353,10 +352,10 @@ impl Server {
         self.send_plain("GET", path, self.client.get(url)).await
     }
 
-    /// Has the server read everything again, and waits for what it says of it.
+    /// Reloads the server, and returns its answer.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn reload(&self) -> Answer {
         let url = format!("http://{}/reload", self.admin);
         let request = self.client.post(url).header("tollgate-admin", "1");
@@ -377,10 +376,10 @@ impl Server {
         response.unwrap_or_else(|error| panic!("{method} {path} was not answered: {error:?}"))
     }
 
-    /// What `/plugins` says of one plugin.
+    /// Returns the entry of one plugin in `/plugins`.
     ///
     /// # Panics
-    /// When it says nothing of it.
+    /// If there is no entry.
     pub async fn plugin_status(&self, name: &str) -> Value {
         let page = self.get_admin("/plugins").await.json();
         let plugins = page["plugins"]
@@ -392,10 +391,10 @@ impl Server {
             .clone()
     }
 
-    /// Makes sure that every plugin is loaded: one that is not can pass for one that has nothing to say.
+    /// Asserts that every plugin is loaded. Otherwise a plugin that is not loaded could pass for one that allows.
     ///
     /// # Panics
-    /// When one is not loaded.
+    /// If a plugin is not loaded.
     pub async fn assert_all_loaded(&self) {
         let page = self.get_admin("/plugins").await.json();
         for plugin in page["plugins"].as_array().into_iter().flatten() {
@@ -407,15 +406,15 @@ impl Server {
         }
     }
 
-    /// The metrics page.
+    /// Returns the metrics page.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// If there is no answer.
     pub async fn metrics(&self) -> String {
         self.get_admin("/metrics").await.text()
     }
 
-    /// Another client of the same server, with settings of its own.
+    /// Creates another client of the server, with custom options.
     pub fn client(
         &self,
         more: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
@@ -423,7 +422,7 @@ impl Server {
         client(&self.ca_bundle, more)
     }
 
-    /// The client that the methods without one use: HTTP/1.1 with keep-alive, like kube-apiserver's.
+    /// Returns the default client: HTTP/1.1 with keep-alive, like kube-apiserver's.
     #[must_use]
     pub fn default_client(&self) -> &Client {
         &self.client
@@ -435,31 +434,31 @@ impl Server {
         format!("https://{}{path}", self.address)
     }
 
-    /// The HTTPS listener.
+    /// The address of the HTTPS listener.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The admin listener.
+    /// The address of the admin listener.
     #[must_use]
     pub fn admin_address(&self) -> SocketAddr {
         self.admin
     }
 
-    /// The probes listener.
+    /// The address of the probes listener.
     #[must_use]
     pub fn probes_address(&self) -> SocketAddr {
         self.probes
     }
 
-    /// What has been logged so far.
+    /// The log so far.
     #[must_use]
     pub fn logs(&self) -> Vec<String> {
         self.logs.lock().lines.clone()
     }
 
-    /// The certificate of the CA that it is to be trusted by.
+    /// The path of the CA certificate.
     #[must_use]
     pub fn ca_bundle(&self) -> &Path {
         &self.ca_bundle
@@ -471,7 +470,7 @@ impl Server {
         self.child.id()
     }
 
-    /// Where its files lie.
+    /// The configuration, with the folder of its files.
     #[must_use]
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
@@ -480,16 +479,16 @@ impl Server {
     /// Resident memory in KiB.
     ///
     /// # Panics
-    /// When the process is gone.
+    /// If the process has ended.
     #[must_use]
     pub fn resident_kib(&self) -> u64 {
         self.memory_kib("VmRSS:")
     }
 
-    /// The most resident memory that it has had, in KiB.
+    /// Peak resident memory in KiB.
     ///
     /// # Panics
-    /// When the process is gone.
+    /// If the process has ended.
     #[must_use]
     pub fn peak_kib(&self) -> u64 {
         self.memory_kib("VmHWM:")
@@ -506,10 +505,10 @@ impl Server {
         number.unwrap_or_else(|| panic!("{path} has no {name} in kB"))
     }
 
-    /// CPU time so far: of the server itself, and of the children that it has waited for.
+    /// CPU time so far: of the server itself, and of its children that have ended.
     ///
     /// # Panics
-    /// When the process is gone.
+    /// If the process has ended.
     #[must_use]
     pub fn cpu_time(&self) -> (Duration, Duration) {
         /// `USER_HZ`, which is 100 on every architecture that Linux still builds for.
@@ -517,7 +516,7 @@ impl Server {
         let path = format!("/proc/{}/stat", self.child.id());
         let text = std::fs::read_to_string(&path)
             .unwrap_or_else(|error| panic!("{path}: {error}: is the server gone?"));
-        // Behind the name, which may hold anything: utime, stime, cutime and cstime are fields 14 to 17 of all.
+        // The fields after the name, which may contain any text: utime, stime, cutime and cstime are fields 14 to 17.
         let behind_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
         let ticks: Vec<u32> = behind_name
             .split_whitespace()
@@ -537,7 +536,7 @@ impl Server {
     /// Sends SIGTERM and does not wait.
     ///
     /// # Panics
-    /// When the process is gone.
+    /// If the process has ended.
     pub fn terminate(&self) {
         let id = i32::try_from(self.child.id())
             .ok()
@@ -550,7 +549,7 @@ impl Server {
     /// Stops the server with SIGTERM and waits for its end.
     ///
     /// # Panics
-    /// When it does not end.
+    /// If it does not end.
     #[must_use]
     pub fn stop(mut self) -> Stopped {
         if matches!(self.child.try_wait(), Ok(None)) {
@@ -559,19 +558,19 @@ impl Server {
         self.wait()
     }
 
-    /// Ends the server at once, with SIGKILL, and gives back what it was started with.
+    /// Kills the server with SIGKILL, and returns its configuration.
     #[must_use]
     pub fn kill(mut self) -> Configuration {
-        // Errors mean that it is gone already.
+        // Errors mean that it has already ended.
         let _: std::io::Result<()> = self.child.kill();
         let _: std::io::Result<ExitStatus> = self.child.wait();
         std::mem::take(&mut self.configuration)
     }
 
-    /// Waits for the end of a server that was told to stop.
+    /// Waits for the end of a server after a stop signal.
     ///
     /// # Panics
-    /// When it does not end.
+    /// If it does not end.
     #[must_use]
     pub fn wait_for_end(mut self) -> Stopped {
         self.wait()
@@ -612,7 +611,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Errors mean that it is gone already.
+        // Errors mean that it has already ended.
         let _: std::io::Result<()> = self.child.kill();
         let _: std::io::Result<ExitStatus> = self.child.wait();
         if let Some(reader) = self.reader.take() {
@@ -650,7 +649,7 @@ impl Answer {
     /// The body as JSON.
     ///
     /// # Panics
-    /// When it is not JSON.
+    /// If it is not valid JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| {
@@ -658,10 +657,10 @@ impl Answer {
         })
     }
 
-    /// The answer, checked as kube-apiserver would read it.
+    /// The answer, checked by the rules of kube-apiserver.
     ///
     /// # Panics
-    /// When kube-apiserver would not take it as it is.
+    /// If kube-apiserver would not accept it unchanged.
     #[must_use]
     pub fn checked(&self, endpoint: Endpoint, review: &Value) -> Checked {
         match check(
@@ -682,8 +681,8 @@ impl Answer {
     }
 }
 
-/// Without the uid of the review, which has to be where operators look for it: at the end of what the user reads, and in
-/// an annotation. What the tests compare is the rest.
+/// Removes the uid of the review. It has to be at the end of the user's text and in an annotation, where operators look
+/// for it. The tests compare the rest.
 fn without_uid(mut checked: Checked, review: &Value) -> Checked {
     let uid = review["request"]["uid"].as_str().unwrap_or_default();
     let recorded = checked.audit_annotations.remove("review");
@@ -769,10 +768,10 @@ impl Logs {
     }
 }
 
-/// Looks again and again whether something is so, and returns how long that took.
+/// Polls until a condition holds, and returns the time that this took.
 ///
 /// # Panics
-/// When it has not come to it within a minute.
+/// If it does not hold within a minute.
 pub async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) -> Duration {
     const PATIENCE: Duration = Duration::from_secs(60);
     let began = Instant::now();
@@ -783,11 +782,10 @@ pub async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) -> Duration {
     began.elapsed()
 }
 
-/// The value of one series of a metrics page: `labels` as they stand between the braces, in any order. A series
-/// that is not there has not been counted yet.
+/// Returns the sum of all series of a metrics page with this name and these labels. 0 if there are none.
 ///
 /// # Panics
-/// When the value is not a number.
+/// If the value is not a number.
 #[must_use]
 pub fn metric(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     let wanted = |series: &str| {

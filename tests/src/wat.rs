@@ -1,8 +1,8 @@
-//! WebAssembly text with the contract's WIT embedded: what a plugin's compiler would leave, in a few lines of text.
+//! WebAssembly text with the contract's WIT embedded, like the output of a plugin's compiler.
 //!
-//! A fixture holds only what is special about it. Everything else that a plugin needs – a memory, an allocator, a
-//! `describe` with one rule for everything, a `configure` that accepts, a `validate` that allows, a `mutate` that
-//! changes nothing – is added, each unless the fixture exports the same name itself.
+//! A fixture has only its special parts. This module adds all other parts of a plugin: a memory, an allocator, a
+//! `describe` with one rule for everything, a `configure` that accepts, a `validate` that allows, and a `mutate` that
+//! changes nothing. It adds a part only if the fixture does not export the same name.
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -12,7 +12,7 @@ use wit_parser::{Resolve, WorldId, WorldKey};
 
 use crate::binary::workspace;
 
-/// Worlds beside the contract's own, for modules that do not keep to it.
+/// Additional worlds, for modules that break the contract's rules.
 const WORLDS: &str = "
     package tollgate:hostile;
 
@@ -55,7 +55,7 @@ const WORLDS: &str = "
     }
 ";
 
-/// As much of WASI as those two need.
+/// The parts of WASI that these two worlds need.
 const WASI: [(&str, &str); 3] = [
     (
         "io.wit",
@@ -77,19 +77,19 @@ const WASI: [(&str, &str); 3] = [
     ),
 ];
 
-/// Where the prelude's allocator starts: below lies what fixtures have in data segments.
+/// The start of the prelude's allocator. Data segments of fixtures are below.
 pub const HEAP_START: u32 = 32768;
 
 /// A part of the prelude.
 struct Part {
-    /// The export by which a fixture replaces it.
+    /// The export with which a fixture replaces the part.
     export: &'static str,
-    /// The interface that a world has to export for the part to be added; none for what every module needs.
+    /// The exported interface of a world that needs the part. None if every module needs it.
     interface: Option<&'static str>,
     text: &'static str,
 }
 
-/// Addresses below 1024 are the prelude's own; the rest up to [`HEAP_START`] is the fixture's.
+/// The prelude. It uses addresses below 1024, and fixtures use the others up to [`HEAP_START`].
 const PRELUDE: &[Part] = &[
     Part {
         export: "memory",
@@ -174,10 +174,10 @@ static CONTRACT: LazyLock<Resolve> = LazyLock::new(|| {
     resolve
 });
 
-/// A core module of a world: `fields` are the module's, imports first, and the prelude follows them.
+/// Builds a core module of a world. `fields` are the module's fields, with imports first. The prelude follows them.
 ///
 /// # Panics
-/// When the text is not WebAssembly or there is no such world; the panic says where.
+/// If the text is not WebAssembly, or the world does not exist. The panic has the place.
 #[must_use]
 pub fn plugin(world: &str, fields: &str) -> Vec<u8> {
     let mut bytes = core_module(world, fields);
@@ -185,10 +185,10 @@ pub fn plugin(world: &str, fields: &str) -> Vec<u8> {
     bytes
 }
 
-/// A mutator that sets one label to its version.
+/// Builds a mutator that sets one label to its version.
 ///
 /// # Panics
-/// When label or version are too long for a fixture.
+/// If label or version are too long for a fixture.
 #[must_use]
 pub fn marker(label: &str, version: &str) -> Vec<u8> {
     let path = format!("/metadata/labels/{label}");
@@ -199,7 +199,7 @@ pub fn marker(label: &str, version: &str) -> Vec<u8> {
         escaped.concat()
     };
     let texts = format!("(data (i32.const 1024) \"{path}\" \"\\22{version}\\22\")");
-    // json-patch (1) of one operation: add (0) at the path the JSON (0).
+    // json-patch (1) with one operation: add (0) at the path the JSON (0).
     let operation = format!(
         "(data (i32.const 1600) \"{}\" \"{}{}\" \"{}\" \"{}{}\")",
         bytes(0),
@@ -222,10 +222,10 @@ pub fn marker(label: &str, version: &str) -> Vec<u8> {
     )
 }
 
-/// The same without the WIT.
+/// Builds a core module without the WIT.
 ///
 /// # Panics
-/// When the text is not WebAssembly.
+/// If the text is not WebAssembly.
 #[must_use]
 pub fn core_module(world: &str, fields: &str) -> Vec<u8> {
     let mut text = format!("(module\n{fields}\n");
@@ -241,10 +241,10 @@ pub fn core_module(world: &str, fields: &str) -> Vec<u8> {
     binary(&text)
 }
 
-/// The binary form of a text that stands for itself.
+/// Converts a complete text to binary.
 ///
 /// # Panics
-/// When the text is not WebAssembly.
+/// If the text is not WebAssembly.
 #[must_use]
 pub fn binary(text: &str) -> Vec<u8> {
     match ::wat::parse_str(text) {
@@ -275,10 +275,10 @@ fn embed(bytes: &mut Vec<u8>, world: &str) {
         .unwrap_or_else(|error| panic!("the world cannot be embedded: {error:#}"));
 }
 
-/// Reads a fixture: its first line says `;; world: NAME`, or `;; component` for a text that stands for itself.
+/// Reads a fixture. Its first line is `;; world: NAME`, `;; no world` or `;; component` for a complete component.
 ///
 /// # Panics
-/// When the file is not there or is no such text.
+/// If the file does not exist or is not a fixture.
 #[must_use]
 pub fn fixture(path: &Path) -> Vec<u8> {
     let text =

@@ -1,4 +1,4 @@
-//! What is pulled, over time: what the cache keeps, how often a bad version is tried, CAs that change.
+//! Tests pulled artifacts over time: the content of the cache, retries of a bad version, changes of CAs.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -73,12 +73,12 @@ async fn a_cache_that_is_too_small_keeps_what_serves_all_the_same() {
     let warned = |line: &String| line.contains("more than registries.maxCache");
     until("a word about it", async || server.logs().iter().any(warned)).await;
 
-    // As they were after the first start, with the registry away.
+    // The same versions as after the first start, while the registry is down.
     registry.kill();
     let server = Server::start(server.kill());
     assert_eq!(labels(&server).await, before);
 
-    // After one of them has moved as well, and then what it was before goes.
+    // After another plugin has moved, the cache evicts the older version.
     let registry = registry.again();
     let square = registry.push(&large("shape", "square"), &reference("shape"));
     registry.sign("large/shape", &square, &key).await;
@@ -95,7 +95,7 @@ async fn a_cache_that_is_too_small_keeps_what_serves_all_the_same() {
     assert_eq!(large.count(), 2, "what was replaced is gone");
 }
 
-/// As `/plugins` writes times.
+/// Formats the time like `/plugins`.
 fn now() -> String {
     let output = Command::new("date").args(["-u", "+%FT%TZ"]).output();
     let output = output.expect("date is installed");
@@ -139,7 +139,7 @@ async fn a_bad_version_is_tried_when_it_is_said_to_be_and_a_good_one_at_once() {
     })
     .await;
 
-    // For more than ten seconds the bad one is not tried again; the tag is looked at all the while.
+    // For more than ten seconds, the host does not retry the bad version, but keeps checking the tag.
     registry.push(&marker("colour", "green"), &reference);
     let took = until("green", async || {
         labels(&server).await == json!({"colour": "green"})
@@ -150,7 +150,7 @@ async fn a_bad_version_is_tried_when_it_is_said_to_be_and_a_good_one_at_once() {
     let status = server.plugin_status("colour").await;
     assert_eq!(status["state"], "loaded", "{status:#}");
 
-    // And one that is taken back is no longer told of.
+    // A bad version that was taken back is no longer reported.
     registry.push(&wat::binary("(component)"), &reference);
     let state = async || server.plugin_status("colour").await["state"].clone();
     until("trouble", async || state().await == "degraded").await;
@@ -178,7 +178,7 @@ async fn a_registrys_next_ca_needs_no_restart() {
     println!("in force {took:?} after the push, by the new CA");
 }
 
-/// `cosign`, from `TOLLGATE_COSIGN` or the search path; none where there is none, which is said.
+/// Returns `cosign` from `TOLLGATE_COSIGN` or the search path. None, with a message, if it is missing.
 fn cosign() -> Option<PathBuf> {
     let named = std::env::var_os("TOLLGATE_COSIGN").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();

@@ -1,4 +1,4 @@
-//! What the author of a policy does, from an empty folder: `new`, `build`, `test`, `bench`.
+//! Tests the commands for authors of policies, from an empty folder: `new`, `build`, `test`, `bench`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::Server;
 
-/// Everything is as expected.
+/// The exit code for success.
 const PASSED: i32 = 0;
-/// Something is not.
+/// The exit code for a failure.
 const FAILED: i32 = 1;
-/// Something could not be done.
+/// The exit code for an error.
 const ERROR: i32 = 2;
-/// How long a run may take that somebody waits for.
+/// The longest time of an interactive run.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Ran {
@@ -36,7 +36,7 @@ fn run_with(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> 
     let output = Command::new(tollgate())
         .args(arguments)
         .current_dir(folder)
-        // What is built here need not be built for every test run.
+        // Shares the target folder between test runs.
         .env("CARGO_TARGET_DIR", target("authors"))
         .envs(environment.iter().copied())
         .output()
@@ -74,7 +74,7 @@ impl Ran {
     }
 }
 
-/// A folder beside the profile's.
+/// Returns a folder beside the profile's.
 fn target(name: &str) -> PathBuf {
     let profile = profile_directory();
     profile
@@ -95,7 +95,7 @@ fn write(folder: &Path, name: &str, content: &Value) {
         .expect("a temporary folder can be written to");
 }
 
-/// Every kind of object, on CREATE and UPDATE.
+/// A rule for every kind of object, on CREATE and UPDATE.
 fn everything() -> Value {
     json!({"rules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]})
 }
@@ -128,7 +128,7 @@ fn from_an_empty_folder_to_a_tested_plugin_in_rust() {
     )
     .assert(PASSED, &["trusted-registries/src/lib.rs", "tollgate build"]);
     let project = folder.path().join("trusted-registries");
-    // The versions that are here already.
+    // Uses the dependency versions of this repository.
     fs::copy(workspace().join("Cargo.lock"), project.join("Cargo.lock"))
         .expect("the lock file can be copied");
 
@@ -213,7 +213,7 @@ fn a_toolchain_that_is_not_complete_is_told_with_what_to_install() {
     let folder = folder();
     run(folder.path(), &["new", "x", "--lang", "rust"]).assert(PASSED, &[]);
     let project = folder.path().join("x");
-    // A compiler that knows no target, and none at all.
+    // A compiler without the target, and a missing compiler.
     run_with(&project, &["build"], &[("RUSTC", "false")])
         .assert(ERROR, &["wasm32-unknown-unknown is not installed: run `rustup target add wasm32-unknown-unknown`"]);
     run_with(&project, &["build"], &[("RUSTC", "none-such")])
@@ -391,7 +391,7 @@ fn the_time_is_what_the_suite_says() {
 #[test]
 fn two_versions_are_compared_and_each_has_to_take_what_the_other_makes() {
     let folder = folder();
-    // In place of two versions: one that sets the pull policy and demands it, and one that does nothing.
+    // Two plugins stand for two versions: one sets and requires the pull policy, and one does nothing.
     let (strict, idle) = (
         guests::build("always-pull-images"),
         guests::build("disable-service-links"),
@@ -438,7 +438,7 @@ fn a_version_that_does_not_know_the_settings_is_compared_with_its_own() {
         &["--against-settings: old.yaml: there is no object in it"],
     );
     write(folder.path(), "old.yaml", &json!({}));
-    // It demands what this one does not set.
+    // This version requires a field that the other does not set.
     run(folder.path(), &with).assert(FAILED, &["1 with another result than before"]);
 }
 
@@ -479,7 +479,7 @@ fn what_is_watched_is_tested_and_reported_again_when_its_configuration_changes()
     let passes = come_to(json!({"passed": 1, "failed": 0, "errors": 0}));
     write(folder.path(), "tollgate.yaml", &configuration("[0-9]+"));
     let fails = come_to(json!({"passed": 0, "failed": 1, "errors": 0}));
-    // What cannot be read is told, and watched on.
+    // An unreadable file is reported, and the watch continues.
     write(folder.path(), "tollgate.yaml", &json!({"plugin": []}));
     std::thread::sleep(Duration::from_secs(1));
     write(folder.path(), "tollgate.yaml", &configuration("[a-z]+"));

@@ -1,5 +1,4 @@
-//! `tollgate check` says everything that is wrong with a configuration at once, and by its exit code whether there is
-//! anything.
+//! Tests that `tollgate check` reports all problems of a configuration at once, and sets its exit code.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,11 +7,11 @@ use serde_json::{Value, json};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::{binary, guests, hostile};
 
-/// Everything is as it should be.
+/// The exit code for a valid configuration and plugins.
 const GOOD: i32 = 0;
-/// The configuration is good, and a plugin in it is not.
+/// The exit code for a valid configuration with an invalid plugin.
 const PLUGIN: i32 = 1;
-/// The configuration is not good, or the command line.
+/// The exit code for an invalid configuration or command line.
 const CONFIGURATION: i32 = 2;
 
 struct Checked {
@@ -487,7 +486,7 @@ fn rules_that_match_nothing_are_found_with_what_was_meant() {
                 .assert(PLUGIN, &["RULE MATCHES NOTHING: match.rules[0].", meant]);
         }
     }
-    // Somebody's own, and what a later release of Kubernetes may have.
+    // Custom operations, and operations of a later release of Kubernetes.
     let configuration = ruled(&[
         rule(&["argoproj.io"], &["v1alpha1"], &["rollouts"]),
         rule(&["apps"], &["v1"], &["deployments", "rollouts"]),

@@ -1,4 +1,4 @@
-//! Who the host is to a registry, before the real one: tokens, and what docker and podman keep.
+//! Tests authentication to the real registry: tokens, and the credential files of docker and podman.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use tollgate_tests::registry::tokens::{IDENTITY, Tokens};
 use tollgate_tests::server::Server;
 use tollgate_tests::wat::marker;
 
-/// `user:secret`, and what is neither.
+/// `user:secret` in Base64, and wrong credentials.
 const SECRET: &str = "dXNlcjpzZWNyZXQ=";
 const WRONG: &str = "dXNlcjp3cm9uZw==";
 const REFUSED: &str = "the credentials are missing, wrong or not good for this repository";
 
-/// A folder with a config file, and where there is one, a helper `docker-credential-tests`.
+/// A folder with a config file and, in some tests, a helper `docker-credential-tests`.
 struct User(TempDir);
 
 // === impl User ===
@@ -44,7 +44,7 @@ impl User {
         self.0.path().join("config.json")
     }
 
-    /// Whether `tollgate` did it, and what it said.
+    /// Returns whether `tollgate` succeeded, and its output.
     fn run(&self, arguments: &[&str]) -> (bool, String) {
         let path = std::env::var("PATH").unwrap_or_default();
         let output = Command::new(binary::tollgate())

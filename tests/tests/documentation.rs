@@ -1,11 +1,11 @@
-//! The configurations that the documentation shows load as they stand, next to the plugins' files.
+//! Tests that the configurations in the documentation load unchanged, beside the plugins' files.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tollgate_tests::{binary, guests};
 
-/// The configurations of a page.
+/// Returns the configurations on a page.
 fn configurations(page: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(page);
     let text = text.unwrap_or_else(|error| panic!("{}: {error}", page.display()));
@@ -17,7 +17,7 @@ fn configurations(page: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The plugins' own pages.
+/// Returns the READMEs of the plugins.
 fn pages_of_plugins() -> Vec<PathBuf> {
     let folder = binary::workspace().join("plugins");
     let entries = std::fs::read_dir(&folder);
@@ -30,7 +30,7 @@ fn pages_of_plugins() -> Vec<PathBuf> {
     pages
 }
 
-/// Puts the plugins that it names next to a configuration, and has it checked.
+/// Copies the plugins of a configuration beside it, and checks it.
 fn assert_loads(configuration: &str, folder: &Path) {
     for line in configuration.lines() {
         let Some((_, file)) = line.split_once("source: file:./") else {
@@ -42,7 +42,7 @@ fn assert_loads(configuration: &str, folder: &Path) {
             .unwrap_or_else(|error| panic!("{}: {error}", plugin.display()));
     }
     let path = folder.join("tollgate.yaml");
-    // So that each plugin is compiled once for all of them.
+    // Compiles each plugin once for all configurations.
     let text = format!("{configuration}\nengine: {{ cacheDirectory: ./code }}\n");
     std::fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let output = Command::new(binary::tollgate())

@@ -1,4 +1,4 @@
-//! A server that is told to stop answers what it has taken on.
+//! Tests that a stopping server answers the requests that it has accepted.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,11 @@ use tollgate_tests::server::{Server, metric};
 use tollgate_tests::{hostile, wat};
 
 const IN_FLIGHT: usize = 200;
-/// What each call takes: so long that all are under way when the signal comes.
+/// The time of each call, long enough that all calls are running when the signal arrives.
 const CALL_MILLISECONDS: u64 = 2000;
 
-/// A server with a plugin that takes its time without a processor: it waits in WASI until its deadline, and the
-/// request passes without it.
+/// Starts a server with a plugin that takes time without CPU: it waits in WASI until its deadline, and the request is
+/// allowed without it.
 fn server() -> Server {
     let modules = hostile::all();
     let mut configuration = Configuration::new().with("engine.maxConcurrentCalls", 256);
@@ -63,7 +63,7 @@ async fn two_hundred_requests_in_flight_at_sigterm_are_all_answered() {
             Ok::<_, String>((review, status, closes, body))
         });
     }
-    // All of them are being worked at, as far as the server itself knows.
+    // All requests are in progress, by the server's own metrics.
     let deadline = Instant::now() + Duration::from_millis(CALL_MILLISECONDS * 3 / 4);
     let mut most = 0.0_f64;
     while Instant::now() < deadline && most < IN_FLIGHT as f64 {
@@ -149,7 +149,7 @@ async fn a_stopping_server_is_not_ready_and_still_alive() {
 async fn a_server_with_nothing_to_do_ends_at_once() {
     let server = server();
     let review = Review::create(pod("web")).build();
-    // A connection that is kept alive is nothing to wait for.
+    // A kept-alive connection does not delay the stop.
     assert!(
         server
             .post("/validate/quick", &review)

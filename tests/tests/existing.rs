@@ -1,4 +1,4 @@
-//! What was wrong before a request: when it is excused, when it only looks as if it were, and what finding out costs.
+//! Tests existing violations: when they are excused, when they only seem to be existing, and the cost of the check.
 
 use serde_json::{Value, json};
 use tollgate_tests::checker::{Checked, Endpoint};
@@ -7,7 +7,7 @@ use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::Server;
 
-/// A plugin that does to Pods what the settings say.
+/// Adds a plugin that acts on Pods as its settings say.
 fn actor(configuration: &mut Configuration, name: &str, settings: Value, more: Value) {
     let mut keys = json!({"settings": settings});
     for (key, value) in more.as_object().into_iter().flatten() {
@@ -32,7 +32,7 @@ async fn updated(server: &Server, object: &Value, old_object: &Value) -> Checked
     updated_at(server, "/validate", object, old_object).await
 }
 
-/// Only admins may touch a Pod, which the plugin says at a field of the user's choice, after looking at some places.
+/// A plugin that allows only admins to change a Pod. It names a field, after it has read some places.
 async fn only_admins(existing_violations: &str, field: &str, looks_at: &[&str]) -> Server {
     let mut configuration = Configuration::new();
     let only = json!({"user": "admin", "field": field, "looks_at": looks_at});
@@ -54,7 +54,7 @@ fn dying_pod() -> Value {
     object
 }
 
-/// A label, which keeps the finalizer in place; and the removal of one finalizer.
+/// Adds a label, with the finalizer still in place. Also removes one finalizer.
 fn labelled_and_released(old: &Value) -> (Value, Value) {
     let (mut labelled, mut released) = (old.clone(), old.clone());
     labelled["metadata"]["labels"]["owner"] = json!("mallory");
@@ -115,7 +115,7 @@ async fn a_rule_about_who_is_not_excused_where_existing_violations_are() {
         let checked = updated(&server, &other, &old).await;
         assert!(!checked.allowed, "{field:?}");
     }
-    // One that denies whatever it is shown, without a look, denies the request and not the object.
+    // A plugin that denies every request without reading the object denies the request and not the object.
     let mut configuration = Configuration::new();
     let allow = json!({"existingViolations": "allow"});
     let settings = json!({"deny": "no changes"});
@@ -124,7 +124,7 @@ async fn a_rule_about_who_is_not_excused_where_existing_violations_are() {
     assert!(!updated(&server, &other, &old).await.allowed);
 }
 
-/// A list of 100,000 elements, of which 256 are wrong: a plugin names each of them.
+/// A list of 100,000 elements with 256 wrong ones. A plugin names each of them.
 fn long_list() -> Value {
     let mut object = pod("web");
     let element = |index: usize| {
@@ -139,7 +139,7 @@ fn much() -> Value {
     json!({"fuel": "100G", "cpuTime": "30s", "timeout": "30s", "memory": "512Mi"})
 }
 
-/// Two validators, of which the first one excuses what was there before; both log each of their calls.
+/// Two validators. The first one excuses existing violations, and both log each of their calls.
 async fn two(pattern: &str) -> Server {
     let mut configuration = Configuration::new();
     actor(
@@ -157,7 +157,7 @@ async fn two(pattern: &str) -> Server {
     start(configuration).await
 }
 
-/// What the second validator says is not waited for by the first one's second call, however short both calls are.
+/// The second call of the first validator does not wait for the second validator's log, however short both calls are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_validator_has_its_first_turn_before_any_second_call() {
     let server = two("/spec/containers/0/image").await;
@@ -180,7 +180,7 @@ async fn every_validator_has_its_first_turn_before_any_second_call() {
         })
         .collect();
     assert_eq!(called.len(), 3 * REVIEWS);
-    // A tick in the middle of its first turn lets the other one's second call overtake its words, now and then.
+    // A tick during the first turn sometimes lets the other validator's second call log first.
     let last = called
         .chunks(3)
         .filter(|calls| calls[2] == "next is called");
@@ -206,7 +206,7 @@ async fn many_violations_in_a_long_list_are_told_from_new_ones() {
         !annotations.contains_key("next.failed-open"),
         "{annotations:?}"
     );
-    // One more on top of them is new, and refused.
+    // One more violation is new, and denied.
     new["spec"]["list"][0]["image"] = json!("bad");
     let checked = updated_at(&server, "/validate?timeout=30s", &new, &old).await;
     assert!(!checked.allowed);

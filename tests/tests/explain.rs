@@ -1,4 +1,4 @@
-//! A decision can be explained afterwards, without anything of what was reviewed.
+//! Tests that a decision can be explained afterwards, without any content of the review.
 
 use std::process::Command;
 

@@ -1,4 +1,4 @@
-//! Whatever floods the server, a client that means well is answered, and memory stays within its bounds.
+//! Tests that a well-behaved client gets answers during any flood, and that memory stays within its bounds.
 //!
 //! The whole table, beside that of another binary: `cargo xtask floods --baseline PATH`.
 
@@ -9,9 +9,9 @@ use std::time::Duration;
 use tollgate_tests::binary;
 use tollgate_tests::floods::{ATTACKER, CLIENT, Flood, Row, Setting, markdown, run};
 
-/// Names another binary whose table is to stand beside this one's.
+/// The environment variable with another binary for the table.
 const BASELINE: &str = "TOLLGATE_BASELINE";
-/// How many seconds each flood lasts in the whole table.
+/// The environment variable with the duration of each flood in the whole table, in seconds.
 const SECONDS: &str = "TOLLGATE_FLOOD_SECONDS";
 
 async fn short(flood: Flood, source: Ipv4Addr) -> Row {
@@ -29,7 +29,7 @@ async fn short(flood: Flood, source: Ipv4Addr) -> Row {
     assert_eq!(row.fared.failed, 0, "{:?}", row.fared.errors);
     assert_eq!(row.fared.answered(), 30);
     assert_eq!(row.fared.retried, 0, "nobody has to try again");
-    // On an idle machine it is some tens of milliseconds.
+    // On an idle machine, this takes some tens of milliseconds.
     let longest = row.fared.percentile(100).expect("there were answers");
     assert!(longest < Duration::from_secs(2), "{longest:?}");
     row

@@ -1,4 +1,4 @@
-//! The same plugin uses the same fuel on the same object: in every run, on any number of threads.
+//! Tests that a plugin uses the same fuel for the same object in every run, on any number of threads.
 
 use serde_json::{Value, json};
 use tollgate_tests::checker::Endpoint;
@@ -12,7 +12,7 @@ const PLUGINS: [(&str, &str); 4] = [
     ("image-rewrite", "mutate"),
     ("required-labels", "validate"),
 ];
-/// Calls of each, some at once, so that threads can make a difference if there is one.
+/// The calls of each plugin. Some run at once, so that threads could make a difference.
 const CALLS: usize = 20;
 
 async fn start(threads: &str) -> Server {
@@ -37,7 +37,7 @@ fn review() -> Value {
     Review::create(object).build()
 }
 
-/// The fuel of each call of a plugin, which must be the same for all of them.
+/// Returns the fuel of each call of a plugin, and asserts that it is always the same.
 async fn fuel(server: &Server, plugin: &str, phase: &str, review: &Value) -> f64 {
     let (endpoint, path) = match phase {
         "mutate" => (Endpoint::Mutate, format!("/mutate/{plugin}")),

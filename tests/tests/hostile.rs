@@ -1,4 +1,4 @@
-//! Every hostile module meets the limit that is meant for it, and harms nobody else.
+//! Tests that every hostile module reaches its limit, and harms no other plugin.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,54 +10,54 @@ use tollgate_tests::hostile;
 use tollgate_tests::reviews::{Review, as_sent, nested_pod, pod};
 use tollgate_tests::server::{Answer, Server, Start, metric};
 
-/// A fixture under some limits, and what is to become of it.
+/// A fixture with its limits and its expected result.
 struct Case {
-    /// The plugin's name: the fixture's, and more where one fixture meets several limits.
+    /// The plugin's name: the name of the fixture, with a suffix if one fixture has several cases.
     name: &'static str,
     fixture: &'static str,
     endpoint: Endpoint,
-    /// What it is shown.
+    /// The request for the plugin.
     subject: Subject,
     /// Further keys of its configuration, as JSON.
     configuration: &'static str,
     expected: Expected,
 }
 
-/// What a plugin is shown.
+/// The requests for plugins.
 #[derive(Clone, Copy)]
 enum Subject {
-    /// A Pod is created.
+    /// The creation of a Pod.
     Pod,
-    /// A Pod with a list of 20,000 numbers in its spec is created.
+    /// The creation of a Pod with a list of 20,000 numbers in its spec.
     LargePod,
-    /// A Pod that is nested 1,000 deep is created.
+    /// The creation of a Pod with 1,000 nested levels.
     DeepPod,
-    /// A Pod is deleted.
+    /// The deletion of a Pod.
     DeletedPod,
 }
 
-/// What is to become of a plugin.
+/// The expected results.
 #[derive(Clone, Copy)]
 enum Expected {
-    /// It is not loaded, for a reason in which these words are.
+    /// The plugin is not loaded, and the reason contains this text.
     NotLoaded(&'static str),
-    /// Its call ends with this fault, in whose message these words are.
+    /// The call ends with this fault, and its message contains this text.
     Fault(&'static str, &'static str),
-    /// Its denial counts, with these words in the message.
+    /// The denial counts, and its message contains this text.
     Denied(&'static str),
-    /// Its answer counts and lets the request pass, changed by this many operations.
+    /// The answer counts and allows the request, with this number of operations.
     Allowed(usize),
-    /// Likewise, unchanged; but no snapshot could be taken of it, for a reason in which these words are.
+    /// The answer counts and changes nothing, but there is no snapshot, and the reason contains this text.
     Unsnapshotted(&'static str),
 }
 
-/// Time enough that fuel decides.
+/// Enough time, so that fuel decides.
 const MUCH_TIME: &str = r#"{"limits": {"cpuTime": "20s", "timeout": "20s"}}"#;
-/// Little fuel and much time: for what is called at load with a multiple of it.
+/// Little fuel and much time, for calls at load, which get a multiple of the fuel.
 const LITTLE_FUEL: &str = r#"{"limits": {"fuel": "1M", "cpuTime": "20s", "timeout": "20s"}}"#;
-/// Fuel and wall clock enough that CPU time decides.
+/// Enough fuel and wall time, so that CPU time decides.
 const LITTLE_CPU: &str = r#"{"limits": {"fuel": "1000G", "cpuTime": "50ms", "timeout": "20s"}}"#;
-/// Fuel and CPU time enough that the clock decides.
+/// Enough fuel and CPU time, so that the clock decides.
 const LITTLE_TIME: &str = r#"{"limits": {"fuel": "1000G", "cpuTime": "20s", "timeout": "50ms"}}"#;
 const DEFAULTS: &str = "{}";
 
@@ -97,7 +97,7 @@ use Expected::{Allowed, Denied, Fault, NotLoaded, Unsnapshotted};
 
 #[rustfmt::skip]
 const CASES: &[Case] = &[
-    // What is not a plugin.
+    // Files that are not plugins.
     validating("not-wasm", DEFAULTS, NotLoaded("not WebAssembly")),
     validating("empty", DEFAULTS, NotLoaded("not WebAssembly")),
     validating("truncated", DEFAULTS, NotLoaded("componentize")),
@@ -112,14 +112,14 @@ const CASES: &[Case] = &[
     validating("memory64", DEFAULTS, NotLoaded("compile")),
     validating("shared-memory", DEFAULTS, NotLoaded("compile")),
     validating("many-memories", DEFAULTS, NotLoaded("compile")),
-    // What fails while it is loaded.
+    // Modules that fail while they are loaded.
     validating("start-loop", LITTLE_FUEL, NotLoaded("describe: out-of-fuel")),
     validating("start-trap", DEFAULTS, NotLoaded("describe: trap")),
     validating("describe-loop", LITTLE_FUEL, NotLoaded("describe: out-of-fuel")),
     validating("describe-huge", DEFAULTS, NotLoaded("describe: output-too-large")),
     validating("describe-bad-rules", DEFAULTS, NotLoaded("describe.rules[0].operations[0]")),
     validating("large-initial-memory", DEFAULTS, NotLoaded("describe: memory")),
-    // 4 GiB are beyond the child's own limit before they are beyond the plugin's.
+    // 4 GiB exceed the child's own limit before they exceed the plugin's.
     validating("huge-initial-memory", DEFAULTS, NotLoaded("describe: memory")),
     validating("configure-loop", LITTLE_FUEL, NotLoaded("configure: out-of-fuel")),
     validating("start-sleep", DEFAULTS, NotLoaded("describe: deadline: the plugin slept")),
@@ -128,11 +128,11 @@ const CASES: &[Case] = &[
     validating("configure-naps", MUCH_TIME, NotLoaded("configure: deadline: the plugin slept")),
     validating("configure-asks-for-review", DEFAULTS, NotLoaded("configure: contract-violation")),
     validating("configure-rejects", DEFAULTS, NotLoaded("settings.colour: must be red or green")),
-    // What cannot be snapshotted, and runs all the same.
+    // Modules without a snapshot that run nevertheless.
     validating("snapshot-fixed-memory", DEFAULTS, Unsnapshotted("panicked")),
     validating("snapshot-refused", DEFAULTS, Unsnapshotted("table.set")),
     validating("snapshot-name-taken", DEFAULTS, Unsnapshotted("__wizer_")),
-    // Endless loops, and what each limit makes of them.
+    // Endless loops, and the effect of each limit.
     validating("validate-loop", MUCH_TIME, Fault("out-of-fuel", "limits.fuel")),
     validating("validate-loop-cpu", LITTLE_CPU, Fault("cpu-deadline", "limits.cpuTime")).of("validate-loop"),
     validating("validate-loop-wall", LITTLE_TIME, Fault("deadline", "deadline passed")).of("validate-loop"),
@@ -165,12 +165,12 @@ const CASES: &[Case] = &[
     validating("huge-message", MUCH_TIME, Fault("output-too-large", "limits.output")),
     validating("long-message", MUCH_TIME, Denied("nnnnnnnn")),
     validating("many-causes", MUCH_TIME, Denied("no")),
-    // Texts that are none, and texts that are more than that.
+    // Invalid texts, and texts with control characters.
     validating("invalid-utf8-message", DEFAULTS, Fault("contract-violation", "UTF-8")),
     validating("invalid-utf8-argument", DEFAULTS, Fault("contract-violation", "UTF-8")),
     validating("control-characters", DEFAULTS, Denied("one two [31mred end")),
     validating("malformed-pointer", DEFAULTS, Fault("contract-violation", "pointer")),
-    // Answers that are none.
+    // Invalid answers.
     validating("unreachable", DEFAULTS, Fault("trap", "unreachable")),
     validating("throw", DEFAULTS, Fault("trap", "an exception that nothing caught")),
     validating("abort", DEFAULTS, Fault("trap", "index out of range (at src/policy.rs:42:7)")),
@@ -182,7 +182,7 @@ const CASES: &[Case] = &[
     validating("realloc-out-of-bounds", DEFAULTS, Fault("contract-violation", "")),
     validating("realloc-calls-host", DEFAULTS, Fault("trap", "leave")),
     validating("post-return-trap", DEFAULTS, Fault("trap", "unreachable")),
-    // Patches that do not apply, or make what Kubernetes could not take.
+    // Patches that do not apply, or whose result Kubernetes could not decode.
     mutating("patch-missing-parent", DEFAULTS, Fault("bad-patch", "/metadata/nothing/here")),
     mutating("patch-root", DEFAULTS, Fault("bad-patch", "of type number")),
     mutating("patch-annotation-boolean", DEFAULTS, Fault("bad-patch", "/metadata/annotations/flag")),
@@ -200,17 +200,17 @@ const CASES: &[Case] = &[
     mutating("object-other-kind", DEFAULTS, Fault("bad-patch", "kind")),
     mutating("object-not-an-object", DEFAULTS, Fault("bad-patch", "of type array")),
     mutating("object-duplicate-keys", DEFAULTS, Fault("bad-patch", "kind")),
-    // Patches that are work for the host.
+    // Patches that are expensive for the host.
     mutating("patch-many-copies", MUCH_TIME, Fault("bad-patch", "puts in more than")).shown(Subject::LargePod),
     mutating("patch-many-inserts", MUCH_TIME, Fault("bad-patch", "steps")).shown(Subject::LargePod),
     mutating("merge-long-list", MUCH_TIME, Allowed(1)).shown(Subject::LargePod),
     mutating("merge-huge-list", MUCH_TIME, Allowed(1)).shown(Subject::LargePod),
     mutating("patch-many-places", MUCH_TIME, Allowed(1)),
-    // An object that is hostile itself: no plugin is shown it.
+    // A hostile object: no plugin sees it.
     mutating("deep-object", DEFAULTS, Fault("unreadable", "requests.maxDepth")).of("patch-valid").shown(Subject::DeepPod),
-    // And one that is not hostile at all.
+    // An answer that is not hostile.
     mutating("patch-valid", DEFAULTS, Allowed(1)),
-    // Nothing of WASI leads anywhere.
+    // WASI has no effect.
     validating("wasi-environment", DEFAULTS, Allowed(0)),
 ];
 
@@ -244,7 +244,7 @@ fn phase(endpoint: Endpoint) -> &'static str {
     }
 }
 
-/// A server with every case as a plugin of that failure policy, and a harmless one among them.
+/// Starts a server with every case as a plugin under that failure policy, and a harmless plugin among them.
 fn server(failure_policy: &str, cache: &std::path::Path) -> Server {
     let modules = hostile::all();
     let mut configuration =
@@ -262,7 +262,7 @@ fn server(failure_policy: &str, cache: &std::path::Path) -> Server {
     Server::start(configuration)
 }
 
-/// Sends the case's review, and the harmless plugin's beside it, which has to pass.
+/// Sends the case's review, and that of the harmless plugin, which has to be allowed.
 async fn ask(server: &Server, case: &Case) -> (Answer, Checked) {
     let review = case.subject.review();
     let hostile_path = path(case.endpoint, case.name);
@@ -297,7 +297,7 @@ fn message(checked: &Checked) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-/// Everything that is not as it should be, for all cases: one run shows all there is to see.
+/// Collects the problems of all cases, so that one run shows all of them.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn every_hostile_module_ends_in_its_fault_under_both_failure_policies() {
     let cache = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
@@ -447,7 +447,7 @@ async fn every_hostile_module_ends_in_its_fault_under_both_failure_policies() {
                 case.name
             )),
             NotLoaded(_) => {}
-            // What it does with its table in a call cannot be snapshotted either.
+            // Its change of the table in a call also prevents a snapshot.
             _ if case.fixture == "table-bomb" => {}
             _ if configured["once"] == true => {}
             _ => wrong.push(format!("{}: there is no snapshot: {configured}", case.name)),
@@ -474,7 +474,7 @@ async fn every_hostile_module_ends_in_its_fault_under_both_failure_policies() {
     );
 }
 
-/// Calls that only compute, more than there are processors: what they did not have of their time, other calls had.
+/// More computing calls than processors. While one call waits, the other calls have the processor.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_call_that_computes_is_not_said_to_have_slept() {
     const CALLS: usize = 8;
@@ -521,7 +521,8 @@ async fn a_call_that_computes_is_not_said_to_have_slept() {
         seen += 1;
         let cpu_milliseconds = fault["cpu_milliseconds"].as_f64().unwrap_or_default();
         let fuel = fault["fuel"].as_f64().unwrap_or_default();
-        // A loop of two instructions uses more than a million of fuel in each millisecond, on any machine of this century.
+        // A loop of two instructions uses more than a million units of fuel per millisecond, on any machine of this
+        // century.
         assert!(
             cpu_milliseconds < 2.0 || fuel >= 1e6,
             "{fuel} of fuel in {cpu_milliseconds} ms"
@@ -530,8 +531,8 @@ async fn a_call_that_computes_is_not_said_to_have_slept() {
     assert_eq!(seen, CALLS);
 }
 
-/// What a plugin answers is work for the host: to apply it, to take the difference, to prove it. No fuel and no tick
-/// counts there.
+/// The host has to process an answer: apply it, compute the difference, and verify it. No fuel and no tick counts
+/// there.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_host_s_own_work_on_an_answer_is_bounded() {
     let mut configuration = Configuration::new();
@@ -540,7 +541,7 @@ async fn the_host_s_own_work_on_an_answer_is_bounded() {
     let server = Server::start(configuration);
     server.assert_all_loaded().await;
     let mut object = pod("target");
-    // Two hundred thousand numbers of two digits, in no order: 600 kB, which etcd would take.
+    // Two hundred thousand numbers of two digits, in no order: 600 kB, which etcd would accept.
     let mut state = 7_u32;
     let numbers = std::iter::repeat_with(|| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -577,7 +578,7 @@ async fn the_host_s_own_work_on_an_answer_is_bounded() {
     println!(
         "three at once with ?timeout=2s: {slowest:?}; the slowest call beside them: {slowest_neighbour:?}"
     );
-    // Generous: it takes tens of seconds where it is not bounded.
+    // A generous limit. Without a bound on the work, this takes tens of seconds.
     assert!(
         slowest < Duration::from_secs(6),
         "{slowest:?} for a request that was given two seconds"
@@ -588,7 +589,7 @@ async fn the_host_s_own_work_on_an_answer_is_bounded() {
     );
 }
 
-/// A server with one module under some limits of the engine, and the time that it took to start.
+/// Starts a server with one module under some limits of the engine, and returns the time of the start.
 fn server_with(module: &[u8], limits: Value) -> Server {
     let mut configuration = Configuration::new();
     for (key, value) in limits.as_object().into_iter().flatten() {
@@ -644,7 +645,7 @@ async fn a_module_that_takes_gigabytes_to_compile_is_stopped_by_its_memory() {
     assert_not_loaded(server, "engine.loadMemory").await;
 }
 
-/// More plugins that sleep than are prepared at once, and a harmless one behind them.
+/// More sleeping plugins than the host prepares at once, followed by a harmless one.
 #[tokio::test]
 async fn plugins_that_sleep_while_they_are_loaded_hold_up_nobody() {
     let modules = hostile::all();
@@ -664,11 +665,11 @@ async fn plugins_that_sleep_while_they_are_loaded_hold_up_nobody() {
         "{sleepers} plugins that sleep for a day: everything is loaded or given up after {took:?}"
     );
     assert_eq!(server.plugin_status("harmless").await["state"], "loaded");
-    // A sleeper may have a second; without that limit it has minutes.
+    // A sleeping plugin gets a second. Without that limit, it gets minutes.
     assert!(took < Duration::from_secs(60), "{took:?}");
 }
 
-/// What the kernel says of a child, as long as there is one.
+/// Returns the kernel's information about a child, if there is one.
 fn of_child(server: &Server, file: &str) -> Option<String> {
     let id = server.process();
     let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
@@ -686,7 +687,7 @@ fn of_child(server: &Server, file: &str) -> Option<String> {
     std::fs::read_to_string(format!("/proc/{child}/{file}")).ok()
 }
 
-/// Both children: the one that runs guest code is at work at first, and the one that compiles for most of the time.
+/// Covers both children: the one that runs guest code at first, and the one that compiles for most of the time.
 #[tokio::test]
 async fn children_that_prepare_plugins_are_confined_by_the_kernel() {
     let mut configuration = Configuration::new();
@@ -703,7 +704,7 @@ async fn children_that_prepare_plugins_are_confined_by_the_kernel() {
         };
         if let (Some(process), Some("2")) = (line("Pid:"), line("Seccomp:").as_deref()) {
             assert_eq!(line("NoNewPrivs:").as_deref(), Some("1"), "{status}");
-            // Empty where it ended meanwhile.
+            // The text is empty if the child has ended.
             if !oom_score_adj.is_empty() {
                 assert_eq!(oom_score_adj.trim(), "1000");
                 seen.insert(process, line("Threads:"));

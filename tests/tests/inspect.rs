@@ -1,4 +1,4 @@
-//! What `tollgate inspect` and `tollgate verify` say, and by which code they end.
+//! Tests the output and the exit codes of `tollgate inspect` and `tollgate verify`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -20,7 +20,7 @@ fn text(output: &Output) -> String {
     streams.concat()
 }
 
-/// Runs a command about an artifact of the real registry.
+/// Runs a command for an artifact of the real registry.
 fn about(registry: &Registry, command: &[&str], keys: &[&Key]) -> Output {
     let path = |path: std::path::PathBuf| path.display().to_string();
     let mut arguments: Vec<String> = command.iter().map(ToString::to_string).collect();
@@ -88,7 +88,7 @@ fn a_file_is_told_in_words_and_as_json() {
     assert!(told["settingsSchema"]["properties"].is_object(), "{told:#}");
     assert_eq!(told.get("signatures"), None, "a file has none");
 
-    // One that asks for the clock, too.
+    // A plugin that also imports the clock.
     let file = guests::build("deploy-window").display().to_string();
     let output = run(&["inspect", &file, "-o", "json"]);
     let told: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
@@ -129,7 +129,7 @@ fn what_is_no_plugin_is_told_as_far_as_it_goes() {
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(said.contains(part), "`{part}` is not in\n{said}");
     }
-    // One that wants settings is told all the same: it is not configured.
+    // A plugin that needs settings is also described, because it is not configured.
     let rejects = write("rejects", &modules["configure-rejects"]);
     assert_eq!(run(&["inspect", &rejects]).status.code(), Some(0));
 }
@@ -218,7 +218,7 @@ async fn a_signature_is_verified_and_what_was_expected_and_found_is_said() {
         text(&output)
     );
 
-    // The registry itself turns bad: what it stores is changed where it lies.
+    // The registry itself is compromised: its stored bytes are changed.
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let pulled = folder.path().join("plugin.wasm");
     let pull = ["pull", &reference("1"), "-o", &pulled.display().to_string()];

@@ -1,4 +1,5 @@
-//! An urgent change of a plugin comes into force while every processor is busy, and the requests hardly notice.
+//! Tests that an urgent change of a plugin becomes effective while every processor is busy, with little effect on
+//! requests.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,15 +11,15 @@ use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, as_sent, pod};
 use tollgate_tests::server::Server;
 
-/// Clients that send one review after the other.
+/// The number of clients. Each sends one review after the other.
 const CLIENTS: usize = 16;
-/// Replacements in one run, unless the variable says otherwise.
+/// The number of replacements in one run, unless the environment variable overrides it.
 const CHANGES: usize = 2;
 const CHANGES_VARIABLE: &str = "TOLLGATE_CHANGES";
-/// What a change may take in force is 3 seconds on a machine of its own; a test has to hold on any machine.
+/// The longest time of a change. It takes up to 3 seconds on an idle machine, and this test has to pass on any machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What the clients saw.
+/// The clients' results.
 #[derive(Default)]
 struct Seen {
     latencies: Vec<Duration>,
@@ -58,7 +59,7 @@ async fn send(server: Arc<Server>, stop: Arc<AtomicBool>) -> Seen {
     seen
 }
 
-/// Sends reviews from all clients for as long as something takes.
+/// Sends reviews from all clients while a future runs.
 async fn during(server: &Arc<Server>, something: impl Future<Output = ()>) -> Seen {
     let stop = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..CLIENTS)

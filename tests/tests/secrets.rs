@@ -1,10 +1,10 @@
-//! The content of a Secret does not get out: not through what a plugin says, not through how it fails, whatever its
+//! Tests that the content of a Secret does not leak: not in a plugin's texts, and not in its failures, whatever its
 //! mode and failure policy, at any log level.
 //!
-//! The plugin `leaker` does its worst; the suite sends it Secrets with a marker in them and then looks for the marker
-//! – as it is, in base64, backwards, in capitals, and for any ten characters of these – in everything that comes out:
-//! logs, metrics, status, messages, warnings, audit annotations. Only a patch may hold it: it goes where the object
-//! goes.
+//! The plugin `leaker` tries everything. The suite sends it Secrets with a marker, and then searches all output: logs,
+//! metrics, status, messages, warnings, audit annotations. It searches for the marker unchanged, in base64, reversed,
+//! in capitals, and for any ten characters of these. Only a patch may contain it, because a patch goes to the same
+//! place as the object.
 
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, as_sent, config_map, secret};
 use tollgate_tests::server::{Answer, Server, Start};
 
-/// Letters and digits only, so that it can stand in a key of a label as well.
+/// The marker has only letters and digits, so that it is also valid in a label's key.
 const MARKER: &str = "Xq7HunterTwoZebra42KestrelVw9";
-/// As short a piece of it as nobody writes by chance.
+/// The length of a piece that cannot occur by chance.
 const WINDOW: usize = 10;
 
 const MODES: [&str; 3] = ["enforce", "warn", "audit"];
 const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
 
-/// What `leaker` can do as a validator and as a mutator.
+/// The ways of `leaker` as a validator and as a mutator.
 const WAYS: &[&str] = &[
     "say",
     "panic",
@@ -48,7 +48,7 @@ const WAYS: &[&str] = &[
     "deny-field-below",
 ];
 
-/// What it can do as a mutator besides.
+/// The additional ways as a mutator.
 const MUTATIONS: &[&str] = &[
     "copy",
     "copy-as-key",
@@ -72,17 +72,17 @@ const MUTATIONS: &[&str] = &[
     "number",
 ];
 
-/// Those of them that are no fault: the copy is in the patch, as it is to be in the object. (Of a name that stands
-/// twice the last one counts.)
+/// The ways that are not faults: the copy is in the patch, as in the object. (For a duplicate name, the last one
+/// counts.)
 const COPIES: &[&str] = &["copy-as-deep-key", "copy-to-data"];
 
-/// Little enough that a loop is over soon, much enough that everything can be said before.
+/// Low enough to end a loop soon, and high enough to write all texts before.
 const LIMITS: &str =
     r#"{"fuel": "20M", "cpuTime": "5s", "timeout": "10s", "output": "4Mi", "logLines": 1000}"#;
 const LITTLE_CPU: &str = r#"{"fuel": "1000G", "cpuTime": "40ms", "timeout": "10s"}"#;
 const LITTLE_TIME: &str = r#"{"fuel": "1000G", "cpuTime": "5s", "timeout": "40ms"}"#;
 
-/// Finds the marker in a text, in whatever form.
+/// Finds the marker in a text, in any form.
 struct Search {
     windows: Vec<String>,
 }
@@ -120,7 +120,7 @@ impl Search {
             .find(|window| text.contains(*window))
     }
 
-    /// Looks through all names and texts of a document.
+    /// Searches all names and texts of a document.
     fn find_in(&self, value: &Value) -> Option<&str> {
         match value {
             Value::String(text) => self.find(text),
@@ -184,11 +184,11 @@ fn configuration() -> Configuration {
     configuration
 }
 
-/// Everything that an answer says beside its patch.
+/// Returns all parts of an answer except its patch.
 fn said(answer: &Answer) -> Value {
     let mut body = match serde_json::from_slice::<Value>(&answer.body) {
         Ok(body) => body,
-        // A refusal in plain text.
+        // An error in plain text.
         Err(_) => return Value::String(answer.text()),
     };
     if let Some(response) = body["response"].as_object_mut() {
@@ -205,9 +205,9 @@ async fn pages(server: &Server) -> Vec<(&'static str, String)> {
     pages
 }
 
-/// Stops the server and looks through all that it had to say.
+/// Stops the server and searches all its output.
 async fn search_server(server: Server, search: &Search, found: &mut Vec<String>) -> Vec<String> {
-    // What runs in audit mode runs behind the answers.
+    // Plugins in audit mode run after the answers.
     tokio::time::sleep(Duration::from_millis(300)).await;
     for (path, page) in pages(&server).await {
         if let Some(window) = search.find(&page) {
@@ -307,7 +307,7 @@ async fn nothing_of_a_secret_gets_out_in_any_mode_by_any_fault_under_any_failure
         found.len(),
         shown(&found)
     );
-    // The patch itself is for the object: it has to arrive, or nothing was tried here.
+    // The patch itself must contain the marker. Otherwise the plugin has tried nothing.
     let copies = COPIES.len() * 2 * FAILURE_POLICIES.len();
     assert_eq!(
         patches_with_the_marker, copies,
@@ -339,7 +339,8 @@ async fn nothing_gets_out_through_the_plugins_that_come_after() {
     for mode in MODES {
         let mut configuration = Configuration::new();
         configuration.plugin("first", &leaker, json!({}));
-        // It reads nothing but a label, which of a Secret is nothing secret – unless one before it put it there.
+        // This plugin reads only a label. A Secret's labels are not secret, unless an earlier plugin has written
+        // content there.
         configuration.plugin(
             "second",
             &leaker,
@@ -372,8 +373,8 @@ async fn nothing_gets_out_through_the_plugins_that_come_after() {
     );
 }
 
-/// Mutate and validate are two calls that share nothing, and a copy is made without reading: so what a plugin has
-/// not read must not come to stand where reading tells nothing.
+/// Mutate and validate are two calls that share nothing, and a copy works without a read. So a plugin must not move
+/// content that it has not read to a place that counts as harmless.
 #[tokio::test]
 async fn content_is_not_taken_to_where_it_could_be_read_unnoticed() {
     let leaker = guests::build("leaker");
@@ -394,8 +395,8 @@ async fn content_is_not_taken_to_where_it_could_be_read_unnoticed() {
     }
 }
 
-/// A plugin that reads nothing can still guess: a patch that fails where the guess is wrong tells whether it is right,
-/// once in each call. That counts as a read: nothing outside of the content may be changed by it.
+/// A plugin can guess without a read: a patch that fails for a wrong guess shows whether it is right, once per call.
+/// That counts as a read. The plugin must not change anything outside of the content by it.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn no_guess_at_the_content_shows_in_the_object_or_in_words() {
     let leaker = guests::build("leaker");
@@ -448,7 +449,7 @@ async fn no_guess_at_the_content_shows_in_the_object_or_in_words() {
     assert!(shown.is_empty(), "{}", shown.join("\n"));
 }
 
-/// What tells nothing of the content stays free, or no plugin could label a Secret.
+/// Fields that reveal nothing about the content stay free. Otherwise no plugin could label a Secret.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_plugin_that_does_not_go_by_the_content_may_label_a_secret() {
     let mut configuration = Configuration::new();
@@ -560,7 +561,7 @@ async fn nothing_gets_out_of_a_review_that_cannot_be_read() {
     );
 }
 
-/// The other three would pass with a plugin that says nothing.
+/// The other three tests would also pass with a plugin that writes nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_not_secret_is_passed_on_by_the_same_plugin() {
     let search = Search::new();
@@ -604,7 +605,7 @@ async fn what_is_not_secret_is_passed_on_by_the_same_plugin() {
                 );
                 true
             }
-            // It says so itself: a malformed pointer may be a value.
+            // The host reports this itself, because a malformed pointer may be a value.
             "malformed-pointer" => continue,
             _ => checked
                 .status

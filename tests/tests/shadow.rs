@@ -1,4 +1,5 @@
-//! Candidates: called behind the answers with what their plugins were called with, compared, and felt by nobody.
+//! Tests shadows: they run after the answers, with the same input as their plugins. The host compares them, and they
+//! must not affect requests.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,7 +13,7 @@ use tollgate_tests::server::{Server, Start, metric};
 use tollgate_tests::wat::marker;
 use tollgate_tests::{guests, hostile};
 
-/// What a test waits for something that happens behind the answers.
+/// The longest time until a background action has happened.
 const PATIENCE: Duration = Duration::from_secs(90);
 const REQUESTS_VARIABLE: &str = "TOLLGATE_REQUESTS";
 
@@ -24,7 +25,7 @@ fn edit(server: &Server, change: impl FnOnce(&mut Value)) {
     replace(&path, root.to_string().as_bytes());
 }
 
-/// Replaces a file as a careful writer does: at once.
+/// Replaces a file in one step, like a careful writer.
 fn replace(path: &Path, content: &[u8]) {
     let new = path.with_extension("new");
     std::fs::write(&new, content).unwrap_or_else(|error| panic!("{}: {error}", new.display()));
@@ -46,7 +47,7 @@ fn write(configuration: &Configuration, name: &str, wasm: &[u8]) -> PathBuf {
     path
 }
 
-/// Waits until `/plugins` says what is wanted of a plugin.
+/// Waits until the status of a plugin in `/plugins` meets a condition.
 async fn until_status(server: &Server, name: &str, is: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
@@ -69,7 +70,7 @@ async fn until_loaded(server: &Server, name: &str) -> Value {
     .await
 }
 
-/// What `/candidates` says of a plugin; null where it says nothing.
+/// Returns the entry of a plugin in `/candidates`. Null if there is none.
 async fn candidate(server: &Server, name: &str) -> Value {
     let page = server.get_admin("/candidates").await.json();
     let candidates = page["candidates"].as_array().cloned().unwrap_or_default();
@@ -79,7 +80,7 @@ async fn candidate(server: &Server, name: &str) -> Value {
     found.unwrap_or(Value::Null)
 }
 
-/// Waits until everything that was asked has been compared, or dropped.
+/// Waits until all requested calls have been compared or dropped.
 async fn until_compared(server: &Server, name: &str, calls: u64) -> Value {
     let began = Instant::now();
     loop {
@@ -211,7 +212,7 @@ async fn it_sees_the_object_as_its_plugin_does_in_every_mode() {
         second["mode"] = mode.into();
         second["candidate"] = json!({
             "source": source(&actor),
-            // Both change what the first has written; on what the user sent neither would be told apart.
+            // Both change the output of the first plugin. On the user's object, they would be equal.
             "settings": {"set_all": {"/metadata/labels/at": "the first"}},
         });
         configuration.plugin("second", &actor, second);
@@ -244,7 +245,7 @@ async fn it_sees_the_object_as_its_plugin_does_in_every_mode() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_that_spins_takes_no_place_from_the_answers() {
     let spins = &hostile::all()["validate-loop"];
-    // One call at a time: were it the candidate's, nobody would be answered.
+    // Only one call at a time. If the shadow had it, no request would get an answer.
     let mut configuration = Configuration::new().with("engine.maxConcurrentCalls", 1);
     let file = write(&configuration, "spins", spins);
     configuration.plugin("policy", &guests::build("actor"), json!({}));
@@ -269,7 +270,7 @@ async fn one_that_spins_takes_no_place_from_the_answers() {
     until_loaded(&server, "policy").await;
     let before = server.cpu_time().0;
     let mut times = Vec::new();
-    // Until it has had the processor for a while, and past what may wait.
+    // Until the shadow has used the processor for a while, and the queue is full.
     while times.len() < 300 || server.cpu_time().0.saturating_sub(before) < Duration::from_secs(2) {
         times.push(answer().await);
     }
@@ -279,7 +280,8 @@ async fn one_that_spins_takes_no_place_from_the_answers() {
     println!(
         "{answered} answers while it spins, the median {times:?}; without it {alone:?}: {told:#}"
     );
-    // Were a thread of the answers' busy with it, half of them would wait for its ticks; other tests use the machine.
+    // If a thread for answers ran the shadow, half of the answers would wait for its ticks. Other tests use the machine
+    // at the same time.
     assert!(
         times < alone * 3 + Duration::from_millis(2),
         "{times:?} with it, {alone:?} without"
@@ -416,7 +418,7 @@ async fn one_that_cannot_be_loaded_is_told_and_changes_nothing() {
     judge(&server, Endpoint::Mutate, &review).await;
     let told = until_compared(&server, "colour", 1).await;
     assert_eq!(told["differed"], 1, "{told:#}");
-    // A path asks for plugins, and it is none.
+    // A path selects plugins, and a shadow is not a plugin.
     let answer = server.post("/mutate/colour.candidate", &review).await;
     assert_eq!(answer.status, 404);
 }
@@ -426,7 +428,7 @@ async fn one_from_a_registry_is_followed_and_holds_up_nobody_when_that_hangs() {
     let of = |shade: &str| Behaviour::of(marker("colour", shade));
     let registry = Misbehaving::start(of("1").with(Fault::Silent)).await;
     let hosts = json!([{"host": registry.host(), "plainHTTP": true}]);
-    // Longer than the test has patience for what does not depend on it.
+    // Longer than the patience of the test for independent actions.
     let registries = json!({"pollInterval": "1s", "timeout": "20s", "hosts": hosts});
     let mut configuration = Configuration::new().with("registries", registries);
     let reference = format!("oci://{}/colour:1", registry.host());
@@ -437,7 +439,7 @@ async fn one_from_a_registry_is_followed_and_holds_up_nobody_when_that_hangs() {
     );
     let file = configuration.folder().join("colour.wasm");
     let server = Server::start(configuration);
-    // By then it has been asked, and does not answer.
+    // By then the host has sent its request, and the registry does not answer.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let digest = server.plugin_status("colour").await["digest"].clone();
     replace(&file, &marker("colour", "2"));
@@ -483,7 +485,7 @@ async fn promoting_it_is_a_change_of_the_configuration() {
     assert_eq!(colour().await, "1");
     until_compared(&server, "colour", 1).await;
 
-    // Another mode is the same code: what was compared stands.
+    // Another mode has the same code, so the comparison stays.
     edit(&server, |root| {
         root["plugins"][0]["failurePolicy"] = json!("Ignore");
     });
@@ -568,9 +570,9 @@ async fn nothing_of_a_secret_is_told() {
     assert!(!everything.contains("ahvudgvymg"));
 }
 
-/// What answers take with and without a candidate that spins: `cargo test --test shadow -- --ignored --nocapture`. By
-/// turns, each while the others stand still, so that what else the machine does is the same for all. What is judged is
-/// in `one_that_spins_takes_no_place_from_the_answers`.
+/// Measures the times of answers with and without a spinning shadow:
+/// `cargo test --test shadow -- --ignored --nocapture`. The measurements take turns, so that other work on the machine
+/// affects all of them. `one_that_spins_takes_no_place_from_the_answers` asserts the result.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement: it prints and does not judge"]
 async fn how_long_answers_take_with_one_that_spins() {
@@ -606,11 +608,11 @@ async fn how_long_answers_take_with_one_that_spins() {
                 let client = server.default_client();
                 let answer = server.post_bytes(client, "/validate", review.clone()).await;
                 assert_eq!(answer.status, 200);
-                // What the first ones take is the waking up.
+                // The first answers include the wake-up.
                 if turn > 0 && index >= 20 {
                     times.push(answer.took);
                 }
-                // Half of what one connection could send.
+                // Half of one connection's capacity.
                 tokio::time::sleep(answer.took).await;
             }
             signal(server, "STOP");

@@ -1,4 +1,4 @@
-//! What `docs/sizing.md` says a pod needs is more than what a server takes under the worst load that it accepts.
+//! Tests that the memory in `docs/sizing.md` is more than a server uses under the worst accepted load.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tollgate_tests::wat;
 
 const MIB: u64 = 1 << 20;
 
-/// What bounds memory, smaller than by default so that a test can fill it.
+/// The limits of memory, lower than the defaults so that a test can reach them.
 struct Sizes {
     in_flight: u64,
     decoded: u64,
@@ -35,7 +35,7 @@ const SIZES: Sizes = Sizes {
     memory: 24 * MIB,
 };
 
-/// Takes all the memory that it may have, writes to every page of it, and is busy for a while.
+/// Takes all allowed memory, writes to every page of it, and is busy for a while.
 const HUNGRY: &str = r#"
 (memory (export "memory") 2 368)
 (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)
@@ -50,7 +50,7 @@ const HUNGRY: &str = r#"
 // === impl Sizes ===
 
 impl Sizes {
-    /// As `docs/sizing.md` has it, for plugins that need not be compiled any more.
+    /// The formula in `docs/sizing.md`, for plugins that are already compiled.
     fn formula(&self, plugins: u64) -> u64 {
         const WASM_STACK: u64 = MIB / 2;
         128 * MIB
@@ -88,7 +88,7 @@ impl Sizes {
     }
 }
 
-/// Answers with a whole object that is as large as an answer may be, and many times as large when it is decoded.
+/// Returns a plugin that answers with the largest allowed object, which is many times larger when it is decoded.
 fn bomber(output: u64) -> Vec<u8> {
     let list = vec![r#"{"":0}"#; usize::try_from(output / 7 - 1_000).expect("it is small")];
     let object = format!(r#"{{"list":[{}]}}"#, list.join(","));
@@ -111,7 +111,7 @@ fn little_endian(number: usize) -> String {
     bytes.iter().map(|byte| format!("\\{byte:02x}")).collect()
 }
 
-/// Sends a review again and again, in so many places at once.
+/// Sends a review repeatedly, with a number of concurrent requests.
 fn send(tasks: &mut JoinSet<()>, server: &Server, path: &str, review: &Value, at_once: usize) {
     let client = server.client(|builder| builder.http1_only());
     for _ in 0..at_once {
@@ -121,7 +121,7 @@ fn send(tasks: &mut JoinSet<()>, server: &Server, path: &str, review: &Value, at
             .body(as_sent(review));
         tasks.spawn(async move {
             loop {
-                // Most are refused: what matters is what the server holds meanwhile.
+                // Most requests are denied. The memory of the server during that time matters.
                 if let Ok(answer) = request
                     .try_clone()
                     .expect("it can be sent again")
@@ -179,7 +179,7 @@ async fn peak_memory_under_the_worst_load_is_below_the_formula() {
         fullest[2] / MIB as f64,
     );
     assert!(peak <= formula, "{} MiB of {}", peak / MIB, formula / MIB);
-    // The load was one that fills what it is to fill.
+    // The load must have reached these limits.
     for (name, fullest, limit) in [
         ("decoded documents", fullest[1], SIZES.decoded),
         ("memories of calls", fullest[2], SIZES.calls_memory),

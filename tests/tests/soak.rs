@@ -1,4 +1,4 @@
-//! What a server holds on to does not grow with what it has answered.
+//! Tests that a server's memory does not grow with the number of answers.
 
 #[path = "soak/faults.rs"]
 mod faults;
@@ -15,12 +15,12 @@ use tollgate_tests::{guests, hostile};
 const REQUESTS: usize = 100_000;
 const WARM_UP: usize = 1_000;
 const AT_ONCE: usize = 16;
-/// Growth that is allowed, in hundredths.
+/// The allowed growth, in percent.
 const GROWTH_PERCENT: u64 = 10;
-/// Nothing waits longer for this test, whatever happens.
+/// The longest duration of this test, in minutes.
 const MINUTES: u64 = 30;
 
-/// What a server of many tenants may run: three policies several times, and modules that fail in different ways.
+/// Plugins as on a server of many tenants: three policies several times, and modules that fail in different ways.
 const FAULTING: [(&str, Endpoint); 8] = [
     ("validate-loop", Endpoint::Validate),
     ("memory-bomb", Endpoint::Validate),
@@ -75,7 +75,7 @@ fn server() -> (Server, Vec<(String, Endpoint)>) {
     (Server::start(configuration), paths)
 }
 
-/// A Pod of a few kilobytes: no two are alike.
+/// A Pod of a few kilobytes. Each number gives a different one.
 fn review(number: usize) -> Value {
     let mut object = pod(&format!("web-{number}"));
     let annotations =
@@ -86,7 +86,7 @@ fn review(number: usize) -> Value {
         .build()
 }
 
-/// A Pod of a megabyte, of many strings.
+/// A Pod of a megabyte, with many strings.
 fn large_review(number: usize) -> Value {
     let mut object = pod(&format!("web-{number}"));
     let variable = |index: usize| json!({"name": format!("SETTING_{index}"), "value": format!("the value of setting {index}")});
@@ -94,7 +94,7 @@ fn large_review(number: usize) -> Value {
     Review::create(object).build()
 }
 
-/// Sends the requests numbered so, some at once, each by the plugins in turn.
+/// Sends the requests with these numbers, some at once. Each goes to the plugins in turn.
 async fn send(
     server: &Server,
     paths: &[(String, Endpoint)],

@@ -1,4 +1,5 @@
-//! Replicas that start without a plugin: they do not replace others that have it, and they serve when nobody has.
+//! Tests replicas that start without a plugin: they do not replace replicas that have it, and serve if no replica has
+//! it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use tollgate_tests::reviews::{Review, config_map, pod};
 use tollgate_tests::server::{Answer, Server, until};
 use tollgate_tests::wat::marker;
 
-/// For what has to come about.
+/// The longest time until something happens.
 const PATIENCE: Duration = Duration::from_secs(120);
 
 /// A rule for one resource of the core group.
@@ -19,12 +20,12 @@ fn of(resource: &str) -> Value {
     json!({"rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": [resource]}]})
 }
 
-/// An address that nobody listens at.
+/// Returns an address without a listener.
 fn nowhere() -> String {
     format!("127.0.0.1:{}", port::free())
 }
 
-/// A replica that answers probes at one of these ports, and asks at all of them.
+/// Configures a replica that answers probes at one of these ports, and probes all of them.
 fn replica(ports: &[u16], own: usize, grace: &str) -> Configuration {
     let peers: Vec<String> = ports
         .iter()
@@ -128,7 +129,7 @@ async fn a_rollout_does_not_replace_replicas_by_one_that_lacks_a_plugin() {
     ] {
         assert!(text.contains(words), "{text}");
     }
-    // One of them is as good as two.
+    // One of them is enough.
     let [first, second] = healthy;
     assert!(first.stop().status.success());
     let again = Instant::now();
@@ -136,7 +137,7 @@ async fn a_rollout_does_not_replace_replicas_by_one_that_lacks_a_plugin() {
         assert_eq!(readiness(&new).await.0, 503);
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // With nobody left, it is better than nothing.
+    // Without other replicas, this one has to serve.
     assert!(second.stop().status.success());
     let alone = Instant::now();
     until("ready", async || readiness(&new).await.0 == 200).await;

@@ -1,4 +1,4 @@
-//! What the command line does where its output or its input is not what it usually is.
+//! Tests the command line with unusual outputs and inputs.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
@@ -32,7 +32,7 @@ fn tollgate(arguments: &[&str]) -> Command {
     command
 }
 
-/// Every command that prints something without further ado.
+/// Returns every command that prints something without preparation.
 fn printing(path: &Path, manifest: &Path) -> Vec<Vec<String>> {
     let (path, manifest) = (path.display().to_string(), manifest.display().to_string());
     [
@@ -89,7 +89,7 @@ fn a_reader_that_goes_away_is_no_reason_to_panic() {
                 .stdout(Stdio::null())
                 .stderr(Stdio::null()),
         );
-        // Nobody reads from either from the beginning.
+        // From the beginning, nobody reads standard output or standard error.
         for closed in ["stdout", "stderr"] {
             let (reader, writer) = std::io::pipe().expect("a pipe can be made");
             drop(reader);
@@ -122,7 +122,7 @@ fn the_first_line_of_a_check_can_be_read_alone() {
         .spawn()
         .expect("tollgate can be run");
     let mut line = String::new();
-    // The rest of what is printed has nobody who reads it.
+    // Nobody reads the rest of the output.
     let mut stdout = BufReader::with_capacity(1, child.stdout.take().expect("it is piped"));
     stdout.read_line(&mut line).expect("it prints a line");
     drop(stdout);
@@ -184,7 +184,7 @@ fn what_is_no_file_is_named_and_not_waited_for() {
         assert!(text.contains("expected a regular file"), "{text}");
         assert!(text.contains(found), "{text}");
     }
-    // Files of credentials are read by the same rule.
+    // The same rule applies to credential files.
     let configuration = Configuration::new()
         .with("allowEmpty", true)
         .with("tls", json!({"certificate": pipe, "key": pipe}));
