@@ -1,5 +1,5 @@
-//! A start where something cannot be had: what served last goes on, and where there is nothing to go on with, traffic
-//! is kept away for a while and then denied, never let through.
+//! Tests starts without an available plugin. The last known good version continues. Without one, the server is not
+//! ready for a while, and then denies requests, and never allows them.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -34,14 +34,14 @@ async fn labels(server: &Server) -> Value {
         .map_or(json!({}), |object| object["metadata"]["labels"].clone())
 }
 
-/// Why a request is denied.
+/// Returns the message of a denial.
 async fn denial(server: &Server) -> String {
     let checked = mutated(server).await;
     assert!(!checked.allowed, "the gate is open");
     format!("{:?}", checked.status)
 }
 
-/// A configuration that keeps what it served, in its own folder.
+/// A configuration that keeps its last known good version in its own folder.
 fn configuration(registry: Option<&Registry>) -> Configuration {
     let mut registries = json!({"pollInterval": "1s"});
     if let Some(registry) = registry {
@@ -53,7 +53,7 @@ fn configuration(registry: Option<&Registry>) -> Configuration {
     configuration.with("registries.cacheDirectory", json!(cache))
 }
 
-/// Changes the configuration file as a careful writer does: at once.
+/// Changes the configuration file in one step, like a careful writer.
 fn edit(server: &Server, change: impl FnOnce(&mut Value)) {
     let path = server.configuration().path();
     let text = std::fs::read(&path).expect("the configuration is there");
@@ -76,7 +76,7 @@ fn records(configuration: &Configuration) -> Vec<PathBuf> {
     };
     let folders = entries(&all);
     let files = folders.iter().flat_map(|folder| entries(folder));
-    // What a server was about to write when it was killed may lie beside them.
+    // A server that was killed may leave an incomplete file beside them.
     let is_whole = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "json");
     let mut files: Vec<PathBuf> = files.filter(is_whole).collect();
     files.sort();
@@ -107,7 +107,7 @@ async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
     let size = good.folder().join("size.wasm");
     std::fs::write(&size, marker("size", "large")).expect("a file can be written");
     let round = json!({"set": {"/metadata/labels/shape": "round"}});
-    // More than any other has: the engine has to be laid out for it at the next start, too.
+    // A higher limit than all other plugins have. The engine must also have room for it at the next start.
     let limits = json!({"instances": 64});
     let server = Server::start(plugins(good, "1", round.clone(), limits.clone()));
     server.assert_all_loaded().await;
@@ -156,13 +156,13 @@ async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
         ready.text()
     );
 
-    // A second crash changes nothing, and neither does the registry's end.
+    // Neither a second crash nor the end of the registry changes anything.
     let killed = server.kill();
     registry.kill();
     let server = Server::start(killed);
     assert_eq!(labels(&server).await, all);
 
-    // It goes on trying. Another version of a file is in force at once; changed entries wait for each other.
+    // The server keeps retrying. A new version of a file is effective at once, and changed entries wait for each other.
     let registry = registry.again();
     let missing = format!("oci://{}/policies/colour:missing", registry.host());
     registry.push(&marker("colour", "green"), &missing);
@@ -183,7 +183,7 @@ async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
     until("what is desired", async || labels(&server).await == then).await;
     assert_eq!(server.plugin_status("colour").await["state"], "loaded");
 
-    // What is no longer configured is forgotten.
+    // A plugin that is no longer configured is deleted from the record.
     let killed = server.kill();
     let written = records(&killed);
     assert_eq!(written.len(), 4, "{written:?}");
@@ -211,7 +211,7 @@ async fn what_served_last_has_to_satisfy_the_keys_and_pins_of_today() {
     let server = Server::start(first);
     assert_eq!(labels(&server).await, json!({"colour": "red"}));
 
-    // Another version, which nobody has signed.
+    // Another version without a signature.
     let green = registry.push(&marker("colour", "green"), &reference);
     let server = Server::start(server.kill());
     assert_eq!(labels(&server).await, json!({"colour": "red"}));
@@ -274,7 +274,7 @@ async fn without_a_last_good_the_start_waits_and_then_denies() {
         text.contains("(startupGrace)") && text.contains("not loaded: colour;"),
         "{text}"
     );
-    // Whoever comes all the same is answered, about everything: nobody knows what it would have been asked about.
+    // The server answers every request, because it does not know the rules of the missing plugin.
     let why = denial(&server).await;
     println!("{why}");
     assert!(
@@ -291,7 +291,7 @@ async fn without_a_last_good_the_start_waits_and_then_denies() {
     let over = |line: &String| line.contains("startupGrace is over");
     until("a word about it", async || server.logs().iter().any(over)).await;
 
-    // One that comes within the time ends the waiting.
+    // A plugin that becomes available in time ends the wait.
     let killed = server.kill().with("startupGrace", "5m");
     let file = killed.folder().join("colour.wasm");
     let server = Server::start(killed);
@@ -303,7 +303,7 @@ async fn without_a_last_good_the_start_waits_and_then_denies() {
     .await;
     assert_eq!(labels(&server).await, json!({"colour": "red"}));
 
-    // And those that let everything pass are not waited for.
+    // The server does not wait for plugins under failurePolicy Ignore.
     let lenient =
         json!([{"name": "lenient", "source": "file:lenient.wasm", "failurePolicy": "Ignore"}]);
     let server = Server::start(server.kill().with("plugins", lenient));
@@ -330,7 +330,7 @@ async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
         cache.display()
     );
     let elsewhere = cache.display().to_string();
-    /// What is wrong, the file (none where it is gone), and what is said of it.
+    /// The problem, the file (none if it is missing), and the parts of its message.
     type Row<'r> = (&'r str, Option<&'r [u8]>, &'r [&'r str], &'r str);
     let rows: [Row<'_>; 4] = [
         ("unknown keys", Some(unknown.as_bytes()), &[], "limits.feul"),
@@ -388,7 +388,7 @@ async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
         killed = server.kill();
     }
 
-    // It is taken up as soon as it is valid.
+    // The server uses the file as soon as it is valid.
     let server = Start::default()
         .argument("--last-known-good")
         .argument(&elsewhere);
@@ -401,7 +401,7 @@ async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
     assert_eq!(page["state"], "ok", "{page:#}");
     assert_eq!(page["configuration"]["lastKnownGood"], Value::Null);
 
-    // Whoever insists on the file is told of it, and so is whoever has no record.
+    // A caller that requires the file gets an error, and so does a caller without a record.
     let killed = server.kill();
     write(&path, unknown.as_bytes());
     let refused = |arguments: &[&str]| {
@@ -423,7 +423,7 @@ async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
     refused(&[]);
 }
 
-/// So many plugins, of which each sets a label of its own.
+/// Returns a number of plugins. Each sets its own label.
 fn plugins_of(host: &str, count: usize) -> Value {
     let plugin = |number: usize| {
         json!({
@@ -435,7 +435,7 @@ fn plugins_of(host: &str, count: usize) -> Value {
     (0..count).map(plugin).collect()
 }
 
-/// From the start of the process until `/readyz` is 200.
+/// Measures the time from the start of the process until `/readyz` returns 200.
 async fn time_to_ready(configuration: Configuration) -> (Server, Duration) {
     let began = Instant::now();
     let server = Server::start(configuration);
@@ -445,7 +445,7 @@ async fn time_to_ready(configuration: Configuration) -> (Server, Duration) {
     (server, began.elapsed())
 }
 
-/// A registry of such plugins, and a configuration of twenty.
+/// Returns a registry with such plugins, and a configuration with twenty of them.
 async fn twenty(timeout: &str) -> (Misbehaving, Configuration, Behaviour) {
     let wasm = std::fs::read(guests::build("actor")).expect("the plugin has been built");
     let good = Behaviour::of(wasm);
@@ -478,7 +478,7 @@ async fn a_registry_that_hangs_holds_up_a_start_once_and_not_for_each_plugin() {
         assert_eq!(status["state"], "degraded");
         assert!(reason.contains("a start waits no longer"), "{reason}");
     }
-    // With the registry back, the next start asks it as ever.
+    // With the registry back, the next start uses it again.
     registry.behave(good);
     let server = Server::start(server.kill());
     until("as configured", async || {

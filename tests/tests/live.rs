@@ -1,5 +1,5 @@
-//! Plugins, settings and order change while reviews are answered: none fails, none mixes two versions, and what
-//! cannot be loaded changes nothing.
+//! Tests changes of plugins, settings and order while reviews are answered. No review may fail or see two versions, and
+//! a plugin that cannot be loaded must not change anything.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use tollgate_tests::server::{Server, metric};
 use tollgate_tests::wat::marker;
 use tollgate_tests::{guests, hostile};
 
-/// What a change may take until it is in force.
+/// The longest time until a change is effective.
 const IN_FORCE: Duration = Duration::from_secs(1);
-/// The same where others use the machine.
+/// The longest time until a change is effective on a busy machine.
 const IN_FORCE_WHEN_BUSY: Duration = Duration::from_secs(10);
-/// What a test waits for a change that has no limit of its own.
+/// The longest time until a change without its own limit.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SWAPS: usize = 200;
 const SWAPS_VARIABLE: &str = "TOLLGATE_SWAPS";
-/// Growth of memory that is allowed over all swaps, in hundredths.
+/// The allowed growth of memory over all swaps, in percent.
 const GROWTH_PERCENT: u64 = 10;
 
-/// Replaces a file as a careful writer does: at once.
+/// Replaces a file in one step, like a careful writer.
 fn replace(path: &Path, content: &[u8]) {
     let new = path.with_extension("new");
     std::fs::write(&new, content).unwrap_or_else(|error| panic!("{}: {error}", new.display()));
@@ -62,7 +62,7 @@ async fn labels(server: &Server) -> Value {
         .map_or(json!({}), |object| object["metadata"]["labels"].clone())
 }
 
-/// How long it takes until the labels are these.
+/// Returns the time until the labels have these values.
 async fn until_labels(server: &Server, wanted: &Value, limit: Duration) -> Duration {
     let began = Instant::now();
     loop {
@@ -79,7 +79,7 @@ async fn until_labels(server: &Server, wanted: &Value, limit: Duration) -> Durat
     }
 }
 
-/// Waits until `/plugins` says what is wanted of a plugin.
+/// Waits until the status of a plugin in `/plugins` meets a condition.
 async fn until_status(server: &Server, name: &str, is: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
@@ -110,8 +110,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// The promise is kept where the machine has nothing else to do: what prepares a plugin gives way to everybody. Half of
-/// them come near it all the same, and none is out of all proportion.
+/// Asserts the times of changes. The limit holds on an idle machine, because the preparation of a plugin has low
+/// priority. On a busy one, half of the changes must come close to it, and none may take far longer.
 fn assert_in_force(mut times: Vec<Duration>) {
     times.sort();
     assert!(times[0] < IN_FORCE, "{times:?}");
@@ -228,7 +228,7 @@ async fn settings_order_mode_and_limits_change_and_the_others_are_left_alone() {
     until_status(&server, "second", |status| status["state"] == "disabled").await;
     until_labels(&server, &json!({"third": "yes"}), PATIENCE).await;
 
-    // What nobody changed was loaded once, and counts on.
+    // A plugin without a change was loaded once, and its counts continue.
     let loads = |name: &str| {
         let logs = server.logs();
         let name = format!("\"plugin\":\"{name}\"");
@@ -493,7 +493,7 @@ async fn a_reload_can_be_asked_for_and_says_what_came_of_it() {
     assert!(server.stop().status.success());
 }
 
-/// What a client saw over all swaps.
+/// The results of a client over all swaps.
 #[derive(Default)]
 struct Seen {
     answers: usize,
@@ -548,7 +548,7 @@ async fn swaps_under_load_lose_no_request_and_mix_no_versions() {
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(SWAPS);
-    // Two plugins that belong together: only a swap of both at once never shows one of each version.
+    // Two plugins that belong together. Only a swap of both in one step never shows one of each version.
     let mut configuration = Configuration::new();
     let folder = configuration.folder().to_owned();
     for version in ["1", "2"] {
@@ -581,7 +581,7 @@ async fn swaps_under_load_lose_no_request_and_mix_no_versions() {
         .await
     };
     let mut times = Vec::with_capacity(swaps);
-    // The code of both versions, the cache and the allocator's own arenas are there after the first few.
+    // After the first few swaps, the code of both versions, the cache and the allocator's arenas exist.
     let warm_up = (swaps / 5).max(2) & !1;
     for number in 0..warm_up {
         times.push(swap(number).await);

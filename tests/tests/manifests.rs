@@ -1,4 +1,5 @@
-//! `tollgate manifests` prints what registers the host, and prints nothing where that would do harm.
+//! Tests that `tollgate manifests` prints a registration for the host, and prints nothing if the registration would do
+//! harm.
 
 use std::path::Path;
 use std::process::Command;
@@ -46,7 +47,7 @@ impl Printed {
     }
 }
 
-/// With a CA in its folder, as the first start of a server leaves it.
+/// Creates a CA in the folder, like the first start of a server.
 fn with_authority(configuration: Configuration) -> Server {
     Server::start(configuration)
 }
@@ -82,7 +83,7 @@ async fn a_server_is_registered_by_its_own_rules_and_its_own_ca() {
     let alone = manifests(configuration, &["--url", &url, "--per-plugin"]);
     let path = format!("    url: {url}/validate/harmless\n");
     assert!(alone.output.contains(&path), "{}", alone.output);
-    // The server's certificate is not for this name, and kube-apiserver would say so to every user.
+    // The server's certificate does not have this name, so kube-apiserver would report an error to every user.
     manifests(configuration, &["--service", "gate-system/gate"]).assert_refused(
         2,
         &[
@@ -159,5 +160,5 @@ fn what_is_not_known_or_cannot_work_is_not_printed() {
         .assert_refused(1, &["absent: NOT LOADED", "/nowhere/absent.wasm"]);
 }
 
-/// What is in it does not matter here: only kube-apiserver looks.
+/// A CA. Its content does not matter here, because only kube-apiserver reads it.
 const CA: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";

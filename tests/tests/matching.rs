@@ -1,4 +1,4 @@
-//! Who is asked: labels, conditions, users and exceptions, as the binary has them.
+//! Tests which plugins the host calls: labels, conditions, users and exceptions.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, as_sent, pod};
 use tollgate_tests::server::{self, Server, metric};
 
-/// What the plugins of this suite are for, and more keys of `match`.
+/// The `match` of the plugins in this suite, with more keys.
 fn pods(more: Value) -> Value {
     let mut matching = json!({
         "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
@@ -52,7 +52,7 @@ async fn validated(server: &Server, review: &Value) -> Checked {
     answer.checked(Endpoint::Validate, review)
 }
 
-/// Which of the plugins deny.
+/// Returns the plugins that deny.
 async fn deniers(server: &Server, review: Review) -> Vec<String> {
     let checked = validated(server, &review.build()).await;
     let annotations = checked.audit_annotations.keys();
@@ -104,7 +104,7 @@ async fn labels_conditions_and_users_decide_who_is_asked() {
     );
     let asked = deniers(&server, Review::create(front())).await;
     assert_eq!(asked, ["created", "labels"]);
-    // The label is taken off, and the old object still has it.
+    // The request removes the label, and the old object still has it.
     let asked = deniers(&server, Review::update(plain(), front())).await;
     assert_eq!(asked, ["labels"]);
     let asked = deniers(&server, Review::create(bad_pod("spared"))).await;
@@ -220,7 +220,7 @@ async fn a_condition_that_fails_follows_the_failure_policy() {
         "{annotations:?}"
     );
 
-    // One webhook for one plugin: the other way out.
+    // One webhook per plugin also avoids the problem.
     let answer = server.post("/validate/open", &review).await;
     assert!(answer.checked(Endpoint::Validate, &review).allowed);
     let page = server.metrics().await;
@@ -237,7 +237,7 @@ async fn a_condition_that_fails_follows_the_failure_policy() {
     }
 }
 
-/// The worst that an object can do to an expression that looks harmless.
+/// The most expensive object for an expression that looks harmless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_condition_cannot_hang_the_host() {
     let mut configuration = Configuration::new();
@@ -264,7 +264,7 @@ async fn a_condition_cannot_hang_the_host() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_exception_ends_while_the_server_runs() {
-    /// From the second start of the server, which is a fast one, until the exception ends.
+    /// The time from the second start of the server, which is fast, until the exception ends.
     const LASTS: Duration = Duration::from_secs(20);
     let cache = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
     let cached = || {
@@ -339,7 +339,7 @@ async fn an_exception_ends_while_the_server_runs() {
     assert!((counted - 1.0).abs() < f64::EPSILON, "{counted}");
 }
 
-/// A time in RFC 3339, that far from now.
+/// Returns a time in RFC 3339, relative to now.
 fn until(from_now: Duration) -> String {
     let output = std::process::Command::new("date")
         .args([
@@ -373,8 +373,8 @@ async fn a_disabled_plugin_is_not_loaded_and_not_asked() {
     assert!(answer.checked(Endpoint::Validate, &review).allowed);
 }
 
-/// What a condition costs follows from the object, which is the user's: pairs of a list of 250 take half of the steps that
-/// there are. By the order in which answers come, which does not depend on how fast the machine is.
+/// The object, which the user controls, determines the cost of a condition. Pairs of a list of 250 take half of the
+/// allowed steps. The test checks the order of the answers, which does not depend on the machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn costly_conditions_do_not_hold_up_other_reviews() {
     const COSTLY: usize = 12;
@@ -390,7 +390,7 @@ async fn costly_conditions_do_not_hold_up_other_reviews() {
     object["spec"]["list"] = (0..250).map(Value::from).collect();
     let costly = Review::create(object).build();
     let other = Review::create(bad_pod("one")).build();
-    // The same verdict, whoever evaluates it.
+    // The verdict does not depend on the evaluating thread.
     assert!(!validated(&server, &costly).await.allowed);
 
     let answered = Arc::new(AtomicUsize::new(0));

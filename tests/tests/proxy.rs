@@ -1,4 +1,5 @@
-//! Plugins from a registry behind a proxy, which resolves the names: what the registry leads to is checked all the same.
+//! Tests plugins from a registry behind a proxy that resolves the names. The host still checks the registry's
+//! redirects.
 
 use std::process::Output;
 
@@ -9,7 +10,7 @@ use tollgate_tests::registry::misbehaving::{Behaviour, Fault, Misbehaving};
 use tollgate_tests::registry::proxy::Proxy;
 use tollgate_tests::wat::marker;
 
-/// Nobody resolves these: `.invalid` is reserved for that.
+/// A name that nobody resolves, because `.invalid` is reserved.
 const REGISTRY: &str = "registry.invalid";
 const STORAGE: &str = "storage.invalid";
 
@@ -33,7 +34,7 @@ impl Network {
         }
     }
 
-    /// Pulls through the proxy while something is wrong with the registry.
+    /// Pulls through the proxy while the registry misbehaves.
     async fn pull(&self, fault: Fault) -> Output {
         self.registry
             .behave(Behaviour::of(self.layer.clone()).with(fault));

@@ -1,5 +1,5 @@
-//! What is enforced never becomes weaker because something cannot be loaded, and a plugin that never comes back from
-//! being loaded delays nobody else.
+//! Tests that a failed load never weakens enforcement, and that a plugin whose load never ends does not delay other
+//! plugins.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,10 +12,11 @@ use tollgate_tests::reviews::{Review, as_sent, pod};
 use tollgate_tests::server::{Server, Start, metric, until};
 use tollgate_tests::wat::{self, marker};
 
-/// What a change may take where a plugin sleeps, on a machine that is busy. Without the reconciler it took minutes.
+/// The longest time of a change while a plugin sleeps, on a busy machine. Without the reconciler, a change took
+/// minutes.
 const SOON: Duration = Duration::from_secs(45);
 
-/// Puts these plugins into the place of those of the configuration, as a careful writer does: at once.
+/// Replaces the plugins of the configuration in one step, like a careful writer.
 fn set_plugins(server: &Server, plugins: &Value) {
     let path = server.configuration().folder().join("tollgate.yaml");
     let text = std::fs::read(&path).expect("the configuration is there");
@@ -30,7 +31,7 @@ fn replace(path: &Path, content: &[u8]) {
     std::fs::rename(&new, path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// A plugin that denies every Pod in its own name.
+/// A plugin that denies every Pod with its own name.
 fn guard(name: &str, file: &Path) -> Value {
     json!({
         "name": name,
@@ -39,7 +40,7 @@ fn guard(name: &str, file: &Path) -> Value {
     })
 }
 
-/// Why a Pod is denied; empty where it is not.
+/// Returns the message of a Pod's denial. Empty if the Pod is allowed.
 async fn denial(server: &Server) -> String {
     let review = Review::create(pod("web")).build();
     let answer = server.validate(&review).await;
@@ -50,7 +51,7 @@ async fn denial(server: &Server) -> String {
     format!("{:?}", checked.status)
 }
 
-/// The labels of a Pod that has none; null where it is denied.
+/// Returns the labels of a Pod without labels after the mutation. Null if it is denied.
 async fn labels(server: &Server) -> Value {
     let mut object = pod("web");
     object["metadata"]["labels"] = json!({});
@@ -77,7 +78,7 @@ async fn is_held(server: &Server, name: &str) -> bool {
         .is_some_and(|status| !status["held"].is_null())
 }
 
-/// A configuration that keeps what it served, in its own folder.
+/// A configuration that keeps its last known good version in its own folder.
 fn kept(plugins: &Value) -> Configuration {
     let configuration = Configuration::new();
     let cache = configuration.folder().join("artifacts");
@@ -135,7 +136,7 @@ async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
     };
     assert_eq!(told(&server), 1, "{:#?}", server.logs());
 
-    // A replica that is restarted means the same by this configuration.
+    // A restarted replica interprets this configuration in the same way.
     let server = Server::start(server.kill().with("plugins", after.clone()));
     assert!(denial(&server).await.contains("guard says no"));
     assert!(is_held(&server, "guard").await);
@@ -143,7 +144,7 @@ async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
     assert_eq!(next["state"], "pending", "{next:#}");
     assert_eq!(server.get_admin("/readyz").await.status, 200);
 
-    // And both take the replacement as soon as it can be loaded.
+    // Both replicas use the replacement as soon as it can be loaded.
     let wasm = std::fs::read(&actor).expect("the plugin has been built");
     replace(&file, &wasm);
     until("guard-v2 serves", async || {
@@ -155,7 +156,7 @@ async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
     assert!(status(&server, "guard").await.is_none());
     assert_eq!(server.get_admin("/plugins").await.json()["state"], "ok");
 
-    // A replica that has kept nothing has nothing that served before.
+    // A replica without a record has no last known good version.
     std::fs::remove_file(&file).expect("the file is there");
     let killed = server.kill().with("plugins", after);
     std::fs::remove_dir_all(killed.folder().join("artifacts")).expect("the cache is there");
@@ -181,7 +182,7 @@ async fn a_guard_is_not_narrowed_for_a_plugin_that_cannot_be_loaded_and_relief_c
     assert_eq!(held["exceptions"], json!([]));
     assert!(denial(&server).await.contains("guard says no"));
 
-    // An addition is in force at once although another is awaited.
+    // An added plugin is effective at once, while another one is pending.
     let added = guard("added", &actor);
     set_plugins(&server, &json!([narrowed, missing, added]));
     until("the addition", async || {
@@ -189,7 +190,7 @@ async fn a_guard_is_not_narrowed_for_a_plugin_that_cannot_be_loaded_and_relief_c
     })
     .await;
 
-    // By name, each is out of force at once.
+    // A plugin that is disabled or set to warn, by its name, stops denying at once.
     let mut disabled = narrowed.clone();
     disabled["enabled"] = json!(false);
     let mut warned = added.clone();
@@ -198,7 +199,7 @@ async fn a_guard_is_not_narrowed_for_a_plugin_that_cannot_be_loaded_and_relief_c
     let took = until("relief", async || denial(&server).await.is_empty()).await;
     println!("relief was in force after {took:?}");
 
-    // Without the failing entry, all that is desired is in force.
+    // Without the failing entry, the whole desired state is effective.
     set_plugins(&server, &json!([narrowed, added]));
     until("all of it", async || {
         let why = denial(&server).await;
@@ -219,7 +220,7 @@ async fn a_renamed_file_in_a_folder_of_plugins_keeps_its_guard() {
     let server = start.start(Configuration::new());
     let both = json!({"colour": "red", "shape": "round"});
     assert_eq!(labels(&server).await, both);
-    // One step: what was there is renamed, and cut off on the way.
+    // One step: the plugin is renamed, and its file is truncated.
     let next = folder.path().join("colour-v2.wasm");
     std::fs::write(folder.path().join(".new"), b"\0asm").expect("a file can be written");
     std::fs::rename(folder.path().join(".new"), &next).expect("a file can be renamed");
@@ -231,7 +232,7 @@ async fn a_renamed_file_in_a_folder_of_plugins_keeps_its_guard() {
     until("the new one", async || labels(&server).await == blue).await;
 }
 
-/// A plugin that sleeps for a day where it should come back.
+/// A plugin that sleeps for a day in this stage.
 fn sleeper(stage: &str) -> Vec<u8> {
     let sleep = "(call $block (call $subscribe (i64.const 86400000000000)))";
     let imports = r#"
@@ -318,7 +319,7 @@ async fn plugins_that_sleep_while_they_are_loaded_delay_nobody_else() {
         began.elapsed()
     );
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-    // Each is still being loaded, or has been given up by then.
+    // By then, each plugin is still loading, or has failed.
     for stage in ["describe", "configure", "start"] {
         let name = format!("sleeps-in-{stage}");
         let loading = report["loading"].as_array();
@@ -329,7 +330,7 @@ async fn plugins_that_sleep_while_they_are_loaded_delay_nobody_else() {
         );
     }
 
-    // A new one changes nothing about that, and an enforcing one under Fail is not asked before it is there.
+    // A new plugin changes nothing about that. An enforcing plugin under Fail gets no requests before it is loaded.
     let file = write(&folder, "late", &sleeper("configure"));
     plugins.push(json!({"name": "late", "source": format!("file:{}", file.display())}));
     set_plugins(&server, &json!(plugins));

@@ -1,4 +1,4 @@
-//! Plugins from registries: a real one, and one that does everything wrong that can be done.
+//! Tests plugins from registries: a real one, and one that misbehaves in every possible way.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -17,9 +17,9 @@ use tollgate_tests::wat::marker;
 use tollgate_tests::{binary, guests};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// From the end of a push.
+/// The longest time until a change is effective, from the end of a push.
 const IN_FORCE: Duration = Duration::from_secs(2);
-/// Within this also where others use the machine.
+/// The longest time until a change is effective on a busy machine.
 const IN_FORCE_WHEN_BUSY: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -50,7 +50,7 @@ async fn until_colour(server: &Server, colour: &str) -> Duration {
     began.elapsed()
 }
 
-/// Half of them are as promised, and none is out of all proportion.
+/// Asserts that half of the times are within the limit, and that none is far longer.
 fn assert_in_force(times: &[Duration], promised: Duration) {
     let mut sorted = times.to_vec();
     sorted.sort();
@@ -60,7 +60,7 @@ fn assert_in_force(times: &[Duration], promised: Duration) {
     assert!(sorted[sorted.len() - 1] < IN_FORCE_WHEN_BUSY, "{times:?}");
 }
 
-/// Changes the configuration file as a careful writer does: at once.
+/// Changes the configuration file in one step, like a careful writer.
 fn edit(server: &Server, change: impl FnOnce(&mut Value)) {
     let path = server.configuration().folder().join("tollgate.yaml");
     let text = std::fs::read(&path).expect("the configuration is there");
@@ -87,7 +87,7 @@ async fn until_labels(server: &Server, wanted: &Value) -> Duration {
     }
 }
 
-/// Waits until `/plugins` gives a reason that holds this.
+/// Waits until `/plugins` has a reason that contains this text.
 async fn until_reason(server: &Server, part: &str) -> Value {
     let began = Instant::now();
     loop {
@@ -123,7 +123,7 @@ fn text(output: &Output) -> String {
     streams.concat()
 }
 
-/// A configuration with what the real registry wants.
+/// A configuration with the credentials and the CA of the real registry.
 fn configuration(registry: &Registry) -> Configuration {
     let hosts = json!([{"host": registry.host(), "ca": registry.ca()}]);
     let registries =
@@ -135,7 +135,7 @@ fn from(configuration: &mut Configuration, source: &str) {
     configuration.plugin("colour", Path::new("unused"), json!({"source": source}));
 }
 
-/// Pushes with the command that users have.
+/// Pushes with the user's command.
 fn push(registry: &Registry, colour: &str, reference: &str) -> String {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     std::fs::write(folder.path().join("plugin.wasm"), marker("colour", colour))
@@ -214,7 +214,7 @@ async fn a_tag_is_followed_and_a_digest_stays() {
         json!({"colour": "red"})
     );
 
-    // Without credentials, and without trust.
+    // Without credentials, and without the CA.
     let output = run(
         &["pull", &pinned, "--ca", &ca.display().to_string()],
         folder.path(),
@@ -432,7 +432,7 @@ async fn a_registry_that_hangs_holds_up_nobody_else() {
         json!({"colour": "good", "shape": "round"})
     );
     registry.behave(Behaviour::of(marker("colour", "good")).with(Fault::Silent));
-    // By then it has been asked, and does not answer.
+    // By then the host has sent its request, and the registry does not answer.
     tokio::time::sleep(POLL_INTERVAL * 2).await;
     std::fs::write(&file, marker("shape", "square")).expect("the file can be written");
     let began = Instant::now();
@@ -446,7 +446,7 @@ async fn a_registry_that_hangs_holds_up_nobody_else() {
     println!("the file was in force after {:?}", began.elapsed());
 }
 
-/// A plugin from a registry that sets a label by its settings, and one from a file.
+/// A plugin from a registry that sets a label by its settings, and a plugin from a file.
 fn coloured_and_shaped(registry: &Misbehaving, more: Value) -> Configuration {
     let mut registries = json!({
         "pollInterval": "1s",
@@ -481,7 +481,7 @@ async fn what_is_cached_changes_without_the_registry() {
     let server = Server::start(configuration);
     assert_eq!(labels(&server).await, json!({"shape": "round"}));
     registry.behave(Behaviour::of(actor()).with(Fault::Silent));
-    // By then it has been asked, and does not answer.
+    // By then the host has sent its request, and the registry does not answer.
     tokio::time::sleep(POLL_INTERVAL * 2).await;
     let mut times = Vec::new();
     for colour in ["red", "green", "blue"] {
@@ -508,7 +508,7 @@ async fn what_has_to_be_fetched_holds_up_nothing_else() {
     let server = Server::start(configuration);
     registry.behave(Behaviour::of(actor()).with(Fault::Silent));
     tokio::time::sleep(POLL_INTERVAL * 2).await;
-    // Nothing is cached: other settings take the plugin's bytes. A third is new.
+    // Nothing is cached, so other settings need the plugin's bytes again. A third plugin is new.
     let new = format!("oci://{}/new:1", registry.host());
     edit(&server, |root| {
         paint(root, "red");
@@ -525,7 +525,7 @@ async fn what_has_to_be_fetched_holds_up_nothing_else() {
     let new = server.plugin_status("new").await;
     assert_eq!(new["state"], "pending", "{new:#}");
 
-    // Whoever asks is answered when it is known, and what need not wait is in force before.
+    // The reload is answered when the result is known. Changes that do not need the registry are effective earlier.
     edit(&server, |root| {
         root["plugins"][1]["mode"] = json!("enforce")
     });
@@ -543,7 +543,7 @@ async fn what_has_to_be_fetched_holds_up_nothing_else() {
     println!("{} after {:?}", reloaded.status(), asked.elapsed());
     assert!(took < IN_FORCE_WHEN_BUSY, "{took:?}");
     assert_eq!(reloaded.status(), 500);
-    // The registry has more time than whoever asks.
+    // The registry has a longer timeout than the caller.
     let report: Value = reloaded.json().await.expect("it is JSON");
     for name in ["colour", "new"] {
         let loading = report["loading"]
@@ -595,7 +595,7 @@ async fn an_entry_that_replaces_another_leaves_no_moment_with_neither() {
         assert_eq!(labels(&server).await, both, "after {:?}", began.elapsed());
     }
 
-    // Where what is new cannot be had, what it was to replace stays.
+    // If a new plugin is unavailable, the plugin that it replaces stays.
     registry.behave(Behaviour::of(marker("colour", "red")).with(Fault::Silent));
     rename("third");
     until_reason(&server, "(registries.timeout)").await;
@@ -609,7 +609,7 @@ async fn an_entry_that_replaces_another_leaves_no_moment_with_neither() {
     until_labels(&server, &json!({"colour": "blue", "shape": "round"})).await;
 }
 
-/// A folder with a credential helper, for the front of `PATH`.
+/// Creates a folder with a credential helper, for the front of `PATH`.
 fn helper(name: &str, script: &str) -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let program = folder.path().join(format!("docker-credential-{name}"));
@@ -625,7 +625,7 @@ fn helper(name: &str, script: &str) -> (TempDir, String) {
 async fn a_credential_helper_that_hangs_is_ended_and_changes_go_on() {
     let good = Behaviour::of(marker("colour", "good"));
     let registry = Misbehaving::start(good.with(Fault::Token)).await;
-    // It leaves something behind that is not ended with it.
+    // The helper leaves a process behind that does not end with it.
     let hang = "echo $$ >> \"$0.pids\"; sleep 600 & echo $! >> \"$0.pids\"; wait";
     let (folder, path) = helper("hang", hang);
     let docker = folder.path().join("config.json");
@@ -652,7 +652,7 @@ async fn a_credential_helper_that_hangs_is_ended_and_changes_go_on() {
         reason.contains("docker-credential-hang took more than 10 s for"),
         "{status:#}"
     );
-    // Until it has been run again, and again ended.
+    // Waits until the helper has run again and has been killed again.
     let pids = || -> Vec<u32> {
         let name = "docker-credential-hang.pids";
         let text = std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
@@ -733,7 +733,7 @@ async fn a_credential_helper_is_asked_for_the_registry() {
     }
 }
 
-/// What `tollgate pull --key` says.
+/// Returns the output of `tollgate pull --key`.
 fn pull_with(registry: &Registry, source: &str, keys: &[&Key]) -> (bool, String) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = |path: std::path::PathBuf| path.display().to_string();
@@ -781,7 +781,7 @@ async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
     );
     refused(&source, &[&next], "found one made with another key");
 
-    // The signature of one thing put beside another; a text that says another thing.
+    // A signature of another artifact, and a payload about another artifact.
     let other = push(
         &registry,
         "green",
@@ -870,7 +870,7 @@ async fn an_unsigned_version_does_not_replace_a_signed_one_and_keys_can_be_rotat
     trust(&[&trusted, &next]);
     until_colour(&server, "green").await;
 
-    // Without the registry, what is in the cache is verified by what is in the cache.
+    // Without the registry, the host verifies the cached plugin with the cached signature.
     assert!(server.stop().status.success());
     registry.kill();
     let server = start(&registry);
@@ -893,14 +893,14 @@ async fn an_unsigned_version_does_not_replace_a_signed_one_and_keys_can_be_rotat
     );
 }
 
-/// A server that gives this answer to whatever it is asked; it ends with the process.
+/// Starts a server that gives this answer to every request. It ends with the process.
 fn answering(text: &'static str) -> String {
     use std::io::{Read as _, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     let address = listener.local_addr().expect("a listener has an address");
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            // Whoever asks may break off.
+            // A client may break off.
             drop(stream.read(&mut [0; 1024]));
             drop(stream.write_all(text.as_bytes()));
         }
@@ -918,7 +918,7 @@ async fn with_and_without_tls_are_told_apart() {
         assert_eq!(output.status.code(), Some(2));
         text(&output)
     };
-    // One answers in HTTP to what is no HTTP, as most do; another one breaks off.
+    // One server answers in HTTP to bytes that are not HTTP, like most servers. Another one breaks off.
     let registry = Misbehaving::start(Behaviour::of(marker("colour", "red"))).await;
     for (host, what) in [
         (
@@ -933,7 +933,7 @@ async fn with_and_without_tls_are_told_apart() {
             "{plain}"
         );
     }
-    // Anything with TLS, and a certificate of its own CA.
+    // Any TLS server, with a certificate of its own CA.
     let server = Server::start(Configuration::new().with("allowEmpty", true));
     let host = server.address().to_string();
     let unknown = pull(&host, &[]);

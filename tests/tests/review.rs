@@ -1,4 +1,4 @@
-//! `tollgate review` comes to what the running server comes to, and says it so that a person sees what to do.
+//! Tests that `tollgate review` gives the same results as the running server, in a useful form.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -11,11 +11,11 @@ use tollgate_tests::reviews::{Review, config_map, pod, secret};
 use tollgate_tests::server::Server;
 use tollgate_tests::{binary, guests};
 
-/// Everything is allowed.
+/// The exit code if everything is allowed.
 const ALLOWED: i32 = 0;
-/// Something is denied.
+/// The exit code for a denial.
 const DENIED: i32 = 1;
-/// Something could not be reviewed.
+/// The exit code if something could not be reviewed.
 const ERROR: i32 = 2;
 
 struct Reviewed {
@@ -24,7 +24,7 @@ struct Reviewed {
     stderr: String,
 }
 
-/// Mutators, a validator that denies, one that warns and one that is only counted.
+/// Mutators, a validator that denies, one that warns, and one in audit mode.
 fn configuration() -> Configuration {
     let mut configuration = Configuration::new();
     let rewrite = json!({"rewrite": [{"from": "k8s.gcr.io/", "to": "registry.k8s.io/"}]});
@@ -64,7 +64,7 @@ fn review(configuration: &Configuration, arguments: &[&str], stdin: &str) -> Rev
         .spawn()
         .unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
     let mut input = child.stdin.take().expect("standard input was asked for");
-    // A command that has found its mistake need not have read everything.
+    // A command that has found an error need not read all input.
     let _: std::io::Result<()> = input.write_all(stdin.as_bytes());
     drop(input);
     let output = child.wait_with_output();
@@ -111,7 +111,7 @@ fn labelled(mut object: Value) -> Value {
     object
 }
 
-/// Forty manifests of all sorts.
+/// Returns forty various manifests.
 fn manifests() -> Vec<Value> {
     let mut manifests = Vec::new();
     for index in 0..30 {
@@ -142,7 +142,7 @@ fn manifests() -> Vec<Value> {
     manifests
 }
 
-/// Ten reviews that kube-apiserver could have sent.
+/// Returns ten reviews as kube-apiserver could send them.
 fn reviews() -> Vec<Value> {
     let mut changed = labelled(pod("web"));
     changed["spec"]["containers"][0]["image"] = json!("k8s.gcr.io/pause:3.10");
@@ -162,7 +162,7 @@ fn reviews() -> Vec<Value> {
     reviews.into_iter().enumerate().map(with_uid).collect()
 }
 
-/// What kube-apiserver sends after a mutation.
+/// Returns the review that kube-apiserver sends after a mutation.
 fn patched(review: &Value, response: &Value) -> Value {
     let mut review = review.clone();
     if let Some(patch) = response["response"]["patch"].as_str() {
@@ -239,7 +239,7 @@ async fn fifty_documents_get_the_very_answers_of_the_running_server() {
             validated["response"]["allowed"] == true
         );
     }
-    // Nothing would be shown by answers that say nothing.
+    // Answers without content would prove nothing.
     assert!(
         patches > 20 && denials > 10 && warnings > 10,
         "{patches} {denials} {warnings}"
@@ -458,7 +458,7 @@ fn the_summary_counts_calls_and_what_was_changed() {
     text.assert(DENIED, &["team"]);
     let summary = text.stdout.split("document(s)").nth(1).unwrap_or_default();
     assert!(!summary.contains("excepted"), "{summary}");
-    // It is refused, and there is a patch all the same.
+    // The object is denied, and there is still a patch.
     let json = review(&configuration, &["-o", "json", "-"], &object.to_string()).json();
     assert_eq!(
         (
@@ -539,7 +539,7 @@ fn what_cannot_be_reviewed_is_said_with_its_place() {
     ] {
         review(&configuration, &["-"], input).assert(ERROR, &words);
     }
-    // One bad document does not hide what becomes of the others.
+    // One invalid document does not hide the results of the others.
     let mixed = review(&configuration, &["-"], &format!("kind: Pod\n---\n{good}\n"));
     mixed.assert(
         ERROR,

@@ -1,5 +1,5 @@
-//! Every kind of review is answered as kube-apiserver would have it: on both endpoints, in both versions, over both
-//! versions of HTTP, by all plugins together and by each alone.
+//! Tests that every kind of review gets an answer that kube-apiserver accepts: on both endpoints, in both versions,
+//! over both versions of HTTP, by all plugins together and by each alone.
 
 use std::collections::BTreeMap;
 
@@ -29,12 +29,12 @@ const OTHER_VALIDATORS: [&str; 5] = [
     "print-request",
 ];
 
-/// A `match` for whatever there is.
+/// A `match` for all resources.
 fn everything() -> Value {
     json!({"rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]})
 }
 
-/// Of the other samples, all that there are.
+/// Starts a server with all of the other samples.
 async fn server_of_the_other_samples() -> Server {
     let mut configuration = Configuration::new();
     let day = json!({"from": "00:00", "to": "24:00"});
@@ -103,7 +103,7 @@ async fn server() -> Server {
     server
 }
 
-/// The suite's own, for where there are no others.
+/// Returns the suite's own reviews, in case there are no others.
 fn own_reviews() -> Vec<SharedReview> {
     let mut no_name = pod("");
     no_name["metadata"] = json!({"generateName": "web-"});
@@ -153,7 +153,7 @@ fn in_version(review: &Value, version: &str) -> Value {
     review
 }
 
-/// What must not depend on the version, the protocol or the time.
+/// Returns the parts of an answer that must not depend on the version, the protocol or the time.
 fn essence(checked: &Checked) -> Value {
     let mut warnings = checked.warnings.clone();
     warnings.sort();
@@ -190,7 +190,7 @@ async fn every_review_is_answered_by_the_other_samples_as_kube_apiserver_demands
     answer_every_review(server, &OTHER_MUTATORS, &OTHER_VALIDATORS).await;
 }
 
-/// Sends every review to all plugins and to each alone, in both versions and over both protocols.
+/// Sends every review to all plugins together and to each alone, in both versions and over both protocols.
 async fn answer_every_review(server: Server, mutators: &[&str], validators: &[&str]) {
     let clients = [
         (Version::HTTP_11, server.default_client().clone()),

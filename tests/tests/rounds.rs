@@ -1,4 +1,4 @@
-//! Plugins in each other's way: called again, in conflict, never content; and what was wrong before a request.
+//! Tests plugins that affect each other: reinvocation, conflicts, no convergence; and existing violations.
 
 use serde_json::{Value, json};
 use tollgate_tests::checker::{Checked, Endpoint};
@@ -7,7 +7,7 @@ use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::{Server, metric};
 
-/// A plugin that does to Pods what the settings say.
+/// Adds a plugin that acts on Pods as its settings say.
 fn actor(configuration: &mut Configuration, name: &str, settings: Value, more: Value) {
     let mut keys = json!({"settings": settings});
     for (key, value) in more.as_object().into_iter().flatten() {
@@ -50,7 +50,7 @@ fn annotation<'c>(checked: &'c Checked, key: &str) -> Option<&'c str> {
     checked.audit_annotations.get(key).map(String::as_str)
 }
 
-/// The wrong order: who sets the pull policy of all containers runs before who adds a container.
+/// The wrong order: the plugin that sets the pull policy of all containers runs before the one that adds a container.
 async fn wrong_order(reinvocation_policy: &str) -> (Server, Checked) {
     let mut configuration = Configuration::new();
     configuration.plugin(
@@ -101,7 +101,7 @@ async fn reinvocation_makes_the_wrong_order_right() {
         None
     );
     assert_eq!(annotation(&checked, "inject.reinvoked"), None);
-    // The second call changed something, so there was a third one to see that it is content.
+    // The second call changed something, so a third one checks that the plugin changes nothing more.
     let page = server.metrics().await;
     let calls = |plugin: &str| metric(&page, "tollgate_plugin_calls_total", &[("plugin", plugin)]);
     assert_eq!((calls("always-pull-images"), calls("inject")), (3.0, 1.0));
@@ -110,7 +110,7 @@ async fn reinvocation_makes_the_wrong_order_right() {
     assert_eq!(counted, 1.0);
 }
 
-/// The two samples, the one that sets pull policies before the one that adds containers.
+/// The two samples. The one that sets pull policies comes before the one that adds containers.
 async fn samples_in_the_wrong_order(reinvocation_policy: &str) -> Server {
     let mut configuration = Configuration::new();
     configuration.plugin(
@@ -177,7 +177,7 @@ async fn a_sidecar_that_is_injected_late_is_put_right_by_the_second_call() {
         annotation(&checked, "always-pull-images.reinvoked"),
         Some("patched")
     );
-    // The injected policy was the sidecar's; the second call overwrites it, which is on record.
+    // The injected policy was the sidecar's. The second call overwrites it and records that.
     assert_eq!(
         annotation(&checked, "always-pull-images.conflicts"),
         Some("/spec/initContainers/0/imagePullPolicy (over sidecar-inject)")
@@ -189,7 +189,7 @@ async fn a_sidecar_that_is_injected_late_is_put_right_by_the_second_call() {
     let judged = created(&server, object(&checked)).await;
     assert!(judged.allowed, "{:?}", judged.status);
 
-    // kube-apiserver may call the whole chain again: the sidecars are known, and all is well.
+    // kube-apiserver may call the whole chain again. The plugin then recognises the sidecars.
     let again = mutated(&server, object(&checked).clone()).await;
     assert!(again.allowed && again.patch.is_empty(), "{:?}", again.patch);
 }
@@ -205,7 +205,7 @@ async fn nobody_is_called_again_without_need_nor_for_the_first_time() {
             "objectSelector": {"matchLabels": {"second": "yes"}},
         },
     });
-    // It matches only once the next one has run.
+    // The plugin matches only after the next one has run.
     actor(
         &mut configuration,
         "late",
@@ -283,7 +283,7 @@ async fn a_chain_that_never_converges_is_reported_with_ignore() {
         Some("/metadata/labels/colour")
     );
     assert_eq!(annotation(&checked, "red.failed-open"), None);
-    // The answer may be here before the line that was written first.
+    // The answer may arrive before the log line, although that is written first.
     let began = std::time::Instant::now();
     loop {
         let logs = server.logs();
@@ -349,7 +349,7 @@ async fn of_two_in_conflict_the_last_one_wins_unless_it_may_not() {
         Some("/metadata/labels/colour (over red)")
     );
 
-    // From the file's `conflicts`.
+    // The value comes from the file's `conflicts`.
     let server = start(colours(Value::Null, "Fail")).await;
     let checked = mutated(&server, pod("web")).await;
     assert!(!checked.allowed);
@@ -378,7 +378,7 @@ async fn of_two_in_conflict_the_last_one_wins_unless_it_may_not() {
     assert_eq!(counted, 1.0);
 }
 
-/// Denies the image `bad` and the label `colour: red`, each with its field, or the node `old` without one.
+/// Denies the image `bad` and the label `colour: red`, each with its field, or the node `old` without a field.
 async fn judged(existing_violations: &str) -> Server {
     let mut configuration = Configuration::new();
     actor(
@@ -419,7 +419,7 @@ async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
         Some("there is something that is not wanted (spec.containers[0].image: bad is not wanted)")
     );
 
-    // A container before it moves it, and does not make it new.
+    // A container before it changes its index, but does not make it new.
     let mut moved = old.clone();
     let sidecar = json!({"name": "side", "image": "side:1"});
     moved["spec"]["containers"]
@@ -428,7 +428,7 @@ async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
         .insert(0, sidecar);
     assert!(updated(&server, &moved, &old).await.allowed);
 
-    // What comes on top of it is refused, and it alone.
+    // An additional violation is denied, and only that one.
     let mut worse = old.clone();
     worse["metadata"]["labels"]["colour"] = json!("red");
     let checked = updated(&server, &worse, &old).await;
@@ -448,7 +448,7 @@ async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
         "images: spec.containers[1].image: bad is not wanted"
     );
 
-    // Without a field, the words are what tells, as long as nothing but the metadata changes.
+    // Without a field, the messages are compared, as long as only the metadata changes.
     let mut placed = pod("web");
     placed["spec"]["nodeName"] = json!("old");
     assert!(updated(&server, &placed, &placed).await.allowed);
@@ -457,7 +457,7 @@ async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
     changed["spec"]["priority"] = json!(1);
     assert!(!updated(&server, &changed, &placed).await.allowed);
 
-    // A CREATE has nothing before it.
+    // For a CREATE, there are no existing violations.
     let review = Review::create(old).build();
     assert!(
         !server
@@ -489,7 +489,7 @@ async fn a_rule_about_changes_is_not_excused_by_what_it_would_say_of_a_new_objec
     let mut labelled = old.clone();
     labelled["metadata"]["labels"]["owner"] = json!("jane");
     assert!(updated(&server, &labelled, &old).await.allowed);
-    // It minds the policy of an image that is new, and the policy is as it was.
+    // The image is new, so the policy applies, although the pull policy is unchanged.
     let mut other_image = old.clone();
     other_image["spec"]["containers"][0]["image"] = json!("other:1");
     let checked = updated(&server, &other_image, &old).await;
@@ -533,13 +533,13 @@ async fn a_finalizer_can_be_taken_from_a_violating_object_that_is_being_deleted(
             checked.status
         );
         assert!(annotation(&checked, "images.existing-violations").is_some());
-        // Not with something new on top of it.
+        // A new violation is still denied.
         new["metadata"]["labels"]["colour"] = json!("red");
         assert!(
             !updated(&server, &new, &old).await.allowed,
             "{existing_violations}"
         );
-        // What the user alone says of a deletion does not count.
+        // A deletion timestamp that only the user's object has does not count.
         let stored = bad_pod();
         if existing_violations == "deny" {
             let mut pretended = stored.clone();
@@ -580,7 +580,7 @@ async fn who_keeps_a_finalizer_in_place_gets_past_nobody() {
         message(&checked),
         "lock: only the platform team may change this"
     );
-    // Not along with a finalizer, either.
+    // The removal of a finalizer does not change that.
     granting["metadata"]["finalizers"] = json!(["example.com/cleanup"]);
     assert!(!updated(&server, &granting, &old).await.allowed);
     let mut labelled = old.clone();
@@ -589,7 +589,7 @@ async fn who_keeps_a_finalizer_in_place_gets_past_nobody() {
     let mut going = old.clone();
     going["metadata"]["finalizers"] = json!(["example.com/cleanup"]);
     assert!(updated(&server, &going, &old).await.allowed);
-    // Nobody is going, nothing is excused.
+    // The object is not being deleted, so nothing is excused.
     for object in [&mut going, &mut old] {
         let metadata = object["metadata"].as_object_mut().expect("an object");
         metadata.remove("deletionTimestamp");
@@ -597,7 +597,7 @@ async fn who_keeps_a_finalizer_in_place_gets_past_nobody() {
     assert!(!updated(&server, &going, &old).await.allowed);
 }
 
-/// What a plugin says of a Secret that it has read is shown to nobody, so that it cannot be compared.
+/// The texts of a plugin that has read a Secret are withheld, so they cannot be compared.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_finalizer_can_be_taken_from_a_secret_that_a_plugin_has_read() {
     let mut configuration = Configuration::new();
@@ -627,7 +627,7 @@ async fn a_finalizer_can_be_taken_from_a_secret_that_a_plugin_has_read() {
     assert!(!updated(&server, &new, &old).await.allowed);
 }
 
-/// The message of a denial holds no values, so the same words can be about something worse.
+/// A denial's message has no values, so an equal message can be about something worse.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_violation_that_was_there_before_may_not_be_made_worse() {
     let mut configuration = Configuration::new();

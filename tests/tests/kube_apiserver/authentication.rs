@@ -1,4 +1,4 @@
-//! kube-apiserver shows who it is when it is told to, and whoever else calls is refused.
+//! Tests that kube-apiserver presents a client certificate if configured, and that the host refuses all other callers.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::fixtures::{act, config_map, configuration, rules};
 
 const NAMESPACE: &str = "mutual";
 
-/// What makes kube-apiserver read `webhooks.yaml`.
+/// The configuration that makes kube-apiserver read `webhooks.yaml`.
 const ADMISSION_CONTROL: &str = "apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
@@ -24,7 +24,7 @@ plugins:
     configuration: *webhooks
 ";
 
-/// As docs/registering.md has it; any host of this machine will do.
+/// The configuration in docs/registering.md, for any host on this machine.
 const WEBHOOKS: &str = "apiVersion: v1
 kind: Config
 users:
@@ -32,7 +32,8 @@ users:
     user: { client-certificate: '{folder}/webhooks.crt', client-key: '{folder}/webhooks.key' }
 ";
 
-/// A host that only takes clients with a certificate for `kube-apiserver`, and what comes of an object.
+/// Creates an object through a host that accepts only clients with a certificate for `kube-apiserver`, and returns the
+/// result.
 async fn create(start: Start, authority: &Authority) -> Option<(bool, String, f64)> {
     let cluster = start.start()?;
     cluster.namespace(NAMESPACE);
@@ -55,7 +56,7 @@ async fn create(start: Start, authority: &Authority) -> Option<(bool, String, f6
     let _registration = Registration::apply(&cluster, &server, "mutual", &[]);
     let map = config_map(NAMESPACE, "web", "a");
     let deadline = Instant::now() + Duration::from_secs(30);
-    // Until the registration is in effect, objects are created without a label.
+    // Until the registration is effective, kube-apiserver creates objects without a label.
     let printed = loop {
         let arguments = [
             "create",

@@ -1,4 +1,4 @@
-//! What a cluster can still do when the host cannot help it.
+//! Tests the operations of a cluster without a working host.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -84,7 +84,7 @@ async fn without_replicas_fail_refuses_and_ignore_admits() {
                     && entry["objectRef"]["name"] == "without"
             });
             for phase in ["mutation", "validating"] {
-                // Behind it is which of the webhooks of all tests it is.
+                // The number of the webhook, among those of all tests, follows.
                 let key = format!("\"failed-open.{phase}.webhook.admission.k8s.io/round_0_index_");
                 let annotations = entries[0]["annotations"].to_string();
                 assert!(annotations.contains(&key), "{key} is not in {annotations}");
@@ -99,7 +99,7 @@ async fn without_replicas_fail_refuses_and_ignore_admits() {
     }
 }
 
-/// A plugin for everything that never comes to a verdict, under Fail: nothing can be changed, by anybody.
+/// A plugin for every resource that never returns a verdict, under Fail. Nobody can change anything.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_administrator_repairs_a_cluster_in_which_nothing_passes() {
     let Some(cluster) = Start::default().start() else {
@@ -163,14 +163,14 @@ async fn an_administrator_repairs_a_cluster_in_which_nothing_passes() {
         "metadata": {"name": "leader", "namespace": "shop"},
     });
     let repairs = [
-        // The cluster's own parts, and the host's, go on.
+        // The components of the cluster and the host continue.
         works(create(pod("kube-system", "dns"), &[])),
         works(create(
             config_map("tollgate-system", "tollgate", "new"),
             &[],
         )),
         works(create(lease, &[])),
-        // One command past the policies, by whoever may impersonate the group.
+        // One command bypasses the policies, by a user who may impersonate the group.
         works(create(pod("shop", "web"), &break_glass)),
         works(with_glass(&["label", "namespace", "shop", "stage=test"])),
         works(with_glass(&[
@@ -182,7 +182,7 @@ async fn an_administrator_repairs_a_cluster_in_which_nothing_passes() {
             "--grace-period=0",
             "--force",
         ])),
-        // All policies off: configurations are never sent to webhooks.
+        // Turns all policies off. kube-apiserver never sends webhook configurations to webhooks.
         works(run(&[
             "delete",
             "validatingwebhookconfiguration",

@@ -1,4 +1,4 @@
-//! Ways past a plugin that kube-apiserver leaves open to a webhook that is not careful.
+//! Tests possible bypasses of a careless webhook in kube-apiserver.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ fn works(printed: &Printed) {
     assert!(printed.succeeded(), "{printed}");
 }
 
-/// kube-apiserver converts nothing for a webhook of which a rule matches the object as it came.
+/// kube-apiserver does not convert an object for a webhook if one of its rules matches the object's own version.
 #[tokio::test(flavor = "multi_thread")]
 async fn another_version_is_no_way_past_a_plugin_beside_one_for_all_versions() {
     let cluster = cluster_or_skip!();
@@ -58,7 +58,7 @@ async fn another_version_is_no_way_past_a_plugin_beside_one_for_all_versions() {
     }
 }
 
-/// Who may write finalizers keeps an object for as long as they like.
+/// A user who may write finalizers can keep an object indefinitely.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_finalizer_is_no_way_past_a_plugin() {
     let cluster = cluster_or_skip!();
@@ -105,7 +105,7 @@ async fn a_finalizer_is_no_way_past_a_plugin() {
     on(&["get", "rolebinding", "readers"]).assert_failed(&["NotFound"]);
 }
 
-/// Without a resourceVersion an update is one of the newest object, whatever its author has read.
+/// An update without a resourceVersion applies to the newest object, whatever version the author has read.
 #[tokio::test(flavor = "multi_thread")]
 async fn no_plugin_turns_off_the_check_for_conflicts() {
     let cluster = cluster_or_skip!();

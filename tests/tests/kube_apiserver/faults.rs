@@ -1,4 +1,4 @@
-//! A plugin's mistakes between it and a user.
+//! Tests that a plugin's errors are not reported as the user's.
 
 use serde_json::json;
 use tollgate_tests::server::metric;
@@ -6,7 +6,7 @@ use tollgate_tests::{cluster_or_skip, hostile, wat};
 
 use crate::fixtures::{config_map, configuration, rules, serve};
 
-/// `annotation: true` would have kube-apiserver refuse the user's request past the webhook's failurePolicy.
+/// With `annotation: true`, kube-apiserver would deny the user's request, whatever the webhook's failurePolicy is.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_annotation_that_is_a_boolean_is_the_plugins_fault_and_not_the_users() {
     let cluster = cluster_or_skip!();
@@ -84,7 +84,7 @@ async fn an_annotation_that_is_a_boolean_is_the_plugins_fault_and_not_the_users(
     }
 }
 
-/// The host answers before kube-apiserver's time is up, whatever a plugin does with it.
+/// The host answers before kube-apiserver's timeout, whatever a plugin does.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_plugin_that_takes_too_long_is_named_before_kube_apiserver_gives_up() {
     let cluster = cluster_or_skip!();
@@ -114,7 +114,7 @@ async fn a_plugin_that_takes_too_long_is_named_before_kube_apiserver_gives_up() 
         } else {
             created.assert_failed(&["sleeper failed (deadline, failurePolicy Fail)"]);
         }
-        // It was the host that let it pass, and not kube-apiserver.
+        // The host allowed the request, and not kube-apiserver.
         let entries = cluster.audit(|entry| {
             entry["objectRef"]["namespace"] == namespace && entry["objectRef"]["name"] == "web"
         });

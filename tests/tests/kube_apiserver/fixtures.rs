@@ -1,4 +1,4 @@
-//! What the tests of several topics need.
+//! Fixtures for several test modules.
 
 use std::fmt::Display;
 
@@ -8,14 +8,14 @@ use tollgate_tests::guests;
 use tollgate_tests::kubernetes::{Cluster, Registration};
 use tollgate_tests::server::Server;
 
-/// A host that kube-apiserver asks. Its registration goes first when it is dropped.
+/// A registered host. On drop, its registration is removed first.
 pub(crate) struct Served<'c> {
     _registration: Registration<'c>,
     pub(crate) server: Server,
 }
 
-/// Starts a host, registers it under a name and waits until it is asked. Pods or, where its rules are for others,
-/// `probe` have to be among what both of its webhooks are for.
+/// Starts a host, registers it under a name, and waits until it gets reviews. Both of its webhooks have to match Pods,
+/// or otherwise `probe`.
 pub(crate) async fn serve<'c>(
     cluster: &'c Cluster,
     name: &str,
@@ -33,13 +33,13 @@ pub(crate) async fn serve<'c>(
     }
 }
 
-/// A configuration whose compiled plugins are kept for other tests.
+/// Returns a configuration that keeps compiled plugins for other tests.
 pub(crate) fn configuration() -> Configuration {
     let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled-plugins");
     Configuration::new().with("engine.cacheDirectory", cache.display().to_string())
 }
 
-/// A Pod that nobody has anything against.
+/// Returns a Pod that all plugins allow.
 pub(crate) fn pod(namespace: &str, name: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -59,7 +59,7 @@ pub(crate) fn config_map(namespace: &str, name: &str, value: &str) -> Value {
     })
 }
 
-/// A Deployment that nobody has anything against.
+/// Returns a Deployment that all plugins allow.
 pub(crate) fn deployment(namespace: &str, name: &str) -> Value {
     let template = &pod(namespace, name)["spec"];
     json!({
@@ -74,13 +74,13 @@ pub(crate) fn deployment(namespace: &str, name: &str) -> Value {
     })
 }
 
-/// The object with labels.
+/// Adds labels to an object.
 pub(crate) fn labelled(mut object: Value, labels: Value) -> Value {
     object["metadata"]["labels"] = labels;
     object
 }
 
-/// Where an object is created. Its kind's plural is the one with an `s`.
+/// Returns the path for the creation of an object. The plural of its kind ends in `s`.
 pub(crate) fn path_of(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let version = text(&object["apiVersion"]);
@@ -92,7 +92,7 @@ pub(crate) fn path_of(object: &Value) -> String {
     }
 }
 
-/// `match` for operations on resources in a namespace.
+/// Returns a `match` for operations on resources in a namespace.
 pub(crate) fn rules_for(
     namespace: &str,
     operations: &[&str],
@@ -110,23 +110,23 @@ pub(crate) fn rules_for(
     })
 }
 
-/// `match` for creating and changing resources in a namespace.
+/// Returns a `match` for creating and changing resources in a namespace.
 pub(crate) fn rules(namespace: &str, groups: &[&str], resources: &[&str]) -> Value {
     rules_for(namespace, &["CREATE", "UPDATE"], groups, resources)
 }
 
-/// `match` with a condition more.
+/// Adds a condition to a `match`.
 pub(crate) fn when(mut matched: Value, expression: &str) -> Value {
     matched["matchConditions"] = json!([{"name": "when", "expression": expression}]);
     matched
 }
 
-/// Adds the plugin that does what its settings say.
+/// Adds the plugin that acts as its settings say.
 pub(crate) fn act(configuration: &mut Configuration, name: &str, matched: Value, settings: Value) {
     act_with(configuration, name, matched, settings, json!({}));
 }
 
-/// Likewise; `more` are further keys of its entry.
+/// Adds the plugin that acts as its settings say. `more` has further keys of its entry.
 pub(crate) fn act_with(
     configuration: &mut Configuration,
     name: &str,
@@ -139,7 +139,7 @@ pub(crate) fn act_with(
     configuration.plugin(name, &guests::build("actor"), more);
 }
 
-/// The text without what is different each time: uids, times, versions.
+/// Removes the variable parts of a text: uids, times, versions.
 pub(crate) fn stable(text: &str) -> String {
     let changing = ["uid:", "resourceVersion:", "creationTimestamp:", "time:"];
     let line = |line: &str| {
@@ -152,7 +152,7 @@ pub(crate) fn stable(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// Without the beginnings of the uids that messages end with: they are others each time.
+/// Removes the shortened uids at the end of messages, because they vary.
 pub(crate) fn without_uids(text: &str) -> String {
     const BEFORE: &str = "(review ";
     const UID_CHARACTERS: usize = 8;
@@ -167,7 +167,7 @@ pub(crate) fn without_uids(text: &str) -> String {
     })
 }
 
-/// Compares what a user sees with the file of that name in `snapshots`.
+/// Compares the user's text with the file of that name in `snapshots`.
 pub(crate) fn shows(name: &str, text: impl Display) {
     let text = without_uids(&text.to_string());
     insta::with_settings!({omit_expression => true, prepend_module_to_snapshot => false}, {

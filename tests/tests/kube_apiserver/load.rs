@@ -1,4 +1,4 @@
-//! Changes that nobody may feel, under load from kube-apiserver, by kube-apiserver's own count.
+//! Tests that changes do not affect requests, under load from kube-apiserver and by kube-apiserver's own metrics.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use tollgate_tests::server::{Server, Start as ServerStart, metric};
 
 use crate::fixtures::{act, config_map, configuration, path_of, rules};
 
-/// Of the objects.
+/// The namespace of the objects.
 const NAMESPACE: &str = "load";
-/// Of the host's Service. Objects in it are left out.
+/// The namespace of the host's Service. Its objects are excluded.
 const SYSTEM: &str = "load-system";
 const CLIENTS: usize = 8;
 
-/// A node hears of it this much later that a replica is no longer ready.
+/// The delay until a node knows that a replica is no longer ready.
 const SERVICE_LAG: Duration = Duration::from_secs(1);
 
-/// The host looks for new certificates every five seconds.
+/// The period of certificate checks. The host checks every five seconds.
 const CERTIFICATE_PERIOD: Duration = Duration::from_secs(6);
 
-/// How long each state is under load before the next change.
+/// The duration of load in each state before the next change.
 const HOLD: Duration = Duration::from_secs(2);
 
-/// Clients that create objects, which are not stored, until they are told to stop.
+/// Clients that create objects with dry run, until they are told to stop.
 struct Load {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
@@ -70,7 +70,7 @@ impl Load {
         }
     }
 
-    /// Lets a number of requests more be answered, and some time go by.
+    /// Waits for a number of further answers, and for some time.
     async fn hold(&self) {
         let before = self.answered.load(Ordering::Relaxed);
         tokio::time::sleep(HOLD).await;
@@ -79,7 +79,7 @@ impl Load {
         }
     }
 
-    /// Ends the load. Neither the clients nor kube-apiserver may have seen anything.
+    /// Ends the load. Asserts that neither the clients nor kube-apiserver have seen an error.
     async fn assert_unfelt(mut self, cluster: &Cluster) {
         self.stop.store(true, Ordering::Relaxed);
         while let Some(refused) = self.clients.join_next().await {
@@ -132,7 +132,7 @@ fn probe() -> Value {
     config_map(NAMESPACE, "probe", "")
 }
 
-/// Puts a pair in the place of another as kubelet does for a mounted Secret: by renaming one symbolic link.
+/// Replaces a key pair like the kubelet does for a mounted Secret: by renaming one symbolic link.
 fn mount(folder: &Path, version: &str, issued: &Issued) {
     let files = folder.join(version);
     std::fs::create_dir_all(&files).expect("made");
@@ -153,7 +153,7 @@ async fn certificate_and_ca_are_replaced_and_nobody_feels_it() {
     cluster.namespace(SYSTEM);
     let (old, new) = (Authority::new("old CA"), Authority::new("new CA"));
     let name = format!("gate.{SYSTEM}.svc");
-    // The name of the service for kube-apiserver, the address for this test.
+    // The service's name is for kube-apiserver, and the address is for this test.
     let names = [name.as_str(), "127.0.0.1"];
     let configuration = configuration();
     let folder = configuration.folder().to_owned();
@@ -196,7 +196,7 @@ async fn certificate_and_ca_are_replaced_and_nobody_feels_it() {
     tokio::time::sleep(CERTIFICATE_PERIOD).await;
     load.hold().await;
 
-    // Another CA: first it is trusted as well, then it has signed, then it alone is trusted.
+    // Another CA: first it is trusted in addition, then it signs, and then it is the only trusted CA.
     apply(
         &mut registration,
         &bundle(format!("{}{}", old.certificate(), new.certificate())),
@@ -254,7 +254,7 @@ async fn two_replicas_are_restarted_one_after_the_other_and_nobody_feels_it() {
 
     for _ in 0..2 {
         let leaving = replicas.remove(0);
-        // The signal and the news that it is leaving are on their way at the same time.
+        // The signal and the removal from the Service happen at the same time.
         leaving.terminate();
         tokio::time::sleep(SERVICE_LAG).await;
         service.remove(leaving.address());
@@ -269,7 +269,7 @@ async fn two_replicas_are_restarted_one_after_the_other_and_nobody_feels_it() {
     }
 
     load.assert_unfelt(&cluster).await;
-    // The connections of the second went to the first when it left, and stay there.
+    // When the second replica left, its connections went to the first one, and they stay there.
     let page = replicas[0].metrics().await;
     let asked = metric(&page, "tollgate_requests_total", &[("endpoint", "mutate")]);
     assert!(asked > 0.0, "the replica that came back is not asked");

@@ -1,4 +1,4 @@
-//! `tollgate review` without a cluster comes to what kube-apiserver's users get.
+//! Tests that `tollgate review` without a cluster gives the same results as kube-apiserver.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -18,16 +18,16 @@ use crate::objects::fifty;
 
 const NAMESPACE: &str = "shop";
 
-/// What became of an object.
+/// The result for an object.
 #[derive(Debug)]
 struct Outcome {
-    /// Why it was denied; none when it was not.
+    /// The message of the denial. None if the object was allowed.
     denial: Option<String>,
     /// The operations of the patch.
     patch: Vec<Value>,
 }
 
-/// The plugins that come with Tollgate, as somebody would run them.
+/// Returns a realistic configuration of the plugins that come with Tollgate.
 fn policies() -> Configuration {
     let mut configuration = configuration();
     let sidecar =
@@ -50,7 +50,7 @@ fn policies() -> Configuration {
     configuration
 }
 
-/// By `tollgate review`.
+/// Returns the results of `tollgate review`.
 fn offline(configuration: &Configuration, objects: &[Value]) -> Vec<Outcome> {
     let mut child = Command::new(binary::tollgate())
         .args(["review", "-o", "json", "--config"])
@@ -90,7 +90,7 @@ fn offline(configuration: &Configuration, objects: &[Value]) -> Vec<Outcome> {
     documents.iter().map(outcome).collect()
 }
 
-/// By kube-apiserver: what it answers, and the patch in its audit log.
+/// Returns the results of kube-apiserver: its answers, and the patches in its audit log.
 async fn online(cluster: &Cluster, objects: &[Value]) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     for object in objects {
@@ -103,7 +103,7 @@ async fn online(cluster: &Cluster, objects: &[Value]) -> Vec<Outcome> {
         });
         let name = &object["metadata"]["name"];
         let resource = path_of(object);
-        // The last: it was there before it was registered, too.
+        // The last entry, because the object also existed before the registration.
         let entries = cluster.audit(|entry| {
             let asked = entry["requestURI"]
                 .as_str()
@@ -123,7 +123,7 @@ async fn online(cluster: &Cluster, objects: &[Value]) -> Vec<Outcome> {
     outcomes
 }
 
-/// Without the uid that it ends with: each review has its own.
+/// Removes the uid at the end, because each review has another one.
 fn without_uid(message: &str) -> String {
     let (message, uid) = message
         .rsplit_once(" (review ")
@@ -136,7 +136,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The object as kube-apiserver would store it without webhooks: with its defaults.
+/// Returns the object as kube-apiserver would store it without webhooks, with its defaults.
 async fn defaulted(cluster: &Cluster, object: &Value) -> Value {
     let path = format!("{}?dryRun=All", path_of(object));
     let (status, mut stored) = cluster.request(Method::POST, &path, Some(object)).await;
@@ -150,8 +150,8 @@ async fn defaulted(cluster: &Cluster, object: &Value) -> Value {
     stored
 }
 
-/// A line for each operation. Operations follow the order of the object's members, which is that of Go's types where
-/// kube-apiserver writes it, and of the alphabet where this test does.
+/// Returns one line per operation. Operations follow the order of the object's members. kube-apiserver writes members
+/// in the order of Go's types, and this test in alphabetical order.
 fn lines(patch: &[Value]) -> BTreeSet<String> {
     patch.iter().map(Value::to_string).collect()
 }
@@ -201,7 +201,7 @@ async fn fifty_objects_are_judged_alike_with_and_without_a_cluster() {
             text(&object["kind"]),
             text(&object["metadata"]["name"])
         );
-        // With the defaults there is no difference at all.
+        // With the defaults, there is no difference.
         let with_defaults = &offline_with_defaults[index];
         assert_eq!(with_defaults.denial, in_cluster[index].denial, "{name}");
         assert_eq!(

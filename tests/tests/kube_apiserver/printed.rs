@@ -1,4 +1,4 @@
-//! What a user of kubectl reads.
+//! Tests the output of kubectl.
 
 use std::fmt::Display;
 
@@ -16,7 +16,7 @@ fn create(cluster: &Cluster, object: &Value) -> Printed {
     cluster.kubectl(&["create", "-f", "-"]).input(object).run()
 }
 
-/// What somebody types one after the other.
+/// Joins the commands of a session with their output.
 fn session<const N: usize>(commands: [Printed; N]) -> String {
     let texts = commands.iter().map(|printed| format!("{printed}\n"));
     stable(&texts.collect::<String>())
@@ -143,7 +143,7 @@ async fn mutations() {
     let generated = on(&["create", "-f", "-", "-o", name_and_labels]).input(&generated);
     shows("a_mutation_of_a_generated_name", session([generated.run()]));
 
-    // The labels come back whoever takes them away.
+    // The plugin restores the labels, whoever removes them.
     let json_patch = r#"[{"op":"remove","path":"/metadata/labels/team"},{"op":"replace","path":"/data/value","value":"b"}]"#;
     let strategic = r#"{"metadata":{"labels":{"team":"other","extra":"yes"}}}"#;
     let merge = r#"{"metadata":{"labels":null},"data":{"value":"c"}}"#;
@@ -200,7 +200,7 @@ async fn mutations() {
         ]),
     );
 
-    // What the webhooks did is no difference for `kubectl diff`.
+    // `kubectl diff` does not show the webhooks' changes as differences.
     shows(
         "kubectl_apply_and_diff",
         session([
@@ -283,7 +283,7 @@ async fn operations_and_subresources() {
         ]),
     );
 
-    // `kubectl delete --all` deletes one by one; this is a deletecollection.
+    // `kubectl delete --all` deletes objects one by one. This request is a deletecollection.
     let all = format!("/api/v1/namespaces/{namespace}/configmaps");
     let raw = cluster.kubectl(&["delete", "--raw", &all]).run();
     shows(
@@ -318,7 +318,7 @@ async fn operations_and_subresources() {
         ]),
     );
 
-    // The Pod counts as running now, which kubectl looks at before it forwards a port.
+    // The Pod's status is now running, which kubectl checks before it forwards a port.
     shows(
         "exec_attach_and_port_forward",
         session([
@@ -387,7 +387,7 @@ async fn a_custom_resource_is_mutated_and_denied() {
     );
 }
 
-/// A million characters that Go writes with six bytes each: six megabytes when it is created, twelve when it changes.
+/// A million characters that Go writes with six bytes each: six megabytes on creation, and twelve on update.
 #[tokio::test(flavor = "multi_thread")]
 async fn an_object_near_the_limit_is_mutated_and_denied() {
     const LENGTH: usize = 1_000_000;
@@ -444,14 +444,14 @@ async fn an_object_near_the_limit_is_mutated_and_denied() {
     denied.assert_failed(&["stage: test is not wanted"]);
 }
 
-/// The annotations of one audit entry, without what is about others and what is different each time.
+/// Returns the annotations of one audit entry, without those of other tests and without variable parts.
 fn annotations(entry: &Value) -> impl Display {
     let annotations = entry["annotations"].as_object().cloned();
     let annotations = annotations.unwrap_or_default().into_iter();
     let annotations = annotations.filter(|(name, _)| !name.starts_with("authorization.k8s.io/"));
     let annotations: Map<String, Value> = annotations
         .map(|(name, value)| match name.split_once("_index_") {
-            // Which of the webhooks of all tests it is.
+            // The number of the webhook among those of all tests.
             Some((name, _)) => (format!("{name}_index_…"), value),
             None if name.ends_with("/review") => {
                 let uid = value.as_str().unwrap_or_default();
@@ -462,7 +462,7 @@ fn annotations(entry: &Value) -> impl Display {
         })
         .collect();
     let text = format!("{:#}", Value::from(annotations));
-    // Behind each plugin's name is the beginning of its hash.
+    // The beginning of the plugin's hash follows its name.
     let mut parts = text.split('@');
     let first = parts.next().unwrap_or_default().to_owned();
     let without_hash = |part: &str| {

@@ -1,4 +1,4 @@
-//! A host that is registered for everything.
+//! Tests a host that is registered for all resources.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::fixtures::{act, config_map, configuration, labelled, path_of, shows};
 
 const NAMESPACE: &str = "everything";
 
-/// Every top-level resource that can be created, with the path and the kind to do it.
+/// Returns every top-level resource that can be created, with the path and the kind.
 async fn creatable(cluster: &Cluster) -> Vec<(String, String, Value)> {
     let mut roots = vec!["/api/v1".to_owned()];
     let (_, groups) = cluster.request(Method::GET, "/apis", None).await;
@@ -53,8 +53,8 @@ async fn creatable(cluster: &Cluster) -> Vec<(String, String, Value)> {
     resources
 }
 
-/// admission_test.go, TestWebhookAdmission: every resource comes to the webhook, and what it answers is taken. Stubs
-/// will do: mutating webhooks are asked before an object is validated.
+/// admission_test.go, TestWebhookAdmission: the webhook gets requests for every resource, and kube-apiserver uses its
+/// answers. Stubs are enough, because kube-apiserver calls mutating webhooks before it validates an object.
 #[tokio::test(flavor = "multi_thread")]
 async fn every_resource_is_asked_about_but_those_that_are_left_out() {
     let Some(cluster) = Start::default().start() else {

@@ -1,6 +1,6 @@
-//! Kubernetes' own cases for webhooks, as far as they are about what a webhook answers: README.md lists them all.
+//! Kubernetes' own cases for webhooks, if they depend on a webhook's answer. README.md lists all of them.
 //!
-//! Each test names the case that it takes up. The webhooks of those are plugins here.
+//! Each test names its case. Plugins replace the webhooks of these cases.
 
 use std::time::{Duration, Instant};
 
@@ -462,8 +462,8 @@ async fn owner_references_that_a_plugin_doubles_are_counted_once() {
     assert_eq!(names, "owner");
 }
 
-/// invalid_managedFields_test.go: TestMutatingWebhookResetsInvalidManagedFields. There kube-apiserver resets what the
-/// webhook spoilt, with a warning; here the plugin is stopped before.
+/// invalid_managedFields_test.go: TestMutatingWebhookResetsInvalidManagedFields. In that test, kube-apiserver resets
+/// the invalid fields with a warning. Here the plugin has a fault before that.
 #[tokio::test(flavor = "multi_thread")]
 async fn managed_fields_are_no_plugins_to_change() {
     let cluster = cluster_or_skip!();
@@ -501,8 +501,8 @@ async fn managed_fields_are_no_plugins_to_change() {
     assert!(faults >= 1.0, "{faults}");
 }
 
-/// Adds a plugin without conditions that does nothing, so that conditions of another stay in the host: those of a single
-/// plugin become the webhook's.
+/// Adds a plugin without conditions that does nothing, so that the host evaluates the conditions of the other plugin.
+/// The conditions of a single plugin would become the webhook's.
 fn asked_about_all(configuration: &mut Configuration, namespace: &str, resources: &str) {
     let all = rules(namespace, &[""], &[resources]);
     act(configuration, "indifferent", all, json!({}));
@@ -534,7 +534,7 @@ async fn the_host_is_called_again_when_kube_apiserver_changed_the_object_after_i
             "object.spec.?priorityClassName.orValue('') == 'low-priority'",
         );
         asked_about_all(&mut configuration, namespace, "pods");
-        // The value of the class is kube-apiserver's to fill in.
+        // kube-apiserver fills in the value of the class.
         let settings = json!({"set_values": {"/spec/priorityClassName": "high-priority", "/spec/priority": null}});
         act(&mut configuration, "raise", low, settings);
         let probe = pod(namespace, "probe");
