@@ -68,7 +68,7 @@ impl Validate for AllowAnnotation {
     }
 }
 
-/// Whether the object itself has annotations. A subresource such as `scale` has none of its own.
+/// Whether the object itself has annotations. A subresource such as `scale` has none.
 fn is_covered(review: &Review) -> bool {
     review.sub_resource().is_none() && review.object().exists()
 }

@@ -9,7 +9,7 @@ use super::{ATTACKER, Flood, Setting};
 /// The result of one flood.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What was sent.
+    /// The kind of flood.
     pub flood: Flood,
     /// Whether the attack had its own address.
     pub other_address: bool,

@@ -1,4 +1,4 @@
-//! What there is in a generated module before anything of it is written.
+//! The structure of a generated module, before its code is written.
 
 use std::collections::BTreeSet;
 
@@ -6,27 +6,27 @@ use wasm_encoder::{RefType, ValType};
 
 use crate::choices::Choices;
 
-/// Parameters and results.
+/// The parameters and results of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Signature {
-    /// Types of what it takes.
+    /// The types of the parameters.
     pub(super) parameters: Vec<ValType>,
-    /// Types of what it gives.
+    /// The types of the results.
     pub(super) results: Vec<ValType>,
 }
 
-/// What a plugin imports.
+/// An imported function.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Import {
     /// The interface's name in the contract.
     pub(super) interface: &'static str,
-    /// The function's.
+    /// The function's name.
     pub(super) name: &'static str,
-    /// How many parameters it has, all of them `i32`, as the canonical ABI lowers it.
+    /// The number of parameters. All of them are `i32`, as the canonical ABI lowers them.
     pub(super) parameters: usize,
 }
 
-/// A function of the module's own.
+/// A function that the module defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own {
     /// `cabi_realloc`.
@@ -35,19 +35,19 @@ pub(super) enum Own {
     Checksum,
     /// Writes a hash as text.
     Write,
-    /// Asked for by the contract.
+    /// The `describe` of the contract.
     Describe,
-    /// Likewise.
+    /// The `configure` of the contract.
     Configure,
-    /// Likewise.
+    /// The `mutate` of the contract.
     Mutate,
-    /// Likewise.
+    /// The `validate` of the contract.
     Validate,
-    /// Called after the answer of one of the four has been read.
+    /// Runs after the host has read the answer of one of the four functions.
     PostReturn,
     /// Runs at instantiation.
     Start,
-    /// Anything: the place in the list of random functions.
+    /// A random function, by its place in the list.
     Random(usize),
 }
 
@@ -63,53 +63,53 @@ pub(super) struct Global {
 /// A table of functions.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
-    /// How many elements it begins with.
+    /// The initial number of elements.
     pub(super) size: u32,
-    /// What active segments put where, by the number of the function.
+    /// The elements of active segments: the place and the number of the function.
     pub(super) elements: Vec<(u32, u32)>,
-    /// A function in all places from the start, and no place ever empty.
+    /// A function that fills all places from the start. Then no place is ever empty.
     pub(super) filled_with: Option<u32>,
 }
 
 /// A module without its code.
 #[derive(Debug)]
 pub(super) struct Shape {
-    /// Exports `mutating`.
+    /// Whether the module exports `mutating`.
     pub(super) mutates: bool,
-    /// Exports `validating`.
+    /// Whether the module exports `validating`.
     pub(super) validates: bool,
-    /// In the order of their numbers.
+    /// The imports, in the order of their numbers.
     pub(super) imports: Vec<Import>,
-    /// Pages of each memory.
+    /// The number of pages of each memory.
     pub(super) memories: Vec<u32>,
-    /// Of the module's own.
+    /// The globals that the module defines.
     pub(super) globals: Vec<Global>,
-    /// Of functions.
+    /// The tables of functions.
     pub(super) tables: Vec<Table>,
-    /// Parameters of each exception.
+    /// The parameters of each exception.
     pub(super) tags: Vec<Signature>,
-    /// Those of the random functions.
+    /// The signatures of the random functions.
     pub(super) signatures: Vec<Signature>,
-    /// Own functions in the order in which they stand in the module.
+    /// The module's functions, in order.
     pub(super) order: Vec<Own>,
-    /// Whether there is a function that runs at instantiation, and whether it is an export in place of a section.
+    /// Whether a function runs at instantiation, and whether an export replaces its section.
     pub(super) start: Option<bool>,
-    /// Which of describe, configure, mutate, validate have a `post-return`.
+    /// The functions among describe, configure, mutate and validate that have a `post-return`.
     pub(super) post_returns: Vec<&'static str>,
-    /// Every type that is used, once.
+    /// Every used type, once.
     pub(super) types: Vec<Signature>,
-    /// Functions that code takes references to: they have to be declared.
+    /// The functions to which code takes references. They have to be declared.
     pub(super) referred: BTreeSet<u32>,
-    /// Whether code may use what no snapshot can hold: changes of tables, dropped segments, references in globals.
+    /// Whether code may do what no snapshot can contain: change tables, drop segments, keep references in globals.
     pub(super) is_beyond_snapshots: bool,
-    /// Functions of the one passive segment of elements.
+    /// The functions in the only passive segment of elements.
     pub(super) passive: Vec<u32>,
 }
 
 /// A reference to any function, or none.
 pub(super) const FUNCTION: ValType = ValType::Ref(RefType::FUNCREF);
 
-/// All that a plugin of the contract can import.
+/// All imports that a plugin of the contract can have.
 const IMPORTS: [Import; 9] = [
     import("review", "request", 1),
     import("review", "get", 4),
@@ -135,7 +135,7 @@ const fn import(interface: &'static str, name: &'static str, parameters: usize) 
 // === impl Shape ===
 
 impl Shape {
-    /// Decides about everything but code.
+    /// Chooses everything except the code.
     pub(super) fn choose(choices: &mut Choices<'_>) -> Self {
         let world = choices.below(3);
         let imports: Vec<Import> = IMPORTS
@@ -206,7 +206,7 @@ impl Shape {
             own.push(Own::Start);
         }
         own.extend((0..self.signatures.len()).map(Own::Random));
-        // In any order: what is taken out and put elsewhere lies between what stays.
+        // The order is random, so that removed and moved functions lie between unchanged ones.
         for place in (1..own.len()).rev() {
             own.swap(place, choices.below(place + 1));
         }
@@ -214,7 +214,7 @@ impl Shape {
     }
 
     fn globals(&mut self, choices: &mut Choices<'_>) {
-        // The allocator's comes first.
+        // The allocator's global comes first.
         self.globals.push(Global {
             kind: ValType::I32,
             is_mutable: true,
@@ -262,7 +262,7 @@ impl Shape {
         }
     }
 
-    /// A function that may stand in a table: mostly one of the random ones, now and then an import or an export.
+    /// Returns a function for a table: mostly a random one, sometimes an import or an export.
     fn any_function(&self, choices: &mut Choices<'_>) -> u32 {
         match choices.below(20) {
             0 if !self.imports.is_empty() => choices.below(self.imports.len()) as u32,
@@ -271,13 +271,13 @@ impl Shape {
         }
     }
 
-    /// The number of a function of its own.
+    /// Returns the number of one of the module's functions.
     pub(super) fn number(&self, own: Own) -> u32 {
         let place = self.order.iter().position(|other| *other == own);
         (self.imports.len() + place.unwrap_or_else(|| panic!("there is no {own:?}"))) as u32
     }
 
-    /// What a function takes and gives.
+    /// Returns the signature of a function.
     pub(super) fn signature(&self, function: u32) -> Signature {
         let i32s = |count| vec![ValType::I32; count];
         let simple = |parameters, results| Signature {
@@ -306,12 +306,12 @@ impl Shape {
         }
     }
 
-    /// How many functions there are.
+    /// Returns the number of functions.
     pub(super) fn functions(&self) -> u32 {
         (self.imports.len() + self.order.len()) as u32
     }
 
-    /// The number of a type.
+    /// Returns the number of a type.
     pub(super) fn kind(&mut self, signature: &Signature) -> u32 {
         let place = self.types.iter().position(|known| known == signature);
         let place = place.unwrap_or_else(|| {
@@ -322,7 +322,7 @@ impl Shape {
     }
 }
 
-/// A type of number.
+/// Returns a number type.
 pub(super) fn number(choices: &mut Choices<'_>) -> ValType {
     match choices.below(8) {
         0..4 => ValType::I32,
