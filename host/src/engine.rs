@@ -218,7 +218,8 @@ impl Engine {
             }
             tracing::warn!(
                 error = format!("{error:#}"), wanted, reserved = least,
-                "there are not as many addresses as memories should stay warm (ulimit -v): many plugins will cost more"
+                "not enough address space for the wanted number of warm memories: with many plugins, calls cost more; \
+                 raise `ulimit -v`"
             );
             with(least)
         })?;

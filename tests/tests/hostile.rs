@@ -175,7 +175,7 @@ const CASES: &[Case] = &[
     validating("unreachable", DEFAULTS, Fault("trap", "unreachable")),
     validating("throw", DEFAULTS, Fault("trap", "an exception that nothing caught")),
     validating("abort", DEFAULTS, Fault("trap", "index out of range (at src/policy.rs:42:7)")),
-    validating("abort-and-carry-on", DEFAULTS, Fault("trap", "gave up")),
+    validating("abort-and-carry-on", DEFAULTS, Fault("trap", "the plugin aborted")),
     validating("malformed-variant", DEFAULTS, Fault("contract-violation", "cannot be read")),
     validating("list-out-of-bounds", DEFAULTS, Fault("contract-violation", "cannot be read")),
     validating("answer-out-of-bounds", DEFAULTS, Fault("contract-violation", "cannot be read")),
@@ -504,7 +504,7 @@ async fn a_call_that_computes_is_not_said_to_have_slept() {
     for answer in calls.join_all().await {
         let answer = answer.expect("every review is answered");
         let said = answer["response"]["status"]["message"].to_string();
-        assert!(said.contains("it ran for"), "{said}");
+        assert!(said.contains("the plugin ran for"), "{said}");
         assert!(!said.contains("slept"), "{said}");
     }
     let answer = server.post("/validate/sleep", &review).await;

@@ -244,10 +244,10 @@ impl fmt::Display for Spent {
             waited,
             slept,
         } = *self;
-        write!(f, "it ran for {}", Milliseconds(cpu))?;
+        write!(f, "the plugin ran for {}", Milliseconds(cpu))?;
         let parts = [
             (waited, "waited for a processor for"),
-            (queued, "waited for one of its places for"),
+            (queued, "waited for a free slot for"),
             (slept, "slept for"),
         ];
         for (part, what) in parts {
@@ -257,11 +257,11 @@ impl fmt::Display for Spent {
         }
         let largest = cpu.max(waited).max(queued).max(slept);
         f.write_str(if largest == cpu {
-            ": a runaway, or too much work"
+            ": an endless loop, or too much work"
         } else if largest == waited {
-            ": other calls and processes had the processors"
+            ": other calls and processes used the processors"
         } else if largest == queued {
-            ": too many calls of it at once (limits.concurrency)"
+            ": too many concurrent calls of this plugin (limits.concurrency)"
         } else {
             ": the plugin waits for a timer"
         })
@@ -355,20 +355,20 @@ mod tests {
         };
         assert_eq!(
             spent(0, 490, 9, 0),
-            "it ran for 490 ms, waited for a processor for 9.0 ms: a runaway, or too much work"
+            "the plugin ran for 490 ms, waited for a processor for 9.0 ms: an endless loop, or too much work"
         );
         assert_eq!(
             spent(0, 47, 153, 0),
-            "it ran for 47 ms, waited for a processor for 153 ms: other calls and processes had the processors"
+            "the plugin ran for 47 ms, waited for a processor for 153 ms: other calls and processes used the processors"
         );
         assert_eq!(
             spent(120, 20, 60, 0),
-            "it ran for 20 ms, waited for a processor for 60 ms, waited for one of its places for 120 ms: too many \
-             calls of it at once (limits.concurrency)"
+            "the plugin ran for 20 ms, waited for a processor for 60 ms, waited for a free slot for 120 ms: too many \
+             concurrent calls of this plugin (limits.concurrency)"
         );
         assert_eq!(
             spent(0, 0, 0, 200),
-            "it ran for 0.0 ms, slept for 200 ms: the plugin waits for a timer"
+            "the plugin ran for 0.0 ms, slept for 200 ms: the plugin waits for a timer"
         );
     }
 }

@@ -44,7 +44,7 @@ fn an_exception_and_a_full_heap_are_not_outputs() {
     let fault = read(wasmtime::ThrownException);
     assert_eq!(
         (fault.kind(), fault.to_string().as_str()),
-        ("trap", "it threw an exception that nothing caught")
+        ("trap", "the plugin threw an exception that nothing caught")
     );
     let fault = read(Trap::AllocationTooLarge);
     assert_eq!(fault, Fault::Memory(Stop::Heap));
@@ -90,11 +90,11 @@ fn a_deadline_says_where_the_time_went() {
     };
     assert_eq!(
         fault(Some(spent)).to_string(),
-        "deadline passed: of the 200 ms that there were for it, it ran for 47 ms, waited for a processor for 153 ms: \
-         other calls and processes had the processors"
+        "deadline passed after 200 ms: the plugin ran for 47 ms, waited for a processor for 153 ms: other calls and \
+         processes used the processors"
     );
     assert_eq!(
         fault(None).to_string(),
-        "deadline passed: it could not be started in the 200 ms that there were for it"
+        "deadline passed: the call could not start within 200 ms"
     );
 }
