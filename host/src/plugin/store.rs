@@ -99,7 +99,7 @@ impl Store {
             .inspect_err(|error| {
                 if error.kind() == io::ErrorKind::InvalidData {
                     let path = path.display();
-                    tracing::warn!(%path, "deleted a damaged record of compiled code; the plugin is prepared anew");
+                    tracing::warn!(%path, "deleted a damaged record of compiled code; preparing the plugin again");
                 }
                 let _: io::Result<()> = fs::remove_file(&path);
             })

@@ -87,7 +87,7 @@ struct WithoutPostReturn<'d> {
 
 /// Error: the code refers to a function that does not exist.
 #[derive(Debug, thiserror::Error)]
-#[error("a function is named that is not there")]
+#[error("the code refers to a function that does not exist")]
 pub(crate) struct Missing;
 
 /// A function that stays in the module.

@@ -131,7 +131,7 @@ async fn says_how_a_child_was_lost() {
     let script = r#"echo '{"stage":"compile"}'; echo 'out of luck' >&2; kill -KILL $$"#;
     let error = refused(&worker(folder.path(), script)).await.to_string();
     assert!(
-        error.starts_with("compile: the process that prepares it ended with signal: 9"),
+        error.starts_with("compile: the process that prepares the plugin ended with signal: 9"),
         "{error}"
     );
     assert!(error.ends_with("it printed: out of luck"), "{error}");
