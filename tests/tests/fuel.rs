@@ -96,7 +96,7 @@ async fn join_all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_call_uses_the_same_fuel_in_three_runs_on_one_and_two_threads() {
+async fn same_call_uses_same_fuel_in_every_run() {
     let review = review();
     let mut known: Vec<Option<f64>> = vec![None; PLUGINS.len()];
     println!("plugin | export | threads | run | fuel");
@@ -118,7 +118,7 @@ async fn the_same_call_uses_the_same_fuel_in_three_runs_on_one_and_two_threads()
 }
 
 #[tokio::test]
-async fn another_object_uses_other_fuel() {
+async fn different_object_uses_different_fuel() {
     let server = start("2").await;
     let small = Review::create(pod("web")).build();
     let of_small = fuel(&server, "required-labels", "validate", &small).await;

@@ -300,7 +300,7 @@ fn message(checked: &Checked) -> String {
 
 /// Collects all mismatches for all cases, so that one run shows everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_hostile_module_ends_in_its_fault_under_both_failure_policies() {
+async fn every_hostile_module_ends_in_its_fault() {
     let cache = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
     let failing_closed = server("Fail", cache.path());
     let failing_open = server("Ignore", cache.path());
@@ -477,7 +477,7 @@ async fn every_hostile_module_ends_in_its_fault_under_both_failure_policies() {
 
 /// Runs more computing calls than there are processors. The time that one call lost went to other calls, not to sleep.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_computes_is_not_said_to_have_slept() {
+async fn computing_call_is_not_reported_as_sleeping() {
     const CALLS: usize = 8;
     let mut configuration = Configuration::new().with("engine.maxConcurrentCalls", CALLS);
     let limits =
@@ -534,7 +534,7 @@ async fn a_call_that_computes_is_not_said_to_have_slept() {
 /// Applying, comparing and checking a plugin's answer is work for the host. Fuel and epoch ticks do not limit this
 /// work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_host_s_own_work_on_an_answer_is_bounded() {
+async fn host_work_on_answer_is_bounded() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("hostile", &hostile::all()["merge-huge-list"], json!({}));
     configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
@@ -624,7 +624,7 @@ async fn assert_not_loaded(server: Server, words: &str) {
 }
 
 #[tokio::test]
-async fn a_module_that_takes_minutes_to_compile_is_stopped_by_the_clock() {
+async fn stops_compilation_at_load_timeout() {
     let module = hostile::slow_to_compile(3000, 1000);
     assert!(
         module.len() < 40_000,
@@ -636,7 +636,7 @@ async fn a_module_that_takes_minutes_to_compile_is_stopped_by_the_clock() {
 }
 
 #[tokio::test]
-async fn a_module_that_takes_gigabytes_to_compile_is_stopped_by_its_memory() {
+async fn stops_compilation_at_load_memory() {
     let module = hostile::slow_to_compile(3000, 1000);
     let server = server_with(
         &module,
@@ -647,7 +647,7 @@ async fn a_module_that_takes_gigabytes_to_compile_is_stopped_by_its_memory() {
 
 /// Loads more sleeping plugins than are prepared in parallel, and a harmless one after them.
 #[tokio::test]
-async fn plugins_that_sleep_while_they_are_loaded_hold_up_nobody() {
+async fn sleeping_plugins_do_not_delay_loading() {
     let modules = hostile::all();
     let mut configuration = Configuration::new();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -689,7 +689,7 @@ fn of_child(server: &Server, file: &str) -> Option<String> {
 
 /// Checks both children: the one that runs guest code works first, and the one that compiles works most of the time.
 #[tokio::test]
-async fn children_that_prepare_plugins_are_confined_by_the_kernel() {
+async fn kernel_confines_children_that_prepare_plugins() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("slow", &hostile::slow_to_compile(400, 400), json!({}));
     let server = Start::default().at_once().start(configuration);
@@ -726,7 +726,7 @@ async fn children_that_prepare_plugins_are_confined_by_the_kernel() {
 }
 
 #[tokio::test]
-async fn a_plugin_whose_snapshot_ends_the_child_is_loaded_without_one() {
+async fn loads_plugin_without_snapshot_when_child_is_lost() {
     let modules = hostile::all();
     let mut configuration = Configuration::new().with("engine.loadMemory", "384Mi");
     let keys =
@@ -748,7 +748,7 @@ async fn a_plugin_whose_snapshot_ends_the_child_is_loaded_without_one() {
 }
 
 #[tokio::test]
-async fn compiling_is_no_work_of_the_server_itself() {
+async fn compiles_in_child_processes() {
     let server = server_with(
         &hostile::slow_to_compile(300, 300),
         json!({"loadTimeout": "60s"}),
@@ -767,7 +767,7 @@ async fn compiling_is_no_work_of_the_server_itself() {
 }
 
 #[tokio::test]
-async fn a_file_past_the_limit_is_not_read() {
+async fn refuses_plugin_file_over_size_limit() {
     let server = server_with(&hostile::larger_than(2 << 20), json!({"maxPlugin": "1Mi"}));
     assert_not_loaded(server, "engine.maxPlugin").await;
     let server = server_with(&hostile::larger_than(2 << 20), json!({}));
@@ -775,7 +775,7 @@ async fn a_file_past_the_limit_is_not_read() {
 }
 
 #[test]
-fn every_fixture_is_tried_and_documented() {
+fn every_fixture_is_tested_and_documented() {
     let table = include_str!("../hostile/README.md");
     let source = include_str!("hostile.rs");
     for name in hostile::all().keys() {

@@ -149,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recognises_the_error_that_it_provoked_and_no_other() {
+    fn recognises_only_exhausted_host_call_fuel() {
         let exhaustion = Exhaustion::default();
         let error = provoke().expect("the component is valid and the call fails");
         assert!(

@@ -434,7 +434,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn admits_the_contract_wasi_and_what_is_granted() {
+    fn admits_contract_wasi_and_granted_capabilities() {
         for name in [
             "tollgate:admission/review@0.1.0",
             "tollgate:admission/types@0.1.0",
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_everything_else_by_name() {
+    fn refuses_other_imports_by_name() {
         let refused = |name: &str| admit_import(name, &[]).unwrap_err().to_string();
         assert!(refused("tollgate:admission/clock@0.1.0").contains("capabilities: [clock]"));
         assert!(refused("tollgate:admission/review@0.9.0").contains("rebuild it"));

@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn does_not_charge_for_a_processor_that_others_had() {
+    fn does_not_charge_time_without_processor() {
         let meter = Meter::start();
         meter.begin_slice();
         std::thread::sleep(TICK * 50);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn charges_for_work_from_the_first_tick_on() {
+    fn charges_cpu_time_after_first_tick() {
         let meter = Meter::start();
         meter.begin_slice();
         meter.tick();
@@ -302,7 +302,7 @@ mod tests {
 
     /// The future yields once, is woken at once, and is polled late.
     #[tokio::test]
-    async fn a_call_that_is_ready_and_not_run_waits_for_a_processor() {
+    async fn ready_call_that_does_not_run_waits_for_processor() {
         for woken in [false, true] {
             let meter = Meter::start();
             let mut yielded = false;
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_that_waits_for_a_timer_sleeps() {
+    async fn call_that_waits_for_timer_sleeps() {
         let meter = Meter::start();
         let run = Metered {
             meter: &meter,
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_most_of_the_time_went_into() {
+    fn explains_largest_part_of_time() {
         let milliseconds = Duration::from_millis;
         let spent = |queued, cpu, waited, slept| {
             let spent = Spent {

@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn ticks_for_what_runs_and_wakes_from_its_sleep_for_it() {
+    fn ticks_while_guest_runs_and_wakes_from_sleep() {
         let mut config = Config::new();
         config.epoch_interruption(true).consume_fuel(true);
         let engine = wasmtime::Engine::new(&config).expect("the engine can be made");

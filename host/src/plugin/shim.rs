@@ -682,7 +682,7 @@ mod tests {
     }
 
     #[test]
-    fn a_plugin_without_its_shim_answers_as_before() {
+    fn plugin_without_shim_answers_as_before() {
         let before = component(COMPONENT);
         let after = without_shim(&before).unwrap();
         let after = after.expect("it has a shim");
@@ -740,7 +740,7 @@ mod tests {
     }
 
     #[test]
-    fn snapshots_of_what_wit_component_makes_have_one() {
+    fn finds_shim_in_snapshots_from_wit_component() {
         let snapshot = snapshot();
         let before = Outline::read(&snapshot).unwrap();
         let after = without_shim(&snapshot).unwrap();
@@ -754,7 +754,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_in_another_way_is_left_alone() {
+    fn leaves_other_patterns_unchanged() {
         let with = |instead: &[(&str, &str)]| {
             let mut text = COMPONENT.to_owned();
             for (before, after) in instead {
@@ -879,14 +879,14 @@ mod tests {
     }
 
     #[test]
-    fn a_component_without_a_shim_is_left_alone() {
+    fn leaves_component_without_shim_unchanged() {
         let plain =
             "(component (core module $m (func (export \"f\"))) (core instance (instantiate $m)))";
         assert!(without_shim(&component(plain)).unwrap().is_none());
     }
 
     #[test]
-    fn what_is_cut_off_is_an_error() {
+    fn truncated_component_is_an_error() {
         let whole = component(COMPONENT);
         for length in [9, whole.len() / 2, whole.len() - 1] {
             assert!(without_shim(&whole[..length]).is_err(), "{length}");

@@ -35,7 +35,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_that_is_documented_is_counted_from_the_beginning() {
+    fn counts_every_documented_kind_from_start() {
         let page = include_str!("../../../../docs/failure-modes.md");
         let (_, table) = page.split_once("## Faults\n").expect("there is a table");
         let (table, _) = table.split_once("\n## ").expect("and another section");

@@ -167,7 +167,7 @@ fn try_everything() {
 const NEEDED: [&str; 2] = ["start a thread", "take memory"];
 
 #[test]
-fn a_confined_process_has_neither_files_nor_network_nor_other_processes() {
+fn confined_process_has_no_files_network_or_processes() {
     let free = attempts(false);
     let confined = attempts(true);
     for (name, could) in &free.succeeded {
@@ -187,7 +187,7 @@ fn a_confined_process_has_neither_files_nor_network_nor_other_processes() {
 }
 
 #[test]
-fn the_kernel_says_that_the_process_is_confined() {
+fn kernel_reports_confinement() {
     let confined = attempts(true);
     for line in ["NoNewPrivs:\t1", "Seccomp:\t2"] {
         assert!(
