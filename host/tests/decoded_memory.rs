@@ -119,7 +119,11 @@ fn decoding_allocates_no_more_than_reserved() {
                     assert!(document.count_nodes(usize::MAX) > 0);
                 }
                 Err(error) => {
-                    assert_eq!(account.bytes(), 0, "{name}: everything was given back");
+                    assert_eq!(
+                        account.bytes(),
+                        0,
+                        "{name}: a failed parse must release its memory"
+                    );
                     if matches!(error.kind, ParseErrorKind::NoRoom(NoRoom::TooLarge { .. })) {
                         refused += 1;
                     }
@@ -129,7 +133,10 @@ fn decoding_allocates_no_more_than_reserved() {
             assert_eq!(gauge.get(), 0, "{name}");
         }
     }
-    assert!(refused >= 20, "{refused} were refused: some have to be");
+    assert!(
+        refused >= 20,
+        "{refused} texts were refused; expected at least 20"
+    );
     ordinary_objects_are_charged_for_what_they_take();
 }
 

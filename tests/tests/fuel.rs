@@ -67,7 +67,7 @@ async fn fuel(server: &Server, plugin: &str, phase: &str, review: &Value) -> f64
     assert_eq!(
         all,
         single * CALLS as f64,
-        "{plugin}, {phase}: {CALLS} calls at once do not use {CALLS} times what one uses"
+        "{plugin}, {phase}: {CALLS} concurrent calls do not use {CALLS} times the fuel of one call"
     );
     single
 }
@@ -110,7 +110,7 @@ async fn same_call_uses_same_fuel_in_every_run() {
                 let known = *known.get_or_insert(fuel);
                 assert_eq!(
                     known, fuel,
-                    "{plugin}, {phase}: another amount in run {run} on {threads} threads"
+                    "{plugin}, {phase}: different fuel in run {run} on {threads} threads"
                 );
             }
         }

@@ -275,7 +275,7 @@ async fn ask(server: &Server, case: &Case) -> (Answer, Checked) {
     let neighbour = neighbour.checked(Endpoint::Validate, &good_review);
     assert!(
         neighbour.allowed,
-        "{}: the harmless plugin beside it does not let a request pass",
+        "{}: the harmless plugin denies a request",
         case.name
     );
     let checked = answer.checked(case.endpoint, &review);
@@ -340,14 +340,17 @@ async fn every_hostile_module_ends_in_its_fault() {
         match case.expected {
             Denied(words) => {
                 for checked in [&closed, &open] {
-                    expect(!checked.allowed, "its denial does not count".to_owned());
+                    expect(
+                        !checked.allowed,
+                        "the request is allowed, although the plugin denies it".to_owned(),
+                    );
                     let said = message(checked);
                     expect(
                         said.contains(words),
                         format!("`{words}` is not in `{said}`"),
                     );
                 }
-                expect(code == 403, format!("the code of its denial is {code}"));
+                expect(code == 403, format!("the code of the denial is {code}"));
             }
             Allowed(_) | Unsnapshotted(_) => {
                 let operations = if let Allowed(operations) = case.expected {
@@ -368,7 +371,7 @@ async fn every_hostile_module_ends_in_its_fault() {
                 let (kind, words) = fault(case).unwrap_or_default();
                 expect(
                     !closed.allowed,
-                    "it fails, and the request passes under Fail".to_owned(),
+                    "the plugin fails, and the request is allowed under Fail".to_owned(),
                 );
                 expect(code == 500, format!("the code is {code}"));
                 expect(
@@ -620,7 +623,7 @@ async fn assert_not_loaded(server: Server, words: &str) {
         .post("/validate/harmless", &review)
         .await
         .checked(Endpoint::Validate, &review);
-    assert!(harmless.allowed, "the plugin beside it is gone");
+    assert!(harmless.allowed, "the harmless plugin does not work");
 }
 
 #[tokio::test]
@@ -628,7 +631,7 @@ async fn stops_compilation_at_load_timeout() {
     let module = hostile::slow_to_compile(3000, 1000);
     assert!(
         module.len() < 40_000,
-        "it is {} bytes: the point is that it is small",
+        "the module must be small, and has {} bytes",
         module.len()
     );
     let server = server_with(&module, json!({"loadTimeout": "3s", "loadMemory": "8Gi"}));
@@ -662,7 +665,7 @@ async fn sleeping_plugins_do_not_delay_loading() {
     let server = Server::start(configuration);
     let took = began.elapsed();
     println!(
-        "{sleepers} plugins that sleep for a day: everything is loaded or given up after {took:?}"
+        "{sleepers} plugins that sleep for a day: every plugin is loaded or has failed after {took:?}"
     );
     assert_eq!(server.plugin_status("harmless").await["state"], "loaded");
     // A sleeper has a second to load. Without that limit it would have minutes.
@@ -721,7 +724,7 @@ async fn kernel_confines_children_that_prepare_plugins() {
     let missing = "less confined";
     assert!(
         !server.logs().iter().any(|line| line.contains(missing)),
-        "the kernel lacks something"
+        "the kernel lacks protections"
     );
 }
 
@@ -758,11 +761,11 @@ async fn compiles_in_child_processes() {
     println!("CPU time: the server's own {own:?}, its children's {children:?}");
     assert!(
         children.as_millis() > 300,
-        "it compiles too fast to tell: {children:?}"
+        "compilation is too fast to compare: {children:?}"
     );
     assert!(
         own * 4 < children,
-        "the server's own {own:?} beside its children's {children:?}"
+        "the server itself used {own:?}, its children {children:?}"
     );
 }
 
@@ -785,7 +788,7 @@ fn every_fixture_is_tested_and_documented() {
         );
         assert!(
             source.contains(&format!("\"{name}\"")),
-            "no test tries {name}"
+            "no test uses {name}"
         );
     }
     assert!(CASES.len() >= 20);

@@ -290,7 +290,7 @@ async fn secret_never_leaks_in_any_mode_fault_or_policy() {
                         .find_in(&Value::Array(checked.patch.clone()))
                         .is_some()
                     {
-                        assert!(COPIES.contains(way), "{way} is not to end in a patch");
+                        assert!(COPIES.contains(way), "{way} must not end in a patch");
                         patches_with_the_marker += 1;
                     }
                 }
@@ -311,7 +311,7 @@ async fn secret_never_leaks_in_any_mode_fault_or_policy() {
     let copies = COPIES.len() * 2 * FAILURE_POLICIES.len();
     assert_eq!(
         patches_with_the_marker, copies,
-        "patches that copy: each on CREATE and UPDATE, in enforce"
+        "each patch that copies must arrive on CREATE and on UPDATE, in mode enforce"
     );
     for fault in [
         "out-of-fuel",
@@ -326,7 +326,7 @@ async fn secret_never_leaks_in_any_mode_fault_or_policy() {
     ] {
         assert!(
             faults.contains_key(fault),
-            "no call ended in the fault {fault}, so it was not tried: {faults:?}"
+            "no call ended in the fault {fault}, so the test does not cover it: {faults:?}"
         );
     }
 }
@@ -437,11 +437,15 @@ async fn guess_at_content_has_no_visible_result() {
             let patch = json!(checked.patch).to_string();
             let status = json!(checked.status).to_string();
             if patch.contains("/metadata/labels") {
-                shown.push(format!("{way}, {verdict}: the object says so: {patch}"));
+                shown.push(format!(
+                    "{way}, {verdict}: the object shows the result of the guess: {patch}"
+                ));
             }
             for guess in [&values[1], &names[1]] {
                 if status.contains(guess.as_str()) {
-                    shown.push(format!("{way}, {verdict}: the fault says so: {status}"));
+                    shown.push(format!(
+                        "{way}, {verdict}: the fault shows the guess: {status}"
+                    ));
                 }
             }
         }
@@ -494,7 +498,7 @@ async fn secret_does_not_leak_from_unreadable_review() {
         ("cut off", whole[..whole.len() - 40].to_vec()),
         (
             "cut off within the marker",
-            whole[..text.find(MARKER).expect("it is in there") + 15].to_vec(),
+            whole[..text.find(MARKER).expect("the text has the marker") + 15].to_vec(),
         ),
         (
             "not UTF-8",
@@ -596,12 +600,12 @@ async fn content_of_other_objects_is_passed_on() {
                         .warnings
                         .iter()
                         .any(|warning| search.find(warning).is_some()),
-                    "no warning has it"
+                    "no warning has the marker"
                 );
                 let annotations = json!(checked.audit_annotations);
                 assert!(
                     search.find_in(&annotations).is_some(),
-                    "no annotation has it: {annotations}"
+                    "no annotation has the marker: {annotations}"
                 );
                 true
             }
@@ -619,11 +623,11 @@ async fn content_of_other_objects_is_passed_on() {
     let stopped = server.stop();
     assert!(
         stopped.logs.iter().any(|line| search.find(line).is_some()),
-        "no log line has it"
+        "no log line has the marker"
     );
     assert!(
         silent.is_empty(),
-        "the plugin should have been heard, and was not: {silent:?}"
+        "these outputs of the plugin are missing: {silent:?}"
     );
 }
 

@@ -19,13 +19,13 @@ pub enum ComponentizeError {
     Malformed(String),
     /// The module exports nothing of the contract.
     #[error(
-        "it exports nothing of tollgate:admission@{CONTRACT_VERSION}: is the SDK's export (`validator`, `mutator` or \
-         `plugin`) called, and the module built as a library (a \"reactor\"), not as a command?"
+        "it exports nothing of tollgate:admission@{CONTRACT_VERSION}: call the SDK's export (`validator`, `mutator` or \
+         `plugin`), and build the module as a library (a \"reactor\"), not as a command"
     )]
     NotAPlugin,
     /// The module was built with an SDK of another version.
     #[error(
-        "it was built for tollgate:admission@{0}, and this tool makes components of {CONTRACT_VERSION}: rebuild it"
+        "it was built for tollgate:admission@{0}, but this tool builds components for {CONTRACT_VERSION}: rebuild it"
     )]
     OtherVersion(String),
     /// The module imports what no host has.

@@ -124,7 +124,7 @@ fn finding_value_below_content_reads_its_name() {
 fn patch_whose_success_depends_on_content_is_detected() {
     let goes = |operation: serde_json::Value| {
         let operations = Operation::parse_all(&Json::from(serde_json::json!([operation])));
-        goes_by_content(&operations.expect("it is one")[0])
+        goes_by_content(&operations.expect("the operation is valid")[0])
     };
     for operation in [
         json!({"op": "test", "path": "/data/pin", "value": "MTIzNA=="}),

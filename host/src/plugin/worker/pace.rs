@@ -212,7 +212,7 @@ mod tests {
         assert!(second.floor.is_some());
         assert!(
             lanes.slow.try_acquire().is_err(),
-            "there are no more than two"
+            "at most two plugins are prepared at once"
         );
     }
 }

@@ -144,7 +144,7 @@ async fn rejects_code_from_child_that_runs_guest_code() {
     let error = refused(&worker(folder.path(), script)).await;
     assert!(matches!(error, PrepareError::Protocol(_)), "{error}");
     let prepared = std::fs::read_dir(folder.path().join("prepared"));
-    assert!(prepared.is_err(), "it was kept");
+    assert!(prepared.is_err(), "the code was stored");
 }
 
 #[tokio::test]
