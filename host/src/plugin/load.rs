@@ -564,8 +564,8 @@ fn warn_of_rules(config: &PluginConfig, matching: &Match) {
         tracing::warn!(
             plugin = config.name.as_str(),
             rule = finding.place,
-            "rule matches nothing: {}",
-            finding.text
+            reason = finding.text,
+            "rule matches nothing"
         );
     }
 }
