@@ -218,7 +218,8 @@ impl Engine {
             }
             tracing::warn!(
                 error = format!("{error:#}"), wanted, reserved = least,
-                "there are not as many addresses as memories should stay warm (ulimit -v): many plugins will cost more"
+                "not enough address space for the wanted number of warm memories: with many plugins, calls cost more; \
+                 raise `ulimit -v`"
             );
             with(least)
         })?;
@@ -430,7 +431,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_memory_stays_warm_for_every_plugin_however_few_calls_there_are_at_once() {
+    async fn keeps_memory_warm_for_every_plugin() {
         const PLUGINS: u32 = 200;
         let engine = Engine::new(&EngineSettings {
             max_concurrent_calls: 1,

@@ -47,7 +47,7 @@ fn large(label: &str, version: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cache_that_is_too_small_keeps_what_serves_all_the_same() {
+async fn too_small_cache_keeps_serving_artifacts() {
     let Some(mut registry) = Registry::start() else {
         return;
     };
@@ -71,7 +71,10 @@ async fn a_cache_that_is_too_small_keeps_what_serves_all_the_same() {
     let before = json!({"colour": "red", "shape": "round"});
     assert_eq!(labels(&server).await, before);
     let warned = |line: &String| line.contains("more than registries.maxCache");
-    until("a word about it", async || server.logs().iter().any(warned)).await;
+    until("the warning about the cache size", async || {
+        server.logs().iter().any(warned)
+    })
+    .await;
 
     // The plugins are the same as after the first start, although the registry is down.
     registry.kill();
@@ -92,7 +95,11 @@ async fn a_cache_that_is_too_small_keeps_what_serves_all_the_same() {
     let large = blobs
         .flatten()
         .filter(|entry| entry.metadata().is_ok_and(|data| data.len() > 100_000));
-    assert_eq!(large.count(), 2, "what was replaced is gone");
+    assert_eq!(
+        large.count(),
+        2,
+        "the cache must not keep the replaced version"
+    );
 }
 
 /// The current time, in the format of `/plugins`.
@@ -103,7 +110,7 @@ fn now() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bad_version_is_tried_when_it_is_said_to_be_and_a_good_one_at_once() {
+async fn retries_bad_version_on_schedule_and_good_version_at_once() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -130,7 +137,7 @@ async fn a_bad_version_is_tried_when_it_is_said_to_be_and_a_good_one_at_once() {
                 assert_eq!(attempts, before + 1);
                 assert!(
                     at >= *promised,
-                    "it was tried at {at} and not at {promised}"
+                    "the attempt at {at} was earlier than announced ({promised})"
                 );
             }
             said.push((attempts, next.to_owned()));
@@ -146,7 +153,10 @@ async fn a_bad_version_is_tried_when_it_is_said_to_be_and_a_good_one_at_once() {
     })
     .await;
     println!("the good version was in force {took:?} after its push");
-    assert!(took < Duration::from_secs(8), "it waited for the bad one");
+    assert!(
+        took < Duration::from_secs(8),
+        "the good version waited for the bad one"
+    );
     let status = server.plugin_status("colour").await;
     assert_eq!(status["state"], "loaded", "{status:#}");
 
@@ -159,7 +169,7 @@ async fn a_bad_version_is_tried_when_it_is_said_to_be_and_a_good_one_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_registrys_next_ca_needs_no_restart() {
+async fn registry_ca_changes_without_restart() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -193,7 +203,7 @@ fn cosign() -> Option<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cosign_signs_is_accepted() {
+async fn accepts_signatures_of_cosign() {
     let (Some(cosign), Some(registry)) = (cosign(), Registry::start()) else {
         return;
     };

@@ -307,12 +307,12 @@ fn a_limit_that_is_too_low_is_named_with_what_is_needed() {
     for (limit, words) in [
         (
             "instances",
-            "core instances, and may have 1 (limits.instances)",
+            "core instances; the limit is 1 (limits.instances)",
         ),
-        ("tables", "tables, and may have 1 (limits.tables)"),
+        ("tables", "tables; the limit is 1 (limits.tables)"),
         (
             "tableElements",
-            "elements in a table, and may have 1 (limits.tableElements)",
+            "elements in a table; the limit is 1 (limits.tableElements)",
         ),
     ] {
         let mut configuration = Configuration::new();

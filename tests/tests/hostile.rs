@@ -175,7 +175,7 @@ const CASES: &[Case] = &[
     validating("unreachable", DEFAULTS, Fault("trap", "unreachable")),
     validating("throw", DEFAULTS, Fault("trap", "an exception that nothing caught")),
     validating("abort", DEFAULTS, Fault("trap", "index out of range (at src/policy.rs:42:7)")),
-    validating("abort-and-carry-on", DEFAULTS, Fault("trap", "gave up")),
+    validating("abort-and-carry-on", DEFAULTS, Fault("trap", "the plugin aborted")),
     validating("malformed-variant", DEFAULTS, Fault("contract-violation", "cannot be read")),
     validating("list-out-of-bounds", DEFAULTS, Fault("contract-violation", "cannot be read")),
     validating("answer-out-of-bounds", DEFAULTS, Fault("contract-violation", "cannot be read")),
@@ -275,7 +275,7 @@ async fn ask(server: &Server, case: &Case) -> (Answer, Checked) {
     let neighbour = neighbour.checked(Endpoint::Validate, &good_review);
     assert!(
         neighbour.allowed,
-        "{}: the harmless plugin beside it does not let a request pass",
+        "{}: the harmless plugin denies a request",
         case.name
     );
     let checked = answer.checked(case.endpoint, &review);
@@ -300,7 +300,7 @@ fn message(checked: &Checked) -> String {
 
 /// Collects all mismatches for all cases, so that one run shows everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_hostile_module_ends_in_its_fault_under_both_failure_policies() {
+async fn every_hostile_module_ends_in_its_fault() {
     let cache = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
     let failing_closed = server("Fail", cache.path());
     let failing_open = server("Ignore", cache.path());
@@ -340,14 +340,17 @@ async fn every_hostile_module_ends_in_its_fault_under_both_failure_policies() {
         match case.expected {
             Denied(words) => {
                 for checked in [&closed, &open] {
-                    expect(!checked.allowed, "its denial does not count".to_owned());
+                    expect(
+                        !checked.allowed,
+                        "the request is allowed, although the plugin denies it".to_owned(),
+                    );
                     let said = message(checked);
                     expect(
                         said.contains(words),
                         format!("`{words}` is not in `{said}`"),
                     );
                 }
-                expect(code == 403, format!("the code of its denial is {code}"));
+                expect(code == 403, format!("the code of the denial is {code}"));
             }
             Allowed(_) | Unsnapshotted(_) => {
                 let operations = if let Allowed(operations) = case.expected {
@@ -368,7 +371,7 @@ async fn every_hostile_module_ends_in_its_fault_under_both_failure_policies() {
                 let (kind, words) = fault(case).unwrap_or_default();
                 expect(
                     !closed.allowed,
-                    "it fails, and the request passes under Fail".to_owned(),
+                    "the plugin fails, and the request is allowed under Fail".to_owned(),
                 );
                 expect(code == 500, format!("the code is {code}"));
                 expect(
@@ -477,7 +480,7 @@ async fn every_hostile_module_ends_in_its_fault_under_both_failure_policies() {
 
 /// Runs more computing calls than there are processors. The time that one call lost went to other calls, not to sleep.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_computes_is_not_said_to_have_slept() {
+async fn computing_call_is_not_reported_as_sleeping() {
     const CALLS: usize = 8;
     let mut configuration = Configuration::new().with("engine.maxConcurrentCalls", CALLS);
     let limits =
@@ -504,7 +507,7 @@ async fn a_call_that_computes_is_not_said_to_have_slept() {
     for answer in calls.join_all().await {
         let answer = answer.expect("every review is answered");
         let said = answer["response"]["status"]["message"].to_string();
-        assert!(said.contains("it ran for"), "{said}");
+        assert!(said.contains("the plugin ran for"), "{said}");
         assert!(!said.contains("slept"), "{said}");
     }
     let answer = server.post("/validate/sleep", &review).await;
@@ -534,7 +537,7 @@ async fn a_call_that_computes_is_not_said_to_have_slept() {
 /// Applying, comparing and checking a plugin's answer is work for the host. Fuel and epoch ticks do not limit this
 /// work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_host_s_own_work_on_an_answer_is_bounded() {
+async fn host_work_on_answer_is_bounded() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("hostile", &hostile::all()["merge-huge-list"], json!({}));
     configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
@@ -620,15 +623,15 @@ async fn assert_not_loaded(server: Server, words: &str) {
         .post("/validate/harmless", &review)
         .await
         .checked(Endpoint::Validate, &review);
-    assert!(harmless.allowed, "the plugin beside it is gone");
+    assert!(harmless.allowed, "the harmless plugin does not work");
 }
 
 #[tokio::test]
-async fn a_module_that_takes_minutes_to_compile_is_stopped_by_the_clock() {
+async fn stops_compilation_at_load_timeout() {
     let module = hostile::slow_to_compile(3000, 1000);
     assert!(
         module.len() < 40_000,
-        "it is {} bytes: the point is that it is small",
+        "the module must be small, and has {} bytes",
         module.len()
     );
     let server = server_with(&module, json!({"loadTimeout": "3s", "loadMemory": "8Gi"}));
@@ -636,7 +639,7 @@ async fn a_module_that_takes_minutes_to_compile_is_stopped_by_the_clock() {
 }
 
 #[tokio::test]
-async fn a_module_that_takes_gigabytes_to_compile_is_stopped_by_its_memory() {
+async fn stops_compilation_at_load_memory() {
     let module = hostile::slow_to_compile(3000, 1000);
     let server = server_with(
         &module,
@@ -647,7 +650,7 @@ async fn a_module_that_takes_gigabytes_to_compile_is_stopped_by_its_memory() {
 
 /// Loads more sleeping plugins than are prepared in parallel, and a harmless one after them.
 #[tokio::test]
-async fn plugins_that_sleep_while_they_are_loaded_hold_up_nobody() {
+async fn sleeping_plugins_do_not_delay_loading() {
     let modules = hostile::all();
     let mut configuration = Configuration::new();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -662,7 +665,7 @@ async fn plugins_that_sleep_while_they_are_loaded_hold_up_nobody() {
     let server = Server::start(configuration);
     let took = began.elapsed();
     println!(
-        "{sleepers} plugins that sleep for a day: everything is loaded or given up after {took:?}"
+        "{sleepers} plugins that sleep for a day: every plugin is loaded or has failed after {took:?}"
     );
     assert_eq!(server.plugin_status("harmless").await["state"], "loaded");
     // A sleeper has a second to load. Without that limit it would have minutes.
@@ -689,7 +692,7 @@ fn of_child(server: &Server, file: &str) -> Option<String> {
 
 /// Checks both children: the one that runs guest code works first, and the one that compiles works most of the time.
 #[tokio::test]
-async fn children_that_prepare_plugins_are_confined_by_the_kernel() {
+async fn kernel_confines_children_that_prepare_plugins() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("slow", &hostile::slow_to_compile(400, 400), json!({}));
     let server = Start::default().at_once().start(configuration);
@@ -721,12 +724,12 @@ async fn children_that_prepare_plugins_are_confined_by_the_kernel() {
     let missing = "less confined";
     assert!(
         !server.logs().iter().any(|line| line.contains(missing)),
-        "the kernel lacks something"
+        "the kernel lacks protections"
     );
 }
 
 #[tokio::test]
-async fn a_plugin_whose_snapshot_ends_the_child_is_loaded_without_one() {
+async fn loads_plugin_without_snapshot_when_child_is_lost() {
     let modules = hostile::all();
     let mut configuration = Configuration::new().with("engine.loadMemory", "384Mi");
     let keys =
@@ -748,7 +751,7 @@ async fn a_plugin_whose_snapshot_ends_the_child_is_loaded_without_one() {
 }
 
 #[tokio::test]
-async fn compiling_is_no_work_of_the_server_itself() {
+async fn compiles_in_child_processes() {
     let server = server_with(
         &hostile::slow_to_compile(300, 300),
         json!({"loadTimeout": "60s"}),
@@ -758,16 +761,16 @@ async fn compiling_is_no_work_of_the_server_itself() {
     println!("CPU time: the server's own {own:?}, its children's {children:?}");
     assert!(
         children.as_millis() > 300,
-        "it compiles too fast to tell: {children:?}"
+        "compilation is too fast to compare: {children:?}"
     );
     assert!(
         own * 4 < children,
-        "the server's own {own:?} beside its children's {children:?}"
+        "the server itself used {own:?}, its children {children:?}"
     );
 }
 
 #[tokio::test]
-async fn a_file_past_the_limit_is_not_read() {
+async fn refuses_plugin_file_over_size_limit() {
     let server = server_with(&hostile::larger_than(2 << 20), json!({"maxPlugin": "1Mi"}));
     assert_not_loaded(server, "engine.maxPlugin").await;
     let server = server_with(&hostile::larger_than(2 << 20), json!({}));
@@ -775,7 +778,7 @@ async fn a_file_past_the_limit_is_not_read() {
 }
 
 #[test]
-fn every_fixture_is_tried_and_documented() {
+fn every_fixture_is_tested_and_documented() {
     let table = include_str!("../hostile/README.md");
     let source = include_str!("hostile.rs");
     for name in hostile::all().keys() {
@@ -785,7 +788,7 @@ fn every_fixture_is_tried_and_documented() {
         );
         assert!(
             source.contains(&format!("\"{name}\"")),
-            "no test tries {name}"
+            "no test uses {name}"
         );
     }
     assert!(CASES.len() >= 20);

@@ -236,7 +236,11 @@ async fn what_served_last_has_to_satisfy_the_keys_and_pins_of_today() {
 
     let other = reference.replace(":stable", &format!("@{green}"));
     let killed = killed.with("plugins", entry(&other, &[&trusted]));
-    let killed = refused(Server::start(killed), "another digest than `source` has").await;
+    let killed = refused(
+        Server::start(killed),
+        "its digest is not the one that `source` pins",
+    )
+    .await;
 
     registry.kill();
     let killed = killed.with("plugins", entry(&reference, &[&next]));

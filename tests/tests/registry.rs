@@ -265,7 +265,7 @@ async fn with_the_registry_away_a_start_is_served_from_the_cache() {
     let told = server
         .logs()
         .iter()
-        .any(|line| line.contains("it comes from the cache as it was"));
+        .any(|line| line.contains("registry did not provide the plugin; using the cached version"));
     assert!(told, "{:#?}", server.logs());
 
     let registry = registry.again();

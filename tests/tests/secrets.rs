@@ -233,7 +233,7 @@ fn trace() -> Start {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_of_a_secret_gets_out_in_any_mode_by_any_fault_under_any_failure_policy() {
+async fn secret_never_leaks_in_any_mode_fault_or_policy() {
     let search = Search::new();
     let server = trace().start(configuration());
     server.assert_all_loaded().await;
@@ -290,7 +290,7 @@ async fn nothing_of_a_secret_gets_out_in_any_mode_by_any_fault_under_any_failure
                         .find_in(&Value::Array(checked.patch.clone()))
                         .is_some()
                     {
-                        assert!(COPIES.contains(way), "{way} is not to end in a patch");
+                        assert!(COPIES.contains(way), "{way} must not end in a patch");
                         patches_with_the_marker += 1;
                     }
                 }
@@ -311,7 +311,7 @@ async fn nothing_of_a_secret_gets_out_in_any_mode_by_any_fault_under_any_failure
     let copies = COPIES.len() * 2 * FAILURE_POLICIES.len();
     assert_eq!(
         patches_with_the_marker, copies,
-        "patches that copy: each on CREATE and UPDATE, in enforce"
+        "each patch that copies must arrive on CREATE and on UPDATE, in mode enforce"
     );
     for fault in [
         "out-of-fuel",
@@ -326,13 +326,13 @@ async fn nothing_of_a_secret_gets_out_in_any_mode_by_any_fault_under_any_failure
     ] {
         assert!(
             faults.contains_key(fault),
-            "no call ended in the fault {fault}, so it was not tried: {faults:?}"
+            "no call ended in the fault {fault}, so the test does not cover it: {faults:?}"
         );
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_gets_out_through_the_plugins_that_come_after() {
+async fn secret_does_not_leak_through_later_plugins() {
     let search = Search::new();
     let leaker = guests::build("leaker");
     let mut found = Vec::new();
@@ -376,7 +376,7 @@ async fn nothing_gets_out_through_the_plugins_that_come_after() {
 /// Mutate and validate are two calls without shared state, and a copy operation does not read. Content that a plugin
 /// has not read must therefore not move to a place where reading it goes unnoticed.
 #[tokio::test]
-async fn content_is_not_taken_to_where_it_could_be_read_unnoticed() {
+async fn refuses_to_move_content_to_unprotected_fields() {
     let leaker = guests::build("leaker");
     let mut configuration = Configuration::new();
     for (name, reads) in [("unread", "/metadata/name"), ("read", "")] {
@@ -398,7 +398,7 @@ async fn content_is_not_taken_to_where_it_could_be_read_unnoticed() {
 /// A plugin that reads nothing can still guess. A patch that fails on a wrong guess reveals whether the guess is right,
 /// once per call. Such a patch therefore counts as a read, and must not change anything outside of the content.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_guess_at_the_content_shows_in_the_object_or_in_words() {
+async fn guess_at_content_has_no_visible_result() {
     let leaker = guests::build("leaker");
     let values = [STANDARD.encode("1234"), STANDARD.encode("4321")];
     let names = ["password".to_owned(), "passwords".to_owned()];
@@ -437,11 +437,15 @@ async fn no_guess_at_the_content_shows_in_the_object_or_in_words() {
             let patch = json!(checked.patch).to_string();
             let status = json!(checked.status).to_string();
             if patch.contains("/metadata/labels") {
-                shown.push(format!("{way}, {verdict}: the object says so: {patch}"));
+                shown.push(format!(
+                    "{way}, {verdict}: the object shows the result of the guess: {patch}"
+                ));
             }
             for guess in [&values[1], &names[1]] {
                 if status.contains(guess.as_str()) {
-                    shown.push(format!("{way}, {verdict}: the fault says so: {status}"));
+                    shown.push(format!(
+                        "{way}, {verdict}: the fault shows the guess: {status}"
+                    ));
                 }
             }
         }
@@ -451,7 +455,7 @@ async fn no_guess_at_the_content_shows_in_the_object_or_in_words() {
 
 /// Changes that reveal nothing of the content stay allowed. Otherwise no plugin could label a Secret.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plugin_that_does_not_go_by_the_content_may_label_a_secret() {
+async fn plugin_may_label_secret_without_reading_content() {
     let mut configuration = Configuration::new();
     let settings = json!({
         "set": {"/metadata/labels/team": "payments", "/metadata/annotations/checked": "yes"}
@@ -475,7 +479,7 @@ async fn a_plugin_that_does_not_go_by_the_content_may_label_a_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_gets_out_of_a_review_that_cannot_be_read() {
+async fn secret_does_not_leak_from_unreadable_review() {
     let search = Search::new();
     let server = trace().start(configuration().with("requests.maxBody", "128Ki"));
     server.assert_all_loaded().await;
@@ -494,7 +498,7 @@ async fn nothing_gets_out_of_a_review_that_cannot_be_read() {
         ("cut off", whole[..whole.len() - 40].to_vec()),
         (
             "cut off within the marker",
-            whole[..text.find(MARKER).expect("it is in there") + 15].to_vec(),
+            whole[..text.find(MARKER).expect("the text has the marker") + 15].to_vec(),
         ),
         (
             "not UTF-8",
@@ -563,7 +567,7 @@ async fn nothing_gets_out_of_a_review_that_cannot_be_read() {
 
 /// The three tests above would also pass with a plugin that outputs nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_secret_is_passed_on_by_the_same_plugin() {
+async fn content_of_other_objects_is_passed_on() {
     let search = Search::new();
     let server = trace().start(configuration());
     server.assert_all_loaded().await;
@@ -596,12 +600,12 @@ async fn what_is_not_secret_is_passed_on_by_the_same_plugin() {
                         .warnings
                         .iter()
                         .any(|warning| search.find(warning).is_some()),
-                    "no warning has it"
+                    "no warning has the marker"
                 );
                 let annotations = json!(checked.audit_annotations);
                 assert!(
                     search.find_in(&annotations).is_some(),
-                    "no annotation has it: {annotations}"
+                    "no annotation has the marker: {annotations}"
                 );
                 true
             }
@@ -619,11 +623,11 @@ async fn what_is_not_secret_is_passed_on_by_the_same_plugin() {
     let stopped = server.stop();
     assert!(
         stopped.logs.iter().any(|line| search.find(line).is_some()),
-        "no log line has it"
+        "no log line has the marker"
     );
     assert!(
         silent.is_empty(),
-        "the plugin should have been heard, and was not: {silent:?}"
+        "these outputs of the plugin are missing: {silent:?}"
     );
 }
 

@@ -136,7 +136,7 @@ fn send(tasks: &mut JoinSet<()>, server: &Server, path: &str, review: &Value, at
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn peak_memory_under_the_worst_load_is_below_the_formula() {
+async fn peak_memory_stays_below_sizing_formula() {
     let server = SIZES.server();
     server.assert_all_loaded().await;
     let idle = server.peak_kib();

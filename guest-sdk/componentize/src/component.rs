@@ -19,13 +19,13 @@ pub enum ComponentizeError {
     Malformed(String),
     /// The module exports nothing of the contract.
     #[error(
-        "it exports nothing of tollgate:admission@{CONTRACT_VERSION}: is the SDK's export (`validator`, `mutator` or \
-         `plugin`) called, and the module built as a library (a \"reactor\"), not as a command?"
+        "it exports nothing of tollgate:admission@{CONTRACT_VERSION}: call the SDK's export (`validator`, `mutator` or \
+         `plugin`), and build the module as a library (a \"reactor\"), not as a command"
     )]
     NotAPlugin,
     /// The module was built for another version of the contract.
     #[error(
-        "it was built for tollgate:admission@{0}, and this tool makes components of {CONTRACT_VERSION}: rebuild it"
+        "it was built for tollgate:admission@{0}, but this tool builds components for {CONTRACT_VERSION}: rebuild it"
     )]
     OtherVersion(String),
     /// The module imports an interface that no host has.
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn the_plugin_of_the_documentation_becomes_a_component() {
+    fn documented_plugin_becomes_component() {
         let component = componentize(&plugin("")).unwrap();
         assert_eq!(componentize(&component).unwrap(), component);
         // The component imports types, which grants nothing.
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_used_is_imported() {
+    fn component_imports_only_used_interfaces() {
         let import = r#"(import "tollgate:admission/clock@0.1.0" "now" (func (param i32)))"#;
         let component = componentize(&plugin(import)).unwrap();
         assert!(imports(&component).contains(&"tollgate:admission/clock@0.1.0".to_owned()));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn wasi_stays_outside() {
+    fn component_does_not_import_wasi() {
         let import = r#"
             (import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))
             (import "wasi_snapshot_preview1" "clock_time_get" (func (param i32 i64 i32) (result i32)))
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plugin_is_refused_with_the_reason() {
+    fn refuses_other_modules_with_reason() {
         assert!(refused(b"(module)").starts_with("it exports nothing of tollgate:admission@0.1.0"));
         assert!(
             refused(&plugin(r#"(import "env" "now" (func))"#)).starts_with("it imports from `env`")

@@ -47,7 +47,7 @@ pub(crate) fn world(resolve: &mut Resolve, name: &str, used: &Used) -> WorldId {
     );
     let package: PackageId = resolve
         .push_str(format!("{name}.wit"), &text)
-        .expect("interfaces of the contract make a world");
+        .expect("the contract's interfaces form a valid world");
     resolve.packages[package].worlds[name]
 }
 

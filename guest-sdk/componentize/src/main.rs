@@ -40,8 +40,9 @@ fn main() -> ExitCode {
 }
 
 fn component(module: &Path, output: &Path) -> anyhow::Result<()> {
-    let bytes = std::fs::read(module).with_context(|| module.display().to_string())?;
+    let bytes =
+        std::fs::read(module).with_context(|| format!("cannot read {}", module.display()))?;
     let component = tollgate_componentize::componentize(&bytes)
         .with_context(|| module.display().to_string())?;
-    std::fs::write(output, component).with_context(|| output.display().to_string())
+    std::fs::write(output, component).with_context(|| format!("cannot write {}", output.display()))
 }

@@ -76,7 +76,7 @@ fn no_value_and_no_word_of_a_plugin_is_kept() {
     };
     let reports = [
         report(Ended::Denied(denial)),
-        report(fault("trap", "it gave up: marker")),
+        report(fault("trap", "the plugin aborted: marker")),
         report(fault("bad-patch", "bad patch: marker")),
     ];
     let mut decision = decision("u-1");
@@ -98,7 +98,7 @@ fn what_the_host_says_of_a_fault_is_kept() {
     for (kind, said) in [
         (
             "deadline",
-            "deadline passed: it had 3.0 ms of CPU in the 500 ms that there were for it",
+            "deadline passed after 500 ms: the plugin ran for 3.0 ms",
         ),
         (
             "match-condition",

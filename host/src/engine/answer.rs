@@ -73,12 +73,12 @@ impl RawAnswer {
             }
             Self::Mutation(types::Mutation::MergePatch(text)) => {
                 let patch =
-                    read_json(&text, &memory).map_err(|error| bad("its merge patch", &error))?;
+                    read_json(&text, &memory).map_err(|error| bad("the merge patch", &error))?;
                 Ok(Answer::Mutation(Mutation::MergePatch(patch), memory))
             }
             Self::Mutation(types::Mutation::Object(text)) => {
                 let object = read_json(&text, &memory)
-                    .map_err(|error| bad("the object that it answered", &error))?;
+                    .map_err(|error| bad("the returned object", &error))?;
                 Ok(Answer::Mutation(Mutation::Object(object), memory))
             }
         }
@@ -93,7 +93,7 @@ fn read_operations(
     let limit = limits.patch_operations as usize;
     if operations.len() > limit {
         let what = format!(
-            "a patch of {} operations; it may have {limit} (limits.patchOperations)",
+            "the patch has {} operations; the limit is {limit} (limits.patchOperations)",
             operations.len()
         );
         return Err(Fault::OutputTooLarge { what }.into());

@@ -186,7 +186,7 @@ impl Guest {
         if state.dropped_log_lines > 0 {
             tracing::warn!(
                 plugin = %self.name, dropped = state.dropped_log_lines, limit = self.limits.log_lines,
-                "log lines of the plugin were dropped (limits.logLines)"
+                "dropped log lines of the plugin (limits.logLines)"
             );
         }
         CallReport {
@@ -261,7 +261,7 @@ impl Guest {
             store.data_mut().subject = subject;
             if matches!(configured, Configured::Rejected(_)) {
                 let what =
-                    "it accepted its settings when it was loaded and rejects them now".to_owned();
+                    "the plugin accepted its settings at load and rejects them now".to_owned();
                 return Err(Stop::Contract(what).into());
             }
         }
@@ -284,7 +284,9 @@ impl Guest {
                         .await?,
                 ))
             }
-            _ => Err(Stop::Contract(format!("it does not export `{}`", phase.name())).into()),
+            _ => {
+                Err(Stop::Contract(format!("the plugin does not export `{}`", phase.name())).into())
+            }
         }
     }
 

@@ -37,8 +37,8 @@ impl Exhaustion {
             Err(error) => {
                 tracing::error!(
                     error = format!("{error:#}"),
-                    "failed to provoke wasmtime's error for host-call fuel: answers that are too large are reported \
-                     as engine-error"
+                    "failed to provoke wasmtime's error for host-call fuel: output that is too large is reported as \
+                     engine-error, not as output-too-large"
                 );
                 None
             }
@@ -74,7 +74,9 @@ fn provoke() -> wasmtime::Result<wasmtime::Error> {
     let instance = Linker::new(&engine).instantiate(&mut store, &component)?;
     let function = instance.get_typed_func::<(), (String,)>(&mut store, FUNCTION)?;
     match function.call(&mut store, ()) {
-        Ok(_) => Err(wasmtime::Error::msg("the call returned")),
+        Ok(_) => Err(wasmtime::Error::msg(
+            "the call returned, although it had no host-call fuel",
+        )),
         Err(error) => Ok(error),
     }
 }
@@ -147,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recognises_the_error_that_it_provoked_and_no_other() {
+    fn recognises_only_exhausted_host_call_fuel() {
         let exhaustion = Exhaustion::default();
         let error = provoke().expect("the component is valid and the call fails");
         assert!(

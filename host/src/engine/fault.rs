@@ -121,12 +121,10 @@ pub enum Stop {
     #[error("the CPU time is used up")]
     Cpu,
     /// The wall-clock deadline passed.
-    #[error("the time is up")]
+    #[error("the deadline has passed")]
     Wall,
     /// The plugin asked for too much memory.
-    #[error(
-        "it asked for {wanted_bytes} bytes of memory and may have {limit_bytes} (limits.memory)"
-    )]
+    #[error("the plugin asked for {wanted_bytes} bytes and may have {limit_bytes} (limits.memory)")]
     Memory {
         /// Memory that the plugin would have had, in bytes.
         wanted_bytes: u64,
@@ -137,14 +135,14 @@ pub enum Stop {
     #[error("{}", super::WITHHELD)]
     Withheld,
     /// The plugin's heap for exceptions and other references was full.
-    #[error("its heap for exceptions and references is full")]
+    #[error("the plugin's heap for exceptions and references is full")]
     Heap,
     /// The system refused to give the memory.
-    #[error("the system did not give it the memory that it asked for")]
+    #[error("the system refused the memory that the plugin asked for")]
     System,
     /// The plugin asked for a table with too many elements.
     #[error(
-        "it asked for a table of {wanted_elements} elements and may have {limit_elements} (limits.tableElements)"
+        "the plugin asked for a table of {wanted_elements} elements and may have {limit_elements} (limits.tableElements)"
     )]
     Table {
         /// Number of elements that the table would have had.
@@ -153,13 +151,13 @@ pub enum Stop {
         limit_elements: u32,
     },
     /// The plugin handed too much to the host.
-    #[error("it handed over more than {limit_bytes} bytes (limits.output)")]
+    #[error("the plugin's output in this call exceeds {limit_bytes} bytes (limits.output)")]
     Output {
         /// Number of bytes that the plugin may hand over.
         limit_bytes: u64,
     },
     /// The plugin ended the call.
-    #[error("the plugin ended the call: {}", .0.message)]
+    #[error("the plugin aborted the call: {}", .0.message)]
     Abort(Abort),
     /// The plugin called a host function in a way that the contract forbids.
     #[error("{0}")]
@@ -270,7 +268,7 @@ impl Fault {
         }
         if let Some(exit) = error.downcast_ref::<wasmtime_wasi::I32Exit>() {
             let abort = Abort {
-                message: format!("it exited with status {}", exit.0),
+                message: format!("exit status {}", exit.0),
                 location: None,
             };
             return Self::Trap {
@@ -280,12 +278,12 @@ impl Fault {
         }
         if let Some(error) = error.downcast_ref::<ResourceTableError>() {
             return Self::ContractViolation {
-                what: format!("it misused a WASI resource: {error}"),
+                what: format!("the plugin misused a WASI resource: {error}"),
             };
         }
         if error.is::<std::str::Utf8Error>() {
             return Self::ContractViolation {
-                what: "it handed over text that is not UTF-8".to_owned(),
+                what: "the plugin passed text that is not UTF-8".to_owned(),
             };
         }
         let is_message = error.is::<&'static str>() || error.is::<String>();
@@ -293,7 +291,7 @@ impl Fault {
         // During instantiation, a bare message can also be about the pool.
         if is_message && !error.is::<Instantiating>() {
             return Self::ContractViolation {
-                what: format!("what it returned cannot be read: {error}"),
+                what: format!("a value that the plugin passed cannot be read: {error}"),
             };
         }
         if !is_message && exhaustion.is(error) {
@@ -362,7 +360,7 @@ pub(super) struct Instantiating;
 
 impl fmt::Display for Instantiating {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it cannot be instantiated")
+        f.write_str("the plugin cannot be instantiated")
     }
 }
 
@@ -370,12 +368,15 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfFuel { limit } => {
-                write!(f, "out of fuel: it used all of its {limit} (limits.fuel)")
+                write!(
+                    f,
+                    "out of fuel: the plugin used all {limit} units (limits.fuel)"
+                )
             }
             Self::CpuDeadline { limit } => {
                 write!(
                     f,
-                    "CPU time used up: it ran for {} (limits.cpuTime)",
+                    "CPU time used up: the plugin ran for {} (limits.cpuTime)",
                     Milliseconds(*limit)
                 )
             }
@@ -384,7 +385,7 @@ impl fmt::Display for Fault {
                 spent: Some(spent),
             } => write!(
                 f,
-                "deadline passed: of the {} that there were for it, {spent}",
+                "deadline passed after {}: {spent}",
                 Milliseconds(*allowed)
             ),
             Self::Deadline {
@@ -393,7 +394,7 @@ impl fmt::Display for Fault {
             } => {
                 write!(
                     f,
-                    "deadline passed: it could not be started in the {} that there were for it",
+                    "deadline passed: the call could not start within {}",
                     Milliseconds(*allowed)
                 )
             }
@@ -401,7 +402,7 @@ impl fmt::Display for Fault {
             Self::Trap {
                 abort: Some(abort), ..
             } => {
-                write!(f, "it gave up: {}", abort.message)?;
+                write!(f, "the plugin aborted: {}", abort.message)?;
                 match &abort.location {
                     Some((file, line, column)) => write!(f, " (at {file}:{line}:{column})"),
                     None => Ok(()),
@@ -415,13 +416,13 @@ impl fmt::Display for Fault {
                 code: None,
                 abort: None,
             } => f.write_str("trap"),
-            Self::Exception => f.write_str("it threw an exception that nothing caught"),
+            Self::Exception => f.write_str("the plugin threw an exception that nothing caught"),
             Self::OutputTooLarge { what } => write!(f, "output too large: {what}"),
             Self::ContractViolation { what } => write!(f, "contract violation: {what}"),
             Self::BadPatch { what } => write!(f, "bad patch: {what}"),
             Self::LossyObject { what } => write!(f, "lossy object: {what}"),
             Self::NotLoaded { reason } => write!(f, "not loaded: {reason}"),
-            Self::Unreadable { what } => write!(f, "cannot be reviewed: {what}"),
+            Self::Unreadable { what } => write!(f, "unreadable review: {what}"),
             Self::MatchCondition { what } => f.write_str(what),
             Self::Conflict { what } => write!(f, "conflict: {what}"),
             Self::NotConverging { what } => write!(f, "not converging: {what}"),

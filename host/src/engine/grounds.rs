@@ -95,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn only_reads_that_show_the_user_ask_who() {
+    fn only_reads_that_show_user_set_who() {
         for (at, depth, expected) in [
             ("/userInfo/username", Depth::Value, true),
             ("/userInfo/groups/*", Depth::Value, true),
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn only_reads_that_show_finalizers_or_owners_ask_for_what_is_collected() {
+    fn only_reads_that_show_finalizers_or_owners_set_collection() {
         for (at, depth, expected) in [
             ("/metadata/finalizers", Depth::Value, true),
             ("/metadata/finalizers/0", Depth::Value, true),

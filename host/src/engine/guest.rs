@@ -61,7 +61,7 @@ pub enum GuestError {
         detail: String,
     },
     /// The component needs more than its limits allow.
-    #[error("it needs {needed} {what}, and may have {limit} ({setting})")]
+    #[error("it needs {needed} {what}; the limit is {limit} ({setting})")]
     Limited {
         /// The resource that is limited.
         what: &'static str,
@@ -85,8 +85,8 @@ pub enum GuestError {
     },
     /// The component imports a capability that is not granted.
     #[error(
-        "it imports `{name}`, a capability that is not granted to it: add `capabilities: [{capability}]` to the \
-         plugin's configuration if it should have it"
+        "it imports `{name}`, a capability that is not granted: if the plugin should have it, add \
+         `capabilities: [{capability}]` to its configuration"
     )]
     NotGranted {
         /// Name of the import.
@@ -96,7 +96,7 @@ pub enum GuestError {
     },
     /// The component was built for another version of the contract.
     #[error(
-        "it was built for `{name}`; this host serves tollgate:admission@{version}: rebuild it against that"
+        "it was built for `{name}`, but this host serves tollgate:admission@{version}: rebuild it for this version"
     )]
     OtherVersion {
         /// Name of the import or export.
@@ -106,7 +106,7 @@ pub enum GuestError {
     },
     /// The component lacks an export that every plugin needs.
     #[error(
-        "it does not export `{0}`: a plugin exports the interface `lifecycle` and `mutating`, `validating` or both"
+        "it does not export `{0}`: a plugin exports the interface `lifecycle`, and `mutating`, `validating` or both"
     )]
     MissingExport(String),
     /// An import or export has a different type from the contract's.
@@ -363,7 +363,7 @@ fn admit(
         let largest = required.num_memories.max(required.num_tables);
         if largest > PER_COMPONENT {
             return Err(GuestError::Invalid(format!(
-                "it has {largest} memories or tables; a component may have at most {PER_COMPONENT}"
+                "it has {largest} memories or tables; a component may have at most {PER_COMPONENT} of each"
             )));
         }
     }
@@ -434,7 +434,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn admits_the_contract_wasi_and_what_is_granted() {
+    fn admits_contract_wasi_and_granted_capabilities() {
         for name in [
             "tollgate:admission/review@0.1.0",
             "tollgate:admission/types@0.1.0",
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_everything_else_by_name() {
+    fn refuses_other_imports_by_name() {
         let refused = |name: &str| admit_import(name, &[]).unwrap_err().to_string();
         assert!(refused("tollgate:admission/clock@0.1.0").contains("capabilities: [clock]"));
         assert!(refused("tollgate:admission/review@0.9.0").contains("rebuild it"));

@@ -285,7 +285,8 @@ fn subject<'a>(host: &'a mut Host<'_>) -> wasmtime::Result<&'a Subject> {
 fn subject_of(state: &CallState) -> wasmtime::Result<&Subject> {
     state.subject.as_ref().ok_or_else(|| {
         Stop::Contract(
-            "it asked for the review in `describe` or `configure`, where there is none".to_owned(),
+            "the plugin asked for the review in `describe` or `configure`, where no review exists"
+                .to_owned(),
         )
         .into()
     })
@@ -321,7 +322,7 @@ fn find(host: &mut Host<'_>, part: Part, at: &str, depth: Depth) -> wasmtime::Re
 }
 
 fn malformed(error: &PointerError) -> wasmtime::Error {
-    Stop::Contract(format!("it used a malformed pointer: {error}")).into()
+    Stop::Contract(format!("the plugin used a malformed pointer: {error}")).into()
 }
 
 fn reads(host: &mut Host<'_>, part: Part, at: &str, value: &Json) {

@@ -244,10 +244,10 @@ impl fmt::Display for Spent {
             waited,
             slept,
         } = *self;
-        write!(f, "it ran for {}", Milliseconds(cpu))?;
+        write!(f, "the plugin ran for {}", Milliseconds(cpu))?;
         let parts = [
             (waited, "waited for a processor for"),
-            (queued, "waited for one of its places for"),
+            (queued, "waited for a free slot for"),
             (slept, "slept for"),
         ];
         for (part, what) in parts {
@@ -257,11 +257,11 @@ impl fmt::Display for Spent {
         }
         let largest = cpu.max(waited).max(queued).max(slept);
         f.write_str(if largest == cpu {
-            ": a runaway, or too much work"
+            ": an endless loop, or too much work"
         } else if largest == waited {
-            ": other calls and processes had the processors"
+            ": other calls and processes used the processors"
         } else if largest == queued {
-            ": too many calls of it at once (limits.concurrency)"
+            ": too many concurrent calls of this plugin (limits.concurrency)"
         } else {
             ": the plugin waits for a timer"
         })
@@ -275,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn does_not_charge_for_a_processor_that_others_had() {
+    fn does_not_charge_time_without_processor() {
         let meter = Meter::start();
         meter.begin_slice();
         std::thread::sleep(TICK * 50);
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn charges_for_work_from_the_first_tick_on() {
+    fn charges_cpu_time_after_first_tick() {
         let meter = Meter::start();
         meter.begin_slice();
         meter.tick();
@@ -302,7 +302,7 @@ mod tests {
 
     /// The future yields once, is woken at once, and is polled late.
     #[tokio::test]
-    async fn a_call_that_is_ready_and_not_run_waits_for_a_processor() {
+    async fn ready_call_that_does_not_run_waits_for_processor() {
         for woken in [false, true] {
             let meter = Meter::start();
             let mut yielded = false;
@@ -329,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_that_waits_for_a_timer_sleeps() {
+    async fn call_that_waits_for_timer_sleeps() {
         let meter = Meter::start();
         let run = Metered {
             meter: &meter,
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_most_of_the_time_went_into() {
+    fn explains_largest_part_of_time() {
         let milliseconds = Duration::from_millis;
         let spent = |queued, cpu, waited, slept| {
             let spent = Spent {
@@ -355,20 +355,20 @@ mod tests {
         };
         assert_eq!(
             spent(0, 490, 9, 0),
-            "it ran for 490 ms, waited for a processor for 9.0 ms: a runaway, or too much work"
+            "the plugin ran for 490 ms, waited for a processor for 9.0 ms: an endless loop, or too much work"
         );
         assert_eq!(
             spent(0, 47, 153, 0),
-            "it ran for 47 ms, waited for a processor for 153 ms: other calls and processes had the processors"
+            "the plugin ran for 47 ms, waited for a processor for 153 ms: other calls and processes used the processors"
         );
         assert_eq!(
             spent(120, 20, 60, 0),
-            "it ran for 20 ms, waited for a processor for 60 ms, waited for one of its places for 120 ms: too many \
-             calls of it at once (limits.concurrency)"
+            "the plugin ran for 20 ms, waited for a processor for 60 ms, waited for a free slot for 120 ms: too many \
+             concurrent calls of this plugin (limits.concurrency)"
         );
         assert_eq!(
             spent(0, 0, 0, 200),
-            "it ran for 0.0 ms, slept for 200 ms: the plugin waits for a timer"
+            "the plugin ran for 0.0 ms, slept for 200 ms: the plugin waits for a timer"
         );
     }
 }

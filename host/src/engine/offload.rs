@@ -100,7 +100,7 @@ mod tests {
 
     #[tokio::test]
     #[should_panic(expected = "the work panics")]
-    async fn a_panic_reaches_who_waits() {
+    async fn panic_reaches_waiting_caller() {
         let later = Instant::now() + Duration::from_secs(60);
         let work = || panic!("the work panics");
         Offload::new(1).run(later, work).await;

@@ -54,7 +54,7 @@ impl Ticker {
                     }
                 }
             })
-            .expect("a process that cannot start one more thread at start-up cannot serve")
+            .expect("the epoch thread can be started")
             .thread()
             .clone();
         Self { shared, thread }
@@ -127,15 +127,15 @@ mod tests {
             }
         });
         let module = module.expect("the module compiles");
-        let instance = Instance::new(&mut store, &module, &[]).expect("it has no imports");
+        let instance = Instance::new(&mut store, &module, &[]).expect("the module has no imports");
         let spin = instance.get_typed_func::<(), ()>(&mut store, "spin");
-        let ended = spin.expect("it is exported").call(&mut store, ());
+        let ended = spin.expect("`spin` is exported").call(&mut store, ());
         assert!(ended.is_err(), "a loop without end cannot return");
         ticks.load(Ordering::Relaxed) == 2
     }
 
     #[test]
-    fn ticks_for_what_runs_and_wakes_from_its_sleep_for_it() {
+    fn ticks_while_guest_runs_and_wakes_from_sleep() {
         let mut config = Config::new();
         config.epoch_interruption(true).consume_fuel(true);
         let engine = wasmtime::Engine::new(&config).expect("the engine can be made");
@@ -143,7 +143,10 @@ mod tests {
         assert!(sees_a_tick(&engine, &ticker));
         let began = std::time::Instant::now();
         while !ticker.shared.is_parked.load(Ordering::SeqCst) {
-            assert!(began.elapsed() < Duration::from_secs(30), "it never sleeps");
+            assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "the ticker never sleeps"
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(sees_a_tick(&engine, &ticker));

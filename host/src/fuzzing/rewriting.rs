@@ -134,7 +134,7 @@ impl Rewriting {
     /// # Errors
     /// The difference between the forms, or the rewriting step that failed.
     pub fn compare(&self, module: Vec<u8>) -> anyhow::Result<Compared> {
-        let component = componentize(module).context("it does not become a component")?;
+        let component = componentize(module).context("cannot make a component from the module")?;
         self.runtime.block_on(self.compare_component(&component))
     }
 
@@ -169,7 +169,7 @@ impl Rewriting {
             .context("the instrumented component does not link")?;
         let told = instrumented.describe(&self.engine, FUEL, LONG).await;
         same(
-            "what `describe` says",
+            "the result of `describe`",
             &format!("{manifest:?}"),
             &format!("{told:?}"),
         )?;
@@ -183,7 +183,11 @@ impl Rewriting {
                     &format!("{configured:?}"),
                     &format!("{again:?}"),
                 )?;
-                same("its fuel", &configure_fuel, &(FUEL - store.get_fuel()?))?;
+                same(
+                    "the fuel of `configure`",
+                    &configure_fuel,
+                    &(FUEL - store.get_fuel()?),
+                )?;
                 if let Configured::Rejected(_) = configured {
                     return refused(&"settings");
                 }
@@ -198,7 +202,7 @@ impl Rewriting {
                 return refused(&format!("configure: {}", fault.kind()));
             }
             (plain, again) => anyhow::bail!(
-                "`configure` gives {plain:?} as it came and {:?} instrumented",
+                "`configure` differs: original {plain:?}, instrumented {:?}",
                 again.map(|(_, _, configured)| configured)
             ),
         };
@@ -223,19 +227,19 @@ impl Rewriting {
         };
         drop(store);
 
-        let joined = without_shim(&snapshot).context("the shim cannot be taken out")?;
+        let joined = without_shim(&snapshot).context("cannot remove the shim")?;
         let served =
-            trim(joined.as_deref().unwrap_or(&snapshot)).context("it cannot be trimmed")?;
+            trim(joined.as_deref().unwrap_or(&snapshot)).context("cannot trim the component")?;
         // In addition to the served form, check one intermediate step per plugin, chosen by the size of the snapshot.
         let step = match (snapshot.len() % 3, &joined) {
             (0, Some(joined)) => ("the joined snapshot", joined.clone()),
             (1, _) => {
-                let trimmed = trim(&snapshot).context("the snapshot cannot be trimmed")?;
+                let trimmed = trim(&snapshot).context("cannot trim the snapshot")?;
                 ("the trimmed snapshot", trimmed)
             }
             _ => ("the snapshot", snapshot.clone()),
         };
-        let forms = [step, ("what is served", served.clone())];
+        let forms = [step, ("the served component", served.clone())];
         let mut alike = Alike {
             is_joined: joined.is_some(),
             snapshot_bytes: snapshot.len(),
@@ -279,7 +283,7 @@ impl Rewriting {
                     let seen = self.seen(&form.guest, phase, subject).await;
                     anyhow::ensure!(
                         seen.agrees_with(&first),
-                        "{} on review {number}:\nas it came: {first}\n{}: {seen}",
+                        "{} on review {number} differs:\nthe original: {first}\n{}: {seen}",
                         phase.name(),
                         form.name
                     );
@@ -305,7 +309,7 @@ impl Rewriting {
             fuel,
             ..Limits::clone(&self.limits)
         };
-        let name = PluginName::parse("generated").expect("it is a name");
+        let name = PluginName::parse("generated").expect("the name is valid");
         Guest::link(
             &self.engine,
             name,
@@ -378,7 +382,7 @@ impl fmt::Display for Seen {
 fn same<T: PartialEq + fmt::Debug>(what: &str, before: &T, after: &T) -> anyhow::Result<()> {
     anyhow::ensure!(
         before == after,
-        "{what}: {before:?} as it came, {after:?} instrumented"
+        "{what} differs: original {before:?}, instrumented {after:?}"
     );
     Ok(())
 }

@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_what_a_file_is_when_it_is_no_plugin() {
+    fn explains_why_file_is_no_plugin() {
         let refused = |bytes: &[u8]| componentize(bytes.to_vec()).unwrap_err().to_string();
         assert!(refused(b"#!/bin/sh").starts_with("it is not WebAssembly"));
         assert!(refused(b"").starts_with("it is not WebAssembly"));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_a_component_as_it_is() {
+    fn leaves_component_unchanged() {
         let component = wat::parse_str("(component)").unwrap();
         assert_eq!(componentize(component.clone()).unwrap(), component);
     }

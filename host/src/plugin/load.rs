@@ -70,7 +70,7 @@ pub enum LoadError {
     #[error("link: {0}")]
     Link(#[from] GuestError),
     /// The thread that linked the plugin was lost.
-    #[error("link: the thread that did it was lost: {0}")]
+    #[error("link: the thread that links the plugin failed: {0}")]
     Thread(#[from] tokio::task::JoinError),
     /// The last known good version may not be served under the current configuration.
     #[error("{0}")]
@@ -80,7 +80,7 @@ pub enum LoadError {
     Rules(String),
     /// The plugin's limits exceed the engine's layout, which was fixed when the host started.
     #[error(
-        "limits.{limit}: it asks for {wanted}, and the engine was set up for {had} when the host started: restart it"
+        "limits.{limit} is {wanted}, but the engine was set up for {had} when the host started: restart the host"
     )]
     Layout {
         /// Key under `limits`.
@@ -131,10 +131,11 @@ impl Artifact {
     }
 }
 
-const OTHER_PIN: &str = "it has another digest than `source` has";
-const UNSIGNED_FILE: &str = "it was a file, and what is wanted has to be signed (signatures.keys)";
-const NO_KEYS: &str = "it was an artifact of a registry, and what is wanted is a file: by which keys it may be served is not \
-     configured any more";
+const OTHER_PIN: &str = "its digest is not the one that `source` pins";
+const UNSIGNED_FILE: &str =
+    "it was a file without a signature, but the configuration now requires one (signatures.keys)";
+const NO_KEYS: &str = "it came from a registry, but `source` is a file now: the configuration no longer has the keys to verify \
+     it";
 /// Size limit for compiled code in a configured cache folder: some thousand plugins in Rust, or twenty in Python.
 /// Without a configured folder, an eighth of it applies.
 const KEPT_CODE_BYTES: u64 = 2 << 30;
@@ -338,7 +339,7 @@ impl Loader {
                         %reference,
                         digest = pulled.digest,
                         reason,
-                        "the registry does not have the plugin ready; it comes from the cache as it was"
+                        "registry did not provide the plugin; using the cached version"
                     );
                 }
                 Ok(Artifact::of(pulled))
@@ -489,7 +490,7 @@ impl Loader {
             tracing::warn!(
                 plugin = name,
                 reason,
-                "no snapshot: the plugin is configured anew in every call"
+                "no snapshot: the plugin is configured again in every call"
             );
         }
         if let Source::File(_) = &config.source {
@@ -537,7 +538,7 @@ fn matching(config: &PluginConfig, manifest: &Manifest) -> Result<Match, LoadErr
 
 fn matching_of(rules: &[super::protocol::ManifestRule]) -> Result<Match, LoadError> {
     if rules.is_empty() {
-        let text = "the plugin's `describe` names no rules and the configuration has none for it: add `match.rules`";
+        let text = "the plugin's `describe` names no rules, and neither does the configuration: add `match.rules`";
         return Err(LoadError::Rules(text.to_owned()));
     }
     let rules: Vec<ManifestRule> = rules
@@ -563,8 +564,8 @@ fn warn_of_rules(config: &PluginConfig, matching: &Match) {
         tracing::warn!(
             plugin = config.name.as_str(),
             rule = finding.place,
-            "rule matches nothing: {}",
-            finding.text
+            reason = finding.text,
+            "rule matches nothing"
         );
     }
 }

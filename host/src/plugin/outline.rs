@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_another_component_is_not_counted() {
+    fn ignores_content_of_nested_components() {
         for within in ["", WITHIN] {
             let component = component(within);
             let outline = Outline::read(&component).unwrap();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_told() {
+    fn reports_truncated_component() {
         let component = component(WITHIN);
         let module = Outline::read(&component).unwrap().modules[0];
         let end = module.as_ptr_range().end.addr() - component.as_ptr().addr();

@@ -83,7 +83,7 @@ impl<'o> Workshop<'o> {
             tier,
         });
         let engine = engine.map_err(|error| {
-            Stage::Compile.refuses(format!("the engine cannot be set up: {error:#}"))
+            Stage::Compile.refuses(format!("failed to set up the engine: {error:#}"))
         })?;
         Ok(Self {
             engine,
@@ -130,7 +130,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
         .downcast_ref::<String>()
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("panicked: {}", text.unwrap_or("no text"))
+    format!("panicked: {}", text.unwrap_or("without a message"))
 }
 
 // === impl Teller ===

@@ -654,7 +654,9 @@ mod tests {
     /// A host for both the component and its rewritten form.
     fn linker(engine: &wasmtime::Engine) -> wasmtime::component::Linker<()> {
         let mut linker = wasmtime::component::Linker::new(engine);
-        let mut host = linker.instance("host").expect("it is new");
+        let mut host = linker
+            .instance("host")
+            .expect("the linker has no `host` yet");
         let bytes = |of: &str, times: u32| of.bytes().map(u32::from).sum::<u32>() % 5 * times;
         let linked = [
             host.func_wrap("count", |_, (): ()| Ok((7_u32,))),
@@ -672,20 +674,20 @@ mod tests {
     fn judged(component: &[u8]) -> u32 {
         let engine = wasmtime::Engine::default();
         let component = wasmtime::component::Component::new(&engine, component);
-        let component = component.expect("it is valid");
+        let component = component.expect("the component is valid");
         let mut store = wasmtime::Store::new(&engine, ());
         let instance = linker(&engine).instantiate(&mut store, &component);
-        let instance = instance.expect("it can be instantiated");
+        let instance = instance.expect("the component can be instantiated");
         let judge = instance.get_typed_func::<(), (u32,)>(&mut store, "judge");
-        let judge = judge.expect("it is exported");
-        judge.call(&mut store, ()).expect("it returns").0
+        let judge = judge.expect("`judge` is exported");
+        judge.call(&mut store, ()).expect("`judge` returns").0
     }
 
     #[test]
-    fn a_plugin_without_its_shim_answers_as_before() {
+    fn plugin_without_shim_answers_as_before() {
         let before = component(COMPONENT);
         let after = without_shim(&before).unwrap();
-        let after = after.expect("it has a shim");
+        let after = after.expect("the component has a shim");
         // `bytes("abcd", 2)`: (a + b + c + d) % 5 * 2 = 8
         assert_eq!(
             judged(&before),
@@ -720,9 +722,11 @@ mod tests {
         let world = world.expect("the world is well-formed");
         wit_component::embed_component_metadata(&mut module, &resolve, world, encoding)
             .expect("the module fits the world");
-        let plugin = crate::plugin::componentize(module).expect("it makes a component");
+        let plugin = crate::plugin::componentize(module).expect("the module becomes a component");
         let wizer = wasmtime_wizer::Wizer::new();
-        let (context, instrumented) = wizer.instrument_component(&plugin).expect("it is whole");
+        let (context, instrumented) = wizer
+            .instrument_component(&plugin)
+            .expect("the component can be instrumented");
         let engine = wasmtime::Engine::default();
         let instrumented = wasmtime::component::Component::new(&engine, instrumented);
         let mut store = wasmtime::Store::new(&engine, ());
@@ -735,16 +739,16 @@ mod tests {
             .snapshot_component(&context, &mut source)
             .now_or_never();
         snapshot
-            .expect("it waits for nothing")
-            .expect("it is taken")
+            .expect("taking the snapshot does not wait")
+            .expect("the snapshot is taken")
     }
 
     #[test]
-    fn snapshots_of_what_wit_component_makes_have_one() {
+    fn finds_shim_in_snapshots_from_wit_component() {
         let snapshot = snapshot();
         let before = Outline::read(&snapshot).unwrap();
         let after = without_shim(&snapshot).unwrap();
-        let after = after.expect("it has a shim");
+        let after = after.expect("the component has a shim");
         assert_eq!(judged(&after), 7);
         let after = Outline::read(&after).unwrap();
         assert_eq!(
@@ -754,7 +758,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_in_another_way_is_left_alone() {
+    fn leaves_other_patterns_unchanged() {
         let with = |instead: &[(&str, &str)]| {
             let mut text = COMPONENT.to_owned();
             for (before, after) in instead {
@@ -879,14 +883,14 @@ mod tests {
     }
 
     #[test]
-    fn a_component_without_a_shim_is_left_alone() {
+    fn leaves_component_without_shim_unchanged() {
         let plain =
             "(component (core module $m (func (export \"f\"))) (core instance (instantiate $m)))";
         assert!(without_shim(&component(plain)).unwrap().is_none());
     }
 
     #[test]
-    fn what_is_cut_off_is_an_error() {
+    fn truncated_component_is_an_error() {
         let whole = component(COMPONENT);
         for length in [9, whole.len() / 2, whole.len() - 1] {
             assert!(without_shim(&whole[..length]).is_err(), "{length}");

@@ -99,7 +99,7 @@ impl Store {
             .inspect_err(|error| {
                 if error.kind() == io::ErrorKind::InvalidData {
                     let path = path.display();
-                    tracing::warn!(%path, "deleted a damaged record of compiled code; the plugin is prepared anew");
+                    tracing::warn!(%path, "deleted a damaged record of compiled code; preparing the plugin again");
                 }
                 let _: io::Result<()> = fs::remove_file(&path);
             })
@@ -297,7 +297,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_code_by_the_inputs_that_it_was_made_of() {
+    fn finds_code_by_its_inputs() {
         let (_folder, store) = store(1 << 20);
         let key = Key::of([b"plugin".as_slice(), b"settings"]);
         let content = vec![7; 10_000];
@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn never_hands_out_code_or_records_that_were_changed() {
+    fn rejects_changed_code_and_records() {
         let (folder, store) = store(1 << 20);
         let key = Key::of([b"plugin".as_slice()]);
         for changed in ["code", "prepared"] {
@@ -328,7 +328,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_follow_a_record_out_of_its_folder() {
+    fn rejects_record_that_points_outside_folder() {
         let (folder, store) = store(1 << 20);
         let key = Key::of([b"plugin".as_slice()]);
         drop(kept(&store, &key, b"machine code"));
@@ -341,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mapped_outlives_the_stored_file() {
+    fn recalled_code_survives_change_of_stored_file() {
         let (folder, store) = store(1 << 20);
         let key = Key::of([b"plugin".as_slice()]);
         drop(kept(&store, &key, b"machine code"));
@@ -356,7 +356,7 @@ mod tests {
     }
 
     #[test]
-    fn deletes_what_was_not_used_for_longest() {
+    fn deletes_least_recently_used_code() {
         let (folder, store) = store(10_000);
         let key = |number: u8| Key::of([[number].as_slice()]);
         for number in 0..4 {

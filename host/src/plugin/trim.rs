@@ -87,7 +87,7 @@ struct WithoutPostReturn<'d> {
 
 /// Error: the code refers to a function that does not exist.
 #[derive(Debug, thiserror::Error)]
-#[error("a function is named that is not there")]
+#[error("the code refers to a function that does not exist")]
 pub(crate) struct Missing;
 
 /// A function that stays in the module.
@@ -499,13 +499,13 @@ mod tests {
     }
 
     #[test]
-    fn takes_out_what_only_configure_calls_and_puts_together_what_reviews_run() {
+    fn removes_configure_code_and_groups_review_code() {
         let trimmed = trim(&component(PLUGIN, LIFTED)).unwrap();
         assert_eq!(functions(&trimmed), [9, 8, 7, 11, 10, 6, 1, -1, -1]);
     }
 
     #[test]
-    fn what_stays_does_what_it_did() {
+    fn trimmed_module_behaves_as_before() {
         let plugin = component(PLUGIN, LIFTED);
         // Nearly all functions have the same type. A function in another's place would be valid, but return something
         // else.
@@ -514,7 +514,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_everything_else_byte_for_byte() {
+    fn keeps_other_sections_byte_for_byte() {
         let plugin = component(
             r#"(memory 1) (data (i32.const 8) "state") (func (export "f") nop)"#,
             r#"(core instance $i (instantiate $m)) (alias core export $i "f" (core func)) (component)"#,
@@ -523,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_done_needs_no_post_return() {
+    fn removes_post_return_only_from_lifecycle() {
         let function = |name: &str, number: u32| {
             format!(
                 "(func (export \"{name}\") (result i32) i32.const {number})
@@ -573,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_a_function_of_the_lifecycle_that_somebody_else_may_call() {
+    fn keeps_lifecycle_function_with_another_caller() {
         let name = "tollgate:admission/lifecycle@0.1.0#configure";
         let module = format!(r#"(func (export "{name}") (drop (i32.const 1)))"#);
         let instance = "(core instance $i (instantiate $m))";
@@ -591,7 +591,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_cut_off() {
+    fn refuses_truncated_component() {
         let plugin = component(PLUGIN, LIFTED);
         for length in 9..plugin.len() {
             // The result does not matter: `trim` must neither panic nor run for ever.

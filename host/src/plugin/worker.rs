@@ -80,7 +80,7 @@ pub enum PrepareError {
     },
     /// Preparing the plugin took too long.
     #[error(
-        "{stage}: it took more than {} s of CPU, or {} s by the clock (engine.loadTimeout)",
+        "{stage}: took more than {} s of CPU time, or {} s by the clock (engine.loadTimeout)",
         .limit.as_secs(), (*.limit * WALL_FACTOR).as_secs()
     )]
     TooSlow {
@@ -91,8 +91,8 @@ pub enum PrepareError {
     },
     /// The child neither said anything nor used the processor.
     #[error(
-        "{stage}: the process that prepares it did nothing for {} s and was ended; if that happens again, report it \
-         with the plugin", .limit.as_secs()
+        "{stage}: the process that prepares the plugin was idle for {} s and was killed; if this happens again, \
+         report it together with the plugin", .limit.as_secs()
     )]
     Standstill {
         /// Stage of the child.
@@ -102,7 +102,7 @@ pub enum PrepareError {
     },
     /// The child ended early: it lacked memory, the system killed it, or it panicked.
     #[error(
-        "{stage}: the process that prepares it ended with {status}; it may have {memory_bytes} bytes of memory \
+        "{stage}: the process that prepares the plugin ended with {status}; its memory limit is {memory_bytes} bytes \
          (engine.loadMemory){}", Tail(.stderr)
     )]
     Lost {
@@ -117,7 +117,7 @@ pub enum PrepareError {
     },
     /// The child's result is too large.
     #[error(
-        "the {what} has {bytes} bytes; it may have {limit_bytes} ({factor} × engine.maxPlugin)"
+        "the {what} has {bytes} bytes; the limit is {limit_bytes} ({factor} × engine.maxPlugin)"
     )]
     TooLarge {
         /// The kind of result: component or code.
@@ -130,13 +130,13 @@ pub enum PrepareError {
         factor: u64,
     },
     /// The host could not start the child, read from it, or write its code.
-    #[error("the process that prepares plugins cannot be run: {0}")]
+    #[error("failed to run the process that prepares the plugin: {0}")]
     Process(#[from] std::io::Error),
     /// The child violated the protocol.
-    #[error("the process that prepares plugins did not keep to its protocol: {0}")]
+    #[error("the process that prepares the plugin violated its protocol: {0}")]
     Protocol(String),
     /// The host is shutting down.
-    #[error("the host is ending")]
+    #[error("the host is shutting down")]
     Ending,
 }
 
@@ -262,7 +262,9 @@ impl Worker {
                 fallback,
                 component,
             } => Ok((Known { manifest, fallback }, component)),
-            Said::Compiled(_) => Err(PrepareError::Protocol("it compiled".to_owned())),
+            Said::Compiled(_) => Err(PrepareError::Protocol(
+                "compiled code instead of a component".to_owned(),
+            )),
         }
     }
 
@@ -279,7 +281,9 @@ impl Worker {
         }
         match self.child(order).run(order, component, pace).await? {
             Said::Compiled(code) => self.keep(key, &(), code).await,
-            Said::Configured { .. } => Err(PrepareError::Protocol("it configured".to_owned())),
+            Said::Configured { .. } => Err(PrepareError::Protocol(
+                "a component instead of compiled code".to_owned(),
+            )),
         }
     }
 
@@ -315,7 +319,7 @@ impl Worker {
         let (store, value) = (self.store.clone(), value.clone());
         blocking(move || {
             if let Err(error) = store.keep(&key, &value, &code) {
-                tracing::warn!(%error, "compiled code cannot be kept: the next start compiles it again; is the disk full?");
+                tracing::warn!(%error, "failed to store compiled code; the next start compiles it again: check whether the disk is full");
             }
             code
         })
@@ -327,8 +331,8 @@ impl Worker {
         if !missing.is_empty() && !self.told_what_is_missing.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 missing = missing.join("; "),
-                "processes that prepare plugins are less confined than they should be: the system lacks what is needed; \
-                 load only plugins that you trust, or allow prctl, seccomp and close_range"
+                "processes that prepare plugins are less confined than they should be, because the system lacks \
+                 protections; load only plugins that you trust, or allow prctl, seccomp and close_range"
             );
         }
     }

@@ -35,10 +35,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_that_is_documented_is_counted_from_the_beginning() {
+    fn counts_every_documented_kind_from_start() {
         let page = include_str!("../../../../docs/failure-modes.md");
-        let (_, table) = page.split_once("## Faults\n").expect("there is a table");
-        let (table, _) = table.split_once("\n## ").expect("and another section");
+        let (_, table) = page
+            .split_once("## Faults\n")
+            .expect("the page has a section \"Faults\"");
+        let (table, _) = table.split_once("\n## ").expect("another section follows");
         let documented = table.lines().filter_map(|line| {
             let (kind, _) = line.strip_prefix("| `")?.split_once('`')?;
             Some(kind)

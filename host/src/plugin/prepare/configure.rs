@@ -106,8 +106,8 @@ async fn awake<T>(stage: Stage, run: impl Future<Output = Result<T, Fault>>) -> 
     match patiently(run, MAX_SLEEP).await {
         Ok(said) => said.map_err(|fault| stage.refuses(format!("{}: {fault}", fault.kind()))),
         Err(Slept) => Err(stage.refuses(format!(
-            "deadline: the plugin slept for more than {} s while it was loaded; there is nothing that it could wait \
-             for: remove the sleep",
+            "deadline: the plugin slept for more than {} s at load, where it has nothing to wait for: remove the \
+             sleep",
             MAX_SLEEP.as_secs()
         ))),
     }
@@ -178,7 +178,7 @@ impl<'a> Configuring<'a> {
             let _ = teller.stage(Stage::Snapshot);
             if store.data().holds_resources() {
                 fallback = Some(
-                    "it holds a WASI resource after `configure`, which no snapshot can hold"
+                    "the plugin holds a WASI resource after `configure`, which no snapshot can hold"
                         .to_owned(),
                 );
             } else {
@@ -212,8 +212,8 @@ impl<'a> Configuring<'a> {
             let limit = self.order.limits.fuel;
             if fuel >= limit {
                 return Err(Stage::Configure.refuses(format!(
-                    "`configure` uses {fuel} fuel and has to run in every call, which has {limit} (limits.fuel), \
-                     because there is no snapshot: {reason}"
+                    "`configure` uses {fuel} fuel and must run in every call, but a call has {limit} (limits.fuel); \
+                     there is no snapshot: {reason}"
                 )));
             }
         }
@@ -237,7 +237,7 @@ fn trimmed(snapshot: &[u8]) -> Option<Vec<u8>> {
 
 fn rejected(errors: &[types::SettingsError]) -> String {
     if errors.is_empty() {
-        return "it rejects its settings and does not say why".to_owned();
+        return "it rejects its settings without a reason".to_owned();
     }
     let lines: Vec<String> = errors
         .iter()

@@ -39,10 +39,10 @@ pub(super) fn confine(cpu_seconds: u64, memory_bytes: u64) -> anyhow::Result<Vec
     };
     without("inherited files stay open", system::close_inherited_files());
     without(
-        "the out-of-memory killer treats it like the host",
+        "the out-of-memory killer treats the child like the host",
         system::go_first_for_want_of_memory(),
     );
-    without("its system calls are not filtered", system::filter_calls());
+    without("system calls are not filtered", system::filter_calls());
     Ok(missing)
 }
 
@@ -159,7 +159,7 @@ mod system {
 
 #[cfg(not(target_os = "linux"))]
 mod system {
-    const NOT_HERE: &str = "only Linux can";
+    const NOT_HERE: &str = "only Linux supports this";
 
     pub(super) fn filter_calls() -> Result<(), String> {
         Err(NOT_HERE.to_owned())

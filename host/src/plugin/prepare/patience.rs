@@ -53,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_what_sleeps_in_one_piece_or_in_many() {
+    fn fails_after_one_long_or_many_short_sleeps() {
         let max_sleep = Duration::from_millis(50);
         let day = async { tokio::time::sleep(Duration::from_secs(86_400)).await };
         let long = patiently(day, max_sleep);
@@ -70,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_count_the_time_in_which_something_runs() {
+    fn does_not_count_running_time() {
         let max_sleep = Duration::from_millis(500);
         let busy = patiently(
             async {

@@ -86,7 +86,7 @@ impl<'w> Child<'w> {
             process.stdout.take(),
             process.stderr.take(),
         ) else {
-            return Err(PrepareError::Protocol("its pipes are missing".to_owned()));
+            return Err(PrepareError::Protocol("the pipes are missing".to_owned()));
         };
         let mut line =
             serde_json::to_vec(order).map_err(|error| PrepareError::Protocol(error.to_string()))?;

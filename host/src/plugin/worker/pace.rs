@@ -191,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_the_kernel_says_of_a_process() {
+    fn parses_process_statistics_of_kernel() {
         let stat = "4711 (a) R (b) S 1 4711 4711 0 -1 4194304 80 0 0 0 12 34 0 0 20 0 1 0";
         let (state, times) = fields(stat).unwrap();
         assert_eq!((state, &times[..2]), ('S', ["12", "34"].as_slice()));
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_plugin_waits_for_another_only_while_that_one_is_quick() {
+    async fn plugin_waits_only_for_quick_plugins() {
         let lanes = Lanes::new(1);
         let mut first = lanes.enter().await;
         assert!(lanes.turns.try_acquire().is_err());
@@ -212,7 +212,7 @@ mod tests {
         assert!(second.floor.is_some());
         assert!(
             lanes.slow.try_acquire().is_err(),
-            "there are no more than two"
+            "at most two plugins are prepared at once"
         );
     }
 }

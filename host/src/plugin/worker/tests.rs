@@ -38,7 +38,7 @@ async fn refused(worker: &Worker) -> PrepareError {
 }
 
 #[tokio::test]
-async fn ends_a_child_that_does_nothing_whatever_it_says_of_its_own_time() {
+async fn kills_idle_child() {
     let folder = tempfile::tempdir().unwrap();
     let script = r#"echo '{"stage":"configure"}'; exec sleep 600"#;
     let began = Instant::now();
@@ -58,7 +58,7 @@ async fn ends_a_child_that_does_nothing_whatever_it_says_of_its_own_time() {
 }
 
 #[tokio::test]
-async fn does_not_end_a_child_that_uses_the_processor() {
+async fn does_not_kill_busy_child() {
     let folder = tempfile::tempdir().unwrap();
     // The child works for two to three seconds and says nothing meanwhile.
     let script = r#"end=$(($(date +%s) + 3)); while [ "$(date +%s)" -lt "$end" ]; do :; done
@@ -76,7 +76,7 @@ fn niceness(file: &Path) -> Option<i32> {
 }
 
 #[tokio::test]
-async fn a_child_begins_at_the_normal_priority_and_is_niced_after_two_seconds_of_cpu() {
+async fn child_is_niced_after_two_seconds_of_cpu() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("number");
     let script = format!("echo $$ > {0}; while :; do :; done", file.display());
@@ -102,7 +102,7 @@ async fn a_child_begins_at_the_normal_priority_and_is_niced_after_two_seconds_of
 }
 
 #[tokio::test]
-async fn those_that_sleep_or_take_long_do_not_hold_up_others() {
+async fn slow_plugins_do_not_delay_others() {
     let folder = tempfile::tempdir().unwrap();
     let lanes = |worker: &mut Worker| worker.lanes = Lanes::new(1);
     let mut sleeper = worker(folder.path(), "exec sleep 600");
@@ -126,29 +126,29 @@ async fn those_that_sleep_or_take_long_do_not_hold_up_others() {
 }
 
 #[tokio::test]
-async fn says_how_a_child_was_lost() {
+async fn reports_how_child_was_lost() {
     let folder = tempfile::tempdir().unwrap();
     let script = r#"echo '{"stage":"compile"}'; echo 'out of luck' >&2; kill -KILL $$"#;
     let error = refused(&worker(folder.path(), script)).await.to_string();
     assert!(
-        error.starts_with("compile: the process that prepares it ended with signal: 9"),
+        error.starts_with("compile: the process that prepares the plugin ended with signal: 9"),
         "{error}"
     );
     assert!(error.ends_with("it printed: out of luck"), "{error}");
 }
 
 #[tokio::test]
-async fn takes_no_code_from_a_child_that_runs_guest_code() {
+async fn rejects_code_from_child_that_runs_guest_code() {
     let folder = tempfile::tempdir().unwrap();
     let script = r#"printf '{"compiled":{"codeBytes":4}}\nCODE'"#;
     let error = refused(&worker(folder.path(), script)).await;
     assert!(matches!(error, PrepareError::Protocol(_)), "{error}");
     let prepared = std::fs::read_dir(folder.path().join("prepared"));
-    assert!(prepared.is_err(), "it was kept");
+    assert!(prepared.is_err(), "the code was stored");
 }
 
 #[tokio::test]
-async fn takes_no_more_than_is_allowed() {
+async fn rejects_component_over_size_limit() {
     let folder = tempfile::tempdir().unwrap();
     let line = r#"{"configured":{"manifest":{"name":"","version":"","description":"","settingsSchema":null,"rules":[],"labels":[]},"fallback":null,"componentBytes":4194305}}"#;
     let error = refused(&worker(

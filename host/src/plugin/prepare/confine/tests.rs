@@ -79,7 +79,7 @@ fn attempts(confined: bool) -> Attempts {
 
 /// The process that [`attempts`] starts, declared as a test so that the test program can run it.
 #[test]
-#[ignore = "run by the other tests here, in a process of its own"]
+#[ignore = "run by the other tests here, in its own process"]
 fn try_everything() {
     let Ok(folder) = std::env::var(FOLDER) else {
         return;
@@ -129,7 +129,7 @@ fn try_everything() {
             .map_err(Into::into),
     );
     attempt(
-        "take back its priority",
+        "raise its priority again",
         rustix::process::nice(1).map(drop).map_err(Into::into),
     );
     attempt(
@@ -167,7 +167,7 @@ fn try_everything() {
 const NEEDED: [&str; 2] = ["start a thread", "take memory"];
 
 #[test]
-fn a_confined_process_has_neither_files_nor_network_nor_other_processes() {
+fn confined_process_has_no_files_network_or_processes() {
     let free = attempts(false);
     let confined = attempts(true);
     for (name, could) in &free.succeeded {
@@ -178,7 +178,7 @@ fn a_confined_process_has_neither_files_nor_network_nor_other_processes() {
     assert!(free.open_files > 3 && confined.open_files == 3);
     assert!(
         free.succeeded.values().all(|could| *could),
-        "this test tells nothing of what does not succeed without confinement: {:?}",
+        "every attempt must succeed without confinement, or the test shows nothing: {:?}",
         free.succeeded
     );
     for (name, could) in confined.succeeded {
@@ -187,7 +187,7 @@ fn a_confined_process_has_neither_files_nor_network_nor_other_processes() {
 }
 
 #[test]
-fn the_kernel_says_that_the_process_is_confined() {
+fn kernel_reports_confinement() {
     let confined = attempts(true);
     for line in ["NoNewPrivs:\t1", "Seccomp:\t2"] {
         assert!(
