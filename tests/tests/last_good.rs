@@ -146,12 +146,14 @@ async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
     let told = server.logs();
     let told = told
         .iter()
-        .filter(|line| line.contains("the plugin serves as it did before the start"));
+        .filter(|line| line.contains("serving the last known good version of the plugin"));
     assert_eq!(told.count(), names.len());
     let ready = server.get_admin("/readyz?verbose").await;
     assert_eq!(ready.status, 200, "{}", ready.text());
     assert!(
-        ready.text().contains("plugin shape is not as configured"),
+        ready
+            .text()
+            .contains("plugin shape does not serve as configured"),
         "{}",
         ready.text()
     );
@@ -225,7 +227,7 @@ async fn what_served_last_has_to_satisfy_the_keys_and_pins_of_today() {
         let reason = status["reason"].as_str().unwrap_or_default().to_owned();
         println!("refused | {reason}");
         assert!(
-            reason.contains("what served before the start cannot be had") && reason.contains(part),
+            reason.contains("failed to load the last known good") && reason.contains(part),
             "{reason}"
         );
         assert!(denial(&server).await.contains("not loaded"));
@@ -373,7 +375,7 @@ async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
         assert!(
             ready
                 .text()
-                .contains("the last known good serves since the start"),
+                .contains("serving the last known good since the start"),
             "{}",
             ready.text()
         );
@@ -382,7 +384,7 @@ async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
         let logs = server.logs();
         let error = logs
             .iter()
-            .find(|line| line.contains("serving the last known good"));
+            .find(|line| line.contains("not valid; serving the last known good"));
         let error = error.unwrap_or_else(|| panic!("{what}: {logs:#?}"));
         assert!(error.contains("ERROR") && error.contains(reason), "{error}");
         killed = server.kill();

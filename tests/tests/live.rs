@@ -313,7 +313,9 @@ async fn what_cannot_be_loaded_changes_nothing_and_is_told() {
     let ready = server.get_admin("/readyz?verbose").await;
     assert_eq!(ready.status, 200);
     assert!(
-        ready.text().contains("plugin colour is not as configured"),
+        ready
+            .text()
+            .contains("plugin colour does not serve as configured"),
         "{}",
         ready.text()
     );

@@ -118,7 +118,7 @@ async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
     assert_eq!(ready.status, 200, "it serves what it served");
     let text = ready.text();
     assert!(
-        text.contains("plugin guard stays in force although it was removed")
+        text.contains("plugin guard stays in effect although it was removed")
             && text.contains("correct or remove plugin guard-v2"),
         "{text}"
     );

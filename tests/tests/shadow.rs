@@ -398,7 +398,7 @@ async fn one_that_cannot_be_loaded_is_told_and_changes_nothing() {
     );
     let ready = server.get_admin("/readyz?verbose").await;
     assert_eq!(ready.status, 200);
-    assert!(ready.text().contains("the candidate of plugin colour"));
+    assert!(ready.text().contains("the shadow of plugin colour"));
     let mut object = pod("web");
     object["metadata"]["labels"] = json!({});
     let review = Review::create(object).build();
@@ -505,7 +505,7 @@ async fn promoting_it_is_a_change_of_the_configuration() {
     assert_eq!(colour().await, "2");
     assert_eq!(candidate(&server, "colour").await, Value::Null);
     let reloaded = server.logs().join("\n");
-    assert!(!reloaded.contains("cannot be loaded"), "{reloaded}");
+    assert!(!reloaded.contains("failed to load plugin"), "{reloaded}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

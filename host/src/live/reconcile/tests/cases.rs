@@ -403,7 +403,7 @@ fn what_served_and_may_not_serve_today_is_under_its_failure_policy() {
     let Serving::Failed { reason, .. } = &again.published.as_ref().unwrap()[0].serving else {
         panic!("it serves");
     };
-    let both = "No such file; what served before the start cannot be had: its key is not trusted";
+    let both = "No such file; failed to load the last known good: its key is not trusted";
     assert_eq!(reason, both);
 }
 
