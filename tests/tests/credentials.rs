@@ -16,7 +16,7 @@ use tollgate_tests::wat::marker;
 /// `user:secret`, a wrong password, and the error for wrong or missing credentials.
 const SECRET: &str = "dXNlcjpzZWNyZXQ=";
 const WRONG: &str = "dXNlcjp3cm9uZw==";
-const REFUSED: &str = "the credentials are missing, wrong or not good for this repository";
+const REFUSED: &str = "the credentials are missing, wrong or not valid for this repository";
 
 /// A folder with a config file and, in some tests, a helper `docker-credential-tests`.
 struct User(TempDir);

@@ -107,7 +107,7 @@ async fn a_proxy_is_not_asked_for_what_a_registry_must_not_lead_to() {
         (
             redirect("http://localhost:9/admin"),
             "localhost",
-            "is this machine itself",
+            "is a loopback address",
         ),
         (
             redirect("http://vault.corp.internal/v1/secret"),

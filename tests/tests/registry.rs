@@ -220,7 +220,7 @@ async fn a_tag_is_followed_and_a_digest_stays() {
         folder.path(),
     );
     assert!(
-        text(&output).contains("the credentials are missing, wrong or not good"),
+        text(&output).contains("the credentials are missing, wrong or not valid"),
         "{}",
         text(&output)
     );
@@ -306,27 +306,27 @@ async fn whatever_a_registry_does_what_serves_goes_on() {
     };
     let link_local = "http://169.254.169.254/latest/meta-data/";
     let rows = [
-        ("500", fault(Fault::Status(500)), "it answered 500"),
+        ("500", fault(Fault::Status(500)), "answered 500"),
         (
             "401",
             fault(Fault::Status(401)),
-            "it asks for neither Bearer nor Basic",
+            "its challenge is neither Bearer nor Basic",
         ),
         (
             "403",
             fault(Fault::Status(403)),
-            "the credentials are missing, wrong or not good",
+            "the credentials are missing, wrong or not valid",
         ),
         (
             "404",
             fault(Fault::Status(404)),
             "there is no such repository, tag or digest",
         ),
-        ("429", fault(Fault::Status(429)), "it is asked too often"),
+        ("429", fault(Fault::Status(429)), "too many requests; raise"),
         (
             "no answer",
             fault(Fault::Silent),
-            "it took more than 2 s (registries.timeout)",
+            "no complete answer within 2 s (registries.timeout)",
         ),
         (
             "truncated blob",
@@ -336,7 +336,7 @@ async fn whatever_a_registry_does_what_serves_goes_on() {
         (
             "another blob",
             fault(Fault::Altered),
-            "it was damaged or exchanged on the way",
+            "it was damaged or replaced in the registry",
         ),
         (
             "endless blob",
@@ -377,14 +377,14 @@ async fn whatever_a_registry_does_what_serves_goes_on() {
                 manifest["layers"][0]["mediaType"] =
                     json!("application/vnd.oci.image.layer.v1.tar+gzip")
             }),
-            "its layer is `application/vnd.oci.image.layer.v1.tar+gzip`",
+            "its layer is of type `application/vnd.oci.image.layer.v1.tar+gzip`",
         ),
         (
             "another config",
             changed(&|manifest| {
                 manifest["config"]["mediaType"] = json!("application/vnd.cncf.helm.config.v1+json")
             }),
-            "its config is `application/vnd.cncf.helm.config.v1+json`",
+            "its config is of type `application/vnd.cncf.helm.config.v1+json`",
         ),
         (
             "no WebAssembly",
@@ -700,7 +700,7 @@ async fn a_credential_helper_is_asked_for_the_registry() {
         ),
         (
             "echo 'credentials not found in native keychain'; exit 1",
-            "the credentials are missing, wrong or not good",
+            "the credentials are missing, wrong or not valid",
         ),
         (
             "echo hunter2; exit 3",
@@ -708,7 +708,7 @@ async fn a_credential_helper_is_asked_for_the_registry() {
         ),
         (
             "echo hunter2",
-            "what docker-credential-test printed for 127.0.0.1:",
+            "the output of docker-credential-test for 127.0.0.1:",
         ),
     ];
     for (script, expected) in rows {
@@ -759,7 +759,9 @@ async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
         let (success, text) = pull_with(&registry, source, keys);
         println!("{}", text.trim());
         assert!(
-            !success && text.contains("it is not signed as it has to be") && text.contains(part),
+            !success
+                && text.contains("the artifact is not signed by a trusted key")
+                && text.contains(part),
             "{text}"
         );
     };
@@ -795,15 +797,11 @@ async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
             &trusted,
         )
         .await;
-    refused(&other, &[&trusted], &format!("found one of {digest}"));
+    refused(&other, &[&trusted], &format!("found one for {digest}"));
     registry
         .put_signature("signed/colour", &digest_of(&other), b"{}", &trusted)
         .await;
-    refused(
-        &other,
-        &[&trusted],
-        "over something else than cosign's text",
-    );
+    refused(&other, &[&trusted], "with a payload that is not cosign's");
 
     // Other kinds of keys.
     let p384 = || Key::new(&["EC", "-pkeyopt", "ec_paramgen_curve:P-384"]);
@@ -855,7 +853,7 @@ async fn an_unsigned_version_does_not_replace_a_signed_one_and_keys_can_be_rotat
     assert_eq!(labels(&server).await, json!({"colour": "red"}));
 
     let source = push(&registry, "green", &reference);
-    let status = until_reason(&server, "it is not signed as it has to be").await;
+    let status = until_reason(&server, "the artifact is not signed by a trusted key").await;
     assert_eq!(status["state"], "degraded");
     assert_eq!(
         labels(&server).await,
@@ -887,8 +885,8 @@ async fn an_unsigned_version_does_not_replace_a_signed_one_and_keys_can_be_rotat
     println!("revoked | {reason}");
     assert!(
         reason.contains("Connection refused")
-            && reason.contains("the cache has sha256:")
-            && reason.contains("which is not signed as it has to be"),
+            && reason.contains("the cached artifact sha256:")
+            && reason.contains("is not signed by a trusted key"),
         "it is the key, and not only the registry: {reason}"
     );
 }
@@ -923,9 +921,9 @@ async fn with_and_without_tls_are_told_apart() {
     for (host, what) in [
         (
             answering("HTTP/1.1 400 Bad Request\r\n\r\n"),
-            "it does not speak TLS",
+            "the registry does not speak TLS",
         ),
-        (registry.host(), "it broke off the TLS handshake"),
+        (registry.host(), "the registry broke off the TLS handshake"),
     ] {
         let plain = pull(&host, &[]);
         assert!(

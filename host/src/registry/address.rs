@@ -202,10 +202,10 @@ impl Inner {
         };
         match Reach::of(address) {
             Reach::Public => Ok(()),
-            Reach::Never(what) => Err(format!("{at} is {what}, which is never asked for plugins")),
+            Reach::Never(what) => Err(format!("{at} is {what}, which Tollgate never dials")),
             Reach::Loopback if self.home_is_loopback => Ok(()),
             Reach::Loopback => Err(format!(
-                "{at} is this machine itself, and the reference does not name it as localhost or by such an address"
+                "{at} is a loopback address, which Tollgate dials only if the reference names localhost or a loopback address"
             )),
             Reach::Private
                 if self.is_home(host) || self.home_is_private.load(Ordering::Relaxed) =>
@@ -213,7 +213,7 @@ impl Inner {
                 Ok(())
             }
             Reach::Private => Err(format!(
-                "{at} is a private address, and the registry that leads there is a public one"
+                "{at} is a private address, which Tollgate does not dial for a public registry"
             )),
         }
     }
@@ -222,7 +222,7 @@ impl Inner {
     fn check_name(&self, host: &str) -> Result<(), String> {
         if METADATA_NAMES.contains(&without_dot(host)) {
             return Err(format!(
-                "{host} is the name of a metadata service, which is never asked for plugins"
+                "{host} is the name of a metadata service, which Tollgate never dials"
             ));
         }
         Ok(())
@@ -238,8 +238,8 @@ impl Inner {
             return Ok(());
         }
         Err(format!(
-            "{host} is the name of a private network, it cannot be resolved here before a proxy is asked for it, and the \
-             registry that leads there is a public one"
+            "{host} is the name of a private network and cannot be resolved without the proxy; Tollgate does not ask the \
+             proxy for such names on behalf of a public registry"
         ))
     }
 
@@ -380,12 +380,12 @@ mod tests {
                 "::",
             ] {
                 let refused = allowed("registry.example.com", home, "evil.example.com", address);
-                assert!(refused.unwrap_err().contains("never asked"), "{address}");
+                assert!(refused.unwrap_err().contains("never dials"), "{address}");
             }
             for address in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
                 let refused = allowed("registry.example.com", home, "evil.example.com", address);
                 assert!(
-                    refused.unwrap_err().contains("this machine itself"),
+                    refused.unwrap_err().contains("is a loopback address"),
                     "{address}"
                 );
             }
@@ -408,7 +408,7 @@ mod tests {
             "evil.example.com",
             "169.254.169.254",
         );
-        assert!(refused.unwrap_err().contains("never asked"));
+        assert!(refused.unwrap_err().contains("never dials"));
     }
 
     #[tokio::test]
@@ -436,7 +436,7 @@ mod tests {
             let url = Url::parse(url).unwrap();
             let why = dialer.check(&url).await.expect_err(url.as_str());
             assert!(
-                why.contains("never asked") || why.contains("this machine itself"),
+                why.contains("never dials") || why.contains("is a loopback address"),
                 "{url}: {why}"
             );
         }
@@ -500,7 +500,7 @@ mod tests {
         let proxies = vec!["proxy.example.com".to_owned()];
         let dialer = Dialer::new("registry.example.com", proxies.clone());
         let why = dialer.check(&url).await.unwrap_err();
-        assert!(why.contains("is this machine itself"), "{why}");
+        assert!(why.contains("is a loopback address"), "{why}");
         let dialer = Dialer::new("localhost:5000", proxies);
         assert_eq!(dialer.check(&url).await, Ok(()));
         // Requests through a proxy dial the proxy's own host. A registry must not lead to that host.

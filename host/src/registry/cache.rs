@@ -65,7 +65,7 @@ impl Cache {
             return None;
         }
         if digest_of(&bytes) != digest {
-            tracing::warn!(file = %path.display(), "a cached artifact is not what its name says; it is fetched anew");
+            tracing::warn!(file = %path.display(), "a cached artifact does not have the digest in its name; pulling it again");
             // Another process may have removed the file already.
             drop(fs::remove_file(&path));
             return None;
@@ -133,7 +133,7 @@ impl Cache {
     fn complain(&self, error: &io::Error) {
         tracing::warn!(
             folder = %self.folder.display(), %error,
-            "what was pulled cannot be kept (registries.cacheDirectory); a start without the registry would lack it"
+            "failed to cache an artifact (registries.cacheDirectory); a restart without the registry would lack it"
         );
     }
 

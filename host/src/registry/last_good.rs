@@ -124,7 +124,7 @@ impl LastGood {
         let read: Option<InForce> = serde_json::from_slice(&text).ok();
         let in_force = read.filter(|in_force| in_force.version == VERSION);
         if in_force.is_none() {
-            tracing::warn!(file = %path.display(), "the recorded configuration is damaged or another version's; it is not used");
+            tracing::warn!(file = %path.display(), "ignoring the recorded configuration, because it is damaged or has another format version");
         }
         in_force.map(|in_force| in_force.document)
     }
@@ -150,7 +150,7 @@ impl LastGood {
         if let Err(error) = written {
             tracing::warn!(
                 folder = %self.folder.display(), %error,
-                "failed to record the configuration in force (registries.cacheDirectory); a start could not fall back to it"
+                "failed to record the configuration in effect (registries.cacheDirectory); a restart could not fall back to it"
             );
         }
     }
@@ -161,7 +161,7 @@ impl LastGood {
         if let Err(error) = self.write(name, served, needs) {
             tracing::warn!(
                 plugin = %name, folder = %self.folder.display(), %error,
-                "what serves cannot be written down (registries.cacheDirectory); a start could not fall back to it"
+                "failed to record the serving version (registries.cacheDirectory); a restart could not fall back to it"
             );
         }
     }
@@ -309,7 +309,7 @@ impl Served {
         };
         let served = read();
         if served.is_none() {
-            tracing::warn!(file = %path.display(), "the record of what served last is damaged or another version's; it is not used");
+            tracing::warn!(file = %path.display(), "ignoring the record of the last known good, because it is damaged or has another format version");
         }
         served
     }

@@ -27,7 +27,7 @@ struct Carried {
 
 const METADATA: &str = "a metadata service";
 const LINK_LOCAL: &str = "a link-local address";
-const NO_HOST: &str = "no host's address";
+const NO_HOST: &str = "an unspecified, multicast or special-purpose address";
 
 /// Metadata services of clouds outside of 169.254.0.0/16 and fe80::/10: Alibaba, Azure, Oracle.
 const METADATA_V4: [Ipv4Addr; 3] = [
