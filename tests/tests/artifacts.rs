@@ -47,7 +47,7 @@ fn large(label: &str, version: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cache_that_is_too_small_keeps_what_serves_all_the_same() {
+async fn small_cache_keeps_artifacts_of_serving_plugins() {
     let Some(mut registry) = Registry::start() else {
         return;
     };
@@ -103,7 +103,7 @@ fn now() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bad_version_is_tried_when_it_is_said_to_be_and_a_good_one_at_once() {
+async fn retries_bad_version_on_schedule_and_loads_good_one_at_once() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -159,7 +159,7 @@ async fn a_bad_version_is_tried_when_it_is_said_to_be_and_a_good_one_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_registrys_next_ca_needs_no_restart() {
+async fn changed_registry_ca_needs_no_restart() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -193,7 +193,7 @@ fn cosign() -> Option<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cosign_signs_is_accepted() {
+async fn accepts_cosign_signatures() {
     let (Some(cosign), Some(registry)) = (cosign(), Registry::start()) else {
         return;
     };

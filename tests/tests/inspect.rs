@@ -135,7 +135,7 @@ fn what_is_no_plugin_is_told_as_far_as_it_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signature_is_verified_and_what_was_expected_and_found_is_said() {
+async fn verify_reports_expected_keys_and_found_signatures() {
     let Some(registry) = Registry::start() else {
         return;
     };

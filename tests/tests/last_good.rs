@@ -84,7 +84,7 @@ fn records(configuration: &Configuration) -> Vec<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
+async fn restart_with_broken_plugins_serves_last_known_good() {
     let Some(mut registry) = Registry::start() else {
         return;
     };
@@ -197,7 +197,7 @@ async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_served_last_has_to_satisfy_the_keys_and_pins_of_today() {
+async fn last_known_good_must_satisfy_current_keys_and_pins() {
     let Some(mut registry) = Registry::start() else {
         return;
     };
@@ -253,7 +253,7 @@ async fn what_served_last_has_to_satisfy_the_keys_and_pins_of_today() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_last_good_the_start_waits_and_then_denies() {
+async fn start_without_last_known_good_waits_then_denies() {
     let missing = json!([
         {"name": "colour", "source": "file:colour.wasm"},
         {"name": "lenient", "source": "file:lenient.wasm", "failurePolicy": "Ignore"},
@@ -314,7 +314,7 @@ async fn without_a_last_good_the_start_waits_and_then_denies() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
+async fn restart_with_invalid_configuration_serves_last_known_good() {
     let mut first = configuration(None);
     first.plugin_of("colour", &marker("colour", "red"), json!({}));
     let red = json!({"colour": "red"});
@@ -461,7 +461,7 @@ async fn twenty(timeout: &str) -> (Misbehaving, Configuration, Behaviour) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_registry_that_hangs_holds_up_a_start_once_and_not_for_each_plugin() {
+async fn hanging_registry_delays_start_once_for_all_plugins() {
     let (registry, configuration, good) = twenty("60s").await;
     let server = Server::start(configuration);
     server.assert_all_loaded().await;
@@ -491,7 +491,7 @@ async fn a_registry_that_hangs_holds_up_a_start_once_and_not_for_each_plugin() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn probes_are_answered_while_plugins_are_loaded_and_nothing_is_let_through() {
+async fn answers_probes_but_allows_no_request_while_loading() {
     const TIMEOUT: Duration = Duration::from_secs(8);
     let (registry, configuration, good) = twenty("8s").await;
     registry.behave(good.with(Fault::Silent));
@@ -534,7 +534,7 @@ async fn probes_are_answered_while_plugins_are_loaded_and_nothing_is_let_through
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes: a measurement, run by hand with --ignored --nocapture"]
-async fn how_long_a_start_takes_with_the_registry_away() {
+async fn measures_start_time_without_registry() {
     let Some(mut registry) = Registry::start() else {
         return;
     };

@@ -120,7 +120,7 @@ fn assert_in_force(mut times: Vec<Duration>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_file_is_in_force_within_a_second_however_it_came() {
+async fn new_file_serves_within_one_second() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("colour", &marker("colour", "0"), json!({}));
     let file = configuration.folder().join("colour.wasm");
@@ -142,7 +142,7 @@ async fn a_new_file_is_in_force_within_a_second_however_it_came() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mounted_volume_is_followed_through_its_links() {
+async fn follows_links_of_mounted_volume() {
     let mut configuration = Configuration::new();
     let root = configuration.folder().join("mounted");
     for version in ["1", "2"] {
@@ -172,7 +172,7 @@ async fn a_mounted_volume_is_followed_through_its_links() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settings_order_mode_and_limits_change_and_the_others_are_left_alone() {
+async fn changed_entries_leave_other_plugins_alone() {
     let mut configuration = Configuration::new();
     let actor = guests::build("actor");
     let set = |value: &str| json!({"settings": {"set": {"/metadata/labels/colour": value}}});
@@ -256,7 +256,7 @@ async fn settings_order_mode_and_limits_change_and_the_others_are_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_loaded_changes_nothing_and_is_told() {
+async fn failed_load_changes_nothing_and_is_reported() {
     let modules = hostile::all();
     let mut configuration = Configuration::new();
     configuration.plugin_of("colour", &marker("colour", "good"), json!({}));
@@ -334,7 +334,7 @@ async fn what_cannot_be_loaded_changes_nothing_and_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bad_configuration_changes_nothing_and_is_told() {
+async fn bad_configuration_changes_nothing_and_is_reported() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("colour", &marker("colour", "good"), json!({}));
     let server = Server::start(configuration);
@@ -386,7 +386,7 @@ async fn a_bad_configuration_changes_nothing_and_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_plugin_is_asked_once_it_is_there() {
+async fn new_plugin_is_called_once_loaded() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("colour", &marker("colour", "good"), json!({}));
     let folder = configuration.folder().to_owned();
@@ -422,7 +422,7 @@ async fn a_new_plugin_is_asked_once_it_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reload_can_be_asked_for_and_says_what_came_of_it() {
+async fn reload_request_reports_its_result() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("colour", &marker("colour", "1"), json!({}));
     let file = configuration.folder().join("colour.wasm");

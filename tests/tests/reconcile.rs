@@ -87,7 +87,7 @@ fn kept(plugins: &Value) -> Configuration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
+async fn keeps_renamed_plugin_until_its_replacement_serves() {
     let actor = guests::build("actor");
     let before = json!([guard("guard", &actor)]);
     let server = Server::start(kept(&before));
@@ -165,7 +165,7 @@ async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_guard_is_not_narrowed_for_a_plugin_that_cannot_be_loaded_and_relief_counts_at_once() {
+async fn holds_guard_for_failing_plugin_but_applies_relief() {
     let actor = guests::build("actor");
     let server = Server::start(kept(&json!([guard("guard", &actor)])));
     assert!(denial(&server).await.contains("guard says no"));
@@ -209,7 +209,7 @@ async fn a_guard_is_not_narrowed_for_a_plugin_that_cannot_be_loaded_and_relief_c
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renamed_file_in_a_folder_of_plugins_keeps_its_guard() {
+async fn renamed_file_in_plugin_folder_keeps_its_guard() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let file = folder.path().join("colour.wasm");
     std::fs::write(&file, marker("colour", "red")).expect("a file can be written");
@@ -256,7 +256,7 @@ fn write(folder: &Path, name: &str, wasm: &[u8]) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plugins_that_sleep_while_they_are_loaded_delay_nobody_else() {
+async fn plugins_that_sleep_at_load_delay_no_others() {
     let configuration = Configuration::new();
     let folder = configuration.folder().to_owned();
     let mut plugins = Vec::new();
@@ -347,7 +347,7 @@ async fn plugins_that_sleep_while_they_are_loaded_delay_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_start_denies_by_an_enforcing_plugin_that_sleeps_and_answers_about_the_rest() {
+async fn start_denies_for_sleeping_plugin_and_answers_other_requests() {
     let configuration = Configuration::new();
     let file = write(configuration.folder(), "sleeps", &sleeper("configure"));
     let rules = json!([{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]);

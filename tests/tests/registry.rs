@@ -162,7 +162,7 @@ fn push(registry: &Registry, colour: &str, reference: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tag_is_followed_and_a_digest_stays() {
+async fn follows_tag_and_keeps_pinned_digest() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -229,7 +229,7 @@ async fn a_tag_is_followed_and_a_digest_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_the_registry_away_a_start_is_served_from_the_cache() {
+async fn start_without_registry_uses_cache() {
     let Some(mut registry) = Registry::start() else {
         return;
     };
@@ -279,7 +279,7 @@ async fn with_the_registry_away_a_start_is_served_from_the_cache() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_a_registry_does_what_serves_goes_on() {
+async fn keeps_serving_whatever_the_registry_does() {
     let good = Behaviour::of(marker("colour", "good"));
     let registry = Misbehaving::start(good.clone().with(Fault::Token)).await;
     let hosts = json!([{"host": registry.host(), "plainHTTP": true}]);
@@ -415,7 +415,7 @@ async fn whatever_a_registry_does_what_serves_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_registry_that_hangs_holds_up_nobody_else() {
+async fn hanging_registry_delays_no_other_changes() {
     let registry = Misbehaving::start(Behaviour::of(marker("colour", "good"))).await;
     let hosts = json!([{"host": registry.host(), "plainHTTP": true}]);
     let registries = json!({"pollInterval": "1s", "timeout": "30s", "hosts": hosts});
@@ -474,7 +474,7 @@ fn actor() -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_cached_changes_without_the_registry() {
+async fn applies_changes_to_cached_plugin_without_registry() {
     let registry = Misbehaving::start(Behaviour::of(actor())).await;
     let cache = tempfile::tempdir().expect("a temporary folder can be made");
     let configuration = coloured_and_shaped(&registry, json!({"cacheDirectory": cache.path()}));
@@ -502,7 +502,7 @@ async fn what_is_cached_changes_without_the_registry() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_to_be_fetched_holds_up_nothing_else() {
+async fn slow_fetch_delays_no_other_changes() {
     let registry = Misbehaving::start(Behaviour::of(actor())).await;
     let configuration = coloured_and_shaped(&registry, json!({"timeout": "20s"}));
     let server = Server::start(configuration);
@@ -573,7 +573,7 @@ async fn what_has_to_be_fetched_holds_up_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_that_replaces_another_leaves_no_moment_with_neither() {
+async fn replacing_an_entry_leaves_no_gap() {
     let registry = Misbehaving::start(Behaviour::of(marker("colour", "red"))).await;
     let server = Server::start(coloured_and_shaped(&registry, json!({"timeout": "4s"})));
     let both = json!({"colour": "red", "shape": "round"});
@@ -622,7 +622,7 @@ fn helper(name: &str, script: &str) -> (TempDir, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_credential_helper_that_hangs_is_ended_and_changes_go_on() {
+async fn kills_hanging_credential_helper_and_applies_changes() {
     let good = Behaviour::of(marker("colour", "good"));
     let registry = Misbehaving::start(good.with(Fault::Token)).await;
     // The helper leaves a background process, which would survive the helper alone.
@@ -683,7 +683,7 @@ async fn a_credential_helper_that_hangs_is_ended_and_changes_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_credential_helper_is_asked_for_the_registry() {
+async fn asks_credential_helper_for_registry() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -749,7 +749,7 @@ fn pull_with(registry: &Registry, source: &str, keys: &[&Key]) -> (bool, String)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
+async fn pulls_only_artifacts_signed_by_trusted_key() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -819,7 +819,7 @@ async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unsigned_version_does_not_replace_a_signed_one_and_keys_can_be_rotated() {
+async fn unsigned_version_replaces_nothing_and_keys_can_rotate() {
     let Some(mut registry) = Registry::start() else {
         return;
     };
@@ -907,7 +907,7 @@ fn answering(text: &'static str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_and_without_tls_are_told_apart() {
+async fn errors_distinguish_tls_from_plain_http() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let pull = |host: &str, more: &[&str]| {
         let source = format!("oci://{host}/policies/colour:1");

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn is_ready_when_the_grace_is_over_and_no_peer_is_better_off() {
+    fn becomes_ready_after_grace_when_no_peer_is_complete() {
         let startup = startup(Some(MINUTE), 1);
         let why = reason(&startup, Duration::from_secs(50), Standing::NoneComplete);
         assert!(
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_again_when_a_peer_that_was_better_off_does_not_answer() {
+    fn asks_again_when_complete_peer_stops_answering() {
         let startup = startup(Some(MINUTE), 1);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
         let mut asked = Asked::default().next(Standing::Complete(address));
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn is_never_ready_beside_a_peer_that_has_all_of_its_plugins() {
+    fn stays_unready_beside_complete_peer() {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
         for grace in [Some(Duration::ZERO), Some(MINUTE), None] {
             let why = reason(
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn waits_while_nothing_is_known_of_the_peers() {
+    fn waits_while_peers_cannot_be_resolved() {
         let unknown = Standing::Unknown("cannot resolve peers:8080".to_owned());
         let why = reason(&startup(Some(MINUTE), 1), 100 * MINUTE, unknown);
         assert!(
@@ -289,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn without_peers_the_configured_time_decides() {
+    fn grace_alone_decides_without_peers() {
         assert_eq!(
             reason(&startup(Some(MINUTE), 0), MINUTE, Standing::NoPeers),
             "ready"

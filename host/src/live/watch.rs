@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn sees_a_change_once_the_file_rests() {
+    fn detects_change_once_file_rests() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("plugin.wasm");
         let mut watch = Watch::default();

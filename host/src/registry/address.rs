@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_at_a_private_address_may_lead_to_others() {
+    fn private_registry_may_lead_to_private_addresses() {
         let registry = "registry.example.com:5000";
         assert_eq!(
             allowed(registry, "10.1.2.3", "auth.example.com", "192.168.0.1"),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_registry_leads_to_public_addresses_only() {
+    fn public_registry_leads_to_public_addresses_only() {
         let refused = |address| {
             allowed(
                 "registry.example.com",
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_leads_to_metadata_and_strangers_not_to_this_machine() {
+    fn refuses_metadata_services_and_foreign_loopback() {
         for home in ["8.8.8.8", "10.0.0.1"] {
             for address in [
                 "169.254.169.254",
@@ -412,7 +412,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn checks_addresses_that_are_written_in_urls() {
+    async fn checks_literal_addresses_in_urls() {
         let dialer = Dialer::new("registry.example.com", Vec::new());
         let refused = [
             "http://169.254.169.254/latest/",
@@ -449,13 +449,13 @@ mod tests {
     }
 
     #[test]
-    fn a_url_has_no_zone() {
+    fn url_parser_rejects_zones() {
         assert!(Url::parse("https://[fe80::1%eth0]/").is_err());
         assert!(Url::parse("https://[fe80::1%25eth0]/").is_err());
     }
 
     #[test]
-    fn a_reference_may_write_its_loopback_address_as_it_likes() {
+    fn recognizes_every_notation_of_loopback_registry() {
         for registry in ["localhost:5000", "127.1:5000", "2130706433", "[::1]:5000"] {
             let dialer = Dialer::new(registry, Vec::new());
             assert!(dialer.0.home_is_loopback, "{registry}");
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_private_networks_are_not_left_to_a_proxy() {
+    fn leaves_no_private_names_to_proxy() {
         let check = |registry: &str, host: &str| {
             let dialer = Dialer::new(registry, vec!["proxy.example.com".to_owned()]);
             dialer.0.check_unresolved(host).is_ok()
@@ -495,7 +495,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_are_resolved_before_a_proxy_is_asked_for_them() {
+    async fn resolves_names_before_asking_proxy() {
         let url = Url::parse("https://localhost:9/").unwrap();
         let proxies = vec!["proxy.example.com".to_owned()];
         let dialer = Dialer::new("registry.example.com", proxies.clone());

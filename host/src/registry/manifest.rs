@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_the_layout_for_wasm_and_those_before_it() {
+    fn accepts_current_and_older_wasm_layouts() {
         assert_eq!(read(&manifest(WASM_CONFIG, &[WASM_LAYER])), Ok(3));
         for config in OTHER_CONFIGS {
             for layer in OTHER_LAYERS {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_plugin_and_says_what_it_is() {
+    fn rejects_other_artifacts_and_names_their_type() {
         let refused = |manifest: &Value| read(manifest).unwrap_err();
         assert!(
             refused(&manifest(WASM_CONFIG, &[WASM_LAYER, WASM_LAYER])).contains("it has 2 layers")

@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn accepts_what_cosign_makes_with_every_kind_of_key() {
+    fn accepts_cosign_signatures_of_every_key_kind() {
         for made in [P384_OF_2_5, P384_OF_2_6, ED25519_OF_2_5] {
             assert_eq!(verified(&made, |_| ()), Ok(()), "{}", made.repository);
             let changed = verified(&made, |payload| payload.push(b' '));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn says_that_prehashed_ed25519_is_not_accepted() {
+    fn error_names_prehashed_ed25519() {
         let error = verified(&ED25519_OF_2_6, |_| ()).unwrap_err();
         assert!(error.contains("Ed25519ph"), "{error}");
         let error = verified(&P384_OF_2_6, |payload| payload.push(b' ')).unwrap_err();

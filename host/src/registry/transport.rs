@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_tls_is_told_from_one_that_is_not_trusted() {
+    fn distinguishes_plain_server_from_untrusted_certificate() {
         let plain = wrapped(rustls::Error::InvalidMessage(
             InvalidMessage::InvalidContentType,
         ));

@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn finds_a_replica_that_is_ready_with_all_of_its_plugins() {
+    async fn finds_replica_with_all_plugins() {
         let (own, other) = (Instance::new(), Instance::new());
         let of = |status: &str, complete, instance: Instance| {
             format!("{status}\r\ntollgate-complete: {complete}\r\ntollgate-instance: {instance}")
@@ -193,8 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn takes_one_that_does_not_answer_for_none_and_a_name_that_does_not_resolve_for_unknown()
-    {
+    async fn silent_peer_counts_as_incomplete_and_unresolved_name_as_unknown() {
         let own = Instance::new();
         assert_eq!(ask(&[], own).await, Standing::NoPeers);
         // This peer accepts connections and never answers.

@@ -192,7 +192,7 @@ mod tests {
     const NO_HOST: Reach = Reach::Never(super::NO_HOST);
 
     #[test]
-    fn an_address_reaches_what_the_worst_address_it_carries_reaches() {
+    fn classifies_address_by_worst_embedded_address() {
         let table = [
             // IPv4.
             ("8.8.8.8", Reach::Public),
