@@ -71,7 +71,10 @@ async fn small_cache_keeps_artifacts_of_serving_plugins() {
     let before = json!({"colour": "red", "shape": "round"});
     assert_eq!(labels(&server).await, before);
     let warned = |line: &String| line.contains("more than registries.maxCache");
-    until("a word about it", async || server.logs().iter().any(warned)).await;
+    until("the warning about maxCache is logged", async || {
+        server.logs().iter().any(warned)
+    })
+    .await;
 
     // The plugins are the same as after the first start, although the registry is down.
     registry.kill();
@@ -92,7 +95,7 @@ async fn small_cache_keeps_artifacts_of_serving_plugins() {
     let large = blobs
         .flatten()
         .filter(|entry| entry.metadata().is_ok_and(|data| data.len() > 100_000));
-    assert_eq!(large.count(), 2, "what was replaced is gone");
+    assert_eq!(large.count(), 2, "the replaced version has left the cache");
 }
 
 /// The current time, in the format of `/plugins`.
@@ -130,7 +133,7 @@ async fn retries_bad_version_on_schedule_and_loads_good_one_at_once() {
                 assert_eq!(attempts, before + 1);
                 assert!(
                     at >= *promised,
-                    "it was tried at {at} and not at {promised}"
+                    "the next attempt was at {at}, before the promised {promised}"
                 );
             }
             said.push((attempts, next.to_owned()));
@@ -146,16 +149,22 @@ async fn retries_bad_version_on_schedule_and_loads_good_one_at_once() {
     })
     .await;
     println!("the good version was in force {took:?} after its push");
-    assert!(took < Duration::from_secs(8), "it waited for the bad one");
+    assert!(
+        took < Duration::from_secs(8),
+        "the good version waited for the retry of the bad one"
+    );
     let status = server.plugin_status("colour").await;
     assert_eq!(status["state"], "loaded", "{status:#}");
 
     // A bad version that was replaced is no longer reported.
     registry.push(&wat::binary("(component)"), &reference);
     let state = async || server.plugin_status("colour").await["state"].clone();
-    until("trouble", async || state().await == "degraded").await;
+    until("the bad version is reported", async || {
+        state().await == "degraded"
+    })
+    .await;
     registry.push(&marker("colour", "green"), &reference);
-    until("none", async || state().await == "loaded").await;
+    until("no trouble is reported", async || state().await == "loaded").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

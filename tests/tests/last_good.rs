@@ -37,7 +37,7 @@ async fn labels(server: &Server) -> Value {
 /// Returns the reason for a denial.
 async fn denial(server: &Server) -> String {
     let checked = mutated(server).await;
-    assert!(!checked.allowed, "the gate is open");
+    assert!(!checked.allowed, "the request must be denied");
     format!("{:?}", checked.status)
 }
 
@@ -182,7 +182,10 @@ async fn restart_with_broken_plugins_serves_last_known_good() {
         root["plugins"][3]["limits"] = limits;
     });
     let then = json!({"colour": "green", "shape": "round", "size": "small", "taste": "sweet"});
-    until("what is desired", async || labels(&server).await == then).await;
+    until("the desired plugins serve", async || {
+        labels(&server).await == then
+    })
+    .await;
     assert_eq!(server.plugin_status("colour").await["state"], "loaded");
 
     // Records of plugins that are no longer configured are deleted.
@@ -248,7 +251,7 @@ async fn last_known_good_must_satisfy_current_keys_and_pins() {
     assert_eq!(
         labels(&server).await,
         json!({"colour": "red"}),
-        "it is trusted again"
+        "its key is trusted again"
     );
 }
 
@@ -288,10 +291,16 @@ async fn start_without_last_known_good_waits_then_denies() {
     })
     .await;
     println!("ready {:?} after it listened", began.elapsed());
-    assert!(began.elapsed() > Duration::from_secs(3), "it did not wait");
+    assert!(
+        began.elapsed() > Duration::from_secs(3),
+        "the start did not wait"
+    );
     assert!(denial(&server).await.contains("not loaded"));
     let over = |line: &String| line.contains("startupGrace is over");
-    until("a word about it", async || server.logs().iter().any(over)).await;
+    until("the end of startupGrace is logged", async || {
+        server.logs().iter().any(over)
+    })
+    .await;
 
     // A plugin that becomes available within the grace period ends the wait.
     let killed = server.kill().with("startupGrace", "5m");

@@ -245,7 +245,7 @@ async fn changed_entries_leave_other_plugins_alone() {
     assert_eq!(
         loads("second"),
         5,
-        "at the start, with other settings, with other limits"
+        "once at the start, three times for settings, once for limits"
     );
     let calls = metric(
         &server.metrics().await,
@@ -298,7 +298,10 @@ async fn failed_load_changes_nothing_and_is_reported() {
         };
         let status = until_status(&server, "colour", is).await;
         println!("{what} | {}", status["desired"]["reason"]);
-        assert_eq!(status["digest"], digest, "what serves is the old one");
+        assert_eq!(
+            status["digest"], digest,
+            "the previous version must keep serving"
+        );
         assert_eq!(labels(&server).await, good, "{what}");
         assert_eq!(is_degraded(&server, "colour").await, 1.0);
     }
@@ -330,7 +333,7 @@ async fn failed_load_changes_nothing_and_is_reported() {
         .lines()
         .filter(|line| line.starts_with("tollgate_plugin_info{"))
         .count();
-    assert_eq!(versions, 1, "only what serves is shown");
+    assert_eq!(versions, 1, "only the serving version is shown");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -409,7 +412,7 @@ async fn new_plugin_is_called_once_loaded() {
     assert_eq!(
         labels(&server).await,
         json!({"colour": "good"}),
-        "a missing file locks nobody out"
+        "a missing file must not deny requests"
     );
     std::fs::write(folder.join("shape.wasm"), marker("shape", "round"))
         .expect("a file can be written");
@@ -455,7 +458,7 @@ async fn reload_request_reports_its_result() {
     assert_eq!(
         labels(&server).await,
         json!({"colour": "2"}),
-        "it is in force when the answer is there"
+        "the new version serves before the reload is answered"
     );
 
     replace(&file, b"nothing");

@@ -106,7 +106,10 @@ async fn keeps_renamed_plugin_until_its_replacement_serves() {
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    until("it is told", async || is_held(&server, "guard").await).await;
+    until("the hold is reported", async || {
+        is_held(&server, "guard").await
+    })
+    .await;
     let held = status(&server, "guard").await.expect("it is in force");
     println!("/plugins: {}", held["held"]);
     assert_eq!(held["held"]["change"], "removed");
@@ -115,7 +118,10 @@ async fn keeps_renamed_plugin_until_its_replacement_serves() {
     assert_eq!(page["state"], "degraded", "{page:#}");
     let ready = server.get_admin("/readyz?verbose").await;
     println!("/readyz?verbose: {} {}", ready.status, ready.text());
-    assert_eq!(ready.status, 200, "it serves what it served");
+    assert_eq!(
+        ready.status, 200,
+        "a held plugin does not make the replica unready"
+    );
     let text = ready.text();
     assert!(
         text.contains("plugin guard stays in effect although it was removed")
@@ -148,7 +154,7 @@ async fn keeps_renamed_plugin_until_its_replacement_serves() {
     replace(&file, &wasm);
     until("guard-v2 serves", async || {
         let why = denial(&server).await;
-        assert!(!why.is_empty(), "there is a moment with neither");
+        assert!(!why.is_empty(), "neither version denies: there is a gap");
         why.contains("guard-v2 says no")
     })
     .await;
@@ -175,7 +181,10 @@ async fn holds_guard_for_failing_plugin_but_applies_relief() {
         json!([{"names": ["web"], "until": "2099-12-31", "reason": "guard-v2 is asked"}]);
     narrowed["exceptions"] = excepted;
     set_plugins(&server, &json!([narrowed, missing]));
-    until("it is told", async || is_held(&server, "guard").await).await;
+    until("the hold is reported", async || {
+        is_held(&server, "guard").await
+    })
+    .await;
     let held = status(&server, "guard").await.expect("it is in force");
     assert_eq!(held["held"]["change"], "changed");
     assert_eq!(held["exceptions"], json!([]));
@@ -200,7 +209,7 @@ async fn holds_guard_for_failing_plugin_but_applies_relief() {
 
     // Without the failing entry, the whole desired configuration takes effect.
     set_plugins(&server, &json!([narrowed, added]));
-    until("all of it", async || {
+    until("the whole configuration", async || {
         let why = denial(&server).await;
         why.contains("added says no") && !why.contains("guard says no")
     })
@@ -224,7 +233,10 @@ async fn renamed_file_in_plugin_folder_keeps_its_guard() {
     std::fs::write(folder.path().join(".new"), b"\0asm").expect("a file can be written");
     std::fs::rename(folder.path().join(".new"), &next).expect("a file can be renamed");
     std::fs::remove_file(&file).expect("the file is there");
-    until("it is told", async || is_held(&server, "colour").await).await;
+    until("the hold is reported", async || {
+        is_held(&server, "colour").await
+    })
+    .await;
     assert_eq!(labels(&server).await, both);
     replace(&next, &marker("colour", "blue"));
     let blue = json!({"colour": "blue", "shape": "round"});
@@ -333,7 +345,7 @@ async fn plugins_that_sleep_at_load_delay_no_others() {
     let file = write(&folder, "late", &sleeper("configure"));
     plugins.push(json!({"name": "late", "source": format!("file:{}", file.display())}));
     set_plugins(&server, &json!(plugins));
-    until("it is known", async || {
+    until("the new plugin is listed", async || {
         status(&server, "late").await.is_some()
     })
     .await;
@@ -367,7 +379,7 @@ async fn start_denies_for_sleeping_plugin_and_answers_other_requests() {
     assert!(took < SOON, "{took:?}");
     assert!(
         denial(&server).await.is_empty(),
-        "it is not asked about Pods"
+        "the plugin must not be called for Pods"
     );
     let mut object = pod("web");
     object["kind"] = json!("ConfigMap");

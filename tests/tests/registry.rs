@@ -293,7 +293,7 @@ async fn keeps_serving_whatever_the_registry_does() {
     assert_eq!(
         labels(&server).await,
         json!({"colour": "good"}),
-        "a token is fetched where one is wanted"
+        "Tollgate gets a token if the registry asks for one"
     );
     let digest = server.plugin_status("colour").await["digest"].clone();
 
@@ -498,7 +498,10 @@ async fn applies_changes_to_cached_plugin_without_registry() {
     let took = until_labels(&server, &json!({})).await;
     assert!(took < IN_FORCE_WHEN_BUSY, "{took:?}");
     let page = server.get_admin("/plugins").await.json();
-    assert_eq!(page["state"], "ok", "nobody knows yet: {page:#}");
+    assert_eq!(
+        page["state"], "ok",
+        "the registry failure is not reported yet: {page:#}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -668,7 +671,7 @@ async fn kills_hanging_credential_helper_and_applies_changes() {
     };
     let running: Vec<u32> = pids().into_iter().filter(is_running).collect();
     println!("{} were started, {running:?} are there", pids().len());
-    assert!(running.len() <= 2, "one, and what it has started");
+    assert!(running.len() <= 2, "one helper and its background process");
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.process()));
     let threads = threads.map(Iterator::count).unwrap_or_default();
     assert!(threads < 40, "{threads} threads");
@@ -779,7 +782,7 @@ async fn pulls_only_artifacts_signed_by_trusted_key() {
     assert!(pull_with(&registry, &source, &[&trusted]).0);
     assert!(
         pull_with(&registry, &source, &[&stranger, &trusted]).0,
-        "any of several keys will do"
+        "one of several keys suffices"
     );
     refused(&source, &[&next], "found one made with another key");
 
@@ -858,7 +861,7 @@ async fn unsigned_version_replaces_nothing_and_keys_can_rotate() {
     assert_eq!(
         labels(&server).await,
         json!({"colour": "red"}),
-        "unsigned, and not in force"
+        "the unsigned version must not serve"
     );
     registry
         .sign("signed/colour", &digest_of(&source), &next)
@@ -887,7 +890,7 @@ async fn unsigned_version_replaces_nothing_and_keys_can_rotate() {
         reason.contains("Connection refused")
             && reason.contains("the cached artifact sha256:")
             && reason.contains("is not signed by a trusted key"),
-        "it is the key, and not only the registry: {reason}"
+        "the reason must name the key, not only the registry: {reason}"
     );
 }
 

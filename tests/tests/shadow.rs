@@ -150,7 +150,7 @@ async fn reports_exactly_the_requests_that_differ() {
         assert_eq!(
             checked.allowed,
             index % 10 != 3,
-            "the candidate decides nothing"
+            "the shadow must not decide"
         );
         let checked = judge(&server, Endpoint::Mutate, &review).await;
         assert!(
@@ -285,14 +285,20 @@ async fn spinning_shadow_delays_no_answers() {
         times < alone * 3 + Duration::from_millis(2),
         "{times:?} with it, {alone:?} without"
     );
-    assert_eq!(told["compared"], 0, "it has not come to an end: {told:#}");
+    assert_eq!(
+        told["compared"], 0,
+        "no call of the spinning shadow ends: {told:#}"
+    );
     assert!(told["dropped"].as_u64() >= Some(300 - 258), "{told:#}");
     let labels = [("plugin", "policy"), ("result", "dropped")];
     let page = server.metrics().await;
     assert!(metric(&page, "tollgate_candidate_comparisons_total", &labels) >= 42.0);
     assert_eq!(metric(&page, "tollgate_audit_dropped_total", &[]), 0.0);
     let stopped = server.stop();
-    assert!(stopped.status.success(), "the end does not wait for it");
+    assert!(
+        stopped.status.success(),
+        "the shutdown must not wait for the shadow"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -332,7 +338,7 @@ async fn reports_fuel_near_and_over_limit() {
     let mean = until_compared(&server, "policy", 2).await["fuel"]["mean"].as_u64();
     assert!(
         mean < Some(most * 3 / 4),
-        "the large one takes more: {mean:?} and {most}"
+        "the large review must use more fuel: {mean:?} and {most}"
     );
 
     for (limit, stopped, near) in [
@@ -373,7 +379,7 @@ async fn reports_fuel_near_and_over_limit() {
     );
     assert_eq!(
         faults, 0.0,
-        "what the candidate does is not its plugin's doing"
+        "faults of the shadow must not count for its plugin"
     );
 }
 
@@ -448,7 +454,7 @@ async fn follows_shadow_tag_and_hanging_registry_delays_nothing() {
     println!("the plugin's own file was in force after {took:?}");
     assert!(
         took < Duration::from_secs(10),
-        "it waited for the candidate"
+        "the plugin's file waited for the shadow"
     );
 
     registry.behave(of("2"));

@@ -83,7 +83,7 @@ async fn replicas_become_ready_when_all_lack_a_plugin() {
         let labels = object["metadata"]["labels"].as_object();
         assert_eq!(labels.map(Map::len), Some(19), "{object}");
         let denied = mutated(replica, config_map("settings", Map::new())).await;
-        assert!(!denied.allowed, "the gate is open");
+        assert!(!denied.allowed, "the request must be denied");
         let page = replica.get_admin("/readyz?verbose").await.text();
         assert!(page.contains("plugin away is not loaded: "), "{page}");
     }
@@ -147,7 +147,7 @@ async fn rollout_stops_at_replica_that_lacks_a_plugin() {
     let over = |line: &String| line.contains("startupGrace is over: ready without these");
     assert!(new.logs().iter().any(over));
     let denied = mutated(&new, pod("web")).await;
-    assert!(!denied.allowed, "the gate is open");
+    assert!(!denied.allowed, "the request must be denied");
     std::fs::write(&file, marker("colour", "red")).expect("a file can be written");
     let began = Instant::now();
     while !mutated(&new, pod("web")).await.allowed {

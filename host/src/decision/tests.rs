@@ -150,8 +150,15 @@ fn ring_evicts_oldest_over_byte_limit() {
     let mut large = decision("b");
     large.plugins = vec![Called::of(&report(Ended::Allowed), None); 100];
     ring.push(large, ());
-    assert!(ring.of("b").is_empty(), "there is no room for it");
-    assert_eq!(ring.recent().len(), 3, "and nothing went for it");
+    assert!(
+        ring.of("b").is_empty(),
+        "a decision over the byte limit is not kept"
+    );
+    assert_eq!(
+        ring.recent().len(),
+        3,
+        "a decision over the byte limit evicts nothing"
+    );
 }
 
 #[test]
@@ -195,10 +202,17 @@ fn finds_decision_by_uid_prefix() {
         found.map(|(decision, ())| decision.uid.clone()).collect()
     };
     assert_eq!(found(uids[0]), [uids[0]]);
-    assert_eq!(found("705ab4f5"), [uids[1], uids[0]], "the newest first");
+    assert_eq!(found("705ab4f5"), [uids[1], uids[0]], "newest first");
     assert_eq!(found("705ab4f5-6"), [uids[0]]);
-    assert_eq!(found("1f3b"), ["1f3b"], "its whole uid comes first");
+    assert_eq!(
+        found("1f3b"),
+        ["1f3b"],
+        "an exact match wins over prefix matches"
+    );
     assert_eq!(found("1f3b0"), [uids[2]]);
-    assert!(found("705").is_empty(), "too short to be meant");
+    assert!(
+        found("705").is_empty(),
+        "prefixes of three characters match nothing"
+    );
     assert!(found("6393").is_empty());
 }

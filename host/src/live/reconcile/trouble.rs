@@ -145,6 +145,10 @@ mod tests {
         assert_eq!(other.attempts, 1);
         assert_eq!(other.since, first.since);
         let away = next("", Some(&other), now);
-        assert_eq!(away.held_back(now), None, "no version is known to be bad");
+        assert_eq!(
+            away.held_back(now),
+            None,
+            "without a digest, no version is held back"
+        );
     }
 }

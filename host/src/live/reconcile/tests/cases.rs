@@ -43,7 +43,7 @@ fn keeps_renamed_plugin_until_replacement_serves() {
             ["guard guard.wasm@0", "other other.wasm@0"]
         );
     }
-    assert_eq!(told(&world), 1, "once for each reason");
+    assert_eq!(told(&world), 1, "one note for each reason");
     world.pass(SECOND * 300);
     world.finish("guard-v2");
     assert_eq!(
@@ -101,7 +101,11 @@ fn holds_enforcing_plugin_until_other_plugin_is_loaded() {
     assert_eq!(world.held(), [("guard".to_owned(), HeldBecause::Changed)]);
     let swaps = world.swaps.len();
     world.finish("other");
-    assert_eq!(world.swaps.len(), swaps + 1, "all of it in one swap");
+    assert_eq!(
+        world.swaps.len(),
+        swaps + 1,
+        "all changes take effect in one swap"
+    );
     assert_eq!(world.swaps.last().unwrap(), &["guard", "other"]);
     assert_eq!(
         world.config("guard").settings,
@@ -123,7 +127,10 @@ fn added_plugin_serves_once_loaded_and_delays_no_other() {
         world.in_force(),
         ["guard guard.wasm@0", "second second.wasm@0"]
     );
-    assert!(world.held().is_empty(), "nothing else is desired of guard");
+    assert!(
+        world.held().is_empty(),
+        "the entry of guard has not changed"
+    );
     world.pass(SECOND * 2);
     world.finish("first");
     let all = [
@@ -151,7 +158,10 @@ fn non_enforcing_plugins_change_at_once() {
         world.in_force(),
         ["guard-v2 guard-v2.wasm@0", "audit audit.wasm@0"]
     );
-    assert!(world.is_loading("slow"), "and nothing waits for it");
+    assert!(
+        world.is_loading("slow"),
+        "slow is still loading and holds no other plugin"
+    );
 }
 
 #[test]
@@ -200,7 +210,11 @@ fn held_plugin_takes_new_file_version_at_once() {
         world.in_force(),
         ["guard guard.wasm@1", "other other.wasm@0"]
     );
-    assert_eq!(world.held().len(), 1, "under its previous entry");
+    assert_eq!(
+        world.held().len(),
+        1,
+        "guard stays under its previous entry"
+    );
     world.replace("guard.wasm", text);
     world.fail("guard");
     assert_eq!(
@@ -219,7 +233,7 @@ fn load_restarts_only_when_its_inputs_change() {
     assert_eq!(
         world.ticket("slow"),
         ticket,
-        "neither its mode nor others are its inputs"
+        "neither its mode nor other entries are inputs of the load"
     );
     world.read("guard:\nslow: settings: { a: 1 }\nother:");
     assert_ne!(world.ticket("slow"), ticket);
@@ -304,7 +318,10 @@ fn failure_policy_applies_without_last_known_good() {
     world.read("guard: mode: warn\nother:");
     assert_eq!(world.config("guard").mode, crate::config::Mode::Warn);
     world.read("guard: source: 'file:/correct.wasm'\nother: existingViolations: allow");
-    assert!(world.held().is_empty(), "its failurePolicy decides already");
+    assert!(
+        world.held().is_empty(),
+        "the failurePolicy of guard decides already"
+    );
     world.finish("guard");
     assert_eq!(
         world.in_force(),
@@ -386,7 +403,7 @@ fn recalls_recorded_version_when_file_is_gone() {
     assert_eq!(
         again.config("guard").existing_violations,
         allow,
-        "the entry of today"
+        "the current entry applies"
     );
     assert!(again.held().is_empty());
 }
@@ -440,7 +457,11 @@ fn failed_retry_swaps_nothing() {
     assert!(later.iter().all(|changed| changed.is_empty()), "{later:?}");
     let told: Vec<&Note> = world.notes.iter().collect();
     let news = |note: &&&Note| matches!(note, Note::Trouble { is_news: true, .. });
-    assert_eq!(told.iter().filter(news).count(), 2, "each reason once");
+    assert_eq!(
+        told.iter().filter(news).count(),
+        2,
+        "one note for each reason"
+    );
 }
 
 #[test]
@@ -491,7 +512,7 @@ fn plugin_without_rules_serves_once_entry_has_rules() {
     world.read(&format!("guard:\nnew: {source}"));
     assert!(
         world.config("new").matching.is_some(),
-        "what served goes on"
+        "the previous entry stays in effect"
     );
     assert_eq!(world.state.snapshot().troubles.len(), 1);
 }
@@ -556,7 +577,7 @@ fn changed_keys_query_registry_and_changed_settings_do_not() {
     let mut world = World::serving(&entry("settings: {}"));
     world.read(&entry("settings: { a: 1 }"));
     let order = world.loads.values().next().unwrap();
-    assert!(order.at_hand.is_some(), "the cache has it");
+    assert!(order.at_hand.is_some(), "the code is taken from the cache");
     world.finish_all();
     world.read(&entry(
         "settings: { a: 1 }, signatures: { keys: [key.pem] }",
