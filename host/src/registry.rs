@@ -136,7 +136,7 @@ pub enum RegistryError {
         what: String,
     },
     /// The transfer took longer than `registries.timeout`.
-    #[error("{host}: it took more than {seconds} s (registries.timeout)")]
+    #[error("{host}: no complete answer within {seconds} s (registries.timeout)")]
     TooSlow {
         /// The registry.
         host: String,
@@ -145,7 +145,7 @@ pub enum RegistryError {
     },
     /// The pull took longer than a start waits if another version can serve meanwhile.
     #[error(
-        "{host}: it took more than {seconds} s, and a start waits no longer where something else can serve meanwhile"
+        "{host}: no complete answer within {seconds} s; a start waits no longer if another version can serve"
     )]
     Later {
         /// The registry.
@@ -165,7 +165,7 @@ pub enum RegistryError {
         why: String,
     },
     /// The registry answered with an error status.
-    #[error("{host}: it answered {status} to {method} {path}{hint}")]
+    #[error("{host}: answered {status} to {method} {path}{hint}")]
     Status {
         /// The registry.
         host: String,
@@ -179,7 +179,7 @@ pub enum RegistryError {
         hint: &'static str,
     },
     /// The registry asks for credentials in an unknown or dangerous way.
-    #[error("{host}: it asks for credentials in a way that cannot be followed: {why}")]
+    #[error("{host}: cannot authenticate: {why}")]
     Challenge {
         /// The registry.
         host: String,
@@ -187,7 +187,7 @@ pub enum RegistryError {
         why: String,
     },
     /// The credentials cannot be read.
-    #[error("the credentials for the registry cannot be read: {0}")]
+    #[error("failed to read the credentials for the registry: {0}")]
     Credentials(String),
     /// A certificate of `registries.hosts[].ca` cannot be read, or the HTTP client cannot be set up.
     #[error("{host}: {why}")]
@@ -198,7 +198,7 @@ pub enum RegistryError {
         why: String,
     },
     /// The artifact is not a plugin.
-    #[error("it is not a plugin's artifact: {0}")]
+    #[error("the artifact is not a plugin: {0}")]
     Artifact(String),
     /// A part is larger than allowed.
     #[error("{what} has more than {limit_bytes} bytes ({setting})")]
@@ -226,8 +226,8 @@ pub enum RegistryError {
     },
     /// No trusted key has signed the artifact.
     #[error(
-        "it is not signed as it has to be: expected a signature of {digest} by one of the keys {keys} (signatures.keys), \
-         found {found}"
+        "the artifact is not signed by a trusted key: expected a signature of {digest} by one of the keys {keys} \
+         (signatures.keys), found {found}"
     )]
     Unsigned {
         /// Digest of the manifest.
@@ -239,7 +239,7 @@ pub enum RegistryError {
     },
     /// The registry cannot supply the artifact, and no trusted key has signed the cached one.
     #[error(
-        "{error}; the cache has {digest}, which is not signed as it has to be: expected a signature by one of the keys \
+        "{error}; the cached artifact {digest} is not signed by a trusted key: expected a signature by one of the keys \
          {keys} (signatures.keys)"
     )]
     UnsignedInCache {
@@ -252,7 +252,7 @@ pub enum RegistryError {
     },
     /// The bytes do not have the requested digest.
     #[error(
-        "{what} is {found}, and {wanted} was asked for: it was damaged or exchanged on the way"
+        "{what} has the digest {found}, expected {wanted}: it was damaged or replaced in the registry or on the way"
     )]
     Digest {
         /// The part that was requested, such as the manifest.
@@ -349,7 +349,7 @@ impl Registry {
         let mut found = Vec::with_capacity(signatures.len());
         for (layer, signature) in signatures {
             if layer.size > signature::MAX_PAYLOAD_BYTES {
-                found.push(Err("over a text that is too long".to_owned()));
+                found.push(Err("with a payload that is too long".to_owned()));
                 continue;
             }
             let payload = session.blob(&layer).await?;
@@ -570,7 +570,7 @@ impl Registry {
         let mut found = Vec::new();
         for (layer, signature) in signature::signatures(&manifest)? {
             if layer.size > signature::MAX_PAYLOAD_BYTES {
-                found.push("one over a text that is too long".to_owned());
+                found.push("one with a payload that is too long".to_owned());
                 continue;
             }
             let payload = match self.cached(hold, &layer.digest, layer.size) {
@@ -590,7 +590,7 @@ impl Registry {
             }
         }
         if found.is_empty() {
-            found.push(format!("none in what is under the tag {tag}"));
+            found.push(format!("none in the manifest under the tag {tag}"));
         }
         Err(unsigned(keys, digest, found.join(", ")))
     }
@@ -756,7 +756,7 @@ impl Registry {
             tracing::warn!(
                 needed_bytes,
                 max_bytes,
-                "what a start may fall back to is more than registries.maxCache, and is kept all the same: raise it"
+                "the artifacts that a restart may need take more than registries.maxCache; keeping them anyway; raise registries.maxCache"
             );
         }
     }

@@ -47,7 +47,7 @@ fn large(label: &str, version: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn too_small_cache_keeps_serving_artifacts() {
+async fn small_cache_keeps_artifacts_of_serving_plugins() {
     let Some(mut registry) = Registry::start() else {
         return;
     };
@@ -71,7 +71,7 @@ async fn too_small_cache_keeps_serving_artifacts() {
     let before = json!({"colour": "red", "shape": "round"});
     assert_eq!(labels(&server).await, before);
     let warned = |line: &String| line.contains("more than registries.maxCache");
-    until("the warning about the cache size", async || {
+    until("the warning about maxCache is logged", async || {
         server.logs().iter().any(warned)
     })
     .await;
@@ -95,11 +95,7 @@ async fn too_small_cache_keeps_serving_artifacts() {
     let large = blobs
         .flatten()
         .filter(|entry| entry.metadata().is_ok_and(|data| data.len() > 100_000));
-    assert_eq!(
-        large.count(),
-        2,
-        "the cache must not keep the replaced version"
-    );
+    assert_eq!(large.count(), 2, "the replaced version has left the cache");
 }
 
 /// The current time, in the format of `/plugins`.
@@ -110,7 +106,7 @@ fn now() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn retries_bad_version_on_schedule_and_good_version_at_once() {
+async fn retries_bad_version_on_schedule_and_loads_good_one_at_once() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -137,7 +133,7 @@ async fn retries_bad_version_on_schedule_and_good_version_at_once() {
                 assert_eq!(attempts, before + 1);
                 assert!(
                     at >= *promised,
-                    "the attempt at {at} was earlier than announced ({promised})"
+                    "the next attempt was at {at}, before the promised {promised}"
                 );
             }
             said.push((attempts, next.to_owned()));
@@ -155,7 +151,7 @@ async fn retries_bad_version_on_schedule_and_good_version_at_once() {
     println!("the good version was in force {took:?} after its push");
     assert!(
         took < Duration::from_secs(8),
-        "the good version waited for the bad one"
+        "the good version waited for the retry of the bad one"
     );
     let status = server.plugin_status("colour").await;
     assert_eq!(status["state"], "loaded", "{status:#}");
@@ -163,13 +159,16 @@ async fn retries_bad_version_on_schedule_and_good_version_at_once() {
     // A bad version that was replaced is no longer reported.
     registry.push(&wat::binary("(component)"), &reference);
     let state = async || server.plugin_status("colour").await["state"].clone();
-    until("trouble", async || state().await == "degraded").await;
+    until("the bad version is reported", async || {
+        state().await == "degraded"
+    })
+    .await;
     registry.push(&marker("colour", "green"), &reference);
-    until("none", async || state().await == "loaded").await;
+    until("no trouble is reported", async || state().await == "loaded").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn registry_ca_changes_without_restart() {
+async fn changed_registry_ca_needs_no_restart() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -203,7 +202,7 @@ fn cosign() -> Option<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn accepts_signatures_of_cosign() {
+async fn accepts_cosign_signatures() {
     let (Some(cosign), Some(registry)) = (cosign(), Registry::start()) else {
         return;
     };

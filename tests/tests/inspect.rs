@@ -135,7 +135,7 @@ fn what_is_no_plugin_is_told_as_far_as_it_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signature_is_verified_and_what_was_expected_and_found_is_said() {
+async fn verify_reports_expected_keys_and_found_signatures() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -233,7 +233,7 @@ async fn a_signature_is_verified_and_what_was_expected_and_found_is_said() {
         &reference("1"),
         &[&next],
         1,
-        "it was damaged or exchanged on the way",
+        "it was damaged or replaced in the registry",
     );
     registry.tamper(&layer, |_| wasm);
     verify("as it was", &reference("1"), &[&next], 0, "verified");
@@ -257,7 +257,10 @@ async fn a_signature_is_verified_and_what_was_expected_and_found_is_said() {
         said.trim()
     );
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("the manifest is sha256:"), "{said}");
+    assert!(
+        said.contains("the manifest has the digest sha256:"),
+        "{said}"
+    );
     assert!(
         !Path::new("colour.wasm").exists(),
         "verify leaves nothing behind"

@@ -37,7 +37,7 @@ async fn labels(server: &Server) -> Value {
 /// Returns the reason for a denial.
 async fn denial(server: &Server) -> String {
     let checked = mutated(server).await;
-    assert!(!checked.allowed, "the gate is open");
+    assert!(!checked.allowed, "the request must be denied");
     format!("{:?}", checked.status)
 }
 
@@ -84,7 +84,7 @@ fn records(configuration: &Configuration) -> Vec<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
+async fn restart_with_broken_plugins_serves_last_known_good() {
     let Some(mut registry) = Registry::start() else {
         return;
     };
@@ -146,12 +146,14 @@ async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
     let told = server.logs();
     let told = told
         .iter()
-        .filter(|line| line.contains("the plugin serves as it did before the start"));
+        .filter(|line| line.contains("serving the last known good version of the plugin"));
     assert_eq!(told.count(), names.len());
     let ready = server.get_admin("/readyz?verbose").await;
     assert_eq!(ready.status, 200, "{}", ready.text());
     assert!(
-        ready.text().contains("plugin shape is not as configured"),
+        ready
+            .text()
+            .contains("plugin shape does not serve as configured"),
         "{}",
         ready.text()
     );
@@ -180,7 +182,10 @@ async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
         root["plugins"][3]["limits"] = limits;
     });
     let then = json!({"colour": "green", "shape": "round", "size": "small", "taste": "sweet"});
-    until("what is desired", async || labels(&server).await == then).await;
+    until("the desired plugins serve", async || {
+        labels(&server).await == then
+    })
+    .await;
     assert_eq!(server.plugin_status("colour").await["state"], "loaded");
 
     // Records of plugins that are no longer configured are deleted.
@@ -195,7 +200,7 @@ async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_served_last_has_to_satisfy_the_keys_and_pins_of_today() {
+async fn last_known_good_must_satisfy_current_keys_and_pins() {
     let Some(mut registry) = Registry::start() else {
         return;
     };
@@ -225,7 +230,7 @@ async fn what_served_last_has_to_satisfy_the_keys_and_pins_of_today() {
         let reason = status["reason"].as_str().unwrap_or_default().to_owned();
         println!("refused | {reason}");
         assert!(
-            reason.contains("what served before the start cannot be had") && reason.contains(part),
+            reason.contains("failed to load the last known good") && reason.contains(part),
             "{reason}"
         );
         assert!(denial(&server).await.contains("not loaded"));
@@ -250,12 +255,12 @@ async fn what_served_last_has_to_satisfy_the_keys_and_pins_of_today() {
     assert_eq!(
         labels(&server).await,
         json!({"colour": "red"}),
-        "it is trusted again"
+        "its key is trusted again"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_last_good_the_start_waits_and_then_denies() {
+async fn start_without_last_known_good_waits_then_denies() {
     let missing = json!([
         {"name": "colour", "source": "file:colour.wasm"},
         {"name": "lenient", "source": "file:lenient.wasm", "failurePolicy": "Ignore"},
@@ -290,10 +295,16 @@ async fn without_a_last_good_the_start_waits_and_then_denies() {
     })
     .await;
     println!("ready {:?} after it listened", began.elapsed());
-    assert!(began.elapsed() > Duration::from_secs(3), "it did not wait");
+    assert!(
+        began.elapsed() > Duration::from_secs(3),
+        "the start did not wait"
+    );
     assert!(denial(&server).await.contains("not loaded"));
     let over = |line: &String| line.contains("startupGrace is over");
-    until("a word about it", async || server.logs().iter().any(over)).await;
+    until("the end of startupGrace is logged", async || {
+        server.logs().iter().any(over)
+    })
+    .await;
 
     // A plugin that becomes available within the grace period ends the wait.
     let killed = server.kill().with("startupGrace", "5m");
@@ -316,7 +327,7 @@ async fn without_a_last_good_the_start_waits_and_then_denies() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
+async fn restart_with_invalid_configuration_serves_last_known_good() {
     let mut first = configuration(None);
     first.plugin_of("colour", &marker("colour", "red"), json!({}));
     let red = json!({"colour": "red"});
@@ -377,7 +388,7 @@ async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
         assert!(
             ready
                 .text()
-                .contains("the last known good serves since the start"),
+                .contains("serving the last known good since the start"),
             "{}",
             ready.text()
         );
@@ -386,7 +397,7 @@ async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
         let logs = server.logs();
         let error = logs
             .iter()
-            .find(|line| line.contains("serving the last known good"));
+            .find(|line| line.contains("not valid; serving the last known good"));
         let error = error.unwrap_or_else(|| panic!("{what}: {logs:#?}"));
         assert!(error.contains("ERROR") && error.contains(reason), "{error}");
         killed = server.kill();
@@ -463,7 +474,7 @@ async fn twenty(timeout: &str) -> (Misbehaving, Configuration, Behaviour) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_registry_that_hangs_holds_up_a_start_once_and_not_for_each_plugin() {
+async fn hanging_registry_delays_start_once_for_all_plugins() {
     let (registry, configuration, good) = twenty("60s").await;
     let server = Server::start(configuration);
     server.assert_all_loaded().await;
@@ -493,7 +504,7 @@ async fn a_registry_that_hangs_holds_up_a_start_once_and_not_for_each_plugin() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn probes_are_answered_while_plugins_are_loaded_and_nothing_is_let_through() {
+async fn answers_probes_but_allows_no_request_while_loading() {
     const TIMEOUT: Duration = Duration::from_secs(8);
     let (registry, configuration, good) = twenty("8s").await;
     registry.behave(good.with(Fault::Silent));
@@ -536,7 +547,7 @@ async fn probes_are_answered_while_plugins_are_loaded_and_nothing_is_let_through
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes: a measurement, run by hand with --ignored --nocapture"]
-async fn how_long_a_start_takes_with_the_registry_away() {
+async fn measures_start_time_without_registry() {
     let Some(mut registry) = Registry::start() else {
         return;
     };

@@ -120,7 +120,7 @@ fn assert_in_force(mut times: Vec<Duration>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_file_is_in_force_within_a_second_however_it_came() {
+async fn new_file_serves_within_one_second() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("colour", &marker("colour", "0"), json!({}));
     let file = configuration.folder().join("colour.wasm");
@@ -142,7 +142,7 @@ async fn a_new_file_is_in_force_within_a_second_however_it_came() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mounted_volume_is_followed_through_its_links() {
+async fn follows_links_of_mounted_volume() {
     let mut configuration = Configuration::new();
     let root = configuration.folder().join("mounted");
     for version in ["1", "2"] {
@@ -172,7 +172,7 @@ async fn a_mounted_volume_is_followed_through_its_links() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settings_order_mode_and_limits_change_and_the_others_are_left_alone() {
+async fn changed_entries_leave_other_plugins_alone() {
     let mut configuration = Configuration::new();
     let actor = guests::build("actor");
     let set = |value: &str| json!({"settings": {"set": {"/metadata/labels/colour": value}}});
@@ -245,7 +245,7 @@ async fn settings_order_mode_and_limits_change_and_the_others_are_left_alone() {
     assert_eq!(
         loads("second"),
         5,
-        "at the start, with other settings, with other limits"
+        "once at the start, three times for settings, once for limits"
     );
     let calls = metric(
         &server.metrics().await,
@@ -256,7 +256,7 @@ async fn settings_order_mode_and_limits_change_and_the_others_are_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_loaded_changes_nothing_and_is_told() {
+async fn failed_load_changes_nothing_and_is_reported() {
     let modules = hostile::all();
     let mut configuration = Configuration::new();
     configuration.plugin_of("colour", &marker("colour", "good"), json!({}));
@@ -298,7 +298,10 @@ async fn what_cannot_be_loaded_changes_nothing_and_is_told() {
         };
         let status = until_status(&server, "colour", is).await;
         println!("{what} | {}", status["desired"]["reason"]);
-        assert_eq!(status["digest"], digest, "what serves is the old one");
+        assert_eq!(
+            status["digest"], digest,
+            "the previous version must keep serving"
+        );
         assert_eq!(labels(&server).await, good, "{what}");
         assert_eq!(is_degraded(&server, "colour").await, 1.0);
     }
@@ -313,7 +316,9 @@ async fn what_cannot_be_loaded_changes_nothing_and_is_told() {
     let ready = server.get_admin("/readyz?verbose").await;
     assert_eq!(ready.status, 200);
     assert!(
-        ready.text().contains("plugin colour is not as configured"),
+        ready
+            .text()
+            .contains("plugin colour does not serve as configured"),
         "{}",
         ready.text()
     );
@@ -328,11 +333,11 @@ async fn what_cannot_be_loaded_changes_nothing_and_is_told() {
         .lines()
         .filter(|line| line.starts_with("tollgate_plugin_info{"))
         .count();
-    assert_eq!(versions, 1, "only what serves is shown");
+    assert_eq!(versions, 1, "only the serving version is shown");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bad_configuration_changes_nothing_and_is_told() {
+async fn bad_configuration_changes_nothing_and_is_reported() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("colour", &marker("colour", "good"), json!({}));
     let server = Server::start(configuration);
@@ -384,7 +389,7 @@ async fn a_bad_configuration_changes_nothing_and_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_plugin_is_asked_once_it_is_there() {
+async fn new_plugin_is_called_once_loaded() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("colour", &marker("colour", "good"), json!({}));
     let folder = configuration.folder().to_owned();
@@ -407,7 +412,7 @@ async fn a_new_plugin_is_asked_once_it_is_there() {
     assert_eq!(
         labels(&server).await,
         json!({"colour": "good"}),
-        "a missing file locks nobody out"
+        "a missing file must not deny requests"
     );
     std::fs::write(folder.join("shape.wasm"), marker("shape", "round"))
         .expect("a file can be written");
@@ -420,7 +425,7 @@ async fn a_new_plugin_is_asked_once_it_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reload_can_be_asked_for_and_says_what_came_of_it() {
+async fn reload_request_reports_its_result() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("colour", &marker("colour", "1"), json!({}));
     let file = configuration.folder().join("colour.wasm");
@@ -453,7 +458,7 @@ async fn a_reload_can_be_asked_for_and_says_what_came_of_it() {
     assert_eq!(
         labels(&server).await,
         json!({"colour": "2"}),
-        "it is in force when the answer is there"
+        "the new version serves before the reload is answered"
     );
 
     replace(&file, b"nothing");

@@ -59,7 +59,7 @@ fn text(output: &Output) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plugin_is_pulled_through_a_proxy_that_alone_resolves_the_names() {
+async fn pulls_through_proxy_that_alone_resolves_names() {
     let network = Network::start().await;
     for fault in [
         Fault::None,
@@ -80,7 +80,7 @@ async fn a_plugin_is_pulled_through_a_proxy_that_alone_resolves_the_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proxy_is_not_asked_for_what_a_registry_must_not_lead_to() {
+async fn asks_proxy_for_no_forbidden_address() {
     let network = Network::start().await;
     let redirect = |to: &str| Fault::Redirect(to.to_owned());
     let rows = [
@@ -107,7 +107,7 @@ async fn a_proxy_is_not_asked_for_what_a_registry_must_not_lead_to() {
         (
             redirect("http://localhost:9/admin"),
             "localhost",
-            "is this machine itself",
+            "is a loopback address",
         ),
         (
             redirect("http://vault.corp.internal/v1/secret"),

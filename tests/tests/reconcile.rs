@@ -87,7 +87,7 @@ fn kept(plugins: &Value) -> Configuration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
+async fn keeps_renamed_plugin_until_its_replacement_serves() {
     let actor = guests::build("actor");
     let before = json!([guard("guard", &actor)]);
     let server = Server::start(kept(&before));
@@ -106,7 +106,10 @@ async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    until("it is told", async || is_held(&server, "guard").await).await;
+    until("the hold is reported", async || {
+        is_held(&server, "guard").await
+    })
+    .await;
     let held = status(&server, "guard").await.expect("it is in force");
     println!("/plugins: {}", held["held"]);
     assert_eq!(held["held"]["change"], "removed");
@@ -115,10 +118,13 @@ async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
     assert_eq!(page["state"], "degraded", "{page:#}");
     let ready = server.get_admin("/readyz?verbose").await;
     println!("/readyz?verbose: {} {}", ready.status, ready.text());
-    assert_eq!(ready.status, 200, "it serves what it served");
+    assert_eq!(
+        ready.status, 200,
+        "a held plugin does not make the replica unready"
+    );
     let text = ready.text();
     assert!(
-        text.contains("plugin guard stays in force although it was removed")
+        text.contains("plugin guard stays in effect although it was removed")
             && text.contains("correct or remove plugin guard-v2"),
         "{text}"
     );
@@ -148,7 +154,7 @@ async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
     replace(&file, &wasm);
     until("guard-v2 serves", async || {
         let why = denial(&server).await;
-        assert!(!why.is_empty(), "there is a moment with neither");
+        assert!(!why.is_empty(), "neither version denies: there is a gap");
         why.contains("guard-v2 says no")
     })
     .await;
@@ -165,7 +171,7 @@ async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_guard_is_not_narrowed_for_a_plugin_that_cannot_be_loaded_and_relief_counts_at_once() {
+async fn holds_guard_for_failing_plugin_but_applies_relief() {
     let actor = guests::build("actor");
     let server = Server::start(kept(&json!([guard("guard", &actor)])));
     assert!(denial(&server).await.contains("guard says no"));
@@ -175,7 +181,10 @@ async fn a_guard_is_not_narrowed_for_a_plugin_that_cannot_be_loaded_and_relief_c
         json!([{"names": ["web"], "until": "2099-12-31", "reason": "guard-v2 is asked"}]);
     narrowed["exceptions"] = excepted;
     set_plugins(&server, &json!([narrowed, missing]));
-    until("it is told", async || is_held(&server, "guard").await).await;
+    until("the hold is reported", async || {
+        is_held(&server, "guard").await
+    })
+    .await;
     let held = status(&server, "guard").await.expect("it is in force");
     assert_eq!(held["held"]["change"], "changed");
     assert_eq!(held["exceptions"], json!([]));
@@ -200,7 +209,7 @@ async fn a_guard_is_not_narrowed_for_a_plugin_that_cannot_be_loaded_and_relief_c
 
     // Without the failing entry, the whole desired configuration takes effect.
     set_plugins(&server, &json!([narrowed, added]));
-    until("all of it", async || {
+    until("the whole configuration", async || {
         let why = denial(&server).await;
         why.contains("added says no") && !why.contains("guard says no")
     })
@@ -209,7 +218,7 @@ async fn a_guard_is_not_narrowed_for_a_plugin_that_cannot_be_loaded_and_relief_c
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renamed_file_in_a_folder_of_plugins_keeps_its_guard() {
+async fn renamed_file_in_plugin_folder_keeps_its_guard() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let file = folder.path().join("colour.wasm");
     std::fs::write(&file, marker("colour", "red")).expect("a file can be written");
@@ -224,7 +233,10 @@ async fn a_renamed_file_in_a_folder_of_plugins_keeps_its_guard() {
     std::fs::write(folder.path().join(".new"), b"\0asm").expect("a file can be written");
     std::fs::rename(folder.path().join(".new"), &next).expect("a file can be renamed");
     std::fs::remove_file(&file).expect("the file is there");
-    until("it is told", async || is_held(&server, "colour").await).await;
+    until("the hold is reported", async || {
+        is_held(&server, "colour").await
+    })
+    .await;
     assert_eq!(labels(&server).await, both);
     replace(&next, &marker("colour", "blue"));
     let blue = json!({"colour": "blue", "shape": "round"});
@@ -256,7 +268,7 @@ fn write(folder: &Path, name: &str, wasm: &[u8]) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plugins_that_sleep_while_they_are_loaded_delay_nobody_else() {
+async fn plugins_that_sleep_at_load_delay_no_others() {
     let configuration = Configuration::new();
     let folder = configuration.folder().to_owned();
     let mut plugins = Vec::new();
@@ -333,7 +345,7 @@ async fn plugins_that_sleep_while_they_are_loaded_delay_nobody_else() {
     let file = write(&folder, "late", &sleeper("configure"));
     plugins.push(json!({"name": "late", "source": format!("file:{}", file.display())}));
     set_plugins(&server, &json!(plugins));
-    until("it is known", async || {
+    until("the new plugin is listed", async || {
         status(&server, "late").await.is_some()
     })
     .await;
@@ -347,7 +359,7 @@ async fn plugins_that_sleep_while_they_are_loaded_delay_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_start_denies_by_an_enforcing_plugin_that_sleeps_and_answers_about_the_rest() {
+async fn start_denies_for_sleeping_plugin_and_answers_other_requests() {
     let configuration = Configuration::new();
     let file = write(configuration.folder(), "sleeps", &sleeper("configure"));
     let rules = json!([{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]);
@@ -367,7 +379,7 @@ async fn a_start_denies_by_an_enforcing_plugin_that_sleeps_and_answers_about_the
     assert!(took < SOON, "{took:?}");
     assert!(
         denial(&server).await.is_empty(),
-        "it is not asked about Pods"
+        "the plugin must not be called for Pods"
     );
     let mut object = pod("web");
     object["kind"] = json!("ConfigMap");

@@ -162,7 +162,7 @@ fn push(registry: &Registry, colour: &str, reference: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tag_is_followed_and_a_digest_stays() {
+async fn follows_tag_and_keeps_pinned_digest() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -220,7 +220,7 @@ async fn a_tag_is_followed_and_a_digest_stays() {
         folder.path(),
     );
     assert!(
-        text(&output).contains("the credentials are missing, wrong or not good"),
+        text(&output).contains("the credentials are missing, wrong or not valid"),
         "{}",
         text(&output)
     );
@@ -229,7 +229,7 @@ async fn a_tag_is_followed_and_a_digest_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_the_registry_away_a_start_is_served_from_the_cache() {
+async fn start_without_registry_uses_cache() {
     let Some(mut registry) = Registry::start() else {
         return;
     };
@@ -279,7 +279,7 @@ async fn with_the_registry_away_a_start_is_served_from_the_cache() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_a_registry_does_what_serves_goes_on() {
+async fn keeps_serving_whatever_the_registry_does() {
     let good = Behaviour::of(marker("colour", "good"));
     let registry = Misbehaving::start(good.clone().with(Fault::Token)).await;
     let hosts = json!([{"host": registry.host(), "plainHTTP": true}]);
@@ -293,7 +293,7 @@ async fn whatever_a_registry_does_what_serves_goes_on() {
     assert_eq!(
         labels(&server).await,
         json!({"colour": "good"}),
-        "a token is fetched where one is wanted"
+        "Tollgate gets a token if the registry asks for one"
     );
     let digest = server.plugin_status("colour").await["digest"].clone();
 
@@ -306,27 +306,27 @@ async fn whatever_a_registry_does_what_serves_goes_on() {
     };
     let link_local = "http://169.254.169.254/latest/meta-data/";
     let rows = [
-        ("500", fault(Fault::Status(500)), "it answered 500"),
+        ("500", fault(Fault::Status(500)), "answered 500"),
         (
             "401",
             fault(Fault::Status(401)),
-            "it asks for neither Bearer nor Basic",
+            "its challenge is neither Bearer nor Basic",
         ),
         (
             "403",
             fault(Fault::Status(403)),
-            "the credentials are missing, wrong or not good",
+            "the credentials are missing, wrong or not valid",
         ),
         (
             "404",
             fault(Fault::Status(404)),
             "there is no such repository, tag or digest",
         ),
-        ("429", fault(Fault::Status(429)), "it is asked too often"),
+        ("429", fault(Fault::Status(429)), "too many requests; raise"),
         (
             "no answer",
             fault(Fault::Silent),
-            "it took more than 2 s (registries.timeout)",
+            "no complete answer within 2 s (registries.timeout)",
         ),
         (
             "truncated blob",
@@ -336,7 +336,7 @@ async fn whatever_a_registry_does_what_serves_goes_on() {
         (
             "another blob",
             fault(Fault::Altered),
-            "it was damaged or exchanged on the way",
+            "it was damaged or replaced in the registry",
         ),
         (
             "endless blob",
@@ -377,14 +377,14 @@ async fn whatever_a_registry_does_what_serves_goes_on() {
                 manifest["layers"][0]["mediaType"] =
                     json!("application/vnd.oci.image.layer.v1.tar+gzip")
             }),
-            "its layer is `application/vnd.oci.image.layer.v1.tar+gzip`",
+            "its layer is of type `application/vnd.oci.image.layer.v1.tar+gzip`",
         ),
         (
             "another config",
             changed(&|manifest| {
                 manifest["config"]["mediaType"] = json!("application/vnd.cncf.helm.config.v1+json")
             }),
-            "its config is `application/vnd.cncf.helm.config.v1+json`",
+            "its config is of type `application/vnd.cncf.helm.config.v1+json`",
         ),
         (
             "no WebAssembly",
@@ -415,7 +415,7 @@ async fn whatever_a_registry_does_what_serves_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_registry_that_hangs_holds_up_nobody_else() {
+async fn hanging_registry_delays_no_other_changes() {
     let registry = Misbehaving::start(Behaviour::of(marker("colour", "good"))).await;
     let hosts = json!([{"host": registry.host(), "plainHTTP": true}]);
     let registries = json!({"pollInterval": "1s", "timeout": "30s", "hosts": hosts});
@@ -474,7 +474,7 @@ fn actor() -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_cached_changes_without_the_registry() {
+async fn applies_changes_to_cached_plugin_without_registry() {
     let registry = Misbehaving::start(Behaviour::of(actor())).await;
     let cache = tempfile::tempdir().expect("a temporary folder can be made");
     let configuration = coloured_and_shaped(&registry, json!({"cacheDirectory": cache.path()}));
@@ -498,11 +498,14 @@ async fn what_is_cached_changes_without_the_registry() {
     let took = until_labels(&server, &json!({})).await;
     assert!(took < IN_FORCE_WHEN_BUSY, "{took:?}");
     let page = server.get_admin("/plugins").await.json();
-    assert_eq!(page["state"], "ok", "nobody knows yet: {page:#}");
+    assert_eq!(
+        page["state"], "ok",
+        "the registry failure is not reported yet: {page:#}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_to_be_fetched_holds_up_nothing_else() {
+async fn slow_fetch_delays_no_other_changes() {
     let registry = Misbehaving::start(Behaviour::of(actor())).await;
     let configuration = coloured_and_shaped(&registry, json!({"timeout": "20s"}));
     let server = Server::start(configuration);
@@ -573,7 +576,7 @@ async fn what_has_to_be_fetched_holds_up_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_that_replaces_another_leaves_no_moment_with_neither() {
+async fn replacing_an_entry_leaves_no_gap() {
     let registry = Misbehaving::start(Behaviour::of(marker("colour", "red"))).await;
     let server = Server::start(coloured_and_shaped(&registry, json!({"timeout": "4s"})));
     let both = json!({"colour": "red", "shape": "round"});
@@ -622,7 +625,7 @@ fn helper(name: &str, script: &str) -> (TempDir, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_credential_helper_that_hangs_is_ended_and_changes_go_on() {
+async fn kills_hanging_credential_helper_and_applies_changes() {
     let good = Behaviour::of(marker("colour", "good"));
     let registry = Misbehaving::start(good.with(Fault::Token)).await;
     // The helper leaves a background process, which would survive the helper alone.
@@ -668,7 +671,7 @@ async fn a_credential_helper_that_hangs_is_ended_and_changes_go_on() {
     };
     let running: Vec<u32> = pids().into_iter().filter(is_running).collect();
     println!("{} were started, {running:?} are there", pids().len());
-    assert!(running.len() <= 2, "one, and what it has started");
+    assert!(running.len() <= 2, "one helper and its background process");
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.process()));
     let threads = threads.map(Iterator::count).unwrap_or_default();
     assert!(threads < 40, "{threads} threads");
@@ -683,7 +686,7 @@ async fn a_credential_helper_that_hangs_is_ended_and_changes_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_credential_helper_is_asked_for_the_registry() {
+async fn asks_credential_helper_for_registry() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -700,7 +703,7 @@ async fn a_credential_helper_is_asked_for_the_registry() {
         ),
         (
             "echo 'credentials not found in native keychain'; exit 1",
-            "the credentials are missing, wrong or not good",
+            "the credentials are missing, wrong or not valid",
         ),
         (
             "echo hunter2; exit 3",
@@ -708,7 +711,7 @@ async fn a_credential_helper_is_asked_for_the_registry() {
         ),
         (
             "echo hunter2",
-            "what docker-credential-test printed for 127.0.0.1:",
+            "the output of docker-credential-test for 127.0.0.1:",
         ),
     ];
     for (script, expected) in rows {
@@ -749,7 +752,7 @@ fn pull_with(registry: &Registry, source: &str, keys: &[&Key]) -> (bool, String)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
+async fn pulls_only_artifacts_signed_by_trusted_key() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -759,7 +762,9 @@ async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
         let (success, text) = pull_with(&registry, source, keys);
         println!("{}", text.trim());
         assert!(
-            !success && text.contains("it is not signed as it has to be") && text.contains(part),
+            !success
+                && text.contains("the artifact is not signed by a trusted key")
+                && text.contains(part),
             "{text}"
         );
     };
@@ -777,7 +782,7 @@ async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
     assert!(pull_with(&registry, &source, &[&trusted]).0);
     assert!(
         pull_with(&registry, &source, &[&stranger, &trusted]).0,
-        "any of several keys will do"
+        "one of several keys suffices"
     );
     refused(&source, &[&next], "found one made with another key");
 
@@ -795,15 +800,11 @@ async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
             &trusted,
         )
         .await;
-    refused(&other, &[&trusted], &format!("found one of {digest}"));
+    refused(&other, &[&trusted], &format!("found one for {digest}"));
     registry
         .put_signature("signed/colour", &digest_of(&other), b"{}", &trusted)
         .await;
-    refused(
-        &other,
-        &[&trusted],
-        "over something else than cosign's text",
-    );
+    refused(&other, &[&trusted], "with a payload that is not cosign's");
 
     // Other kinds of keys.
     let p384 = || Key::new(&["EC", "-pkeyopt", "ec_paramgen_curve:P-384"]);
@@ -821,7 +822,7 @@ async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unsigned_version_does_not_replace_a_signed_one_and_keys_can_be_rotated() {
+async fn unsigned_version_replaces_nothing_and_keys_can_rotate() {
     let Some(mut registry) = Registry::start() else {
         return;
     };
@@ -855,12 +856,12 @@ async fn an_unsigned_version_does_not_replace_a_signed_one_and_keys_can_be_rotat
     assert_eq!(labels(&server).await, json!({"colour": "red"}));
 
     let source = push(&registry, "green", &reference);
-    let status = until_reason(&server, "it is not signed as it has to be").await;
+    let status = until_reason(&server, "the artifact is not signed by a trusted key").await;
     assert_eq!(status["state"], "degraded");
     assert_eq!(
         labels(&server).await,
         json!({"colour": "red"}),
-        "unsigned, and not in force"
+        "the unsigned version must not serve"
     );
     registry
         .sign("signed/colour", &digest_of(&source), &next)
@@ -887,9 +888,9 @@ async fn an_unsigned_version_does_not_replace_a_signed_one_and_keys_can_be_rotat
     println!("revoked | {reason}");
     assert!(
         reason.contains("Connection refused")
-            && reason.contains("the cache has sha256:")
-            && reason.contains("which is not signed as it has to be"),
-        "it is the key, and not only the registry: {reason}"
+            && reason.contains("the cached artifact sha256:")
+            && reason.contains("is not signed by a trusted key"),
+        "the reason must name the key, not only the registry: {reason}"
     );
 }
 
@@ -909,7 +910,7 @@ fn answering(text: &'static str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_and_without_tls_are_told_apart() {
+async fn errors_distinguish_tls_from_plain_http() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let pull = |host: &str, more: &[&str]| {
         let source = format!("oci://{host}/policies/colour:1");
@@ -923,9 +924,9 @@ async fn with_and_without_tls_are_told_apart() {
     for (host, what) in [
         (
             answering("HTTP/1.1 400 Bad Request\r\n\r\n"),
-            "it does not speak TLS",
+            "the registry does not speak TLS",
         ),
-        (registry.host(), "it broke off the TLS handshake"),
+        (registry.host(), "the registry broke off the TLS handshake"),
     ] {
         let plain = pull(&host, &[]);
         assert!(

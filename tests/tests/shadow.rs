@@ -118,7 +118,7 @@ fn uids(told: &Value) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_differs_on_one_of_ten_is_reported_with_exactly_those() {
+async fn reports_exactly_the_requests_that_differ() {
     let actor = guests::build("actor");
     let mut configuration = Configuration::new();
     configuration.plugin(
@@ -150,7 +150,7 @@ async fn one_that_differs_on_one_of_ten_is_reported_with_exactly_those() {
         assert_eq!(
             checked.allowed,
             index % 10 != 3,
-            "the candidate decides nothing"
+            "the shadow must not decide"
         );
         let checked = judge(&server, Endpoint::Mutate, &review).await;
         assert!(
@@ -201,7 +201,7 @@ async fn one_that_differs_on_one_of_ten_is_reported_with_exactly_those() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_sees_the_object_as_its_plugin_does_in_every_mode() {
+async fn shadow_sees_same_object_as_plugin_in_every_mode() {
     let actor = guests::build("actor");
     let label = |pointer: &str, text: &str| json!({"settings": {"set_all": {pointer: text}}});
     for mode in ["enforce", "warn", "audit"] {
@@ -242,7 +242,7 @@ async fn it_sees_the_object_as_its_plugin_does_in_every_mode() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_spins_takes_no_place_from_the_answers() {
+async fn spinning_shadow_delays_no_answers() {
     let spins = &hostile::all()["validate-loop"];
     // Only one call may run at a time. If the shadow took this place, no review would be answered.
     let mut configuration = Configuration::new().with("engine.maxConcurrentCalls", 1);
@@ -285,18 +285,24 @@ async fn one_that_spins_takes_no_place_from_the_answers() {
         times < alone * 3 + Duration::from_millis(2),
         "{times:?} with it, {alone:?} without"
     );
-    assert_eq!(told["compared"], 0, "it has not come to an end: {told:#}");
+    assert_eq!(
+        told["compared"], 0,
+        "no call of the spinning shadow ends: {told:#}"
+    );
     assert!(told["dropped"].as_u64() >= Some(300 - 258), "{told:#}");
     let labels = [("plugin", "policy"), ("result", "dropped")];
     let page = server.metrics().await;
     assert!(metric(&page, "tollgate_candidate_comparisons_total", &labels) >= 42.0);
     assert_eq!(metric(&page, "tollgate_audit_dropped_total", &[]), 0.0);
     let stopped = server.stop();
-    assert!(stopped.status.success(), "the end does not wait for it");
+    assert!(
+        stopped.status.success(),
+        "the shutdown must not wait for the shadow"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fuel_near_and_past_the_limit_is_told() {
+async fn reports_fuel_near_and_over_limit() {
     let actor = guests::build("actor");
     let mut configuration = Configuration::new();
     let settings = json!({"forbid": {"/spec/containers/*/image": "none"}});
@@ -332,7 +338,7 @@ async fn fuel_near_and_past_the_limit_is_told() {
     let mean = until_compared(&server, "policy", 2).await["fuel"]["mean"].as_u64();
     assert!(
         mean < Some(most * 3 / 4),
-        "the large one takes more: {mean:?} and {most}"
+        "the large review must use more fuel: {mean:?} and {most}"
     );
 
     for (limit, stopped, near) in [
@@ -373,12 +379,12 @@ async fn fuel_near_and_past_the_limit_is_told() {
     );
     assert_eq!(
         faults, 0.0,
-        "what the candidate does is not its plugin's doing"
+        "faults of the shadow must not count for its plugin"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_cannot_be_loaded_is_told_and_changes_nothing() {
+async fn failed_shadow_is_reported_and_changes_nothing() {
     let mut configuration = Configuration::new();
     let missing = configuration.folder().join("next.wasm");
     configuration.plugin_of(
@@ -398,7 +404,7 @@ async fn one_that_cannot_be_loaded_is_told_and_changes_nothing() {
     );
     let ready = server.get_admin("/readyz?verbose").await;
     assert_eq!(ready.status, 200);
-    assert!(ready.text().contains("the candidate of plugin colour"));
+    assert!(ready.text().contains("the shadow of plugin colour"));
     let mut object = pod("web");
     object["metadata"]["labels"] = json!({});
     let review = Review::create(object).build();
@@ -423,7 +429,7 @@ async fn one_that_cannot_be_loaded_is_told_and_changes_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_from_a_registry_is_followed_and_holds_up_nobody_when_that_hangs() {
+async fn follows_shadow_tag_and_hanging_registry_delays_nothing() {
     let of = |shade: &str| Behaviour::of(marker("colour", shade));
     let registry = Misbehaving::start(of("1").with(Fault::Silent)).await;
     let hosts = json!([{"host": registry.host(), "plainHTTP": true}]);
@@ -448,7 +454,7 @@ async fn one_from_a_registry_is_followed_and_holds_up_nobody_when_that_hangs() {
     println!("the plugin's own file was in force after {took:?}");
     assert!(
         took < Duration::from_secs(10),
-        "it waited for the candidate"
+        "the plugin's file waited for the shadow"
     );
 
     registry.behave(of("2"));
@@ -464,7 +470,7 @@ async fn one_from_a_registry_is_followed_and_holds_up_nobody_when_that_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn promoting_it_is_a_change_of_the_configuration() {
+async fn configuration_change_promotes_shadow() {
     let mut configuration = Configuration::new();
     let next = write(&configuration, "next", &marker("colour", "2"));
     configuration.plugin_of("colour", &marker("colour", "1"), json!({}));
@@ -505,11 +511,11 @@ async fn promoting_it_is_a_change_of_the_configuration() {
     assert_eq!(colour().await, "2");
     assert_eq!(candidate(&server, "colour").await, Value::Null);
     let reloaded = server.logs().join("\n");
-    assert!(!reloaded.contains("cannot be loaded"), "{reloaded}");
+    assert!(!reloaded.contains("failed to load plugin"), "{reloaded}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_of_a_secret_is_told() {
+async fn reports_nothing_about_secrets() {
     const MARKER: &str = "Xq7HunterTwoZebra42KestrelVw9";
     let (actor, leaker) = (guests::build("actor"), guests::build("leaker"));
     let rules = json!({"rules": [{
@@ -571,10 +577,10 @@ async fn nothing_of_a_secret_is_told() {
 
 /// Measures how long answers take with and without a shadow that spins: `cargo test --test shadow -- --ignored
 /// --nocapture`. The servers take turns while the others are stopped, so other load on the machine affects all of them
-/// alike. `one_that_spins_takes_no_place_from_the_answers` has the assertions.
+/// alike. `spinning_shadow_delays_no_answers` has the assertions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement: it prints and does not judge"]
-async fn how_long_answers_take_with_one_that_spins() {
+async fn measures_answer_times_with_spinning_shadow() {
     const TURNS: usize = 40;
     let requests = std::env::var(REQUESTS_VARIABLE).ok();
     let requests: usize = requests.and_then(|text| text.parse().ok()).unwrap_or(8000);

@@ -48,7 +48,7 @@ async fn mutated(server: &Server, object: Value) -> Checked {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_all_replicas_lack_a_plugin_all_become_ready_and_the_others_work() {
+async fn replicas_become_ready_when_all_lack_a_plugin() {
     let registry = nowhere();
     let ports = [port::free(), port::free(), port::free()];
     let start = |own| {
@@ -83,14 +83,14 @@ async fn when_all_replicas_lack_a_plugin_all_become_ready_and_the_others_work() 
         let labels = object["metadata"]["labels"].as_object();
         assert_eq!(labels.map(Map::len), Some(19), "{object}");
         let denied = mutated(replica, config_map("settings", Map::new())).await;
-        assert!(!denied.allowed, "the gate is open");
+        assert!(!denied.allowed, "the request must be denied");
         let page = replica.get_admin("/readyz?verbose").await.text();
         assert!(page.contains("plugin away is not loaded: "), "{page}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rollout_does_not_replace_replicas_by_one_that_lacks_a_plugin() {
+async fn rollout_stops_at_replica_that_lacks_a_plugin() {
     const GRACE: Duration = Duration::from_secs(3);
     let ports = [port::free(), port::free(), port::free()];
     let configuration = |own| {
@@ -147,7 +147,7 @@ async fn a_rollout_does_not_replace_replicas_by_one_that_lacks_a_plugin() {
     let over = |line: &String| line.contains("startupGrace is over: ready without these");
     assert!(new.logs().iter().any(over));
     let denied = mutated(&new, pod("web")).await;
-    assert!(!denied.allowed, "the gate is open");
+    assert!(!denied.allowed, "the request must be denied");
     std::fs::write(&file, marker("colour", "red")).expect("a file can be written");
     let began = Instant::now();
     while !mutated(&new, pod("web")).await.allowed {
@@ -157,7 +157,7 @@ async fn a_rollout_does_not_replace_replicas_by_one_that_lacks_a_plugin() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_peers_a_start_is_not_ready_before_its_plugins_are_loaded() {
+async fn start_without_peers_waits_for_all_plugins() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("colour", &marker("colour", "red"), json!({}));
     let file = configuration.folder().join("colour.wasm");

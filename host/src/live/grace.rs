@@ -89,14 +89,12 @@ impl Grace {
         let decision = decide(&self.startup, self.began.elapsed(), &self.asked.load());
         // Only `run` ends the wait, because the peers may have to be asked once more.
         let why = match decision {
-            Decision::Ready => {
-                "the other replicas are being asked a last time (startupPeers)".to_owned()
-            }
+            Decision::Ready => "asking the other replicas one last time (startupPeers)".to_owned(),
             Decision::Wait(why) => why,
         };
         Some(format!(
-            "waiting for plugins under failurePolicy Fail that are not loaded: {names}; whatever they would be asked about is \
-             denied; {why}"
+            "waiting for plugins under failurePolicy Fail that are not loaded: {names}; requests that they match are denied; \
+             {why}"
         ))
     }
 
@@ -107,7 +105,7 @@ impl Grace {
             let Some(plugins) = awaited(&pipeline.live()) else {
                 self.is_over.store(true, Ordering::Relaxed);
                 if !told.is_empty() {
-                    tracing::info!("the plugins that were waited for are loaded: ready");
+                    tracing::info!("ready: all awaited plugins are loaded");
                 }
                 return;
             };
@@ -121,7 +119,7 @@ impl Grace {
                     self.is_over.store(true, Ordering::Relaxed);
                     tracing::error!(
                         plugins,
-                        "startupGrace is over: ready without these; what they would be asked about is denied"
+                        "startupGrace is over: ready without these plugins; requests that they match are denied"
                     );
                     return;
                 }
@@ -147,9 +145,9 @@ impl Grace {
 fn decide(startup: &Startup, elapsed: Duration, asked: &Asked) -> Decision {
     let until = match startup.grace {
         None if startup.peers.is_empty() => {
-            "not ready before they are loaded (startupGrace: never, which is the default without startupPeers)".to_owned()
+            "not ready until they are loaded (startupGrace: never, which is the default without startupPeers)".to_owned()
         }
-        None => "not ready before they are loaded (startupGrace: never)".to_owned(),
+        None => "not ready until they are loaded (startupGrace: never)".to_owned(),
         Some(grace) => {
             let left = grace.saturating_sub(elapsed);
             if left.is_zero() {
@@ -159,7 +157,7 @@ fn decide(startup: &Startup, elapsed: Duration, asked: &Asked) -> Decision {
                 if startup.peers.is_empty() {
                     left
                 } else {
-                    format!("{left}, unless a replica has all of its plugins by then (startupPeers)")
+                    format!("{left}, unless another replica has all of its plugins by then (startupPeers)")
                 }
             }
         }
@@ -169,7 +167,7 @@ fn decide(startup: &Startup, elapsed: Duration, asked: &Asked) -> Decision {
         Standing::NoPeers if is_over => Decision::Ready,
         Standing::NoneComplete if is_over && asked.times_alone >= TIMES_ALONE => Decision::Ready,
         Standing::NoneComplete if is_over => Decision::Wait(format!(
-            "{until}; the other replicas are asked again (startupPeers)"
+            "{until}; asking the other replicas again (startupPeers)"
         )),
         Standing::NoneComplete | Standing::NoPeers | Standing::NotAsked => Decision::Wait(until),
         Standing::Complete(address) => Decision::Wait(format!(
@@ -177,7 +175,7 @@ fn decide(startup: &Startup, elapsed: Duration, asked: &Asked) -> Decision {
              by this one"
         )),
         Standing::Unknown(why) => Decision::Wait(format!(
-            "{until}; whether another replica is ready with all of its plugins cannot be known: {why}"
+            "{until}; cannot find out whether another replica is ready with all of its plugins: {why}"
         )),
     }
 }
@@ -241,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn is_ready_when_the_grace_is_over_and_no_peer_is_better_off() {
+    fn becomes_ready_after_grace_when_no_peer_is_complete() {
         let startup = startup(Some(MINUTE), 1);
         let why = reason(&startup, Duration::from_secs(50), Standing::NoneComplete);
         assert!(
@@ -254,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn asks_again_when_a_peer_that_was_better_off_does_not_answer() {
+    fn asks_again_when_complete_peer_stops_answering() {
         let startup = startup(Some(MINUTE), 1);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
         let mut asked = Asked::default().next(Standing::Complete(address));
@@ -267,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn is_never_ready_beside_a_peer_that_has_all_of_its_plugins() {
+    fn stays_unready_beside_complete_peer() {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
         for grace in [Some(Duration::ZERO), Some(MINUTE), None] {
             let why = reason(
@@ -280,18 +278,18 @@ mod tests {
     }
 
     #[test]
-    fn waits_while_nothing_is_known_of_the_peers() {
-        let unknown = Standing::Unknown("peers:8080 cannot be resolved".to_owned());
+    fn waits_while_peers_cannot_be_resolved() {
+        let unknown = Standing::Unknown("cannot resolve peers:8080".to_owned());
         let why = reason(&startup(Some(MINUTE), 1), 100 * MINUTE, unknown);
         assert!(
-            why.contains("startupGrace (1m) is over; whether another"),
+            why.contains("startupGrace (1m) is over; cannot find out whether another"),
             "{why}"
         );
-        assert!(why.contains("peers:8080 cannot be resolved"), "{why}");
+        assert!(why.contains("cannot resolve peers:8080"), "{why}");
     }
 
     #[test]
-    fn without_peers_the_configured_time_decides() {
+    fn grace_alone_decides_without_peers() {
         assert_eq!(
             reason(&startup(Some(MINUTE), 0), MINUTE, Standing::NoPeers),
             "ready"

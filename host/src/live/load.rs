@@ -101,7 +101,7 @@ pub(super) async fn recall(
     order: RecallOrder,
     served: Option<Served>,
 ) -> Result<Recalled<SharedCode>, String> {
-    let served = served.ok_or("its record is gone")?;
+    let served = served.ok_or("its record is missing")?;
     let start = Start {
         patience,
         replaceable: false,

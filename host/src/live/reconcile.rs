@@ -436,7 +436,7 @@ impl<C: Code> Known<C> for State<C> {
             None => (start::LOADING.to_owned(), Arc::from("")),
         };
         if let Some(error) = self.recalls.get(&entry.name).and_then(Recall::error) {
-            reason = format!("{reason}; what served before the start cannot be had: {error}");
+            reason = format!("{reason}; failed to load the last known good: {error}");
         }
         (reason, digest)
     }

@@ -117,35 +117,35 @@ impl Status {
         let snapshot = &told.snapshot;
         let invalid = snapshot.invalid.iter().map(|reason| {
             let what = if told.read.is_none() {
-                "the last known good serves since the start"
+                "serving the last known good since the start"
             } else {
-                "what it said before is in force"
+                "the previous configuration stays in effect"
             };
-            format!("the configuration is not valid, {what}: {reason}")
+            format!("the configuration is not valid; {what}: {reason}")
         });
         let restart = (!snapshot.needs_restart.is_empty()).then(|| {
             let keys = snapshot.needs_restart.join(", ");
-            format!("changed and not in force before a restart: {keys}")
+            format!("these changed settings require a restart: {keys}")
         });
         let loading = snapshot.loading.iter().map(|(name, loading)| {
             let source = &loading.source;
             let since = at(loading.since);
-            format!("plugin {name} is being loaded from {source} since {since}; what served before goes on")
+            format!("plugin {name} has been loading from {source} since {since}; the serving version, if any, stays until then")
         });
         let troubles = snapshot.troubles.iter().filter_map(|(name, (_, trouble))| {
             let reason = &trouble.reason;
             if let Some(plugin) = name.candidate_of() {
                 return Some(format!(
-                    "the candidate of plugin {plugin} is not as configured, which changes no answer: {reason}"
+                    "the shadow of plugin {plugin} (candidate) does not run as configured; no answer is affected: {reason}"
                 ));
             }
             match live.get(name.as_str()).map(|plugin| &plugin.state) {
                 Some(PluginState::Loaded(_)) => Some(format!(
-                    "plugin {name} is not as configured, what was loaded before serves: {reason}"
+                    "plugin {name} does not serve as configured; the previous version keeps serving: {reason}"
                 )),
                 Some(PluginState::Failed { .. }) => None,
                 Some(PluginState::Disabled) | None => Some(format!(
-                    "plugin {name} is not asked about anything, because it is not there yet: {reason}"
+                    "plugin {name} is not called yet, because no version of it is loaded: {reason}"
                 )),
             }
         });
@@ -171,7 +171,7 @@ impl Status {
             .map(|(name, loading)| format!("{name} ({})", loading.source))
             .collect();
         format!(
-            "the plugins are being loaded, and reviews answered with 503; waiting for: {}",
+            "the plugins are being loaded; reviews are answered with 503; waiting for: {}",
             waits.join(", ")
         )
     }
@@ -186,10 +186,10 @@ fn line(held: &Held, name: &PluginName, because: HeldBecause) -> String {
         .collect();
     let change = match because {
         HeldBecause::Changed => "keeps its previous configuration",
-        HeldBecause::Removed => "stays in force although it was removed",
+        HeldBecause::Removed => "stays in effect although it was removed",
     };
     format!(
-        "plugin {name} {change} since {}, because plugin {}: {}",
+        "plugin {name} {change} (since {}), because plugin {}: {}",
         at(held.since),
         awaited.join(" and plugin "),
         held.what_to_do(name)

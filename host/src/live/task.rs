@@ -224,7 +224,7 @@ impl Reconciler {
                     self.record();
                 }
                 _ = self.hangups.recv() => {
-                    tracing::info!("SIGHUP: reading the configuration and all plugins again");
+                    tracing::info!("SIGHUP: reloading the configuration and all plugins");
                     work.everything = true;
                     self.begin_read(&mut work);
                 }
@@ -385,7 +385,7 @@ impl Reconciler {
         let task = work.loads.spawn(async move {
             let outcome = loading.await.unwrap_or_else(|lost| {
                 Err(Failure {
-                    reason: format!("the task that loads it was lost: {lost}"),
+                    reason: format!("the task that loads the plugin failed: {lost}"),
                     digest: Arc::from(""),
                 })
             });
@@ -414,7 +414,7 @@ impl Reconciler {
         } else if !changed.is_empty() {
             let names: Vec<&str> = changed.iter().map(PluginName::as_str).collect();
             let changed = names.join(", ");
-            tracing::info!(changed, "the plugins were swapped");
+            tracing::info!(changed, "swapped plugins");
         }
     }
 
@@ -606,7 +606,7 @@ impl LastGood {
             match config {
                 Ok(config) => Some(config.plugins),
                 Err(problems) => {
-                    tracing::warn!(%problems, "the recorded configuration cannot be read any more; it is not used");
+                    tracing::warn!(%problems, "ignoring the recorded configuration, because it is not valid any more");
                     None
                 }
             }

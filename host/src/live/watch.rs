@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn sees_a_change_once_the_file_rests() {
+    fn detects_change_once_file_rests() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("plugin.wasm");
         let mut watch = Watch::default();
@@ -110,12 +110,12 @@ mod tests {
         watch.reading(Stamps::from([(path.clone(), Stamp::of(&path))]));
         assert!(!look(&mut watch, &path));
         fs::write(&path, "another").unwrap();
-        assert!(!look(&mut watch, &path), "it may still be being written");
+        assert!(!look(&mut watch, &path), "the file may not be complete yet");
         fs::write(&path, "another one").unwrap();
         assert!(!look(&mut watch, &path));
         assert!(look(&mut watch, &path));
         fs::remove_file(&path).unwrap();
         assert!(!look(&mut watch, &path));
-        assert!(look(&mut watch, &path), "that it is gone is a change, too");
+        assert!(look(&mut watch, &path), "a deleted file counts as changed");
     }
 }

@@ -202,10 +202,10 @@ impl Inner {
         };
         match Reach::of(address) {
             Reach::Public => Ok(()),
-            Reach::Never(what) => Err(format!("{at} is {what}, which is never asked for plugins")),
+            Reach::Never(what) => Err(format!("{at} is {what}, which Tollgate never dials")),
             Reach::Loopback if self.home_is_loopback => Ok(()),
             Reach::Loopback => Err(format!(
-                "{at} is this machine itself, and the reference does not name it as localhost or by such an address"
+                "{at} is a loopback address, which Tollgate dials only if the reference names localhost or a loopback address"
             )),
             Reach::Private
                 if self.is_home(host) || self.home_is_private.load(Ordering::Relaxed) =>
@@ -213,7 +213,7 @@ impl Inner {
                 Ok(())
             }
             Reach::Private => Err(format!(
-                "{at} is a private address, and the registry that leads there is a public one"
+                "{at} is a private address, which Tollgate does not dial for a public registry"
             )),
         }
     }
@@ -222,7 +222,7 @@ impl Inner {
     fn check_name(&self, host: &str) -> Result<(), String> {
         if METADATA_NAMES.contains(&without_dot(host)) {
             return Err(format!(
-                "{host} is the name of a metadata service, which is never asked for plugins"
+                "{host} is the name of a metadata service, which Tollgate never dials"
             ));
         }
         Ok(())
@@ -238,8 +238,8 @@ impl Inner {
             return Ok(());
         }
         Err(format!(
-            "{host} is the name of a private network, it cannot be resolved here before a proxy is asked for it, and the \
-             registry that leads there is a public one"
+            "{host} is the name of a private network and cannot be resolved without the proxy; Tollgate does not ask the \
+             proxy for such names on behalf of a public registry"
         ))
     }
 
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_at_a_private_address_may_lead_to_others() {
+    fn private_registry_may_lead_to_private_addresses() {
         let registry = "registry.example.com:5000";
         assert_eq!(
             allowed(registry, "10.1.2.3", "auth.example.com", "192.168.0.1"),
@@ -331,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_registry_leads_to_public_addresses_only() {
+    fn public_registry_leads_to_public_addresses_only() {
         let refused = |address| {
             allowed(
                 "registry.example.com",
@@ -366,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_leads_to_metadata_and_strangers_not_to_this_machine() {
+    fn refuses_metadata_services_and_foreign_loopback() {
         for home in ["8.8.8.8", "10.0.0.1"] {
             for address in [
                 "169.254.169.254",
@@ -380,12 +380,12 @@ mod tests {
                 "::",
             ] {
                 let refused = allowed("registry.example.com", home, "evil.example.com", address);
-                assert!(refused.unwrap_err().contains("never asked"), "{address}");
+                assert!(refused.unwrap_err().contains("never dials"), "{address}");
             }
             for address in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
                 let refused = allowed("registry.example.com", home, "evil.example.com", address);
                 assert!(
-                    refused.unwrap_err().contains("this machine itself"),
+                    refused.unwrap_err().contains("is a loopback address"),
                     "{address}"
                 );
             }
@@ -408,11 +408,11 @@ mod tests {
             "evil.example.com",
             "169.254.169.254",
         );
-        assert!(refused.unwrap_err().contains("never asked"));
+        assert!(refused.unwrap_err().contains("never dials"));
     }
 
     #[tokio::test]
-    async fn checks_addresses_that_are_written_in_urls() {
+    async fn checks_literal_addresses_in_urls() {
         let dialer = Dialer::new("registry.example.com", Vec::new());
         let refused = [
             "http://169.254.169.254/latest/",
@@ -436,7 +436,7 @@ mod tests {
             let url = Url::parse(url).unwrap();
             let why = dialer.check(&url).await.expect_err(url.as_str());
             assert!(
-                why.contains("never asked") || why.contains("this machine itself"),
+                why.contains("never dials") || why.contains("is a loopback address"),
                 "{url}: {why}"
             );
         }
@@ -449,13 +449,13 @@ mod tests {
     }
 
     #[test]
-    fn a_url_has_no_zone() {
+    fn url_parser_rejects_zones() {
         assert!(Url::parse("https://[fe80::1%eth0]/").is_err());
         assert!(Url::parse("https://[fe80::1%25eth0]/").is_err());
     }
 
     #[test]
-    fn a_reference_may_write_its_loopback_address_as_it_likes() {
+    fn recognizes_every_notation_of_loopback_registry() {
         for registry in ["localhost:5000", "127.1:5000", "2130706433", "[::1]:5000"] {
             let dialer = Dialer::new(registry, Vec::new());
             assert!(dialer.0.home_is_loopback, "{registry}");
@@ -467,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_private_networks_are_not_left_to_a_proxy() {
+    fn leaves_no_private_names_to_proxy() {
         let check = |registry: &str, host: &str| {
             let dialer = Dialer::new(registry, vec!["proxy.example.com".to_owned()]);
             dialer.0.check_unresolved(host).is_ok()
@@ -495,12 +495,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_are_resolved_before_a_proxy_is_asked_for_them() {
+    async fn resolves_names_before_asking_proxy() {
         let url = Url::parse("https://localhost:9/").unwrap();
         let proxies = vec!["proxy.example.com".to_owned()];
         let dialer = Dialer::new("registry.example.com", proxies.clone());
         let why = dialer.check(&url).await.unwrap_err();
-        assert!(why.contains("is this machine itself"), "{why}");
+        assert!(why.contains("is a loopback address"), "{why}");
         let dialer = Dialer::new("localhost:5000", proxies);
         assert_eq!(dialer.check(&url).await, Ok(()));
         // Requests through a proxy dial the proxy's own host. A registry must not lead to that host.

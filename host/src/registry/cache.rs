@@ -65,7 +65,7 @@ impl Cache {
             return None;
         }
         if digest_of(&bytes) != digest {
-            tracing::warn!(file = %path.display(), "a cached artifact is not what its name says; it is fetched anew");
+            tracing::warn!(file = %path.display(), "a cached artifact does not have the digest in its name; pulling it again");
             // Another process may have removed the file already.
             drop(fs::remove_file(&path));
             return None;
@@ -133,7 +133,7 @@ impl Cache {
     fn complain(&self, error: &io::Error) {
         tracing::warn!(
             folder = %self.folder.display(), %error,
-            "what was pulled cannot be kept (registries.cacheDirectory); a start without the registry would lack it"
+            "failed to cache an artifact (registries.cacheDirectory); a restart without the registry would lack it"
         );
     }
 
@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gives_back_what_was_put_and_nothing_that_was_tampered_with() {
+    fn returns_intact_content_and_deletes_tampered_content() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().to_owned(), 1000);
         let digest = digest_of(b"plugin");
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_somebody_says_is_not_given_and_stays() {
+    fn withholds_but_keeps_content_over_requested_limit() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().to_owned(), 1000);
         let digest = digest_of(b"plugin");
@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn remembers_what_a_tag_was() {
+    fn remembers_digest_of_tag() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().to_owned(), 1000);
         assert_eq!(cache.resolved("registry.example.com/a:1"), None);
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn stays_within_its_bound() {
+    fn stays_within_size_limit() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().to_owned(), 250);
         let digests: Vec<String> = (0..5u8)
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_what_a_start_may_fall_back_to() {
+    fn keeps_artifacts_of_last_known_good() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().to_owned(), 150);
         let bytes = [[1; 100], [2; 100], [3; 100]];
@@ -292,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_what_is_being_loaded_or_serves_and_no_longer() {
+    fn keeps_held_artifacts_until_released() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().to_owned(), 150);
         let bytes = [[1; 100], [2; 100]];
@@ -316,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn says_when_what_is_needed_is_more_than_may_be_kept() {
+    fn reports_needed_artifacts_over_size_limit() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().to_owned(), 150);
         let bytes = [[1; 100], [2; 100]];

@@ -126,7 +126,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn finds_what_is_there_for_the_repository_and_no_other() {
+    async fn finds_entry_for_its_repository_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.json");
         // The `auth` values encode `user:secret`.
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_configured_has_to_be_there() {
+    async fn configured_credentials_file_must_exist() {
         let path = Path::new("/nonexistent/config.json");
         let reference = reference("registry.example.com/policies:1");
         assert_eq!(find(path, &reference, false).await.unwrap(), None);

@@ -79,7 +79,7 @@ impl Helpers {
             match tokio::time::timeout(TIMEOUT, run(&program, &server)).await {
                 Ok(said) => said,
                 Err(_elapsed) => Err(format!(
-                    "{program} took more than {} s for {server} and was ended",
+                    "{program} took more than {} s for {server} and was killed",
                     TIMEOUT.as_secs()
                 )),
             }
@@ -94,7 +94,7 @@ impl Helpers {
 
 /// Runs a helper. Errors show no part of its output, which may be the secret itself.
 async fn run(program: &str, server: &str) -> Said {
-    let cannot = |error: std::io::Error| format!("{program} cannot be run: {error}");
+    let cannot = |error: std::io::Error| format!("failed to run {program}: {error}");
     let mut child = Command::new(program)
         .arg("get")
         .stdin(Stdio::piped())
@@ -106,7 +106,7 @@ async fn run(program: &str, server: &str) -> Said {
         .map_err(cannot)?;
     let mut group = Group::of(&child);
     let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(format!("{program} cannot be run: its pipes are missing"));
+        return Err(format!("failed to run {program}: its pipes are missing"));
     };
     let tell = async {
         // A helper that exits early breaks the pipe. Its output still counts.
@@ -119,7 +119,7 @@ async fn run(program: &str, server: &str) -> Said {
     heard.map_err(cannot)?;
     if text.len() as u64 == MAX_ANSWER_BYTES {
         return Err(format!(
-            "{program} printed more than a credential for {server}"
+            "the output of {program} for {server} is too long for a credential"
         ));
     }
     let status = child.wait().await.map_err(cannot)?;
@@ -129,7 +129,7 @@ async fn run(program: &str, server: &str) -> Said {
         let answer = serde_json::from_slice(&text);
         return answer
             .map(Some)
-            .map_err(|_| format!("what {program} printed for {server} is no credential"));
+            .map_err(|_| format!("the output of {program} for {server} is not a credential"));
     }
     if text.trim_ascii() == NOT_FOUND.as_bytes() {
         return Ok(None);

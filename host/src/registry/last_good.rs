@@ -124,7 +124,7 @@ impl LastGood {
         let read: Option<InForce> = serde_json::from_slice(&text).ok();
         let in_force = read.filter(|in_force| in_force.version == VERSION);
         if in_force.is_none() {
-            tracing::warn!(file = %path.display(), "the recorded configuration is damaged or another version's; it is not used");
+            tracing::warn!(file = %path.display(), "ignoring the recorded configuration, because it is damaged or has another format version");
         }
         in_force.map(|in_force| in_force.document)
     }
@@ -150,7 +150,7 @@ impl LastGood {
         if let Err(error) = written {
             tracing::warn!(
                 folder = %self.folder.display(), %error,
-                "failed to record the configuration in force (registries.cacheDirectory); a start could not fall back to it"
+                "failed to record the configuration in effect (registries.cacheDirectory); a restart could not fall back to it"
             );
         }
     }
@@ -161,7 +161,7 @@ impl LastGood {
         if let Err(error) = self.write(name, served, needs) {
             tracing::warn!(
                 plugin = %name, folder = %self.folder.display(), %error,
-                "what serves cannot be written down (registries.cacheDirectory); a start could not fall back to it"
+                "failed to record the serving version (registries.cacheDirectory); a restart could not fall back to it"
             );
         }
     }
@@ -309,7 +309,7 @@ impl Served {
         };
         let served = read();
         if served.is_none() {
-            tracing::warn!(file = %path.display(), "the record of what served last is damaged or another version's; it is not used");
+            tracing::warn!(file = %path.display(), "ignoring the record of the last known good, because it is damaged or has another format version");
         }
         served
     }
@@ -345,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_was_written_and_shows_it_to_nobody_else() {
+    fn record_round_trips_and_is_private() {
         let cache = tempfile::tempdir().unwrap();
         let records = records(cache.path(), "/etc/tollgate.yaml");
         for source in ["/plugins/a.wasm", "oci://registry.example.com/a:1"] {
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_and_one_of_another_version_are_none() {
+    fn ignores_damaged_record_and_other_format_version() {
         let cache = tempfile::tempdir().unwrap();
         let records = records(cache.path(), "/etc/tollgate.yaml");
         records.record(&name("a"), &served("/a.wasm", json!({})), Vec::new());
@@ -374,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_written_only_when_it_changes() {
+    fn writes_record_only_when_it_changes() {
         use std::os::unix::fs::MetadataExt as _;
         let cache = tempfile::tempdir().unwrap();
         let records = records(cache.path(), "/etc/tollgate.yaml");
@@ -388,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn each_configuration_has_its_own_and_forgets_its_own() {
+    fn keeps_records_of_configurations_apart() {
         let cache = tempfile::tempdir().unwrap();
         let (one, other) = (
             records(cache.path(), "/one"),
@@ -421,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_is_recorded_beside_the_plugins() {
+    fn records_configuration_beside_plugins() {
         let cache = tempfile::tempdir().unwrap();
         let (one, other) = (
             records(cache.path(), "/one"),
@@ -454,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_unfinished_is_removed_and_what_is_being_written_is_not() {
+    fn deletes_abandoned_files_but_no_recent_ones() {
         let cache = tempfile::tempdir().unwrap();
         let records = records(cache.path(), "/etc/tollgate.yaml");
         records.record(&name("a"), &served("/a.wasm", json!({})), Vec::new());

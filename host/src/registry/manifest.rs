@@ -54,7 +54,7 @@ impl Manifest {
         serde_json::from_slice(bytes).map_err(|error| {
             // The error quotes text from the registry.
             let why = shown(&error.to_string());
-            RegistryError::Artifact(format!("its manifest cannot be read: {why}"))
+            RegistryError::Artifact(format!("cannot parse its manifest: {why}"))
         })
     }
 
@@ -64,7 +64,7 @@ impl Manifest {
         let kind = self.media_type.as_deref().unwrap_or(OCI_MANIFEST);
         if kind != OCI_MANIFEST {
             return refused(format!(
-                "its manifest is `{}`; expected {OCI_MANIFEST}",
+                "its manifest is of type `{}`; expected {OCI_MANIFEST}",
                 shown(kind)
             ));
         }
@@ -74,21 +74,21 @@ impl Manifest {
             .map_or("none", |config| &config.media_type);
         if config != WASM_CONFIG && !OTHER_CONFIGS.contains(&config) {
             return refused(format!(
-                "its config is `{}`; expected {WASM_CONFIG}, or one of the older {}",
+                "its config is of type `{}`; expected {WASM_CONFIG}, or one of the older types {}",
                 shown(config),
                 OTHER_CONFIGS.join(", ")
             ));
         }
         let [layer] = self.layers.as_slice() else {
             return refused(format!(
-                "it has {} layers; expected one, of {WASM_LAYER}",
+                "it has {} layers; expected one of type {WASM_LAYER}",
                 self.layers.len()
             ));
         };
         if layer.media_type != WASM_LAYER && !OTHER_LAYERS.contains(&layer.media_type.as_str()) {
             return refused(format!(
-                "its layer is `{}`; expected {WASM_LAYER}, or one of the older {}: it is an image or something else, \
-                 and no plugin",
+                "its layer is of type `{}`; expected {WASM_LAYER}, or one of the older types {}: it is an image or \
+                 another kind of artifact",
                 shown(&layer.media_type),
                 OTHER_LAYERS.join(", ")
             ));
@@ -146,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_the_layout_for_wasm_and_those_before_it() {
+    fn accepts_current_and_older_wasm_layouts() {
         assert_eq!(read(&manifest(WASM_CONFIG, &[WASM_LAYER])), Ok(3));
         for config in OTHER_CONFIGS {
             for layer in OTHER_LAYERS {
@@ -156,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_plugin_and_says_what_it_is() {
+    fn rejects_other_artifacts_and_names_their_type() {
         let refused = |manifest: &Value| read(manifest).unwrap_err();
         assert!(
             refused(&manifest(WASM_CONFIG, &[WASM_LAYER, WASM_LAYER])).contains("it has 2 layers")

@@ -215,7 +215,7 @@ impl<'c> Session<'c> {
         let too_large = || RegistryError::TooLarge {
             what: "the manifest",
             limit_bytes,
-            setting: "the bound of the distribution specification",
+            setting: "the limit of the distribution specification",
         };
         let bytes = self.body(response, limit_bytes, too_large).await?;
         Ok((digest_of(&bytes), bytes))
@@ -274,7 +274,7 @@ impl<'c> Session<'c> {
             .and_then(|value| value.to_str().ok());
         let at = location.and_then(|location| response.url().join(location).ok());
         let Some(mut at) = at else {
-            return Err(self.unreachable("it did not say where to upload to".to_owned()));
+            return Err(self.unreachable("its answer has no upload location".to_owned()));
         };
         at.query_pairs_mut().append_pair("digest", digest);
         let mut headers = HeaderMap::new();
@@ -404,14 +404,14 @@ impl<'c> Session<'c> {
                 return Err(RegistryError::Challenge {
                     host: self.host.name.clone(),
                     why: format!(
-                        "the identity token would be sent on to {}",
+                        "a redirect would send the identity token to {}",
                         next.url().origin().ascii_serialization()
                     ),
                 });
             }
             request = next;
         }
-        Err(self.unreachable("it redirects too often".to_owned()))
+        Err(self.unreachable("too many redirects".to_owned()))
     }
 
     /// Answers the registry's challenge: gets a token, or prepares the credentials.
@@ -425,7 +425,7 @@ impl<'c> Session<'c> {
         for header in headers.get_all(WWW_AUTHENTICATE) {
             let text = header.to_str().unwrap_or_default();
             let challenges = http_auth::parse_challenges(text)
-                .map_err(|_| challenge("its WWW-Authenticate cannot be read".to_owned()))?;
+                .map_err(|_| challenge("cannot parse its WWW-Authenticate header".to_owned()))?;
             for asked in challenges {
                 let parameter = |name: &str| {
                     let mut parameters = asked.params.iter();
@@ -454,7 +454,9 @@ impl<'c> Session<'c> {
                 }
             }
         }
-        Err(challenge("it asks for neither Bearer nor Basic".to_owned()))
+        Err(challenge(
+            "its challenge is neither Bearer nor Basic".to_owned(),
+        ))
     }
 
     /// Gets a token from the authorization server of the registry.
@@ -471,7 +473,7 @@ impl<'c> Session<'c> {
         };
         if realm.scheme() != "https" && realm.scheme() != self.host.base.scheme() {
             return Err(challenge(format!(
-                "it would have them sent to {realm} without TLS"
+                "the credentials would be sent to {realm} without TLS"
             )));
         }
         let service = service.map(|service| ("service", service));
@@ -511,16 +513,16 @@ impl<'c> Session<'c> {
         let too_large = || RegistryError::TooLarge {
             what: "the token",
             limit_bytes: MAX_TOKEN_BYTES,
-            setting: "a bound of the host's own",
+            setting: "a fixed limit of Tollgate",
         };
         let bytes = self.body(response, MAX_TOKEN_BYTES, too_large).await?;
         // The error shows no part of the answer, which may be a token in another format.
         let token: Token = serde_json::from_slice(&bytes)
-            .map_err(|_| challenge("the answer to the question for a token is none".to_owned()))?;
+            .map_err(|_| challenge("cannot parse the answer to the token request".to_owned()))?;
         token
             .token
             .or(token.access_token)
-            .ok_or_else(|| challenge("the answer to the question for a token has none".to_owned()))
+            .ok_or_else(|| challenge("the answer to the token request has no token".to_owned()))
     }
 
     /// Reads a body up to a limit, whatever length it declares.
@@ -582,12 +584,12 @@ impl<'c> Session<'c> {
     fn status(&self, status: StatusCode, method: &Method, path: &str) -> RegistryError {
         let hint = match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                ": the credentials are missing, wrong or not good for this repository (registries.credentials)"
+                ": the credentials are missing, wrong or not valid for this repository (registries.credentials)"
             }
             StatusCode::NOT_FOUND => {
-                ": there is no such repository, tag or digest, or it is not shown without credentials"
+                ": there is no such repository, tag or digest, or the registry hides it without credentials"
             }
-            StatusCode::TOO_MANY_REQUESTS => ": it is asked too often (registries.pollInterval)",
+            StatusCode::TOO_MANY_REQUESTS => ": too many requests; raise registries.pollInterval",
             StatusCode::BAD_REQUEST if self.host.is_plain_http() => transport::EXPECTS_TLS,
             _ => "",
         };
@@ -648,7 +650,9 @@ fn basic(name: &str, password: &str) -> String {
 
 fn secret(text: &str) -> Result<HeaderValue, RegistryError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| {
-        RegistryError::Credentials("it has characters that no header can carry".to_owned())
+        RegistryError::Credentials(
+            "they have characters that an HTTP header must not have".to_owned(),
+        )
     })?;
     value.set_sensitive(true);
     Ok(value)

@@ -93,12 +93,12 @@ impl PublicKey {
                 .filter(|section| section.tag() == "PUBLIC KEY")
             {
                 keys.push(Self::of(section.contents(), path).ok_or_else(|| {
-                    failed("it has a key of another kind than ECDSA P-256 or P-384, Ed25519 or RSA")
+                    failed("unsupported kind of key; expected ECDSA P-256 or P-384, Ed25519 or RSA")
                 })?);
             }
             if keys.len() == before {
                 return Err(failed(
-                    "it holds no key: expected PEM with one or more PUBLIC KEY sections, such as cosign.pub",
+                    "no key found; expected PEM with one or more PUBLIC KEY sections, such as cosign.pub",
                 ));
             }
         }
@@ -180,21 +180,21 @@ pub(super) fn verify<'k>(
         let mut what = "made with another key".to_owned();
         if keys.iter().any(|key| key.kind == Kind::Ed25519) {
             what.push_str(
-                ", or as Ed25519ph, as cosign 2.6 and later do with an Ed25519 key, which is not accepted: sign with an \
-                 ECDSA key",
+                ", or as Ed25519ph, which cosign 2.6 and later make with an Ed25519 key and Tollgate does not accept: \
+                 sign with an ECDSA key",
             );
         }
         return Err(what);
     };
     // From here on, the text comes from a trusted signer.
     let Ok(Payload { critical }) = serde_json::from_slice(payload) else {
-        return Err("over something else than cosign's text".to_owned());
+        return Err("with a payload that is not cosign's".to_owned());
     };
     if critical.kind != KIND {
-        return Err(format!("over something else than `{KIND}`"));
+        return Err(format!("with a payload that is not of type `{KIND}`"));
     }
     if critical.image.digest != digest {
-        return Err(format!("of {}", critical.image.digest));
+        return Err(format!("for {}", critical.image.digest));
     }
     Ok(&signer.fingerprint)
 }
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn accepts_what_cosign_makes_with_every_kind_of_key() {
+    fn accepts_cosign_signatures_of_every_key_kind() {
         for made in [P384_OF_2_5, P384_OF_2_6, ED25519_OF_2_5] {
             assert_eq!(verified(&made, |_| ()), Ok(()), "{}", made.repository);
             let changed = verified(&made, |payload| payload.push(b' '));
@@ -275,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn says_that_prehashed_ed25519_is_not_accepted() {
+    fn error_names_prehashed_ed25519() {
         let error = verified(&ED25519_OF_2_6, |_| ()).unwrap_err();
         assert!(error.contains("Ed25519ph"), "{error}");
         let error = verified(&P384_OF_2_6, |payload| payload.push(b' ')).unwrap_err();

@@ -5,13 +5,13 @@ use std::io;
 
 /// Advice for a registry that uses TLS although its `plainHTTP` is true.
 pub(super) const EXPECTS_TLS: &str =
-    ": plainHTTP is true for it, but it may expect TLS (registries.hosts[].plainHTTP)";
-const SPEAKS_PLAIN_HTTP: &str = ": it does not speak TLS; where it is meant to be spoken to without, write \
+    ": plainHTTP is true for this registry, but it may expect TLS (registries.hosts[].plainHTTP)";
+const SPEAKS_PLAIN_HTTP: &str = ": the registry does not speak TLS; if that is intended, write \
      plainHTTP: true for its host (registries.hosts[].plainHTTP)";
-const MAY_SPEAK_PLAIN_HTTP: &str = ": it broke off the TLS handshake; where it is meant to be spoken to without TLS, \
+const MAY_SPEAK_PLAIN_HTTP: &str = ": the registry broke off the TLS handshake; if it is meant to be used without TLS, \
      write plainHTTP: true for its host (registries.hosts[].plainHTTP)";
 const UNKNOWN_AUTHORITY: &str =
-    ": no trusted CA has signed its certificate; name its own CA (registries.hosts[].ca)";
+    ": no trusted CA has signed its certificate; configure its CA (registries.hosts[].ca)";
 
 /// Advice on how to solve a connection error; empty if there is none.
 pub(super) fn hint(error: &(dyn Error + 'static), plain_http: bool) -> &'static str {
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_tls_is_told_from_one_that_is_not_trusted() {
+    fn distinguishes_plain_server_from_untrusted_certificate() {
         let plain = wrapped(rustls::Error::InvalidMessage(
             InvalidMessage::InvalidContentType,
         ));

@@ -93,8 +93,8 @@ async fn ask_at(found: Vec<Result<Vec<SocketAddr>, String>>, own: Instance) -> S
 async fn resolve(peer: &PeerAddress) -> Result<Vec<SocketAddr>, String> {
     let unknown = |why: &dyn std::fmt::Display| {
         format!(
-            "{peer} (startupPeers) cannot be resolved ({why}): expected a headless Service with publishNotReadyAddresses: \
-             true, so that it has this replica's address at least"
+            "cannot resolve {peer} (startupPeers): {why}; expected a headless Service with publishNotReadyAddresses: true, \
+             whose name resolves to at least this replica's address"
         )
     };
     let looking = timeout(TIMEOUT, lookup_host((peer.host.as_str(), peer.port)));
@@ -104,7 +104,7 @@ async fn resolve(peer: &PeerAddress) -> Result<Vec<SocketAddr>, String> {
         .map_err(|error| unknown(&error))?;
     let found: Vec<_> = found.collect();
     if found.is_empty() {
-        return Err(unknown(&"it has no address"));
+        return Err(unknown(&"the name has no address"));
     }
     Ok(found)
 }
@@ -118,7 +118,7 @@ async fn is_complete(address: SocketAddr, own: Instance) -> anyhow::Result<bool>
     let request = Request::get("/readyz")
         .header(header::HOST, address.to_string())
         .body(Empty::<Bytes>::new())
-        .context("the request cannot be made")?;
+        .context("failed to build the request")?;
     let response = sender.send_request(request).await?;
     let says = |name: HeaderName, value: &str| {
         let header = response.headers().get(name);
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn finds_a_replica_that_is_ready_with_all_of_its_plugins() {
+    async fn finds_replica_with_all_plugins() {
         let (own, other) = (Instance::new(), Instance::new());
         let of = |status: &str, complete, instance: Instance| {
             format!("{status}\r\ntollgate-complete: {complete}\r\ntollgate-instance: {instance}")
@@ -193,8 +193,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn takes_one_that_does_not_answer_for_none_and_a_name_that_does_not_resolve_for_unknown()
-    {
+    async fn silent_peer_counts_as_incomplete_and_unresolved_name_as_unknown() {
         let own = Instance::new();
         assert_eq!(ask(&[], own).await, Standing::NoPeers);
         // This peer accepts connections and never answers.
@@ -206,13 +205,13 @@ mod tests {
         };
         assert_eq!(ask(&[peer, gone()], own).await, Standing::NoneComplete);
         // A complete replica counts, even if another name cannot be resolved.
-        let unknown = || Err("peers:8080 cannot be resolved".to_owned());
+        let unknown = || Err("cannot resolve peers:8080".to_owned());
         let complete = replica("200 OK\r\ntollgate-complete: true".to_owned()).await;
         let complete = SocketAddr::from((Ipv4Addr::LOCALHOST, complete.port));
         let gone = SocketAddr::from((Ipv4Addr::LOCALHOST, gone().port));
         assert_eq!(
             ask_at(vec![unknown(), Ok(vec![gone])], own).await,
-            Standing::Unknown("peers:8080 cannot be resolved".to_owned())
+            Standing::Unknown("cannot resolve peers:8080".to_owned())
         );
         assert_eq!(
             ask_at(vec![unknown(), Ok(vec![gone, complete])], own).await,

@@ -203,7 +203,7 @@ impl<C: Code> State<C> {
             }
             Err(error) => {
                 if let Serving::Failed { reason, .. } = &mut place.serving {
-                    *reason = format!("what served before the start cannot be had: {error}");
+                    *reason = format!("failed to load the last known good: {error}");
                 }
                 self.recalls.insert(name, Recall::Failed { error });
                 None

@@ -128,7 +128,7 @@ impl World {
             self.apply(Event::Tick);
             assert!(
                 self.state.next_wake().is_none_or(|next| next > self.now),
-                "it would spin"
+                "the next wake is not in the future"
             );
         }
         self.now = end;

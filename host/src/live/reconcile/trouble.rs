@@ -104,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn backs_off_up_to_a_bound() {
+    fn backs_off_up_to_maximum() {
         let seconds: Vec<u64> = [1, 2, 3, 9, 10, 40, u32::MAX]
             .iter()
             .map(|&attempts| pause(attempts, Duration::MAX, 20).as_secs())
@@ -118,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_starts_without_the_pauses_of_the_last_one() {
+    fn other_version_resets_backoff() {
         let now = Instant::now();
         let mut jitter = Jitter::new(1);
         let mut next = |digest: &str, earlier: Option<&Trouble>, now| {
@@ -145,6 +145,10 @@ mod tests {
         assert_eq!(other.attempts, 1);
         assert_eq!(other.since, first.since);
         let away = next("", Some(&other), now);
-        assert_eq!(away.held_back(now), None, "no version is known to be bad");
+        assert_eq!(
+            away.held_back(now),
+            None,
+            "without a digest, no version is held back"
+        );
     }
 }

@@ -27,7 +27,7 @@ struct Carried {
 
 const METADATA: &str = "a metadata service";
 const LINK_LOCAL: &str = "a link-local address";
-const NO_HOST: &str = "no host's address";
+const NO_HOST: &str = "an unspecified, multicast or special-purpose address";
 
 /// Metadata services of clouds outside of 169.254.0.0/16 and fe80::/10: Alibaba, Azure, Oracle.
 const METADATA_V4: [Ipv4Addr; 3] = [
@@ -192,7 +192,7 @@ mod tests {
     const NO_HOST: Reach = Reach::Never(super::NO_HOST);
 
     #[test]
-    fn an_address_reaches_what_the_worst_address_it_carries_reaches() {
+    fn classifies_address_by_worst_embedded_address() {
         let table = [
             // IPv4.
             ("8.8.8.8", Reach::Public),

@@ -117,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_entry_that_says_most_of_a_repository_counts() {
+    fn most_specific_entry_wins() {
         let file = read(&json!({"auths": {
             "registry.example.com": {"auth": "whole"},
             "registry.example.com/team": {"auth": "team"},
@@ -154,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_of_the_registry_comes_first_and_the_store_last() {
+    fn registry_helper_comes_first_and_store_last() {
         let file = read(&json!({
             "auths": {
                 "one.example.com": {"auth": "kept"},
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_shown() {
+    fn parse_error_does_not_show_secret() {
         let text = br#"{"auths": {"registry.example.com": "the-secret"}}"#;
         let error = ConfigFile::read(text).err().unwrap();
         assert!(

@@ -268,13 +268,13 @@ proptest! {
     /// If the plugins denied a request before a change, and the desired configuration denies it too, then the serving
     /// plugins deny it.
     #[test]
-    fn a_change_never_weakens_what_is_enforced(ops in prop::collection::vec(op(), 1..40)) {
+    fn change_never_weakens_enforcement(ops in prop::collection::vec(op(), 1..40)) {
         check_never_weaker(ops)?;
     }
 
     /// A replica that restarts with the same records serves the same plugins as one that kept running.
     #[test]
-    fn a_restarted_replica_agrees_with_one_that_went_on(
+    fn restarted_replica_agrees_with_running_one(
         configurations in prop::collection::vec(configuration(), 1..6),
         broken in prop::collection::btree_set((0..3_usize, 0..2_usize), 0..4),
     ) {
