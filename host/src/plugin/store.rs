@@ -12,7 +12,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -45,7 +45,7 @@ pub(super) struct Writing {
 }
 
 /// The inputs that something was prepared from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key(String);
 
 #[derive(Deserialize, Serialize)]
@@ -226,6 +226,19 @@ impl Code {
     /// The file. It is deleted when this is dropped; what is mapped of it by then stays.
     pub(crate) fn path(&self) -> &Path {
         self.file.path()
+    }
+
+    /// Size of the code, in bytes.
+    pub(super) fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.as_file().metadata()?.len())
+    }
+
+    /// Reads up to `limit` bytes from `offset` on.
+    pub(super) fn read(&self, offset: u64, limit: usize) -> io::Result<Vec<u8>> {
+        let mut piece = vec![0; limit];
+        let read = self.file.as_file().read_at(&mut piece, offset)?;
+        piece.truncate(read);
+        Ok(piece)
     }
 }
 
