@@ -379,6 +379,19 @@ impl Engine {
         unsafe { Component::deserialize_file(&self.wasmtime, code.path()) }
     }
 
+    /// Reads a component from code in memory. Only for a confined process that runs a plugin once.
+    #[expect(
+        unsafe_code,
+        clippy::disallowed_methods,
+        reason = "wasmtime trusts the code that it is handed; this code comes from a compiling child by way of the host"
+    )]
+    pub(crate) fn read_component(&self, code: &[u8]) -> wasmtime::Result<Component> {
+        // SAFETY: the host hands over code that Tollgate's own compiler made in a process that runs no guest code. If the
+        // host stored the code in between, it has compared the code with its digest (`plugin/store`). wasmtime refuses
+        // code of another version or with other settings.
+        unsafe { Component::deserialize(&self.wasmtime, code) }
+    }
+
     /// How the engine compiles code.
     pub(crate) fn tier(&self) -> Tier {
         self.tier

@@ -203,6 +203,24 @@ impl Guest {
         Self::of(engine, name, &component, configured, capabilities, limits)
     }
 
+    /// Links a component from code that another process compiled for an engine with the same settings. Only for a
+    /// confined process that runs a plugin once.
+    pub(crate) fn link_bytes(
+        engine: &Engine,
+        name: PluginName,
+        code: &[u8],
+        capabilities: impl IntoIterator<Item = Capability>,
+        limits: Arc<Limits>,
+    ) -> Result<Self, GuestError> {
+        let component = engine
+            .read_component(code)
+            .map_err(|error| GuestError::Code {
+                detail: format!("{error:#}"),
+            })?;
+        let configured = ConfiguredBy::Snapshot;
+        Self::of(engine, name, &component, configured, capabilities, limits)
+    }
+
     fn of(
         engine: &Engine,
         name: PluginName,

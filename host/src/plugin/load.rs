@@ -368,6 +368,7 @@ impl Loader {
             tier: self.engine.tier(),
             cpu_seconds: self.config.load_timeout.as_secs().max(1),
             memory_bytes: self.config.load_memory_bytes,
+            code_bytes: 0,
             task: protocol::Task::Describe,
         }
     }

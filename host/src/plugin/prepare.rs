@@ -17,6 +17,7 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use super::componentize::componentize;
 use super::protocol::{Line, Order, Stage, Task};
 use crate::config::PluginName;
 use crate::engine::{ConfiguredBy, Engine, EngineSettings, Guest, GuestError, Tier};
@@ -58,14 +59,21 @@ pub fn run(input: impl Read, output: impl Write) -> anyhow::Result<()> {
     teller.stage(Stage::Read)?;
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes)?;
+    let code_bytes = usize::try_from(order.code_bytes)?.min(bytes.len());
+    let plugin = bytes.split_off(code_bytes);
+    let (code, bytes) = (bytes, plugin);
     let outcome = match &order.task {
+        Task::CompileOnce {
+            instrument,
+            max_code_bytes,
+        } => compile::compile_once(&order, *instrument, *max_code_bytes, bytes, &mut teller),
         Task::Compile { stage } => compile::compile(&order, *stage, &bytes, &mut teller),
         Task::Describe | Task::Configure { .. } => {
             // Enable timers only: for input and output, tokio would open files.
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .build()?;
-            runtime.block_on(configure::configure(&order, bytes, &mut teller))
+            runtime.block_on(configure::configure(&order, &code, bytes, &mut teller))
         }
     };
     teller.end(outcome)
@@ -92,6 +100,17 @@ impl<'o> Workshop<'o> {
         })
     }
 
+    /// Links a component that another child compiled.
+    fn link_code(&self, code: &[u8]) -> Result<Guest, GuestError> {
+        Guest::link_bytes(
+            &self.engine,
+            self.name.clone(),
+            code,
+            self.order.capabilities.iter().copied(),
+            Arc::new(self.order.limits.clone()),
+        )
+    }
+
     /// Compiles and links a component, as the host would with these limits and capabilities.
     fn link(&self, component: &[u8]) -> Result<Guest, GuestError> {
         Guest::link(
@@ -114,6 +133,13 @@ impl Stage {
             reason: reason.to_string(),
         }
     }
+}
+
+/// Makes a component of a plugin's file.
+fn component_of(bytes: Vec<u8>, teller: &mut Teller<impl Write>) -> Result<Vec<u8>, Refusal> {
+    let _ = teller.stage(Stage::Componentize);
+    caught(|| componentize(bytes).map_err(|error| error.to_string()))
+        .map_err(|reason| Stage::Componentize.refuses(reason))
 }
 
 fn attempted<T, E: std::fmt::Display>(work: impl FnOnce() -> Result<T, E>) -> Option<T> {

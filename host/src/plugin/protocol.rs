@@ -17,8 +17,8 @@ use crate::config::{Capability, Limits};
 use crate::engine::Tier;
 use crate::pipeline::text::{Limit, one_line};
 
-/// An order to a child. The bytes follow: those of a plugin, or for [`Task::Compile`] those of the component to
-/// compile.
+/// The order for a child. The bytes follow it: `code_bytes` bytes of code, if any, and then the plugin, or for
+/// [`Task::Compile`] the component to compile.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Order {
@@ -30,6 +30,9 @@ pub(super) struct Order {
     pub(super) tier: Tier,
     pub(super) cpu_seconds: u64,
     pub(super) memory_bytes: u64,
+    /// Length of the code that a child with [`Task::CompileOnce`] made of the plugin. 0: the child compiles the plugin
+    /// itself.
+    pub(super) code_bytes: u64,
     pub(super) task: Task,
 }
 
@@ -37,6 +40,13 @@ pub(super) struct Order {
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Task {
+    /// Make a component of the plugin and compile it for one run, without optimising. Runs no guest code.
+    CompileOnce {
+        /// Whether to add the instrumentation that takes a snapshot, if the component can be instrumented.
+        instrument: bool,
+        /// Size from which the code is not handed back.
+        max_code_bytes: u64,
+    },
     /// Ask the plugin to describe itself. Runs guest code.
     Describe,
     /// Describe and configure the plugin, and make the component to compile. Runs guest code.
@@ -88,7 +98,11 @@ pub(super) enum Line {
     },
     /// The child has compiled a component. `code_bytes` bytes follow.
     #[serde(rename_all = "camelCase")]
-    Compiled { code_bytes: u64 },
+    Compiled {
+        code_bytes: u64,
+        /// The reason why the component was not instrumented although the order asked for it.
+        fallback: Option<String>,
+    },
     /// The plugin cannot be loaded.
     Refused { stage: Stage, reason: String },
 }

@@ -13,7 +13,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -46,7 +46,7 @@ pub(super) struct Writing {
 }
 
 /// A digest of the inputs that code was prepared from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key(String);
 
 #[derive(Deserialize, Serialize)]
@@ -228,6 +228,19 @@ impl Code {
     /// Path of the file. The file is deleted when this is dropped; parts that are mapped by then stay.
     pub(crate) fn path(&self) -> &Path {
         self.file.path()
+    }
+
+    /// Size of the code, in bytes.
+    pub(super) fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.as_file().metadata()?.len())
+    }
+
+    /// Reads up to `limit` bytes from `offset` on.
+    pub(super) fn read(&self, offset: u64, limit: usize) -> io::Result<Vec<u8>> {
+        let mut piece = vec![0; limit];
+        let read = self.file.as_file().read_at(&mut piece, offset)?;
+        piece.truncate(read);
+        Ok(piece)
     }
 }
 

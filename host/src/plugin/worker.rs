@@ -4,6 +4,9 @@
 //! stored? ── yes ─────────────────────────────────────────────▶ code
 //!    │ no
 //!    ▼
+//! a child that compiles without optimising ──▶ code for one run (stored, for all settings)
+//!    │
+//!    ▼
 //! a child that runs guest code ──▶ component ──▶ a child that compiles ──▶ code
 //!    ▲                                              │ refused, or lost over the snapshot
 //!    └───────────── with less rewriting ◀───────────┘
@@ -11,6 +14,7 @@
 
 mod child;
 mod pace;
+mod turns;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -22,6 +26,7 @@ use serde::{Deserialize, Serialize};
 
 use child::{Child, Said};
 use pace::{Lanes, Pace};
+use turns::Turns;
 
 use super::protocol::{Manifest, Order, Rewriting, Stage, Task};
 use super::store::{Code, Key, Store};
@@ -35,6 +40,11 @@ const MAX_STANDSTILL: Duration = Duration::from_secs(10);
 const COMPONENT_FACTOR: u64 = 4;
 /// Maximum size of machine code, as a multiple of the maximum size of a component.
 const CODE_FACTOR: u64 = 4;
+/// Maximum size of the unoptimised code that one child makes and the host hands to another, as a multiple of the size of
+/// the plugin. Usual plugins have 5 to 15 times their size. The host stores and carries the code, which must stay cheap.
+const ONCE_FACTOR: u64 = 24;
+/// Unoptimised code up to this size is handed over for small plugins, too, in bytes.
+const MIN_ONCE_BYTES: u64 = 4 << 20;
 
 /// Starts children that prepare plugins.
 #[derive(Debug)]
@@ -45,6 +55,8 @@ pub(super) struct Worker {
     max_standstill: Duration,
     processors: usize,
     lanes: Lanes,
+    /// Compilations that other plugins with the same bytes wait for.
+    compiling: Turns<Key>,
     store: Arc<Store>,
     /// Identity of this program and its engine. Stored code is reused only for the same identity. `None` if it is
     /// unknown: then nothing is stored or reused.
@@ -66,6 +78,17 @@ pub(super) struct Known {
     /// The reason why there is no snapshot.
     pub(super) fallback: Option<String>,
 }
+
+/// Code for the child that configures a plugin.
+struct Once {
+    /// `None` if the code is too large to be handed over. That child then compiles the plugin itself.
+    code: Option<Code>,
+    /// The reason why the code lacks the instrumentation that takes a snapshot.
+    uninstrumented: Option<String>,
+}
+
+/// Name of the plugin in orders whose code plugins of any name share.
+const ONCE: &str = "plugin";
 
 /// Why a plugin could not be prepared.
 #[derive(Debug, thiserror::Error)]
@@ -160,6 +183,7 @@ impl Worker {
             max_standstill: MAX_STANDSTILL,
             processors,
             lanes: Lanes::new(processors),
+            compiling: Turns::default(),
             store: Arc::new(store),
             host,
             told_what_is_missing: AtomicBool::new(false),
@@ -172,9 +196,10 @@ impl Worker {
         mut order: Order,
         bytes: &[u8],
     ) -> Result<Manifest, PrepareError> {
-        order.task = Task::Describe;
         let mut pace = self.lanes.enter().await;
-        let (known, _component) = self.configured(&order, bytes, &mut pace).await?;
+        let once = self.compiled_once(&order, bytes, false, &mut pace).await?;
+        order.task = Task::Describe;
+        let (known, _component) = self.configured(&order, once.code, bytes, &mut pace).await?;
         Ok(known.manifest)
     }
 
@@ -203,8 +228,16 @@ impl Worker {
         let mut pace = self.lanes.enter().await;
         let mut why_without = None;
         loop {
+            let instrument = !matches!(rewriting, Rewriting::Without { .. });
+            let once = self
+                .compiled_once(&order, bytes, instrument, &mut pace)
+                .await?;
+            if let Some(reason) = once.uninstrumented {
+                rewriting = Rewriting::Without { reason };
+            }
             order.task = task(rewriting.clone());
-            let (mut known, component) = match self.configured(&order, bytes, &mut pace).await {
+            let configured = self.configured(&order, once.code, bytes, &mut pace).await;
+            let (mut known, component) = match configured {
                 Err(error) if error.is_about_the_snapshot() && why_without.is_none() => {
                     (rewriting, why_without) = without(error.to_string());
                     continue;
@@ -249,20 +282,25 @@ impl Worker {
         }
     }
 
-    /// Runs a child that describes the plugin, and configures it if ordered to.
+    /// Runs a child that describes the plugin, and configures it if ordered to. `code` is the result of [`Self::compiled_once`].
     async fn configured(
         &self,
         order: &Order,
+        code: Option<Code>,
         bytes: &[u8],
         pace: &mut Pace<'_>,
     ) -> Result<(Known, Vec<u8>), PrepareError> {
-        match self.child(order).run(order, bytes, pace).await? {
+        let order = Order {
+            code_bytes: code.as_ref().map_or(Ok(0), Code::bytes)?,
+            ..order.clone()
+        };
+        match self.child(&order).run(&order, code, bytes, pace).await? {
             Said::Configured {
                 manifest,
                 fallback,
                 component,
             } => Ok((Known { manifest, fallback }, component)),
-            Said::Compiled(_) => Err(PrepareError::Protocol(
+            Said::Compiled { .. } => Err(PrepareError::Protocol(
                 "compiled code instead of a component".to_owned(),
             )),
         }
@@ -279,12 +317,58 @@ impl Worker {
         if let Some(((), code)) = self.recall(key.as_ref()).await? {
             return Ok(code);
         }
-        match self.child(order).run(order, component, pace).await? {
-            Said::Compiled(code) => self.keep(key, &(), code).await,
+        match self.child(order).run(order, None, component, pace).await? {
+            Said::Compiled { code, .. } => self.keep(key, &(), code).await,
             Said::Configured { .. } => Err(PrepareError::Protocol(
                 "a component instead of compiled code".to_owned(),
             )),
         }
+    }
+
+    /// Compiles a plugin for the child that configures it, unless that code is already stored.
+    ///
+    /// The code depends neither on the settings nor on the name, so that plugins of the same bytes share it.
+    async fn compiled_once(
+        &self,
+        order: &Order,
+        bytes: &[u8],
+        instrument: bool,
+        pace: &mut Pace<'_>,
+    ) -> Result<Once, PrepareError> {
+        let max_code_bytes = (bytes.len() as u64)
+            .saturating_mul(ONCE_FACTOR)
+            .max(MIN_ONCE_BYTES);
+        let order = Order {
+            plugin: ONCE.to_owned(),
+            task: Task::CompileOnce {
+                instrument,
+                max_code_bytes,
+            },
+            ..order.clone()
+        };
+        let key = self.key(&order, bytes);
+        let _turn = match &key {
+            Some(key) => Some(self.compiling.enter(key.clone()).await),
+            None => None,
+        };
+        let recalled = self.recall(key.as_ref()).await?;
+        let (uninstrumented, code) = match recalled {
+            Some(recalled) => recalled,
+            None => match self.child(&order).run(&order, None, bytes, pace).await? {
+                Said::Compiled { code, fallback } => {
+                    let code = self.keep(key, &fallback, code).await?;
+                    (fallback, code)
+                }
+                Said::Configured { .. } => {
+                    return Err(PrepareError::Protocol("a component instead of compiled code".to_owned()));
+                }
+            },
+        };
+        let is_handed_over = code.bytes()? > 0;
+        Ok(Once {
+            code: is_handed_over.then_some(code),
+            uninstrumented,
+        })
     }
 
     fn child(&self, order: &Order) -> Child<'_> {

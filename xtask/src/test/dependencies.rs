@@ -45,5 +45,8 @@ fn quietly(workspace: &Workspace, arguments: &[&str]) -> anyhow::Result<Output> 
 fn last_words(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines.next_back().unwrap_or("it does not say why").to_owned()
+    lines
+        .next_back()
+        .unwrap_or("it does not say why")
+        .to_owned()
 }

@@ -10,10 +10,9 @@ use wasmtime::UpdateDeadline;
 use wasmtime_wizer::{WasmtimeWizerComponent, Wizer};
 
 use super::patience::{MAX_SLEEP, Slept, patiently};
-use super::{Outcome, Refusal, Teller, Workshop, attempted, caught, panic_text};
+use super::{Outcome, Refusal, Teller, Workshop, attempted, caught, component_of, panic_text};
 use crate::engine::bindings::types;
 use crate::engine::{Fault, Guest, Tier};
-use crate::plugin::componentize::componentize;
 use crate::plugin::protocol::{Line, Manifest, ManifestRule, Order, Rewriting, Stage, Task};
 use crate::plugin::shim::without_shim;
 use crate::plugin::trim::trim;
@@ -21,14 +20,15 @@ use crate::plugin::trim::trim;
 /// Factor by which the fuel of `describe` and `configure` exceeds that of a call. The two run only once.
 const LOAD_FUEL_FACTOR: u64 = 20;
 
+/// Describes a plugin, and configures it if ordered to. `code` is the code that another child made of the plugin. If it
+/// is empty, this child compiles the plugin.
 pub(super) async fn configure(
     order: &Order,
-    bytes: Vec<u8>,
+    code: &[u8],
+    plugin: Vec<u8>,
     teller: &mut Teller<impl Write>,
 ) -> Result<Outcome, Refusal> {
-    let _ = teller.stage(Stage::Componentize);
-    let component = caught(|| componentize(bytes).map_err(|error| error.to_string()))
-        .map_err(|reason| Stage::Componentize.refuses(reason))?;
+    let component = component_of(plugin, teller)?;
     let _ = teller.stage(Stage::Compile);
     let workshop = Workshop::open(order, Tier::Once)?;
     match &order.task {
@@ -37,13 +37,15 @@ pub(super) async fn configure(
             rewriting,
         } => {
             Configuring::new(order, &workshop, settings, rewriting)
-                .run(&component, teller)
+                .run(&component, code, teller)
                 .await
         }
-        Task::Describe | Task::Compile { .. } => {
-            let guest = workshop
-                .link(&component)
-                .map_err(|error| Stage::Compile.refuses(error))?;
+        Task::Describe | Task::Compile { .. } | Task::CompileOnce { .. } => {
+            let guest = match code {
+                [] => workshop.link(&component),
+                code => workshop.link_code(code),
+            };
+            let guest = guest.map_err(|error| Stage::Compile.refuses(error))?;
             let manifest = Loading::of(order)
                 .describe(&workshop, &guest, teller)
                 .await?;
@@ -134,6 +136,7 @@ impl<'a> Configuring<'a> {
     async fn run(
         &self,
         component: &[u8],
+        code: &[u8],
         teller: &mut Teller<impl Write>,
     ) -> Result<Outcome, Refusal> {
         let instrumented = match self.rewriting {
@@ -145,17 +148,20 @@ impl<'a> Configuring<'a> {
             })
             .map_err(|reason| format!("the component cannot be instrumented: {reason}")),
         };
-        let linked = instrumented.and_then(|(context, instrumented)| {
-            match self.workshop.link(&instrumented) {
-                Ok(guest) => Ok((context, guest)),
-                Err(error) => Err(format!("the component cannot be instrumented: {error}")),
-            }
+        let link = |component: &[u8]| match code {
+            [] => self.workshop.link(component),
+            // The compiling child instrumented the component as this one does: same program, same bytes.
+            code => self.workshop.link_code(code),
+        };
+        let linked = instrumented.and_then(|(context, instrumented)| match link(&instrumented) {
+            Ok(guest) => Ok((context, guest)),
+            Err(error) => Err(format!("the component cannot be instrumented: {error}")),
         });
         let (guest, context, mut fallback) = match linked {
             Ok((context, guest)) => (guest, Some(context), None),
             // If the plain component lacks something, the instrumented one lacks it too. The error of the plain one is
             // clearer.
-            Err(reason) => match self.workshop.link(component) {
+            Err(reason) => match link(component) {
                 Ok(guest) => (guest, None, Some(reason)),
                 Err(error) => return Err(Stage::Compile.refuses(error)),
             },

@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use tokio::io::{
-    AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
+    AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
+    BufReader,
 };
 use tokio::process::Command;
 
@@ -43,8 +44,11 @@ pub(super) enum Said {
         fallback: Option<String>,
         component: Vec<u8>,
     },
-    /// The child compiled a component.
-    Compiled(Code),
+    /// The child compiled a plugin or a component.
+    Compiled {
+        code: Code,
+        fallback: Option<String>,
+    },
 }
 
 // === impl Child ===
@@ -62,6 +66,7 @@ impl<'w> Child<'w> {
     pub(super) async fn run(
         self,
         order: &Order,
+        code: Option<Code>,
         bytes: &[u8],
         pace: &mut Pace<'_>,
     ) -> Result<Said, PrepareError> {
@@ -93,9 +98,14 @@ impl<'w> Child<'w> {
         line.push(b'\n');
         let tell = async move {
             // A child that ends early breaks the pipe. Its earlier lines still count.
-            if stdin.write_all(&line).await.is_ok() {
-                let _: std::io::Result<()> = stdin.write_all(bytes).await;
+            let _: Result<(), PrepareError> = async {
+                stdin.write_all(&line).await?;
+                if let Some(code) = code {
+                    send(code, &mut stdin).await?;
+                }
+                Ok(stdin.write_all(bytes).await?)
             }
+            .await;
         };
         let complain = async {
             let mut text = Vec::new();
@@ -204,12 +214,16 @@ impl<'w> Child<'w> {
                     };
                     return Ok((rest.limit() == 0).then_some(Ok(said)));
                 }
-                Line::Compiled { code_bytes } => {
+                Line::Compiled {
+                    code_bytes,
+                    fallback,
+                } => {
                     if let Err(error) = self.fits("compiled code", code_bytes, CODE_FACTOR) {
                         return Ok(Some(Err(error)));
                     }
                     let code = self.take_code(stdout, code_bytes, heard).await?;
-                    return Ok(code.map(|code| Ok(Said::Compiled(code))));
+                    let fallback = fallback.map(|reason| one_line(&reason, MAX_REASON));
+                    return Ok(code.map(|code| Ok(Said::Compiled { code, fallback })));
                 }
             }
         }
@@ -252,6 +266,25 @@ impl<'w> Child<'w> {
             limit_bytes,
             factor: factor * COMPONENT_FACTOR,
         })
+    }
+}
+
+/// Sends code to a child piece by piece, so that the host never holds all of it in memory.
+async fn send(mut code: Code, stdin: &mut (impl AsyncWrite + Unpin)) -> Result<(), PrepareError> {
+    let mut sent = 0;
+    loop {
+        let piece;
+        (code, piece) = blocking(move || {
+            let piece = code.read(sent, PIECE_BYTES as usize);
+            (code, piece)
+        })
+        .await?;
+        let piece = piece?;
+        if piece.is_empty() {
+            return Ok(());
+        }
+        stdin.write_all(&piece).await?;
+        sent += piece.len() as u64;
     }
 }
 

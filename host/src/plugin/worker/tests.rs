@@ -28,6 +28,7 @@ fn order() -> Order {
         tier: Tier::Serving,
         cpu_seconds: 60,
         memory_bytes: 1 << 30,
+        code_bytes: 0,
         task: Task::Describe,
     }
 }
