@@ -8,8 +8,17 @@ use super::*;
 use crate::config::Limits;
 use crate::engine::Tier;
 
-/// Creates a worker whose child is this shell script.
+/// The output of a child that compiles for one run.
+const COMPILED_ONCE: &str = r#"{"compiled":{"codeBytes":4,"fallback":null}}\nCODE"#;
+
+/// A worker whose children are this shell script, except those that compile for one run.
 fn worker(folder: &Path, script: &str) -> Worker {
+    let once = format!("case \"$order\" in *compileOnce*) printf '{COMPILED_ONCE}'; exit;; esac");
+    worker_of(folder, &format!("read -r order\n{once}\n{script}"))
+}
+
+/// A worker whose children are all this shell script.
+fn worker_of(folder: &Path, script: &str) -> Worker {
     let program = folder.join("child");
     std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
@@ -141,11 +150,65 @@ async fn reports_how_child_was_lost() {
 #[tokio::test]
 async fn rejects_code_from_child_that_runs_guest_code() {
     let folder = tempfile::tempdir().unwrap();
-    let script = r#"printf '{"compiled":{"codeBytes":4}}\nCODE'"#;
-    let error = refused(&worker(folder.path(), script)).await;
+    let worker = worker(folder.path(), &format!("printf '{COMPILED_ONCE}'"));
+    let error = refused(&worker).await;
     assert!(matches!(error, PrepareError::Protocol(_)), "{error}");
-    let prepared = std::fs::read_dir(folder.path().join("prepared"));
-    assert!(prepared.is_err(), "the code was stored");
+    let stored = std::fs::read_dir(folder.path().join("prepared")).unwrap();
+    assert_eq!(
+        stored.count(),
+        1,
+        "only the compiling child's code is stored"
+    );
+}
+
+/// Prepares the plugin with two settings at once, and returns the orders of the children that compile for one run and
+/// of those that configure.
+async fn orders(compiled_once: &str) -> (Vec<String>, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("orders");
+    let script = format!(
+        r#"read -r order; printf '%s\n' "$order" >> '{}'
+        case "$order" in *compileOnce*) printf '{compiled_once}'; exit;; esac
+        echo '{{"refused":{{"stage":"configure","reason":"seen"}}}}'"#,
+        log.display()
+    );
+    let worker = worker_of(folder.path(), &script);
+    let prepare = |name: &str, settings: &str| {
+        let order = Order {
+            plugin: name.to_owned(),
+            ..order()
+        };
+        worker.prepare(order, settings.to_owned(), b"bytes")
+    };
+    let (first, second) = tokio::join!(prepare("first", "{}"), prepare("second", r#"{"a":1}"#));
+    for prepared in [first, second] {
+        let error = prepared.expect_err("this child prepares nothing");
+        assert_eq!(error.to_string(), "configure: seen");
+    }
+    let orders = std::fs::read_to_string(log).unwrap();
+    orders
+        .lines()
+        .map(str::to_owned)
+        .partition(|order| order.contains("compileOnce"))
+}
+
+#[tokio::test]
+async fn plugins_of_the_same_bytes_share_one_compilation() {
+    let (compiled, configured) = orders(COMPILED_ONCE).await;
+    assert_eq!(compiled.len(), 1, "{compiled:?}");
+    assert_eq!(configured.len(), 2, "{configured:?}");
+    for order in &configured {
+        assert!(order.contains(r#""codeBytes":4"#), "{order}");
+    }
+}
+
+#[tokio::test]
+async fn hands_over_no_code_that_is_too_large() {
+    let (compiled, configured) = orders(r#"{"compiled":{"codeBytes":0,"fallback":null}}\n"#).await;
+    assert_eq!(compiled.len(), 1, "{compiled:?}");
+    for order in &configured {
+        assert!(order.contains(r#""codeBytes":0"#), "{order}");
+    }
 }
 
 #[tokio::test]
