@@ -485,11 +485,11 @@ async fn shows_probes_metrics_and_plugins_on_the_plain_listener() {
         ("plugin echo: ready", "ok".to_owned())
     );
     assert!(
-        lines[1].starts_with("certificate self-signed: ends on 20"),
+        lines[1].starts_with("certificate self-signed: expires on 20"),
         "{verbose}"
     );
     assert!(lines[1].ends_with(", in 89 days"), "{verbose}");
-    assert!(lines[2].contains("/tls/ca.crt: ends on 20"), "{verbose}");
+    assert!(lines[2].contains("/tls/ca.crt: expires on 20"), "{verbose}");
     fixture.gate.set_ready(false);
     let (status, red) = fixture.probe("/readyz").await;
     assert_eq!(status, 503);

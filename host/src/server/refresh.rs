@@ -86,7 +86,7 @@ fn note(
     let Err(error) = outcome else {
         let ended = refused.remove(&setting);
         if ended.is_some() {
-            tracing::info!(setting, "the files can be used again");
+            tracing::info!(setting, "certificate or credential files are usable again");
         }
         return ended.is_some();
     };
@@ -103,7 +103,7 @@ fn note(
         setting,
         error = reason,
         since = moment(since),
-        "cannot use the new certificate or credential; the old one stays in force"
+        "cannot use the new certificate or credential; keeping the previous one"
     );
     let reported = now;
     refused.insert(
@@ -121,7 +121,7 @@ fn lines(refused: &BTreeMap<String, Refused>) -> Vec<String> {
     let line = |(setting, refused): (&String, &Refused)| {
         let since = moment(refused.since);
         format!(
-            "{setting}: what its files hold cannot be used since {since}, what they held before stays in force: {}",
+            "{setting}: its files have been unusable since {since}, so their previous content stays in force: {}",
             refused.reason
         )
     };
@@ -181,7 +181,7 @@ mod tests {
         let (first, line) = said(Some("it expired"), 5);
         assert!(first);
         assert!(
-            line.starts_with("tls: what its files hold cannot be used since "),
+            line.starts_with("tls: its files have been unusable since "),
             "{line}"
         );
         assert!(line.ends_with("stays in force: it expired"), "{line}");

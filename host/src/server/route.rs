@@ -48,14 +48,15 @@ pub(super) fn resolve(parts: &Parts, default_timeout: Duration) -> Result<Route,
     let Some((endpoint, plugin)) = place(parts.uri.path()) else {
         return Err(Refusal::new(
             StatusCode::NOT_FOUND,
-            "no such path: reviews go to /mutate, /validate, /mutate/<plugin> or /validate/<plugin>; \
-             /livez, /readyz, /metrics, /plugins, /candidates and /decisions are on the admin listener",
+            "no such path: send reviews to /mutate, /validate, /mutate/<plugin> or /validate/<plugin>; /plugins, \
+             /candidates and /decisions are on the admin listener (admin.listen), and /livez, /readyz and /metrics \
+             are on the probes listener (probes.listen)",
         ));
     };
     if parts.method != Method::POST {
         return Err(Refusal::new(
             StatusCode::METHOD_NOT_ALLOWED,
-            "an AdmissionReview is sent with POST",
+            "send the AdmissionReview with POST",
         ));
     }
     json(&parts.headers)?;
@@ -106,7 +107,7 @@ fn json(headers: &HeaderMap) -> Result<(), Refusal> {
     if !identity {
         return Err(Refusal::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "the body must come without a Content-Encoding",
+            "the body must not have a Content-Encoding",
         ));
     }
     Ok(())

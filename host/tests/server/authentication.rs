@@ -144,7 +144,7 @@ async fn serves_clients_whose_certificate_the_ca_vouches_for_and_no_others() {
     // Probes and metrics are for everybody.
     assert_eq!(fixture.probe("/livez").await.0, 200);
     let (_, detail) = fixture.probe("/readyz?verbose").await;
-    assert!(detail.contains("/ca.crt: ends on "), "{detail}");
+    assert!(detail.contains("/ca.crt: expires on "), "{detail}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -220,7 +220,7 @@ async fn serves_requests_with_a_token_of_the_file_and_says_what_others_lack() {
         "Bearer realm=\"tollgate\""
     );
     let text = response.text().await.expect("a text");
-    assert!(text.contains("have to come with the request"), "{text}");
+    assert!(text.contains("the request has no credentials"), "{text}");
     let count = |reason: &str| {
         fixture.metric(&format!(
             "tollgate_authentication_failures_total{{reason=\"{reason}\"}}"

@@ -122,15 +122,16 @@ impl Refusal {
 
     pub(super) fn text(self) -> &'static str {
         match self {
-            Self::NoHost => "expected one Host header with a name or an IP address\n",
+            Self::NoHost => "expected exactly one Host header with a name or an IP address\n",
             Self::Host => {
-                "the Host header names another host: expected localhost, 127.0.0.1, [::1] or a name of admin.hosts\n"
+                "the Host header names another host: expected localhost, 127.0.0.1, [::1] or a name from admin.hosts\n"
             }
             Self::Origin => {
-                "a web page of another origin had this request sent: use curl or tollgate\n"
+                "a web page of another origin sent this request: use curl or tollgate instead\n"
             }
             Self::Confirmation => {
-                "expected the header Tollgate-Admin, which a web page cannot have sent: curl -X POST -H 'Tollgate-Admin: 1' …\n"
+                "the header Tollgate-Admin is missing; it shows that no web page sent the request: use curl -X POST \
+                 -H 'Tollgate-Admin: 1' …\n"
             }
         }
     }

@@ -64,7 +64,7 @@ fn rejects_files_by_line_and_never_repeats_what_is_in_them() {
     let error = Tokens::load(&path).expect_err("unusable").to_string();
     assert!(
         error.contains(
-            "(authentication.bearer.file), line 2, is no token: expected one token on each line"
+            "(authentication.bearer.file), line 2, is not a token: expected one token per line"
         ),
         "{error}"
     );
@@ -72,20 +72,23 @@ fn rejects_files_by_line_and_never_repeats_what_is_in_them() {
     let good = hashed("secret");
     let costly = good.replacen("$04$", "$31$", 1);
     for (text, problem) in [
-        ("Xq7Hunter".to_owned(), "line 1, is no name and hash"),
+        (
+            "Xq7Hunter".to_owned(),
+            "line 1, is not a name and a hash with a colon between them",
+        ),
         (
             "a:{SHA}Xq7Hunter".to_owned(),
             "line 1, has a hash that is not bcrypt",
         ),
         (
             format!("a:{costly}"),
-            "line 1, has a hash that takes too long",
+            "line 1, has a hash whose cost is too high",
         ),
         (
             format!("a:{good}\na:{good}"),
-            "line 2, has a name that an earlier",
+            "line 2, repeats the name of an earlier",
         ),
-        ("# nobody\n".to_owned(), "holds no name and password"),
+        ("# nobody\n".to_owned(), "holds no name with a hash"),
     ] {
         let path = folder.write(&text);
         let error = Passwords::load(&path).expect_err("unusable").to_string();
@@ -160,10 +163,10 @@ fn rejects_files_that_hold_no_authority() {
     };
     assert!(refusal("").contains("(authentication.clientCertificate.ca) holds no certificate"));
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    assert!(refusal(broken).contains("holds what is no X.509 certificate"));
+    assert!(refusal(broken).contains("holds a section that is not an X.509 certificate"));
     let key = rcgen::KeyPair::generate().expect("a key");
     let leaf = rcgen::CertificateParams::new(vec!["client".to_owned()])
         .and_then(|params| params.self_signed(&key))
         .expect("a certificate");
-    assert!(refusal(&leaf.pem()).contains("a certificate that is not an authority's"));
+    assert!(refusal(&leaf.pem()).contains("a certificate that is not a CA certificate"));
 }

@@ -103,9 +103,9 @@ fn rejects_files_that_are_no_authority_rather_than_overwrite_them() {
     let key_path = path.join("tls/ca.key");
     let other = KeyPair::generate().expect("a key");
     fs::write(&key_path, other.serialize_pem()).expect("written");
-    assert!(refusal().contains("ca.key is not the key of ca.crt"));
+    assert!(refusal().contains("ca.key does not belong to ca.crt"));
     fs::write(&key_path, "nonsense").expect("written");
-    assert!(refusal().contains("ca.key is no PEM private key"));
+    assert!(refusal().contains("ca.key is not a PEM private key"));
     fs::remove_file(&key_path).expect("removed");
     assert!(refusal().contains("without its ca.key"));
 }

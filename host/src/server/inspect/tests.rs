@@ -73,7 +73,7 @@ fn says_what_a_certificate_is_for_and_when_it_ends() {
         panic!("{said:?}")
     };
     assert!(
-        line.starts_with("tls: ok, ends on 2999-01-01, in "),
+        line.starts_with("tls: ok, expires on 2999-01-01, in "),
         "{line}"
     );
     assert!(
@@ -87,7 +87,7 @@ fn warns_of_a_certificate_that_clients_refuse() {
     let folder = Folder::new();
     let tls = folder.certificate(&[], 2999);
     let said = said(&tls, &Authentication::default()).join("\n");
-    assert!(said.contains("for no DNS name or IP address"), "{said}");
+    assert!(said.contains("covers no DNS name or IP address"), "{said}");
 }
 
 #[test]
@@ -96,7 +96,7 @@ fn rejects_a_certificate_that_has_expired() {
     let tls = folder.certificate(&["localhost"], 2021);
     let said = said(&tls, &Authentication::default()).join("\n");
     assert!(
-        said.contains("tls.crt (tls.certificate) expired on 2021-01-01: clients refuse it"),
+        said.contains("tls.crt (tls.certificate) expired on 2021-01-01: clients reject it"),
         "{said}"
     );
 }
@@ -125,7 +125,7 @@ fn rejects_authorities_none_of_which_is_valid() {
     };
     let text = of(&expired);
     assert!(
-        text.contains("holds only authorities that have expired"),
+        text.contains("holds only CA certificates that have expired"),
         "{text}"
     );
     let text = of(&format!("{expired}{valid}"));
@@ -134,7 +134,9 @@ fn rejects_authorities_none_of_which_is_valid() {
         "{text}"
     );
     assert!(
-        text.contains("a CA has expired: what it has issued is accepted"),
+        text.contains(
+            "a CA certificate has expired: client certificates that it issued are still accepted"
+        ),
         "{text}"
     );
 }
@@ -206,8 +208,5 @@ fn leaves_the_folder_of_a_self_signed_authority_as_it_is() {
     fs::create_dir(folder.path("authority")).expect("a folder");
     folder.write("authority/ca.crt", "PEM");
     let said = said(&tls, &Authentication::default()).join("\n");
-    assert!(
-        said.contains("there is a ca.crt without its ca.key"),
-        "{said}"
-    );
+    assert!(said.contains("ca.crt exists without its ca.key"), "{said}");
 }

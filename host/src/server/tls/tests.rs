@@ -171,12 +171,12 @@ async fn shows_when_a_certificate_ends() {
     let certificates = files.load().await.expect("usable");
     let end = OffsetDateTime::from_unix_timestamp(4_000_000_000).expect("a time");
     let now = end - time::Duration::days(12);
-    assert_eq!(ends(Some(end), now), "ends on 2096-10-02, in 12 days");
+    assert_eq!(ends(Some(end), now), "expires on 2096-10-02, in 12 days");
     assert_eq!(ends(Some(end), end), "EXPIRED on 2096-10-02");
     let detail = certificates.detail(now);
     let path = files.directory.path().join("tls.crt");
     assert_eq!(detail.len(), 1);
-    let start = format!("certificate {}: ends on 4096-01-01", path.display());
+    let start = format!("certificate {}: expires on 4096-01-01", path.display());
     assert!(detail[0].starts_with(&start), "{detail:?}");
 }
 
