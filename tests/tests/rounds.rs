@@ -252,9 +252,9 @@ async fn a_chain_that_never_converges_is_refused_with_fail() {
     assert!(!checked.allowed);
     assert_eq!(
         message(&checked),
-        "red failed (not-converging, failurePolicy Fail): not converging: called again because a later plugin \
-         changed the object, and then with the final one, it would still change /metadata/labels/colour: it and \
-         another plugin want different things, or it is not idempotent"
+        "red failed (not-converging, failurePolicy Fail): not converging: called again after a later plugin changed \
+         the object, and once more with the final object, it would still change /metadata/labels/colour: the plugin \
+         is not idempotent, or it and another plugin set different values"
     );
     assert_eq!(annotation(&checked, "red.fault"), Some("not-converging"));
     assert_eq!(
@@ -355,8 +355,8 @@ async fn of_two_in_conflict_the_last_one_wins_unless_it_may_not() {
     assert!(!checked.allowed);
     assert_eq!(
         message(&checked),
-        "blue failed (conflict, failurePolicy Fail): conflict: it would change /metadata/labels/colour, which red \
-         wrote (conflicts: deny)"
+        "blue failed (conflict, failurePolicy Fail): conflict: it would change /metadata/labels/colour, written by \
+         red (conflicts: deny)"
     );
     assert_eq!(annotation(&checked, "blue.fault"), Some("conflict"));
 
@@ -410,7 +410,7 @@ async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
     assert_eq!(
         checked.warnings,
         [
-            "images: not new, so let through: there is something that is not wanted \
+            "images: existing violation, allowed: there is something that is not wanted \
           (spec.containers[0].image: bad is not wanted)"
         ]
     );

@@ -330,7 +330,7 @@ impl From<JiterError> for ParseError {
     fn from(error: JiterError) -> Self {
         let what = match error.error_type {
             JiterErrorType::JsonError(kind) => describe(&kind),
-            JiterErrorType::WrongType { .. } => "a value of another type was expected",
+            JiterErrorType::WrongType { .. } => "unexpected type of value",
         };
         Self {
             kind: ParseErrorKind::Syntax(what),
@@ -365,11 +365,11 @@ fn describe(kind: &JsonErrorType) -> &'static str {
         JsonErrorType::EofWhileParsingList
         | JsonErrorType::EofWhileParsingObject
         | JsonErrorType::EofWhileParsingString
-        | JsonErrorType::EofWhileParsingValue => "the text ends too early",
-        JsonErrorType::ExpectedColon => "`:` expected",
-        JsonErrorType::ExpectedListCommaOrEnd => "`,` or `]` expected",
-        JsonErrorType::ExpectedObjectCommaOrEnd => "`,` or `}` expected",
-        JsonErrorType::ExpectedSomeIdent | JsonErrorType::ExpectedSomeValue => "a value expected",
+        | JsonErrorType::EofWhileParsingValue => "unexpected end of the text",
+        JsonErrorType::ExpectedColon => "expected `:`",
+        JsonErrorType::ExpectedListCommaOrEnd => "expected `,` or `]`",
+        JsonErrorType::ExpectedObjectCommaOrEnd => "expected `,` or `}`",
+        JsonErrorType::ExpectedSomeIdent | JsonErrorType::ExpectedSomeValue => "expected a value",
         JsonErrorType::InvalidEscape | JsonErrorType::UnexpectedEndOfHexEscape => {
             "an invalid escape"
         }
@@ -378,9 +378,9 @@ fn describe(kind: &JsonErrorType) -> &'static str {
             "invalid Unicode"
         }
         JsonErrorType::ControlCharacterWhileParsingString => "a control character in a string",
-        JsonErrorType::KeyMustBeAString => "a member name in quotes expected",
+        JsonErrorType::KeyMustBeAString => "expected a member name in quotes",
         JsonErrorType::TrailingComma => "a trailing comma",
-        JsonErrorType::TrailingCharacters => "something behind the document",
+        JsonErrorType::TrailingCharacters => "unexpected text after the document",
         _ => "a syntax error",
     }
 }

@@ -14,10 +14,10 @@ pub struct Pointer(Arc<str>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PointerError {
     /// The text is not empty and does not start with a slash.
-    #[error("a JSON Pointer is empty or starts with `/`")]
+    #[error("a JSON Pointer must be empty or start with `/`")]
     NoLeadingSlash,
     /// A `~` is followed by something other than `0` or `1`.
-    #[error("in a JSON Pointer `~` is followed by `0` (for `~`) or `1` (for `/`)")]
+    #[error("in a JSON Pointer, `~` must be followed by `0` (for `~`) or `1` (for `/`)")]
     BadEscape,
 }
 

@@ -36,7 +36,7 @@ pub struct Account {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRoom {
     /// Other reviews hold the memory. A retry may succeed.
-    #[error("other reviews have taken the memory for decoded documents (requests.maxDecoded)")]
+    #[error("other reviews use up the memory for decoded documents (requests.maxDecoded)")]
     Crowded,
     /// The document would not fit even if it were alone.
     #[error("it takes more than {most_bytes} bytes of memory when decoded (requests.maxDecoded)")]

@@ -118,7 +118,7 @@ impl Comparison {
                 live,
                 candidate,
                 pointers = difference.line(),
-                "the candidate differs"
+                "the shadow's result differs"
             );
         }
         let Some(near) = compared.near else { return };
@@ -132,7 +132,7 @@ impl Comparison {
                 fuel,
                 limit = limits.fuel,
                 times = near,
-                "the candidate took more than 80 % of its limits.fuel"
+                "the shadow used more than 80 % of its limits.fuel"
             );
         }
     }
@@ -224,7 +224,7 @@ impl Comparer {
             match thread.spawn(move || work(receiver, shared)) {
                 Ok(_) => Some(sender),
                 Err(error) => {
-                    tracing::error!(%error, "there is no thread for candidates: nothing is compared");
+                    tracing::error!(%error, "cannot start the thread for shadows; no results are compared");
                     None
                 }
             }
@@ -242,7 +242,7 @@ fn work(mut queue: mpsc::Receiver<Waiting>, shared: Arc<Shared>) {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            tracing::error!(%error, "there is no runtime for candidates: nothing is compared");
+            tracing::error!(%error, "cannot create the runtime for shadows; no results are compared");
             return;
         }
     };

@@ -50,7 +50,7 @@ pub enum DecodeError {
     #[error("the review cannot be decoded: {0}")]
     NoRoom(NoRoom),
     /// The member `kind` is not `AdmissionReview`.
-    #[error("the body is not an AdmissionReview: `kind` is expected to be `AdmissionReview`")]
+    #[error("the body is not an AdmissionReview: `kind` must be `AdmissionReview`")]
     NotAReview,
     /// The member `apiVersion` is not a supported version.
     #[error(
@@ -70,7 +70,7 @@ pub enum DecodeError {
         expected: &'static str,
     },
     /// A value has the wrong type.
-    #[error("`{path}` is expected to be {expected}, but is {found}")]
+    #[error("`{path}` must be {expected}, but is {found}")]
     WrongType {
         /// The path of the value.
         path: &'static str,
@@ -80,7 +80,7 @@ pub enum DecodeError {
         found: &'static str,
     },
     /// The member `operation` is none of the four operations.
-    #[error("`request.operation` is expected to be one of CREATE, UPDATE, DELETE and CONNECT")]
+    #[error("`request.operation` must be one of CREATE, UPDATE, DELETE and CONNECT")]
     UnknownOperation,
 }
 
@@ -464,7 +464,7 @@ mod tests {
     fn rejects_what_is_not_json_with_its_place() {
         let error = decode(br#"{"kind": oops}"#, 32).unwrap_err();
         insta::assert_snapshot!(error, @"the body is not a JSON document");
-        insta::assert_snapshot!(error.source().unwrap(), @"not JSON: a value expected at byte 9");
+        insta::assert_snapshot!(error.source().unwrap(), @"not JSON: expected a value at byte 9");
         assert!(matches!(decode(b"", 32), Err(DecodeError::NotJson(_))));
     }
 
@@ -530,6 +530,6 @@ mod tests {
             );
             assert!(!format!("{error} {error:?}").contains("marker"));
         }
-        insta::assert_snapshot!(with("/request/object", "marker".into()).unwrap_err(), @"`request.object` is expected to be an object or null, but is string");
+        insta::assert_snapshot!(with("/request/object", "marker".into()).unwrap_err(), @"`request.object` must be an object or null, but is string");
     }
 }

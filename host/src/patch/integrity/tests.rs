@@ -330,7 +330,7 @@ fn errors_name_places_and_never_values() {
     .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`/metadata/labels/a` is a number and Kubernetes cannot decode that; it has to be a string, numbers and \
-         booleans in quotes; to drop it, remove it"
+        "`/metadata/labels/a` is a number, which Kubernetes cannot decode; expected a string (quote numbers and \
+         booleans; to drop the value, remove it)"
     );
 }

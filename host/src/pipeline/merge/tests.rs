@@ -177,13 +177,13 @@ fn one_denial_is_told_with_its_causes() {
 fn every_denial_is_told_and_every_fault_beside_them() {
     insta::assert_snapshot!(shown(&run(&[denies("a", denial("no latest tag")), allows("b"), denies("c", denial("no root"))])), @r"
     403 Forbidden
-    2 plugins refuse: a: no latest tag; c: no root
+    denied by 2 plugins: a: no latest tag; c: no root
     -  [FieldValueForbidden] a: no latest tag
     -  [FieldValueForbidden] c: no root
     ");
     insta::assert_snapshot!(shown(&run(&[denies("a", denial("no latest tag")), faults("b", FailurePolicy::Fail)])), @r"
     403 Forbidden
-    1 plugin refuses, 1 failed: a: no latest tag; b failed (out-of-fuel, failurePolicy Fail): it used up its limit of 100M fuel
+    denied by 1 plugin, 1 failed: a: no latest tag; b failed (out-of-fuel, failurePolicy Fail): it used up its limit of 100M fuel
     -  [FieldValueForbidden] a: no latest tag
     -  [InternalError] b failed (out-of-fuel, failurePolicy Fail): it used up its limit of 100M fuel
     ");
@@ -191,7 +191,7 @@ fn every_denial_is_told_and_every_fault_beside_them() {
         shown(&run(&[denies("a", denial("x")), faults("b", FailurePolicy::Fail), denies("c", denial("y")), faults("d", FailurePolicy::Ignore)])),
         @r"
         403 Forbidden
-        2 plugins refuse, 1 failed: a: x; b failed (out-of-fuel, failurePolicy Fail): it used up its limit of 100M fuel; c: y
+        denied by 2 plugins, 1 failed: a: x; b failed (out-of-fuel, failurePolicy Fail): it used up its limit of 100M fuel; c: y
         -  [FieldValueForbidden] a: x
         -  [InternalError] b failed (out-of-fuel, failurePolicy Fail): it used up its limit of 100M fuel
         -  [FieldValueForbidden] c: y
@@ -218,15 +218,15 @@ fn a_fault_alone_is_an_internal_error() {
 fn a_denial_that_says_nothing_still_names_its_plugin() {
     insta::assert_snapshot!(shown(&run(&[denies("a", denial(" \n"))])), @r"
     403 Forbidden
-    a: gives no reason
-    -  [FieldValueForbidden] a: gives no reason
+    a: no reason given
+    -  [FieldValueForbidden] a: no reason given
     ");
     let causes = vec![cause("", ""), cause("/spec", "\u{7}")];
     insta::assert_snapshot!(shown(&run(&[denies("a", Denial { causes, ..denial("") })])), @r"
     403 Forbidden
-    a: gives no reason
-    -  [FieldValueForbidden] a: gives no reason
-    - spec [FieldValueForbidden] a: gives no reason
+    a: no reason given
+    -  [FieldValueForbidden] a: no reason given
+    - spec [FieldValueForbidden] a: no reason given
     ");
     let causes = vec![cause("/spec/replicas", "at most 3")];
     insta::assert_snapshot!(shown(&run(&[denies("a", Denial { causes, ..denial("") })])), @r"
@@ -378,7 +378,7 @@ fn a_message_of_ten_megabytes_stays_within_its_limit_and_silences_nobody() {
     assert!(
         status
             .message
-            .starts_with("101 plugins refuse: loud: y y y")
+            .starts_with("denied by 101 plugins: loud: y y y")
             && status.message.contains("plugin-99: x")
     );
     assert!(!status.message.contains(char::is_control));
@@ -602,7 +602,7 @@ fn what_was_there_before_is_a_warning_beside_what_is_new() {
     assert!(outcome.allowed);
     assert_eq!(
         outcome.warnings,
-        ["images: not new, so let through: spec.a: is bad"]
+        ["images: existing violation, allowed: spec.a: is bad"]
     );
     assert_eq!(
         annotation(&outcome, "images.existing-violations"),
