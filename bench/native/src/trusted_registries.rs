@@ -26,7 +26,7 @@ impl TrustedRegistries {
         let allowed = settings["allowed"].as_array().expect("`allowed` is there");
         let allowed = allowed
             .iter()
-            .map(|prefix| prefix.as_str().expect("a registry is a text").to_owned());
+            .map(|prefix| prefix.as_str().expect("a registry is a string").to_owned());
         Self {
             allowed: allowed.collect(),
         }

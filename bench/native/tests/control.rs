@@ -112,7 +112,7 @@ fn a_plugin_without_a_native_twin_is_named() {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
     assert!(
-        text.contains("/plugins/always_pull_images.wasm: there is no native twin"),
+        text.contains("/plugins/always_pull_images.wasm: this plugin has no native twin"),
         "{text}"
     );
 }

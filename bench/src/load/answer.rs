@@ -36,19 +36,19 @@ impl Reference {
         let response = &review["response"];
         anyhow::ensure!(
             response["uid"] == UID,
-            "the uid is another one: {}",
+            "the answer has another uid than the review: {}",
             shown()
         );
         anyhow::ensure!(
             response["allowed"] == expected.allowed,
-            "`allowed` is expected to be {}: {}",
+            "expected `allowed` to be {}: {}",
             expected.allowed,
             shown()
         );
         let patch = patch(&response["patch"])?;
         anyhow::ensure!(
             patch.len() == expected.operations,
-            "the patch is expected to have {} operations and has {}: {}",
+            "expected a patch with {} operations, found {}: {}",
             expected.operations,
             patch.len(),
             shown()
@@ -62,7 +62,7 @@ impl Reference {
     pub(super) fn check(&self, body: &[u8]) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.body == body,
-            "the same review was answered in two ways: {} and {}",
+            "the same review got different answers: {} and {}",
             String::from_utf8_lossy(&self.body),
             String::from_utf8_lossy(body)
         );

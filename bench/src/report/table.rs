@@ -18,7 +18,7 @@ pub(super) fn whole(report: &Report) -> String {
         text.push_str("\nfairness: a good plugin, ms           p50     p99     max\n");
         for (what, latencies) in [
             ("alone", &fairness.alone),
-            ("beside two that spin", &fairness.beside_spinners),
+            ("beside two endless ones", &fairness.beside_spinners),
         ] {
             text.push_str(&good_line(what, latencies));
         }
