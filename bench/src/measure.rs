@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn median_is_middle_value() {
         assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
         assert!((median(vec![4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
         assert!(median(Vec::new()).is_nan());

@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_work_of_a_new_thread_shows() {
+    fn cpu_time_includes_new_thread() {
         let read = || CpuTimes::of(std::process::id()).unwrap();
         let before = read();
         let enough = Duration::from_millis(30);
@@ -116,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_a_process_is_known() {
+    fn reads_memory_of_process() {
         let memory = Memory::of(std::process::id()).unwrap();
         assert!(memory.resident_bytes > 0);
         assert!(memory.peak_bytes >= memory.resident_bytes);

@@ -615,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_counted_is_there_before_it_is() {
+    fn exports_counters_as_zero_before_first_event() {
         let text = Metrics::new().encode();
         for line in [
             "tollgate_overload_rejections_total{reason=\"bytes\"} 0",
@@ -629,7 +629,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_a_loaded_version_once_and_forgets_it_when_unloaded() {
+    fn counts_loaded_version_once_until_it_is_unloaded() {
         let metrics = Metrics::new();
         metrics.plugin_loaded("a", "sha256:1", "1");
         metrics.plugin_loaded("a", "sha256:1", "1");

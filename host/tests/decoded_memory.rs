@@ -96,7 +96,7 @@ fn texts() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn decoding_allocates_no_more_than_it_has_taken() {
+fn decoding_allocates_no_more_than_accounted_for() {
     let mut refused = 0;
     for (name, text) in texts() {
         for limit in [MIB, 4 * MIB, 16 * MIB, 64 * MIB, 1024 * MIB] {

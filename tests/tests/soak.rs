@@ -139,7 +139,7 @@ async fn send(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a hundred thousand requests take half a minute and a machine with nothing else to do"]
-async fn memory_after_a_hundred_thousand_requests_is_what_it_was_after_a_thousand() {
+async fn memory_is_stable_over_hundred_thousand_requests() {
     let (server, paths) = server();
     server.assert_all_loaded().await;
     assert_eq!(paths.len(), 20, "twenty distinct plugins");
@@ -180,7 +180,7 @@ async fn memory_after_a_hundred_thousand_requests_is_what_it_was_after_a_thousan
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_large_reviews_took_is_given_back_once_they_have_ceased() {
+async fn returns_memory_of_large_reviews() {
     let mut configuration = Configuration::new();
     let rewrite =
         json!({"rewrite": [{"from": "registry.example.com/", "to": "mirror.example.com/"}]});

@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_looked_at_wherever_it_is() {
+    fn checks_images_in_all_places() {
         let image = |name: &str| json!([{"image": name}]);
         let volume = |name: &str| json!([{"emptyDir": {}}, {"image": {"reference": name}}]);
         let (good, bad) = (

@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_right_when_verdict_and_patch_are() {
+    fn accepts_answer_with_expected_verdict_and_patch() {
         let patch = json!([{ "op": "remove", "path": "/a" }]);
         let body = answer(true, Some(&patch));
         let reference = read(&body, true, 1).unwrap();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_verdict_or_patch_is_noticed() {
+    fn rejects_wrong_verdict_or_patch() {
         assert!(read(&answer(false, None), false, 0).is_ok());
         assert!(read(&answer(false, None), true, 0).is_err());
         assert!(read(&answer(true, None), true, 1).is_err());

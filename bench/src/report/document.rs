@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_stands_between_the_marks_is_replaced() {
+    fn replaces_only_text_between_marks() {
         let page = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
         let expected = format!("before\n{BEGIN}\n\nnew\n{END}\nafter\n");
         assert_eq!(replaced(&page, "new").as_deref(), Some(expected.as_str()));

@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_in_the_unit_that_fits() {
+    fn shows_sizes_in_fitting_unit() {
         assert_eq!(
             [250, 5_000, 100_000, 1_000_000].map(bytes),
             ["250 B", "5 kB", "100 kB", "1 MB"]

@@ -392,7 +392,7 @@ mod tests {
     use crate::metrics::Metrics;
 
     #[test]
-    fn what_can_be_counted_is_there_before_it_is() {
+    fn exports_counters_as_zero_before_first_event() {
         let metrics = Metrics::new();
         let plugin = metrics.plugin("labels");
         plugin.expect(Phase::Validate, &["deadline", "trap"], "Ignore");

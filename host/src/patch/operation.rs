@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_what_it_reads() {
+    fn operations_survive_round_trip() {
         let text = concat!(
             r#"[{"op":"add","path":"/a~1b","value":null},{"op":"remove","path":"/\"\n"},"#,
             r#"{"op":"replace","path":"","value":{"x":[1.0]}},{"op":"move","from":"/a","path":"/b"},"#,
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_is_not_a_patch() {
+    fn rejects_values_that_are_not_patches() {
         use OperationErrorKind as Kind;
         for (patch, kind) in [
             (serde_json::json!({}), Kind::NotAnArray("object")),

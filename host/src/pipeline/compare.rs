@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quarter_of_a_processor_is_used_at_most() {
+    fn uses_at_most_a_quarter_of_a_processor() {
         let began = Instant::now();
         let mut share = Share::new(began, Duration::ZERO);
         let (mut now, mut spent) = (began, Duration::ZERO);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_does_not_add_up() {
+    fn unused_share_does_not_accumulate() {
         let began = Instant::now();
         let mut share = Share::new(began, Duration::ZERO);
         let later = began + Duration::from_secs(3600);

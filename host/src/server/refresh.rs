@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_it_again_for_as_long_as_it_lasts_and_seldom() {
+    fn repeats_failure_every_ten_minutes_while_it_lasts() {
         let mut refused = BTreeMap::new();
         let began = Instant::now();
         let mut said = |text: Option<&str>, seconds| {

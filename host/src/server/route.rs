@@ -159,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn accepts_json_however_it_is_written() {
+    fn accepts_json_media_type_in_any_spelling() {
         for content_type in ["application/json", "Application/JSON; charset=utf-8"] {
             let parts = parts("POST", "/mutate", Some(content_type));
             assert!(resolve(&parts, DEFAULT).is_ok(), "{content_type}");
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn accepts_go_durations_and_cuts_them_to_what_kubernetes_allows() {
+    fn accepts_go_durations_up_to_kubernetes_maximum() {
         let timeout = |query: &str| post(&format!("/mutate{query}")).map(|route| route.timeout);
         assert_eq!(timeout(""), Ok(DEFAULT));
         assert_eq!(timeout("?dryRun=All"), Ok(DEFAULT));
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_timeouts_that_are_no_positive_duration() {
+    fn rejects_timeouts_that_are_not_positive_durations() {
         for query in [
             "timeout=",
             "timeout",

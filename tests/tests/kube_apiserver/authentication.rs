@@ -82,7 +82,7 @@ async fn create(start: Start, authority: &Authority) -> Option<(bool, String, f6
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_right_client_certificate_is_served_and_others_are_refused() {
+async fn serves_only_configured_client_certificate() {
     let authority = Authority::new("webhook clients");
     let right = authority.client("kube-apiserver");
     let another = authority.client("somebody-else");

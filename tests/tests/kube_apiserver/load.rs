@@ -144,7 +144,7 @@ fn mount(folder: &Path, version: &str, issued: &Issued) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificate_and_ca_are_replaced_and_nobody_feels_it() {
+async fn replaces_certificate_and_ca_without_failed_requests() {
     let Some(cluster) = Start::default().start() else {
         return;
     };
@@ -222,7 +222,7 @@ async fn certificate_and_ca_are_replaced_and_nobody_feels_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_replicas_are_restarted_one_after_the_other_and_nobody_feels_it() {
+async fn restarts_two_replicas_without_failed_requests() {
     let Some(cluster) = Start::default().start() else {
         return;
     };

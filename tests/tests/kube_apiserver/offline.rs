@@ -157,7 +157,7 @@ fn lines(patch: &[Value]) -> BTreeSet<String> {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fifty_objects_are_judged_alike_with_and_without_a_cluster() {
+async fn verdicts_on_fifty_objects_match_without_cluster() {
     let Some(cluster) = Start::default().start() else {
         return;
     };

@@ -57,7 +57,7 @@ const PAIRS: &str = "object.list.all(x, object.list.all(y, x <= y || x >= y))";
 
 /// On a single-threaded runtime, nothing else runs while its thread evaluates.
 #[tokio::test]
-async fn a_costly_condition_leaves_the_thread_to_others() {
+async fn costly_condition_does_not_block_thread() {
     let (engine, plugin) = (engine(), plugin(PAIRS));
     let turn = Turn {
         plugin: &plugin,
@@ -85,7 +85,7 @@ async fn a_costly_condition_leaves_the_thread_to_others() {
 }
 
 #[tokio::test]
-async fn a_costly_condition_that_gets_no_place_in_time_is_unclear() {
+async fn costly_condition_without_place_before_deadline_is_unclear() {
     let (engine, plugin) = (engine(), plugin(PAIRS));
     let turn = Turn {
         plugin: &plugin,

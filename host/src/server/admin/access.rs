@@ -153,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn accepts_names_of_the_loopback_interface_and_configured_ones_with_any_port() {
+    fn accepts_loopback_and_configured_hosts_with_any_port() {
         let access = Access::Hosts(vec!["gate.internal".to_owned(), "10.0.0.7".to_owned()]);
         for host in [
             "localhost",
@@ -199,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_the_host_of_an_absolute_target_too() {
+    fn checks_host_of_absolute_target() {
         let access = Access::Hosts(Vec::new());
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_static("localhost"));
@@ -209,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_a_web_page_of_another_origin_has_sent() {
+    fn rejects_requests_from_pages_of_other_origins() {
         let access = Access::Hosts(Vec::new());
         let with = |name, value| {
             let headers = [("host", "localhost:8081"), (name, value)];
@@ -232,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn demands_a_header_of_what_changes_something() {
+    fn requires_confirmation_header_for_changes() {
         let access = Access::AnyHost;
         let host = ("host", "localhost");
         let refused = check(&access, &Method::POST, &[host]);

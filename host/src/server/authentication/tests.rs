@@ -33,7 +33,7 @@ async fn admitted(passwords: &Passwords, credential: &str) -> bool {
 }
 
 #[test]
-fn accepts_any_token_of_the_file_and_nothing_like_it() {
+fn accepts_only_exact_tokens_from_file() {
     let folder = Folder::new();
     let path = folder.write("# this year's\nfirst-token\n\n  second-token  \r\n");
     let tokens = Tokens::load(&path).expect("usable");
@@ -44,7 +44,7 @@ fn accepts_any_token_of_the_file_and_nothing_like_it() {
 }
 
 #[test]
-fn takes_up_changed_tokens_and_keeps_the_old_ones_while_the_file_is_unusable() {
+fn loads_changed_tokens_and_keeps_old_ones_on_failure() {
     let folder = Folder::new();
     let tokens = Tokens::load(&folder.write("old")).expect("usable");
     assert!(!tokens.refresh().expect("usable"));
@@ -58,7 +58,7 @@ fn takes_up_changed_tokens_and_keeps_the_old_ones_while_the_file_is_unusable() {
 }
 
 #[test]
-fn rejects_files_by_line_and_never_repeats_what_is_in_them() {
+fn file_errors_name_line_but_never_content() {
     let folder = Folder::new();
     let path = folder.write("good-token\nXq7Hunter two\n");
     let error = Tokens::load(&path).expect_err("unusable").to_string();
@@ -105,7 +105,7 @@ fn rejects_files_by_line_and_never_repeats_what_is_in_them() {
 }
 
 #[tokio::test]
-async fn accepts_a_password_only_with_its_name_and_only_in_full() {
+async fn accepts_password_only_complete_and_with_its_name() {
     let folder = Folder::new();
     // htpasswd writes the hash with the letter y.
     let hash = hashed("open:sesame").replacen("$2b$", "$2y$", 1);
@@ -138,7 +138,7 @@ async fn accepts_a_password_only_with_its_name_and_only_in_full() {
 }
 
 #[tokio::test]
-async fn forgets_a_proved_password_when_the_file_changes() {
+async fn forgets_verified_password_when_file_changes() {
     let folder = Folder::new();
     let passwords =
         Passwords::load(&folder.write(&format!("a:{}", hashed("old")))).expect("usable");
@@ -150,7 +150,7 @@ async fn forgets_a_proved_password_when_the_file_changes() {
 }
 
 #[test]
-fn rejects_files_that_hold_no_authority() {
+fn rejects_files_without_ca_certificate() {
     let folder = Folder::new();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let refusal = |text: &str| {

@@ -65,7 +65,7 @@ fn said(tls: &Tls, authentication: &Authentication) -> Vec<String> {
 }
 
 #[test]
-fn says_what_a_certificate_is_for_and_when_it_ends() {
+fn describes_names_and_expiry_of_certificate() {
     let folder = Folder::new();
     let tls = folder.certificate(&["tollgate.tollgate-system.svc", "10.0.0.7"], 2999);
     let said = said(&tls, &Authentication::default());
@@ -83,7 +83,7 @@ fn says_what_a_certificate_is_for_and_when_it_ends() {
 }
 
 #[test]
-fn warns_of_a_certificate_that_clients_refuse() {
+fn warns_about_certificate_that_clients_reject() {
     let folder = Folder::new();
     let tls = folder.certificate(&[], 2999);
     let said = said(&tls, &Authentication::default()).join("\n");
@@ -91,7 +91,7 @@ fn warns_of_a_certificate_that_clients_refuse() {
 }
 
 #[test]
-fn rejects_a_certificate_that_has_expired() {
+fn rejects_expired_certificate() {
     let folder = Folder::new();
     let tls = folder.certificate(&["localhost"], 2021);
     let said = said(&tls, &Authentication::default()).join("\n");
@@ -102,7 +102,7 @@ fn rejects_a_certificate_that_has_expired() {
 }
 
 #[test]
-fn rejects_authorities_none_of_which_is_valid() {
+fn rejects_ca_file_without_valid_certificate() {
     let folder = Folder::new();
     let authority = |year| {
         let key = KeyPair::generate().expect("a key");
@@ -142,7 +142,7 @@ fn rejects_authorities_none_of_which_is_valid() {
 }
 
 #[test]
-fn refuses_a_key_that_does_not_fit() {
+fn rejects_key_of_other_certificate() {
     let folder = Folder::new();
     let tls = folder.certificate(&["localhost"], 2999);
     let other = KeyPair::generate().expect("a key");
@@ -155,7 +155,7 @@ fn refuses_a_key_that_does_not_fit() {
 }
 
 #[test]
-fn says_everything_that_is_wrong_with_what_clients_have_to_show() {
+fn reports_all_errors_in_credential_files() {
     let folder = Folder::new();
     let authentication = Authentication {
         client_certificate: Some(ClientCertificate {
@@ -186,7 +186,7 @@ fn says_everything_that_is_wrong_with_what_clients_have_to_show() {
 }
 
 #[test]
-fn counts_what_clients_may_show() {
+fn counts_accepted_credentials() {
     let folder = Folder::new();
     let authentication = Authentication {
         bearer: Some(folder.write("tokens", "one\n# old\ntwo\n")),
@@ -199,7 +199,7 @@ fn counts_what_clients_may_show() {
 }
 
 #[test]
-fn leaves_the_folder_of_a_self_signed_authority_as_it_is() {
+fn leaves_self_signed_directory_unchanged() {
     let folder = Folder::new();
     let tls = folder.self_signed();
     assert!(said(&tls, &Authentication::default()).is_empty());

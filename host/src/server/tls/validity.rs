@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn allows_for_clocks_that_differ_by_minutes() {
+    fn tolerates_clocks_that_differ_by_minutes() {
         let now = OffsetDateTime::from_unix_timestamp(1_800_000_000).expect("a time");
         let check =
             |from: Duration, until: Duration| Validity::new(now + from, now + until).check(now);
