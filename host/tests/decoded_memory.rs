@@ -129,7 +129,10 @@ fn decoding_allocates_no_more_than_accounted_for() {
             assert_eq!(gauge.get(), 0, "{name}");
         }
     }
-    assert!(refused >= 20, "{refused} were refused: some have to be");
+    assert!(
+        refused >= 20,
+        "{refused} were refused: expected at least 20"
+    );
     ordinary_objects_are_charged_for_what_they_take();
 }
 

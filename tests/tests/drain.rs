@@ -116,7 +116,7 @@ async fn answers_all_requests_in_flight_at_sigterm() {
     );
     assert_eq!(
         closing, IN_FLIGHT,
-        "the others were not told that the connection ends"
+        "some answers did not announce that the connection closes"
     );
     assert!(
         stopped.status.success(),

@@ -73,12 +73,12 @@ async fn user_rule_applies_to_object_in_deletion() {
             let checked = updated(&server, &labelled, &old).await;
             assert!(
                 !checked.allowed,
-                "{existing_violations}, {field:?}: whoever keeps a finalizer gets past the rule"
+                "{existing_violations}, {field:?}: keeping a finalizer bypasses the rule"
             );
             let checked = updated(&server, &released, &old).await;
             assert!(
                 checked.allowed,
-                "{existing_violations}, {field:?}: the object cannot go: {:?}",
+                "{existing_violations}, {field:?}: the object cannot be deleted: {:?}",
                 checked.status
             );
         }

@@ -28,7 +28,7 @@ async fn short(flood: Flood, source: Ipv4Addr) -> Row {
     println!("{}\n{}", markdown(), row.line("this"));
     assert_eq!(row.fared.failed, 0, "{:?}", row.fared.errors);
     assert_eq!(row.fared.answered(), 30);
-    assert_eq!(row.fared.retried, 0, "nobody has to try again");
+    assert_eq!(row.fared.retried, 0, "no client has to retry");
     // On an idle machine this takes some tens of milliseconds.
     let longest = row.fared.percentile(100).expect("there were answers");
     assert!(longest < Duration::from_secs(2), "{longest:?}");

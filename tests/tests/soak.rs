@@ -161,7 +161,7 @@ async fn memory_is_stable_over_hundred_thousand_requests() {
         );
         assert!(
             started.elapsed().as_secs() < MINUTES * 60,
-            "{to} requests took {MINUTES} minutes: this is no soak but a siege"
+            "{to} requests took more than {MINUTES} minutes: the machine is too slow for this test"
         );
         from = to;
     }

@@ -128,7 +128,7 @@ pub(super) fn read_request(request: &Object) -> Result<AdmissionRequest, DecodeE
     let uid = required(
         text(request, "uid", "request.uid")?,
         "request.uid",
-        "the uid to answer to",
+        "the uid of the request",
     )?;
     let kind = members(request, "kind", "request.kind")?;
     let resource = members(request, "resource", "request.resource")?;
@@ -501,7 +501,7 @@ mod tests {
                 "{name}"
             );
         }
-        insta::assert_snapshot!(with("/request/uid", "".into()).unwrap_err(), @"`request.uid` is missing or empty: expected the uid to answer to");
+        insta::assert_snapshot!(with("/request/uid", "".into()).unwrap_err(), @"`request.uid` is missing or empty: expected the uid of the request");
         assert_eq!(
             with("/request/operation", "PATCH".into()).unwrap_err(),
             DecodeError::UnknownOperation

@@ -241,10 +241,10 @@ impl Activity {
             Standing::Busy => Duration::ZERO,
         };
         let mut activity = Self::new();
-        let inner = Arc::get_mut(&mut activity).expect("it is not shared yet");
+        let inner = Arc::get_mut(&mut activity).expect("a new activity is not shared");
         inner.born = Instant::now()
             .checked_sub(quiet)
-            .expect("the machine runs for longer");
+            .expect("the machine has been running for longer");
         inner.proven = AtomicBool::new(matches!(standing, Standing::Idle { .. }));
         match standing {
             Standing::Unproven { .. } | Standing::Idle { .. } => {}

@@ -239,13 +239,13 @@ mod tests {
         assert_eq!(
             pace.due(),
             began + STALL_TIMEOUT + earned,
-            "a few bytes earn little"
+            "few bytes extend the time only a little"
         );
         pace.received_bytes = 10 << 20;
         assert_eq!(
             pace.due(),
             pace.last + STALL_TIMEOUT,
-            "many excuse no silence"
+            "many bytes do not allow a long silence"
         );
     }
 }

@@ -337,7 +337,7 @@ mod tests {
         let most = leases[2].arriving;
         assert!(
             !budget.state().evict(peer(2), most, 100, later),
-            "nobody makes room for the peer that holds most"
+            "no body is evicted for the peer that holds most"
         );
         assert_eq!(evicted(&leases), [false, false, true, false]);
     }

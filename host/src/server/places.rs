@@ -248,7 +248,10 @@ mod tests {
             new.push(places.take(peer(1), &unproven(0)).expect("a place"));
             assert_eq!(evicted(&taken), expected);
         }
-        assert!(places.take(peer(1), &unproven(0)).is_none(), "all are new");
+        assert!(
+            places.take(peer(1), &unproven(0)).is_none(),
+            "all connections are new, so none is evicted"
+        );
         assert_eq!(evicted(&new), [0; 0]);
     }
 
@@ -276,7 +279,7 @@ mod tests {
             &[(1, activity(Standing::Busy)), (1, activity(Standing::Busy))],
         );
         assert!(places.take(peer(1), &unproven(0)).is_none());
-        assert!(!places.has_most(peer(1)), "nobody else is there");
+        assert!(!places.has_most(peer(1)), "no other peer is connected");
         drop(taken);
         assert!(places.take(peer(1), &unproven(0)).is_some());
         assert_eq!(places.gauge.get(), 0);

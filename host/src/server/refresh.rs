@@ -189,9 +189,9 @@ mod tests {
         let again = times
             .filter(|seconds| said(Some("it expired"), *seconds).0)
             .count();
-        assert_eq!(again, 3, "every ten minutes");
+        assert_eq!(again, 3, "it is repeated after ten minutes");
         let (other, line) = said(Some("it is gone"), 1_810);
-        assert!(other, "another reason is news");
+        assert!(other, "a new reason is logged at once");
         assert!(line.ends_with("stays in force: it is gone"), "{line}");
         assert_eq!(said(None, 1_815), (true, String::new()));
         assert_eq!(said(None, 1_820), (false, String::new()));

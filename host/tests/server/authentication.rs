@@ -121,7 +121,7 @@ async fn until_status(
         }
         assert!(
             Instant::now() < end,
-            "the new file is not taken up: {status:?}"
+            "the new file is not loaded: {status:?}"
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }

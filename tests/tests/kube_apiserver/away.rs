@@ -192,6 +192,6 @@ async fn administrator_can_repair_cluster_that_denies_everything() {
     shows("repairs", repairs.join("\n"));
     let deadline = Instant::now() + Duration::from_secs(30);
     while !create(pod("shop", "web"), &[]).succeeded() {
-        assert!(Instant::now() < deadline, "the webhook is still asked");
+        assert!(Instant::now() < deadline, "the webhook is still called");
     }
 }

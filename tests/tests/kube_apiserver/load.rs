@@ -216,7 +216,7 @@ async fn replaces_certificate_and_ca_without_failed_requests() {
         .count();
     assert!(
         taken_up >= 2,
-        "the host says nothing of new certificates:\n{}",
+        "the host does not log the new certificates:\n{}",
         server.logs().join("\n")
     );
 }
@@ -272,5 +272,5 @@ async fn restarts_two_replicas_without_failed_requests() {
     // The connections of the second replica moved to the first one and stay there.
     let page = replicas[0].metrics().await;
     let asked = metric(&page, "tollgate_requests_total", &[("endpoint", "mutate")]);
-    assert!(asked > 0.0, "the replica that came back is not asked");
+    assert!(asked > 0.0, "the replica that came back is not called");
 }

@@ -191,7 +191,7 @@ async fn verdicts_on_fifty_objects_match_without_cluster() {
         .count();
     assert!(
         denied > 15 && patched > 15,
-        "{denied} denied, {patched} patched: they show little"
+        "{denied} denied, {patched} patched: expected more than 15 of each"
     );
 
     let mut differences = Vec::new();

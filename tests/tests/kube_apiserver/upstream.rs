@@ -210,7 +210,7 @@ async fn untrusted_host_denies_under_fail() {
         "tollgate_tls_handshake_failures_total",
         &[],
     );
-    assert!(failures >= 1.0, "the host counts that nobody trusts it");
+    assert!(failures >= 1.0, "the host does not count failed handshakes");
 }
 
 /// webhook.go: should mutate configmap; should mutate everything except 'skip-me' configmaps.
@@ -604,7 +604,7 @@ async fn conflicting_plugins_as_two_webhooks_are_called_twice() {
     let deadline = Instant::now() + Duration::from_secs(30);
     let probe = config_map(namespace, "probe", "");
     while calls("a-settrue").await == 0.0 || calls("b-setfalse").await == 0.0 {
-        assert!(Instant::now() < deadline, "they are not asked");
+        assert!(Instant::now() < deadline, "the plugins are not called");
         works(
             &cluster
                 .kubectl(&["create", "--dry-run=server", "-f", "-"])

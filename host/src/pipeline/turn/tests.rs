@@ -39,7 +39,7 @@ fn request(length: usize) -> Arc<AdmissionRequest> {
             "object": {"list": list},
         }
     });
-    let review = decode(review.to_string().as_bytes(), 32).expect("it is a review");
+    let review = decode(review.to_string().as_bytes(), 32).expect("the review can be read");
     Arc::new(review.request)
 }
 
@@ -50,7 +50,7 @@ fn engine() -> Engine {
         largest: Limits::default(),
         tier: Tier::default(),
     });
-    engine.expect("the engine can be made")
+    engine.expect("the engine can be created")
 }
 
 const PAIRS: &str = "object.list.all(x, object.list.all(y, x <= y || x >= y))";

@@ -251,7 +251,10 @@ async fn becomes_usable_when_valid_pair_replaces_expired_one() {
     let now = OffsetDateTime::now_utc();
     let (certificate, key) = pair_valid(-48, -24);
     files.write(&certificate, &key);
-    let certificates = files.load().await.expect("served all the same");
+    let certificates = files
+        .load()
+        .await
+        .expect("an invalid pair is served at the start");
     let why = certificates.unusable(now).expect("unusable");
     assert!(why.contains("expired on "), "{why}");
     let (certificate, key) = pair_valid(-1, 1);
@@ -272,7 +275,10 @@ async fn becomes_usable_when_first_pair_becomes_valid() {
     let now = OffsetDateTime::now_utc();
     let (certificate, key) = pair_valid(24, 48);
     files.write(&certificate, &key);
-    let certificates = files.load().await.expect("served all the same");
+    let certificates = files
+        .load()
+        .await
+        .expect("an invalid pair is served at the start");
     let why = certificates.unusable(now).expect("unusable");
     assert!(why.contains("is not valid before "), "{why}");
     assert_eq!(certificates.unusable(now + time::Duration::hours(24)), None);

@@ -28,7 +28,7 @@ fn request_for(resource: &str, object: &Value, old_object: &Value) -> Arc<Admiss
 fn told_apart(new: &Denial, old: &Denial, request: &AdmissionRequest) -> Split {
     let objects = Objects::of(request).expect("an UPDATE has two objects");
     let steps = &mut Steps::default();
-    split(new.clone(), old, objects, false, steps).expect("it costs little")
+    split(new.clone(), old, objects, false, steps).expect("the comparison stays within its steps")
 }
 
 fn pod(containers: &[&str]) -> Value {
