@@ -96,7 +96,7 @@ fn texts() -> Vec<(&'static str, String)> {
 }
 
 #[test]
-fn decoding_allocates_no_more_than_accounted_for() {
+fn decoding_allocates_no_more_than_it_has_taken() {
     let mut refused = 0;
     for (name, text) in texts() {
         for limit in [MIB, 4 * MIB, 16 * MIB, 64 * MIB, 1024 * MIB] {
@@ -129,10 +129,7 @@ fn decoding_allocates_no_more_than_accounted_for() {
             assert_eq!(gauge.get(), 0, "{name}");
         }
     }
-    assert!(
-        refused >= 20,
-        "{refused} were refused: expected at least 20"
-    );
+    assert!(refused >= 20, "{refused} were refused: some have to be");
     ordinary_objects_are_charged_for_what_they_take();
 }
 
