@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_has_the_size_that_was_asked_for() {
+    fn pod_has_requested_size() {
         for bytes in [250, 5_000, 100_000, 1_000_000] {
             let length = pod(bytes).to_string().len();
             // The smallest useful Pod is a little larger than 250 bytes.

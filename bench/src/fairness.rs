@@ -102,7 +102,7 @@ impl Fairness {
         let stopped = server.stop();
         assert!(
             stopped.status.success(),
-            "tollgate did not end well: {}",
+            "tollgate did not stop successfully: {}",
             stopped.status
         );
         Self {
@@ -192,7 +192,7 @@ async fn call(server: &Server, client: &Client, path: &str, review: &str) -> Dur
     let content: Value = answer.json();
     assert_eq!(
         content["response"]["allowed"], true,
-        "{path} is allowed or its fault ignored: {content}"
+        "{path} must be allowed, or its fault ignored: {content}"
     );
     answer.took
 }
@@ -201,7 +201,7 @@ fn runtime() -> tokio::runtime::Runtime {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    runtime.expect("a runtime on this thread needs nothing that could be missing")
+    runtime.expect("a current-thread runtime can be created")
 }
 
 // === impl Latencies ===
@@ -210,7 +210,7 @@ impl Latencies {
     fn new(mut latencies: Vec<Duration>) -> Self {
         assert!(
             !latencies.is_empty(),
-            "no call was answered in all that time"
+            "no call was answered during the measurement"
         );
         latencies.sort_unstable();
         Self(latencies)

@@ -112,16 +112,16 @@ impl Order {
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .with_context(|| format!("{} cannot be run", executable.display()))?;
-        let input = child.stdin.take().context("standard input is a pipe")?;
+            .with_context(|| format!("cannot run {}", executable.display()))?;
+        let input = child.stdin.take().context("standard input was piped")?;
         serde_json::to_writer(input, self)?;
         let output = child.wait_with_output()?;
         anyhow::ensure!(
             output.status.success(),
-            "the load generator failed ({}); it says above what was wrong",
+            "the load generator failed ({}); its own message above names the cause",
             output.status
         );
-        serde_json::from_slice(&output.stdout).context("the load generator's result is unreadable")
+        serde_json::from_slice(&output.stdout).context("cannot parse the load generator's result")
     }
 
     /// Carries out the order.
@@ -129,10 +129,7 @@ impl Order {
     /// # Errors
     /// Fails if the server cannot be reached or gives a wrong answer.
     pub fn run(self) -> anyhow::Result<Measured> {
-        anyhow::ensure!(
-            self.connections > 0,
-            "`connections` is 0; it takes one to send a request"
-        );
+        anyhow::ensure!(self.connections > 0, "`connections` is 0; use at least 1");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -141,7 +138,7 @@ impl Order {
 
     async fn drive(self) -> anyhow::Result<Measured> {
         let body = std::fs::read(&self.body)
-            .with_context(|| format!("{} cannot be read", self.body.display()))?;
+            .with_context(|| format!("cannot read {}", self.body.display()))?;
         let connector = client::connector(&self.ca)?;
         let mut clients = Vec::new();
         for _ in 0..self.connections {

@@ -86,7 +86,7 @@ impl Bench {
     pub fn new() -> anyhow::Result<Self> {
         Ok(Self {
             fleet: Fleet::new()?,
-            folder: tempfile::tempdir().context("no temporary folder can be made")?,
+            folder: tempfile::tempdir().context("cannot create a temporary folder")?,
         })
     }
 
@@ -156,7 +156,7 @@ impl Bench {
         let file = self.folder.path().join(format!("{bytes}.json"));
         if !file.exists() {
             std::fs::write(&file, review(&pod(bytes)))
-                .with_context(|| format!("{} cannot be written", file.display()))?;
+                .with_context(|| format!("cannot write {}", file.display()))?;
         }
         Ok(file)
     }
@@ -212,7 +212,7 @@ impl Figures {
     fn add(&mut self, measured: &Measured) -> anyhow::Result<()> {
         anyhow::ensure!(
             measured.requests > 0,
-            "no request was answered within the window"
+            "no request was answered within the measurement window"
         );
         let requests = measured.requests as f64;
         let cpu = measured.server_cpu_seconds / requests * 1e6;
@@ -326,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn median_is_middle_value() {
         assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
         assert!((median(vec![4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
         assert!(median(Vec::new()).is_nan());

@@ -29,8 +29,12 @@ impl CpuTimes {
     /// Fails if there is no such process, or if the kernel does not count them.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let folder = format!("/proc/{process}/task");
-        let threads =
-            std::fs::read_dir(&folder).with_context(|| format!("{folder}: is the server gone?"))?;
+        let threads = std::fs::read_dir(&folder).with_context(|| {
+            format!(
+                "cannot read {folder}; check that the server is still \
+                running"
+            )
+        })?;
         let mut times = HashMap::new();
         for thread in threads {
             let thread = thread?;
@@ -50,7 +54,7 @@ impl CpuTimes {
         }
         anyhow::ensure!(
             !times.is_empty(),
-            "{folder} has no thread with a `schedstat`: it takes a kernel with CONFIG_SCHED_INFO"
+            "{folder} has no thread with a `schedstat`; use a kernel with CONFIG_SCHED_INFO"
         );
         Ok(Self(times))
     }
@@ -76,8 +80,9 @@ impl Memory {
     /// Fails if the process has ended.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let path = format!("/proc/{process}/status");
-        let status = std::fs::read_to_string(&path)
-            .with_context(|| format!("{path}: is the server gone?"))?;
+        let status = std::fs::read_to_string(&path).with_context(|| {
+            format!("cannot read {path}; check that the server is still running")
+        })?;
         let bytes = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             let number = line.and_then(|line| line.trim().strip_suffix(" kB"));
@@ -97,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_work_of_a_new_thread_shows() {
+    fn cpu_time_includes_new_thread() {
         let read = || CpuTimes::of(std::process::id()).unwrap();
         let before = read();
         let enough = Duration::from_millis(30);
@@ -111,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_a_process_is_known() {
+    fn reads_memory_of_process() {
         let memory = Memory::of(std::process::id()).unwrap();
         assert!(memory.resident_bytes > 0);
         assert!(memory.peak_bytes >= memory.resident_bytes);

@@ -46,8 +46,7 @@ impl Report {
         const IDLE: f64 = 0.5;
         let load = Machine::load().filter(|load| *load > IDLE)?;
         Some(format!(
-            "this machine is busy with other things (its load is {load}): rates and latencies suffer from it most, \
-             ratios least"
+            "this machine is busy (load {load}): expect wrong rates and latencies; ratios suffer least"
         ))
     }
 
@@ -86,7 +85,7 @@ impl Report {
     /// Fails if the file cannot be written.
     pub fn write_json(&self, file: &Path) -> anyhow::Result<()> {
         let text = format!("{:#}\n", self.json());
-        std::fs::write(file, text).with_context(|| format!("{} cannot be written", file.display()))
+        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
     }
 
     /// Draws the plots, and writes the results into the documentation.

@@ -86,7 +86,7 @@ impl Fleet {
             .recursive(true)
             .mode(0o700)
             .create(&code)
-            .with_context(|| format!("{} cannot be made", code.display()))?;
+            .with_context(|| format!("cannot create {}", code.display()))?;
         Ok(Self {
             running: HashMap::new(),
             code,

@@ -240,28 +240,28 @@ impl Metrics {
         );
         registry.register_with_unit(
             "request_duration",
-            "From the head of a request to its answer",
+            "Time from the head of a request to its answer",
             Unit::Seconds,
             self.request_duration.clone(),
         );
         registry.register(
             "requests_in_flight",
-            "Requests being read, judged or answered",
+            "Requests being read, evaluated or answered",
             self.requests_in_flight.clone(),
         );
         registry.register(
             "in_flight_bytes",
-            "Request bytes held, against requests.maxInFlight",
+            "Bytes of requests in flight, limited by requests.maxInFlight",
             self.bytes_in_flight.clone(),
         );
         registry.register(
             "decoded_bytes",
-            "Memory of decoded documents, against requests.maxDecoded",
+            "Memory of decoded documents, limited by requests.maxDecoded",
             self.decoded_bytes.clone(),
         );
         registry.register(
             "call_memory_bytes",
-            "Linear memories of the calls under way, against engine.maxMemory",
+            "Linear memory of the calls in progress, limited by engine.maxMemory",
             self.call_memory_bytes.clone(),
         );
         registry.register(
@@ -271,12 +271,12 @@ impl Metrics {
         );
         registry.register(
             "tls_handshake_failures",
-            "Connections that did not get through the TLS handshake",
+            "Connections that failed the TLS handshake",
             self.tls_handshake_failures.clone(),
         );
         registry.register(
             "authentication_failures",
-            "Handshakes and requests refused because of who called, by what was wrong or missing",
+            "Handshakes and requests that failed authentication, by the credential that was wrong or missing",
             self.authentication_failures.clone(),
         );
         registry.register(
@@ -286,7 +286,7 @@ impl Metrics {
         );
         registry.register(
             "oversized_bodies",
-            "Request bodies past requests.maxBody",
+            "Request bodies larger than requests.maxBody",
             self.oversized_bodies.clone(),
         );
         registry.register(
@@ -296,12 +296,13 @@ impl Metrics {
         );
         registry.register(
             "certificate_expiry_timestamp_seconds",
-            "When a certificate ends that is served or trusted, in seconds since 1970",
+            "Expiry of a served or trusted certificate, in seconds since 1970",
             self.certificate_expiry.clone(),
         );
         registry.register(
             "credential_degraded",
-            "1 while the files of a certificate, token or password cannot be used, and what they held before is in force",
+            "1 while the files of a certificate, token or password are unusable and their previous content stays in \
+             force",
             self.credential_degraded.clone(),
         );
     }
@@ -314,32 +315,32 @@ impl Metrics {
         );
         registry.register(
             "conflicts",
-            "Mutations that overwrote what an earlier plugin had written",
+            "Mutations that overwrote a change of an earlier plugin",
             self.conflicts.clone(),
         );
         registry.register(
             "audit_dropped",
-            "Audit-mode calls that were not run because too many were waiting",
+            "Calls of plugins in mode audit or warn that were not run because the host had no room for them",
             self.audit_dropped.clone(),
         );
         registry.register(
             "candidate_comparisons",
-            "Calls of a plugin that its candidate was to repeat, by what came of it",
+            "Calls of a plugin that its shadow was due to repeat, by result",
             self.candidate_comparisons.clone(),
         );
         registry.register(
             "candidate_near_fuel_limit",
-            "Calls of a plugin's candidate that took more than 80 % of its limits.fuel, or all of it",
+            "Calls of a plugin's shadow that used more than 80 % of its limits.fuel, or all of it",
             self.candidate_near_fuel_limit.clone(),
         );
         registry.register(
             "plugins_loaded",
-            "Plugins that are loaded and serve",
+            "Plugins that are loaded and serving",
             self.plugins_loaded.clone(),
         );
         registry.register(
             "plugin_info",
-            "Always 1: the version that serves under a plugin's name",
+            "Always 1; the labels name the version that serves under a plugin's name",
             self.plugin_information.clone(),
         );
     }
@@ -347,17 +348,17 @@ impl Metrics {
     fn register_live(&self, registry: &mut Registry) {
         registry.register(
             "config_reloads",
-            "Looks at the configuration and the plugins after a change or when asked, by what came of it",
+            "Reconciliations of the configuration and the plugins after a change or on request, by result",
             self.config_reloads.clone(),
         );
         registry.register(
             "config_last_reload_successful",
-            "1 when all that the configuration wants is served, 0 when something of it is not",
+            "1 if everything that the configuration desires is served, otherwise 0",
             self.config_last_reload_successful.clone(),
         );
         registry.register(
             "config_last_reload_success_timestamp_seconds",
-            "When all that the configuration wants was last found to be served, in seconds since 1970",
+            "Last time at which everything that the configuration desires was served, in seconds since 1970",
             self.config_last_reload_success.clone(),
         );
     }
@@ -614,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_counted_is_there_before_it_is() {
+    fn exports_counters_as_zero_before_first_event() {
         let text = Metrics::new().encode();
         for line in [
             "tollgate_overload_rejections_total{reason=\"bytes\"} 0",
@@ -630,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_a_loaded_version_once_and_forgets_it_when_unloaded() {
+    fn counts_loaded_version_once_until_it_is_unloaded() {
         let metrics = Metrics::new();
         metrics.plugin_loaded("a", "sha256:1", "1");
         metrics.plugin_loaded("a", "sha256:1", "1");

@@ -220,7 +220,7 @@ pub struct Listen {
 pub enum BindError {
     /// A listener cannot bind its address.
     #[error(
-        "cannot listen on {address} ({setting}): the address must be this host's own and its port free"
+        "cannot listen on {address} ({setting}): the address must belong to this host and its port must be free"
     )]
     Listen {
         /// The configuration key.
@@ -234,10 +234,10 @@ pub enum BindError {
     #[error("cannot serve TLS")]
     Tls(#[source] CertificateError),
     /// The credentials that clients must present cannot be read.
-    #[error("cannot tell who may call")]
+    #[error("cannot load the credentials that clients must present (authentication)")]
     Authentication(#[source] AuthenticationError),
     /// The credentials that administrators must present cannot be read.
-    #[error("cannot tell who may use the admin listener (admin.authentication)")]
+    #[error("cannot load the credentials that administrators must present (admin.authentication)")]
     AdminAuthentication(#[source] AuthenticationError),
     /// The admin listener would be open to everybody.
     #[error("admin.authentication: {0}")]
@@ -425,7 +425,7 @@ impl Listening {
             admin = %self.admin_address,
             probes = %self.probes_address,
             ca_bundle = self.ca_bundle(),
-            "loading the plugins: reviews are answered with 503 until they are there"
+            "loading the plugins; reviews are answered with 503 until they are loaded"
         );
     }
 

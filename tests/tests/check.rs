@@ -171,7 +171,7 @@ fn certificates_and_credentials_are_read() {
         &[
             "tls: NOT USABLE: cannot read /nowhere/tls.crt (tls.certificate): No such file or directory",
             "authentication.bearer: NOT USABLE:",
-            "line 1, is no token",
+            "line 1, is not a token",
             "--no-credentials",
             "harmless: ok",
         ],

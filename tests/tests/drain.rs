@@ -33,7 +33,7 @@ async fn in_flight(server: &Server) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_requests_in_flight_at_sigterm_are_all_answered() {
+async fn answers_all_requests_in_flight_at_sigterm() {
     let server = server();
     let client = server.client(|builder| builder.http1_only().pool_max_idle_per_host(IN_FLIGHT));
     let url = server.url("/validate/slow");
@@ -116,7 +116,7 @@ async fn two_hundred_requests_in_flight_at_sigterm_are_all_answered() {
     );
     assert_eq!(
         closing, IN_FLIGHT,
-        "the others were not told that the connection ends"
+        "some answers did not announce that the connection closes"
     );
     assert!(
         stopped.status.success(),
@@ -126,7 +126,7 @@ async fn two_hundred_requests_in_flight_at_sigterm_are_all_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stopping_server_is_not_ready_and_still_alive() {
+async fn stopping_server_is_alive_but_not_ready() {
     let server = server();
     assert_eq!(server.get_admin("/readyz").await.status, 200);
     assert_eq!(server.get_admin("/livez").await.status, 200);
@@ -146,7 +146,7 @@ async fn a_stopping_server_is_not_ready_and_still_alive() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_with_nothing_to_do_ends_at_once() {
+async fn idle_server_stops_at_once() {
     let server = server();
     let review = Review::create(pod("web")).build();
     // The drain does not wait for an idle kept-alive connection.

@@ -64,7 +64,7 @@ fn labelled_and_released(old: &Value) -> (Value, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rule_about_who_holds_for_an_object_that_is_being_deleted() {
+async fn user_rule_applies_to_object_in_deletion() {
     let old = dying_pod();
     let (labelled, released) = labelled_and_released(&old);
     for existing_violations in ["deny", "allow"] {
@@ -73,12 +73,12 @@ async fn a_rule_about_who_holds_for_an_object_that_is_being_deleted() {
             let checked = updated(&server, &labelled, &old).await;
             assert!(
                 !checked.allowed,
-                "{existing_violations}, {field:?}: whoever keeps a finalizer gets past the rule"
+                "{existing_violations}, {field:?}: keeping a finalizer bypasses the rule"
             );
             let checked = updated(&server, &released, &old).await;
             assert!(
                 checked.allowed,
-                "{existing_violations}, {field:?}: the object cannot go: {:?}",
+                "{existing_violations}, {field:?}: the object cannot be deleted: {:?}",
                 checked.status
             );
         }
@@ -86,7 +86,7 @@ async fn a_rule_about_who_holds_for_an_object_that_is_being_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rule_about_who_removes_a_finalizer_holds() {
+async fn user_rule_about_removing_finalizer_applies() {
     let old = dying_pod();
     let (_, released) = labelled_and_released(&old);
     for existing_violations in ["deny", "allow"] {
@@ -106,7 +106,7 @@ async fn a_rule_about_who_removes_a_finalizer_holds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rule_about_who_is_not_excused_where_existing_violations_are() {
+async fn user_rule_is_not_excused_as_existing_violation() {
     let mut old = pod("web");
     old["spec"]["priority"] = json!(1);
     let mut other = old.clone();
@@ -161,7 +161,7 @@ async fn two(pattern: &str) -> Server {
 /// The first validator's second call does not wait for the second validator's first answer, however short the calls
 /// are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_validator_has_its_first_turn_before_any_second_call() {
+async fn every_validator_runs_once_before_any_second_call() {
     let server = two("/spec/containers/0/image").await;
     let mut old = pod("web");
     old["spec"]["containers"][0]["image"] = json!("bad");
@@ -192,7 +192,7 @@ async fn every_validator_has_its_first_turn_before_any_second_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_violations_in_a_long_list_are_told_from_new_ones() {
+async fn distinguishes_many_existing_violations_from_new_ones() {
     let server = two("/spec/list/*/image").await;
     let old = long_list();
     let mut new = old.clone();

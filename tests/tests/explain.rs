@@ -110,9 +110,10 @@ async fn a_decision_names_who_was_asked_why_and_what_came_of_it() {
             "Pod default/web: denied (403) at /validate",
             "objects to /metadata/labels/team",
             "fault out-of-fuel, failurePolicy Ignore: out of fuel: the plugin used all 1000 units (limits.fuel)",
-            "elsewhere      not called: a rule matches, and `namespaces` or `excludeNamespaces` leaves out this namespace",
+            "elsewhere      not called: a rule matches, but `namespaces` or `excludeNamespaces` excludes this \
+             namespace",
             "image-rewrite  not called: it does not validate",
-            "selected       not called: a rule matches, and its `objectSelector` does not",
+            "selected       not called: a rule matches, but its `objectSelector` does not",
             "not called, for an exception: moving house (until 2999-12-31)",
         ],
     );

@@ -28,7 +28,7 @@ async fn short(flood: Flood, source: Ipv4Addr) -> Row {
     println!("{}\n{}", markdown(), row.line("this"));
     assert_eq!(row.fared.failed, 0, "{:?}", row.fared.errors);
     assert_eq!(row.fared.answered(), 30);
-    assert_eq!(row.fared.retried, 0, "nobody has to try again");
+    assert_eq!(row.fared.retried, 0, "no client has to retry");
     // On an idle machine this takes some tens of milliseconds.
     let longest = row.fared.percentile(100).expect("there were answers");
     assert!(longest < Duration::from_secs(2), "{longest:?}");
@@ -36,29 +36,29 @@ async fn short(flood: Flood, source: Ipv4Addr) -> Row {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn announced_lengths_starve_nobody() {
+async fn announced_lengths_do_not_starve_other_clients() {
     short(Flood::AnnouncedLengths, CLIENT).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn header_only_streams_starve_nobody() {
+async fn header_only_streams_do_not_starve_other_clients() {
     short(Flood::HeaderOnlyStreams, CLIENT).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_bodies_starve_nobody() {
+async fn slow_bodies_do_not_starve_other_clients() {
     short(Flood::SlowBodies, CLIENT).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn idle_connections_starve_nobody() {
+async fn idle_connections_do_not_starve_other_clients() {
     for source in [CLIENT, ATTACKER] {
         short(Flood::IdleConnections, source).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn decoded_bombs_starve_nobody_and_take_no_more_than_their_cap() {
+async fn decoded_bombs_stay_within_cap_and_starve_no_client() {
     const MIB: u64 = 1024;
     let row = short(Flood::DecodedBombs, ATTACKER).await;
     // 256 MiB of decoded documents, 128 MiB of bodies, and the rest.
@@ -67,7 +67,7 @@ async fn decoded_bombs_starve_nobody_and_take_no_more_than_their_cap() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes: `cargo xtask floods`"]
-async fn the_whole_table() {
+async fn prints_table_of_all_floods() {
     let seconds = std::env::var(SECONDS).ok();
     let seconds = seconds.and_then(|text| text.parse().ok()).unwrap_or(10);
     let mut programs = vec![("this", binary::tollgate())];

@@ -73,7 +73,7 @@ fn by(review: Review, username: &str, groups: &[&str]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn labels_conditions_and_users_decide_who_is_asked() {
+async fn labels_conditions_and_users_select_plugins() {
     let mut configuration = Configuration::new();
     let selector = json!({"objectSelector": {"matchLabels": {"tier": "front"}}});
     judge(&mut configuration, "labels", selector, json!({}));
@@ -127,7 +127,7 @@ async fn labels_conditions_and_users_decide_who_is_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mutator_is_matched_with_the_object_that_the_earlier_ones_left() {
+async fn matches_mutator_against_result_of_earlier_ones() {
     let mut configuration = Configuration::new();
     let actor = guests::build("actor");
     let sets = |label: &str| json!({"set": {format!("/metadata/labels/{label}"): "yes"}});
@@ -164,7 +164,7 @@ async fn a_mutator_is_matched_with_the_object_that_the_earlier_ones_left() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_condition_that_fails_follows_the_failure_policy() {
+async fn failing_condition_follows_failure_policy() {
     let mut configuration = Configuration::new();
     let failing = || {
         json!({"matchConditions": [
@@ -239,7 +239,7 @@ async fn a_condition_that_fails_follows_the_failure_policy() {
 
 /// The most expensive object for an expression that looks harmless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_condition_cannot_hang_the_host() {
+async fn condition_cannot_hang_host() {
     let mut configuration = Configuration::new();
     let pairs = json!({"matchConditions": [{
         "name": "pairs",
@@ -263,7 +263,7 @@ async fn a_condition_cannot_hang_the_host() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_exception_ends_while_the_server_runs() {
+async fn exception_expires_while_server_runs() {
     /// Time from the second start of the server, which is a fast one, to the end of the exception.
     const LASTS: Duration = Duration::from_secs(20);
     let cache = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
@@ -303,7 +303,7 @@ async fn an_exception_ends_while_the_server_runs() {
     );
     assert!(
         !checked.audit_annotations.contains_key("plugins"),
-        "it was not asked"
+        "an excepted plugin must not be called"
     );
     let other = Review::create(bad_pod("other")).build();
     let checked = validated(&server, &other).await;
@@ -354,7 +354,7 @@ fn until(from_now: Duration) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disabled_plugin_is_not_loaded_and_not_asked() {
+async fn disabled_plugin_is_not_loaded_or_called() {
     let mut configuration = Configuration::new();
     judge(
         &mut configuration,
@@ -376,7 +376,7 @@ async fn a_disabled_plugin_is_not_loaded_and_not_asked() {
 /// A user's object decides how much a condition costs: the pairs of a list of 250 use half of the allowed steps. The
 /// test checks the order of the answers, which does not depend on the speed of the machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn costly_conditions_do_not_hold_up_other_reviews() {
+async fn costly_conditions_do_not_delay_other_reviews() {
     const COSTLY: usize = 12;
     const OTHERS: usize = 5;
     let pairs = "object.spec.list.all(x, object.spec.list.all(y, x <= y || x >= y))";

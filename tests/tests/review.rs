@@ -384,7 +384,7 @@ fn a_deletion_is_of_the_object_as_it_is() {
     );
     reviewed.assert(
         ALLOWED,
-        &["kept  not called: a rule matches, and its matchCondition `kept` is false"],
+        &["kept  not called: a rule matches, but its matchCondition `kept` is false"],
     );
     let arguments = ["--operation", "CREATE", "--old", &old, "-"];
     review(&configuration, &arguments, &named.to_string())
@@ -428,16 +428,16 @@ fn what_keeps_a_plugin_from_a_document_is_named() {
     asks("joe").assert(
         DENIED,
         &[
-            "selected   not called: a rule matches, and its `objectSelector` does not",
-            "second     not called: a rule matches, and its matchCondition `two` is false",
-            "grouped    not called: a rule matches, and `excludeGroups` has a group of this user",
-            "elsewhere  not called: a rule matches, and `namespaces` or `excludeNamespaces` leaves out this namespace",
+            "selected   not called: a rule matches, but its `objectSelector` does not",
+            "second     not called: a rule matches, but its matchCondition `two` is false",
+            "grouped    not called: a rule matches, but `excludeGroups` lists a group of this user",
+            "elsewhere  not called: a rule matches, but `namespaces` or `excludeNamespaces` excludes this namespace",
         ],
     );
     asks("jane").assert(
         ALLOWED,
         &[
-            "named      not called: a rule matches, and `excludeUsers` has this user",
+            "named      not called: a rule matches, but `excludeUsers` lists this user",
             "no plugin was called",
         ],
     );

@@ -180,12 +180,12 @@ async fn ask(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_review_is_answered_as_kube_apiserver_demands() {
+async fn answers_every_review_as_kube_apiserver_requires() {
     answer_every_review(server().await, &MUTATORS, &VALIDATORS).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_review_is_answered_by_the_other_samples_as_kube_apiserver_demands() {
+async fn other_samples_answer_as_kube_apiserver_requires() {
     let server = server_of_the_other_samples().await;
     answer_every_review(server, &OTHER_MUTATORS, &OTHER_VALIDATORS).await;
 }
@@ -259,7 +259,7 @@ async fn answer_every_review(server: Server, mutators: &[&str], validators: &[&s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_plugins_are_for_is_what_comes_out() {
+async fn sample_plugins_do_their_work() {
     let server = server().await;
     let mut object = pod("web");
     object["spec"]["containers"] = json!([
@@ -311,7 +311,7 @@ async fn what_the_plugins_are_for_is_what_comes_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_review_is_refused_without_a_verdict() {
+async fn rejects_other_bodies_without_verdict() {
     let server = server().await;
     let review = as_sent(&Review::create(pod("web")).build());
     let mut found = BTreeMap::new();

@@ -72,7 +72,7 @@ async fn wrong_order(reinvocation_policy: &str) -> (Server, Checked) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_reinvocation_the_wrong_order_stays_wrong() {
+async fn without_reinvocation_wrong_order_stays_wrong() {
     let (_server, checked) = wrong_order("Never").await;
     let containers = &object(&checked)["spec"]["containers"];
     assert_eq!(containers[0]["imagePullPolicy"], "Always");
@@ -82,7 +82,7 @@ async fn without_reinvocation_the_wrong_order_stays_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reinvocation_makes_the_wrong_order_right() {
+async fn reinvocation_corrects_wrong_order() {
     let (server, checked) = wrong_order("IfNeeded").await;
     let containers = &object(&checked)["spec"]["containers"];
     assert_eq!(containers[0]["imagePullPolicy"], "Always");
@@ -138,7 +138,7 @@ async fn created(server: &Server, object: &Value) -> Checked {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sidecar_that_is_injected_too_late_is_refused_by_the_validator() {
+async fn validator_denies_sidecar_injected_too_late() {
     let server = samples_in_the_wrong_order("Never").await;
     let checked = mutated(&server, pod("web")).await;
     assert!(checked.allowed, "{:?}", checked.status);
@@ -162,7 +162,7 @@ async fn a_sidecar_that_is_injected_too_late_is_refused_by_the_validator() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sidecar_that_is_injected_late_is_put_right_by_the_second_call() {
+async fn second_call_corrects_late_sidecar() {
     let server = samples_in_the_wrong_order("IfNeeded").await;
     let checked = mutated(&server, pod("web")).await;
     assert!(checked.allowed, "{:?}", checked.status);
@@ -195,7 +195,7 @@ async fn a_sidecar_that_is_injected_late_is_put_right_by_the_second_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_called_again_without_need_nor_for_the_first_time() {
+async fn second_round_skips_unneeded_and_new_plugins() {
     let mut configuration = Configuration::new();
     let again = || json!({"reinvocationPolicy": "IfNeeded"});
     let late = json!({
@@ -246,15 +246,15 @@ fn disputed(policies: [&str; 2], failure_policy: &str) -> Configuration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_chain_that_never_converges_is_refused_with_fail() {
+async fn denies_chain_that_never_converges_with_fail() {
     let server = start(disputed(["IfNeeded", "IfNeeded"], "Fail")).await;
     let checked = mutated(&server, pod("web")).await;
     assert!(!checked.allowed);
     assert_eq!(
         message(&checked),
-        "red failed (not-converging, failurePolicy Fail): not converging: called again because a later plugin \
-         changed the object, and then with the final one, it would still change /metadata/labels/colour: it and \
-         another plugin want different things, or it is not idempotent"
+        "red failed (not-converging, failurePolicy Fail): not converging: called again after a later plugin changed \
+         the object, and once more with the final object, it would still change /metadata/labels/colour: the plugin \
+         is not idempotent, or it and another plugin set different values"
     );
     assert_eq!(annotation(&checked, "red.fault"), Some("not-converging"));
     assert_eq!(
@@ -273,7 +273,7 @@ async fn a_chain_that_never_converges_is_refused_with_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_chain_that_never_converges_is_reported_with_ignore() {
+async fn reports_chain_that_never_converges_with_ignore() {
     let server = start(disputed(["IfNeeded", "IfNeeded"], "Ignore")).await;
     let checked = mutated(&server, pod("web")).await;
     assert!(checked.allowed);
@@ -299,7 +299,7 @@ async fn a_chain_that_never_converges_is_reported_with_ignore() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mutator_that_is_not_idempotent_is_found_out() {
+async fn detects_mutator_that_is_not_idempotent() {
     let mut configuration = Configuration::new();
     actor(
         &mut configuration,
@@ -326,7 +326,7 @@ async fn a_mutator_that_is_not_idempotent_is_found_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_in_conflict_the_last_one_wins_unless_it_may_not() {
+async fn last_mutator_wins_conflict_unless_conflicts_are_denied() {
     let colours = |conflicts: Value, failure_policy: &str| {
         let mut configuration = Configuration::new().with("conflicts", "deny");
         for name in ["red", "blue"] {
@@ -355,8 +355,8 @@ async fn of_two_in_conflict_the_last_one_wins_unless_it_may_not() {
     assert!(!checked.allowed);
     assert_eq!(
         message(&checked),
-        "blue failed (conflict, failurePolicy Fail): conflict: it would change /metadata/labels/colour, which red \
-         wrote (conflicts: deny)"
+        "blue failed (conflict, failurePolicy Fail): conflict: it would change /metadata/labels/colour, written by \
+         red (conflicts: deny)"
     );
     assert_eq!(annotation(&checked, "blue.fault"), Some("conflict"));
 
@@ -400,7 +400,7 @@ fn bad_pod() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
+async fn existing_violation_does_not_block_update() {
     let server = judged("allow").await;
     let old = bad_pod();
     let mut harmless = old.clone();
@@ -410,7 +410,7 @@ async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
     assert_eq!(
         checked.warnings,
         [
-            "images: not new, so let through: there is something that is not wanted \
+            "images: existing violation, allowed: there is something that is not wanted \
           (spec.containers[0].image: bad is not wanted)"
         ]
     );
@@ -476,7 +476,7 @@ async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rule_about_changes_is_not_excused_by_what_it_would_say_of_a_new_object() {
+async fn existing_violation_does_not_excuse_changed_image() {
     let mut configuration = Configuration::new();
     configuration.plugin(
         "always-pull-images",
@@ -501,7 +501,7 @@ async fn a_rule_about_changes_is_not_excused_by_what_it_would_say_of_a_new_objec
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_default_what_was_wrong_before_is_refused_like_anything_else() {
+async fn by_default_existing_violations_are_denied() {
     let server = judged("deny").await;
     let old = bad_pod();
     let mut harmless = old.clone();
@@ -510,7 +510,7 @@ async fn by_default_what_was_wrong_before_is_refused_like_anything_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_finalizer_can_be_taken_from_a_violating_object_that_is_being_deleted() {
+async fn finalizer_can_leave_violating_object_in_deletion() {
     for existing_violations in ["deny", "allow"] {
         let server = judged(existing_violations).await;
         let mut old = bad_pod();
@@ -550,7 +550,7 @@ async fn a_finalizer_can_be_taken_from_a_violating_object_that_is_being_deleted(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_keeps_a_finalizer_in_place_gets_past_nobody() {
+async fn keeping_a_finalizer_bypasses_no_plugin() {
     let mut configuration = Configuration::new();
     let bindings = json!({"rules": [{
         "operations": ["UPDATE"], "apiGroups": ["rbac.authorization.k8s.io"], "apiVersions": ["v1"],
@@ -599,7 +599,7 @@ async fn who_keeps_a_finalizer_in_place_gets_past_nobody() {
 
 /// A plugin's message about a Secret that it has read is hidden, so it cannot be compared.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_finalizer_can_be_taken_from_a_secret_that_a_plugin_has_read() {
+async fn finalizer_can_leave_secret_that_plugin_read() {
     let mut configuration = Configuration::new();
     let secrets = json!({"rules": [{
         "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"],
@@ -629,7 +629,7 @@ async fn a_finalizer_can_be_taken_from_a_secret_that_a_plugin_has_read() {
 
 /// The message of a denial holds no values, so the same message may be about a worse violation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_violation_that_was_there_before_may_not_be_made_worse() {
+async fn existing_violation_must_not_get_worse() {
     let mut configuration = Configuration::new();
     configuration.plugin(
         "trusted-registries",

@@ -194,7 +194,7 @@ async fn reports_exactly_the_requests_that_differ() {
     let status = server.plugin_status("policy").await;
     assert_eq!(status["candidate"]["comparison"]["differed"], 9);
     let logged = server.logs().join("\n");
-    assert_eq!(logged.matches("the candidate differs").count(), 9);
+    assert_eq!(logged.matches("the shadow's result differs").count(), 9);
     for said in [logged, told.to_string(), page] {
         assert!(!said.contains("value of the object") && !said.contains("changed by the"));
     }

@@ -34,7 +34,12 @@ impl Floods {
         cargo::run(&mut build)?;
         let mut test = workspace.cargo();
         test.args(["test", "--package", "tollgate-tests", "--test", "floods"])
-            .args(["--", "--ignored", "--nocapture", "the_whole_table"])
+            .args([
+                "--",
+                "--ignored",
+                "--nocapture",
+                "prints_table_of_all_floods",
+            ])
             .env("TOLLGATE_FLOOD_SECONDS", self.seconds.to_string());
         if let Some(baseline) = self.baseline {
             test.env("TOLLGATE_BASELINE", std::path::absolute(baseline)?);

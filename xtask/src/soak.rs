@@ -31,7 +31,7 @@ impl Soak {
         let mut test = workspace.cargo();
         test.args(["test", "--package", "tollgate-tests", "--test", "soak"])
             .args(["--", "--ignored", "--nocapture"])
-            .arg("memory_does_not_grow_in_minutes_of_faults")
+            .arg("memory_does_not_grow_during_minutes_of_faults")
             .env("TOLLGATE_SOAK_MINUTES", self.minutes.to_string());
         cargo::run(&mut test)?;
         Ok(ExitCode::SUCCESS)

@@ -25,7 +25,7 @@ const SIZES: [(&str, usize); 2] = [("250 B", 250), ("100 kB", 100_000)];
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 fn call(criterion: &mut Criterion) {
-    let runtime = Runtime::new().expect("the threads can be started");
+    let runtime = Runtime::new().expect("the worker threads can be started");
     let setup = Setup::new(Metrics::new(), runtime, Room::Default);
     let package = Work::ReadsFields.package();
     let settings = Work::ReadsFields.settings(0);

@@ -28,7 +28,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 
 fn review(criterion: &mut Criterion) {
     let metrics = Metrics::new();
-    let runtime = Runtime::new().expect("the threads can be started");
+    let runtime = Runtime::new().expect("the worker threads can be started");
     let setup = Setup::new(metrics.clone(), runtime, Room::Default);
     let body = Bytes::from(documents::review(&documents::pod(POD_BYTES)));
     for count in COUNTS {

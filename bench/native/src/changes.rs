@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_that_is_written_twice_is_told_of_once() {
+    fn reports_place_written_twice_only_once() {
         let mut object = Json::from(json!({ "a": [{ "b": "one" }], "c": 1 }));
         let mut changes = Changes::default();
         for value in ["two", "three"] {

@@ -196,7 +196,8 @@ impl std::fmt::Display for UnknownPlugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{}: there is no native twin of this plugin; write one in bench/native/src and name it in bench/native/src/lib.rs",
+            "{}: this plugin has no native twin; write one in bench/native/src and register it in \
+             bench/native/src/lib.rs",
             self.file
         )
     }

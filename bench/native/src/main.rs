@@ -55,12 +55,12 @@ impl Serve {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .context("the threads cannot be started")?;
+            .context("cannot start the worker threads")?;
         runtime.block_on(self.serve(config))
     }
 
     async fn serve(self, config: Config) -> anyhow::Result<()> {
-        let mut signals = Signals::listen().context("no signal handler could be set up")?;
+        let mut signals = Signals::listen().context("cannot set up signal handlers")?;
         let plugins: &[_] = if self.empty { &[] } else { &config.plugins };
         let control = Control::new(plugins, config.requests.max_depth)?;
         let listen = Listen {

@@ -51,7 +51,7 @@ impl Setup {
         let mut max_concurrent_calls = defaults.engine.max_concurrent_calls;
         let (folder, code, tier) = match room {
             Room::Default => {
-                let code = tempfile::tempdir().expect("a temporary folder can be made");
+                let code = tempfile::tempdir().expect("a temporary folder can be created");
                 (code.path().to_owned(), Some(code), Tier::Serving)
             }
             Room::OneCall => {
@@ -91,7 +91,7 @@ impl Setup {
         let set = self.runtime.block_on(self.loader.load_all(plugins));
         for plugin in set.iter() {
             if let PluginState::Failed { reason } = &plugin.state {
-                panic!("{} cannot be loaded: {reason}", plugin.config.name);
+                panic!("cannot load {}: {reason}", plugin.config.name);
             }
         }
         set
@@ -105,7 +105,7 @@ fn kept_code() -> PathBuf {
         .recursive(true)
         .mode(0o700)
         .create(&folder);
-    made.unwrap_or_else(|error| panic!("{} cannot be made: {error}", folder.display()));
+    made.unwrap_or_else(|error| panic!("cannot create {}: {error}", folder.display()));
     folder
 }
 

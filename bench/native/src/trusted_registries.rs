@@ -26,7 +26,7 @@ impl TrustedRegistries {
         let allowed = settings["allowed"].as_array().expect("`allowed` is there");
         let allowed = allowed
             .iter()
-            .map(|prefix| prefix.as_str().expect("a registry is a text").to_owned());
+            .map(|prefix| prefix.as_str().expect("a registry is a string").to_owned());
         Self {
             allowed: allowed.collect(),
         }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_looked_at_wherever_it_is() {
+    fn checks_images_in_all_places() {
         let image = |name: &str| json!([{"image": name}]);
         let volume = |name: &str| json!([{"emptyDir": {}}, {"image": {"reference": name}}]);
         let (good, bad) = (

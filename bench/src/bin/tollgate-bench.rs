@@ -74,7 +74,7 @@ impl Cli {
             .find(|only| !names.contains(&only.as_str()))
         {
             anyhow::bail!(
-                "there is no group `{unknown}`; there are: {}",
+                "unknown group `{unknown}`; expected one of: {}",
                 names.join(", ")
             );
         }
@@ -89,7 +89,7 @@ impl Cli {
         if self.wants(plan::LATENCY) {
             let saturating = report
                 .figures(plan::BY_PLUGINS, &plan::BASE)
-                .context("the rate for the latency comes from the group `plugins`")?
+                .context("cannot measure the latency without the rate from the group `plugins`")?
                 .rate();
             measure(&mut bench, plan::latency(saturating / 2.0), report)?;
         }
@@ -109,7 +109,7 @@ fn tell_left_out() {
     let left_out = Language::all().into_iter();
     for language in left_out.filter(|language| !language.is_built()) {
         eprintln!(
-            "{} is left out: its plugins have not been built",
+            "skipping {}: its plugins have not been built",
             language.name()
         );
     }
@@ -118,7 +118,7 @@ fn tell_left_out() {
 fn measure(bench: &mut Bench, group: Group, report: &mut Report) -> anyhow::Result<()> {
     let subjects = group.subjects.len();
     eprintln!(
-        "measuring {}: {subjects} in turn, {} rounds …",
+        "measuring {}: {subjects} subjects in turn, {} rounds …",
         group.name, group.rounds
     );
     let results = bench.measure(&group)?;

@@ -49,12 +49,12 @@ impl Client {
     ) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address)
             .await
-            .with_context(|| format!("no connection to {address}"))?;
+            .with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
         let stream = connector
             .connect(ServerName::from(address.ip()), stream)
             .await
-            .with_context(|| format!("no TLS with {address}"))?;
+            .with_context(|| format!("TLS handshake with {address} failed"))?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         tokio::task::spawn_local(async move {
             // The sender gets the connection's errors too.

@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_waits_for_less_than_a_millisecond_and_never_too_short() {
+    async fn waits_under_a_millisecond_and_never_too_short() {
         let mut pacer = Pacer::new().unwrap();
         let mut shortest = Duration::MAX;
         for _ in 0..50 {

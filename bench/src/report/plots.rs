@@ -29,7 +29,7 @@ const THIRD: RGBColor = RGBColor(44, 140, 70);
 
 pub(super) fn draw(report: &Report, folder: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder)
-        .with_context(|| format!("{} cannot be made", folder.display()))?;
+        .with_context(|| format!("cannot create {}", folder.display()))?;
     by_plugins(report, &folder.join("plugins.svg"))?;
     by_object(report, &folder.join("objects.svg"))?;
     latency(report, &folder.join("latency.svg"))?;
@@ -274,5 +274,5 @@ where
         area.present()?;
         Ok(())
     };
-    drawn().map_err(|error| anyhow::anyhow!("{} cannot be drawn: {error}", file.display()))
+    drawn().map_err(|error| anyhow::anyhow!("cannot draw {}: {error}", file.display()))
 }

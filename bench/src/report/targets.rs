@@ -48,25 +48,25 @@ const PROMISES: [Promise; 12] = [
     },
     Promise {
         id: "2a",
-        what: "one more plugin, from 1 to 20, 5 kB: CPU in µs",
+        what: "cost of one more plugin, from 1 to 20, 5 kB: CPU in µs",
         target: 6.0,
         figure: |report| report.results(BY_PLUGINS)?.slope(&plugins(1), &plugins(20)),
     },
     Promise {
         id: "2b",
-        what: "one more plugin, from 1 to 100: how far that for 250 B is from that for 5 kB, as a share",
+        what: "cost of one more plugin, from 1 to 100: relative difference of 250 B to 5 kB",
         target: 0.25,
         figure: |report| slope_elsewhere(report, BY_OBJECT[0], SMALL),
     },
     Promise {
         id: "2c",
-        what: "one more plugin, from 1 to 100: how far that for 1 MB is from that for 5 kB, as a share",
+        what: "cost of one more plugin, from 1 to 100: relative difference of 1 MB to 5 kB",
         target: 0.25,
         figure: |report| slope_elsewhere(report, BY_OBJECT[3], HUGE),
     },
     Promise {
         id: "3",
-        what: "CPU per plugin at 100 distinct ones: how far from that at 5, as a share",
+        what: "CPU per plugin: relative difference of 100 distinct plugins to 5",
         target: 0.25,
         figure: |report| {
             let results = report.results(BY_PLUGINS)?;
@@ -120,13 +120,13 @@ const PROMISES: [Promise; 12] = [
     },
     Promise {
         id: "7b",
-        what: "policies from which one merged call costs less than as many empty native webhooks",
+        what: "fewest policies whose merged call costs less than as many empty native webhooks",
         target: 20.0,
         figure: crossing,
     },
     Promise {
         id: "8",
-        what: "a good plugin beside two that spin: p50 in ms",
+        what: "a good plugin beside two endless ones: p50 in ms",
         target: 2.0,
         figure: |report| {
             let fairness = report.fairness.as_ref();

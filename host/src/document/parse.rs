@@ -330,7 +330,7 @@ impl From<JiterError> for ParseError {
     fn from(error: JiterError) -> Self {
         let what = match error.error_type {
             JiterErrorType::JsonError(kind) => describe(&kind),
-            JiterErrorType::WrongType { .. } => "a value of another type was expected",
+            JiterErrorType::WrongType { .. } => "unexpected type of value",
         };
         Self {
             kind: ParseErrorKind::Syntax(what),
@@ -365,11 +365,11 @@ fn describe(kind: &JsonErrorType) -> &'static str {
         JsonErrorType::EofWhileParsingList
         | JsonErrorType::EofWhileParsingObject
         | JsonErrorType::EofWhileParsingString
-        | JsonErrorType::EofWhileParsingValue => "the text ends too early",
-        JsonErrorType::ExpectedColon => "`:` expected",
-        JsonErrorType::ExpectedListCommaOrEnd => "`,` or `]` expected",
-        JsonErrorType::ExpectedObjectCommaOrEnd => "`,` or `}` expected",
-        JsonErrorType::ExpectedSomeIdent | JsonErrorType::ExpectedSomeValue => "a value expected",
+        | JsonErrorType::EofWhileParsingValue => "unexpected end of the text",
+        JsonErrorType::ExpectedColon => "expected `:`",
+        JsonErrorType::ExpectedListCommaOrEnd => "expected `,` or `]`",
+        JsonErrorType::ExpectedObjectCommaOrEnd => "expected `,` or `}`",
+        JsonErrorType::ExpectedSomeIdent | JsonErrorType::ExpectedSomeValue => "expected a value",
         JsonErrorType::InvalidEscape | JsonErrorType::UnexpectedEndOfHexEscape => {
             "an invalid escape"
         }
@@ -378,9 +378,9 @@ fn describe(kind: &JsonErrorType) -> &'static str {
             "invalid Unicode"
         }
         JsonErrorType::ControlCharacterWhileParsingString => "a control character in a string",
-        JsonErrorType::KeyMustBeAString => "a member name in quotes expected",
+        JsonErrorType::KeyMustBeAString => "expected a member name in quotes",
         JsonErrorType::TrailingComma => "a trailing comma",
-        JsonErrorType::TrailingCharacters => "something behind the document",
+        JsonErrorType::TrailingCharacters => "unexpected text after the document",
         _ => "a syntax error",
     }
 }
@@ -390,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_what_it_read() {
+    fn documents_survive_round_trip() {
         for text in [
             r#"{"b":1,"a":[true,false,null,"x\"\\\n\u0001é"],"":{}}"#,
             "[9007199254740993,1.0,-0,1e400,12345678901234567890123,0]",
@@ -401,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_members_of_one_name_the_last_counts() {
+    fn last_of_duplicate_members_counts() {
         assert_eq!(
             parse(br#"{"a":1,"b":2,"a":3}"#, 8).unwrap().to_text(),
             r#"{"a":3,"b":2}"#
@@ -409,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_json() {
+    fn rejects_invalid_json() {
         for text in [
             "",
             "{",
@@ -439,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_nested_too_deep() {
+    fn rejects_too_deep_nesting() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(parse(nested(8).as_bytes(), 8).is_ok());
         let error = parse(nested(1000).as_bytes(), 8).unwrap_err();
@@ -447,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_has_too_many_values() {
+    fn rejects_too_many_values() {
         let text = format!("[{}0]", "0,".repeat(MAX_VALUES as usize));
         let error = parse(text.as_bytes(), 8).unwrap_err();
         assert!(
@@ -457,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_head_of_a_text_that_is_cut_off() {
+    fn reads_head_of_truncated_text() {
         let text = br#"{"kind":"AdmissionReview","request":{"uid":"1","name":"n","object":{"data":"aaaaaaa"#;
         let mut seen = Vec::new();
         parse_prefix_member(text, "request", 8, &Account::unlimited(), |name, value| {

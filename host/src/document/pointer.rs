@@ -14,10 +14,10 @@ pub struct Pointer(Arc<str>);
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PointerError {
     /// The text is not empty and does not start with a slash.
-    #[error("a JSON Pointer is empty or starts with `/`")]
+    #[error("a JSON Pointer must be empty or start with `/`")]
     NoLeadingSlash,
     /// A `~` is followed by something other than `0` or `1`.
-    #[error("in a JSON Pointer `~` is followed by `0` (for `~`) or `1` (for `/`)")]
+    #[error("in a JSON Pointer, `~` must be followed by `0` (for `~`) or `1` (for `/`)")]
     BadEscape,
 }
 
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_examples_of_rfc_6901() {
+    fn reads_examples_of_rfc_6901() {
         let document = Json::from(serde_json::json!({
             "foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "e^f": 3, "g|h": 4, "i\\j": 5, "k\"l": 6, " ": 7, "m~n": 8,
             "~1/~": 9
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_a_pointer() {
+    fn rejects_invalid_pointers() {
         for (text, error) in [
             ("a", PointerError::NoLeadingSlash),
             ("/~", PointerError::BadEscape),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_ends_at_a_token() {
+    fn prefix_ends_at_token_boundary() {
         let pointer = |text| Pointer::parse(text).unwrap();
         assert!(pointer("/a").is_prefix_of(&pointer("/a/b")));
         assert!(pointer("").is_prefix_of(&pointer("/a")));

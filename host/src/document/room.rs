@@ -36,7 +36,7 @@ pub struct Account {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRoom {
     /// Other reviews hold the memory. A retry may succeed.
-    #[error("other reviews have taken the memory for decoded documents (requests.maxDecoded)")]
+    #[error("other reviews use up the memory for decoded documents (requests.maxDecoded)")]
     Crowded,
     /// The document would not fit even if it were alone.
     #[error("it takes more than {most_bytes} bytes of memory when decoded (requests.maxDecoded)")]
@@ -331,7 +331,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn tells_what_is_too_large_from_what_others_have_no_room_for() {
+    fn distinguishes_too_large_review_from_crowded_room() {
         let gauge = Gauge::default();
         let room = Room::new(80 * MIB, MIB, gauge.clone());
         let one = room.account();
@@ -350,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_a_reserve_for_small_reviews() {
+    fn keeps_reserve_for_small_reviews() {
         let room = Room::new(80 * MIB, MIB, Gauge::default());
         let large = room.account();
         assert_eq!(large.take(70 * MIB), Ok(()));
@@ -364,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_the_reviews_until_it_is_gone() {
+    fn part_counts_for_its_review_until_dropped() {
         let room = Room::new(80 * MIB, MIB, Gauge::default());
         let review = room.account();
         assert_eq!(review.take(MIB), Ok(()));
@@ -378,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meter_gives_back_what_it_did_not_use() {
+    fn meter_returns_unused_bytes() {
         let room = Room::new(80 * MIB, MIB, Gauge::default());
         let account = room.account();
         let mut meter = Meter::new(&account);

@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_elements_and_members() {
+    fn star_matches_elements_and_members() {
         let pod = serde_json::json!({"spec": {
             "containers": [{"image": "a"}, {"name": "no image"}, {"image": "b"}],
             "a/b": {"image": "c"},
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_walk_ends_when_a_step_says_so() {
+    fn walk_ends_when_step_says_so() {
         let document = Json::from(serde_json::json!([[1, 2], [3, 4]]));
         let mut steps = 0;
         let end = Pattern::parse("/*/*").unwrap().select(

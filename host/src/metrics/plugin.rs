@@ -294,23 +294,23 @@ impl PluginFamilies {
         );
         registry.register_with_unit(
             "plugin_cpu",
-            "Processor time that a plugin took",
+            "CPU time that a plugin used",
             Unit::Seconds,
             families.cpu_seconds.clone(),
         );
         registry.register(
             "plugin_fuel",
-            "Fuel that a plugin burnt",
+            "Fuel that a plugin used",
             families.fuel.clone(),
         );
         registry.register(
             "plugin_excepted",
-            "Requests that a plugin was not asked about because of an exception",
+            "Requests for which a plugin was not called because of an exception",
             families.excepted.clone(),
         );
         registry.register(
             "plugin_existing_violations",
-            "Updates let through because what a plugin denies was there before",
+            "Updates allowed because all violations that a plugin denied existed before",
             families.existing_violations.clone(),
         );
         registry.register(
@@ -320,12 +320,12 @@ impl PluginFamilies {
         );
         registry.register(
             "plugin_not_converging",
-            "Objects that a mutator would have changed once more after its second call",
+            "Objects that a mutator would have changed again after its second call",
             families.not_converging.clone(),
         );
         registry.register(
             "plugin_degraded",
-            "1 while what the configuration wants of a plugin cannot be loaded, and what was loaded before serves",
+            "1 while the desired state of a plugin cannot be loaded and its previous state serves",
             families.degraded.clone(),
         );
         registry.register(
@@ -392,7 +392,7 @@ mod tests {
     use crate::metrics::Metrics;
 
     #[test]
-    fn what_can_be_counted_is_there_before_it_is() {
+    fn exports_counters_as_zero_before_first_event() {
         let metrics = Metrics::new();
         let plugin = metrics.plugin("labels");
         plugin.expect(Phase::Validate, &["deadline", "trap"], "Ignore");

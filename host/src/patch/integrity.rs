@@ -29,20 +29,21 @@ pub enum AnswerForm {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IntegrityError {
     /// The result is not an object.
-    #[error("the mutated object is of type {found}; a Kubernetes object was expected")]
+    #[error("the mutated object is of type {found}; expected a Kubernetes object")]
     NotAnObject {
         /// The type of the result.
         found: &'static str,
     },
     /// A field that must stay was changed. The object would become another one, the update would apply to another
     /// version, or the field managers' record would be falsified.
-    #[error("{} was changed; a mutation keeps apiVersion, kind and metadata.{{name,namespace,uid,resourceVersion,managedFields}}", Shown(.path))]
+    #[error("{} was changed; a mutation must keep apiVersion, kind and \
+        metadata.{{name,namespace,uid,resourceVersion,managedFields}}", Shown(.path))]
     IdentityChanged {
         /// The changed field.
         path: Pointer,
     },
     /// Kubernetes cannot decode the metadata.
-    #[error("{} is {found} and Kubernetes cannot decode that; it has to be {expected}", Shown(.path))]
+    #[error("{} is {found}, which Kubernetes cannot decode; expected {expected}", Shown(.path))]
     MetadataUndecodable {
         /// The invalid field.
         path: Pointer,
@@ -53,8 +54,8 @@ pub enum IntegrityError {
     },
     /// A whole object came back without something that it had.
     #[error(
-        "the returned object lacks {}, which the object had, and {others} more; return all fields, answer with a \
-         patch, or set allowRemovals if it was meant to go",
+        "the returned object lacks {}, which the original object has, and {others} more; return all fields, answer \
+         with a patch, or set allowRemovals if the removal is intended",
         Shown(.path)
     )]
     FieldsDropped {
@@ -66,8 +67,8 @@ pub enum IntegrityError {
     },
     /// A whole object came back with numbers that are the same double but are written differently.
     #[error(
-        "the number at {} came back with another text but the same value as a double, and so did {others} more; \
-         pass numbers through unchanged, or answer with a patch",
+        "the number at {} was returned with another text but the same value as a double, and {others} more; return \
+         numbers unchanged, or answer with a patch",
         Shown(.path)
     )]
     PrecisionLost {

@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shared_content_counts_as_often_as_it_occurs_and_is_visited_once() {
+    fn counts_shared_content_per_occurrence_but_visits_it_once() {
         let mut value = Json::from(serde_json::json!(["x"]));
         for _ in 0..100 {
             value = Json::Array(Arc::new(vec![value.clone(), value]));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_is_close_to_that_of_the_text() {
+    fn size_is_close_to_text_size() {
         let value =
             Json::from(serde_json::json!({"name": "text", "list": ["a", "b", {}], "flag": true}));
         let (size, visited) = measure(&value);

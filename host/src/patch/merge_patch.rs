@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_change_stays_shared() {
+    fn unchanged_parts_stay_shared() {
         let document = Json::from(json!({"a": {"b": "c"}, "d": ["e"]}));
         let merged = merge_patch(
             &document,

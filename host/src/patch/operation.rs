@@ -62,16 +62,16 @@ pub struct OperationError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperationErrorKind {
     /// The patch is not an array.
-    #[error("a JSON Patch is an array of operations, this is of type {0}")]
+    #[error("expected a JSON Patch, which is an array of operations; found type {0}")]
     NotAnArray(&'static str),
     /// The operation is not an object.
-    #[error("an operation is an object, this is of type {0}")]
+    #[error("expected an operation, which is an object; found type {0}")]
     NotAnObject(&'static str),
     /// A required member is missing.
     #[error("it has no member `{0}`; add one")]
     Missing(&'static str),
     /// A member that has to be a string is not one.
-    #[error("its member `{member}` has to be a string and is of type {found}")]
+    #[error("its member `{member}` must be a string, but is of type {found}")]
     NotAString {
         /// The name of the member.
         member: &'static str,
@@ -80,7 +80,7 @@ pub enum OperationErrorKind {
     },
     /// RFC 6902 does not define the operation.
     #[error(
-        "its `op` is none of `add`, `remove`, `replace`, `move`, `copy`, `test` (in lower case)"
+        "its `op` must be one of `add`, `remove`, `replace`, `move`, `copy` and `test` (in lower case)"
     )]
     UnknownName,
     /// A path is not a JSON Pointer.
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_what_it_reads() {
+    fn operations_survive_round_trip() {
         let text = concat!(
             r#"[{"op":"add","path":"/a~1b","value":null},{"op":"remove","path":"/\"\n"},"#,
             r#"{"op":"replace","path":"","value":{"x":[1.0]}},{"op":"move","from":"/a","path":"/b"},"#,
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_is_not_a_patch() {
+    fn rejects_values_that_are_not_patches() {
         use OperationErrorKind as Kind;
         for (patch, kind) in [
             (serde_json::json!({}), Kind::NotAnArray("object")),

@@ -118,7 +118,7 @@ impl Comparison {
                 live,
                 candidate,
                 pointers = difference.line(),
-                "the candidate differs"
+                "the shadow's result differs"
             );
         }
         let Some(near) = compared.near else { return };
@@ -132,7 +132,7 @@ impl Comparison {
                 fuel,
                 limit = limits.fuel,
                 times = near,
-                "the candidate took more than 80 % of its limits.fuel"
+                "the shadow used more than 80 % of its limits.fuel"
             );
         }
     }
@@ -224,7 +224,7 @@ impl Comparer {
             match thread.spawn(move || work(receiver, shared)) {
                 Ok(_) => Some(sender),
                 Err(error) => {
-                    tracing::error!(%error, "there is no thread for candidates: nothing is compared");
+                    tracing::error!(%error, "cannot start the thread for shadows; no results are compared");
                     None
                 }
             }
@@ -242,7 +242,7 @@ fn work(mut queue: mpsc::Receiver<Waiting>, shared: Arc<Shared>) {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            tracing::error!(%error, "there is no runtime for candidates: nothing is compared");
+            tracing::error!(%error, "cannot create the runtime for shadows; no results are compared");
             return;
         }
     };
@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quarter_of_a_processor_is_used_at_most() {
+    fn uses_at_most_a_quarter_of_a_processor() {
         let began = Instant::now();
         let mut share = Share::new(began, Duration::ZERO);
         let (mut now, mut spent) = (began, Duration::ZERO);
@@ -326,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_does_not_add_up() {
+    fn unused_share_does_not_accumulate() {
         let began = Instant::now();
         let mut share = Share::new(began, Duration::ZERO);
         let later = began + Duration::from_secs(3600);

@@ -212,7 +212,7 @@ impl Pipeline {
                     Err(MutateError::Unproven(what)) => {
                         tracing::error!(
                             uid = request.uid,
-                            "{what}; nothing of it was sent. This is a defect: please report it"
+                            "{what}; no patch was sent; this is a defect of Tollgate, please report it"
                         );
                         let reply = Reply::Internal(format!("tollgate: {what}"));
                         return Judged::undecided(reply, request);
@@ -344,7 +344,7 @@ impl Pipeline {
             match plugins.get(name) {
                 None => {
                     return Judged::refused(Reply::NoSuchPlugin(format!(
-                        "no plugin of the name `{name}` is configured"
+                        "no plugin named `{name}` is configured"
                     )));
                 }
                 Some(plugin) => {

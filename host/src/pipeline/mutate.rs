@@ -112,9 +112,9 @@ const LIMITS: ApplyLimits = ApplyLimits {
 };
 /// Fault of a mutator that would move a Secret's content to where it could be read unnoticed. The text is the host's
 /// and contains nothing from the plugin.
-const SPREADS_CONTENT: &str = "the plugin has read, tested or copied the content of a Secret and changes more than its \
-    data, stringData and annotations; a plugin that labels Secrets must not read, test or copy their content (with \
-    `get-json` of the whole object it does)";
+const SPREADS_CONTENT: &str = "the plugin read, tested or copied the content of a Secret and changed more than its \
+    data, stringData and annotations; a plugin that labels Secrets must not read, test or copy their content \
+    (`get-json` of the whole object reads it)";
 /// A patch with more operations is applied where other requests can continue meanwhile.
 const HEAVY_OPERATIONS: usize = 256;
 /// An answer with this many JSON values, or more, is applied there too.
@@ -346,8 +346,8 @@ impl Chain {
         match apply(original, &patch, &UNLIMITED) {
             Ok(result) if result == *current => Ok(patch),
             // The error names no place, because a member's name can contain a Secret's content.
-            Ok(_) => Err("the merged patch does not give the final object"),
-            Err(_) => Err("the merged patch does not apply"),
+            Ok(_) => Err("the merged patch does not produce the final object"),
+            Err(_) => Err("the merged patch cannot be applied"),
         }
     }
 }
@@ -437,7 +437,7 @@ fn refused(conflicts: &[(String, PluginName)]) -> String {
         .take(MOST)
         .map(|(place, whose)| {
             let place = one_line(place, Limit::Bytes(256));
-            format!("{place}, which {whose} wrote")
+            format!("{place}, written by {whose}")
         })
         .collect();
     let more = match conflicts.len().saturating_sub(MOST) {
@@ -525,7 +525,7 @@ fn change(
     }
     let bad = |what: String| Fault::BadPatch { what };
     let before = before.ok_or_else(|| {
-        bad("there is no object in this request (DELETE), so there is nothing to patch; answer `unchanged`".to_owned())
+        bad("cannot patch a request without an object (DELETE); answer `unchanged`".to_owned())
     })?;
     let is_whole = matches!(&mutation, Mutation::Object(_));
     let no_room = |error: NoRoom| Fault::OutputTooLarge {
@@ -562,7 +562,8 @@ fn change(
     let depth = operations.iter().map(depth_of).max().unwrap_or_default();
     if depth > max_depth {
         return Err(bad(format!(
-            "the object would be nested {depth} levels deep; it may be {max_depth} (requests.maxDepth)"
+            "the patched object would be nested {depth} levels deep; at most {max_depth} are allowed \
+             (requests.maxDepth)"
         )));
     }
     check(before, &after, &operations, form).map_err(|error| {

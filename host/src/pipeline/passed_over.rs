@@ -54,7 +54,7 @@ impl Reason {
     /// Describes the reason in words. `matching` is the plugin's `match`.
     pub(super) fn describe(self, matching: Option<&Match>) -> Cow<'static, str> {
         match self {
-            Self::NoRoom => Cow::Borrowed("the host had no room for it (mode warn)"),
+            Self::NoRoom => Cow::Borrowed("the host had no room for the call (mode warn)"),
             Self::Match(mismatch) => mismatch.describe(matching),
         }
     }
@@ -65,23 +65,23 @@ impl Reason {
 impl Mismatch {
     fn describe(self, matching: Option<&Match>) -> Cow<'static, str> {
         Cow::Borrowed(match self {
-            Self::Phase => "it has no part in this",
+            Self::Phase => "it does not take part in this phase",
             Self::Rules => "none of its rules matches",
             Self::Namespaces => {
-                "a rule matches, and `namespaces` or `excludeNamespaces` leaves out this namespace"
+                "a rule matches, but `namespaces` or `excludeNamespaces` excludes this namespace"
             }
-            Self::Users => "a rule matches, and `excludeUsers` has this user",
-            Self::Groups => "a rule matches, and `excludeGroups` has a group of this user",
-            Self::Labels => "a rule matches, and its `objectSelector` does not",
+            Self::Users => "a rule matches, but `excludeUsers` lists this user",
+            Self::Groups => "a rule matches, but `excludeGroups` lists a group of this user",
+            Self::Labels => "a rule matches, but its `objectSelector` does not",
             Self::Condition(index) => {
                 let condition = matching.and_then(|matching| matching.conditions.get(index));
                 let Some(condition) = condition else {
                     return Cow::Borrowed(
-                        "a rule matches, and one of its `matchConditions` is false",
+                        "a rule matches, but one of its `matchConditions` is false",
                     );
                 };
                 return Cow::Owned(format!(
-                    "a rule matches, and its matchCondition `{}` is false",
+                    "a rule matches, but its matchCondition `{}` is false",
                     condition.name()
                 ));
             }

@@ -89,7 +89,7 @@ pub(super) fn not_called(decision: &Decision, plugins: &PluginSet) -> Vec<NotCal
             continue;
         }
         let why = if decision.only.as_deref().is_some_and(|only| only != name) {
-            Cow::Borrowed("the path asks for another plugin alone")
+            Cow::Borrowed("the request path selects another plugin only")
         } else {
             let mut passed_over = decision.passed_over.iter();
             match passed_over.find(|passed_over| passed_over.is_of(index)) {
@@ -131,13 +131,15 @@ fn why_not(
         }
     }
     match ended_by {
-        Some(earlier) => Cow::Owned(format!("the fault of {earlier} had ended the chain")),
+        Some(earlier) => Cow::Owned(format!("a fault of {earlier} ended the chain")),
         None if plugin.config.mode == Mode::Audit => {
             Cow::Borrowed("it runs after the answer (mode audit)")
         }
         // The host could not read the object. Labels and conditions count as met then, so only these two reasons are
         // left.
-        None => Cow::Borrowed("a rule matches, and `excludeGroups` or an exception keeps it away"),
+        None => Cow::Borrowed(
+            "a rule matches, but `excludeGroups` or an exception excludes the request",
+        ),
     }
 }
 

@@ -212,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_no_control_characters_and_no_superfluous_space() {
+    fn line_has_no_control_characters_or_superfluous_space() {
         for (text, expected) in [
             ("plain", "plain"),
             ("", ""),
@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_cut_within_its_limit() {
+    fn cuts_line_within_limit() {
         for (text, limit, expected) in [
             ("abcdef", Limit::Characters(6), "abcdef"),
             ("abcdefg", Limit::Characters(6), "abcde…"),
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_ten_megabytes_is_cut() {
+    fn cuts_text_of_ten_megabytes() {
         assert_eq!(
             one_line(&"x".repeat(10_000_000), Limit::Characters(256))
                 .chars()
@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_says_how_much_of_it_is_missing() {
+    fn list_reports_number_of_omitted_items() {
         assert_eq!(joined(["/a", "/b"].iter(), ",", 100), "/a,/b");
         let many: Vec<String> = (0..1000).map(|index| format!("/spec/{index}")).collect();
         assert_eq!(
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_becomes_a_field_path() {
+    fn converts_pointer_to_field_path() {
         for (pointer, expected) in [
             ("/spec/containers/0/image", "spec.containers[0].image"),
             (
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_valid_stays() {
+    fn keeps_valid_annotation_key() {
         for key in ["a", "checked-by", "Rule_1.v2", &"k".repeat(55)] {
             assert_eq!(
                 annotation_key("labels", key, &["patched"]),
@@ -320,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_not_valid_is_made_so_and_stays_distinct() {
+    fn replaces_invalid_annotation_key_with_distinct_valid_one() {
         let key = |key: &str| annotation_key("labels", key, &["patched"]);
         insta::assert_snapshot!(key("patched"), @"labels.patched-d7017ebc");
         insta::assert_snapshot!(key("example.com/rule"), @"labels.example.com-rule-a50e410f");

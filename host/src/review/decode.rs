@@ -50,7 +50,7 @@ pub enum DecodeError {
     #[error("the review cannot be decoded: {0}")]
     NoRoom(NoRoom),
     /// The member `kind` is not `AdmissionReview`.
-    #[error("the body is not an AdmissionReview: `kind` is expected to be `AdmissionReview`")]
+    #[error("the body is not an AdmissionReview: `kind` must be `AdmissionReview`")]
     NotAReview,
     /// The member `apiVersion` is not a supported version.
     #[error(
@@ -70,7 +70,7 @@ pub enum DecodeError {
         expected: &'static str,
     },
     /// A value has the wrong type.
-    #[error("`{path}` is expected to be {expected}, but is {found}")]
+    #[error("`{path}` must be {expected}, but is {found}")]
     WrongType {
         /// The path of the value.
         path: &'static str,
@@ -80,7 +80,7 @@ pub enum DecodeError {
         found: &'static str,
     },
     /// The member `operation` is none of the four operations.
-    #[error("`request.operation` is expected to be one of CREATE, UPDATE, DELETE and CONNECT")]
+    #[error("`request.operation` must be one of CREATE, UPDATE, DELETE and CONNECT")]
     UnknownOperation,
 }
 
@@ -128,7 +128,7 @@ pub(super) fn read_request(request: &Object) -> Result<AdmissionRequest, DecodeE
     let uid = required(
         text(request, "uid", "request.uid")?,
         "request.uid",
-        "the uid to answer to",
+        "the uid of the request",
     )?;
     let kind = members(request, "kind", "request.kind")?;
     let resource = members(request, "resource", "request.resource")?;
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_kube_apiserver_sends() {
+    fn reads_review_of_kube_apiserver() {
         let Review { version, request } = decode_value(&review()).unwrap();
         assert_eq!(version, ReviewVersion::V1);
         assert_eq!(
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_is_the_request_without_its_parts() {
+    fn document_is_request_without_its_parts() {
         let document = decode_value(&review()).unwrap().request.document;
         let names: Vec<&str> = document
             .as_object()
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_string_is_none_where_go_has_no_other_way_to_say_so() {
+    fn empty_subresource_and_namespace_mean_absent() {
         let mut empty = review();
         empty["request"]["subResource"] = "".into();
         empty["request"]["namespace"] = "".into();
@@ -461,21 +461,21 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_is_not_json_with_its_place() {
+    fn rejects_invalid_json_and_names_place() {
         let error = decode(br#"{"kind": oops}"#, 32).unwrap_err();
         insta::assert_snapshot!(error, @"the body is not a JSON document");
-        insta::assert_snapshot!(error.source().unwrap(), @"not JSON: a value expected at byte 9");
+        insta::assert_snapshot!(error.source().unwrap(), @"not JSON: expected a value at byte 9");
         assert!(matches!(decode(b"", 32), Err(DecodeError::NotJson(_))));
     }
 
     #[test]
-    fn rejects_what_is_nested_too_deep() {
+    fn rejects_too_deep_nesting() {
         let nested = format!("{{\"request\":{}1{}}}", "[".repeat(100), "]".repeat(100));
         insta::assert_snapshot!(decode(nested.as_bytes(), 32).unwrap_err(), @"the body is nested deeper than the limit of 32 levels, at byte 42");
     }
 
     #[test]
-    fn rejects_what_is_not_an_admission_review() {
+    fn rejects_json_that_is_not_an_admission_review() {
         for value in [json!("Pod"), Value::Null] {
             assert_eq!(with("/kind", value).unwrap_err(), DecodeError::NotAReview);
         }
@@ -494,14 +494,14 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_request_that_cannot_be_judged() {
+    fn rejects_incomplete_request() {
         for name in ["uid", "kind", "resource", "operation"] {
             assert!(
                 matches!(without("/request", name), Err(DecodeError::Missing { .. })),
                 "{name}"
             );
         }
-        insta::assert_snapshot!(with("/request/uid", "".into()).unwrap_err(), @"`request.uid` is missing or empty: expected the uid to answer to");
+        insta::assert_snapshot!(with("/request/uid", "".into()).unwrap_err(), @"`request.uid` is missing or empty: expected the uid of the request");
         assert_eq!(
             with("/request/operation", "PATCH".into()).unwrap_err(),
             DecodeError::UnknownOperation
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_another_type_without_telling_the_value() {
+    fn type_errors_do_not_reveal_value() {
         for pointer in [
             "/request",
             "/kind",
@@ -530,6 +530,6 @@ mod tests {
             );
             assert!(!format!("{error} {error:?}").contains("marker"));
         }
-        insta::assert_snapshot!(with("/request/object", "marker".into()).unwrap_err(), @"`request.object` is expected to be an object or null, but is string");
+        insta::assert_snapshot!(with("/request/object", "marker".into()).unwrap_err(), @"`request.object` must be an object or null, but is string");
     }
 }

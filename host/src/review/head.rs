@@ -106,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn reads_a_body_that_is_cut_off_within_the_object() {
+    fn reads_body_truncated_within_object() {
         check(&format!(r#"{HEAD}"object":{{"data":"aaaa"#));
         check(&format!(r#"{HEAD}"obj"#));
         check(HEAD);
     }
 
     #[test]
-    fn reads_a_body_with_an_object_nested_too_deep() {
+    fn reads_body_with_too_deep_object() {
         check(&format!(
             r#"{HEAD}"object":{}{}}}}}"#,
             "[".repeat(100_000),
@@ -122,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn does_not_look_at_the_object_once_it_knows_enough() {
+    fn skips_object_when_head_is_complete() {
         check(&format!(
             r#"{HEAD}"object":{{}},"uid":"another","oldObject":{{"#
         ));
     }
 
     #[test]
-    fn reads_past_a_small_object_where_the_members_are_sorted() {
+    fn reads_past_small_object_if_members_are_sorted() {
         let sorted = concat!(
             r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"kind":{"kind":"Pod"},"name":"n","#,
             r#""object":{"a":1},"oldObject":null,"operation":"DELETE","options":{},"resource":{"resource":"pods"},"uid":"u","#,
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_up_where_the_head_says_too_little() {
+    fn gives_up_if_head_is_incomplete() {
         for cut in [0, 1, 20, 60, 90, 150, HEAD.len() - 60] {
             assert!(head_of(&HEAD.as_bytes()[..cut]).is_none(), "{cut}");
         }

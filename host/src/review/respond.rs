@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn allows_in_the_version_that_was_asked_in() {
+    fn answers_in_version_of_request() {
         let outcome = Outcome {
             allowed: true,
             ..Outcome::default()
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_comes_with_its_type_and_only_from_a_mutating_webhook() {
+    fn only_mutating_webhook_returns_patch_with_its_type() {
         let outcome = Outcome {
             allowed: true,
             patch: patch(),
@@ -299,12 +299,12 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_has_its_status() {
+    fn denial_has_status() {
         insta::assert_snapshot!(text(respond(ReviewVersion::V1, "u", &denied(), Endpoint::Validate)), @r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":false,"status":{"metadata":{},"status":"Failure","message":"labels: says \"no\" (review u)","reason":"Forbidden","details":{"name":"nginx","kind":"Pod","causes":[{"reason":"FieldValueRequired","message":"labels: missing","field":"metadata.labels[app]"},{"reason":"FieldValueForbidden","message":"labels: no"}]},"code":403}}}"#);
     }
 
     #[test]
-    fn kubectl_shows_the_uid_of_an_invalid_object_too() {
+    fn kubectl_shows_uid_for_invalid_object() {
         let mut outcome = denied();
         outcome.status.as_mut().unwrap().reason = INVALID;
         let uid = "705ab4f5-6393-11e8-b7cc-42010a800002";
@@ -323,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_uid_of_kube_apiserver_is_cut_and_others_are_not() {
+    fn shortens_only_uids_of_kube_apiserver() {
         assert_eq!(
             short_uid("705ab4f5-6393-11e8-b7cc-42010a800002"),
             "705ab4f5"
@@ -335,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_and_annotations_are_written() {
+    fn writes_warnings_and_annotations() {
         let outcome = Outcome {
             allowed: true,
             warnings: vec!["a: old".to_owned(), "b: \"older\"".to_owned()],

@@ -179,7 +179,7 @@ fn allow_open_files() {
         maximum: limit.maximum,
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::debug!(error = %error, "cannot raise the limit of open files");
+        tracing::debug!(error = %error, "cannot raise the limit on open files");
     }
 }
 
@@ -195,7 +195,7 @@ async fn pause(error: &io::Error, places: &Places) {
         places.make_room(ROOM);
         tracing::warn!(
             error = error as &dyn std::error::Error,
-            "cannot accept connections; is the limit of open files too low?"
+            "cannot accept connections; check whether the limit on open files is too low"
         );
         sleep(ACCEPT_PAUSE).await;
     }

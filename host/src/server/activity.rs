@@ -241,10 +241,10 @@ impl Activity {
             Standing::Busy => Duration::ZERO,
         };
         let mut activity = Self::new();
-        let inner = Arc::get_mut(&mut activity).expect("it is not shared yet");
+        let inner = Arc::get_mut(&mut activity).expect("a new activity is not shared");
         inner.born = Instant::now()
             .checked_sub(quiet)
-            .expect("the machine runs for longer");
+            .expect("the machine has been running for longer");
         inner.proven = AtomicBool::new(matches!(standing, Standing::Idle { .. }));
         match standing {
             Standing::Unproven { .. } | Standing::Idle { .. } => {}
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_proven_by_a_review_and_busy_from_the_end_of_the_body() {
+    fn connection_is_proven_by_review_and_busy_after_body() {
         let activity = Activity::new();
         let is = |expected: fn(Standing) -> bool| assert!(expected(activity.standing()));
         is(|standing| matches!(standing, Standing::Unproven { .. }));
@@ -296,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_a_head_that_takes_too_long_and_no_body_that_does() {
+    fn closes_connection_for_slow_head_but_not_slow_body() {
         let activity = Activity::new();
         activity.read();
         assert_eq!(activity.verdict_at(2_500, SERVING), Verdict::Keep);
@@ -308,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn closes_idle_connections_in_the_drain_and_waits_for_busy_ones() {
+    fn drain_closes_idle_connections_and_waits_for_busy_ones() {
         let activity = Activity::new();
         assert_eq!(activity.verdict_at(10, CLOSING), Verdict::Keep);
         assert_eq!(activity.verdict_at(1_000, CLOSING), Verdict::Retire);

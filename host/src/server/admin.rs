@@ -156,13 +156,13 @@ impl<G: Gate> Pages<G> {
             Ok(()) => return None,
             Err(Refused::Busy) => Page::text(
                 StatusCode::TOO_MANY_REQUESTS,
-                "passwords of others are being checked: try again\n",
+                "other password checks are in progress: try again\n",
             ),
             Err(Refused::Client(failure)) => {
                 self.shared.metrics.authentication_failed(failure);
                 Page::text(
                     StatusCode::UNAUTHORIZED,
-                    "expected what admin.authentication asks for\n",
+                    "the credentials are missing or wrong: send those that admin.authentication asks for\n",
                 )
             }
         };
@@ -193,7 +193,7 @@ impl<G: Gate> Pages<G> {
     /// Reloads and answers when the reload is done. This takes as long as loading the changed plugins.
     async fn reload(&self) -> Page {
         match self.shared.gate.reload().await {
-            None => Page::text(StatusCode::NOT_FOUND, "there is nothing to be read again\n"),
+            None => Page::text(StatusCode::NOT_FOUND, "no configuration to reload\n"),
             Some(Reloaded { complete, report }) => {
                 let status = if complete {
                     StatusCode::OK
@@ -215,7 +215,7 @@ impl<G: Gate> Pages<G> {
                 Some(uid) => self.decisions_of(uid),
                 None => Page::text(
                     StatusCode::NOT_FOUND,
-                    "no such path: there are /plugins, /candidates, /decisions and, with POST, /reload; /livez, /readyz \
+                    "no such path: expected /plugins, /candidates, /decisions or, with POST, /reload; /livez, /readyz \
                      and /metrics are on the probes listener (probes.listen)\n",
                 ),
             },
@@ -228,7 +228,8 @@ impl<G: Gate> Pages<G> {
         if none {
             return Page::text(
                 StatusCode::NOT_FOUND,
-                "no decision of this uid is kept: the last ones are (admin.decisions), until the end of the process\n",
+                "no decision is kept for this uid: Tollgate keeps the most recent ones (admin.decisions) until the \
+                 process ends\n",
             );
         }
         Page::json(StatusCode::OK, &decisions)

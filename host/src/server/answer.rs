@@ -57,14 +57,14 @@ impl Answer {
     pub(super) fn overloaded() -> Self {
         Self::new(
             StatusCode::TOO_MANY_REQUESTS,
-            "Tollgate is at a limit of its own and took no decision; try again in a second",
+            "Tollgate has reached one of its own limits and made no decision; try again in a second",
         )
     }
 
     pub(super) fn starting() -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
-            "Tollgate is loading its plugins and took no decision; try again in a second",
+            "Tollgate is loading its plugins and made no decision; try again in a second",
         )
     }
 

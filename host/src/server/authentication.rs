@@ -62,7 +62,8 @@ pub enum AuthenticationError {
     },
     /// The file of authorities holds no usable authority.
     #[error(
-        "{path} (authentication.clientCertificate.ca) {problem}: expected PEM with one or more CERTIFICATE sections of authorities"
+        "{path} (authentication.clientCertificate.ca) {problem}: expected PEM with one or more CERTIFICATE sections, \
+         each with a CA certificate"
     )]
     ClientCa {
         /// The file.
@@ -72,8 +73,8 @@ pub enum AuthenticationError {
     },
     /// None of the authorities in the file is valid now.
     #[error(
-        "{path} (authentication.clientCertificate.ca) holds only authorities that have expired or are not valid yet: put \
-         one there that is valid today"
+        "{path} (authentication.clientCertificate.ca) holds only CA certificates that have expired or are not valid \
+         yet: add one that is valid today"
     )]
     ClientCaOutdated {
         /// The file.
@@ -81,7 +82,8 @@ pub enum AuthenticationError {
     },
     /// A line is not a token, or the file holds none.
     #[error(
-        "{path} (authentication.bearer.file){} {problem}: expected one token on each line, of visible ASCII characters without spaces", at(.line)
+        "{path} (authentication.bearer.file){} {problem}: expected one token per line, of visible ASCII characters \
+         without spaces", at(.line)
     )]
     Bearer {
         /// The file.
@@ -93,7 +95,8 @@ pub enum AuthenticationError {
     },
     /// A line is not a name with a hashed password, or the file holds none.
     #[error(
-        "{path} (authentication.basic.file){} {problem}: expected NAME:HASH on each line with a bcrypt hash of a cost of at most {}, as `htpasswd -nB NAME` writes it", at(.line), basic::HIGHEST_COST
+        "{path} (authentication.basic.file){} {problem}: expected one NAME:HASH per line, with a bcrypt hash of cost \
+         {} or less, as `htpasswd -nB NAME` writes it", at(.line), basic::HIGHEST_COST
     )]
     Basic {
         /// The file.
@@ -129,7 +132,8 @@ impl Authentication {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(
                 error,
-                "serving with client authorities of which none is valid"
+                "serving although no CA certificate for clients is valid now; replace the file with one that holds a \
+                 valid CA certificate"
             );
         }
         Ok(Self {
@@ -241,8 +245,8 @@ pub(super) fn inspect(
                 tls::ends(expiry, now)
             );
             let has_ended = expiry.is_some_and(|expiry| expiry <= now);
-            let warning = "a CA has expired: what it has issued is accepted for as long as that is valid; take the CA \
-                           out of the file when nobody uses it any more";
+            let warning = "a CA certificate has expired: client certificates that it issued are still accepted while \
+                they are valid; remove it from the file when no client uses it any more";
             Ok(Usable {
                 description,
                 warnings: has_ended.then(|| warning.to_owned()).into_iter().collect(),

@@ -97,7 +97,8 @@ pub enum AuthorityError {
     },
     /// The files exist but do not form an authority.
     #[error(
-        "{directory} holds no usable certificate authority: {problem}; put the right ca.crt and ca.key there, or remove both and a new authority is made, whose ca.crt then has to be registered as caBundle"
+        "{directory} holds no usable certificate authority: {problem}; put the right ca.crt and ca.key there, or \
+         remove both so that Tollgate creates a new authority, and then register the new ca.crt as caBundle"
     )]
     Unusable {
         /// The directory.
@@ -107,7 +108,7 @@ pub enum AuthorityError {
     },
     /// A certificate cannot be made for these names.
     #[error(
-        "cannot make a certificate: tls.selfSigned.names and .service must be DNS names or IP addresses"
+        "cannot create a certificate: tls.selfSigned.names and .service must be DNS names or IP addresses"
     )]
     Issue(#[source] rcgen::Error),
 }
@@ -157,9 +158,8 @@ impl Authority {
         let successor_signs_from = kept
             .successor(directory)?
             .map(|(successor, _)| successor.signs_from());
-        let issuer = Issuer::from_ca_cert_der(&certificate, kept.key).map_err(|_| {
-            AuthorityError::unusable(directory, "ca.crt is not the certificate of an authority")
-        })?;
+        let issuer = Issuer::from_ca_cert_der(&certificate, kept.key)
+            .map_err(|_| AuthorityError::unusable(directory, "ca.crt is not a CA certificate"))?;
         Ok(Self {
             issuer,
             certificate,
@@ -240,7 +240,7 @@ impl AuthorityError {
 impl Kept {
     fn signer(&self, directory: &Path) -> Result<&Member, AuthorityError> {
         self.member_of(&self.key)
-            .ok_or_else(|| AuthorityError::unusable(directory, "ca.key is not the key of ca.crt"))
+            .ok_or_else(|| AuthorityError::unusable(directory, "ca.key does not belong to ca.crt"))
     }
 
     /// The certificate that signs next, and its key. Returns none for a key without certificate, which a killed process
@@ -249,8 +249,9 @@ impl Kept {
         let Some(text) = read_file(&directory.join(NEXT_KEY_FILE))? else {
             return Ok(None);
         };
-        let key = KeyPair::from_pem(&text)
-            .map_err(|_| AuthorityError::unusable(directory, "next.key is no PEM private key"))?;
+        let key = KeyPair::from_pem(&text).map_err(|_| {
+            AuthorityError::unusable(directory, "next.key is not a PEM private key")
+        })?;
         Ok(self.member_of(&key).map(|member| (member, key)))
     }
 
@@ -276,9 +277,9 @@ impl Kept {
 impl Member {
     fn read(certificate: CertificateDer<'static>) -> Result<Self, &'static str> {
         let (_, parsed) = x509_parser::parse_x509_certificate(&certificate)
-            .map_err(|_| "ca.crt is no X.509 certificate")?;
+            .map_err(|_| "ca.crt is not an X.509 certificate")?;
         if !parsed.is_ca() {
-            return Err("ca.crt is not the certificate of an authority");
+            return Err("ca.crt is not a CA certificate");
         }
         let public_key = parsed.public_key().raw.to_vec();
         let validity = parsed.validity();
@@ -320,14 +321,14 @@ fn read(directory: &Path) -> Result<Option<Kept>, AuthorityError> {
         (Some(certificate), Some(key)) => (certificate, key),
         // A process that was killed between the two writes leaves this state too: it writes the key first.
         (None, _) => return Ok(None),
-        (Some(_), None) => return Err(unusable("there is a ca.crt without its ca.key")),
+        (Some(_), None) => return Err(unusable("ca.crt exists without its ca.key")),
     };
-    let key = KeyPair::from_pem(&key).map_err(|_| unusable("ca.key is no PEM private key"))?;
+    let key = KeyPair::from_pem(&key).map_err(|_| unusable("ca.key is not a PEM private key"))?;
     let bundle: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes())
         .collect::<Result<_, _>>()
-        .map_err(|_| unusable("ca.crt is no PEM certificate"))?;
+        .map_err(|_| unusable("ca.crt is not a PEM certificate"))?;
     if bundle.is_empty() {
-        return Err(unusable("ca.crt is no PEM certificate"));
+        return Err(unusable("ca.crt is not a PEM certificate"));
     }
     let bundle = bundle
         .into_iter()
@@ -351,7 +352,7 @@ fn make(directory: &Path, now: OffsetDateTime) -> Result<Kept, AuthorityError> {
     write_file(&certificate_path, 0o644, &kept.pem())?;
     tracing::info!(
         ca_bundle = %certificate_path.display(),
-        "made a self-signed authority: register this file as caBundle"
+        "created a self-signed authority; register this file as caBundle"
     );
     Ok(kept)
 }
@@ -367,8 +368,8 @@ fn tend(mut kept: Kept, directory: &Path, now: OffsetDateTime) -> Result<Kept, A
         tracing::warn!(
             ca_bundle = %certificate_path.display(),
             signs_from = %member.signs_from(),
-            "the self-signed authority nears its end, and the next one is in the file beside it: register the \
-             file as caBundle before the next one signs"
+            "the self-signed authority expires soon, and its successor is in the same file; register the file as \
+             caBundle before the successor signs"
         );
         kept.bundle.push(member);
         write_file(&certificate_path, 0o644, &kept.pem())?;
@@ -380,7 +381,8 @@ fn tend(mut kept: Kept, directory: &Path, now: OffsetDateTime) -> Result<Kept, A
         fs::rename(&next_key_path, directory.join(KEY_FILE))
             .map_err(failed("rename", &next_key_path))?;
         kept.key = key;
-        tracing::info!(ca_bundle = %certificate_path.display(), "the next self-signed authority signs from now on");
+        tracing::info!(ca_bundle = %certificate_path.display(), "the successor of the self-signed authority signs \
+            from now on");
     }
     let count = kept.bundle.len();
     let signing = kept.key.subject_public_key_info();

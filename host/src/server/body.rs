@@ -220,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_grows_to_twice_what_has_arrived_and_never_past_the_announced_length() {
+    fn buffer_grows_to_twice_received_up_to_announced_length() {
         const MIB: usize = 1 << 20;
         assert_eq!(grown(1, 40 * MIB), FIRST_BYTES);
         assert_eq!(grown(1, 100), 100);
@@ -229,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_has_to_keep_coming_at_a_rate() {
+    fn body_must_keep_minimum_rate() {
         let mut pace = Pace::new();
         let began = pace.began;
         assert_eq!(pace.due(), began + STALL_TIMEOUT);
@@ -239,13 +239,13 @@ mod tests {
         assert_eq!(
             pace.due(),
             began + STALL_TIMEOUT + earned,
-            "a few bytes earn little"
+            "few bytes extend the time only a little"
         );
         pace.received_bytes = 10 << 20;
         assert_eq!(
             pace.due(),
             pace.last + STALL_TIMEOUT,
-            "many excuse no silence"
+            "many bytes do not allow a long silence"
         );
     }
 }

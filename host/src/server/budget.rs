@@ -259,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_does_not_fit_and_takes_it_once_bytes_came_back() {
+    fn rejects_body_over_budget_until_bytes_are_released() {
         let gauge = Gauge::default();
         let budget = Budget::new(100, 100, gauge.clone());
         let mut first = budget.lease(peer(1));
@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_a_reserve_for_small_bodies() {
+    fn keeps_reserve_for_small_bodies() {
         let budget = Budget::new(8 * LARGE, LARGE, Gauge::default());
         let large: Vec<Lease> = (0..7)
             .map(|_| {
@@ -303,13 +303,13 @@ mod tests {
     }
 
     #[test]
-    fn takes_one_body_of_the_largest_size_however_small_the_cap_is() {
+    fn accepts_one_body_of_largest_size_with_any_cap() {
         let budget = Budget::new(LARGE, LARGE, Gauge::default());
         assert!(budget.lease(peer(1)).cover(LARGE));
     }
 
     #[test]
-    fn evicts_slow_bodies_of_the_peer_that_holds_most_and_no_complete_ones() {
+    fn evicts_only_slow_bodies_of_peer_that_holds_most() {
         let budget = Budget::new(1_000, 100, Gauge::default());
         let mut leases: Vec<Lease> = [(1, 300), (2, 400), (2, 200), (3, 100)]
             .into_iter()
@@ -337,7 +337,7 @@ mod tests {
         let most = leases[2].arriving;
         assert!(
             !budget.state().evict(peer(2), most, 100, later),
-            "nobody makes room for the peer that holds most"
+            "no body is evicted for the peer that holds most"
         );
         assert_eq!(evicted(&leases), [false, false, true, false]);
     }

@@ -181,12 +181,12 @@ async fn handshake<G>(
     if refused && shared.refusal_is_news() {
         tracing::warn!(
             error,
-            "a client broke off the TLS handshake; if it is kube-apiserver, compare the webhook's \
-             caBundle and the certificate's names with how it is called"
+            "a client aborted the TLS handshake; if it is kube-apiserver, check the webhook's caBundle, and that the \
+             certificate covers the name that kube-apiserver calls"
         );
     } else {
         // Most of these are port scans and TCP probes.
-        tracing::debug!(error, "a TLS handshake failed");
+        tracing::debug!(error, "TLS handshake failed");
     }
     None
 }
@@ -314,8 +314,8 @@ impl<G> Shared<G> {
         tracing::warn!(
             reason = failure.name(),
             client = address.map(tracing::field::display),
-            "a client was refused; if it is kube-apiserver, compare `authentication` with the kubeconfig \
-             that its admission configuration names for webhooks"
+            "rejected a client that failed authentication; if it is kube-apiserver, compare `authentication` with the \
+             kubeconfig that its admission configuration names for webhooks"
         );
     }
 

@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_the_larger_of_share_and_least_and_never_more_than_half() {
+    fn subtracts_larger_of_share_and_minimum_up_to_half() {
         assert_eq!(left(10_000), 9_000);
         assert_eq!(left(500), 450);
         assert_eq!(left(200), 150);

@@ -69,7 +69,7 @@ pub(super) async fn answer<G: Gate>(
         shared.metrics.panics.inc();
         let mut answer = Answer::new(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "Tollgate failed on this request; its log says where",
+            "Tollgate failed while it handled this request; its log shows where",
         );
         answer.close = true;
         answer
@@ -121,10 +121,10 @@ async fn judge<G: Gate>(
         }
         Ok(Received::Slow) => {
             return incomplete(
-                "the body came too slowly: nothing for 3 s, or less than 64 KiB a second",
+                "the body arrived too slowly: no data for 3 s, or less than 64 KiB per second",
             );
         }
-        Ok(Received::Broken) => return incomplete("the body ended before its announced end"),
+        Ok(Received::Broken) => return incomplete("the body ended before it was complete"),
         Err(_) => return incomplete("the body did not arrive within the request's timeout"),
     };
     exchange.body_came();
@@ -192,15 +192,14 @@ fn not_admitted<G>(shared: &Shared<G>, peer: &Peer, why: Refused) -> Answer {
         ),
         AuthenticationFailure::Missing => (
             StatusCode::UNAUTHORIZED,
-            "credentials of a kind that WWW-Authenticate names have to come with the request",
+            "the request has no credentials: send credentials of a kind that WWW-Authenticate names",
         ),
-        AuthenticationFailure::Bearer => (
-            StatusCode::UNAUTHORIZED,
-            "the bearer token is not one of those that are accepted",
-        ),
+        AuthenticationFailure::Bearer => {
+            (StatusCode::UNAUTHORIZED, "the bearer token is not accepted")
+        }
         AuthenticationFailure::Basic => (
             StatusCode::UNAUTHORIZED,
-            "the name or the password is not right",
+            "the user name or the password is wrong",
         ),
     };
     let mut answer = Answer::new(status, text);

@@ -48,9 +48,10 @@ impl InspectError {
         match self {
             Self::Certificate(
                 CertificateError::Outdated { .. } | CertificateError::AuthorityOutdated { .. },
-            ) => "`serve` is not ready with it",
+            ) => "`serve` starts with it but is not ready",
             Self::Authentication(AuthenticationError::ClientCaOutdated { .. }) => {
-                "`serve` starts with it, and accepts what these have issued for as long as that is valid"
+                "`serve` starts with it, and accepts client certificates of these CAs while the client certificates \
+                 are valid"
             }
             Self::Certificate(_) | Self::Authentication(_) => "`serve` does not start with it",
         }

@@ -36,7 +36,7 @@ impl Page {
         let names: Vec<&str> = allowed.iter().map(Method::as_str).collect();
         let page = Self::text(
             StatusCode::METHOD_NOT_ALLOWED,
-            format!("only {}\n", names.join(" and ")),
+            format!("method not allowed: use {}\n", names.join(" or ")),
         );
         let names = HeaderValue::from_str(&names.join(", "));
         // Methods are tokens, so a list of them is a valid header value.
@@ -45,7 +45,7 @@ impl Page {
 
     /// 500: the host failed to make the page.
     pub(super) fn failed() -> Self {
-        Self::text(StatusCode::INTERNAL_SERVER_ERROR, "failed\n")
+        Self::text(StatusCode::INTERNAL_SERVER_ERROR, "failed to create this page\n")
     }
 
     pub(super) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {

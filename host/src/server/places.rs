@@ -228,14 +228,14 @@ mod tests {
     }
 
     #[test]
-    fn evicts_nobody_below_the_limit() {
+    fn evicts_no_connection_below_limit() {
         let (places, taken) = places(3, &[(1, idle(50)), (1, unproven(50))]);
         assert!(places.take(peer(2), &unproven(0)).is_some());
         assert_eq!(evicted(&taken), [0; 0]);
     }
 
     #[test]
-    fn one_peer_alone_loses_what_has_shown_least_and_then_what_is_idle_for_longest() {
+    fn evicts_unproven_connections_before_longest_idle_ones() {
         let of = [
             (1, idle(5)),
             (1, unproven(1)),
@@ -248,12 +248,15 @@ mod tests {
             new.push(places.take(peer(1), &unproven(0)).expect("a place"));
             assert_eq!(evicted(&taken), expected);
         }
-        assert!(places.take(peer(1), &unproven(0)).is_none(), "all are new");
+        assert!(
+            places.take(peer(1), &unproven(0)).is_none(),
+            "all connections are new, so none is evicted"
+        );
         assert_eq!(evicted(&new), [0; 0]);
     }
 
     #[test]
-    fn a_peer_within_its_share_keeps_its_connections() {
+    fn keeps_connections_of_peer_within_its_share() {
         let of = [
             (1, idle(80)),
             (1, idle(70)),
@@ -270,13 +273,13 @@ mod tests {
     }
 
     #[test]
-    fn evicts_no_connection_with_a_review_that_is_being_answered() {
+    fn never_evicts_connection_with_review_in_progress() {
         let (places, taken) = places(
             2,
             &[(1, activity(Standing::Busy)), (1, activity(Standing::Busy))],
         );
         assert!(places.take(peer(1), &unproven(0)).is_none());
-        assert!(!places.has_most(peer(1)), "nobody else is there");
+        assert!(!places.has_most(peer(1)), "no other peer is connected");
         drop(taken);
         assert!(places.take(peer(1), &unproven(0)).is_some());
         assert_eq!(places.gauge.get(), 0);

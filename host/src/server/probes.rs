@@ -183,8 +183,8 @@ impl<G: Gate> Told<G> {
             "/readyz" => self.readiness(is_verbose(uri)),
             _ => Page::text(
                 StatusCode::NOT_FOUND,
-                "no such path: there are /livez, /readyz and /metrics; /plugins and /decisions are on the admin listener \
-                 (admin.listen)\n",
+                "no such path: expected /livez, /readyz or /metrics; /plugins, /candidates and /decisions are on the \
+                 admin listener (admin.listen)\n",
             ),
         }
     }

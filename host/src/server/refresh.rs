@@ -86,7 +86,7 @@ fn note(
     let Err(error) = outcome else {
         let ended = refused.remove(&setting);
         if ended.is_some() {
-            tracing::info!(setting, "the files can be used again");
+            tracing::info!(setting, "certificate or credential files are usable again");
         }
         return ended.is_some();
     };
@@ -103,7 +103,7 @@ fn note(
         setting,
         error = reason,
         since = moment(since),
-        "cannot use the new certificate or credential; the old one stays in force"
+        "cannot use the new certificate or credential; keeping the previous one"
     );
     let reported = now;
     refused.insert(
@@ -121,7 +121,7 @@ fn lines(refused: &BTreeMap<String, Refused>) -> Vec<String> {
     let line = |(setting, refused): (&String, &Refused)| {
         let since = moment(refused.since);
         format!(
-            "{setting}: what its files hold cannot be used since {since}, what they held before stays in force: {}",
+            "{setting}: its files have been unusable since {since}, so their previous content stays in force: {}",
             refused.reason
         )
     };
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_it_again_for_as_long_as_it_lasts_and_seldom() {
+    fn repeats_failure_every_ten_minutes_while_it_lasts() {
         let mut refused = BTreeMap::new();
         let began = Instant::now();
         let mut said = |text: Option<&str>, seconds| {
@@ -181,7 +181,7 @@ mod tests {
         let (first, line) = said(Some("it expired"), 5);
         assert!(first);
         assert!(
-            line.starts_with("tls: what its files hold cannot be used since "),
+            line.starts_with("tls: its files have been unusable since "),
             "{line}"
         );
         assert!(line.ends_with("stays in force: it expired"), "{line}");
@@ -189,9 +189,9 @@ mod tests {
         let again = times
             .filter(|seconds| said(Some("it expired"), *seconds).0)
             .count();
-        assert_eq!(again, 3, "every ten minutes");
+        assert_eq!(again, 3, "it is repeated after ten minutes");
         let (other, line) = said(Some("it is gone"), 1_810);
-        assert!(other, "another reason is news");
+        assert!(other, "a new reason is logged at once");
         assert!(line.ends_with("stays in force: it is gone"), "{line}");
         assert_eq!(said(None, 1_815), (true, String::new()));
         assert_eq!(said(None, 1_820), (false, String::new()));

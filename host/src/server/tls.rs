@@ -115,7 +115,8 @@ pub enum CertificateError {
     },
     /// The key does not belong to the certificate.
     #[error(
-        "the key in {key} (tls.key) does not belong to the first certificate in {certificate} (tls.certificate): the server's own certificate comes first in the file, and both files must be of one issue"
+        "the key in {key} (tls.key) does not belong to the first certificate in {certificate} (tls.certificate): put \
+         the server's own certificate first in the file, and take both files from the same issuance"
     )]
     Mismatch {
         /// The certificate file.
@@ -137,8 +138,8 @@ pub enum CertificateError {
     },
     /// The certificate is not valid now.
     #[error(
-        "{certificate} (tls.certificate) {outdated}: clients refuse it; put a certificate and its key there that are valid \
-         today"
+        "{certificate} (tls.certificate) {outdated}: clients reject it; replace it and its key with a pair that is \
+         valid today"
     )]
     Outdated {
         /// The certificate file.
@@ -148,9 +149,9 @@ pub enum CertificateError {
     },
     /// The self-signed authority is not valid now.
     #[error(
-        "{certificate} (tls.selfSigned.directory) {outdated}: clients refuse what it signs; put a ca.crt and ca.key there \
-         that are valid today, or start anew with a folder that can be written to, and register the ca.crt that is made \
-         there as caBundle"
+        "{certificate} (tls.selfSigned.directory) {outdated}: clients reject the certificates that it signs; put a \
+         ca.crt and ca.key there that are valid today, or restart with a writable directory and register the ca.crt \
+         that Tollgate creates there as caBundle"
     )]
     AuthorityOutdated {
         /// The authority's certificate.
@@ -159,7 +160,7 @@ pub enum CertificateError {
         outdated: Outdated,
     },
     /// The self-signed certificate cannot be created.
-    #[error("cannot make a self-signed certificate (tls.selfSigned)")]
+    #[error("cannot create a self-signed certificate (tls.selfSigned)")]
     Authority(#[source] AuthorityError),
     /// The TLS library cannot be set up.
     #[error("cannot set up TLS: this is a defect of Tollgate or of the system's random source")]
@@ -191,7 +192,7 @@ impl Certificates {
         if let Err(error) = &checked {
             // The operator can replace the certificate while the server waits, because the files are read again.
             let error = error as &dyn std::error::Error;
-            tracing::error!(error, "not ready before the certificate is valid");
+            tracing::error!(error, "not ready until the certificate is valid");
         }
         let live = Arc::new(Live(ArcSwap::from_pointee(certified)));
         let mut config = server_config(&provider, &live, clients)?;
@@ -248,8 +249,8 @@ impl Certificates {
             ));
             if let Some(from) = told.successor_signs_from {
                 lines.push(format!(
-                    "authority {}: the next one is in the file and signs from {} on; register the file as caBundle \
-                     before that",
+                    "authority {}: its successor is in the same file and signs from {} on; register the file as \
+                     caBundle before then",
                     path.display(),
                     from.date()
                 ));
@@ -312,7 +313,8 @@ impl Certificates {
             tracing::warn!(
                 certificate = self.source.name(),
                 lost = lost.join(", "),
-                "the new certificate is not for all names of the one before it: who calls by these is refused"
+                "the new certificate lacks names that the previous one covers; clients that call by these names \
+                 reject it"
             );
         }
         self.was_valid.store(true, Ordering::Relaxed);
@@ -425,11 +427,11 @@ pub(super) fn ends(expiry: Option<OffsetDateTime>, now: OffsetDateTime) -> Strin
     match expiry {
         Some(expiry) if expiry <= now => format!("EXPIRED on {}", expiry.date()),
         Some(expiry) => format!(
-            "ends on {}, in {} days",
+            "expires on {}, in {} days",
             expiry.date(),
             (expiry - now).whole_days()
         ),
-        None => "its end cannot be read".to_owned(),
+        None => "its expiry cannot be read".to_owned(),
     }
 }
 

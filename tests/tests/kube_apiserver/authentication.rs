@@ -69,7 +69,10 @@ async fn create(start: Start, authority: &Authority) -> Option<(bool, String, f6
         if !printed.succeeded() || printed.output.contains("shop") {
             break printed;
         }
-        assert!(Instant::now() < deadline, "nobody asks: {printed}");
+        assert!(
+            Instant::now() < deadline,
+            "kube-apiserver does not call the host: {printed}"
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
     let labels = [("reason", "certificate")];
@@ -82,7 +85,7 @@ async fn create(start: Start, authority: &Authority) -> Option<(bool, String, f6
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_right_client_certificate_is_served_and_others_are_refused() {
+async fn serves_only_configured_client_certificate() {
     let authority = Authority::new("webhook clients");
     let right = authority.client("kube-apiserver");
     let another = authority.client("somebody-else");
@@ -105,6 +108,9 @@ async fn the_right_client_certificate_is_served_and_others_are_refused() {
         };
         assert!(!served, "served without the right certificate");
         assert!(errors.contains("failed calling webhook"), "{errors}");
-        assert!(refused >= 1.0, "the host does not say why: {refused}");
+        assert!(
+            refused >= 1.0,
+            "the host does not count the failed authentication: {refused}"
+        );
     }
 }

@@ -13,7 +13,7 @@ use tollgate_tests::{cluster_or_skip, hostile};
 use crate::fixtures::{act_with, config_map, configuration, path_of, pod, rules, shows};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_replicas_fail_refuses_and_ignore_admits() {
+async fn without_replicas_fail_denies_and_ignore_allows() {
     let cluster = cluster_or_skip!();
     for (namespace, failure_policy) in [("away-fail", "Fail"), ("away-ignore", "Ignore")] {
         let system = format!("{namespace}-system");
@@ -101,7 +101,7 @@ async fn without_replicas_fail_refuses_and_ignore_admits() {
 
 /// A plugin for all objects that never reaches a verdict, under Fail: nobody can change anything.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_administrator_repairs_a_cluster_in_which_nothing_passes() {
+async fn administrator_can_repair_cluster_that_denies_everything() {
     let Some(cluster) = Start::default().start() else {
         return;
     };
@@ -192,6 +192,6 @@ async fn an_administrator_repairs_a_cluster_in_which_nothing_passes() {
     shows("repairs", repairs.join("\n"));
     let deadline = Instant::now() + Duration::from_secs(30);
     while !create(pod("shop", "web"), &[]).succeeded() {
-        assert!(Instant::now() < deadline, "the webhook is still asked");
+        assert!(Instant::now() < deadline, "the webhook is still called");
     }
 }

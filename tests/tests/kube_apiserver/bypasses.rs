@@ -19,7 +19,7 @@ fn works(printed: &Printed) {
 
 /// If one rule of a webhook matches the object as sent, kube-apiserver does not convert it.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_version_is_no_way_past_a_plugin_beside_one_for_all_versions() {
+async fn other_api_version_does_not_bypass_plugin() {
     let cluster = cluster_or_skip!();
     let namespace = "bypass-version";
     cluster.namespace(namespace);
@@ -60,7 +60,7 @@ async fn another_version_is_no_way_past_a_plugin_beside_one_for_all_versions() {
 
 /// A user who may write finalizers can keep an object for any time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_finalizer_is_no_way_past_a_plugin() {
+async fn finalizer_does_not_bypass_plugin() {
     let cluster = cluster_or_skip!();
     let namespace = "bypass-finalizer";
     cluster.namespace(namespace);
@@ -107,7 +107,7 @@ async fn a_finalizer_is_no_way_past_a_plugin() {
 
 /// An update without a resourceVersion applies to the newest object, whichever version its author has read.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_plugin_turns_off_the_check_for_conflicts() {
+async fn plugin_cannot_turn_off_conflict_check() {
     let cluster = cluster_or_skip!();
     let namespace = "bypass-conflict";
     cluster.namespace(namespace);

@@ -8,7 +8,7 @@ use crate::fixtures::{config_map, configuration, rules, serve};
 
 /// `annotation: true` would make kube-apiserver reject the user's request, whatever the webhook's failurePolicy.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_annotation_that_is_a_boolean_is_the_plugins_fault_and_not_the_users() {
+async fn boolean_annotation_is_fault_of_plugin() {
     let cluster = cluster_or_skip!();
     for (namespace, failure_policy) in [("boolean-ignore", "Ignore"), ("boolean-fail", "Fail")] {
         cluster.namespace(namespace);
@@ -86,7 +86,7 @@ async fn an_annotation_that_is_a_boolean_is_the_plugins_fault_and_not_the_users(
 
 /// The host answers before kube-apiserver's timeout, however long a plugin takes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plugin_that_takes_too_long_is_named_before_kube_apiserver_gives_up() {
+async fn slow_plugin_is_named_before_kube_apiserver_times_out() {
     let cluster = cluster_or_skip!();
     for (namespace, failure_policy) in [("slow-fail", "Fail"), ("slow-ignore", "Ignore")] {
         cluster.namespace(namespace);

@@ -144,7 +144,7 @@ fn mount(folder: &Path, version: &str, issued: &Issued) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificate_and_ca_are_replaced_and_nobody_feels_it() {
+async fn replaces_certificate_and_ca_without_failed_requests() {
     let Some(cluster) = Start::default().start() else {
         return;
     };
@@ -216,13 +216,13 @@ async fn certificate_and_ca_are_replaced_and_nobody_feels_it() {
         .count();
     assert!(
         taken_up >= 2,
-        "the host says nothing of new certificates:\n{}",
+        "the host does not log the new certificates:\n{}",
         server.logs().join("\n")
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_replicas_are_restarted_one_after_the_other_and_nobody_feels_it() {
+async fn restarts_two_replicas_without_failed_requests() {
     let Some(cluster) = Start::default().start() else {
         return;
     };
@@ -272,5 +272,5 @@ async fn two_replicas_are_restarted_one_after_the_other_and_nobody_feels_it() {
     // The connections of the second replica moved to the first one and stay there.
     let page = replicas[0].metrics().await;
     let asked = metric(&page, "tollgate_requests_total", &[("endpoint", "mutate")]);
-    assert!(asked > 0.0, "the replica that came back is not asked");
+    assert!(asked > 0.0, "the replica that came back is not called");
 }

@@ -23,7 +23,7 @@ fn session<const N: usize>(commands: [Printed; N]) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn denials_and_warnings() {
+async fn prints_denials_and_warnings() {
     let cluster = cluster_or_skip!();
     let namespace = "denials";
     cluster.namespace(namespace);
@@ -87,7 +87,7 @@ async fn denials_and_warnings() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mutations() {
+async fn prints_mutations() {
     let cluster = cluster_or_skip!();
     let namespace = "mutations";
     cluster.namespace(namespace);
@@ -213,7 +213,7 @@ async fn mutations() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operations_and_subresources() {
+async fn prints_operations_and_subresources() {
     let cluster = cluster_or_skip!();
     let namespace = "operations";
     cluster.namespace(namespace);
@@ -339,7 +339,7 @@ async fn operations_and_subresources() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_custom_resource_is_mutated_and_denied() {
+async fn mutates_and_denies_custom_resource() {
     let cluster = cluster_or_skip!();
     let namespace = "custom-resources";
     cluster.namespace(namespace);
@@ -389,7 +389,7 @@ async fn a_custom_resource_is_mutated_and_denied() {
 
 /// Creates an object with a million characters that Go writes with six bytes each: 6 MB on creation, 12 MB on update.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_near_the_limit_is_mutated_and_denied() {
+async fn mutates_and_denies_object_near_limit() {
     const LENGTH: usize = 1_000_000;
     let cluster = cluster_or_skip!();
     let namespace = "large-objects";
@@ -474,7 +474,7 @@ fn annotations(entry: &Value) -> impl Display {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_audit_log_names_the_plugins() {
+async fn audit_log_names_plugins() {
     let cluster = cluster_or_skip!();
     let namespace = "audited";
     cluster.namespace(namespace);

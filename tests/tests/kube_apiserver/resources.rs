@@ -56,7 +56,7 @@ async fn creatable(cluster: &Cluster) -> Vec<(String, String, Value)> {
 /// admission_test.go, TestWebhookAdmission: every resource reaches the webhook, and its answer takes effect. Stub
 /// objects are enough, because mutating webhooks run before an object is validated.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_resource_is_asked_about_but_those_that_are_left_out() {
+async fn reviews_every_resource_except_excluded_ones() {
     let Some(cluster) = Start::default().start() else {
         return;
     };
@@ -115,7 +115,7 @@ async fn every_resource_is_asked_about_but_those_that_are_left_out() {
 
 /// webhook.go: should deny crd creation.
 #[tokio::test(flavor = "multi_thread")]
-async fn definitions_of_resources_are_denied() {
+async fn denies_custom_resource_definitions() {
     let Some(cluster) = Start::default().start() else {
         return;
     };

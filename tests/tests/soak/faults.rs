@@ -372,13 +372,13 @@ async fn soak(saturated: Duration, lasts: Duration, most: u64) -> (u64, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_review_fails_while_everything_around_it_does() {
+async fn no_review_fails_during_faults_around_it() {
     soak(Duration::from_secs(2), Duration::from_secs(20), 100).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes: `cargo xtask soak`"]
-async fn memory_does_not_grow_in_minutes_of_faults() {
+async fn memory_does_not_grow_during_minutes_of_faults() {
     let minutes = std::env::var(MINUTES).ok();
     let minutes: u64 = minutes.and_then(|text| text.parse().ok()).unwrap_or(3);
     let lasts = Duration::from_secs(60 * minutes);

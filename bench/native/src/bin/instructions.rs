@@ -123,7 +123,7 @@ fn run_review(plugins: usize, times: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .expect("a runtime on this thread can be had");
+        .expect("a current-thread runtime can be created");
     let setup = Setup::new(metrics.clone(), runtime, Room::OneCall);
     let work = Work::ReadsFields;
     // All plugins have the same settings, so only one module is compiled. callgrind shows this program a simpler

@@ -22,10 +22,10 @@ pub struct ApplyError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ApplyErrorKind {
     /// A container on the path does not exist.
-    #[error("there is nothing at {}; add that first", Shown(.0))]
+    #[error("nothing exists at {}; add it first", Shown(.0))]
     ParentMissing(Pointer),
     /// A value on the path has neither members nor elements.
-    #[error("{} is of type {found} and holds nothing; an object or an array was expected", Shown(.at))]
+    #[error("{} is of type {found}; expected an object or an array", Shown(.at))]
     NotAContainer {
         /// The place of the value.
         at: Pointer,
@@ -33,13 +33,13 @@ pub enum ApplyErrorKind {
         found: &'static str,
     },
     /// The last token is not an index of the array.
-    #[error("{} is an array: its places are `0`, `1`, … and, for `add` only, `-`", Shown(.array))]
+    #[error("{} is an array: its indexes are `0`, `1`, … and, for `add` only, `-`", Shown(.array))]
     NotAnIndex {
         /// The place of the array.
         array: Pointer,
     },
     /// The index is beyond the end of the array.
-    #[error("{} has {length} elements; the index lies behind its end", Shown(.array))]
+    #[error("{} has {length} elements; the index is past its end", Shown(.array))]
     IndexOutOfBounds {
         /// The place of the array.
         array: Pointer,
@@ -50,7 +50,7 @@ pub enum ApplyErrorKind {
     #[error("there is no member {}", Shown(.0))]
     MemberMissing(Pointer),
     /// A `test` found another value.
-    #[error("another value stands there than the one tested for")]
+    #[error("the value there differs from the tested one")]
     TestFailed,
     /// The operation would move a value into itself.
     #[error("{} cannot move into itself", Shown(.from))]
@@ -68,13 +68,13 @@ pub enum ApplyErrorKind {
         max_depth: u32,
     },
     /// The patch adds too many values.
-    #[error("the patch puts in more than {max_added_nodes} values (`max_added_nodes`)")]
+    #[error("the patch adds more than {max_added_nodes} values (`max_added_nodes`)")]
     TooManyNodes {
         /// The limit that was exceeded.
         max_added_nodes: usize,
     },
     /// The patch adds too much text.
-    #[error("the patch puts in more than {max_added_bytes} bytes (`max_added_bytes`)")]
+    #[error("the patch adds more than {max_added_bytes} bytes (`max_added_bytes`)")]
     TooManyBytes {
         /// The limit that was exceeded.
         max_added_bytes: usize,
@@ -84,7 +84,7 @@ pub enum ApplyErrorKind {
     NoRoom(NoRoom),
     /// Applying the patch takes too many steps.
     #[error(
-        "applying the patch takes more than {max_steps} steps, which is fixed; use fewer operations"
+        "applying the patch takes more than {max_steps} steps (a fixed limit); use fewer operations"
     )]
     TooManySteps {
         /// The limit that was exceeded.

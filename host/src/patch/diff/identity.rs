@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_elements_apart_as_kubernetes_does() {
+    fn identifies_elements_like_kubernetes() {
         assert!(same(
             json!({"name": "a", "image": "x"}),
             json!({"image": "y", "name": "a"})

@@ -131,7 +131,7 @@ impl Field<'_> {
                         return Ok(());
                     }
                     let expected =
-                        "a string, numbers and booleans in quotes; to drop it, remove it";
+                        "a string (quote numbers and booleans; to drop the value, remove it)";
                     Err(self.member(name).undecodable(expected))
                 })
             }
@@ -186,7 +186,7 @@ impl Field<'_> {
         )?;
         for name in ["apiVersion", "kind", "name", "uid"] {
             let field = self.member(name);
-            field.require(field.after.as_text().is_some(), "a string, and is required")?;
+            field.require(field.after.as_text().is_some(), "a string (required)")?;
         }
         for name in ["controller", "blockOwnerDeletion"] {
             let field = self.member(name);

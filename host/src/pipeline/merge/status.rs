@@ -118,7 +118,7 @@ pub(super) fn words(denial: &Denial, limit: Limit) -> String {
     let message = one_line(&denial.message, limit);
     let added = causes::words(&message, &denial.causes);
     match (message.is_empty(), added.is_empty()) {
-        (true, true) => "gives no reason".to_owned(),
+        (true, true) => "no reason given".to_owned(),
         (true, false) => one_line(&added, limit),
         (false, true) => message,
         (false, false) => one_line(&format!("{message} ({added})"), limit),
@@ -145,10 +145,10 @@ fn message(refusals: &[Refusal], refusing: usize, denials: usize) -> String {
     const REST_BYTES: usize = 32;
     let mut message = match (denials, refusing - denials) {
         (1, 0) | (0, 1) => String::new(),
-        (_, 0) => format!("{denials} plugins refuse: "),
+        (_, 0) => format!("denied by {denials} plugins: "),
         (0, faults) => format!("{faults} plugins failed: "),
-        (1, faults) => format!("1 plugin refuses, {faults} failed: "),
-        (_, faults) => format!("{denials} plugins refuse, {faults} failed: "),
+        (1, faults) => format!("denied by 1 plugin, {faults} failed: "),
+        (_, faults) => format!("denied by {denials} plugins, {faults} failed: "),
     };
     for (index, refusal) in refusals.iter().enumerate() {
         let separator = if index == 0 { "" } else { "; " };
@@ -306,7 +306,7 @@ fn status_cause(plugin: &str, cause: &Cause, denial: &Denial) -> StatusCause {
         text = one_line(&denial.message, MAX_CAUSE);
     }
     if text.is_empty() {
-        text = "gives no reason".to_owned();
+        text = "no reason given".to_owned();
     }
     StatusCause {
         reason,

@@ -60,7 +60,7 @@ fn gather(reports: &[&Report], limit: Limit) -> (Vec<Warning>, usize) {
         };
         let existing = report.existing.as_ref().map(|denial| {
             let words = status::words(denial, limit);
-            format!("not new, so let through: {words}")
+            format!("existing violation, allowed: {words}")
         });
         let own = report
             .warnings

@@ -200,8 +200,8 @@ fn unsettled(places: &[String]) -> String {
         more => format!(" and {more} more places"),
     };
     format!(
-        "called again because a later plugin changed the object, and then with the final one, it would still change \
-         {}{more}: it and another plugin want different things, or it is not idempotent",
+        "called again after a later plugin changed the object, and once more with the final object, it would still \
+         change {}{more}: the plugin is not idempotent, or it and another plugin set different values",
         shown.join(", ")
     )
 }

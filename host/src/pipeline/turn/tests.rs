@@ -39,7 +39,7 @@ fn request(length: usize) -> Arc<AdmissionRequest> {
             "object": {"list": list},
         }
     });
-    let review = decode(review.to_string().as_bytes(), 32).expect("it is a review");
+    let review = decode(review.to_string().as_bytes(), 32).expect("the review can be read");
     Arc::new(review.request)
 }
 
@@ -50,14 +50,14 @@ fn engine() -> Engine {
         largest: Limits::default(),
         tier: Tier::default(),
     });
-    engine.expect("the engine can be made")
+    engine.expect("the engine can be created")
 }
 
 const PAIRS: &str = "object.list.all(x, object.list.all(y, x <= y || x >= y))";
 
 /// On a single-threaded runtime, nothing else runs while its thread evaluates.
 #[tokio::test]
-async fn a_costly_condition_leaves_the_thread_to_others() {
+async fn costly_condition_does_not_block_thread() {
     let (engine, plugin) = (engine(), plugin(PAIRS));
     let turn = Turn {
         plugin: &plugin,
@@ -85,7 +85,7 @@ async fn a_costly_condition_leaves_the_thread_to_others() {
 }
 
 #[tokio::test]
-async fn a_costly_condition_that_gets_no_place_in_time_is_unclear() {
+async fn costly_condition_without_place_before_deadline_is_unclear() {
     let (engine, plugin) = (engine(), plugin(PAIRS));
     let turn = Turn {
         plugin: &plugin,

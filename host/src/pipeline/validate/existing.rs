@@ -150,7 +150,8 @@ impl<'r> Excusing<'r> {
             tracing::info!(
                 plugin = turn.plugin.config.name.as_str(),
                 uid = self.request.uid,
-                "existing violations are not told from new ones: comparing the objects costs too much"
+                "cannot tell existing violations from new ones, so all count as new: comparing the objects costs too \
+                 much"
             );
             Split::new(denial)
         }))

@@ -122,15 +122,16 @@ impl Refusal {
 
     pub(super) fn text(self) -> &'static str {
         match self {
-            Self::NoHost => "expected one Host header with a name or an IP address\n",
+            Self::NoHost => "expected exactly one Host header with a name or an IP address\n",
             Self::Host => {
-                "the Host header names another host: expected localhost, 127.0.0.1, [::1] or a name of admin.hosts\n"
+                "the Host header names another host: expected localhost, 127.0.0.1, [::1] or a name from admin.hosts\n"
             }
             Self::Origin => {
-                "a web page of another origin had this request sent: use curl or tollgate\n"
+                "a web page of another origin sent this request: use curl or tollgate instead\n"
             }
             Self::Confirmation => {
-                "expected the header Tollgate-Admin, which a web page cannot have sent: curl -X POST -H 'Tollgate-Admin: 1' …\n"
+                "the header Tollgate-Admin is missing; it shows that no web page sent the request: use curl -X POST \
+                 -H 'Tollgate-Admin: 1' …\n"
             }
         }
     }
@@ -152,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn accepts_names_of_the_loopback_interface_and_configured_ones_with_any_port() {
+    fn accepts_loopback_and_configured_hosts_with_any_port() {
         let access = Access::Hosts(vec!["gate.internal".to_owned(), "10.0.0.7".to_owned()]);
         for host in [
             "localhost",
@@ -198,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_the_host_of_an_absolute_target_too() {
+    fn checks_host_of_absolute_target() {
         let access = Access::Hosts(Vec::new());
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_static("localhost"));
@@ -208,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_a_web_page_of_another_origin_has_sent() {
+    fn rejects_requests_from_pages_of_other_origins() {
         let access = Access::Hosts(Vec::new());
         let with = |name, value| {
             let headers = [("host", "localhost:8081"), (name, value)];
@@ -231,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn demands_a_header_of_what_changes_something() {
+    fn requires_confirmation_header_for_changes() {
         let access = Access::AnyHost;
         let host = ("host", "localhost");
         let refused = check(&access, &Method::POST, &[host]);

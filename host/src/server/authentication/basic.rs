@@ -63,7 +63,7 @@ impl Passwords {
         if accounts.hashes == self.live.load().hashes {
             return Ok(false);
         }
-        tracing::info!(file = %self.path.display(), names = accounts.hashes.len(), "the passwords have changed");
+        tracing::info!(file = %self.path.display(), names = accounts.hashes.len(), "loaded changed passwords");
         self.live.store(Arc::new(accounts));
         Ok(true)
     }
@@ -121,22 +121,24 @@ impl Accounts {
             let (name, hash) = std::str::from_utf8(text)
                 .ok()
                 .and_then(|text| text.split_once(':'))
-                .ok_or_else(|| refused(Some(line), "is no name and hash"))?;
+                .ok_or_else(|| {
+                    refused(
+                        Some(line),
+                        "is not a name and a hash with a colon between them",
+                    )
+                })?;
             let parts: bcrypt::HashParts = hash
                 .parse()
                 .map_err(|_| refused(Some(line), "has a hash that is not bcrypt"))?;
             if parts.get_cost() > HIGHEST_COST {
-                return Err(refused(
-                    Some(line),
-                    "has a hash that takes too long to check",
-                ));
+                return Err(refused(Some(line), "has a hash whose cost is too high"));
             }
             if hashes.insert(name.to_owned(), hash.to_owned()).is_some() {
-                return Err(refused(Some(line), "has a name that an earlier line has"));
+                return Err(refused(Some(line), "repeats the name of an earlier line"));
             }
         }
         if hashes.is_empty() {
-            return Err(refused(None, "holds no name and password"));
+            return Err(refused(None, "holds no name with a hash"));
         }
         Ok(Self {
             hashes,

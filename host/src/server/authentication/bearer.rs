@@ -35,7 +35,7 @@ impl Tokens {
         if tokens == **self.live.load() {
             return Ok(false);
         }
-        tracing::info!(file = %self.path.display(), tokens = tokens.len(), "the bearer tokens have changed");
+        tracing::info!(file = %self.path.display(), tokens = tokens.len(), "loaded changed bearer tokens");
         self.live.store(tokens.into());
         Ok(true)
     }
@@ -71,7 +71,7 @@ fn parse(path: &Path) -> Result<Vec<Hash>, AuthenticationError> {
     let mut tokens = Vec::new();
     for (line, token) in lines(&bytes) {
         if !token.iter().all(u8::is_ascii_graphic) {
-            return Err(refused(Some(line), "is no token"));
+            return Err(refused(Some(line), "is not a token"));
         }
         tokens.push(Sha256::digest(token).into());
     }

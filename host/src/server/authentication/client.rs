@@ -133,7 +133,7 @@ impl ClientCertificates {
             return Ok(false);
         }
         trusted.check(&self.path, OffsetDateTime::now_utc())?;
-        tracing::info!(file = %self.path.display(), authorities = trusted.authorities.len(), "the authorities of client certificates have changed");
+        tracing::info!(file = %self.path.display(), authorities = trusted.authorities.len(), "loaded changed client CA certificates");
         self.live.store(Arc::new(trusted));
         Ok(true)
     }
@@ -273,14 +273,14 @@ impl Trusted {
         }
         let mut roots = RootCertStore::empty();
         for authority in &authorities {
-            let parsed =
-                parsed(authority).ok_or_else(|| refused("holds what is no X.509 certificate"))?;
+            let parsed = parsed(authority)
+                .ok_or_else(|| refused("holds a section that is not an X.509 certificate"))?;
             if !parsed.is_ca() {
-                return Err(refused("holds a certificate that is not an authority's"));
+                return Err(refused("holds a certificate that is not a CA certificate"));
             }
             roots
                 .add(authority.clone())
-                .map_err(|_| refused("holds what is no X.509 certificate"))?;
+                .map_err(|_| refused("holds a section that is not an X.509 certificate"))?;
         }
         let verifier =
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))

@@ -7,14 +7,14 @@ use x509_parser::prelude::X509Certificate;
 /// Tolerance for clocks that differ. A certificate whose validity begins within this time counts as valid.
 const CLOCK_SKEW: Duration = Duration::minutes(5);
 
-const UNORDERED_CHAIN: &str = "the certificates of the chain do not follow one another: clients may refuse it; expected \
-    the server's own first, then the one that issued it, and so on";
-const OUTDATED_CHAIN: &str = "a certificate of the chain behind the server's own has expired or is not valid yet: clients \
-    refuse it, unless they know another way to their CA";
-const NAMELESS: &str = "the certificate is for no DNS name or IP address: clients refuse it, as they do not look at its \
+const UNORDERED_CHAIN: &str = "the certificate chain is out of order: clients may reject it; expected the server's \
+    own certificate first, then the certificate of its issuer, and so on";
+const OUTDATED_CHAIN: &str = "a certificate after the server's own in the chain has expired or is not valid yet: \
+    clients reject the chain unless they know another path to their CA";
+const NAMELESS: &str = "the certificate covers no DNS name or IP address: clients reject it because they ignore its \
     common name";
 const NO_SERVER: &str =
-    "the certificate is not for servers (extended key usage): clients refuse it";
+    "the certificate is not for servers (extended key usage): clients reject it";
 
 /// The period in which a certificate is valid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn allows_for_clocks_that_differ_by_minutes() {
+    fn tolerates_clocks_that_differ_by_minutes() {
         let now = OffsetDateTime::from_unix_timestamp(1_800_000_000).expect("a time");
         let check =
             |from: Duration, until: Duration| Validity::new(now + from, now + until).check(now);

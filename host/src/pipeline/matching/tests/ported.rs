@@ -139,7 +139,7 @@ fn rule_cases() -> Vec<RuleCase> {
 }
 
 #[test]
-fn rules_match_as_kube_apiservers_do() {
+fn rules_match_like_kube_apiserver() {
     for RuleCase {
         origin,
         rule,
@@ -161,7 +161,7 @@ fn rules_match_as_kube_apiservers_do() {
 /// cluster-scoped, whatever the request has as its namespace. The rules have the resource `*`, and the cases only
 /// test the scope.
 #[test]
-fn scopes_match_as_kube_apiservers_do() {
+fn scopes_match_like_kube_apiserver() {
     let cluster = |resource| in_namespace(None, request("g", "v", resource));
     let namespace = |resource, namespace| in_namespace(namespace, request("", "v1", resource));
     let cluster_scoped = [
@@ -195,7 +195,7 @@ fn scopes_match_as_kube_apiservers_do() {
 }
 
 #[test]
-fn object_selectors_match_as_kube_apiservers_do() {
+fn object_selectors_match_like_kube_apiserver() {
     const EMPTY: &str = "{}";
     const NOT_RUN_LEVEL_1: &str =
         "{matchExpressions: [{key: runlevel, operator: NotIn, values: ['1']}]}";
@@ -270,7 +270,7 @@ fn selects(selector: &str, object: &Value, old_object: &Value) -> bool {
 
 /// Not a ported case. The expected values are those of apimachinery's selectors for each operator.
 #[test]
-fn every_requirement_has_to_hold_in_the_same_object() {
+fn same_object_must_meet_every_requirement() {
     let labelled = |labels: Value| json!({"metadata": {"labels": labels}});
     let both = "{matchLabels: {app: web}, matchExpressions: [{key: tier, operator: Exists}]}";
     let web = labelled(json!({"app": "web", "tier": "front"}));
@@ -305,7 +305,7 @@ fn every_requirement_has_to_hold_in_the_same_object() {
 /// The original cases select namespaces by label, and Tollgate selects them by name. The cases are about the
 /// namespace of a request, which is the same for both.
 #[test]
-fn requests_are_in_the_namespace_that_kube_apiserver_takes_them_to_be_in() {
+fn request_has_same_namespace_as_in_kube_apiserver() {
     let about = |resource: &str, namespace: Option<&str>, name: &str, operation| AdmissionRequest {
         operation,
         name: name.to_owned(),

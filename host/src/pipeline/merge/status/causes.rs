@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_causes_are_told_in_their_order() {
+    fn lists_few_causes_in_order() {
         let causes = [
             cause("/spec/containers/0/image", "has no digest"),
             cause("/spec/hostNetwork", "must not be true"),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_finding_in_many_containers_is_told_once() {
+    fn groups_same_finding_in_many_containers() {
         let container = |index| {
             [
                 cause(&format!("/spec/containers/{index}/image"), "has no digest"),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn many_findings_are_counted() {
+    fn counts_findings_beyond_limit() {
         let causes: Vec<Cause> = (0..30)
             .map(|index| {
                 cause(

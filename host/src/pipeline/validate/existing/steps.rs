@@ -105,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compares_as_equality_does_and_counts() {
+    fn compares_like_equality_and_counts_steps() {
         let values = [
             json!(null),
             json!(1),
@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_out_members_on_either_side() {
+    fn ignores_excluded_members_on_both_sides() {
         let object = |value| Json::from(value);
         let one = object(json!({"a": 1, "b": 2}));
         for (other, expected) in [
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_comparison_ends_where_the_steps_do() {
+    fn large_comparison_ends_when_steps_run_out() {
         let list = |last: u32| {
             let mut list: Vec<u32> = (0..100_000).collect();
             list.push(last);
