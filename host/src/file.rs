@@ -55,7 +55,9 @@ mod tests {
     use super::*;
 
     fn error(path: &Path) -> String {
-        read(path).expect_err("it is no file").to_string()
+        read(path)
+            .expect_err("it is not a regular file")
+            .to_string()
     }
 
     #[test]

@@ -49,7 +49,7 @@ pub(super) fn exit_code(of_command: ExitCode) -> ExitCode {
     let Some(error) = LOST.get() else {
         return of_command;
     };
-    tell!("tollgate: standard output cannot be written to: {error}");
+    tell!("tollgate: cannot write to standard output: {error}");
     ExitCode::from(USAGE)
 }
 

@@ -55,7 +55,7 @@ impl Exception {
         let given = ["namespaces", "names", "users", "groups"];
         if !given.iter().any(|key| fields.has(key)) {
             node.reject(&format!(
-                "at least one of {LISTS}; to have the plugin asked about nothing write enabled: false"
+                "at least one of {LISTS}; to disable the plugin, write enabled: false"
             ));
         }
         let until = fields
@@ -160,7 +160,7 @@ pub(super) fn read_names(fields: &mut Fields<'_>, key: &'static str) -> Option<V
     };
     let nodes = node.elements("names")?;
     if nodes.is_empty() {
-        node.reject("names; leave the key out when it is not about them");
+        node.reject("at least one name, or leave the key out");
         return None;
     }
     let names = nodes.iter().map(|node| {

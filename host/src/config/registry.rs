@@ -98,8 +98,7 @@ pub struct RegistryHost {
     pub plain_http: bool,
 }
 
-const HOST_EXPECTED: &str =
-    "a host and, where it has one, a port, such as registry.example.com:5000";
+const HOST_EXPECTED: &str = "a host with an optional port, such as registry.example.com:5000";
 
 /// The form of references in the distribution specification and its reference implementation.
 static REFERENCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -292,7 +291,7 @@ impl RegistryHost {
         if plain_http && ca.is_some() {
             fields.problem(
                 "ca",
-                "expected no ca where plainHTTP is true: there is no TLS to trust",
+                "expected no ca if plainHTTP is true, because there is no TLS",
             );
         }
         fields.finish();

@@ -123,7 +123,7 @@ mod tests {
     fn a_check_that_cannot_be_made_is_skipped() {
         let mut count = Count::default();
         count.read("test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s");
-        count.skip("the advisory database cannot be had".to_owned());
+        count.skip("cannot fetch the advisory database".to_owned());
         assert_eq!(count.to_string(), "3 passed, 0 failed, 1 skipped");
         assert_eq!(count.left_out().count(), 1);
         assert!(!count.has_failed());

@@ -73,7 +73,7 @@ fn read(review: &Value, max_depth: u32) -> anyhow::Result<Arc<AdmissionRequest>>
     let review = decode(review.to_string().as_bytes(), max_depth + DEPTH_AROUND);
     let review = review.map_err(|error| anyhow::anyhow!(chain(&error)));
     Ok(Arc::new(
-        review.context("the review cannot be read")?.request,
+        review.context("cannot decode the review")?.request,
     ))
 }
 
@@ -118,7 +118,9 @@ async fn measure(
                 "fault"
             }
             Err(CallError::Overload(_)) => {
-                bail!("the host is out of room: does the machine have memory left?")
+                bail!(
+                    "the host has no memory left for calls: check the free memory of this machine"
+                )
             }
         };
         if fault.is_some() {

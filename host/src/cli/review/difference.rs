@@ -42,7 +42,7 @@ pub(in crate::cli) fn lines(before: &Json, after: &Json, is_secret: bool) -> Vec
     if let Some(more) = lines.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {
         lines.truncate(MOST_LINES);
         lines.push(format!(
-            "{FAINT}… {more} more lines: -o json has the patch{FAINT:#}"
+            "{FAINT}… {more} more lines; the whole patch is in the output of -o json{FAINT:#}"
         ));
     }
     lines

@@ -117,7 +117,7 @@ impl Composer {
             }
             Event::Alias(anchor) => {
                 let node = self.anchors.get(&anchor).cloned();
-                let mut node = node.ok_or("the alias stands within what it stands for")?;
+                let mut node = node.ok_or("the alias refers to a value that contains it")?;
                 self.count(node.values)?;
                 if let (Some(scalar), false) = (&node.scalar, self.wants_key()) {
                     node.json = scalar.to_json()?;
@@ -161,7 +161,7 @@ impl Composer {
         self.values = self.values.saturating_add(values);
         if self.values > MOST_VALUES as usize {
             return Err(format!(
-                "more than {MOST_VALUES} values, with what aliases stand for; review it in parts"
+                "more than {MOST_VALUES} values, including those of aliases; review it in parts"
             ));
         }
         Ok(())
@@ -169,7 +169,7 @@ impl Composer {
 
     fn begin(&mut self, anchor: usize, content: Content) -> Result<(), String> {
         if self.wants_key() {
-            return Err("a list or a mapping is no name of a member".to_owned());
+            return Err("a list or a mapping cannot be the name of a member".to_owned());
         }
         let values = self.values;
         self.count(1)?;
@@ -205,7 +205,7 @@ impl Composer {
             self.anchors.insert(anchor, node.clone());
         }
         if self.open.len() + node.depth > MAX_DEPTH as usize {
-            return Err(format!("it is nested deeper than {MAX_DEPTH} levels"));
+            return Err(format!("nested deeper than {MAX_DEPTH} levels"));
         }
         let Some(open) = self.open.last_mut() else {
             if !node.json.is_null() {
@@ -219,11 +219,12 @@ impl Composer {
             Content::Mapping { members, own, key } => match key.take() {
                 None => {
                     let scalar = node.scalar.as_ref();
-                    let scalar = scalar.ok_or("a list or a mapping is no name of a member")?;
+                    let scalar =
+                        scalar.ok_or("a list or a mapping cannot be the name of a member")?;
                     let name: Arc<str> = scalar.to_name()?.into();
                     if !own.insert(name.clone()) {
                         return Err(format!(
-                            "the member {:?} is there twice, as kubectl reads it",
+                            "the member {:?} appears twice, as kubectl reads it",
                             &*name
                         ));
                     }
@@ -241,7 +242,7 @@ impl Composer {
 
 /// Merges members as go-yaml does. Merged members replace earlier ones. If the value is a list, its first mapping wins.
 fn merge(members: &mut Object, value: &Json) -> Result<(), String> {
-    const EXPECTED: &str = "`<<` takes a mapping, or a list of them";
+    const EXPECTED: &str = "`<<` needs a mapping or a list of mappings";
     match value {
         Json::Object(others) => {
             for (name, value) in others.iter() {
@@ -347,11 +348,12 @@ mod tests {
         for (text, said) in [
             (
                 "a: 1\n~: 2\n",
-                "line 2, column 1: null is no name of a member; put it in quotes if it is text",
+                "line 2, column 1: null cannot be the name of a member; put it in quotes if it is text",
             ),
             (
                 "12345678901234567890: 2\n",
-                "line 1, column 1: 12345678901234567890 is no name of a member; put it in quotes if it is text",
+                "line 1, column 1: 12345678901234567890 cannot be the name of a member; put it in quotes if it is \
+                 text",
             ),
             (
                 "a: .inf\n",
@@ -359,19 +361,19 @@ mod tests {
             ),
             (
                 "a: !!int x\n",
-                "line 1, column 10: it is not what its tag says",
+                "line 1, column 10: the value does not fit its tag",
             ),
             (
                 "? [a]\n: b\n",
-                "line 1, column 3: a list or a mapping is no name of a member",
+                "line 1, column 3: a list or a mapping cannot be the name of a member",
             ),
             (
                 "<<: 5\n",
-                "line 1, column 5: `<<` takes a mapping, or a list of them",
+                "line 1, column 5: `<<` needs a mapping or a list of mappings",
             ),
             (
                 "&a [*a]\n",
-                "line 1, column 5: the alias stands within what it stands for",
+                "line 1, column 5: the alias refers to a value that contains it",
             ),
         ] {
             assert_eq!(read(text), said, "{text}");
@@ -415,7 +417,7 @@ mod tests {
         }
         let said = read(&bomb);
         assert!(
-            said.contains("more than 20000000 values, with what aliases stand for"),
+            said.contains("more than 20000000 values, including those of aliases"),
             "{said}"
         );
         let text = "x".repeat(1_000_000);

@@ -152,13 +152,13 @@ mod tests {
 
     #[test]
     fn a_failure_is_xml_whatever_is_in_it() {
-        let failure = Failure::new("message: expected \"a\u{1b}\" in it".to_owned());
+        let failure = Failure::new("message: expected it to contain \"a\u{1b}\"".to_owned());
         insta::assert_snapshot!(junit(&tested(vec![failure])), @r#"
         <?xml version="1.0" encoding="UTF-8"?>
         <testsuites>
           <testsuite name="a.test.yaml" tests="1" failures="1" errors="0" time="0.000000">
             <testcase classname="a.test.yaml" name="denies &lt;b&gt; &amp; &quot;c&quot;" time="0.000000">
-              <failure message="message: expected &quot;a�&quot; in it">message: expected &quot;a�&quot; in it</failure>
+              <failure message="message: expected it to contain &quot;a�&quot;">message: expected it to contain &quot;a�&quot;</failure>
             </testcase>
           </testsuite>
         </testsuites>
