@@ -97,7 +97,7 @@ async fn a_decision_names_who_was_asked_why_and_what_came_of_it() {
             "CREATE pods (core, v1) by jane",
             "patch of 2 operation(s)",
             "image-rewrite  patched",
-            "its rule 1 matched",
+            "rule 1 of /plugins matched",
             "changed /metadata/annotations, /spec/containers/0/image",
             "not called: it does not mutate",
         ],
@@ -108,12 +108,12 @@ async fn a_decision_names_who_was_asked_why_and_what_came_of_it() {
         0,
         &[
             "Pod default/web: denied (403) at /validate",
-            "objects to /metadata/labels/team",
+            "denied because of /metadata/labels/team",
             "fault out-of-fuel, failurePolicy Ignore: out of fuel: it used all of its 1000 (limits.fuel)",
             "elsewhere      not called: a rule matches, and `namespaces` or `excludeNamespaces` leaves out this namespace",
             "image-rewrite  not called: it does not validate",
             "selected       not called: a rule matches, and its `objectSelector` does not",
-            "not called, for an exception: moving house (until 2999-12-31)",
+            "not called because of an exception: moving house (until 2999-12-31)",
         ],
     );
     let list = explain(&server, &[]);
@@ -176,7 +176,7 @@ async fn the_ring_is_as_long_as_configured_and_what_it_lacks_is_said() {
         &[
             "has no decision u-1",
             "admin.decisions",
-            "without a uid lists what it has",
+            "list its decisions with `tollgate explain` without a uid",
         ],
     );
     assert_eq!(server.get_admin("/decisions/u-1").await.status, 404);
@@ -187,12 +187,12 @@ async fn the_ring_is_as_long_as_configured_and_what_it_lacks_is_said() {
     assert_says(
         &run(&["u-3", "--admin", &admin]),
         2,
-        &["no server answers at", "admin.listen"],
+        &["cannot connect to", "admin.listen"],
     );
     assert_says(
         &run(&["u-3", "--admin", "https://localhost:1"]),
         2,
-        &["no server answers at https://localhost:1/", "admin.listen"],
+        &["cannot connect to https://localhost:1/", "admin.listen"],
     );
 }
 

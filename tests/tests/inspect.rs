@@ -65,7 +65,7 @@ fn a_file_is_told_in_words_and_as_json() {
     let digest = format!("sha256:{:x}", Sha256::digest(&wasm));
     for part in [
         digest.as_str(),
-        "core module, which is made a component",
+        "core module, which is converted to a component",
         "contract     tollgate:admission@0.1.0",
         "tollgate:admission/validating@0.1.0",
         "name         required-labels",
@@ -110,17 +110,17 @@ fn what_is_no_plugin_is_told_as_far_as_it_goes() {
         (
             write("other", &modules["unknown-import"]),
             1,
-            "NOT TAKEN BY THE HOST: compile: it imports",
+            "REJECTED BY THE HOST: compile: it imports",
         ),
         (
             folder.path().join("none").display().to_string(),
             2,
-            "there is no such file",
+            "no such file",
         ),
         (
             format!("file:{}/none", folder.path().display()),
             2,
-            "cannot be read",
+            "cannot read",
         ),
     ];
     for (plugin, code, part) in rows {

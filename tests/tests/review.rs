@@ -199,7 +199,7 @@ async fn fifty_documents_get_the_very_answers_of_the_running_server() {
     let text = review(&configuration, &files, "");
     text.assert(
         DENIED,
-        &["50 document(s)", "assumed of manifests: operation CREATE"],
+        &["50 document(s)", "assumed for manifests: operation CREATE"],
     );
 
     let server = Server::start(configuration);
@@ -269,7 +269,7 @@ fn a_person_reads_the_verdict_the_fields_the_change_and_the_cost() {
             "-   - image: k8s.gcr.io/pause:3.9",
             "+   - image: registry.k8s.io/pause:3.9",
             "1 document(s): 0 allowed (0 changed), 1 denied, 0 in error",
-            "fuel a call",
+            "fuel/call",
         ],
     );
     let changed = review(
@@ -388,7 +388,7 @@ fn a_deletion_is_of_the_object_as_it_is() {
     );
     let arguments = ["--operation", "CREATE", "--old", &old, "-"];
     review(&configuration, &arguments, &named.to_string())
-        .assert(ERROR, &["--operation CREATE has no use for --old"]);
+        .assert(ERROR, &["--operation CREATE cannot have --old"]);
 }
 
 #[test]
@@ -488,7 +488,7 @@ fn the_summary_counts_calls_and_what_was_changed() {
     let reviewed = review(&missing, &["-"], &pod("web").to_string());
     reviewed.assert(
         ALLOWED,
-        &["the plugin gone is not loaded, and refuses nothing in mode warn"],
+        &["the plugin gone is not loaded, and it denies nothing in mode warn"],
     );
 }
 
@@ -525,13 +525,13 @@ fn what_cannot_be_reviewed_is_said_with_its_place() {
     let configuration = configuration();
     let good = labelled(pod("web")).to_string();
     for (input, words) in [
-        ("kind: Pod\n", vec!["error", "it has no `apiVersion`"]),
-        ("- 1\n", vec!["it is a JSON number; expected an object"]),
-        ("a: 1\na: 2\n", vec!["tollgate: -: line 2, column 1"]),
+        ("kind: Pod\n", vec!["error", "missing `apiVersion`"]),
         (
-            "# nothing\n",
-            vec!["tollgate: -: there is no document in it"],
+            "- 1\n",
+            vec!["got a JSON number, expected a Kubernetes object"],
         ),
+        ("a: 1\na: 2\n", vec!["tollgate: -: line 2, column 1"]),
+        ("# nothing\n", vec!["tollgate: -: contains no document"]),
         (
             "{kind: AdmissionReview, apiVersion: admission.k8s.io/v3}",
             vec!["the AdmissionReview's `apiVersion` is not supported"],
@@ -546,6 +546,6 @@ fn what_cannot_be_reviewed_is_said_with_its_place() {
         &["(-, document 1)", "changed  Pod default/web", "1 in error"],
     );
     let missing = review(&configuration, &["no-such-file.yaml"], "");
-    missing.assert(ERROR, &["no-such-file.yaml: cannot be read"]);
+    missing.assert(ERROR, &["cannot read no-such-file.yaml"]);
     assert!(Path::new(&configuration.folder()).is_dir());
 }

@@ -146,7 +146,7 @@ fn half_of_an_output_does_not_look_whole() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
         assert!(
-            text.contains("standard output cannot be written to"),
+            text.contains("cannot write to standard output"),
             "{arguments:?}: {text}"
         );
     }

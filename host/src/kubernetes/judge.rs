@@ -123,7 +123,7 @@ impl<'r> Judged<'r> {
             found.push((
                 true,
                 format!(
-                    "unknown API group {name}, and groups of custom resources have a dot in their names; expected \
+                    "unknown API group {name}: groups of custom resources have a dot in their names; expected \
                      {expected}"
                 ),
             ));

@@ -491,15 +491,15 @@ fn refuses_chains_that_cannot_finish_while_kube_apiserver_waits() {
         ("b-change", "10s"),
         ("c-change", "7500ms"),
     ]);
-    assert_snapshot!(refusal(&registration(), &three), @"the mutating plugins, one after another, may take 27500ms (a-change 10s + b-change 10s + c-change 7500ms), and of the 30 s that kube-apiserver waits (the most that Kubernetes allows) 27s are left when requests.deadlineMargin is kept back: lower limits.timeout so that the sum is at most 27s, or register the plugins one by one with --per-plugin");
+    assert_snapshot!(refusal(&registration(), &three), @"the mutating plugins, called in sequence, may take 27500ms (a-change 10s + b-change 10s + c-change 7500ms), but of the 30 s that kube-apiserver waits (the most that Kubernetes allows) only 27s are left after requests.deadlineMargin: lower limits.timeout so that the sum is at most 27s, or give each plugin its own webhook with --per-plugin");
     let long = slow(&[("a-judge", "28s"), ("b-judge", "1s")]);
-    assert_snapshot!(refusal(&registration(), &long), @"the validating plugins, at the same time, may take 28s (a-judge 28s, b-judge 1s), and of the 30 s that kube-apiserver waits (the most that Kubernetes allows) 27s are left when requests.deadlineMargin is kept back: lower limits.timeout to at most 27s");
+    assert_snapshot!(refusal(&registration(), &long), @"the validating plugins, called in parallel, may take 28s (a-judge 28s, b-judge 1s), but of the 30 s that kube-apiserver waits (the most that Kubernetes allows) only 27s are left after requests.deadlineMargin: lower limits.timeout to at most 27s");
     let short = Registration {
         timeout_seconds: Some(2),
         ..registration()
     };
     let two = slow(&[("a-change", "1s"), ("b-change", "1s")]);
-    assert_snapshot!(refusal(&short, &two), @"the mutating plugins, one after another, may take 2s (a-change 1s + b-change 1s), and of the 2 s that kube-apiserver waits (--timeout-seconds) 1800ms are left when requests.deadlineMargin is kept back: --timeout-seconds 3 is enough, or lower limits.timeout");
+    assert_snapshot!(refusal(&short, &two), @"the mutating plugins, called in sequence, may take 2s (a-change 1s + b-change 1s), but of the 2 s that kube-apiserver waits (--timeout-seconds) only 1800ms are left after requests.deadlineMargin: set --timeout-seconds 3, or lower limits.timeout");
 }
 
 #[test]
@@ -647,7 +647,7 @@ fn a_plugin_is_hidden_where_another_matches_what_would_have_been_converted_for_i
         let found = hiding(&plugins);
         let hides_a = found
             .as_ref()
-            .filter(|text| text.contains("in one for all, a-judge would"));
+            .filter(|text| text.contains("in a shared webhook, a-judge would"));
         match expected {
             None => assert_eq!(hides_a, None, "{plugin} with {other}"),
             Some(resource) => {
@@ -702,7 +702,7 @@ fn where_one_webhook_would_hide_a_plugin_each_has_its_own() {
         paths,
         ["hpa-limit", "labels", "pods", "events"].map(|name| format!("/validate/{name}-judge"))
     );
-    assert_snapshot!(hiding(&plugins).expect("hidden"), @"each of the validating plugins gets a webhook of its own: in one for all, hpa-limit-judge would not be called for horizontalpodautoscalers.autoscaling in every version, because kube-apiserver converts only what no rule of a webhook matches as it comes, and labels-judge is for more versions of it; nor events-judge for events.events.k8s.io, because of labels-judge; where their rules name the same apiGroups and apiVersions for it, one webhook is enough");
+    assert_snapshot!(hiding(&plugins).expect("hidden"), @"each of the validating plugins gets its own webhook: in a shared webhook, hpa-limit-judge would not be called for horizontalpodautoscalers.autoscaling in every version, because labels-judge has rules for more of its versions, and kube-apiserver converts an object only if no rule of the webhook matches it as it is; neither would events-judge be for events.events.k8s.io, because of labels-judge; to share one webhook, write the same apiGroups and apiVersions into their rules");
     // No plugin is hidden if it gets its own webhook anyway. Plugins of the other endpoint do not hide it either.
     let apart = Registration {
         per_plugin: true,

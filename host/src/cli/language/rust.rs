@@ -92,7 +92,7 @@ fn cargo() -> Command {
 }
 
 fn no_cargo(error: std::io::Error) -> anyhow::Error {
-    anyhow!(error).context("cannot run cargo: install Rust from https://rustup.rs")
+    anyhow!(error).context("cannot run cargo; install Rust from https://rustup.rs")
 }
 
 /// Checks that the compiler has the target's standard library. rustc is asked, because the library can be installed in
@@ -102,7 +102,7 @@ fn check_target(folder: &Path) -> anyhow::Result<()> {
         .args(["--print", "target-libdir", "--target", TARGET])
         .current_dir(folder)
         .output()
-        .context("cannot run rustc: install Rust from https://rustup.rs")?;
+        .context("cannot run rustc; install Rust from https://rustup.rs")?;
     let folder = String::from_utf8_lossy(&output.stdout);
     if output.status.success() && Path::new(folder.trim()).is_dir() {
         return Ok(());

@@ -534,7 +534,7 @@ cases:
           cases[1].object: missing, expected a manifest or an AdmissionReview, or the name of a file with them
           cases[2].name: missing, expected a description of the case, such as denies 11 replicas
           cases[3].expect: missing, expected the expected result, such as allow or deny
-          cases[4].expect: got an object, expected a verdict (allow, deny, fault or not-called), or something else that can be compared
+          cases[4].expect: got an object, expected a verdict (allow, deny, fault or not-called), or another expectation
           cases[5].expect.fault: got "out-of-feul", expected out-of-fuel, cpu-deadline, deadline, memory, trap, output-too-large, contract-violation, bad-patch, lossy-object, not-loaded, unreadable, match-condition, conflict, not-converging or engine-error; did you mean out-of-fuel?
         "#);
     }
