@@ -126,7 +126,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_due_once_on_every_thread_after_each_occasion() {
+    fn is_due_once_per_thread_after_each_occasion() {
         let occasions = AtomicUsize::new(0);
         let (one, other) = (Cell::new(0), Cell::new(0));
         assert!(!is_due(&occasions, &one), "nothing was released yet");
@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn large_reviews_are_over_a_while_after_the_last_of_them_and_once_more_soon_after() {
+    fn reports_end_of_large_reviews_twice() {
         let last = LastLarge(AtomicU64::new(0));
         let at = Duration::from_secs;
         assert!(!last.is_over(at(100)), "no large review has ended");

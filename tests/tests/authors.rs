@@ -112,7 +112,7 @@ fn labelled(team: &str) -> Value {
 }
 
 #[test]
-fn from_an_empty_folder_to_a_tested_plugin_in_rust() {
+fn creates_builds_and_tests_rust_plugin() {
     let folder = folder();
     let clone = workspace().display().to_string();
     run(
@@ -184,7 +184,7 @@ fn from_an_empty_folder_to_a_tested_plugin_in_rust() {
 }
 
 #[test]
-fn what_cannot_be_made_or_built_is_said_with_what_to_do() {
+fn says_what_to_do_if_new_or_build_fails() {
     let folder = folder();
     run(folder.path(), &["new", "Bad_Name", "--lang", "rust"]).assert(
         ERROR,
@@ -208,7 +208,7 @@ fn what_cannot_be_made_or_built_is_said_with_what_to_do() {
 }
 
 #[test]
-fn a_toolchain_that_is_not_complete_is_told_with_what_to_install() {
+fn says_how_to_install_missing_toolchain() {
     let folder = folder();
     run(folder.path(), &["new", "x", "--lang", "rust"]).assert(PASSED, &[]);
     let project = folder.path().join("x");
@@ -220,7 +220,7 @@ fn a_toolchain_that_is_not_complete_is_told_with_what_to_install() {
 }
 
 #[test]
-fn a_failing_suite_shows_what_is_not_as_expected_to_people_and_to_machines() {
+fn reports_failing_suite_as_text_json_and_junit() {
     let folder = folder();
     let suite = json!({
         "plugins": [labels(json!({"labels": {"team": "[a-z]+"}}))],
@@ -274,7 +274,7 @@ fn a_failing_suite_shows_what_is_not_as_expected_to_people_and_to_machines() {
 }
 
 #[test]
-fn a_suite_is_read_as_strictly_as_a_configuration() {
+fn reads_suite_as_strictly_as_configuration() {
     let folder = folder();
     let suite = json!({
         "plugins": [labels(json!({"labels": {}}))],
@@ -292,7 +292,7 @@ fn a_suite_is_read_as_strictly_as_a_configuration() {
 }
 
 #[test]
-fn a_snapshot_is_written_when_asked_and_compared_ever_after() {
+fn writes_snapshot_on_update_and_compares_it_later() {
     let folder = folder();
     let suite = |settings: Value| {
         json!({
@@ -325,7 +325,7 @@ fn a_snapshot_is_written_when_asked_and_compared_ever_after() {
 }
 
 #[test]
-fn plugins_run_as_a_chain_and_have_to_leave_their_own_output_alone() {
+fn runs_plugins_as_chain_and_rejects_unstable_output() {
     let folder = folder();
     let plugin = |name: &str, package: &str, settings: Value| json!({"name": name, "source": format!("file:{}", guests::build(package).display()), "settings": settings});
     let rewrite = |from: &str, to: &str| json!({"rewrite": [{"from": from, "to": to}]});
@@ -369,7 +369,7 @@ fn plugins_run_as_a_chain_and_have_to_leave_their_own_output_alone() {
 }
 
 #[test]
-fn the_time_is_what_the_suite_says() {
+fn suite_sets_the_time() {
     let folder = folder();
     let window = guests::build("deploy-window");
     let settings =
@@ -388,7 +388,7 @@ fn the_time_is_what_the_suite_says() {
 }
 
 #[test]
-fn two_versions_are_compared_and_each_has_to_take_what_the_other_makes() {
+fn compares_two_versions_and_validates_each_others_output() {
     let folder = folder();
     // Two policies stand for two versions: one sets and requires the pull policy, the other does nothing.
     let (strict, idle) = (
@@ -416,7 +416,7 @@ fn two_versions_are_compared_and_each_has_to_take_what_the_other_makes() {
 }
 
 #[test]
-fn a_version_that_does_not_know_the_settings_is_compared_with_its_own() {
+fn compares_version_with_its_own_settings() {
     let folder = folder();
     let suite = json!({
         "plugins": [labels(json!({"labels": {"team": null}}))],
@@ -440,7 +440,7 @@ fn a_version_that_does_not_know_the_settings_is_compared_with_its_own() {
 }
 
 #[test]
-fn what_is_watched_is_tested_and_reported_again_when_its_configuration_changes() {
+fn watch_tests_again_when_configuration_changes() {
     let folder = folder();
     let configuration =
         |pattern: &str| json!({"plugins": [labels(json!({"labels": {"team": pattern}}))]});
@@ -487,7 +487,7 @@ fn what_is_watched_is_tested_and_reported_again_when_its_configuration_changes()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_suite_comes_to_what_the_running_server_answers() {
+async fn suite_results_equal_answers_of_running_server() {
     let folder = folder();
     let required = guests::build("required-labels");
     let settings = json!({"labels": {"team": "[a-z]+", "owner": null}});
@@ -526,7 +526,7 @@ async fn the_suite_comes_to_what_the_running_server_answers() {
 }
 
 #[test]
-fn shells_learn_the_commands() {
+fn prints_completions_for_shells() {
     let folder = folder();
     for shell in ["bash", "zsh", "fish"] {
         run(folder.path(), &["completions", shell])

@@ -76,7 +76,7 @@ fn assert_says((code, said): &(Option<i32>, String), expected: i32, words: &[&st
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_decision_names_who_was_asked_why_and_what_came_of_it() {
+async fn names_called_plugins_reasons_and_results() {
     let server = Server::start(configuration());
     server.assert_all_loaded().await;
     let mut object = pod("web");
@@ -135,7 +135,7 @@ async fn a_decision_names_who_was_asked_why_and_what_came_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_a_secret_and_no_words_of_a_plugin_are_kept() {
+async fn keeps_no_secrets_and_no_plugin_texts() {
     let server = Server::start(configuration());
     let loot = secret("loot", "bWFya2Vy", "marker", "{\"marker\":1}");
     let review = Review::create(loot).uid("u-1").build();
@@ -156,7 +156,7 @@ async fn nothing_of_a_secret_and_no_words_of_a_plugin_are_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_ring_is_as_long_as_configured_and_what_it_lacks_is_said() {
+async fn keeps_configured_number_of_decisions_and_reports_missing_ones() {
     let configuration = configuration().with("admin.decisions", json!({"maxCount": 2}));
     let server = Server::start(configuration);
     for uid in ["u-1", "u-2", "u-3"] {
@@ -197,7 +197,7 @@ async fn the_ring_is_as_long_as_configured_and_what_it_lacks_is_said() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ring_of_none_keeps_none() {
+async fn keeps_no_decisions_if_configured_with_zero() {
     let configuration = configuration().with("admin.decisions", json!({"maxCount": 0}));
     let server = Server::start(configuration);
     server.mutate(&Review::create(pod("web")).build()).await;

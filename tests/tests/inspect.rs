@@ -54,7 +54,7 @@ fn push(registry: &Registry, wasm: &[u8], reference: &str) -> String {
 }
 
 #[test]
-fn a_file_is_told_in_words_and_as_json() {
+fn prints_file_as_text_and_json() {
     let file = guests::build("required-labels");
     let wasm = std::fs::read(&file).expect("the plugin has been built");
     let file = file.display().to_string();
@@ -97,7 +97,7 @@ fn a_file_is_told_in_words_and_as_json() {
 }
 
 #[test]
-fn what_is_no_plugin_is_told_as_far_as_it_goes() {
+fn describes_files_that_are_not_plugins() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let modules = hostile::all();
     let write = |name: &str, bytes: &[u8]| {
@@ -135,7 +135,7 @@ fn what_is_no_plugin_is_told_as_far_as_it_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signature_is_verified_and_what_was_expected_and_found_is_said() {
+async fn verifies_signature_and_prints_expected_and_found() {
     let Some(registry) = Registry::start() else {
         return;
     };

@@ -52,7 +52,7 @@ fn with_authority(configuration: Configuration) -> Server {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_is_registered_by_its_own_rules_and_its_own_ca() {
+async fn registers_server_with_its_rules_and_ca() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
     let server = with_authority(configuration);
@@ -93,7 +93,7 @@ async fn a_server_is_registered_by_its_own_rules_and_its_own_ca() {
 }
 
 #[test]
-fn plugins_that_one_webhook_would_hide_get_one_each_and_the_reason_is_told() {
+fn separates_webhooks_of_hidden_plugins_and_says_why() {
     let mut configuration = Configuration::new();
     for (name, versions) in [("hpa-limit", json!(["v2"])), ("labels", json!(["*"]))] {
         let rules = json!([{
@@ -127,7 +127,7 @@ fn plugins_that_one_webhook_would_hide_get_one_each_and_the_reason_is_told() {
 }
 
 #[test]
-fn what_is_not_known_or_cannot_work_is_not_printed() {
+fn does_not_print_registration_that_cannot_work() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
     let url = ["--url", "https://localhost"];

@@ -175,7 +175,7 @@ fn patched(review: &Value, response: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fifty_documents_get_the_very_answers_of_the_running_server() {
+async fn fifty_documents_get_same_answers_as_from_server() {
     let configuration = configuration();
     let folder = configuration.folder().to_owned();
     let (manifests, reviews) = (manifests(), reviews());
@@ -249,7 +249,7 @@ async fn fifty_documents_get_the_very_answers_of_the_running_server() {
 }
 
 #[test]
-fn a_person_reads_the_verdict_the_fields_the_change_and_the_cost() {
+fn prints_verdict_fields_changes_and_cost() {
     let mut object = pod("web");
     object["metadata"]["namespace"] = json!("shop");
     object["spec"]["containers"][0]["image"] = json!("k8s.gcr.io/pause:3.9");
@@ -295,7 +295,7 @@ fn a_person_reads_the_verdict_the_fields_the_change_and_the_cost() {
 }
 
 #[test]
-fn what_is_asked_can_be_said_and_what_is_guessed_is_told() {
+fn flags_set_request_fields_and_assumptions_are_printed() {
     let arguments = |more: &[&str]| {
         let arguments = [&["-", "-o", "json"], more].concat();
         review(
@@ -343,7 +343,7 @@ fn what_is_asked_can_be_said_and_what_is_guessed_is_told() {
 }
 
 #[test]
-fn objects_as_they_were_before_make_an_update() {
+fn old_objects_make_an_update() {
     let configuration = configuration();
     let old = configuration.folder().join("old.yaml");
     std::fs::write(&old, pod("web").to_string()).expect("the folder is writable");
@@ -358,7 +358,7 @@ fn objects_as_they_were_before_make_an_update() {
 }
 
 #[test]
-fn a_deletion_is_of_the_object_as_it_is() {
+fn delete_reviews_the_stored_object() {
     let mut configuration = Configuration::new();
     let match_all = json!({"rules": [{"operations": ["DELETE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}],
         "matchConditions": [{"name": "kept", "expression": "has(oldObject.metadata.labels.keep)"}]});
@@ -392,7 +392,7 @@ fn a_deletion_is_of_the_object_as_it_is() {
 }
 
 #[test]
-fn what_keeps_a_plugin_from_a_document_is_named() {
+fn names_why_plugins_are_not_called() {
     let mut configuration = Configuration::new();
     let labels = guests::build("required-labels");
     for (name, keys) in [
@@ -444,7 +444,7 @@ fn what_keeps_a_plugin_from_a_document_is_named() {
 }
 
 #[test]
-fn the_summary_counts_calls_and_what_was_changed() {
+fn summary_counts_calls_and_changes() {
     let mut configuration = configuration();
     let labels = guests::build("required-labels");
     let excepted = json!({
@@ -493,7 +493,7 @@ fn the_summary_counts_calls_and_what_was_changed() {
 }
 
 #[test]
-fn yaml_and_the_content_of_secrets_are_what_they_are_to_kubectl() {
+fn reads_yaml_as_kubectl_and_withholds_secrets() {
     let mut configuration = Configuration::new();
     configuration.plugin(
         "required-labels",
@@ -521,7 +521,7 @@ fn yaml_and_the_content_of_secrets_are_what_they_are_to_kubectl() {
 }
 
 #[test]
-fn what_cannot_be_reviewed_is_said_with_its_place() {
+fn reports_documents_that_cannot_be_reviewed() {
     let configuration = configuration();
     let good = labelled(pod("web")).to_string();
     for (input, words) in [

@@ -214,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_placeholder_of_every_template_is_filled() {
+    fn fills_every_placeholder_of_every_template() {
         for language in LANGUAGES {
             let folder = tempfile::tempdir().unwrap();
             let project = Project {
@@ -247,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_a_project_says_how_to_make_one() {
+    fn suggests_tollgate_new_for_folder_without_project() {
         let folder = tempfile::tempdir().unwrap();
         let error = of_project(folder.path()).err().unwrap().to_string();
         assert!(

@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_to_leave_out_groups_that_everybody_is_in() {
+    fn rejects_break_glass_groups_with_automatic_members() {
         for group in [
             "system:authenticated",
             "system:unauthenticated",
@@ -423,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_an_address_that_the_self_signed_certificate_is_not_for() {
+    fn rejects_address_outside_self_signed_certificate() {
         let text = "allowEmpty: true\ntls: { selfSigned: { service: gate.policy, names: ['*.example.com', 'fd00::1'] } }";
         let config = Config::parse(text, Path::new(".")).expect("valid");
         let Tls::SelfSigned(settings) = config.tls else {

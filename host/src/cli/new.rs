@@ -108,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_cannot_be_one_is_told_with_one_that_can() {
+    fn suggests_valid_name_for_invalid_one() {
         for name in ["Trusted", "a_b", "-a", "1st", "", "../up", &"a".repeat(41)] {
             let error = check_name(name).unwrap_err().to_string();
             assert!(error.contains("such as trusted-registries"), "{error}");

@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_not_commanded() {
+    fn replaces_terminal_control_characters() {
         assert_eq!(plain("a\u{1b}[31mb\nc"), "a [31mb c");
         assert_eq!(full_name(None, ""), "(no name yet)");
     }

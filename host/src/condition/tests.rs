@@ -70,7 +70,7 @@ fn problems(text: &str) -> String {
 }
 
 #[test]
-fn evaluates_what_kubernetes_documents() {
+fn evaluates_examples_of_kubernetes_documentation() {
     for (text, expected) in [
         // Source: kubernetes.io, Dynamic Admission Control, matchConditions.
         (
@@ -200,7 +200,7 @@ fn evaluates_objects() {
 }
 
 #[test]
-fn object_and_old_object_are_null_where_there_is_none() {
+fn missing_objects_are_null() {
     let created = |text| evaluate_on(deployment(), Value::Null, text);
     let deleted = |text| evaluate_on(Value::Null, deployment(), text);
     assert_eq!(created("oldObject == null && object != null"), Ok(true));
@@ -212,7 +212,7 @@ fn object_and_old_object_are_null_where_there_is_none() {
 }
 
 #[test]
-fn the_strings_library_is_there() {
+fn supports_strings_library() {
     for text in [
         "'tacocat'.indexOf('c') == 2",
         "'tacocat'.indexOf('c', 3) == 4",
@@ -246,7 +246,7 @@ fn the_strings_library_is_there() {
 }
 
 #[test]
-fn an_error_says_what_it_is_and_no_value() {
+fn errors_name_the_cause_without_values() {
     assert_snapshot!(evaluate("object.spec.missing == 1").unwrap_err(), @"failed: no such key: missing");
     assert_snapshot!(evaluate("object[object.metadata.name] == 1").unwrap_err(), @"failed: no such key");
     assert_snapshot!(evaluate("object.metadata.name > 1").unwrap_err(), @"failed: `>` cannot be applied to string and int");
@@ -276,14 +276,14 @@ fn an_error_says_what_it_is_and_no_value() {
 }
 
 #[test]
-fn an_error_gives_way_to_what_decides_without_it() {
+fn ignores_errors_that_do_not_affect_the_result() {
     assert_eq!(evaluate("object.spec.missing == 1 || true"), Ok(true));
     assert_eq!(evaluate("object.spec.missing == 1 && false"), Ok(false));
     assert!(evaluate("object.spec.missing == 1 || false").is_err());
 }
 
 #[test]
-fn refuses_at_load_what_could_never_be_evaluated() {
+fn rejects_expressions_that_can_never_be_evaluated() {
     assert_snapshot!(problems("object.spec.replicas >"), @"line 1, column 24: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}");
     assert_snapshot!(problems("object.metadata.name == 'a' &&\n  foo == bar"), @r#"
 line 2, column 3: unknown name `foo`, expected object, oldObject or request
@@ -316,7 +316,7 @@ line 1, column 42: unknown function `quantity`
 }
 
 #[test]
-fn a_name_can_be_given_to_an_element() {
+fn macro_variables_may_shadow_known_names() {
     assert_eq!(
         evaluate("[{'user': 1}].all(request, request.user == 1)"),
         Ok(true)
@@ -377,7 +377,7 @@ fn no_expression_costs_more_than_the_budget() {
 }
 
 #[test]
-fn what_is_worth_its_cost_is_evaluated_on_large_objects() {
+fn evaluates_cheap_expressions_on_large_objects() {
     for text in [
         "object.list.all(x, x >= 0)",
         "object.list.map(x, x + 1).size() == 100000",
@@ -393,7 +393,7 @@ fn what_is_worth_its_cost_is_evaluated_on_large_objects() {
 }
 
 #[test]
-fn the_deepest_expressions_do_not_overflow_a_thread() {
+fn deepest_expressions_do_not_overflow_the_stack() {
     let nested = |open: &str, close: &str, depth: usize| {
         format!(
             "{}object.spec.replicas == 3{}",
@@ -487,7 +487,7 @@ fn decides_as_kube_apiserver_does() {
 }
 
 #[test]
-fn the_first_error_is_the_one_that_is_told() {
+fn reports_the_first_error() {
     let conditions = [
         Condition::compile("first", "object.a.b == 1").unwrap(),
         Condition::compile("second", "object.c.d == 1").unwrap(),
@@ -515,7 +515,7 @@ fn conditions_share_one_budget() {
 }
 
 #[test]
-fn what_is_decided_inline_is_what_would_be_decided_in_full() {
+fn inline_decisions_equal_full_decisions() {
     let pairs = "object.list.all(x, object.list.all(y, x <= y || x >= y))";
     let cheap = "object.list.size() > 3";
     let never = "object.list.size() < 3";

@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_is_part_of_the_exception_and_a_time_is_not() {
+    fn exception_includes_last_day_and_excludes_end_time() {
         let end = |text: &str| end_of_day(text).map(|end| end.format(&Rfc3339).unwrap());
         assert_eq!(end("2026-12-31").as_deref(), Some("2027-01-01T00:00:00Z"));
         assert_eq!(end("2028-02-28").as_deref(), Some("2028-02-29T00:00:00Z"));

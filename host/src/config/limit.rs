@@ -167,8 +167,7 @@ limits! {
     LOAD_MEMORY = "engine.loadMemory" Bytes GI, 64 * MI => 64 * GI,
         "data of each child process that prepares a plugin (RLIMIT_DATA)", "none: the plugin is not loaded";
     STARTUP_GRACE = "startupGrace" Duration 5 * MINUTE, 0 => 60 * MINUTE,
-        "timer from the start, while a plugin under failurePolicy Fail has never been loaded; the default is `never` \
-         without `startupPeers`", "none: /readyz answers 503 during this time, and while a peer has all of its plugins";
+        "timer from the start, while a plugin under failurePolicy Fail has never been loaded; the default is `never` without `startupPeers`", "none: /readyz answers 503 during this time, and while a peer has all of its plugins";
     POLL_INTERVAL = "registries.pollInterval" Duration MINUTE, SECOND => 24 * 60 * MINUTE,
         "timer per tag, randomized by up to 10 %", "none";
     PULL_TIMEOUT = "registries.timeout" Duration 30 * SECOND, SECOND => 30 * MINUTE,

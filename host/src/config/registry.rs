@@ -308,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_references_and_writes_them_as_they_were() {
+    fn references_read_back_unchanged() {
         let digest = format!("sha256:{}", "a".repeat(64));
         for text in [
             "registry.example.com/policies/image-rewrite:1.4".to_owned(),
@@ -322,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_with_a_reference() {
+    fn explains_invalid_references() {
         let table = [
             ("registry.example.com/a", ReferenceError::Unpinned),
             ("policies/image-rewrite:1.4", ReferenceError::Host),
@@ -358,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_nothing_for_granted() {
+    fn rejects_incomplete_references() {
         for text in [
             "",
             "registry.example.com",

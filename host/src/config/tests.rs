@@ -22,7 +22,7 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn rejects_everything_that_is_wrong_at_once() {
+fn reports_all_problems_at_once() {
     assert_snapshot!(error(r#"
 listen: ":8443"
 admin: { lisen: 127.0.0.1:8081 }
@@ -108,7 +108,7 @@ configuration: 40 problems
 }
 
 #[test]
-fn rejects_broken_yaml_by_line_and_column() {
+fn reports_line_and_column_of_invalid_yaml() {
     assert_snapshot!(error("plugins:\n  - name: a\n   source: file:a.wasm\n"), @r#"
 configuration: 1 problem
   line 3, column 4: not valid YAML: while parsing a block collection, did not find expected '-' indicator
@@ -209,7 +209,7 @@ configuration: 1 problem
 }
 
 #[test]
-fn rejects_registries_and_signatures_that_cannot_be() {
+fn rejects_invalid_registries_and_signatures() {
     let text = "
 registries:
   pollInterval: 10ms
@@ -231,7 +231,7 @@ configuration: 5 problems
 }
 
 #[test]
-fn a_plugin_has_the_signature_keys_of_the_file_unless_it_names_its_own() {
+fn signature_keys_of_plugin_override_those_of_file() {
     let config = parse(
         "
 signatures: { keys: [cosign.pub, /keys/next.pub] }
@@ -251,7 +251,7 @@ plugins:
 }
 
 #[test]
-fn rejects_hostile_text_without_repeating_it_raw() {
+fn escapes_hostile_text_in_problems() {
     let long = "x".repeat(5_000);
     let text = format!("allowEmpty: true\n\"a\\n\\e[31m\": 1\nlisten: \"\\e[31m\\u202e{long}\"\n");
     assert_snapshot!(error(&text), @r#"
@@ -478,7 +478,7 @@ operations=* apiGroups=* apiVersions=* resources=*/* scope=Cluster
 }
 
 #[test]
-fn a_plugins_own_conflicts_come_before_the_files() {
+fn conflicts_of_plugin_override_those_of_file() {
     let conflicts = |file: &str, plugin: &str| {
         let text = format!("{file}\nplugins: [{{name: a, source: 'file:a'{plugin}}}]");
         parse(&text).plugins[0].conflicts
@@ -493,7 +493,7 @@ fn a_plugins_own_conflicts_come_before_the_files() {
 }
 
 #[test]
-fn rejects_selectors_conditions_and_exceptions_that_make_no_sense() {
+fn rejects_invalid_selectors_conditions_and_exceptions() {
     assert_snapshot!(error(r#"
 conflicts: first
 plugins:
@@ -573,7 +573,7 @@ configuration: 39 problems
 }
 
 #[test]
-fn bounds_the_conditions_of_a_plugin() {
+fn limits_number_of_conditions() {
     let conditions: Vec<String> = (0..65)
         .map(|index| format!("{{name: c{index}, expression: 'true'}}"))
         .collect();
@@ -595,7 +595,7 @@ fn a_smaller_engine_lowers_the_default_concurrency() {
 }
 
 #[test]
-fn a_candidate_has_what_its_plugin_has_where_it_does_not_say() {
+fn candidate_inherits_missing_keys_from_its_plugin() {
     let config = parse(
         r"
 limits: { fuel: 7M }
@@ -650,7 +650,7 @@ plugins:
 }
 
 #[test]
-fn rejects_candidates_that_cannot_be() {
+fn rejects_invalid_candidates() {
     assert_snapshot!(error(r"
 plugins:
   - { name: a, source: file:a.wasm, candidate: { settings: [secret], mode: warn } }
@@ -698,7 +698,7 @@ configuration: 1 problem
 }
 
 #[test]
-fn rejects_an_admin_listener_that_others_reach_without_authentication() {
+fn rejects_reachable_admin_listener_without_authentication() {
     let admin = |listen: &str| {
         let text = format!("allowEmpty: true\nadmin: {{listen: '{listen}'}}");
         Config::parse(&text, Path::new("."))
@@ -721,7 +721,7 @@ configuration: 1 problem
 }
 
 #[test]
-fn says_what_a_start_does_without_a_plugin() {
+fn describes_start_without_a_plugin() {
     let says = |keys: &str| {
         parse(&format!("allowEmpty: true\n{keys}"))
             .startup
@@ -765,7 +765,7 @@ configuration: 3 problems
 }
 
 #[test]
-fn asks_nothing_of_clients_by_default_and_rejects_what_names_no_file() {
+fn accepts_all_clients_by_default_and_rejects_missing_files() {
     let config = parse("allowEmpty: true");
     assert_eq!(config.authentication, Authentication::default());
     assert_snapshot!(error("allowEmpty: true\nauthentication: {}"), @r#"
@@ -783,7 +783,7 @@ configuration: 5 problems
 }
 
 #[test]
-fn rejects_rules_as_kubernetes_does_whatever_their_order() {
+fn rejects_rules_as_kubernetes_does_in_any_order() {
     let resources = |resources: &str| {
         let rule = format!(
             "{{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: [{resources}]}}"
@@ -837,7 +837,7 @@ fn rejects_rules_as_kubernetes_does_whatever_their_order() {
 }
 
 #[test]
-fn rejects_rules_that_can_never_match_and_says_what_was_meant() {
+fn suggests_corrections_for_rules_that_never_match() {
     assert_snapshot!(error(r#"
 plugins:
   - name: a
@@ -884,7 +884,7 @@ plugins:
 }
 
 #[test]
-fn judges_the_rules_of_a_plugin_by_the_same_measure() {
+fn checks_rules_of_manifest_like_those_of_file() {
     let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
     let good = ManifestRule {
         operations: texts(&["CREATE"]),
@@ -922,7 +922,7 @@ fn judges_the_rules_of_a_plugin_by_the_same_measure() {
 }
 
 #[test]
-fn bounds_the_rules_of_a_plugin() {
+fn limits_rules_of_a_plugin_manifest() {
     let rule = ManifestRule {
         operations: vec!["\u{1b}".repeat(500); 500],
         ..ManifestRule::default()
@@ -942,7 +942,7 @@ fn documentation() -> String {
 }
 
 #[test]
-fn the_documentation_has_the_table_of_limits() {
+fn documentation_contains_table_of_limits() {
     let mut expected = String::new();
     for limit in LIMITS {
         let (unit, default) = (limit.unit.name(), limit.unit.format(limit.default));
@@ -983,7 +983,7 @@ fn pages() -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_example_of_the_documentation_is_valid() {
+fn documented_examples_are_valid() {
     let pages: Vec<String> = pages()
         .iter()
         .map(|path| std::fs::read_to_string(path).unwrap())
@@ -1008,7 +1008,7 @@ fn every_example_of_the_documentation_is_valid() {
 }
 
 #[test]
-fn makes_a_plugin_of_each_file_in_a_folder() {
+fn loads_each_file_in_a_folder_as_plugin() {
     let folder = tempfile::tempdir().unwrap();
     let touch = |name: &str| std::fs::write(folder.path().join(name), "").unwrap();
     let problem = || {
@@ -1053,7 +1053,7 @@ plugins: 2 problems
 }
 
 #[test]
-fn says_which_file_is_wrong() {
+fn names_the_invalid_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tollgate.yaml");
     let problem = || {

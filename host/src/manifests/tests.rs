@@ -170,7 +170,7 @@ fn joins_rules_that_differ_in_one_set() {
 }
 
 #[test]
-fn joins_nothing_that_would_match_more() {
+fn keeps_rules_apart_if_joined_rule_matches_more() {
     for rules in [
         [
             ["CREATE", "\"\"", "v1", "pods", ALL],
@@ -194,7 +194,7 @@ fn joins_nothing_that_would_match_more() {
 }
 
 #[test]
-fn drops_what_another_rule_covers() {
+fn drops_rules_that_another_rule_covers() {
     for (wide, narrow) in [
         (
             [ALL, ALL, ALL, "\"*/*\"", ALL],
@@ -235,7 +235,7 @@ fn drops_what_another_rule_covers() {
 }
 
 #[test]
-fn takes_out_what_another_rule_matches_already() {
+fn removes_overlap_with_other_rules() {
     assert_eq!(
         union(&[
             ["CREATE, UPDATE", "\"\"", "v1", "pods", ALL],
@@ -265,7 +265,7 @@ fn takes_out_what_another_rule_matches_already() {
 }
 
 #[test]
-fn goes_on_joining_until_nothing_can_be_joined() {
+fn joins_rules_until_none_can_be_joined() {
     assert_eq!(
         union(&[
             ["CREATE", "apps", "v1", "deployments", ALL],
@@ -284,7 +284,7 @@ fn goes_on_joining_until_nothing_can_be_joined() {
 /// Checks that the union of two rules matches exactly what the two rules match. The test tries every set of two rules
 /// with every request of a small world.
 #[test]
-fn matches_exactly_what_the_rules_match() {
+fn joined_rules_match_the_same_requests() {
     let sets = [
         ["CREATE", "apps", "v1", "pods", "Namespaced"],
         ["CREATE, UPDATE", "apps", ALL, "pods/*", ALL],
@@ -382,7 +382,7 @@ fn prints_one_webhook_for_each_plugin() {
 }
 
 #[test]
-fn a_webhook_of_one_plugin_asks_for_no_more_than_the_plugin_does() {
+fn webhook_of_one_plugin_has_its_selector_and_conditions() {
     let rules = rule("CREATE", "\"\"", "v1", "pods", ALL);
     let selector = "{matchLabels: {stage: prod}, matchExpressions: [{key: app, operator: Exists}, \
                     {key: tier, operator: NotIn, values: [lab, test]}]}";
@@ -454,7 +454,7 @@ fn a_webhook_of_one_plugin_asks_for_no_more_than_the_plugin_does() {
 }
 
 #[test]
-fn leaves_out_what_a_cluster_lives_by_where_the_rules_could_match_it() {
+fn excludes_vital_resources_that_rules_could_match() {
     let everything = rule(ALL, ALL, ALL, "\"*/*\"", ALL);
     let plugins = format!("- {{name: judge, source: 'file:a', match: {{rules: [{everything}]}}}}");
     let registration = Registration {
@@ -485,7 +485,7 @@ fn slow(plugins: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn refuses_chains_that_cannot_finish_while_kube_apiserver_waits() {
+fn rejects_chains_slower_than_kube_apiserver_waits() {
     let three = slow(&[
         ("a-change", "10s"),
         ("b-change", "10s"),
@@ -503,7 +503,7 @@ fn refuses_chains_that_cannot_finish_while_kube_apiserver_waits() {
 }
 
 #[test]
-fn reckons_with_every_call_that_may_be_made() {
+fn timeout_covers_every_possible_call() {
     let again = slow(&[("a-change", "4s"), ("b-change", "4s")]).replacen(
         "source:",
         "reinvocationPolicy: IfNeeded, source:",
@@ -537,7 +537,7 @@ fn reckons_with_every_call_that_may_be_made() {
 }
 
 #[test]
-fn waits_for_as_little_as_is_enough_and_not_for_audits() {
+fn chooses_smallest_sufficient_timeout_without_audits() {
     let seconds = |plugins: &[(&str, &str)]| {
         let text = printed(&registration(), &slow(plugins));
         let lines = text
@@ -597,7 +597,7 @@ fn hiding(plugins: &str) -> Option<String> {
 }
 
 #[test]
-fn a_plugin_is_hidden_where_another_matches_what_would_have_been_converted_for_it() {
+fn detects_plugins_hidden_by_rules_of_another() {
     for (plugin, other, expected) in [
         ("autoscaling v2 hpas", "* * *", Some("hpas.autoscaling")),
         (
@@ -662,7 +662,7 @@ fn a_plugin_is_hidden_where_another_matches_what_would_have_been_converted_for_i
 }
 
 #[test]
-fn nothing_is_hidden_by_rules_for_other_operations_or_scopes() {
+fn rules_for_other_operations_or_scopes_hide_nothing() {
     let plugin = |name: &str, operations: &str, versions: &str, scope: &str| {
         format!(
             "- {{name: {name}-judge, source: 'file:a', match: {{rules: [{}]}}}}\n",
@@ -687,7 +687,7 @@ fn nothing_is_hidden_by_rules_for_other_operations_or_scopes() {
 }
 
 #[test]
-fn where_one_webhook_would_hide_a_plugin_each_has_its_own() {
+fn separates_webhooks_if_a_shared_one_hides_a_plugin() {
     let hpa = judge("hpa-limit", "autoscaling v2 horizontalpodautoscalers");
     let labels = judge("labels", "* * *");
     let pods = judge("pods", "core v1 pods");

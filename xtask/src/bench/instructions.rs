@@ -251,20 +251,20 @@ mod tests {
     }
 
     #[test]
-    fn only_what_takes_too_many_more_is_exceeded() {
+    fn reports_only_pieces_beyond_tolerance() {
         let recorded = counts(&[("a", 1000.0), ("b", 1000.0), ("c", 1000.0)]);
         let counted = counts(&[("a", 1140.0), ("b", 1160.0), ("c", 10.0)]);
         assert_eq!(compare(&recorded, &counted).unwrap(), ["b"]);
     }
 
     #[test]
-    fn a_piece_that_was_never_recorded_is_a_problem() {
+    fn rejects_piece_without_record() {
         let error = compare(&counts(&[]), &counts(&[("new", 1.0)])).unwrap_err();
         assert!(error.to_string().contains("--update"), "{error}");
     }
 
     #[test]
-    fn the_sum_of_a_report_is_found() {
+    fn reads_total_from_report() {
         assert_eq!(
             summary("version: 1\nsummary: 123\nfn=(1) main\ntotals: 124"),
             Some(123)

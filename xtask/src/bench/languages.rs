@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn languages_are_compared_with_rust_and_settings_by_the_hundred() {
+    fn compares_languages_with_rust_and_settings_per_hundred() {
         let table = table(&[row("go", 0.3, 40_000), row("rust", 0.1, 10_000)]).unwrap();
         let go = table.lines().nth(2).unwrap();
         assert!(go.starts_with("| go | 1.9 MB |"), "{go}");
@@ -284,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_stands_where_the_documentation_has_a_place_for_it() {
+    fn writes_table_between_markers_of_documentation() {
         let folder = std::env::temp_dir().join(format!("tollgate-table-{}", std::process::id()));
         std::fs::write(&folder, format!("a\n{BEGIN}\nold\n{END}\nb\n")).unwrap();
         put_into(&folder, "| new |\n").unwrap();

@@ -179,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_padded_to_about_the_size_that_is_wanted() {
+    fn pads_object_to_roughly_the_requested_size() {
         let mut object = json!({"metadata": {"name": "web"}});
         pad(&mut object, 100_000);
         let bytes = object.to_string().len();

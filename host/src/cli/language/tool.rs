@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_compared_as_numbers() {
+    fn compares_versions_as_numbers() {
         assert!(is_at_least("go1.24", [1, 24]));
         assert!(is_at_least("go1.100.2", [1, 24]));
         assert!(is_at_least("v20.20.2", [20, 0]));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_is_missing_is_told_with_what_to_install() {
+    fn says_how_to_install_missing_tool() {
         let tool = Tool::new(
             "none-such",
             Path::new("."),

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_is_read_as_kubectl_reads_it() {
+    fn reads_yaml_as_kubectl_does() {
         assert_eq!(
             texts("a: yes\nb: \"yes\"\nmode: 0644\nnone:\n---\n# nothing\n---\na: 2\n"),
             [
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dump_of_a_whole_cluster_is_read() {
+    fn reads_dump_of_whole_cluster() {
         let pod = |indent: &str| {
             let labels: String = (0..50).map(|n| format!("{indent}    l{n}: x\n")).collect();
             format!(
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn json_documents_follow_one_another_and_keep_their_numbers() {
+    fn reads_consecutive_json_documents_with_exact_numbers() {
         assert_eq!(
             texts("{\"a\": 1.50}\n{\"b\": 9007199254740993000}[{\"c\":1},{\"d\":2}]"),
             [
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_items_of_lists_are_documents() {
+    fn splits_lists_into_documents() {
         let list = r#"{"kind":"List","apiVersion":"v1","items":[{"kind":"Pod"},
             {"kind":"PodList","apiVersion":"v1","items":[{"x":1},{"kind":"Other"}]}]}"#;
         assert_eq!(
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn reports_errors_with_position() {
         let said = |text: &str| format!("{:#}", documents(text).unwrap_err());
         assert!(
             said("{\"a\": [1}").contains("line 1 column"),

@@ -278,7 +278,7 @@ mod tests {
 
     /// The expected values are the output of `kubectl annotate --local -o json`.
     #[test]
-    fn names_and_values_are_what_kubectl_makes_of_them() {
+    fn reads_names_and_values_as_kubectl_does() {
         for (text, name, value) in [
             ("on", "true", "true"),
             ("n", "false", "false"),
@@ -344,7 +344,7 @@ mod tests {
     }
 
     #[test]
-    fn what_kubectl_does_not_take_is_refused_with_its_place() {
+    fn rejects_with_position_what_kubectl_rejects() {
         for (text, said) in [
             (
                 "a: 1\n~: 2\n",
@@ -381,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_the_same_to_kubectl_are_there_twice() {
+    fn rejects_names_that_kubectl_considers_equal() {
         for text in [
             "a: 1\na: 2\n",
             "on: 1\nyes: 2\n",
@@ -394,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_and_merge_keys_work_as_often_as_they_are_used() {
+    fn expands_aliases_and_merge_keys_repeatedly() {
         assert_eq!(
             read(
                 "a: &a {x: &x yes}\nb: {<<: *a, z: *x}\nc: {x: 1, <<: [{x: 2}, {x: 3, *x : 4}]}\n\"<<\": 1\n"
@@ -408,7 +408,7 @@ mod tests {
     }
 
     #[test]
-    fn a_bomb_of_aliases_ends_and_says_why() {
+    fn rejects_alias_bomb_with_reason() {
         let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..20 {
             let before = format!("*a{}", level - 1);

@@ -86,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_what_is_there_and_makes_what_is_missing() {
+    fn sets_values_and_creates_missing_parents() {
         let mut pod = json!({"spec": {"containers": [{"image": "a"}]}});
         set(&mut pod, "/spec/containers/0/image", &json!("b")).unwrap();
         set(&mut pod, "/spec/containers/-", &json!({"image": "c"})).unwrap();
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_that_leads_nowhere_is_a_mistake() {
+    fn rejects_pointers_to_missing_places() {
         let mut pod = json!({"spec": {"containers": []}});
         assert!(
             set(&mut pod, "/spec/containers/3", &json!(1))

@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_the_author_wrote_and_nothing_that_was_built() {
+    fn finds_suites_outside_build_folders() {
         let folder = tempfile::tempdir().unwrap();
         for file in [
             "b.test.yaml",
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_suites_is_a_mistake() {
+    fn rejects_folder_without_suites() {
         let folder = tempfile::tempdir().unwrap();
         let error = suites(&[folder.path().to_owned()]).unwrap_err().to_string();
         assert!(error.contains("a name like policy.test.yaml"), "{error}");

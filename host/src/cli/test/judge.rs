@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_expected_gives_no_failure() {
+    fn accepts_expected_results() {
         let expect = Expectation {
             verdict: Some(Verdict::Deny),
             message: Some("too many".to_owned()),
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_not_is_told() {
+    fn reports_every_unexpected_result() {
         let expect = Expectation {
             verdict: Some(Verdict::Allow),
             causes: Some(vec![
@@ -361,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_difference_of_texts_shows_what_does_not_fit_and_no_names() {
+    fn differences_show_only_mismatches_without_plugin_names() {
         let mut actual = denied();
         let second = "limit: must not be paused".to_owned();
         actual.causes.push((Some("spec.paused".to_owned()), second));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_nobody_expects_fails_a_case_that_is_allowed() {
+    fn unexpected_fault_fails_an_allowed_case() {
         let mut actual = denied();
         actual.verdict = Verdict::Allow;
         actual.faults.push(super::super::actual::Fault {

@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_xml_whatever_is_in_it() {
+    fn escapes_failure_texts_in_xml() {
         let failure = Failure::new("message: expected it to contain \"a\u{1b}\"".to_owned());
         insta::assert_snapshot!(junit(&tested(vec![failure])), @r#"
         <?xml version="1.0" encoding="UTF-8"?>
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_counted() {
+    fn counts_passed_cases() {
         assert_eq!(
             json(&tested(Vec::new()))["summary"],
             serde_json::json!({"passed": 1, "failed": 0, "errors": 0})

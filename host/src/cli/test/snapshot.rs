@@ -151,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn fuel_may_grow_by_so_much_and_fall_as_it_likes() {
+    fn limits_growth_of_fuel_and_allows_any_decrease() {
         let known = snapshot("allow", 1000);
         assert!(differences(&known, &snapshot("allow", 1100), 10).is_empty());
         assert!(differences(&known, &snapshot("allow", 10), 10).is_empty());
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn another_result_is_shown_as_a_difference() {
+    fn shows_changed_result_as_difference() {
         let failures = differences(&snapshot("allow", 1), &snapshot("deny", 1), 10);
         let shown = failures[0].difference.join("\n");
         let shown = anstream::adapter::strip_str(&shown).to_string();
@@ -174,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_stands_beside_its_suite() {
+    fn places_snapshot_beside_its_suite() {
         assert_eq!(
             path_of(Path::new("a/policy.test.yaml")),
             Path::new("a/policy.snapshot.yaml")

@@ -461,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_expectation_is_not_missing_as_well() {
+    fn reports_wrong_expectation_only_once() {
         let problems = parse(
             "plugins: [{ name: x, source: file:x.wasm }]
 cases:
@@ -478,7 +478,7 @@ cases:
     }
 
     #[test]
-    fn rows_lie_over_their_case_and_cases_over_the_defaults() {
+    fn rows_override_cases_and_cases_override_defaults() {
         let suite = parse(
             "plugins: [{ name: x, source: file:x.wasm }]
 defaults: { user: jane, namespace: shop }
@@ -512,7 +512,7 @@ cases:
     }
 
     #[test]
-    fn everything_that_is_wrong_is_said_at_once_with_its_place() {
+    fn reports_all_problems_with_their_place() {
         let problems = parse(
             "plugins: [{ name: x, source: file:x.wasm }]
 cases:
@@ -540,7 +540,7 @@ cases:
     }
 
     #[test]
-    fn every_file_that_a_suite_is_made_of_is_watched() {
+    fn watches_every_file_of_a_suite() {
         let folder = tempfile::tempdir().unwrap();
         let config = "plugins: [{ name: x, source: file:x.wasm }]";
         std::fs::write(folder.path().join("tollgate.yaml"), config).unwrap();
@@ -554,7 +554,7 @@ cases:
     }
 
     #[test]
-    fn a_suite_tests_something() {
+    fn rejects_suite_without_plugins_or_cases() {
         let problems = parse("cases: []").unwrap_err().to_string();
         assert!(
             problems.contains("plugins: missing, expected the plugins to test"),

@@ -25,7 +25,7 @@ fn found(operations: &str, groups: &str, versions: &str, resources: &str, scope:
 }
 
 #[test]
-fn says_nothing_of_rules_that_match() {
+fn accepts_rules_that_match() {
     for (operations, groups, versions, resources, scope) in [
         ("CREATE,UPDATE", "", "v1", "pods", "*"),
         ("*", "*", "*", "*", "*"),
@@ -115,7 +115,7 @@ fn every_resource_of_the_table_matches_in_its_versions() {
 }
 
 #[test]
-fn says_what_was_meant_by_rules_that_match_nothing() {
+fn suggests_corrections_for_rules_that_match_nothing() {
     let rows = [
         ("CREATE", "", "v1", "pod", "*"),
         ("CREATE", "", "v1", "svc", "*"),
