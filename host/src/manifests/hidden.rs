@@ -250,7 +250,7 @@ impl fmt::Display for Hiding {
         {
             write!(
                 f,
-                "; neither would {plugin} be for {resource}, because of {by}"
+                "; the same holds for {plugin} and {resource}, because of {by}"
             )?;
         }
         f.write_str(

@@ -702,7 +702,7 @@ fn separates_webhooks_if_a_shared_one_hides_a_plugin() {
         paths,
         ["hpa-limit", "labels", "pods", "events"].map(|name| format!("/validate/{name}-judge"))
     );
-    assert_snapshot!(hiding(&plugins).expect("hidden"), @"each of the validating plugins gets its own webhook: in a shared webhook, hpa-limit-judge would not be called for horizontalpodautoscalers.autoscaling in every version, because labels-judge has rules for more of its versions, and kube-apiserver converts an object only if no rule of the webhook matches it as it is; neither would events-judge be for events.events.k8s.io, because of labels-judge; to share one webhook, write the same apiGroups and apiVersions into their rules");
+    assert_snapshot!(hiding(&plugins).expect("hidden"), @"each of the validating plugins gets its own webhook: in a shared webhook, hpa-limit-judge would not be called for horizontalpodautoscalers.autoscaling in every version, because labels-judge has rules for more of its versions, and kube-apiserver converts an object only if no rule of the webhook matches it as it is; the same holds for events-judge and events.events.k8s.io, because of labels-judge; to share one webhook, write the same apiGroups and apiVersions into their rules");
     // No plugin is hidden if it gets its own webhook anyway. Plugins of the other endpoint do not hide it either.
     let apart = Registration {
         per_plugin: true,

@@ -94,7 +94,7 @@ const PLUGINS_EXPECTED: &str =
     "the plugins to test, as in a configuration; or `config`, the name of a configuration file";
 const CASES_EXPECTED: &str = "a list of cases";
 const OBJECT_EXPECTED: &str = "a manifest or an AdmissionReview, or the name of a file with them";
-const EXPECT_EXPECTED: &str = "the expected result, such as allow or deny";
+const EXPECT_EXPECTED: &str = "a result such as allow or deny";
 const NOW_EXPECTED: &str = "a time such as 2026-07-01T12:00:00Z";
 /// Default for the allowed growth of the fuel, in percent.
 const FUEL_GROWTH_PERCENT: u64 = 10;
@@ -533,7 +533,7 @@ cases:
           cases[1].expect.causes[0].feild: unknown key, did you mean field?
           cases[1].object: missing, expected a manifest or an AdmissionReview, or the name of a file with them
           cases[2].name: missing, expected a description of the case, such as denies 11 replicas
-          cases[3].expect: missing, expected the expected result, such as allow or deny
+          cases[3].expect: missing, expected a result such as allow or deny
           cases[4].expect: got an object, expected a verdict (allow, deny, fault or not-called), or another expectation
           cases[5].expect.fault: got "out-of-feul", expected out-of-fuel, cpu-deadline, deadline, memory, trap, output-too-large, contract-violation, bad-patch, lossy-object, not-loaded, unreadable, match-condition, conflict, not-converging or engine-error; did you mean out-of-fuel?
         "#);
