@@ -100,16 +100,16 @@ struct Logging {
 const EXAMPLES: &str = "\
 Examples:
   tollgate serve --plugins ./plugins        every .wasm in a folder, self-signed certificate
-  tollgate serve --config tollgate.yaml     as configured
-  tollgate check --config tollgate.yaml     everything that is wrong with it, at once
+  tollgate serve --config tollgate.yaml     the plugins and settings of a configuration file
+  tollgate check --config tollgate.yaml     all problems of the configuration and its plugins
   tollgate review --config tollgate.yaml deploy.yaml
-                                            what would become of it
+                                            the verdict and the changes for a manifest
   tollgate new trusted-registries --lang rust
-                                            a policy of one's own
-  tollgate build                            the component of the project in this folder
-  tollgate test                             the suites below this folder
+                                            a new policy project
+  tollgate build                            the plugin of the project in this folder
+  tollgate test                             all test suites below this folder
   tollgate explain 705ab4f5-6393-11e8-b7cc-42010a800002
-                                            why a running server decided as it did
+                                            why a running server allowed or denied a review
   tollgate manifests --config tollgate.yaml --service tollgate-system/tollgate | kubectl apply -f -
                                             register it with kube-apiserver
   tollgate push plugin.wasm oci://registry.example.com/policies/plugin:1.0
@@ -131,7 +131,7 @@ impl Origin {
         match (&self.config, &self.plugins) {
             (Some(file), _) => Ok(crate::config::Origin::File(file.clone())),
             (None, Some(folder)) => Ok(crate::config::Origin::Directory(folder.clone())),
-            (None, None) => anyhow::bail!("one of --config and --plugins is needed"),
+            (None, None) => anyhow::bail!("--config or --plugins is required"),
         }
     }
 }

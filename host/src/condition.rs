@@ -221,14 +221,13 @@ impl Condition {
         // `|| true` can hide an error. A spent budget is always an error.
         if budget.is_spent() {
             return Err(format!(
-                "costs too much on this object: with the conditions before it, it takes more than {BUDGET} steps"
+                "costs too much on this object: together with the conditions before it, it takes more than {BUDGET} \
+                 steps"
             ));
         }
         result
             .map_err(|error| self.describe(&error))?
-            .map_err(|found| {
-                format!("gives a value of the type {found}, and a condition is true or false")
-            })
+            .map_err(|found| format!("returned a value of the type {found}, expected a boolean"))
     }
 
     /// Returns the result, or the type of a result that is not a boolean.
@@ -265,11 +264,11 @@ impl Condition {
                 overload.argument_types().join(" and ")
             ),
             ExecutionError::UnexpectedType { got, want } if want == "bool" => {
-                format!("failed: a boolean is expected where there is a {got}")
+                format!("failed: expected a boolean, got a value of the type {got}")
             }
             ExecutionError::FunctionError { function, .. } => {
                 format!(
-                    "failed: `{}` cannot take this value",
+                    "failed: `{}` does not accept this value",
                     check::operator(function)
                 )
             }
@@ -282,7 +281,7 @@ impl Condition {
                 "failed: division by zero".to_owned()
             }
             ExecutionError::Overflow(..) => "failed: a number is too large".to_owned(),
-            _ => "failed: its values are not of the types that it expects".to_owned(),
+            _ => "failed: a value has an unexpected type".to_owned(),
         }
     }
 }

@@ -301,7 +301,7 @@ fn reject_duplicate_name<'a>(
         Some(earlier) => problems.add(
             format!("{}.name", node.path()),
             format!(
-                "got {}, which is the name of {earlier} already",
+                "got {}, which is already the name of {earlier}",
                 read::quoted(name)
             ),
         ),

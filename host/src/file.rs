@@ -55,11 +55,13 @@ mod tests {
     use super::*;
 
     fn error(path: &Path) -> String {
-        read(path).expect_err("it is no file").to_string()
+        read(path)
+            .expect_err("it is not a regular file")
+            .to_string()
     }
 
     #[test]
-    fn reads_files_and_says_what_else_there_is() {
+    fn reads_files_and_names_other_kinds_in_errors() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "text").unwrap();
@@ -77,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_pipe_without_a_writer_is_not_waited_for() {
+    fn does_not_wait_for_named_pipe_without_writer() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;

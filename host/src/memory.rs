@@ -126,10 +126,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_due_once_on_every_thread_after_each_occasion() {
+    fn is_due_once_per_thread_after_each_occasion() {
         let occasions = AtomicUsize::new(0);
         let (one, other) = (Cell::new(0), Cell::new(0));
-        assert!(!is_due(&occasions, &one), "there was none");
+        assert!(!is_due(&occasions, &one), "nothing was released yet");
         for _ in 0..2 {
             occasions.fetch_add(1, Ordering::Relaxed);
             assert!(is_due(&occasions, &one));
@@ -139,19 +139,19 @@ mod tests {
     }
 
     #[test]
-    fn large_reviews_are_over_a_while_after_the_last_of_them_and_once_more_soon_after() {
+    fn reports_end_of_large_reviews_twice() {
         let last = LastLarge(AtomicU64::new(0));
         let at = Duration::from_secs;
-        assert!(!last.is_over(at(100)), "none has ended");
+        assert!(!last.is_over(at(100)), "no large review has ended");
         last.ended(at(0));
         assert!(!last.is_over(at(14)));
         last.ended(at(10));
         assert!(!last.is_over(at(24)));
         assert!(last.is_over(at(25)));
-        assert!(!last.is_over(at(25)), "it was seen to");
-        assert!(last.is_over(at(26)), "once more");
-        assert!(!last.is_over(at(100)), "twice is enough");
+        assert!(!last.is_over(at(25)), "the memory was just given back");
+        assert!(last.is_over(at(26)), "given back once more a second later");
+        assert!(!last.is_over(at(100)), "given back only twice");
         last.ended(at(200));
-        assert!(last.is_over(at(300)), "another one");
+        assert!(last.is_over(at(300)), "another large review ended");
     }
 }

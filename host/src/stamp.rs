@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sees_the_swap_of_a_mounted_volume() {
+    fn detects_swap_of_mounted_volume() {
         // This is how kubelet does it: `file` → `..data/file`, and `..data` → a folder named after its time.
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();

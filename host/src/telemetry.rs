@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_one_json_object_for_each_event_with_its_fields_at_the_top() {
+    fn writes_each_event_as_flat_json_object() {
         let captured = Captured::default();
         let writer = captured.clone();
         let filter = filter(Some("info"), None).expect("a filter");
@@ -219,7 +219,7 @@ mod tests {
     }
 
     #[test]
-    fn records_of_the_log_crate_have_their_target_and_no_path_of_the_build() {
+    fn log_crate_records_have_target_and_no_build_path() {
         let captured = Captured::default();
         let writer = captured.clone();
         let filter = filter(Some("info"), None).expect("a filter");
@@ -249,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_in_a_dependency_has_no_path_of_the_build() {
+    fn strips_build_path_from_source_locations() {
         let table = [
             (
                 "/root/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/h2-0.4.12/src/lib.rs",
@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn prefers_the_flag_to_the_variable_and_the_variable_to_the_default() {
+    fn flag_overrides_variable_and_variable_overrides_default() {
         let shown = |flag, variable| {
             filter(flag, variable)
                 .map_or_else(|error| error.to_string(), |filter| filter.to_string())
@@ -282,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_tls_library_quiet_unless_the_filter_names_it() {
+    fn silences_tls_library_unless_filter_names_it() {
         let captured = |text: &str| {
             let captured = Captured::default();
             let writer = captured.clone();
@@ -310,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn accepts_both_formats_by_the_word_they_print() {
+    fn parses_log_formats_as_printed() {
         for format in [LogFormat::Json, LogFormat::Text] {
             assert_eq!(format.to_string().parse(), Ok(format));
         }

@@ -54,7 +54,7 @@ fn push(registry: &Registry, wasm: &[u8], reference: &str) -> String {
 }
 
 #[test]
-fn a_file_is_told_in_words_and_as_json() {
+fn prints_file_as_text_and_json() {
     let file = guests::build("required-labels");
     let wasm = std::fs::read(&file).expect("the plugin has been built");
     let file = file.display().to_string();
@@ -65,7 +65,7 @@ fn a_file_is_told_in_words_and_as_json() {
     let digest = format!("sha256:{:x}", Sha256::digest(&wasm));
     for part in [
         digest.as_str(),
-        "core module, which is made a component",
+        "core module, which is converted to a component",
         "contract     tollgate:admission@0.1.0",
         "tollgate:admission/validating@0.1.0",
         "name         required-labels",
@@ -97,7 +97,7 @@ fn a_file_is_told_in_words_and_as_json() {
 }
 
 #[test]
-fn what_is_no_plugin_is_told_as_far_as_it_goes() {
+fn describes_files_that_are_not_plugins() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let modules = hostile::all();
     let write = |name: &str, bytes: &[u8]| {
@@ -110,17 +110,17 @@ fn what_is_no_plugin_is_told_as_far_as_it_goes() {
         (
             write("other", &modules["unknown-import"]),
             1,
-            "NOT TAKEN BY THE HOST: compile: it imports",
+            "REJECTED BY THE HOST: compile: it imports",
         ),
         (
             folder.path().join("none").display().to_string(),
             2,
-            "there is no such file",
+            "no such file",
         ),
         (
             format!("file:{}/none", folder.path().display()),
             2,
-            "cannot be read",
+            "cannot read",
         ),
     ];
     for (plugin, code, part) in rows {
@@ -135,7 +135,7 @@ fn what_is_no_plugin_is_told_as_far_as_it_goes() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn verify_reports_expected_keys_and_found_signatures() {
+async fn verifies_signature_and_prints_expected_and_found() {
     let Some(registry) = Registry::start() else {
         return;
     };

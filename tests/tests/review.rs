@@ -175,7 +175,7 @@ fn patched(review: &Value, response: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fifty_documents_get_the_very_answers_of_the_running_server() {
+async fn fifty_documents_get_same_answers_as_from_server() {
     let configuration = configuration();
     let folder = configuration.folder().to_owned();
     let (manifests, reviews) = (manifests(), reviews());
@@ -199,7 +199,7 @@ async fn fifty_documents_get_the_very_answers_of_the_running_server() {
     let text = review(&configuration, &files, "");
     text.assert(
         DENIED,
-        &["50 document(s)", "assumed of manifests: operation CREATE"],
+        &["50 document(s)", "assumed for manifests: operation CREATE"],
     );
 
     let server = Server::start(configuration);
@@ -249,7 +249,7 @@ async fn fifty_documents_get_the_very_answers_of_the_running_server() {
 }
 
 #[test]
-fn a_person_reads_the_verdict_the_fields_the_change_and_the_cost() {
+fn prints_verdict_fields_changes_and_cost() {
     let mut object = pod("web");
     object["metadata"]["namespace"] = json!("shop");
     object["spec"]["containers"][0]["image"] = json!("k8s.gcr.io/pause:3.9");
@@ -269,7 +269,7 @@ fn a_person_reads_the_verdict_the_fields_the_change_and_the_cost() {
             "-   - image: k8s.gcr.io/pause:3.9",
             "+   - image: registry.k8s.io/pause:3.9",
             "1 document(s): 0 allowed (0 changed), 1 denied, 0 in error",
-            "fuel a call",
+            "fuel/call",
         ],
     );
     let changed = review(
@@ -295,7 +295,7 @@ fn a_person_reads_the_verdict_the_fields_the_change_and_the_cost() {
 }
 
 #[test]
-fn what_is_asked_can_be_said_and_what_is_guessed_is_told() {
+fn flags_set_request_fields_and_assumptions_are_printed() {
     let arguments = |more: &[&str]| {
         let arguments = [&["-", "-o", "json"], more].concat();
         review(
@@ -343,7 +343,7 @@ fn what_is_asked_can_be_said_and_what_is_guessed_is_told() {
 }
 
 #[test]
-fn objects_as_they_were_before_make_an_update() {
+fn old_objects_make_an_update() {
     let configuration = configuration();
     let old = configuration.folder().join("old.yaml");
     std::fs::write(&old, pod("web").to_string()).expect("the folder is writable");
@@ -358,7 +358,7 @@ fn objects_as_they_were_before_make_an_update() {
 }
 
 #[test]
-fn a_deletion_is_of_the_object_as_it_is() {
+fn delete_reviews_the_stored_object() {
     let mut configuration = Configuration::new();
     let match_all = json!({"rules": [{"operations": ["DELETE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}],
         "matchConditions": [{"name": "kept", "expression": "has(oldObject.metadata.labels.keep)"}]});
@@ -388,11 +388,11 @@ fn a_deletion_is_of_the_object_as_it_is() {
     );
     let arguments = ["--operation", "CREATE", "--old", &old, "-"];
     review(&configuration, &arguments, &named.to_string())
-        .assert(ERROR, &["--operation CREATE has no use for --old"]);
+        .assert(ERROR, &["--operation CREATE cannot have --old"]);
 }
 
 #[test]
-fn what_keeps_a_plugin_from_a_document_is_named() {
+fn names_why_plugins_are_not_called() {
     let mut configuration = Configuration::new();
     let labels = guests::build("required-labels");
     for (name, keys) in [
@@ -444,7 +444,7 @@ fn what_keeps_a_plugin_from_a_document_is_named() {
 }
 
 #[test]
-fn the_summary_counts_calls_and_what_was_changed() {
+fn summary_counts_calls_and_changes() {
     let mut configuration = configuration();
     let labels = guests::build("required-labels");
     let excepted = json!({
@@ -488,12 +488,12 @@ fn the_summary_counts_calls_and_what_was_changed() {
     let reviewed = review(&missing, &["-"], &pod("web").to_string());
     reviewed.assert(
         ALLOWED,
-        &["the plugin gone is not loaded, and refuses nothing in mode warn"],
+        &["the plugin gone is not loaded, and it denies nothing in mode warn"],
     );
 }
 
 #[test]
-fn yaml_and_the_content_of_secrets_are_what_they_are_to_kubectl() {
+fn reads_yaml_as_kubectl_and_withholds_secrets() {
     let mut configuration = Configuration::new();
     configuration.plugin(
         "required-labels",
@@ -521,17 +521,17 @@ fn yaml_and_the_content_of_secrets_are_what_they_are_to_kubectl() {
 }
 
 #[test]
-fn what_cannot_be_reviewed_is_said_with_its_place() {
+fn reports_documents_that_cannot_be_reviewed() {
     let configuration = configuration();
     let good = labelled(pod("web")).to_string();
     for (input, words) in [
-        ("kind: Pod\n", vec!["error", "it has no `apiVersion`"]),
-        ("- 1\n", vec!["it is a JSON number; expected an object"]),
-        ("a: 1\na: 2\n", vec!["tollgate: -: line 2, column 1"]),
+        ("kind: Pod\n", vec!["error", "missing `apiVersion`"]),
         (
-            "# nothing\n",
-            vec!["tollgate: -: there is no document in it"],
+            "- 1\n",
+            vec!["got a JSON number, expected a Kubernetes object"],
         ),
+        ("a: 1\na: 2\n", vec!["tollgate: -: line 2, column 1"]),
+        ("# nothing\n", vec!["tollgate: -: contains no document"]),
         (
             "{kind: AdmissionReview, apiVersion: admission.k8s.io/v3}",
             vec!["the AdmissionReview's `apiVersion` is not supported"],
@@ -546,6 +546,6 @@ fn what_cannot_be_reviewed_is_said_with_its_place() {
         &["(-, document 1)", "changed  Pod default/web", "1 in error"],
     );
     let missing = review(&configuration, &["no-such-file.yaml"], "");
-    missing.assert(ERROR, &["no-such-file.yaml: cannot be read"]);
+    missing.assert(ERROR, &["cannot read no-such-file.yaml"]);
     assert!(Path::new(&configuration.folder()).is_dir());
 }

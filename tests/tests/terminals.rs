@@ -73,7 +73,7 @@ fn ends(command: &mut Command) -> Output {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_reason_to_panic() {
+fn does_not_panic_when_reader_closes_output() {
     let configuration = configuration();
     let path = configuration.write();
     let manifest = configuration.folder().join("pod.yaml");
@@ -113,7 +113,7 @@ fn a_reader_that_goes_away_is_no_reason_to_panic() {
 }
 
 #[test]
-fn the_first_line_of_a_check_can_be_read_alone() {
+fn first_line_of_check_can_be_read_alone() {
     let configuration = configuration();
     let path = configuration.write().display().to_string();
     let mut child = tollgate(&["check", "--config", &path])
@@ -133,7 +133,7 @@ fn the_first_line_of_a_check_can_be_read_alone() {
 }
 
 #[test]
-fn half_of_an_output_does_not_look_whole() {
+fn fails_if_output_cannot_be_written_completely() {
     let configuration = configuration();
     let path = configuration.write().display().to_string();
     for arguments in [&["check", "--config", &path][..], &["completions", "bash"]] {
@@ -146,7 +146,7 @@ fn half_of_an_output_does_not_look_whole() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
         assert!(
-            text.contains("standard output cannot be written to"),
+            text.contains("cannot write to standard output"),
             "{arguments:?}: {text}"
         );
     }
@@ -160,7 +160,7 @@ fn named_pipe(folder: &TempDir, name: &str) -> String {
 }
 
 #[test]
-fn what_is_no_file_is_named_and_not_waited_for() {
+fn names_non_files_without_waiting_for_them() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let pipe = named_pipe(&folder, "pipe.wasm");
     let directory = folder.path().display().to_string();

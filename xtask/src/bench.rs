@@ -79,7 +79,7 @@ impl Bench {
             && let Err(error) = languages::build(&workspace)
         {
             // The other groups do not need the languages.
-            anstream::println!("  {NOTABLE}not every language is built: {error:#}{NOTABLE:#}");
+            anstream::println!("  {NOTABLE}some languages are not built: {error:#}{NOTABLE:#}");
         }
         terminal::heading("measure");
         self.measure(&workspace)
@@ -107,7 +107,7 @@ impl Bench {
         }
         let status = command
             .status()
-            .with_context(|| format!("{} cannot be run", program.display()))?;
+            .with_context(|| format!("cannot run {}", program.display()))?;
         Ok(if status.success() {
             ExitCode::SUCCESS
         } else {

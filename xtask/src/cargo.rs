@@ -69,7 +69,7 @@ fn finish(command: &mut Command, line: impl FnMut(&str) + Send) -> anyhow::Resul
     let mut child = command
         .stdin(Stdio::null())
         .spawn()
-        .with_context(|| format!("`{}` cannot be run", typed(command)))?;
+        .with_context(|| format!("cannot run `{}`", typed(command)))?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let line = Mutex::new(line);
     let line = |text: &str| line.lock().unwrap_or_else(PoisonError::into_inner)(text);

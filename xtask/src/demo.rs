@@ -53,7 +53,7 @@ impl Demo {
             "This demo needs no cluster. It sends a running Tollgate what kube-apiserver would send it, over TLS, and \
              shows what comes back.",
         );
-        heading(1, "what is needed");
+        heading(1, "tools");
         timed(check_toolchain)?;
         heading(2, "three plugins, from Rust to WebAssembly");
         timed(|| build_plugins(&workspace))?;
@@ -72,12 +72,10 @@ impl Demo {
 
         terminal::heading("done");
         if problems > 0 {
-            anyhow::bail!(
-                "{problems} of the answers' properties are not what they should be; look for ✗ above"
-            );
+            anyhow::bail!("{problems} properties of the answers are wrong; look for ✗ above");
         }
         anstream::println!(
-            "{GOOD}Every answer was what it should be.{GOOD:#} {FAINT}({} in all; the log: {}){FAINT:#}",
+            "{GOOD}Every answer was right.{GOOD:#} {FAINT}({} in all; the log: {}){FAINT:#}",
             terminal::time(began.elapsed()),
             workspace.shown(server.log())
         );
@@ -121,7 +119,7 @@ fn build_plugins(workspace: &Workspace) -> anyhow::Result<()> {
         let file = workspace.guest_file(package);
         let size = file
             .metadata()
-            .with_context(|| format!("{} was not built", file.display()))?
+            .with_context(|| format!("cargo did not build {}", file.display()))?
             .len();
         println!("  {:>4} kB  {}", size / 1000, workspace.shown(&file));
     }
@@ -155,7 +153,7 @@ fn start(workspace: &Workspace, file: &std::path::Path) -> anyhow::Result<Server
     let server = Server::start(&executable, file, folder)?;
     println!("  reviews          {}/mutate and /validate", server.url());
     println!(
-        "  caBundle         {} (self-signed, made just now)",
+        "  caBundle         {} (self-signed, created just now)",
         workspace.shown(server.ca())
     );
     println!("  probes, metrics  {}", server.probes_url());

@@ -65,7 +65,7 @@ impl Fuzz {
         let targets = match &self.target {
             Some(name) if all.contains(name) => vec![name.clone()],
             Some(name) => anyhow::bail!(
-                "there is no target `{name}`; expected one of {}",
+                "unknown target `{name}`, expected one of {}",
                 all.join(", ")
             ),
             None => all.into_iter().filter(|name| name != REWRITING).collect(),

@@ -33,7 +33,7 @@ pub(crate) fn ensure() -> anyhow::Result<()> {
         }
         Err(missing) if missing.is_circumstance() => {
             anstream::println!(
-                "  {NOTABLE}Nothing is tested against kube-apiserver: {missing}{NOTABLE:#}"
+                "  {NOTABLE}nothing is tested against kube-apiserver: {missing}{NOTABLE:#}"
             );
             Ok(())
         }

@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_in_the_unit_that_fits() {
+    fn formats_times_in_fitting_unit() {
         assert_eq!(time(Duration::from_millis(340)), "0.3 s");
         assert_eq!(time(Duration::from_millis(59_940)), "59.9 s");
         assert_eq!(time(Duration::from_secs(200)), "3 min 20 s");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn no_word_is_lost_where_lines_are_broken() {
+    fn keeps_all_words_when_breaking_lines() {
         assert_eq!(wrapped("a bb ccc dddddd", 4), ["a bb", "ccc", "dddddd"]);
     }
 }

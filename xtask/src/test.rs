@@ -61,17 +61,17 @@ type Step = (
 );
 
 const STEPS: [Step; 13] = [
-    ("toolchain", "what is needed is installed", toolchain),
+    ("toolchain", "required tools are installed", toolchain),
     (
         "dependencies",
-        "what they are, their licences, and what is known against them",
+        "sources, licences and known vulnerabilities",
         dependencies,
     ),
     ("format", "all code is formatted", format),
     ("lints", "no warnings of the compiler or clippy", lints),
     (
         "guest lints",
-        "the same for the plugins as WebAssembly",
+        "no warnings for the plugins as WebAssembly",
         guest_lints,
     ),
     ("guests", "the plugins build as WebAssembly", guests),
@@ -87,7 +87,7 @@ const STEPS: [Step; 13] = [
     ),
     (
         "kubernetes",
-        "etcd, kube-apiserver and kubectl are built, where Go is installed; the first time takes minutes",
+        "etcd, kube-apiserver and kubectl are built, if Go is installed; the first time takes minutes",
         kubernetes,
     ),
     (
@@ -97,12 +97,12 @@ const STEPS: [Step; 13] = [
     ),
     (
         "memory",
-        "Miri interprets what is unsafe, where a nightly compiler can be had",
+        "Miri interprets the unsafe code, if a nightly compiler is available",
         memory,
     ),
     (
         "instructions",
-        "no piece takes many more than recorded, where valgrind is installed",
+        "no piece exceeds its recorded count, if valgrind is installed",
         instructions,
     ),
     ("documentation", "no warnings of rustdoc", documentation),

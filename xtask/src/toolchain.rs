@@ -13,7 +13,7 @@ const NIGHTLY: &str = "nightly";
 
 /// Returns the output of `rustc --version`.
 pub(crate) fn rustc_version() -> anyhow::Result<String> {
-    output(Command::new(rustc()).arg("--version")).context("rustc cannot be run")
+    output(Command::new(rustc()).arg("--version")).context("cannot run rustc")
 }
 
 /// Installs the target for plugins if it is missing.
@@ -29,7 +29,7 @@ pub(crate) fn ensure_wasm_target() -> anyhow::Result<()> {
     let why = match added {
         Ok(status) if status.success() && has_wasm_target() => return Ok(()),
         Ok(status) => format!("`rustup target add {WASM}` did not help ({status})"),
-        Err(error) => format!("rustup cannot be run ({error})"),
+        Err(error) => format!("cannot run rustup ({error})"),
     };
     anyhow::bail!(
         "the Rust standard library for {WASM} is not installed, and {why}. Install Rust from https://rustup.rs, or \
@@ -56,8 +56,8 @@ pub(crate) fn ensure_components() -> anyhow::Result<()> {
         let is_there = added.is_ok_and(|status| status.success()) && works();
         anyhow::ensure!(
             is_there,
-            "`cargo {command}` cannot be run, and rustup cannot install {component}: install it by other means and \
-             run this again"
+            "cannot run `cargo {command}`, and rustup cannot install {component}: install it by other means and run \
+             this again"
         );
     }
     Ok(())
@@ -76,8 +76,8 @@ pub(crate) fn ensure_go() -> String {
         return version;
     }
     anstream::println!(
-        "  {NOTABLE}Go is not installed: the emitted patches are not tried with kube-apiserver's own patch library, \
-         and nothing against kube-apiserver itself. Install Go and run this again to have that tested, too.{NOTABLE:#}"
+        "  {NOTABLE}Go is not installed, so nothing is tested with kube-apiserver and its patch library; install Go \
+         and run this again{NOTABLE:#}"
     );
     "not installed".to_owned()
 }
@@ -125,7 +125,7 @@ pub(crate) fn ensure_nightly() -> anyhow::Result<String> {
         return Ok(version);
     }
     rustup(&["toolchain", "install", NIGHTLY, "--profile", "minimal"])?;
-    version().context("the nightly compiler cannot be run")
+    version().context("cannot run the nightly compiler")
 }
 
 /// Installs Miri if it is missing. Returns its version.
@@ -143,7 +143,7 @@ pub(crate) fn ensure_miri() -> anyhow::Result<String> {
         "miri",
         "rust-src",
     ])?;
-    version().context("Miri cannot be run")
+    version().context("cannot run Miri")
 }
 
 /// Installs `cargo COMMAND` from the crate `cargo-COMMAND` if it is missing. Returns its version.
@@ -162,7 +162,7 @@ pub(crate) fn ensure_cargo_command(command: &str) -> anyhow::Result<String> {
         installed.success(),
         "`cargo install {package} --locked` failed ({installed})"
     );
-    version().with_context(|| format!("`cargo {command}` cannot be run"))
+    version().with_context(|| format!("cannot run `cargo {command}`"))
 }
 
 /// Returns a command of the nightly toolchain, whichever toolchain started this program.
@@ -182,7 +182,7 @@ fn rustup(arguments: &[&str]) -> anyhow::Result<()> {
         .args(arguments)
         .stdin(Stdio::null())
         .status()
-        .with_context(|| format!("`{typed}` cannot be run"))?;
+        .with_context(|| format!("cannot run `{typed}`"))?;
     anyhow::ensure!(status.success(), "`{typed}` failed ({status})");
     Ok(())
 }

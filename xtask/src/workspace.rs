@@ -26,14 +26,14 @@ impl Workspace {
         let output = cargo_in(Path::new(env!("CARGO_MANIFEST_DIR")))
             .args(["metadata", "--no-deps", "--format-version", "1"])
             .output()
-            .context("cargo cannot be run")?;
+            .context("cannot run cargo")?;
         anyhow::ensure!(
             output.status.success(),
             "cargo metadata failed: {}",
             String::from_utf8_lossy(&output.stderr).trim()
         );
-        let metadata: Value = serde_json::from_slice(&output.stdout)
-            .context("cargo metadata printed something that is not JSON")?;
+        let metadata: Value =
+            serde_json::from_slice(&output.stdout).context("cargo metadata did not print JSON")?;
         let path = |key: &str| {
             let text = metadata[key].as_str();
             text.map(PathBuf::from)

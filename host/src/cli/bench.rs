@@ -60,8 +60,8 @@ Examples:
   tollgate bench trusted-registries --config tollgate.yaml --object deploy.yaml
   tollgate bench dist/trusted-registries.wasm -o json
 
-Fuel is the same on every machine; times are this machine's, and want it to do nothing else.
-Exit code: 0 when it was measured, 1 when a call ended as a fault, 2 when it could not be measured.";
+Fuel is the same on every machine. Times are those of this machine: run nothing else on it.
+Exit code: 0 when the plugin was measured, 1 when a call ended as a fault, 2 when it could not be measured.";
 
 /// Sizes that the object is padded to. The object is also measured at its own size.
 const SIZES_BYTES: [usize; 3] = [10 << 10, 100 << 10, 1 << 20];
@@ -76,7 +76,7 @@ impl Bench {
                 let mut documents = input::read(file)?;
                 if documents.len() != 1 {
                     bail!(
-                        "{}: there are {} documents in it, and one is measured",
+                        "{}: expected one document, found {}",
                         file.display(),
                         documents.len()
                     );
@@ -97,13 +97,12 @@ impl Bench {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .context("the threads cannot be started")?;
+            .context("cannot start the runtime")?;
         let (calls, depth) = (self.calls, config.requests.max_depth);
         let measured: Vec<Series> = runtime.block_on(async {
             let host = Host::set_up(&config)?;
             let loaded = host.loader.check(&plugin).await;
-            let loaded =
-                loaded.map_err(|error| anyhow!("{} is not loaded: {error}", plugin.name))?;
+            let loaded = loaded.map_err(|error| anyhow!("cannot load {}: {error}", plugin.name))?;
             let interfaces = loaded.guest.interfaces();
             let mut measured = Vec::new();
             for (phase, exports) in [
@@ -163,7 +162,7 @@ impl Bench {
                 .collect();
             let found = found.ok_or_else(|| {
                 anyhow!(
-                    "{}: it has no plugin {:?}; it has {}",
+                    "{}: no plugin is named {:?}, expected one of {}",
                     file.display(),
                     self.plugin,
                     names.join(", ")
@@ -175,7 +174,7 @@ impl Bench {
         let file = Path::new(&self.plugin);
         if !file.is_file() {
             bail!(
-                "{}: there is no such file; `tollgate build` makes one, and with --config a name will do",
+                "{}: no such file; create it with `tollgate build`, or name a plugin of --config",
                 file.display()
             );
         }

@@ -41,10 +41,10 @@ const CONFIGURATION: &str = "tollgate.yaml";
 
 const EXAMPLES: &str = "\
 Examples:
-  tollgate build                              dist/NAME.wasm of the project in this folder
+  tollgate build                              this folder's project, to dist/NAME.wasm
   tollgate build policies/trusted-registries --settings settings.yaml
 
-Exit code: 0 when it was built and the host takes it, 1 when the host does not, 2 when it was not built.";
+Exit code: 0 when the host accepts the plugin, 1 when it rejects the plugin, 2 when the build failed.";
 
 // === impl Build ===
 
@@ -57,12 +57,12 @@ impl Build {
         };
         let scratch = tempfile::Builder::new().prefix("tollgate-build-").tempdir();
         let scratch =
-            scratch.context("there is no folder for temporary files: is TMPDIR writable?")?;
+            scratch.context("cannot create a temporary folder: check that TMPDIR is writable")?;
         let built = language.build(&self.folder, scratch.path())?;
         let module =
             std::fs::read(&built.file).with_context(|| built.file.display().to_string())?;
         let component = componentize(&module)
-            .map_err(|error| anyhow!("what was built is no plugin: {error}"))?;
+            .map_err(|error| anyhow!("the build result is not a plugin: {error}"))?;
         let output = self.output.clone().unwrap_or_else(|| {
             let file = Path::new("dist").join(format!("{}.wasm", built.name));
             let output = self.folder.join(file);
@@ -71,8 +71,7 @@ impl Build {
                 .map(Path::to_owned)
                 .unwrap_or(output)
         });
-        write(&output, &component)
-            .with_context(|| format!("{}: it cannot be written", output.display()))?;
+        write(&output, &component).with_context(|| format!("cannot write {}", output.display()))?;
         let imports = imports(&component);
         say!("{STRONG}{}{STRONG:#}", output.display());
         say!("  size     {} bytes", grouped(component.len() as u64));
@@ -81,7 +80,7 @@ impl Build {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .context("the threads cannot be started")?;
+            .context("cannot start the runtime")?;
         let own = match settings {
             None => own_configuration(&self.folder, &output)?,
             Some(_) => None,
@@ -108,15 +107,15 @@ impl Build {
             }
             Err(error) if !is_configured && is_at_configure(&error) => {
                 say!(
-                    "  {NOTABLE}checked{NOTABLE:#}  all but settings: {}",
+                    "  {NOTABLE}checked{NOTABLE:#}  except for settings: {}",
                     plain(&error.to_string())
                 );
-                say!("           {FAINT}--settings FILE has it checked with some{FAINT:#}");
+                say!("           {FAINT}pass settings with --settings FILE to check them{FAINT:#}");
                 Ok(ExitCode::SUCCESS)
             }
             Err(error) => {
                 say!(
-                    "  {BAD}NOT TAKEN BY THE HOST:{BAD:#} {}",
+                    "  {BAD}REJECTED BY THE HOST:{BAD:#} {}",
                     plain(&error.to_string())
                 );
                 Ok(ExitCode::from(FAILURE))
@@ -161,12 +160,12 @@ fn tell(loaded: &LoadedPlugin) {
         .map(|rules| rules.rules().iter().map(ToString::to_string).collect());
     let rules: Vec<String> = rules.unwrap_or_default();
     match rules.is_empty() {
-        true => say!("  rules    {NOTABLE}none: its configuration has to have `match`{NOTABLE:#}"),
+        true => say!("  rules    {NOTABLE}none: its configuration needs `match`{NOTABLE:#}"),
         false => say!("  rules    {}", plain(&rules.join("; "))),
     }
     if let ConfiguredBy::EachCall { reason, .. } = loaded.guest.configured() {
         say!(
-            "  {NOTABLE}configured anew in every call:{NOTABLE:#} {}",
+            "  {NOTABLE}configured again in every call:{NOTABLE:#} {}",
             plain(reason)
         );
     }
@@ -191,8 +190,9 @@ pub(super) fn to_check(
     settings: Option<Value>,
     imports: &[String],
 ) -> anyhow::Result<(Config, PluginConfig)> {
-    let name = PluginName::parse(&name.replace('_', "-"))
-        .map_err(|error| anyhow!("the project's name {name:?} cannot name a plugin: {error}"))?;
+    let name = PluginName::parse(&name.replace('_', "-")).map_err(|error| {
+        anyhow!("cannot use the project's name {name:?} as a plugin name: {error}")
+    })?;
     let mut config = PluginConfig::new(name, Source::File(file.to_owned()));
     if let Some(settings) = settings {
         config.settings = settings;
@@ -230,7 +230,7 @@ pub(super) fn read_settings(file: &Path) -> anyhow::Result<Value> {
     let documents = review::input::read(file)?;
     let [document] = &documents[..] else {
         return Err(anyhow!(
-            "{}: there are {} documents in it, and settings are one",
+            "{}: expected one document with settings, found {}",
             file.display(),
             documents.len()
         ));
@@ -238,7 +238,10 @@ pub(super) fn read_settings(file: &Path) -> anyhow::Result<Value> {
     let settings: Value = serde_json::from_str(&document.content.to_text())?;
     match settings.is_object() {
         true => Ok(settings),
-        false => Err(anyhow!("{}: settings are an object", file.display())),
+        false => Err(anyhow!(
+            "{}: expected the settings to be an object",
+            file.display()
+        )),
     }
 }
 

@@ -34,20 +34,20 @@ pub(super) fn details(called: &Called) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(exception) = &called.excepted {
         lines.push(format!(
-            "not called, for an exception: {}",
+            "not called because of an exception: {}",
             plain(exception)
         ));
     }
     if let Some(ended) = &called.reinvoked {
         lines.push(format!(
-            "called again after a later plugin's change: {ended}"
+            "called again because a later plugin changed the object: {ended}"
         ));
     }
     if let Some(fault) = &called.fault {
         let said = match (&fault.message, &fault.text) {
             (Some(message), _) => plain(message),
             (None, Some(text)) => format!(
-                "its own words are in the log ({} bytes, SHA-256 {}…)",
+                "the plugin's text is in the log ({} bytes, SHA-256 {}…)",
                 text.bytes, text.sha256
             ),
             (None, None) => String::new(),
@@ -59,16 +59,16 @@ pub(super) fn details(called: &Called) -> Vec<String> {
         ));
     }
     if let Some(denial) = &called.denial {
-        lines.extend(places("objects to", &denial.fields));
+        lines.extend(places("denied because of", &denial.fields));
     }
     if let Some(existing) = &called.existing {
-        let what = "lets through what the old object has as well:";
+        let what = "allowed violations that the old object also has:";
         lines.extend(places(what, &existing.fields));
     }
     lines.extend(places("changed", &called.changed));
     for conflict in &called.conflicts {
         lines.push(format!(
-            "{NOTABLE}changed what {} wrote:{NOTABLE:#} {}",
+            "{NOTABLE}overwrote changes of {}:{NOTABLE:#} {}",
             conflict.with,
             plain(&conflict.pointer)
         ));

@@ -83,7 +83,7 @@ impl Check {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .context("the threads cannot be started")?;
+            .context("cannot start the runtime")?;
         let set = runtime.block_on(host.loader.load_all(plugins));
         for plugin in set.all() {
             failed |= matches!(plugin.state, PluginState::Failed { .. });
@@ -128,7 +128,9 @@ fn cache(setting: &str, path: &Path, judged: anyhow::Result<Folder>) -> String {
     let path = path.display();
     match judged {
         Ok(Folder::There) => format!("{setting}: ok, {path}"),
-        Ok(Folder::Missing) => format!("{setting}: ok, {path} is not there yet; `serve` makes it"),
+        Ok(Folder::Missing) => {
+            format!("{setting}: ok, {path} does not exist yet; `serve` creates it")
+        }
         Err(error) => {
             format!("{setting}: NOT USABLE: {path}: {error:#}\n  `serve` does not start with it")
         }
@@ -150,8 +152,8 @@ fn credentials(inspected: Inspected) -> String {
             )
         }
         Err(error) => format!(
-            "{setting}: NOT USABLE: {}\n  {}; with --no-credentials this is not checked, for files that are on another \
-             machine",
+            "{setting}: NOT USABLE: {}\n  {}; if the files are on another machine, skip this check with \
+             --no-credentials",
             chain(&error),
             error.consequence()
         ),
@@ -183,8 +185,8 @@ fn line(plugin: &Plugin) -> String {
                 && plugin.config.failure_policy == FailurePolicy::Fail
             {
                 line.push_str(
-                    "\n  it has no `match`, so while it is not loaded it counts as asked about everything: \
-                     with failurePolicy Fail nothing passes",
+                    "\n  it has no `match`, so until it is loaded it applies to every request, and failurePolicy \
+                     Fail denies all of them",
                 );
             }
             line
@@ -199,31 +201,31 @@ fn line(plugin: &Plugin) -> String {
             let version = &loaded.manifest.version;
             let mut line = format!("{name}: ok, version {version}, {does}, {}", plugin.digest);
             if let ConfiguredBy::EachCall { reason, .. } = loaded.guest.configured() {
-                line.push_str(&format!("\n  configured anew in every call: {reason}"));
+                line.push_str(&format!("\n  configured again in every call: {reason}"));
             }
             let config = &plugin.config;
             let enforces = interfaces.validating && config.mode == Mode::Enforce;
             if enforces && config.failure_policy == FailurePolicy::Ignore {
                 line.push_str(
-                    "\n  warning: it validates under failurePolicy Ignore, so whoever can make it fail gets past it: \
-                     an object large enough to use up limits.fuel or limits.cpuTime will do",
+                    "\n  warning: it validates under failurePolicy Ignore, so a user who can make it fail bypasses \
+                     it, for example with an object that uses up limits.fuel or limits.cpuTime",
                 );
             }
             let selector = &loaded.matching.object_selector;
             if enforces && !selector.requirements.is_empty() {
                 line.push_str(&format!(
-                    "\n  warning: it validates only objects with certain labels ({selector}), and whoever may write an \
-                     object chooses its labels: what the selector leaves out gets past it"
+                    "\n  warning: it validates only objects with certain labels ({selector}), so a user who may \
+                     write an object can choose labels that bypass it"
                 ));
             }
             for (group, why) in left_out(config).filter(|_| enforces) {
                 line.push_str(&format!(
-                    "\n  warning: match.excludeGroups has {group}, and {why}: their requests get past it"
+                    "\n  warning: match.excludeGroups contains {group}, and {why}: their requests bypass it"
                 ));
             }
             for exception in expired(plugin) {
                 line.push_str(&format!(
-                    "\n  warning: an exception has expired and does not count: {exception}"
+                    "\n  warning: an exception has expired and has no effect: {exception}"
                 ));
             }
             line

@@ -46,7 +46,7 @@ impl Host {
             tier: Tier::Serving,
         })
         .map_err(anyhow::Error::from)
-        .context("the engine cannot be set up")?;
+        .context("cannot set up the engine")?;
         let metrics = Metrics::new();
         let engine = engine.with_max_memory(
             max_memory_bytes(config, others),
@@ -62,7 +62,7 @@ impl Host {
         if let Some(path) = &config.registries.cache_directory {
             make_private(path).with_context(|| {
                 format!(
-                    "{}: cannot be used for what is pulled (registries.cacheDirectory)",
+                    "cannot use {} for pulled plugins (registries.cacheDirectory)",
                     path.display()
                 )
             })?;
@@ -96,12 +96,12 @@ pub(super) fn judge_folder(path: &Path) -> anyhow::Result<Folder> {
                 .unwrap_or(Path::new("/"));
             anyhow::ensure!(
                 above.is_dir(),
-                "it is not there, and {} is not a folder",
+                "it does not exist, and {} is not a folder",
                 above.display()
             );
             rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK).with_context(|| {
                 format!(
-                    "it is not there and cannot be made: this user may not write to {}",
+                    "it does not exist, and this user may not create it in {}",
                     above.display()
                 )
             })?;
@@ -146,7 +146,7 @@ fn this_program() -> anyhow::Result<PathBuf> {
     if own.exists() {
         return Ok(own);
     }
-    std::env::current_exe().context("the path of this program is not known")
+    std::env::current_exe().context("cannot find the path of this program")
 }
 
 /// Returns the configured folder after making it private, or else a temporary folder that is deleted with this process.
@@ -155,7 +155,7 @@ fn cache_directory(configured: Option<&Path>) -> anyhow::Result<(PathBuf, Option
         Some(path) => {
             make_private(path).with_context(|| {
                 format!(
-                    "{}: cannot be used for compiled code (engine.cacheDirectory)",
+                    "cannot use {} for compiled code (engine.cacheDirectory)",
                     path.display()
                 )
             })?;
@@ -164,7 +164,7 @@ fn cache_directory(configured: Option<&Path>) -> anyhow::Result<(PathBuf, Option
         None => {
             let folder = tempfile::Builder::new().prefix("tollgate-code-").tempdir();
             let folder = folder.context(
-                "no temporary folder for compiled code; name one as engine.cacheDirectory",
+                "cannot create a temporary folder for compiled code: set engine.cacheDirectory",
             )?;
             Ok((folder.path().to_owned(), Some(folder)))
         }
@@ -189,12 +189,12 @@ fn judge_private(metadata: &Metadata) -> anyhow::Result<()> {
     let owner = rustix::process::geteuid().as_raw();
     anyhow::ensure!(
         metadata.uid() == owner,
-        "it belongs to user {}, and this is user {owner}",
+        "it belongs to user {}, but Tollgate runs as user {owner}",
         metadata.uid()
     );
     anyhow::ensure!(
         metadata.mode() & 0o022 == 0,
-        "others may write to it: run `chmod go-w` on it"
+        "other users may write to it: run `chmod go-w` on it"
     );
     Ok(())
 }

@@ -61,7 +61,7 @@ Examples:
   tollgate inspect oci://registry.example.com/policies/image-rewrite:1.4 --key cosign.pub
   tollgate inspect plugin.wasm -o json
 
-Exit code: 0 when it is a plugin that the host takes, 1 when it is not, 2 when there is nothing to look at.";
+Exit code: 0 when the host accepts the plugin, 1 when it rejects the plugin, 2 when the plugin could not be read.";
 
 /// Prefix of the name of every interface in the contract.
 const CONTRACT: &str = "tollgate:admission/";
@@ -75,7 +75,7 @@ impl Inspect {
             None => {
                 let path = Path::new(self.plugin.strip_prefix("file:").unwrap_or(&self.plugin));
                 let bytes = std::fs::read(path)
-                    .with_context(|| format!("{}: cannot be read", path.display()))?;
+                    .with_context(|| format!("cannot read {}", path.display()))?;
                 let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
                 inspect(path.display().to_string(), digest, bytes, None)?
             }
@@ -99,7 +99,7 @@ impl Inspect {
             return Ok(None);
         }
         reference(text).map(Some).map_err(|error| {
-            anyhow::anyhow!("{text}: there is no such file, and it is no reference: {error}")
+            anyhow::anyhow!("{text}: no such file, and not a registry reference: {error}")
         })
     }
 
@@ -201,7 +201,7 @@ impl Inspected {
         match self.is_component {
             true => say!("  kind         component"),
             false => say!(
-                "  kind         core module, which is made a component when it is loaded or pushed"
+                "  kind         core module, which is converted to a component when it is loaded or pushed"
             ),
         }
         say!("  contract     {}", plain(&or_none(&self.contract(), ", ")));
@@ -210,7 +210,7 @@ impl Inspected {
         match &self.manifest {
             Ok(manifest) => print_manifest(manifest),
             Err(reason) => {
-                say!("  {BAD}NOT TAKEN BY THE HOST:{BAD:#} {}", plain(reason));
+                say!("  {BAD}REJECTED BY THE HOST:{BAD:#} {}", plain(reason));
             }
         }
         if let Some(signed) = &self.signed {
@@ -277,13 +277,13 @@ fn print_manifest(manifest: &Manifest) {
     }
     match Inspected::rules(manifest) {
         Ok(rules) if rules.is_empty() => {
-            say!("  rules        {NOTABLE}none: its configuration has to have `match`{NOTABLE:#}");
+            say!("  rules        {NOTABLE}none: its configuration needs `match`{NOTABLE:#}");
         }
         Ok(rules) => say!("  rules        {}", plain(&rules.join("; "))),
         Err(reason) => say!("  rules        {BAD}not valid:{BAD:#} {}", plain(&reason)),
     }
     let Some(schema) = &manifest.settings_schema else {
-        say!("  settings     {FAINT}it does not say which{FAINT:#}");
+        say!("  settings     {FAINT}the plugin has no settings schema{FAINT:#}");
         return;
     };
     say!("  settings");
@@ -303,7 +303,7 @@ fn print_signatures(signed: &Signed) {
         );
     } else if signed.keys.is_empty() {
         say!(
-            "  signatures   {}, {NOTABLE}not verified{NOTABLE:#}: --key FILE tells whose they are",
+            "  signatures   {}, {NOTABLE}not verified{NOTABLE:#}: pass a public key with --key FILE",
             signed.found.len()
         );
         return;

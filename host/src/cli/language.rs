@@ -95,7 +95,7 @@ pub(super) fn named(name: &str) -> anyhow::Result<&'static dyn Language> {
     match LANGUAGES.iter().find(|language| language.name() == name) {
         Some(language) => Ok(*language),
         None => bail!(
-            "there is no language {name:?}; there are {}",
+            "unknown language {name:?}, expected one of {}",
             names().join(", ")
         ),
     }
@@ -103,11 +103,7 @@ pub(super) fn named(name: &str) -> anyhow::Result<&'static dyn Language> {
 
 /// Detects the language of a project by the files in its folder.
 pub(super) fn of_project(folder: &Path) -> anyhow::Result<&'static dyn Language> {
-    ensure!(
-        folder.is_dir(),
-        "{}: there is no such folder",
-        folder.display()
-    );
+    ensure!(folder.is_dir(), "{}: no such folder", folder.display());
     let known = LANGUAGES
         .iter()
         .filter(|language| folder.join(language.marker()).is_file());
@@ -120,7 +116,7 @@ pub(super) fn of_project(folder: &Path) -> anyhow::Result<&'static dyn Language>
                 .map(|language| format!("{} ({})", language.marker(), language.name()))
                 .collect();
             bail!(
-                "{}: no project is here; expected {}. `tollgate new NAME --lang {}` makes one",
+                "{}: found no project, expected {}; create one with `tollgate new NAME --lang {}`",
                 folder.display(),
                 markers.join(" or "),
                 LANGUAGES[0].name()
@@ -129,7 +125,7 @@ pub(super) fn of_project(folder: &Path) -> anyhow::Result<&'static dyn Language>
         _ => {
             let names: Vec<&str> = known.iter().map(|language| language.name()).collect();
             bail!(
-                "{}: the project could be {}; say which with --lang",
+                "{}: the project could be {}; choose one with --lang",
                 folder.display(),
                 names.join(" or ")
             )
@@ -218,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_placeholder_of_every_template_is_filled() {
+    fn fills_every_placeholder_of_every_template() {
         for language in LANGUAGES {
             let folder = tempfile::tempdir().unwrap();
             let project = Project {
@@ -244,14 +240,14 @@ mod tests {
             let policy = written.iter().any(|file| {
                 std::fs::read_to_string(file).is_ok_and(|text| text.contains("must be from one of"))
             });
-            assert!(policy, "{}: there is no policy", language.name());
+            assert!(policy, "{}: no file contains the policy", language.name());
             assert_eq!(of_project(folder.path()).unwrap().name(), language.name());
         }
         assert_eq!(type_name("no-latest"), "NoLatest");
     }
 
     #[test]
-    fn a_folder_without_a_project_says_how_to_make_one() {
+    fn suggests_tollgate_new_for_folder_without_project() {
         let folder = tempfile::tempdir().unwrap();
         let error = of_project(folder.path()).err().unwrap().to_string();
         assert!(
@@ -263,7 +259,7 @@ mod tests {
                 .err()
                 .unwrap()
                 .to_string()
-                .contains("there are rust, go, ts, js, python, c")
+                .contains("expected one of rust, go, ts, js, python, c")
         );
     }
 }

@@ -50,7 +50,7 @@ fn recorded(folder: &Path, path: &Path) -> Option<Config> {
     match Config::of_document(&document, folder_of(path)) {
         Ok(config) => Some(config),
         Err(problems) => {
-            tracing::warn!(%problems, folder = %folder.display(), "the last known good configuration cannot be read; it is not used");
+            tracing::warn!(%problems, folder = %folder.display(), "cannot read the last known good configuration; ignoring it");
             None
         }
     }

@@ -88,7 +88,7 @@ impl Manifests {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .context("the threads cannot be started")?;
+            .context("cannot start the runtime")?;
         let set = runtime.block_on(host.loader.load_all(plugins));
         if let Some(failures) = failures(&set) {
             tell!("{failures}");
@@ -108,7 +108,7 @@ impl Manifests {
         }
         anyhow::ensure!(
             !documents.is_empty(),
-            "there is nothing to register: the configuration has no plugins"
+            "nothing to register: the configuration has no plugins"
         );
         let yaml = Webhooks::to_yaml(&documents)?;
         say!("{}", yaml.trim_end_matches('\n'));
@@ -124,8 +124,8 @@ impl Manifests {
             Tls::Files { .. } => None,
         };
         let service = configured.context(
-            "say where kube-apiserver reaches the host: --service NAMESPACE/NAME, --url, or tls.selfSigned.service \
-             in the configuration",
+            "the address of the host for kube-apiserver is missing: pass --service NAMESPACE/NAME or --url, or set \
+             tls.selfSigned.service in the configuration",
         )?;
         Ok(Address::Service {
             namespace: service.namespace.clone(),
@@ -142,15 +142,15 @@ impl Manifests {
             (Some(file), _) => read_bundle(file).map(Some),
             (None, Tls::SelfSigned(settings)) => {
                 let bundle = read_bundle(&bundle_path(settings)).context(
-                    "the self-signed CA cannot be read; `tollgate serve` makes it at its first start, and --ca names \
-                     a copy of it",
+                    "cannot read the self-signed CA: start `tollgate serve` once to create it, or pass a copy with \
+                     --ca",
                 )?;
                 Ok(Some(bundle))
             }
             (None, Tls::Files { .. }) => {
                 tell!(
-                    "tollgate: no caBundle: kube-apiserver goes by the CAs of its own system, unless something such \
-                     as cert-manager puts one in; --ca FILE adds it here"
+                    "tollgate: no caBundle: kube-apiserver uses the CAs of its own system, unless a tool such as \
+                     cert-manager adds one; add it here with --ca FILE"
                 );
                 Ok(None)
             }
@@ -208,10 +208,7 @@ fn failures(set: &PluginSet) -> Option<String> {
     if lines.is_empty() {
         return None;
     }
-    lines.push(
-        "nothing is printed, because what these plugins are to be called for is not known"
-            .to_owned(),
-    );
+    lines.push("nothing is printed, because the rules of these plugins are not known".to_owned());
     Some(lines.join("\n"))
 }
 
@@ -245,7 +242,7 @@ fn check_names(settings: &SelfSigned, address: &Address) -> anyhow::Result<()> {
             format!("tls.selfSigned.service: {name}.{namespace}"),
         ),
         Address::Url(url) => {
-            let uri: http::Uri = url.parse().context("--url is no URL")?;
+            let uri: http::Uri = url.parse().context("--url is not a URL")?;
             let host = uri.host().unwrap_or_default();
             let host = host
                 .trim_start_matches('[')
@@ -265,7 +262,7 @@ fn check_names(settings: &SelfSigned, address: &Address) -> anyhow::Result<()> {
     };
     anyhow::ensure!(
         settings.subject_names().iter().any(is_for),
-        "the self-signed certificate is not for {wanted}, so kube-apiserver would refuse it: set {remedy}"
+        "the self-signed certificate is not valid for {wanted}, so kube-apiserver would reject it: set {remedy}"
     );
     Ok(())
 }
@@ -276,7 +273,7 @@ fn read_bundle(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut certificates = CertificateDer::pem_slice_iter(&pem);
     anyhow::ensure!(
         matches!(certificates.next(), Some(Ok(_))),
-        "{} holds no certificate: expected PEM with one or more CERTIFICATE sections",
+        "{} contains no certificate: expected PEM with one or more CERTIFICATE sections",
         path.display()
     );
     Ok(pem)
@@ -331,11 +328,11 @@ fn read_group(text: &str) -> Result<String, String> {
         return Err("expected the name of a group, without ', \\ and spaces around it".to_owned());
     }
     if text.contains('*') {
-        return Err("expected the whole name of a group: patterns match nobody here".to_owned());
+        return Err("expected the exact name of a group: patterns are not supported".to_owned());
     }
     if let Some(why) = why_everybody(text) {
         return Err(format!(
-            "{why}, so no plugin would be asked about their requests; expected a group that somebody is put into on \
+            "{why}, so their requests would bypass every plugin; expected a group whose members are chosen on \
              purpose, such as tollgate:break-glass"
         ));
     }
@@ -346,8 +343,8 @@ fn read_group(text: &str) -> Result<String, String> {
 fn wide_group(group: &str) -> Option<String> {
     is_of_namespace(group).then(|| {
         format!(
-            "warning: --break-glass-group {group}: all service accounts of that namespace are in it, so whoever may use \
-             or create one there gets past every plugin"
+            "warning: --break-glass-group {group}: all service accounts of that namespace are members, so anyone who \
+             may use or create one there bypasses every plugin"
         )
     })
 }
@@ -405,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_to_leave_out_groups_that_everybody_is_in() {
+    fn rejects_break_glass_groups_with_automatic_members() {
         for group in [
             "system:authenticated",
             "system:unauthenticated",
@@ -426,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_an_address_that_the_self_signed_certificate_is_not_for() {
+    fn rejects_address_outside_self_signed_certificate() {
         let text = "allowEmpty: true\ntls: { selfSigned: { service: gate.policy, names: ['*.example.com', 'fd00::1'] } }";
         let config = Config::parse(text, Path::new(".")).expect("valid");
         let Tls::SelfSigned(settings) = config.tls else {
@@ -443,15 +440,15 @@ mod tests {
         assert_eq!(
             refusal(read_service("gate/policy")).as_deref(),
             Some(
-                "the self-signed certificate is not for policy.gate.svc, so kube-apiserver would refuse it: set \
-                 tls.selfSigned.service: policy.gate"
+                "the self-signed certificate is not valid for policy.gate.svc, so kube-apiserver would reject it: \
+                 set tls.selfSigned.service: policy.gate"
             )
         );
         assert_eq!(
             refusal(read_url("https://a.b.example.com")).as_deref(),
             Some(
-                "the self-signed certificate is not for a.b.example.com, so kube-apiserver would refuse it: set \
-                 tls.selfSigned.names: [a.b.example.com]"
+                "the self-signed certificate is not valid for a.b.example.com, so kube-apiserver would reject it: \
+                 set tls.selfSigned.names: [a.b.example.com]"
             )
         );
     }

@@ -47,7 +47,7 @@ impl New {
         let folder = folder.strip_prefix(".").unwrap_or(&folder);
         ensure!(
             !folder.exists(),
-            "{}: it is there already, and nothing is overwritten; choose another name, or remove it",
+            "{}: already exists; choose another name, or remove it",
             folder.display()
         );
         let sdk = self.sdk.as_deref().map(clone).transpose()?;
@@ -58,7 +58,7 @@ impl New {
         };
         let files = project
             .write(language)
-            .with_context(|| format!("{}: it cannot be written", folder.display()))?;
+            .with_context(|| format!("cannot write {}", folder.display()))?;
         say!(
             "{STRONG}{}{STRONG:#}: a policy in {}",
             folder.display(),
@@ -77,12 +77,15 @@ impl New {
 
 fn check_name(name: &str) -> anyhow::Result<()> {
     if let Err(error) = PluginName::parse(name) {
-        bail!("{name:?} cannot name a policy: {error}; such as trusted-registries");
+        bail!(
+            "{name:?} cannot be the name of a policy: {error}; choose a name such as trusted-registries"
+        );
     }
     // In source code, the policy's name has to begin with a letter.
     ensure!(
         name.starts_with(|first: char| first.is_ascii_lowercase()),
-        "{name:?} cannot name a policy: it has to begin with a letter, such as trusted-registries"
+        "{name:?} cannot be the name of a policy: it must begin with a letter; choose a name such as \
+         trusted-registries"
     );
     Ok(())
 }
@@ -95,7 +98,7 @@ fn clone(folder: &Path) -> anyhow::Result<PathBuf> {
         return Ok(folder);
     }
     Err(anyhow!(
-        "--sdk: {} is not a clone of Tollgate's repository: there is no folder guest-sdk in it",
+        "--sdk: {} is not a clone of Tollgate's repository: it has no folder guest-sdk",
         folder.display()
     ))
 }
@@ -105,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_cannot_be_one_is_told_with_one_that_can() {
+    fn suggests_valid_name_for_invalid_one() {
         for name in ["Trusted", "a_b", "-a", "1st", "", "../up", &"a".repeat(41)] {
             let error = check_name(name).unwrap_err().to_string();
             assert!(error.contains("such as trusted-registries"), "{error}");

@@ -73,8 +73,7 @@ pub(super) fn reference(text: &str) -> Result<Reference, String> {
 impl Push {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let path = self.plugin.display();
-        let bytes =
-            std::fs::read(&self.plugin).with_context(|| format!("{path}: cannot be read"))?;
+        let bytes = std::fs::read(&self.plugin).with_context(|| format!("cannot read {path}"))?;
         let component = crate::plugin::componentize(bytes).with_context(|| path.to_string())?;
         let (registry, _) = self.access.registry(&self.to)?;
         let size = component.len();
@@ -102,7 +101,7 @@ impl Pull {
             limit_bytes: max_plugin_bytes,
         }))??;
         if let Some(reason) = &pulled.stale {
-            say!("from the cache, because the registry does not have it ready: {reason}");
+            say!("used the cached copy, because the pull failed: {reason}");
         }
         let name = self.from.repository.rsplit('/').next().unwrap_or_default();
         let path = self
@@ -110,7 +109,7 @@ impl Pull {
             .unwrap_or_else(|| Path::new(name).with_extension("wasm"));
         let bytes = pulled.bytes.unwrap_or_default();
         std::fs::write(&path, &bytes)
-            .with_context(|| format!("{}: cannot be written", path.display()))?;
+            .with_context(|| format!("cannot write {}", path.display()))?;
         say!(
             "pulled {} to {} ({} bytes)",
             self.from,
@@ -164,7 +163,5 @@ pub(super) fn block_on<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    Ok(runtime
-        .context("the runtime cannot be started")?
-        .block_on(work))
+    Ok(runtime.context("cannot start the runtime")?.block_on(work))
 }

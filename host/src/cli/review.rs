@@ -109,7 +109,7 @@ impl Review {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         anyhow::ensure!(
             self.asking.operation != Some(AskedOperation::Create) || self.asking.old.is_none(),
-            "--operation CREATE has no use for --old: what is created was not there before. Leave one of them out"
+            "--operation CREATE cannot have --old: a created object has no old version; leave one of them out"
         );
         let config = self.origin.load()?;
         if let Some(filter) = &self.log {
@@ -126,7 +126,7 @@ impl Review {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .context("the threads cannot be started")?;
+            .context("cannot start the runtime")?;
         let maker = Maker::new(&self.asking, &documents, old);
         let common = maker.assumptions();
         let prepared: Vec<_> = documents
@@ -191,11 +191,11 @@ fn report_failed(set: &PluginSet) {
             let counts = match config.mode {
                 Mode::Enforce => {
                     format!(
-                        "counts by its failurePolicy {}",
+                        "its failurePolicy {} applies",
                         config.failure_policy.as_str()
                     )
                 }
-                mode => format!("refuses nothing in mode {}", mode.as_str()),
+                mode => format!("it denies nothing in mode {}", mode.as_str()),
             };
             tell!(
                 "{NOTABLE}the plugin {} is not loaded, and {counts}:{NOTABLE:#} {}",

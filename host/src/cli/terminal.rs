@@ -49,7 +49,7 @@ pub(super) fn exit_code(of_command: ExitCode) -> ExitCode {
     let Some(error) = LOST.get() else {
         return of_command;
     };
-    tell!("tollgate: standard output cannot be written to: {error}");
+    tell!("tollgate: cannot write to standard output: {error}");
     ExitCode::from(USAGE)
 }
 
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_not_commanded() {
+    fn replaces_terminal_control_characters() {
         assert_eq!(plain("a\u{1b}[31mb\nc"), "a [31mb c");
         assert_eq!(full_name(None, ""), "(no name yet)");
     }

@@ -63,9 +63,9 @@ const EXAMPLES: &str = "\
 Examples:
   tollgate test                              every suite below this folder
   tollgate test policy.test.yaml --filter \"10 replicas\"
-  tollgate test --update                     accept what the snapshots are to be
-  tollgate test --against released.wasm      what changed since then
-  tollgate test --watch                      again at every change
+  tollgate test --update                     accept the current results as snapshots
+  tollgate test --against released.wasm      the differences from a released version
+  tollgate test --watch                      test again at every change
   tollgate test --junit results.xml          for CI
 
 Exit code: 0 when all cases pass, 1 when one fails, 2 when a suite could not be run.";
@@ -77,7 +77,7 @@ impl Test {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .context("the threads cannot be started")?;
+            .context("cannot start the runtime")?;
         if self.watch {
             let mut last = Vec::new();
             watch::forever(|| {
@@ -127,7 +127,7 @@ impl Test {
         }
         if tested.iter().all(|suite| suite.cases.is_empty()) {
             bail!(
-                "no case has a name with {:?} in it",
+                "no case has a name that contains {:?}",
                 self.filter.as_deref().unwrap_or_default()
             );
         }
@@ -143,7 +143,7 @@ impl Test {
 }
 
 fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(file, text).with_context(|| format!("{}: cannot be written", file.display()))
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn exit_code(tested: &[Tested]) -> ExitCode {

@@ -79,7 +79,7 @@ pub(super) fn check(program: &Program) -> Result<(), Vec<String>> {
     if let Some(found) = literal_type(&expression.expr) {
         checker.note(
             expression,
-            format!("it is always {found}, and a condition is true or false"),
+            format!("the result is always {found}, expected a boolean"),
         );
     }
     if checker.problems.is_empty() {
@@ -166,7 +166,7 @@ impl<'p> Checker<'p> {
             if depth == DEEPEST + 1 {
                 self.note(
                     expression,
-                    format!("it is nested deeper than {DEEPEST} levels"),
+                    format!("the expression is nested deeper than {DEEPEST} levels"),
                 );
             }
             return;
@@ -201,10 +201,7 @@ impl<'p> Checker<'p> {
                 self.scope.truncate(outside);
             }
             Expr::Struct(made) => {
-                self.note(
-                    expression,
-                    format!("the type `{}` is not known here", made.type_name),
-                );
+                self.note(expression, format!("unknown type `{}`", made.type_name));
             }
             Expr::Literal(_) | Expr::Unspecified => {}
         }
@@ -219,19 +216,19 @@ impl<'p> Checker<'p> {
         }
         let why = match name {
             AUTHORIZER => {
-                "`authorizer` is not known here: it asks the API server, which is not in a review; such a \
-                 condition belongs in the webhook configuration"
+                "`authorizer` is not available here: it needs the API server; write this condition into the webhook \
+                 configuration"
             }
             "namespaceObject" => {
-                "`namespaceObject` is not known here: a review holds the namespace's name (request.namespace) \
-                 and nothing else of it"
+                "`namespaceObject` is not available here: a review contains only the namespace's name \
+                 (request.namespace)"
             }
             _ => "",
         };
         if why.is_empty() {
             self.note(
                 expression,
-                format!("`{name}` is not known, expected object, oldObject or request"),
+                format!("unknown name `{name}`, expected object, oldObject or request"),
             );
         } else {
             self.note(expression, why.to_owned());
@@ -252,10 +249,7 @@ impl<'p> Checker<'p> {
             // If a chain of calls begins with `authorizer`, the problem at its beginning is reported and is enough.
             let explained = call.target.as_deref().is_some_and(begins_with_authorizer);
             if !is_operator(name) && !functions::is_known(name) && !explained {
-                self.note(
-                    expression,
-                    format!("the function `{name}` is not known here"),
-                );
+                self.note(expression, format!("unknown function `{name}`"));
             }
             if let Some(target) = &call.target {
                 self.check(target, below);
@@ -271,7 +265,7 @@ impl<'p> Checker<'p> {
         {
             self.note(
                 expression,
-                "the pattern of `matches` is not a regular expression, or a very large one"
+                "the pattern of `matches` is not a valid regular expression, or is too large"
                     .to_owned(),
             );
         }
@@ -294,9 +288,7 @@ impl<'p> Checker<'p> {
                 return;
             }
             let why = if field == OBJECT || field == OLD_OBJECT {
-                format!(
-                    "`request.{field}` is not known, expected `{field}`, which is a variable of its own"
-                )
+                format!("`request` has no field `{field}`, expected the variable `{field}`")
             } else {
                 let fields: Vec<&str> = REQUEST_FIELDS.iter().map(|(known, _)| *known).collect();
                 format!(

@@ -96,7 +96,7 @@ struct Pattern(Regex);
 pub(super) fn environment() -> Env {
     let mut env = Env::stdlib();
     env.add_extension(extensions::strings)
-        .expect("the strings library is not there yet");
+        .expect("the strings library is added only once");
     let one = || vec![DYN_TYPE];
     let two = || vec![DYN_TYPE, DYN_TYPE];
     let three = || vec![DYN_TYPE, DYN_TYPE, DYN_TYPE];
@@ -124,7 +124,7 @@ pub(super) fn environment() -> Env {
     for (name, types, function) in own {
         let id = format!("{name}/{}", types.len());
         env.add_overload(name, &id, types, function)
-            .expect("each has a name and a number of arguments of its own");
+            .expect("no two functions have the same name and number of arguments");
     }
     env
 }

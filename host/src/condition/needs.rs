@@ -196,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_an_expression_names_is_needed() {
+    fn needs_only_what_expression_names() {
         for (text, expected) in [
             ("true", ""),
             ("object.metadata.name == 'a'", "object/metadata/name"),

@@ -36,7 +36,7 @@ impl Authentication {
         let mut fields = fields.section("authentication");
         if is_given && fields.is_empty() {
             fields.reject(
-                "clientCertificate, bearer or basic; leave the key out to let everybody call",
+                "clientCertificate, bearer or basic; leave the key out to accept every caller",
             );
         }
         let client_certificate = fields
@@ -82,7 +82,7 @@ impl ClientCertificate {
         let nodes = fields.optional("subjects").and_then(|node| {
             let nodes = node.elements("subjects of certificates")?;
             if nodes.is_empty() {
-                node.reject("subjects; leave the key out to accept all that the CA vouches for");
+                node.reject("subjects; leave the key out to accept every certificate of the CA");
             }
             Some(nodes)
         });

@@ -54,7 +54,8 @@ impl Candidate {
             fields.problem(
                 "capabilities",
                 format!(
-                    "got {more}, which the plugin itself is not granted: its candidate may have no more than it has"
+                    "got {more}, which the plugin itself does not have: a candidate may have only capabilities of \
+                     its plugin"
                 ),
             );
         }

@@ -40,7 +40,10 @@ pub(crate) fn plugins(directory: &Path) -> Result<Vec<PluginConfig>, ConfigError
         if let Some(earlier) = first.insert(name.clone(), path.clone()) {
             problems.add(
                 file_name(&path),
-                format!("would be the plugin {name}, as {} is", file_name(&earlier)),
+                format!(
+                    "the file would be the plugin {name}, and so would {}; rename one of them",
+                    file_name(&earlier)
+                ),
             );
         }
         plugins.push(PluginConfig::new(name, Source::File(path)));
@@ -72,7 +75,7 @@ fn name_of(path: &Path, problems: &Collector) -> Option<PluginName> {
     if let Err(error) = &name {
         problems.add(
             file_name(path),
-            format!("the file's name cannot name a plugin: {error}; rename the file"),
+            format!("cannot derive a plugin's name from the file's name: {error}; rename the file"),
         );
     }
     name.ok()

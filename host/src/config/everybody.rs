@@ -4,17 +4,17 @@
 const EVERYBODY: [(&str, &str); 4] = [
     (
         "system:authenticated",
-        "everybody with credentials is in it",
+        "all authenticated users are members",
     ),
     (
         "system:unauthenticated",
-        "everybody without credentials is in it",
+        "all unauthenticated users are members",
     ),
     (
         "system:serviceaccounts",
-        "all service accounts of all namespaces are in it, controllers that create Pods for others included",
+        "all service accounts of all namespaces are members, including controllers that create Pods for others",
     ),
-    ("system:nodes", "all kubelets are in it"),
+    ("system:nodes", "all kubelets are members"),
 ];
 const OF_NAMESPACE: &str = "system:serviceaccounts:";
 

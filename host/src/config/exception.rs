@@ -55,7 +55,7 @@ impl Exception {
         let given = ["namespaces", "names", "users", "groups"];
         if !given.iter().any(|key| fields.has(key)) {
             node.reject(&format!(
-                "at least one of {LISTS}; to have the plugin asked about nothing write enabled: false"
+                "at least one of {LISTS}; to disable the plugin, write enabled: false"
             ));
         }
         let until = fields
@@ -160,7 +160,7 @@ pub(super) fn read_names(fields: &mut Fields<'_>, key: &'static str) -> Option<V
     };
     let nodes = node.elements("names")?;
     if nodes.is_empty() {
-        node.reject("names; leave the key out when it is not about them");
+        node.reject("at least one name, or leave the key out");
         return None;
     }
     let names = nodes.iter().map(|node| {
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_is_part_of_the_exception_and_a_time_is_not() {
+    fn exception_includes_last_day_and_excludes_end_time() {
         let end = |text: &str| end_of_day(text).map(|end| end.format(&Rfc3339).unwrap());
         assert_eq!(end("2026-12-31").as_deref(), Some("2027-01-01T00:00:00Z"));
         assert_eq!(end("2028-02-28").as_deref(), Some("2028-02-29T00:00:00Z"));

@@ -106,13 +106,13 @@ limits! {
     TIMEOUT = "limits.timeout" Duration 500 * MILLISECOND, MILLISECOND => 30 * SECOND,
         "timer around the call", "deadline";
     MEMORY = "limits.memory" Bytes 32 * MI, 64 * KI => 4 * GI,
-        "resource limiter, when a linear memory is made or grows", "memory";
+        "resource limiter, when a linear memory is created or grows", "memory";
     MEMORIES = "limits.memories" Count 4, 1 => 16,
         "resource limiter, at instantiation", "none: the plugin is not loaded";
     TABLES = "limits.tables" Count 8, 1 => 64,
         "resource limiter, at instantiation", "none: the plugin is not loaded";
     TABLE_ELEMENTS = "limits.tableElements" Count 20_000, 1 => 1_000_000,
-        "resource limiter, when a table is made or grows", "memory";
+        "resource limiter, when a table is created or grows", "memory";
     // A Python component has 33 or more.
     INSTANCES = "limits.instances" Count 64, 1 => 64,
         "resource limiter, at instantiation", "none: the plugin is not loaded";
@@ -136,7 +136,7 @@ limits! {
         "counted while reviews and plugins' answers are decoded, before the memory is allocated", "none: HTTP 429 with Retry-After; unreadable for a review that is too large by itself, output-too-large for an answer";
     // kube-apiserver keeps 25 idle connections. 1,000 is enough for forty kube-apiservers.
     MAX_CONNECTIONS = "requests.maxConnections" Count 1_000, 16 => 100_000,
-        "counted when a connection is accepted", "none: an idle connection of the client that has most is closed";
+        "counted when a connection is accepted", "none: an idle connection of the client with the most connections is closed";
     MARGIN_PERCENT = "requests.deadlineMargin.percent" Percent 10, 0 => 50,
         "subtracted from `?timeout=`; the larger of the two margins counts", "deadline";
     MARGIN_AT_LEAST = "requests.deadlineMargin.atLeast" Duration 50 * MILLISECOND, 0 => 5 * SECOND,
@@ -147,33 +147,33 @@ limits! {
     IDLE_TIMEOUT = "requests.idleTimeout" Duration 120 * SECOND, 91 * SECOND => 60 * MINUTE,
         "timer per connection", "none: the connection is closed";
     SHUTDOWN_GRACE_PERIOD = "requests.shutdownGracePeriod" Duration 30 * SECOND, 0 => 10 * MINUTE,
-        "timer from SIGTERM on", "none: what still runs is cut off";
+        "timer from SIGTERM on", "none: unfinished requests are aborted";
     MAX_DEPTH = "requests.maxDepth" Count 120, 16 => 500,
-        "counted while JSON is parsed, and in what a plugin makes of it", "bad-patch for a plugin's answer, unreadable for a request";
+        "counted while JSON is parsed, and in patched objects", "bad-patch for a plugin's answer, unreadable for a request";
     MAX_DECISIONS = "admin.decisions.maxCount" Count 1_000, 0 => 100_000,
-        "the oldest decision goes when a new one comes", "none";
+        "the oldest decision is evicted for a new one", "none";
     MAX_DECISION_BYTES = "admin.decisions.maxBytes" Bytes 2 * MI, 64 * KI => GI,
-        "likewise", "none";
+        "the oldest decision is evicted for a new one", "none";
     MAX_CONCURRENT_CALLS = "engine.maxConcurrentCalls" Count 128, 1 => 1_024,
         "semaphore below the size of the instance pool", "none: HTTP 429 with Retry-After";
     MAX_MEMORY = "engine.maxMemory" Bytes 512 * MI, 64 * MI => 1024 * GI,
-        "counted when a linear memory is made or grows", "none: HTTP 429 with Retry-After";
+        "counted when a linear memory is created or grows", "none: HTTP 429 with Retry-After";
     MAX_WASM_STACK = "engine.maxWasmStack" Bytes 512 * KI, 64 * KI => 8 * MI,
-        "wasmtime's stack limit, for every plugin alike", "trap";
+        "wasmtime's stack limit, the same for every plugin", "trap";
     MAX_PLUGIN = "engine.maxPlugin" Bytes 64 * MI, KI => GI,
-        "what is read of the file", "none: the plugin is not loaded";
+        "counted while the file is read", "none: the plugin is not loaded";
     LOAD_TIMEOUT = "engine.loadTimeout" Duration 60 * SECOND, SECOND => 30 * MINUTE,
-        "CPU time of each child process that prepares a plugin; four times that by the clock", "none: the plugin is not loaded";
+        "CPU time of each child process that prepares a plugin; its wall-clock time may be four times as long", "none: the plugin is not loaded";
     LOAD_MEMORY = "engine.loadMemory" Bytes GI, 64 * MI => 64 * GI,
         "data of each child process that prepares a plugin (RLIMIT_DATA)", "none: the plugin is not loaded";
     STARTUP_GRACE = "startupGrace" Duration 5 * MINUTE, 0 => 60 * MINUTE,
-        "timer from the start on, while a plugin under Fail was never loaded; `never` without `startupPeers`", "none: /readyz is 503 so long, and while a peer has all of its plugins";
+        "timer from the start, while a plugin under failurePolicy Fail has never been loaded; the default is `never` without `startupPeers`", "none: /readyz answers 503 during this time, and while a peer has all of its plugins";
     POLL_INTERVAL = "registries.pollInterval" Duration MINUTE, SECOND => 24 * 60 * MINUTE,
-        "timer per tag, within a tenth more or less", "none";
+        "timer per tag, randomized by up to 10 %", "none";
     PULL_TIMEOUT = "registries.timeout" Duration 30 * SECOND, SECOND => 30 * MINUTE,
-        "timer around one pull and all that it tries again", "none: the plugin stays as it is";
+        "timer around one pull and its retries", "none: the plugin keeps its version";
     MAX_CACHE = "registries.maxCache" Bytes GI, MI => 1024 * GI,
-        "what was not used for longest goes", "none";
+        "the least recently used artifacts are evicted", "none";
 }
 
 // === impl Unit ===

@@ -67,7 +67,7 @@ impl Listeners {
         if share_a_port(listen, admin_listen) {
             section.problem(
                 "listen",
-                format!("got {admin_listen}, expected another port than `listen` has"),
+                format!("got {admin_listen}, expected a port other than that of `listen`"),
             );
         }
         let decisions = DecisionLimits::read(&mut section);
@@ -83,7 +83,7 @@ impl Listeners {
                 };
                 section.problem(
                     "listen",
-                    format!("got {probes}{by_default}, expected another port than `{key}` has"),
+                    format!("got {probes}{by_default}, expected a port other than that of `{key}`"),
                 );
             }
         }
@@ -106,9 +106,9 @@ impl Admin {
         let loopback = self.listen.ip().to_canonical().is_loopback();
         (!loopback && self.authentication.is_none()).then(|| {
             format!(
-                "missing, expected clientCertificate, bearer or basic: admin.listen is {}, which is no loopback \
-                 address, and whoever reached it could read decisions and reload plugins; probes and metrics are at \
-                 probes.listen",
+                "missing, expected clientCertificate, bearer or basic: admin.listen is {}, which is not a loopback \
+                 address, so anyone who reaches it could read decisions and reload plugins; probes and metrics are \
+                 at probes.listen",
                 self.listen
             )
         })

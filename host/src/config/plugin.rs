@@ -77,7 +77,7 @@ pub struct PluginName(Arc<str>);
 /// The error for text that cannot name a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a plugin's name is at most 40 of a-z, 0-9 and -, and begins and ends with a letter or digit"
+    "a plugin's name has at most 40 characters of a-z, 0-9 and -, and begins and ends with a letter or digit"
 )]
 pub struct PluginNameError;
 
@@ -124,7 +124,8 @@ const CANDIDATE: &str = ".candidate";
 /// Maximum length of a name. A longer name would leave too little room in an annotation's key.
 const LONGEST_NAME: usize = 40;
 
-const NAME_EXPECTED: &str = "a name of at most 40 of a-z, 0-9 and -, such as image-rewrite";
+const NAME_EXPECTED: &str =
+    "a name of at most 40 characters of a-z, 0-9 and -, such as image-rewrite";
 pub(super) const SOURCE_EXPECTED: &str = "file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as \
      oci://registry.example.com/policies/image-rewrite:1.4";
 
@@ -316,7 +317,7 @@ pub(super) fn read_settings(fields: &mut Fields<'_>, problems: &Collector) -> Op
     if !node.value().is_object() {
         problems.add(
             node.path(),
-            "expected an object; what is in it is up to the plugin",
+            "expected an object; the plugin defines its keys",
         );
     }
     Some(node.value().clone()).filter(Value::is_object)

@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_go_does_not_take_for_a_duration() {
+    fn rejects_durations_that_go_rejects() {
         for (text, error) in [
             ("", DurationError::Malformed),
             ("-", DurationError::Malformed),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_amounts_the_way_they_are_read() {
+    fn written_amounts_read_back_unchanged() {
         for count in [
             0,
             1,

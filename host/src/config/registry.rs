@@ -98,8 +98,7 @@ pub struct RegistryHost {
     pub plain_http: bool,
 }
 
-const HOST_EXPECTED: &str =
-    "a host and, where it has one, a port, such as registry.example.com:5000";
+const HOST_EXPECTED: &str = "a host with an optional port, such as registry.example.com:5000";
 
 /// The form of references in the distribution specification and its reference implementation.
 static REFERENCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
@@ -292,7 +291,7 @@ impl RegistryHost {
         if plain_http && ca.is_some() {
             fields.problem(
                 "ca",
-                "expected no ca where plainHTTP is true: there is no TLS to trust",
+                "expected no ca if plainHTTP is true, because there is no TLS",
             );
         }
         fields.finish();
@@ -309,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_references_and_writes_them_as_they_were() {
+    fn references_read_back_unchanged() {
         let digest = format!("sha256:{}", "a".repeat(64));
         for text in [
             "registry.example.com/policies/image-rewrite:1.4".to_owned(),
@@ -323,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_with_a_reference() {
+    fn explains_invalid_references() {
         let table = [
             ("registry.example.com/a", ReferenceError::Unpinned),
             ("policies/image-rewrite:1.4", ReferenceError::Host),
@@ -359,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_nothing_for_granted() {
+    fn rejects_incomplete_references() {
         for text in [
             "",
             "registry.example.com",

@@ -94,9 +94,9 @@ pub(crate) enum Scope {
 const MOST_MANIFEST_RULES: usize = 64;
 const MOST_MANIFEST_TEXTS: usize = 128;
 
-const NAMESPACE_SELECTOR: &str = "cannot be evaluated here: a review does not hold the labels of the object's \
-    namespace; write it into the webhook configuration, or name namespaces under `namespaces` or `excludeNamespaces`";
-const CONDITION_NAME_EXPECTED: &str = "a name of at most 63 of letters, digits, -, _ and .";
+const NAMESPACE_SELECTOR: &str = "cannot be evaluated here: a review does not contain the labels of the object's namespace; write it into the webhook configuration, or name namespaces under `namespaces` or `excludeNamespaces`";
+const CONDITION_NAME_EXPECTED: &str =
+    "a name of at most 63 characters: letters, digits, -, _ and .";
 
 const RULE_EXAMPLE: &str = "at least one rule, such as \
     {operations: [CREATE, UPDATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods]}";
@@ -198,7 +198,7 @@ impl Match {
         {
             fields.problem(
                 "excludeNamespaces",
-                format!("{} is in `namespaces` too", quoted(name)),
+                format!("{} is also in `namespaces`", quoted(name)),
             );
         }
         let exclude_users = read_names(&mut fields, "excludeUsers");
@@ -428,7 +428,7 @@ fn read_conditions(node: &Node<'_>, problems: &Collector) -> Vec<Condition> {
                 if !is_condition_name(name) {
                     node.reject(CONDITION_NAME_EXPECTED);
                 } else if names.contains(&name) {
-                    node.reject("another name: there is a condition with this one already");
+                    node.reject("another name, because another condition already has this one");
                 } else {
                     names.push(name);
                 }

@@ -48,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_caches_in_files_that_are_not_valid() {
+    fn finds_cache_paths_in_invalid_files() {
         let rows: [(&str, &[&str]); 7] = [
             (
                 "registries:\n  cacheDirectory: /var/cache/a\nplugins: [",
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_start_at_the_folder_of_the_file() {
+    fn resolves_paths_from_folder_of_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tollgate.yaml");
         std::fs::write(&path, "registries: { cacheDirectory: cache }\nplugins: 7").unwrap();

@@ -40,7 +40,7 @@ enum Operator {
 }
 
 const KEY_EXPECTED: &str = "the key of a label, such as app or example.com/tier";
-const VALUE_EXPECTED: &str = "the value of a label: at most 63 of letters, digits, -, _ and ., with a letter or digit at both ends";
+const VALUE_EXPECTED: &str = "the value of a label: at most 63 characters (letters, digits, -, _ and .), with a letter or digit at both ends";
 const OPERATORS: &[(&str, Operator)] = &[
     ("In", Operator::In),
     ("NotIn", Operator::NotIn),

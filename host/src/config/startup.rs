@@ -61,27 +61,28 @@ impl Startup {
 
 impl fmt::Display for Startup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("while an enforcing plugin under failurePolicy Fail cannot be loaded, ")?;
+        f.write_str("while a plugin with mode enforce and failurePolicy Fail cannot be loaded, ")?;
         let Some(grace) = self.grace else {
             let why = if self.peers.is_empty() {
                 " (startupGrace: never, which is the default without startupPeers)"
             } else {
                 " (startupGrace: never)"
             };
-            return write!(f, "a start is not ready{why}");
+            return write!(f, "the server is not ready{why}");
         };
         let grace = format_duration(grace);
         if self.peers.is_empty() {
             return write!(
                 f,
-                "a start is not ready for {grace}, and then denies what the plugin would be asked about (startupGrace); \
-                 without startupPeers, a rollout goes on with that"
+                "the server is not ready for {grace} (startupGrace), and then denies the requests that match the \
+                 plugin; without startupPeers, a rollout continues after that"
             );
         }
         let peers: Vec<String> = self.peers.iter().map(ToString::to_string).collect();
         write!(
             f,
-            "a start is not ready for {grace} (startupGrace), nor while one of {} has all of its plugins (startupPeers)",
+            "the server is not ready for {grace} (startupGrace), nor while one of {} has all of its plugins \
+             (startupPeers)",
             peers.join(", ")
         )
     }

@@ -174,7 +174,7 @@ plugins:
 ";
 
     #[test]
-    fn a_document_reads_as_what_it_was_made_of() {
+    fn written_document_reads_back_unchanged() {
         let config = Config::parse(FILE, Path::new("/etc/tollgate")).unwrap();
         let document = config.document(config.plugins.iter());
         let text = document.to_string();
@@ -186,7 +186,7 @@ plugins:
     }
 
     #[test]
-    fn entries_of_several_files_keep_what_each_has() {
+    fn merged_entries_keep_settings_of_their_files() {
         let other = FILE
             .replace("fuel: 5M", "fuel: 6M")
             .replace("conflicts: deny", "conflicts: last");

@@ -77,12 +77,12 @@ fn note(text: &str, error: &Error, problems: &Collector) {
         Error::Budget {
             breach: BudgetBreach::Depth { .. },
             ..
-        } => format!("it is nested deeper than {MOST_LEVELS} levels"),
+        } => format!("nested deeper than {MOST_LEVELS} levels"),
         Error::Budget { .. }
         | Error::AliasReplayLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => format!(
-            "it comes to more than {MOST_VALUES} keys and values, with what its aliases stand for"
-        ),
+        | Error::AliasReplayStackDepthExceeded { .. } => {
+            format!("more than {MOST_VALUES} keys and values, including those of aliases")
+        }
         _ if is_star(text, error) => {
             "* begins the name of an alias in YAML; put it in quotes if it is text".to_owned()
         }

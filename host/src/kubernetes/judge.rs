@@ -108,7 +108,7 @@ impl<'r> Judged<'r> {
                 found.extend(near.map(|near| {
                     (
                         false,
-                        format!("{name} is no API group of Kubernetes {RELEASE}: is {near} meant?"),
+                        format!("{name} is not an API group of Kubernetes {RELEASE}: did you mean {near}?"),
                     )
                 }));
                 continue;
@@ -123,7 +123,8 @@ impl<'r> Judged<'r> {
             found.push((
                 true,
                 format!(
-                    "there is no API group {name}, and groups of custom resources have a dot in their names; expected {expected}"
+                    "unknown API group {name}: groups of custom resources have a dot in their names; expected \
+                     {expected}"
                 ),
             ));
         }
@@ -265,7 +266,7 @@ impl<'r> Judged<'r> {
             Some(READ_ONLY) => (
                 true,
                 format!(
-                    "{pattern} matches nothing: logs are only read, and plugins are asked about changes"
+                    "{pattern} matches nothing: logs can only be read, and plugins are called only for changes"
                 ),
             ),
             Some(near) => (
@@ -296,9 +297,7 @@ impl<'r> Judged<'r> {
         if is_connected && !operations.contains(Operation::Connect) {
             return Some((
                 true,
-                format!(
-                    "{pattern} is asked about with CONNECT alone, and the rule has {operations}"
-                ),
+                format!("{pattern} has only the operation CONNECT, and the rule has {operations}"),
             ));
         }
         let mut connect = Operations::default();
@@ -306,7 +305,7 @@ impl<'r> Judged<'r> {
         (operations == connect && !is_connected && !self.is_open).then(|| {
             (
                 true,
-                format!("{pattern} is never asked about with CONNECT, which is for subresources such as pods/exec"),
+                format!("{pattern} never has the operation CONNECT, which is for subresources such as pods/exec"),
             )
         })
     }

@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_was_meant() {
+    fn suggests_the_closest_word() {
         let groups = ["apps", "batch", "policy"];
         assert_eq!(closest("app", groups), Some("apps"));
         assert_eq!(closest("aps", groups), Some("apps"));

@@ -238,9 +238,9 @@ impl fmt::Display for Hiding {
         } = &self.first;
         write!(
             f,
-            "each of the {plugins} plugins gets a webhook of its own: in one for all, {plugin} would not be called for \
-             {resource} in every version, because kube-apiserver converts only what no rule of a webhook matches as it \
-             comes, and {by} is for more versions of it"
+            "each of the {plugins} plugins gets its own webhook: in a shared webhook, {plugin} would not be called \
+             for {resource} in every version, because {by} has rules for more of its versions, and kube-apiserver \
+             converts an object only if no rule of the webhook matches it as it is"
         )?;
         for Hidden {
             plugin,
@@ -248,8 +248,13 @@ impl fmt::Display for Hiding {
             resource,
         } in &self.others
         {
-            write!(f, "; nor {plugin} for {resource}, because of {by}")?;
+            write!(
+                f,
+                "; the same holds for {plugin} and {resource}, because of {by}"
+            )?;
         }
-        f.write_str("; where their rules name the same apiGroups and apiVersions for it, one webhook is enough")
+        f.write_str(
+            "; to share one webhook, write the same apiGroups and apiVersions into their rules",
+        )
     }
 }

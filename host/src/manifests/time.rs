@@ -18,8 +18,8 @@ const LEAST_SECONDS: u32 = 5;
 /// The plugins may take longer than kube-apiserver waits.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "{what} may take {} ({sum}), and of the {seconds} s that kube-apiserver waits ({setting}) {} are left when \
-     requests.deadlineMargin is kept back: {remedy}",
+    "{what} may take {} ({sum}), but of the {seconds} s that kube-apiserver waits ({setting}) only {} are left after \
+     requests.deadlineMargin: {remedy}",
     format_duration(*.chain), format_duration(*.left)
 )]
 pub struct TooSlow {
@@ -60,9 +60,10 @@ pub(super) fn seconds(
         "the most that Kubernetes allows"
     };
     let remedy = match enough {
-        Some(enough) => format!("--timeout-seconds {enough} is enough, or lower limits.timeout"),
+        Some(enough) => format!("set --timeout-seconds {enough}, or lower limits.timeout"),
         None if plugins.len() > 1 && endpoint == Endpoint::Mutate => format!(
-            "lower limits.timeout so that the sum is at most {}, or register the plugins one by one with --per-plugin",
+            "lower limits.timeout so that the sum is at most {}, or give each plugin its own webhook with \
+             --per-plugin",
             format_duration(left(most))
         ),
         None => format!(
@@ -71,8 +72,8 @@ pub(super) fn seconds(
         ),
     };
     let what = match endpoint {
-        Endpoint::Mutate => "the mutating plugins, one after another,",
-        Endpoint::Validate => "the validating plugins, at the same time,",
+        Endpoint::Mutate => "the mutating plugins, called in sequence,",
+        Endpoint::Validate => "the validating plugins, called in parallel,",
     };
     Err(TooSlow {
         what,

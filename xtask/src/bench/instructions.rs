@@ -86,8 +86,8 @@ pub(crate) fn run(workspace: &Workspace, update: bool) -> anyhow::Result<ExitCod
 pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<()> {
     if !toolchain::ensure_valgrind() {
         anstream::println!(
-            "  {NOTABLE}valgrind is not installed: instructions are not counted. Install it and run this again to have \
-             them compared, too.{NOTABLE:#}"
+            "  {NOTABLE}valgrind is not installed, so instructions are not compared; install it and run this \
+             again{NOTABLE:#}"
         );
         return Ok(());
     }
@@ -100,8 +100,8 @@ pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<()> {
 
 fn advice(exceeded: &[&str]) -> String {
     format!(
-        "{} take more than {TOLERANCE_PERCENT} % over what is recorded in {RECORD}: find out why, and where it has to \
-         be, record it with `cargo xtask bench --instructions --update`",
+        "{} exceed the counts in {RECORD} by more than {TOLERANCE_PERCENT} %: find out why, or record the new counts \
+         with `cargo xtask bench --instructions --update`",
         exceeded.join(", ")
     )
 }
@@ -146,17 +146,17 @@ fn instructions(program: &Path, piece: &str, times: u64) -> anyhow::Result<u64> 
         .env("RAYON_NUM_THREADS", "1")
         .stdin(Stdio::null())
         .output()
-        .context("valgrind cannot be run")?;
+        .context("cannot run valgrind")?;
     let text = std::fs::read_to_string(&report);
     // The report is no longer needed, and it is in a temporary folder.
     let _: std::io::Result<()> = std::fs::remove_file(&report);
     anyhow::ensure!(
         output.status.success(),
-        "counting {piece} failed ({}): {}",
+        "cannot count the instructions of {piece} ({}): {}",
         output.status,
         String::from_utf8_lossy(&output.stderr).trim()
     );
-    let text = text.with_context(|| format!("callgrind left no {}", report.display()))?;
+    let text = text.with_context(|| format!("callgrind wrote no {}", report.display()))?;
     summary(&text).with_context(|| format!("callgrind's report on {piece} has no `summary:`"))
 }
 
@@ -176,7 +176,7 @@ fn summary(report: &str) -> Option<u64> {
 fn read(file: &Path) -> anyhow::Result<BTreeMap<String, f64>> {
     let text = std::fs::read_to_string(file).with_context(|| {
         format!(
-            "{} cannot be read; record it with `cargo xtask bench --instructions --update`",
+            "cannot read {}; record it with `cargo xtask bench --instructions --update`",
             file.display()
         )
     })?;
@@ -206,7 +206,7 @@ fn write(file: &Path, counted: &BTreeMap<String, f64>) -> anyhow::Result<()> {
         "instructions": counted,
     });
     std::fs::write(file, format!("{record:#}\n"))
-        .with_context(|| format!("{} cannot be written", file.display()))
+        .with_context(|| format!("cannot write {}", file.display()))
 }
 
 /// Prints both counts side by side. Returns the pieces that take too many instructions.
@@ -251,20 +251,20 @@ mod tests {
     }
 
     #[test]
-    fn only_what_takes_too_many_more_is_exceeded() {
+    fn reports_only_pieces_beyond_tolerance() {
         let recorded = counts(&[("a", 1000.0), ("b", 1000.0), ("c", 1000.0)]);
         let counted = counts(&[("a", 1140.0), ("b", 1160.0), ("c", 10.0)]);
         assert_eq!(compare(&recorded, &counted).unwrap(), ["b"]);
     }
 
     #[test]
-    fn a_piece_that_was_never_recorded_is_a_problem() {
+    fn rejects_piece_without_record() {
         let error = compare(&counts(&[]), &counts(&[("new", 1.0)])).unwrap_err();
         assert!(error.to_string().contains("--update"), "{error}");
     }
 
     #[test]
-    fn the_sum_of_a_report_is_found() {
+    fn reads_total_from_report() {
         assert_eq!(
             summary("version: 1\nsummary: 123\nfn=(1) main\ntotals: 124"),
             Some(123)

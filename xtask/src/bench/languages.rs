@@ -121,10 +121,10 @@ fn first(tollgate: &Path, language: &Built, scratch: &Path) -> anyhow::Result<Ro
         .arg(configuration(scratch, &language.name, 0));
     let output = command
         .output()
-        .with_context(|| format!("{} cannot be run", tollgate.display()))?;
+        .with_context(|| format!("cannot run {}", tollgate.display()))?;
     ensure!(
         output.status.success(),
-        "{}: the host does not take it:\n{}{}",
+        "{}: rejected by the host:\n{}{}",
         language.name,
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
@@ -179,7 +179,7 @@ fn bench(tollgate: &Path, config: &Path) -> anyhow::Result<Call> {
     command
         .args(["bench", PLUGIN, "--calls", CALLS, "-o", "json", "--config"])
         .arg(config);
-    let output = command.output().context("`tollgate bench` cannot be run")?;
+    let output = command.output().context("cannot run `tollgate bench`")?;
     ensure!(
         output.status.success(),
         "`tollgate bench` failed:\n{}",
@@ -199,7 +199,7 @@ fn bench(tollgate: &Path, config: &Path) -> anyhow::Result<Call> {
                 fuel: row["fuel"].as_u64()?,
             })
         });
-    call.with_context(|| format!("validate did not allow: {measured}"))
+    call.with_context(|| format!("expected validate to allow the object, got {measured}"))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures to be looked at")]
@@ -245,8 +245,12 @@ fn put_into(document: &Path, table: &str) -> anyhow::Result<()> {
         let (_, after) = rest.split_once(END)?;
         Some(format!("{before}{BEGIN}\n\n{table}\n{END}{after}"))
     });
-    let replaced = replaced
-        .with_context(|| format!("{}: it has no line `{BEGIN}` and below it `{END}`", shown()))?;
+    let replaced = replaced.with_context(|| {
+        format!(
+            "{}: expected a line `{BEGIN}` and below it a line `{END}`",
+            shown()
+        )
+    })?;
     std::fs::write(document, replaced).with_context(shown)
 }
 
@@ -269,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn languages_are_compared_with_rust_and_settings_by_the_hundred() {
+    fn compares_languages_with_rust_and_settings_per_hundred() {
         let table = table(&[row("go", 0.3, 40_000), row("rust", 0.1, 10_000)]).unwrap();
         let go = table.lines().nth(2).unwrap();
         assert!(go.starts_with("| go | 1.9 MB |"), "{go}");
@@ -280,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_stands_where_the_documentation_has_a_place_for_it() {
+    fn writes_table_between_markers_of_documentation() {
         let folder = std::env::temp_dir().join(format!("tollgate-table-{}", std::process::id()));
         std::fs::write(&folder, format!("a\n{BEGIN}\nold\n{END}\nb\n")).unwrap();
         put_into(&folder, "| new |\n").unwrap();

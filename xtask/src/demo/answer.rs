@@ -29,14 +29,14 @@ impl Answer {
         for key in ["apiVersion", "kind"] {
             anyhow::ensure!(
                 answer[key] == review[key],
-                "the answer's {key} is not the review's: {}",
+                "the answer has another {key} than the review: {}",
                 answer[key]
             );
         }
         let response = &answer["response"];
         anyhow::ensure!(
             response["uid"] == review["request"]["uid"],
-            "the answer is to another uid: {}",
+            "the answer has another uid than the review: {}",
             response["uid"]
         );
         let allowed = response["allowed"]
@@ -82,7 +82,7 @@ fn operations(response: &Value) -> anyhow::Result<Vec<Value>> {
     let Some(patch) = response["patch"].as_str() else {
         anyhow::ensure!(
             response["patchType"].is_null(),
-            "there is a patchType and no patch"
+            "the answer has a patchType and no patch"
         );
         return Ok(Vec::new());
     };

@@ -34,7 +34,7 @@ pub(super) struct Exchange {
 impl Client {
     pub(super) fn new(server: &Server) -> anyhow::Result<Self> {
         let pem = std::fs::read(server.ca())
-            .with_context(|| format!("{} cannot be read", server.ca().display()))?;
+            .with_context(|| format!("cannot read {}", server.ca().display()))?;
         let ca = Certificate::from_pem(&pem).context("the host's CA is not a PEM certificate")?;
         let provider = rustls::crypto::ring::default_provider();
         let tls = TlsConfig::builder()

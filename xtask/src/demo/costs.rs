@@ -93,7 +93,7 @@ tollgate_plugin_duration_seconds_sum{plugin=\"a\",phase=\"validate\"} 0.5
 # EOF";
 
     #[test]
-    fn the_difference_is_what_one_review_took() {
+    fn difference_is_cost_of_one_review() {
         let after = BEFORE
             .replace("\"denied\"} 0", "\"denied\"} 1")
             .replace("3000", "4500")
@@ -108,7 +108,7 @@ tollgate_plugin_duration_seconds_sum{plugin=\"a\",phase=\"validate\"} 0.5
     }
 
     #[test]
-    fn a_plugin_that_was_not_called_is_not_in_it() {
+    fn omits_plugins_that_were_not_called() {
         assert_eq!(Costs::read(BEFORE).since(&Costs::read(BEFORE)), []);
     }
 }

@@ -36,8 +36,7 @@ impl Server {
         folder: &Path,
     ) -> anyhow::Result<Self> {
         let log = configuration.with_file_name("tollgate.log");
-        let file =
-            File::create(&log).with_context(|| format!("{} cannot be written", log.display()))?;
+        let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut child = Command::new(executable)
             .args(["serve", "--config"])
             .arg(configuration)
@@ -46,7 +45,7 @@ impl Server {
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .with_context(|| format!("{} cannot be run", executable.display()))?;
+            .with_context(|| format!("cannot run {}", executable.display()))?;
         let stderr = child
             .stderr
             .take()
@@ -72,7 +71,7 @@ impl Server {
         }
         let status = server.child.try_wait().ok().flatten();
         let what = status.map_or_else(
-            || format!("it does not listen after {} s", START_TIMEOUT.as_secs()),
+            || format!("it did not listen within {} s", START_TIMEOUT.as_secs()),
             |status| format!("it ended ({status})"),
         );
         let log = std::fs::read_to_string(&server.log).unwrap_or_default();
@@ -127,13 +126,13 @@ impl Server {
     /// Asks the host to end, and waits until it does.
     pub(super) fn stop(mut self) -> anyhow::Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::INT)
-            .context("the host cannot be signalled")?;
+            .context("cannot send a signal to the host")?;
         let began = Instant::now();
         while began.elapsed() < STOP_TIMEOUT {
             if let Some(status) = self.child.try_wait()? {
                 anyhow::ensure!(
                     status.success(),
-                    "the host ended badly ({status}); its log: {}",
+                    "the host failed ({status}); its log: {}",
                     self.log.display()
                 );
                 return Ok(());

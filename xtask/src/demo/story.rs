@@ -43,14 +43,14 @@ fn mutation(stage: &mut Stage) -> anyhow::Result<Value> {
     terminal::heading("A. two plugins change a Pod: one patch");
     terminal::paragraph(
         "  ",
-        "Jane creates a Pod whose images come from a retired registry and from Docker Hub. kube-apiserver asks the \
+        "Jane creates a Pod whose images come from a retired registry and from Docker Hub. kube-apiserver calls the \
          mutating webhook first.",
     );
     let review: Value = serde_json::from_str(CREATE_POD)?;
     let scene = Scene {
         command: "kubectl apply -f web.yaml",
         file: Some("web.yaml"),
-        success: "(nothing yet: the validating webhook is asked next)",
+        success: "(nothing yet: the validating webhook is called next)",
         path: "/mutate",
         review: &review,
     };
@@ -98,8 +98,8 @@ fn admission(stage: &mut Stage, pod: &Value) -> anyhow::Result<()> {
     terminal::heading("B. the same Pod, validated: allowed, with a warning");
     terminal::paragraph(
         "  ",
-        "kube-apiserver applies the patch and asks the validating webhook about the result. ask-for-an-owner is in \
-         mode `warn`: it would deny, and only warns.",
+        "kube-apiserver applies the patch and calls the validating webhook with the result. ask-for-an-owner is in \
+         mode `warn`: it only warns where it would deny.",
     );
     let mut review: Value = serde_json::from_str(CREATE_POD)?;
     review["request"]["uid"] = json!("5c6a1b1e-0d43-4b57-8a3e-6f2a0e7d9b02");
@@ -131,9 +131,8 @@ fn denial(stage: &mut Stage) -> anyhow::Result<()> {
     terminal::heading("C. two plugins deny a Pod: every reason at once");
     terminal::paragraph(
         "  ",
-        "Sam forgets a label and misspells another; and after Tollgate's mutators, somebody else's webhook has put two \
-         containers into the Pod that may use whatever image lies on the node. Validators judge what is there in the \
-         end.",
+        "Sam forgets a label and misspells another. After Tollgate's mutators, another webhook has added two \
+         containers that may use any image on the node. Validators see the final object.",
     );
     let review: Value = serde_json::from_str(CREATE_CARELESS_POD)?;
     let scene = Scene {
@@ -182,8 +181,8 @@ fn failing_plugins(stage: &mut Stage) -> anyhow::Result<()> {
     terminal::heading("D. a plugin fails: its own failurePolicy decides");
     terminal::paragraph(
         "  ",
-        "starved gets 1,000 fuel and needs more. It is stopped; whether the request passes without it is decided for \
-         each plugin, where kube-apiserver could only decide for the whole webhook.",
+        "starved gets 1,000 fuel and needs more, so the host stops it. The plugin's own failurePolicy decides \
+         whether the request passes without it. kube-apiserver could only decide for the whole webhook.",
     );
     let mut review: Value = serde_json::from_str(CREATE_CONFIG_MAP)?;
     let scene = Scene {

@@ -83,7 +83,7 @@ impl LibFuzzer {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .with_context(|| format!("`{target}` cannot be run"))?;
+            .with_context(|| format!("cannot run `{target}`"))?;
         let mut found = Found {
             target: target.to_owned(),
             ..Found::default()
@@ -186,7 +186,7 @@ fn host_triple() -> anyhow::Result<String> {
     let output = Command::new("rustc").arg("-vV").output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let triple = text.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(triple.context("`rustc -vV` names no host")?.to_owned())
+    Ok(triple.context("`rustc -vV` printed no host")?.to_owned())
 }
 
 #[cfg(test)]

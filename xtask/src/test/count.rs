@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_several_binaries_add_up() {
+    fn adds_up_results_of_several_binaries() {
         assert_eq!(
             count(&[
                 "running 3 tests",
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_says_that_it_left_something_out_is_skipped() {
+    fn counts_tests_that_print_skipped() {
         assert_eq!(
             count(&[
                 "running 2 tests",
@@ -120,17 +120,17 @@ mod tests {
     }
 
     #[test]
-    fn a_check_that_cannot_be_made_is_skipped() {
+    fn counts_unavailable_checks_as_skipped() {
         let mut count = Count::default();
         count.read("test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s");
-        count.skip("the advisory database cannot be had".to_owned());
+        count.skip("cannot fetch the advisory database".to_owned());
         assert_eq!(count.to_string(), "3 passed, 0 failed, 1 skipped");
         assert_eq!(count.left_out().count(), 1);
         assert!(!count.has_failed());
     }
 
     #[test]
-    fn a_binary_that_died_has_failed() {
+    fn counts_missing_results_of_crashed_binary_as_failed() {
         let second = "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
         assert_eq!(
             count(&["running 4 tests", "running 1 test", second]),

@@ -21,7 +21,7 @@ pub(super) fn check(workspace: &Workspace, count: &mut Count) -> anyhow::Result<
     let fetched = quietly(workspace, &["deny", "fetch", "db"])?;
     if !fetched.status.success() {
         count.skip(format!(
-            "the advisory database cannot be had: {}",
+            "cannot fetch the advisory database: {}",
             last_words(&fetched)
         ));
         return Ok(());
@@ -45,8 +45,5 @@ fn quietly(workspace: &Workspace, arguments: &[&str]) -> anyhow::Result<Output> 
 fn last_words(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines
-        .next_back()
-        .unwrap_or("it does not say why")
-        .to_owned()
+    lines.next_back().unwrap_or("no reason given").to_owned()
 }

@@ -74,13 +74,13 @@ pub(crate) fn built(workspace: &Workspace) -> anyhow::Result<Vec<Built>> {
         let folder = workspace.root().join("languages").join(&language);
         if let Some(missing) = missing(&folder)? {
             anstream::println!(
-                "  {NOTABLE}{language}: `{missing}` cannot be run, so it is left out{NOTABLE:#}"
+                "  {NOTABLE}{language}: skipped, because `{missing}` cannot be run{NOTABLE:#}"
             );
             continue;
         }
         if build(workspace, &language, &folder)? == Done::TooOld {
             anstream::println!(
-                "  {NOTABLE}{language}: what is installed is too old, so it is left out{NOTABLE:#}"
+                "  {NOTABLE}{language}: skipped, because the installed version is too old{NOTABLE:#}"
             );
             continue;
         }
@@ -108,9 +108,12 @@ fn missing(folder: &Path) -> anyhow::Result<Option<String>> {
     let path = folder.join("needs");
     let needs = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     for line in needs.lines() {
-        let (command, package) = line
-            .split_once(' ')
-            .with_context(|| format!("{}: `{line}` is no command and package", path.display()))?;
+        let (command, package) = line.split_once(' ').with_context(|| {
+            format!(
+                "{}: expected a command and a package, got `{line}`",
+                path.display()
+            )
+        })?;
         if !toolchain::ensure_command(command, package) {
             return Ok(Some(command.to_owned()));
         }
@@ -196,7 +199,7 @@ fn script(workspace: &Workspace, script: &Path, output: Option<&Path>) -> anyhow
         )
         .stdin(Stdio::null())
         .status()
-        .with_context(|| format!("{shown} cannot be run"))?;
+        .with_context(|| format!("cannot run {shown}"))?;
     if status.code() == Some(TOO_OLD) {
         return Ok(Done::TooOld);
     }

@@ -17,7 +17,7 @@ pub(super) fn run(workspace: &Workspace, count: &mut Count) -> anyhow::Result<()
     match toolchain::ensure_miri() {
         Ok(version) => println!("  {version}"),
         Err(error) => {
-            count.skip(format!("Miri cannot be installed: {error:#}"));
+            count.skip(format!("cannot install Miri: {error:#}"));
             return Ok(());
         }
     }

@@ -73,7 +73,7 @@ fn read(review: &Value, max_depth: u32) -> anyhow::Result<Arc<AdmissionRequest>>
     let review = decode(review.to_string().as_bytes(), max_depth + DEPTH_AROUND);
     let review = review.map_err(|error| anyhow::anyhow!(chain(&error)));
     Ok(Arc::new(
-        review.context("the review cannot be read")?.request,
+        review.context("cannot decode the review")?.request,
     ))
 }
 
@@ -118,7 +118,9 @@ async fn measure(
                 "fault"
             }
             Err(CallError::Overload(_)) => {
-                bail!("the host is out of room: does the machine have memory left?")
+                bail!(
+                    "the host has no memory left for calls: check the free memory of this machine"
+                )
             }
         };
         if fault.is_some() {
@@ -177,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_padded_to_about_the_size_that_is_wanted() {
+    fn pads_object_to_roughly_the_requested_size() {
         let mut object = json!({"metadata": {"name": "web"}});
         pad(&mut object, 100_000);
         let bytes = object.to_string().len();

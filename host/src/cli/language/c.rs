@@ -115,7 +115,7 @@ impl Flags {
             includes.find(|folder| file.with_file_name(folder).join("tollgate.h").is_file());
         let include = include.ok_or_else(|| {
             anyhow!(
-                "{}: it needs a line such as -Isdk/include: no folder in it has tollgate.h",
+                "{}: no include folder contains tollgate.h; add a line such as -Isdk/include",
                 file.display()
             )
         })?;
@@ -141,7 +141,7 @@ fn compiler(folder: &Path) -> anyhow::Result<Compiler> {
     if runs("python3", &["-m", "ziglang", "version"]) {
         return Ok(Compiler::Zig("python3", &["-m", "ziglang"]));
     }
-    bail!("there is no compiler for C that makes WebAssembly: {INSTALL}")
+    bail!("found no C compiler for WebAssembly: {INSTALL}")
 }
 
 /// Lists the author's C files: those directly in the folder.

@@ -83,7 +83,7 @@ impl Language for JavaScript {
             .unwrap_or_default();
         ensure!(
             is_at_least(&version, [20, 0]),
-            "this is Node {version}: {INSTALL}"
+            "found Node {version}, which is too old: {INSTALL}"
         );
         let name = package(&folder.join("package.json"))?;
         let installed = folder.join("node_modules/.package-lock.json");
@@ -116,5 +116,5 @@ fn package(manifest: &Path) -> anyhow::Result<String> {
         .as_str()
         .and_then(|name| name.rsplit('/').next());
     name.map(ToOwned::to_owned)
-        .ok_or_else(|| anyhow!("{}: it has no \"name\"", manifest.display()))
+        .ok_or_else(|| anyhow!("{}: missing \"name\"", manifest.display()))
 }

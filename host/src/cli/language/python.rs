@@ -75,7 +75,7 @@ impl Language for Python {
             .ask()?;
         let name = name.ok_or_else(|| {
             anyhow!(
-                "{}: it has no `name` under [project]",
+                "{}: missing `name` under [project]",
                 folder.join("pyproject.toml").display()
             )
         })?;
@@ -94,8 +94,8 @@ fn environment(folder: &Path) -> anyhow::Result<PathBuf> {
     if let Some(active) = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from) {
         ensure!(
             active.join("bin/tollgate-py").is_file(),
-            "the virtual environment {} is active, and has no tollgate-py: `pip install -r {REQUIREMENTS}`, or deactivate \
-             it and the project gets one of its own",
+            "the active virtual environment {} has no tollgate-py: run `pip install -r {REQUIREMENTS}`, or \
+             deactivate it so that the project gets its own",
             active.display()
         );
         return Ok(active);
@@ -104,7 +104,7 @@ fn environment(folder: &Path) -> anyhow::Result<PathBuf> {
     let version = python(&["-c", VERSION]).ask()?.unwrap_or_default();
     ensure!(
         is_at_least(&version, [3, 11]),
-        "this is Python {version}: {INSTALL}"
+        "found Python {version}, which is too old: {INSTALL}"
     );
     let environment = folder.join(".venv");
     let installed = environment.join("bin/tollgate-py");
@@ -122,7 +122,7 @@ fn environment(folder: &Path) -> anyhow::Result<PathBuf> {
             ])
             .run()?;
         let filled = std::fs::File::open(&installed).with_context(|| {
-            format!("{REQUIREMENTS} has no tollgate-sdk in it, which brings tollgate-py")
+            format!("{REQUIREMENTS} does not contain tollgate-sdk, which provides tollgate-py")
         })?;
         filled.set_modified(std::time::SystemTime::now())?;
     }

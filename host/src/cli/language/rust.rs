@@ -77,11 +77,11 @@ impl Language for Rust {
             .map_err(no_cargo)?;
         ensure!(
             output.status.success(),
-            "`cargo build` ended with {}; what it said is above",
+            "`cargo build` failed with {}; see its output above",
             output.status
         );
         let file = artifact(&output.stdout, &manifest).ok_or_else(|| {
-            anyhow!("cargo built {name}, but no .wasm: its Cargo.toml needs `[lib] crate-type = [\"cdylib\", \"rlib\"]`")
+            anyhow!("cargo built {name}, but no .wasm file: add `[lib] crate-type = [\"cdylib\", \"rlib\"]` to its Cargo.toml")
         })?;
         Ok(Built { name, file })
     }
@@ -92,7 +92,7 @@ fn cargo() -> Command {
 }
 
 fn no_cargo(error: std::io::Error) -> anyhow::Error {
-    anyhow!(error).context("cargo cannot be run; Rust is installed as https://rustup.rs describes")
+    anyhow!(error).context("cannot run cargo; install Rust from https://rustup.rs")
 }
 
 /// Checks that the compiler has the target's standard library. rustc is asked, because the library can be installed in
@@ -102,14 +102,14 @@ fn check_target(folder: &Path) -> anyhow::Result<()> {
         .args(["--print", "target-libdir", "--target", TARGET])
         .current_dir(folder)
         .output()
-        .context("rustc cannot be run; Rust is installed as https://rustup.rs describes")?;
+        .context("cannot run rustc; install Rust from https://rustup.rs")?;
     let folder = String::from_utf8_lossy(&output.stdout);
     if output.status.success() && Path::new(folder.trim()).is_dir() {
         return Ok(());
     }
     bail!(
         "Rust's target {TARGET} is not installed: run `rustup target add {TARGET}`, or without rustup install your \
-         distribution's package of it (Debian: libstd-rust-dev-wasm32)"
+         distribution's package for it (Debian: libstd-rust-dev-wasm32)"
     )
 }
 
@@ -128,12 +128,12 @@ fn package(manifest: &Path) -> anyhow::Result<String> {
         .map_err(no_cargo)?;
     ensure!(
         output.status.success(),
-        "{}: cargo cannot read it:\n  {}",
+        "cargo cannot read {}:\n  {}",
         manifest.display(),
         last_lines(&output.stderr, 10)
     );
     let metadata: Value = serde_json::from_slice(&output.stdout)
-        .context("what `cargo metadata` printed cannot be read")?;
+        .context("cannot parse the output of `cargo metadata`")?;
     let wanted = std::fs::canonicalize(manifest)?;
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let own = packages.filter(|package| is_at(&package["manifest_path"], &wanted));
@@ -141,7 +141,7 @@ fn package(manifest: &Path) -> anyhow::Result<String> {
         .next()
         .ok_or_else(|| {
             anyhow!(
-                "{}: it is a workspace without a package of its own; name the folder of the policy",
+                "{}: a workspace without a root package; name the folder of the policy",
                 manifest.display()
             )
         })

@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_of_every_sdk_is_brought() {
+    fn bundles_every_file_of_every_sdk() {
         for sdk in [&RUST, &GO, &JAVASCRIPT, &PYTHON, &C] {
             let root = Path::new(env!("CARGO_MANIFEST_DIR"))
                 .join("../guest-sdk")
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manifest_of_the_rust_sdk_stands_alone() {
+    fn rust_sdk_manifest_does_not_need_a_workspace() {
         let manifest = RUST.files.iter().find(|(file, _)| *file == "Cargo.toml");
         let text = standalone(manifest.unwrap().1, WORKSPACE);
         assert!(!text.contains("workspace"), "{text}");

@@ -50,7 +50,7 @@ impl Tool {
         let status = status.map_err(|error| self.missing(error))?;
         ensure!(
             status.success(),
-            "`{typed}` ended with {status}; what it said is above"
+            "`{typed}` failed with {status}; see its output above"
         );
         Ok(())
     }
@@ -75,7 +75,7 @@ impl Tool {
 
     fn missing(&self, error: std::io::Error) -> anyhow::Error {
         let program = self.command.get_program().to_string_lossy().into_owned();
-        anyhow!(error).context(format!("{program} cannot be run: {}", self.install))
+        anyhow!(error).context(format!("cannot run {program}: {}", self.install))
     }
 
     fn typed(&self) -> String {
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_compared_as_numbers() {
+    fn compares_versions_as_numbers() {
         assert!(is_at_least("go1.24", [1, 24]));
         assert!(is_at_least("go1.100.2", [1, 24]));
         assert!(is_at_least("v20.20.2", [20, 0]));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_is_missing_is_told_with_what_to_install() {
+    fn says_how_to_install_missing_tool() {
         let tool = Tool::new(
             "none-such",
             Path::new("."),
@@ -120,7 +120,7 @@ mod tests {
         );
         let error = format!("{:#}", tool.run().unwrap_err());
         assert!(
-            error.starts_with("none-such cannot be run: install it: https://example.com: "),
+            error.starts_with("cannot run none-such: install it: https://example.com: "),
             "{error}"
         );
     }

@@ -29,7 +29,7 @@ const EXAMPLES: &str = "\
 Examples:
   tollgate verify oci://registry.example.com/policies/image-rewrite:1.4 --key cosign.pub
 
-Exit code: 0 when it is signed and whole, 1 when it is not, 2 when that could not be found out.";
+Exit code: 0 when the signature and the content are valid, 1 when one is not, 2 when they could not be checked.";
 
 // === impl Verify ===
 
@@ -59,7 +59,7 @@ impl Verify {
             }
         }
         if !signed.is_trusted() {
-            say!("{BAD}not verified{BAD:#}: it is not signed as it has to be");
+            say!("{BAD}not verified{BAD:#}: it has no signature by one of the keys");
             return Ok(ExitCode::from(FAILURE));
         }
         let pinned = Reference {
@@ -75,10 +75,7 @@ impl Verify {
         match block_on(registry.pull(order))? {
             Ok(pulled) => {
                 let bytes = pulled.bytes.unwrap_or_default();
-                say!(
-                    "  plugin    {} bytes, as the manifest has them",
-                    bytes.len()
-                );
+                say!("  plugin    {} bytes, as the manifest says", bytes.len());
                 say!("{GOOD}verified{GOOD:#}");
                 Ok(ExitCode::SUCCESS)
             }

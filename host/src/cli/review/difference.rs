@@ -42,7 +42,7 @@ pub(in crate::cli) fn lines(before: &Json, after: &Json, is_secret: bool) -> Vec
     if let Some(more) = lines.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {
         lines.truncate(MOST_LINES);
         lines.push(format!(
-            "{FAINT}… {more} more lines: -o json has the patch{FAINT:#}"
+            "{FAINT}… {more} more lines; the whole patch is in the output of -o json{FAINT:#}"
         ));
     }
     lines
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_shown_with_what_is_around_it() {
+    fn shows_changes_with_context() {
         let before = json!({"spec": {"image": "a", "name": "x"}});
         let after = json!({"spec": {"image": "b", "name": "x"}});
         insta::assert_snapshot!(plain(before, after, false), @"
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_content_of_a_secret_is_not_shown() {
+    fn withholds_content_of_secrets() {
         let before = json!({"metadata": {"name": "s"}, "data": {"password": "bWFya2Vy", "pin": 1234, "same": true, "list": [5, null]}});
         let after = json!({
             "metadata": {"name": "s", "labels": {"a": "b"}, "annotations": {"pin": "1234"}},

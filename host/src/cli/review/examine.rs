@@ -125,7 +125,7 @@ pub(in crate::cli) async fn step(
         .await;
     let response = match reply {
         Reply::Review(response) => serde_json::from_slice(&response)?,
-        Reply::Overloaded => bail!("the host is out of room (engine.maxConcurrentCalls)"),
+        Reply::Overloaded => bail!("the host is overloaded (engine.maxConcurrentCalls)"),
         Reply::Crowded => {
             bail!("the host is out of memory for decoded documents (requests.maxDecoded)")
         }
@@ -136,7 +136,7 @@ pub(in crate::cli) async fn step(
         | Reply::Internal(text) => bail!(text),
     };
     let (Some(decision), Some(outcome)) = (decision, outcome) else {
-        bail!("there is an answer without a decision; this is a defect: please report it");
+        bail!("got an answer without a decision; this is a bug, please report it");
     };
     Ok(Step {
         endpoint,
@@ -165,7 +165,7 @@ impl Finding {
         }
         if let Some(before) = before(&review) {
             let after = apply(before, &patch, &UNLIMITED)
-                .map_err(|error| anyhow!("the patch does not apply: {error}"))?;
+                .map_err(|error| anyhow!("cannot apply the patch: {error}"))?;
             if !patch.is_empty() {
                 review = with_object(&review, after.clone());
             }

@@ -35,21 +35,20 @@ pub(in crate::cli) fn read(path: &Path) -> anyhow::Result<Vec<Document>> {
         std::io::stdin()
             .take(LONGEST_FILE_BYTES + 1)
             .read_to_end(&mut bytes)
-            .context("standard input cannot be read")?;
+            .context("cannot read standard input")?;
     } else {
         std::fs::File::open(path)
             .and_then(|opened| opened.take(LONGEST_FILE_BYTES + 1).read_to_end(&mut bytes))
-            .with_context(|| format!("{file}: cannot be read"))?;
+            .with_context(|| format!("cannot read {file}"))?;
     }
     if bytes.len() as u64 > LONGEST_FILE_BYTES {
         let mebibytes = LONGEST_FILE_BYTES >> 20;
-        bail!("{file}: it is longer than {mebibytes} MiB; review it in parts");
+        bail!("{file}: longer than {mebibytes} MiB; review it in parts");
     }
-    let text =
-        std::str::from_utf8(&bytes).with_context(|| format!("{file}: it is not UTF-8 text"))?;
+    let text = std::str::from_utf8(&bytes).with_context(|| format!("{file}: not UTF-8 text"))?;
     let contents = documents(text).with_context(|| file.clone())?;
     if contents.is_empty() {
-        bail!("{file}: there is no document in it");
+        bail!("{file}: contains no document");
     }
     let numbered = contents
         .into_iter()
@@ -83,20 +82,20 @@ fn json(text: &str) -> anyhow::Result<Vec<Json>> {
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     let mut begin = 0;
     while let Some(result) = stream.next() {
-        result.context("it is not JSON")?;
+        result.context("not valid JSON")?;
         let end = stream.byte_offset();
         let part = &text.as_bytes()[begin..end];
         let document = parse_up_to(part, MAX_DEPTH, MOST_VALUES).map_err(|error| {
             let at = begin + error.offset;
             match error.kind {
                 ParseErrorKind::TooDeep { max_depth } => {
-                    anyhow!("it is nested deeper than {max_depth} levels, at byte {at}")
+                    anyhow!("nested deeper than {max_depth} levels, at byte {at}")
                 }
                 ParseErrorKind::TooMany { max_values } => {
                     anyhow!("more than {max_values} values, at byte {at}; review it in parts")
                 }
                 ParseErrorKind::NoRoom(error) => anyhow!("{error}, at byte {at}"),
-                ParseErrorKind::Syntax(_) => anyhow!("it is not JSON, at byte {at}"),
+                ParseErrorKind::Syntax(_) => anyhow!("not valid JSON, at byte {at}"),
             }
         })?;
         documents.push(document);
@@ -151,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_is_read_as_kubectl_reads_it() {
+    fn reads_yaml_as_kubectl_does() {
         assert_eq!(
             texts("a: yes\nb: \"yes\"\nmode: 0644\nnone:\n---\n# nothing\n---\na: 2\n"),
             [
@@ -162,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dump_of_a_whole_cluster_is_read() {
+    fn reads_dump_of_whole_cluster() {
         let pod = |indent: &str| {
             let labels: String = (0..50).map(|n| format!("{indent}    l{n}: x\n")).collect();
             format!(
@@ -180,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn json_documents_follow_one_another_and_keep_their_numbers() {
+    fn reads_consecutive_json_documents_with_exact_numbers() {
         assert_eq!(
             texts("{\"a\": 1.50}\n{\"b\": 9007199254740993000}[{\"c\":1},{\"d\":2}]"),
             [
@@ -194,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_items_of_lists_are_documents() {
+    fn splits_lists_into_documents() {
         let list = r#"{"kind":"List","apiVersion":"v1","items":[{"kind":"Pod"},
             {"kind":"PodList","apiVersion":"v1","items":[{"x":1},{"kind":"Other"}]}]}"#;
         assert_eq!(
@@ -208,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn reports_errors_with_position() {
         let said = |text: &str| format!("{:#}", documents(text).unwrap_err());
         assert!(
             said("{\"a\": [1}").contains("line 1 column"),

@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn built_in_kinds_have_their_plural_and_scope() {
+    fn knows_plural_and_scope_of_built_in_kinds() {
         for (group, kind, plural, namespaced) in [
             ("", "Pod", "pods", true),
             ("", "Endpoints", "endpoints", true),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_of_another_group_is_guessed() {
+    fn guesses_resource_of_unknown_kind() {
         let resource = Kinds::default().resource("serving.knative.dev", "Service");
         assert_eq!(resource.known, Known::Guessed);
         assert_eq!(
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_among_the_documents_is_believed() {
+    fn uses_custom_resource_definition_among_documents() {
         let mut kinds = Kinds::default();
         kinds.learn(&Json::from(json!({
             "kind": "CustomResourceDefinition",

@@ -64,17 +64,16 @@ impl<'a> Maker<'a> {
     pub(in crate::cli) fn assumptions(&self) -> Vec<String> {
         let operation = match (self.asking.operation, self.asking.old.is_some()) {
             (Some(operation), _) => operation.as_str(),
-            (None, true) => "UPDATE of what --old has, and CREATE of the rest",
+            (None, true) => "UPDATE of the objects in --old, and CREATE of the others",
             (None, false) => "CREATE",
         };
         let groups = self.groups().join(", ");
         vec![
             format!("operation {operation}"),
             format!("user {} in {groups}", self.user()),
-            format!("namespace {} where a document names none", self.namespace()),
-            "a uid made of file, place and name".to_owned(),
-            "the object as it is written, without the defaults that kube-apiserver fills in"
-                .to_owned(),
+            format!("namespace {} if a document names none", self.namespace()),
+            "a uid derived from file, place and name".to_owned(),
+            "the object as written, without the defaults of kube-apiserver".to_owned(),
         ]
     }
 
@@ -83,13 +82,13 @@ impl<'a> Maker<'a> {
         let object = &document.content;
         let Some(members) = object.as_object() else {
             bail!(
-                "it is a JSON {}; expected an object of Kubernetes",
+                "got a JSON {}, expected a Kubernetes object",
                 object.type_name()
             );
         };
         let text = |member: &str| members.get(member).and_then(Json::as_text);
         let kind = text("kind").filter(|kind| !kind.is_empty());
-        let kind = kind.ok_or_else(|| anyhow!("it has no `kind`; expected one such as Pod"))?;
+        let kind = kind.ok_or_else(|| anyhow!("missing `kind`, expected one such as Pod"))?;
         if kind == "AdmissionReview" {
             return Ok(Prepared {
                 review: object.clone(),
@@ -99,7 +98,7 @@ impl<'a> Maker<'a> {
         }
         let api_version = text("apiVersion").filter(|version| !version.is_empty());
         let api_version = api_version
-            .ok_or_else(|| anyhow!("it has no `apiVersion`; expected one such as v1 or apps/v1"))?;
+            .ok_or_else(|| anyhow!("missing `apiVersion`, expected one such as v1 or apps/v1"))?;
         self.of_manifest(document, kind, api_version)
     }
 
@@ -115,11 +114,11 @@ impl<'a> Maker<'a> {
         match resource.known {
             Known::BuiltIn => {}
             Known::Defined => assumed.push(format!(
-                "resource {} as the CustomResourceDefinition among the documents has it",
+                "resource {} from the CustomResourceDefinition among the documents",
                 resource.plural
             )),
             Known::Guessed => assumed.push(format!(
-                "resource {} and scope Namespaced, as the kind is none of Kubernetes' own",
+                "resource {} and scope Namespaced, because Kubernetes has no such kind",
                 resource.plural
             )),
         }
@@ -132,7 +131,7 @@ impl<'a> Maker<'a> {
         };
         let name = field("name").unwrap_or_default().to_owned();
         if name.is_empty() && field("generateName").is_none() {
-            assumed.push("no name: kube-apiserver would refuse the object".to_owned());
+            assumed.push("no name: kube-apiserver would reject the object".to_owned());
         }
         let is_namespace = group.is_empty() && kind == "Namespace";
         let namespace = match (resource.namespaced, is_namespace) {
@@ -160,7 +159,7 @@ impl<'a> Maker<'a> {
             AskedOperation::Update => {
                 if old.is_none() {
                     assumed.push(
-                        "the old object is the same as the new one: --old has none".to_owned(),
+                        "the old object is the same as the new one, because --old does not contain it".to_owned(),
                     );
                 }
                 let old = old.unwrap_or_else(|| object.clone());

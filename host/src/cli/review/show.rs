@@ -26,7 +26,7 @@ struct Total {
 /// Prints the assumptions about all manifests.
 pub(super) fn assumptions(assumptions: &[String]) {
     say!(
-        "{FAINT}assumed of manifests: {}{FAINT:#}\n",
+        "{FAINT}assumed for manifests: {}{FAINT:#}\n",
         assumptions.join("; ")
     );
 }
@@ -69,7 +69,9 @@ pub(super) fn finding(finding: &Finding, all: bool) {
         }
     }
     if verdict == Verdict::Denied && finding.steps.len() == 1 {
-        say!("    {FAINT}validators were not asked: the mutators' answer is a refusal{FAINT:#}");
+        say!(
+            "    {FAINT}validators were not called, because the mutators denied the request{FAINT:#}"
+        );
     }
     if let (Some(before), Some(after)) = (finding.before(), &finding.after)
         && !before.is_same(after)
@@ -169,7 +171,7 @@ pub(super) fn summary(findings: &[Finding]) {
         "patched",
         "denied",
         "faults",
-        "fuel a call",
+        "fuel/call",
         "time",
         "slowest",
     );

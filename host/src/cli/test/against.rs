@@ -49,7 +49,7 @@ pub(super) async fn compare(
 ) -> anyhow::Result<Comparison> {
     let before = examine(old, requests, found.document.clone(), Ok(prepared.clone())).await;
     if let Some(error) = &before.error {
-        bail!("with the version to compare with: {error}");
+        bail!("the version to compare with failed: {error}");
     }
     let (was, is) = (Actual::of(&before), Actual::of(found));
     let mut mixed = Vec::new();
@@ -58,11 +58,15 @@ pub(super) async fn compare(
     if !refuses(&before) && !refuses(found) {
         for (words, mutated, validators) in [
             (
-                "what the old version made, the new one refuses",
+                "the new version denies the output of the old one",
                 &before,
                 new,
             ),
-            ("what the new version made, the old one refuses", found, old),
+            (
+                "the old version denies the output of the new one",
+                found,
+                old,
+            ),
         ] {
             let Some(object) = &mutated.after else {
                 continue;
@@ -89,7 +93,7 @@ impl Against {
     pub(super) fn with_settings(mut self, file: &Path) -> anyhow::Result<Self> {
         let shown = file.display();
         let text = std::fs::read_to_string(file)
-            .with_context(|| format!("--against-settings: {shown}: cannot be read"))?;
+            .with_context(|| format!("--against-settings: cannot read {shown}"))?;
         let problems = Collector::default();
         let settings = yaml::read(&text, &problems);
         let settings = problems
@@ -97,7 +101,7 @@ impl Against {
             .map_err(|problems| anyhow!("--against-settings: {shown}: {problems}"))?;
         ensure!(
             settings.is_object(),
-            "--against-settings: {shown}: there is no object in it, such as `maxReplicas: 10`"
+            "--against-settings: {shown}: expected an object such as `maxReplicas: 10`"
         );
         self.settings = Some((file.to_owned(), settings));
         Ok(self)
@@ -125,7 +129,7 @@ impl Against {
         match (&self.plugin, configs) {
             (None, [only]) => put(only),
             (None, _) => bail!(
-                "--against: the suite has several plugins; say which one, as in --against NAME={}",
+                "--against: the suite has several plugins; name one, as in --against NAME={}",
                 self.file.display()
             ),
             (Some(name), configs) => {
@@ -173,7 +177,7 @@ impl Comparison {
     pub(super) fn failures(&self) -> Vec<Failure> {
         let failures = self.mixed.iter();
         failures
-            .map(|what| Failure::new(format!("against: while both serve, {what}")))
+            .map(|what| Failure::new(format!("against: while both versions serve, {what}")))
             .collect()
     }
 

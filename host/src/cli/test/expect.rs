@@ -138,7 +138,7 @@ impl Expectation {
             && not_loaded.is_none()
             && !snapshot;
         if says_nothing {
-            node.reject("a verdict (allow, deny, fault or not-called), or something else that can be compared");
+            node.reject("a verdict (allow, deny, fault or not-called), or another expectation");
         }
         Some(Self {
             // A fault denies the request under failurePolicy Fail and allows it under Ignore, so it implies no verdict.
@@ -180,7 +180,7 @@ fn annotations(
                 fields.problem(
                     "annotations",
                     format!(
-                        "{}: expected a text, or null where there must be none",
+                        "{}: expected a text, or null if there must be none",
                         child("", key)
                     ),
                 );

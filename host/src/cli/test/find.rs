@@ -18,7 +18,7 @@ pub(super) fn suites(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
         } else if path.exists() {
             suites.push(path.clone());
         } else {
-            bail!("{}: there is no such file or folder", path.display());
+            bail!("{}: no such file or folder", path.display());
         }
     }
     suites.sort();
@@ -29,7 +29,7 @@ pub(super) fn suites(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
             .map(|path| path.display().to_string())
             .collect();
         bail!(
-            "no suites in {}: a suite is a file with a name like policy.test.yaml",
+            "no suites in {}: expected a file with a name like policy.test.yaml",
             paths.join(", ")
         );
     }
@@ -37,7 +37,7 @@ pub(super) fn suites(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 fn walk(folder: &Path, suites: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    let unreadable = || format!("{}: the folder cannot be read", folder.display());
+    let unreadable = || format!("cannot read the folder {}", folder.display());
     for entry in std::fs::read_dir(folder).with_context(unreadable)? {
         let entry = entry.with_context(unreadable)?;
         let (path, name) = (entry.path(), entry.file_name());
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_the_author_wrote_and_nothing_that_was_built() {
+    fn finds_suites_outside_build_folders() {
         let folder = tempfile::tempdir().unwrap();
         for file in [
             "b.test.yaml",
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_suites_is_a_mistake() {
+    fn rejects_folder_without_suites() {
         let folder = tempfile::tempdir().unwrap();
         let error = suites(&[folder.path().to_owned()]).unwrap_err().to_string();
         assert!(error.contains("a name like policy.test.yaml"), "{error}");

@@ -50,7 +50,7 @@ fn verdict(actual: &Actual, expect: &Expectation, failures: &mut Vec<Failure>) {
         )));
     } else if expect.verdict.is_none() && actual.verdict == Verdict::NotCalled {
         failures.push(Failure::new(
-            "verdict: no plugin was called; expect not-called where that is right".to_owned(),
+            "verdict: no plugin was called; expect not-called if that is right".to_owned(),
         ));
     }
     match &expect.fault {
@@ -81,7 +81,7 @@ fn refusal(actual: &Actual, expect: &Expectation, failures: &mut Vec<Failure>) {
         .filter(|part| !message.contains(*part))
     {
         failures.push(Failure::new(format!(
-            "message: expected {part:?} in it, got {message:?}"
+            "message: expected it to contain {part:?}, got {message:?}"
         )));
     }
     if expect.code.is_some() && expect.code != actual.code {
@@ -168,13 +168,13 @@ fn changed(
                 .map(|operation| operation.path().as_str())
                 .collect();
             failures.push(Failure::new(format!(
-                "unchanged: it was changed at {}",
+                "unchanged: the object was changed at {}",
                 places.join(", ")
             )));
         }
         Some(false) if actual.patch.is_empty() => {
             failures.push(Failure::new(
-                "unchanged: it was expected to be changed, and was not".to_owned(),
+                "unchanged: expected the object to be changed".to_owned(),
             ));
         }
         _ => {}
@@ -184,13 +184,13 @@ fn changed(
     }
     let Some(after) = &actual.object else {
         failures.push(Failure::new(
-            "object: there is none after the mutators to compare with".to_owned(),
+            "object: no object is left after the mutators to compare with".to_owned(),
         ));
         return;
     };
     if let Some(expected) = object.filter(|expected| !expected.equivalent(after)) {
         failures.push(Failure {
-            what: "object: it is not as expected (- expected, + got)".to_owned(),
+            what: "object: not as expected (- expected, + got)".to_owned(),
             difference: difference::lines(expected, after, false),
         });
     }
@@ -254,7 +254,7 @@ impl Failure {
 
     fn lists(what: &str, expected: Vec<String>, got: Vec<String>) -> Self {
         Self::documents(
-            format!("{what}: they are not as expected (- expected, + got)"),
+            format!("{what}: not as expected (- expected, + got)"),
             &Value::from(expected),
             &Value::from(got),
         )
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_expected_gives_no_failure() {
+    fn accepts_expected_results() {
         let expect = Expectation {
             verdict: Some(Verdict::Deny),
             message: Some("too many".to_owned()),
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_not_is_told() {
+    fn reports_every_unexpected_result() {
         let expect = Expectation {
             verdict: Some(Verdict::Allow),
             causes: Some(vec![
@@ -351,17 +351,17 @@ mod tests {
         };
         insta::assert_snapshot!(whats(&denied(), &expect, Some(1929)).join("\n"), @r#"
         verdict: expected allow, got deny (403): limit: too many replicas (spec.replicas: must be at most 3)
-        causes: they are not as expected (- expected, + got)
-        warnings: they are not as expected (- expected, + got)
+        causes: not as expected (- expected, + got)
+        warnings: not as expected (- expected, + got)
         annotations: limit.seen: expected none, got "yes"
-        unchanged: it was expected to be changed, and was not
+        unchanged: expected the object to be changed
         fields: /spec/replicas: expected 3, got 4.0
         fuel: limit used 1,930 in validate; at most 1,929 is allowed
         "#);
     }
 
     #[test]
-    fn a_difference_of_texts_shows_what_does_not_fit_and_no_names() {
+    fn differences_show_only_mismatches_without_plugin_names() {
         let mut actual = denied();
         let second = "limit: must not be paused".to_owned();
         actual.causes.push((Some("spec.paused".to_owned()), second));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_nobody_expects_fails_a_case_that_is_allowed() {
+    fn unexpected_fault_fails_an_allowed_case() {
         let mut actual = denied();
         actual.verdict = Verdict::Allow;
         actual.faults.push(super::super::actual::Fault {

@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_xml_whatever_is_in_it() {
-        let failure = Failure::new("message: expected \"a\u{1b}\" in it".to_owned());
+    fn escapes_failure_texts_in_xml() {
+        let failure = Failure::new("message: expected it to contain \"a\u{1b}\"".to_owned());
         insta::assert_snapshot!(junit(&tested(vec![failure])), @r#"
         <?xml version="1.0" encoding="UTF-8"?>
         <testsuites>
           <testsuite name="a.test.yaml" tests="1" failures="1" errors="0" time="0.000000">
             <testcase classname="a.test.yaml" name="denies &lt;b&gt; &amp; &quot;c&quot;" time="0.000000">
-              <failure message="message: expected &quot;a�&quot; in it">message: expected &quot;a�&quot; in it</failure>
+              <failure message="message: expected it to contain &quot;a�&quot;">message: expected it to contain &quot;a�&quot;</failure>
             </testcase>
           </testsuite>
         </testsuites>
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_counted() {
+    fn counts_passed_cases() {
         assert_eq!(
             json(&tested(Vec::new()))["summary"],
             serde_json::json!({"passed": 1, "failed": 0, "errors": 0})

@@ -124,7 +124,7 @@ pub(super) async fn run(
 fn documents(case: &Case) -> Vec<(String, anyhow::Result<Document>)> {
     let input = case.review.object.as_ref();
     let read = input
-        .ok_or_else(|| anyhow!("it has no object"))
+        .ok_or_else(|| anyhow!("the case has no object"))
         .and_then(read);
     match read {
         Err(error) => vec![(case.name.clone(), Err(error))],
@@ -159,7 +159,7 @@ fn read_one(input: &Input) -> anyhow::Result<Json> {
     let mut documents = read(input)?;
     ensure!(
         documents.len() == 1,
-        "{}: there are {} documents in it, and one is needed",
+        "{}: expected one document, found {}",
         documents[0].file,
         documents.len()
     );
@@ -176,8 +176,8 @@ fn prepare(parts: &Parts, mut document: Document) -> anyhow::Result<Prepared> {
     if is_review {
         ensure!(
             !parts.says_what_a_review_says,
-            "the object is an AdmissionReview, which says operation, user, groups, namespace, dryRun and oldObject itself; \
-             leave them out"
+            "the object is an AdmissionReview, which has its own operation, user, groups, namespace, dryRun and \
+             oldObject; remove these keys"
         );
         return Maker::new(&Asking::default(), &[], Vec::new()).prepare(&document);
     }
@@ -193,9 +193,7 @@ fn prepare(parts: &Parts, mut document: Document) -> anyhow::Result<Prepared> {
         dry_run: parts.dry_run.unwrap_or(false),
     };
     if old.is_some() && asking.operation != Some(AskedOperation::Update) {
-        bail!(
-            "there is an oldObject, which only an UPDATE has beside the object; on DELETE the object is the old one"
-        );
+        bail!("oldObject is only for UPDATE; for DELETE, write the old object as `object`");
     }
     let documents = [document];
     let mut prepared = Maker::new(&asking, &documents, Vec::new()).prepare(&documents[0])?;
@@ -217,9 +215,9 @@ fn prepare(parts: &Parts, mut document: Document) -> anyhow::Result<Prepared> {
 fn edited(parts: &Parts, content: &Json, is_review: bool) -> anyhow::Result<Json> {
     let mut value: Value = serde_json::from_str(&content.to_text())?;
     let object = match is_review {
-        true => value
-            .pointer_mut("/request/object")
-            .ok_or_else(|| anyhow!("the AdmissionReview has no object to `set` anything in"))?,
+        true => value.pointer_mut("/request/object").ok_or_else(|| {
+            anyhow!("cannot `set` anything, because the AdmissionReview has no object")
+        })?,
         false => &mut value,
     };
     for (pointer, value) in &parts.set {
@@ -281,7 +279,7 @@ impl Lab {
             let old = self.load(parts.settings.as_ref(), Some(against)).await?;
             if let Some((name, reason)) = old.failed.first() {
                 bail!(
-                    "the version of {name} to compare with is not loaded: {reason}; where it has other settings, give \
+                    "the version of {name} to compare with is not loaded: {reason}; if it needs other settings, pass \
                      them with --against-settings FILE"
                 );
             }
@@ -325,7 +323,7 @@ impl Lab {
         .await?;
         if let Some(status) = &again.outcome.status {
             let what = format!(
-                "again: on their own output, the mutators refuse: {}",
+                "again: the mutators deny their own output: {}",
                 status.message
             );
             return Ok(Some(Failure::new(what)));
@@ -339,7 +337,7 @@ impl Lab {
             .filter(|report| !report.changed.is_empty());
         let plugins: Vec<&str> = plugins.map(|report| report.plugin.as_str()).collect();
         Ok(Some(Failure::new(format!(
-            "again: on its own output, {} changes the object once more, and kube-apiserver may well call it twice: {}",
+            "again: {} changes its own output again, and kube-apiserver may call it twice: {}",
             plugins.join(" and "),
             operations(&again.outcome.patch)
         ))))
@@ -406,13 +404,13 @@ fn set_settings(configs: &mut [PluginConfig], settings: &Value) -> anyhow::Resul
         else {
             let names: Vec<&str> = configs.iter().map(|config| config.name.as_str()).collect();
             bail!(
-                "settings: there is no plugin {name:?}; with several plugins, settings go by their names: {}",
+                "settings: no plugin is named {name:?}; with several plugins, write settings under their names: {}",
                 names.join(", ")
             );
         };
         ensure!(
             settings.is_object(),
-            "settings: those of {name} are no object"
+            "settings: expected an object for {name}"
         );
         config.settings = settings.clone();
     }
@@ -437,7 +435,7 @@ fn not_loaded(part: &str, loaded: &Loaded) -> Option<Failure> {
         false => format!("got {}", got.join("; ")),
     };
     Some(Failure::new(format!(
-        "notLoaded: expected a reason with {part:?} in it; {got}"
+        "notLoaded: expected a reason that contains {part:?}; {got}"
     )))
 }
 

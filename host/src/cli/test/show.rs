@@ -69,7 +69,7 @@ fn comparison(case: &TestedCase) {
     };
     if comparison.is_changed() {
         let failure = Failure::documents(String::new(), &comparison.old, &comparison.new);
-        say!("       {NOTABLE}another result than before (- old, + new){NOTABLE:#}");
+        say!("       {NOTABLE}the result differs (- old, + new){NOTABLE:#}");
         for line in failure.difference {
             say!("         {line}");
         }
@@ -99,7 +99,7 @@ pub(super) fn summary(tested: &[Tested]) {
         let changed = compared
             .filter(|comparison| comparison.is_changed())
             .count();
-        more.push_str(&format!("; {changed} with another result than before"));
+        more.push_str(&format!("; {changed} with a different result"));
     }
     say!(
         "\n{style}{} case(s) in {} suite(s): {passed} passed, {failed} failed{more}{style:#}",

@@ -94,7 +94,7 @@ const PLUGINS_EXPECTED: &str =
     "the plugins to test, as in a configuration; or `config`, the name of a configuration file";
 const CASES_EXPECTED: &str = "a list of cases";
 const OBJECT_EXPECTED: &str = "a manifest or an AdmissionReview, or the name of a file with them";
-const EXPECT_EXPECTED: &str = "what the review is to come to, such as allow or deny";
+const EXPECT_EXPECTED: &str = "a result such as allow or deny";
 const NOW_EXPECTED: &str = "a time such as 2026-07-01T12:00:00Z";
 /// Default for the allowed growth of the fuel, in percent.
 const FUEL_GROWTH_PERCENT: u64 = 10;
@@ -104,7 +104,7 @@ const FUEL_GROWTH_PERCENT: u64 = 10;
 impl Suite {
     pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
-            .with_context(|| format!("{}: cannot be read", path.display()))?;
+            .with_context(|| format!("cannot read {}", path.display()))?;
         let suite = Self::parse(&text, path);
         suite.map_err(|problems| anyhow!("{}: {problems}", path.display()))
     }
@@ -134,7 +134,7 @@ impl Suite {
         let fuel_growth = fields.optional("fuelGrowth").and_then(|node| {
             let percent = node.value().as_u64();
             if percent.is_none() {
-                node.reject("percents as a whole number, such as 10");
+                node.reject("a whole number of percent, such as 10");
             }
             percent
         });
@@ -154,7 +154,8 @@ impl Suite {
         for case in &cases {
             if let Some(earlier) = first.insert(&case.name, &case.place) {
                 let message = format!(
-                    "the name {:?} is that of {earlier} already; reports and snapshots go by it",
+                    "the name {:?} is already used by {earlier}; choose another, because reports and snapshots need \
+                     unique names",
                     case.name
                 );
                 problems.add(case.place.clone(), message);
@@ -199,7 +200,7 @@ fn read_config(
     if has_both {
         fields.problem(
             "plugins",
-            "there is `config`, too, which has its own plugins; keep one of them",
+            "`config` has its own plugins; keep one of `config` and `plugins`",
         );
     }
     if let Some(file) = file {
@@ -247,13 +248,13 @@ fn read_case(
     let rows = fields.optional("rows").and_then(|node| {
         let rows = node.elements("rows")?;
         if rows.is_empty() {
-            node.reject("rows, each with what it has of its own");
+            node.reject("rows, each with the keys that differ from the case");
         }
         Some(rows)
     });
     fields.finish();
     let Some(name) = &case.name else {
-        let message = "missing, expected what the case shows, such as denies 11 replicas";
+        let message = "missing, expected a description of the case, such as denies 11 replicas";
         problems.add(child(node.path(), "name"), message);
         return;
     };
@@ -460,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_expectation_is_not_missing_as_well() {
+    fn reports_wrong_expectation_only_once() {
         let problems = parse(
             "plugins: [{ name: x, source: file:x.wasm }]
 cases:
@@ -477,7 +478,7 @@ cases:
     }
 
     #[test]
-    fn rows_lie_over_their_case_and_cases_over_the_defaults() {
+    fn rows_override_cases_and_cases_override_defaults() {
         let suite = parse(
             "plugins: [{ name: x, source: file:x.wasm }]
 defaults: { user: jane, namespace: shop }
@@ -511,7 +512,7 @@ cases:
     }
 
     #[test]
-    fn everything_that_is_wrong_is_said_at_once_with_its_place() {
+    fn reports_all_problems_with_their_place() {
         let problems = parse(
             "plugins: [{ name: x, source: file:x.wasm }]
 cases:
@@ -531,15 +532,15 @@ cases:
           cases[1].now: got "noon", expected a time such as 2026-07-01T12:00:00Z
           cases[1].expect.causes[0].feild: unknown key, did you mean field?
           cases[1].object: missing, expected a manifest or an AdmissionReview, or the name of a file with them
-          cases[2].name: missing, expected what the case shows, such as denies 11 replicas
-          cases[3].expect: missing, expected what the review is to come to, such as allow or deny
-          cases[4].expect: got an object, expected a verdict (allow, deny, fault or not-called), or something else that can be compared
+          cases[2].name: missing, expected a description of the case, such as denies 11 replicas
+          cases[3].expect: missing, expected a result such as allow or deny
+          cases[4].expect: got an object, expected a verdict (allow, deny, fault or not-called), or another expectation
           cases[5].expect.fault: got "out-of-feul", expected out-of-fuel, cpu-deadline, deadline, memory, trap, output-too-large, contract-violation, bad-patch, lossy-object, not-loaded, unreadable, match-condition, conflict, not-converging or engine-error; did you mean out-of-fuel?
         "#);
     }
 
     #[test]
-    fn every_file_that_a_suite_is_made_of_is_watched() {
+    fn watches_every_file_of_a_suite() {
         let folder = tempfile::tempdir().unwrap();
         let config = "plugins: [{ name: x, source: file:x.wasm }]";
         std::fs::write(folder.path().join("tollgate.yaml"), config).unwrap();
@@ -553,7 +554,7 @@ cases:
     }
 
     #[test]
-    fn a_suite_tests_something() {
+    fn rejects_suite_without_plugins_or_cases() {
         let problems = parse("cases: []").unwrap_err().to_string();
         assert!(
             problems.contains("plugins: missing, expected the plugins to test"),

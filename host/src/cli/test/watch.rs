@@ -14,7 +14,7 @@ pub(super) fn forever(mut run: impl FnMut() -> Vec<PathBuf>) -> ! {
         let files = run();
         let before = states(&files);
         say!(
-            "{FAINT}waiting for a change of {} file(s); Ctrl-C ends it{FAINT:#}\n",
+            "{FAINT}waiting for a change of {} file(s); press Ctrl-C to stop{FAINT:#}\n",
             before.len()
         );
         let mut seen = before.clone();

@@ -74,7 +74,7 @@ impl Items {
         if self.items.len() > 1 && self.has("*") {
             problems.add(
                 self.path.clone(),
-                format!("\"*\" is all {what}: leave out the others, or the \"*\""),
+                format!("\"*\" covers all {what}: leave out the others, or the \"*\""),
             );
         }
     }
@@ -218,14 +218,14 @@ pub(crate) fn resources(items: &Items, problems: &Collector) -> Vec<ResourcePatt
     if items.has("*/*") && items.items.len() > 1 {
         problems.add(
             items.path.clone(),
-            "*/* is all resources and subresources: leave out the others, or the */*",
+            "*/* covers all resources and subresources: leave out the others, or the */*",
         );
     }
     let plain = |item: &Item| item.text != "*" && !item.text.contains('/');
     if items.has("*") && items.items.iter().any(plain) {
         problems.add(
             items.path.clone(),
-            "\"*\" is all resources: leave out those without a subresource, or the \"*\"",
+            "\"*\" covers all resources: leave out those without a subresource, or the \"*\"",
         );
     }
     patterns

@@ -45,7 +45,7 @@ impl Scalar {
                     Self::Text(_) => false,
                 };
                 if !fits {
-                    return Err("it is not what its tag says".to_owned());
+                    return Err("the value does not fit its tag".to_owned());
                 }
                 scalar
             }
@@ -58,7 +58,7 @@ impl Scalar {
         let text: String = text.split_whitespace().collect();
         let bytes = STANDARD.decode(text).ok();
         let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-        let text = text.ok_or("!!binary is not the base64 of UTF-8 text")?;
+        let text = text.ok_or("!!binary is not UTF-8 text in base64")?;
         Ok(Self::Text(text.into()))
     }
 
@@ -108,7 +108,7 @@ impl Scalar {
     pub(super) fn to_name(&self) -> Result<String, String> {
         let refused = |what: &str| {
             Err(format!(
-                "{what} is no name of a member; put it in quotes if it is text"
+                "{what} cannot be the name of a member; put it in quotes if it is text"
             ))
         };
         match self {
