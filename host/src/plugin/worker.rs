@@ -360,7 +360,9 @@ impl Worker {
                     (fallback, code)
                 }
                 Said::Configured { .. } => {
-                    return Err(PrepareError::Protocol("a component instead of compiled code".to_owned()));
+                    return Err(PrepareError::Protocol(
+                        "a component instead of compiled code".to_owned(),
+                    ));
                 }
             },
         };

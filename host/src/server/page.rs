@@ -45,7 +45,10 @@ impl Page {
 
     /// 500: the host failed to make the page.
     pub(super) fn failed() -> Self {
-        Self::text(StatusCode::INTERNAL_SERVER_ERROR, "failed to create this page\n")
+        Self::text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "failed to create this page\n",
+        )
     }
 
     pub(super) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {
