@@ -3,7 +3,7 @@
 //! ```text
 //! plan ─→ measure ─┬─→ servers: tollgate serve   ◀──(TLS, HTTP/1.1)──┬─ load, a process of its own
 //!                  ├─→ servers: native-control   ◀──────────────────┘
-//!                  └─→ report: table, JSON, targets, plots, docs/performance.md
+//!                  └─→ report: table, JSON, targets, plots, docs/reference/performance.md
 //! ```
 //!
 //! The native control (`bench/native`) uses the host's own server, TLS, decoder and encoder. Its checks are compiled

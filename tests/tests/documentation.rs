@@ -62,7 +62,7 @@ fn assert_loads(configuration: &str, folder: &Path) {
 #[test]
 fn documented_configurations_load() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
-    let tutorial = configurations(&binary::workspace().join("docs/classic-webhooks.md"));
+    let tutorial = configurations(&binary::workspace().join("docs/guides/classic-webhooks.md"));
     assert!(tutorial.len() > 3, "{}", tutorial.len());
     for configuration in tutorial {
         assert_loads(&configuration, folder.path());

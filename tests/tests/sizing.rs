@@ -1,4 +1,4 @@
-//! A pod of the size in `docs/sizing.md` has more memory than a server uses under the worst load that it accepts.
+//! A pod of the size in `docs/guides/sizing.md` has more memory than a server uses under the worst load that it accepts.
 
 use std::time::Duration;
 
@@ -50,7 +50,7 @@ const HUNGRY: &str = r#"
 // === impl Sizes ===
 
 impl Sizes {
-    /// The formula of `docs/sizing.md`, for plugins that are already compiled.
+    /// The formula of `docs/guides/sizing.md`, for plugins that are already compiled.
     fn formula(&self, plugins: u64) -> u64 {
         const WASM_STACK: u64 = MIB / 2;
         128 * MIB

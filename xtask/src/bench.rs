@@ -22,7 +22,7 @@ use crate::{cargo, terminal, toolchain};
 /// load generator in a separate process sends requests to both in turn over TLS.
 ///
 /// Takes about 10 minutes, or about 4 with --quick, after a first build of some 20. Nothing else should run on the
-/// machine. Ends with the targets of docs/performance.md, and whether this run meets them.
+/// machine. Ends with the targets of docs/reference/performance.md, and whether this run meets them.
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
     /// Measure only the figures that the targets need.
@@ -34,7 +34,7 @@ pub(crate) struct Bench {
     /// Write all figures and the targets to a file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw the plots and write the results into docs/performance.md; with --languages, into docs/languages/README.md.
+    /// Draw the plots and write the results into docs/reference/performance.md; with --languages, into docs/guides/languages/README.md.
     #[arg(long)]
     plots: bool,
     /// Measure no time: count the instructions of single pieces with callgrind and compare them with the recorded

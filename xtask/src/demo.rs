@@ -186,9 +186,9 @@ fn keep(workspace: &Workspace, server: Server) -> anyhow::Result<()> {
 fn what_next() {
     println!(
         "\nWhat to read next\n  \
-         docs/writing-plugins.md   a plugin of your own, from cargo new to a served one\n  \
-         docs/configuration.md     every key and every limit\n  \
-         docs/reviewing.md         tollgate review and tollgate explain\n  \
+         docs/guides/writing-plugins.md   a plugin of your own, from cargo new to a served one\n  \
+         docs/reference/configuration.md     every key and every limit\n  \
+         docs/guides/reviewing.md         tollgate review and tollgate explain\n  \
          docs/architecture.md      how a request goes through the host, and why like that\n  \
          plugins/                  the three plugins that you have just seen\n\
          What to run next\n  \

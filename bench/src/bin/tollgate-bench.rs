@@ -25,7 +25,7 @@ struct Cli {
     /// Write all figures to a file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw the plots and write the results into docs/performance.md.
+    /// Draw the plots and write the results into docs/reference/performance.md.
     #[arg(long)]
     plots: bool,
 }
@@ -59,7 +59,7 @@ impl Cli {
             report.write_json(file)?;
         }
         if self.plots {
-            report.write_documentation(&workspace().join("docs"))?;
+            report.write_documentation(&workspace().join("docs/reference"))?;
         }
         Ok(())
     }

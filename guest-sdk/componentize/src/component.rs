@@ -129,9 +129,9 @@ impl ComponentizeError {
 mod tests {
     use super::*;
 
-    /// The plugin in docs/languages/no-sdk.md, with additional text at its end.
+    /// The plugin in docs/guides/languages/no-sdk.md, with additional text at its end.
     fn plugin(more: &str) -> Vec<u8> {
-        let page = include_str!("../../../docs/languages/no-sdk.md");
+        let page = include_str!("../../../docs/guides/languages/no-sdk.md");
         let (_, text) = page.split_once("```wat\n").unwrap();
         let (text, _) = text.split_once("```").unwrap();
         let text = text.trim_end().strip_suffix(')').unwrap();

@@ -1,6 +1,6 @@
 //! All limits: key, unit, default, bounds, and the effect of reaching the limit.
 //!
-//! This table has three readers. The parser takes defaults and bounds from it. A test compares `docs/configuration.md`
+//! This table has three readers. The parser takes defaults and bounds from it. A test compares `docs/reference/configuration.md`
 //! with it. People find all limits in one place.
 
 use std::time::Duration;

@@ -937,7 +937,7 @@ fn limits_rules_of_a_plugin_manifest() {
 
 /// The page that documents this module.
 fn documentation() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/configuration.md");
     std::fs::read_to_string(path).unwrap()
 }
 
@@ -962,7 +962,7 @@ fn documentation_contains_table_of_limits() {
     }
     assert!(
         documentation().contains(&expected),
-        "docs/configuration.md lacks these rows:\n{expected}"
+        "docs/reference/configuration.md lacks these rows:\n{expected}"
     );
 }
 
@@ -973,7 +973,10 @@ fn pages() -> Vec<PathBuf> {
         let entries = std::fs::read_dir(root.join(folder)).unwrap();
         entries.map(|entry| entry.unwrap().path())
     };
-    let guides = files("docs").filter(|path| path.extension().is_some_and(|end| end == "md"));
+    let guides = ["docs", "docs/concepts", "docs/guides", "docs/reference"]
+        .into_iter()
+        .flat_map(files)
+        .filter(|path| path.extension().is_some_and(|end| end == "md"));
     let plugins = files("plugins").map(|folder| folder.join("README.md"));
     [root.join("README.md")]
         .into_iter()

@@ -24,7 +24,7 @@ plugins:
     configuration: *webhooks
 ";
 
-/// The file from docs/registering.md, for any webhook host.
+/// The file from docs/guides/registering.md, for any webhook host.
 const WEBHOOKS: &str = "apiVersion: v1
 kind: Config
 users:

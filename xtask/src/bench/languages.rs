@@ -26,7 +26,7 @@ const CALLS: &str = "300";
 const MANY_REGISTRIES: usize = 1000;
 /// Number of registries that the policy in C has room for.
 const MANY_REGISTRIES_IN_C: usize = 250;
-const DOCUMENT: &str = "docs/languages/README.md";
+const DOCUMENT: &str = "docs/guides/languages/README.md";
 const BEGIN: &str = "<!-- results: written by `cargo xtask bench --languages --plots` -->";
 const END: &str = "<!-- end of results -->";
 

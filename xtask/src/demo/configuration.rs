@@ -63,7 +63,7 @@ pub(super) fn write(workspace: &Workspace) -> anyhow::Result<PathBuf> {
         .context("the plugin files are in a folder")?;
     let entries = PLUGIN_ENTRIES.replace("SOURCE", &plugins.display().to_string());
     let text = format!(
-        "# Written by `cargo xtask demo`. docs/configuration.md explains every key.\n\
+        "# Written by `cargo xtask demo`. docs/reference/configuration.md explains every key.\n\
          listen: 127.0.0.1:0                        # a free port\n\
          admin: {{ listen: 127.0.0.1:0 }}\n\
          probes: {{ listen: 127.0.0.1:0 }}\n\

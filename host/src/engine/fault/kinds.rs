@@ -36,7 +36,7 @@ mod tests {
 
     #[test]
     fn counts_every_documented_kind_from_start() {
-        let page = include_str!("../../../../docs/failure-modes.md");
+        let page = include_str!("../../../../docs/concepts/failure-modes.md");
         let (_, table) = page
             .split_once("## Faults\n")
             .expect("the page has a section \"Faults\"");
