@@ -1,4 +1,4 @@
-//! What plugins that spin cost their neighbours; see `tollgate_bench::fairness`.
+//! Measures the effect of spinning plugins on other plugins; see `tollgate_bench::fairness`.
 //!
 //! `cargo build --release --workspace --bin tollgate && cargo bench -p tollgate-bench --bench fairness`
 
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use tollgate_bench::fairness::{Fairness, GOOD_CONNECTIONS, LIMIT, Latencies, Spinner};
 
-/// For how long each of the two parts runs.
+/// Duration of each of the two parts.
 const DURATION: Duration = Duration::from_secs(10);
 
 fn main() {
@@ -15,13 +15,13 @@ fn main() {
     println!("                        calls/s      p50      p90      p99      max");
     good_line("alone", &fairness.alone);
     good_line("beside two spinners", &fairness.beside_spinners);
-    println!("wanted beside spinners:       p50 ≤ 2          p99 ≤ 20\n");
+    println!("target beside spinners:       p50 ≤ 2          p99 ≤ 20\n");
     println!("The spinners, one connection each; milliseconds");
     println!(
         "                          calls      min   median      max   wall*    CPU*  (* host's mean)"
     );
     fairness.spinners.iter().for_each(spinner_line);
-    println!("wanted: stopped within 20% of {LIMIT}, by the clock or in CPU time");
+    println!("target: stopped within 20% of {LIMIT}, by the clock or in CPU time");
 }
 
 fn good_line(what: &str, latencies: &Latencies) {

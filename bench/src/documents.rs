@@ -1,17 +1,17 @@
-//! Objects of a given size, and the reviews around them.
+//! Objects of a given size, and reviews of them.
 
 use serde_json::{Value, json};
 
-/// Containers of a Pod that is large enough for more than one, each with an image of a registry of its own.
+/// Containers of a Pod that has room for more than one. Every image has a different registry.
 pub const CONTAINERS: usize = 5;
-/// The namespace, the user and so on around an object: as kube-apiserver sends them on CREATE.
+/// The uid of every review.
 pub const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
-/// A Pod below this has one container, and little else.
+/// Pods below this size have one container and little else.
 const SMALL_BYTES: usize = 4_000;
 
-/// A Pod of exactly that many bytes, if they are enough for one: five containers at most, and more environment
-/// in each the more there is room for.
+/// Creates a Pod of exactly this size, or of the smallest possible size. The Pod has at most five containers, and
+/// environment variables fill the remaining bytes.
 #[must_use]
 pub fn pod(bytes: usize) -> Value {
     let container = |index: usize| {
@@ -43,7 +43,7 @@ pub fn pod(bytes: usize) -> Value {
                 "name": format!("SHOP_FRONT_END_SETTING_{index}"),
                 "value": format!("the value of setting {index} of the front end"),
             });
-            // With the comma before it.
+            // Includes the comma before it.
             length += variable.to_string().len() + 1;
             if length + 32 > bytes {
                 break;
@@ -58,7 +58,7 @@ pub fn pod(bytes: usize) -> Value {
     pod
 }
 
-/// A request to create the object, as kube-apiserver sends it.
+/// Creates a review of a CREATE of the object, as kube-apiserver sends it.
 #[must_use]
 pub fn review(object: &Value) -> Vec<u8> {
     let kind = json!({ "group": "", "version": "v1", "kind": "Pod" });
@@ -90,10 +90,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_pod_has_the_size_that_was_asked_for() {
+    fn pod_has_requested_size() {
         for bytes in [250, 5_000, 100_000, 1_000_000] {
             let length = pod(bytes).to_string().len();
-            // The smallest one that says something is a little larger than 250 bytes.
+            // The smallest useful Pod is a little larger than 250 bytes.
             assert!(length == bytes || bytes == 250 && length < 300, "{length}");
         }
     }

@@ -1,9 +1,11 @@
-//! What plugins that spin cost their neighbours.
+//! Measures the effect of spinning plugins on other plugins.
 //!
-//! Two plugins that never end, one stopped by the clock and one by its CPU time, each called over and over by a
-//! connection of its own; beside them four connections that call a good plugin. The host is the `tollgate` binary
-//! as it ships, in a process of its own. The figures to look at: what the good calls take with and without the
-//! spinners, and how far past their limits the spinners get.
+//! Two plugins never end. One is stopped by its wall-clock limit, the other by its CPU time. Each is called repeatedly
+//! on its own connection. Four more connections call a good plugin. The host is the `tollgate` binary as it ships, in
+//! its own process.
+//!
+//! Two figures matter: the latency of good calls with and without the spinners, and how far the spinners exceed their
+//! limits.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -17,9 +19,9 @@ use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::{Server, metric};
 use tollgate_tests::wat;
 
-/// Before a part's first call that counts: connections are made and code pages are mapped in.
+/// Time before the first call that counts, in which connections open and code pages are mapped.
 const WARM_UP: Duration = Duration::from_millis(500);
-/// Connections that call the good plugin.
+/// Number of connections that call the good plugin.
 pub const GOOD_CONNECTIONS: usize = 4;
 const GOOD: &str = "good";
 const SPINNERS: [(&str, &str); 2] = [
@@ -28,36 +30,36 @@ const SPINNERS: [(&str, &str); 2] = [
 ];
 /// The limit that stops each spinner.
 pub const LIMIT: &str = "100ms";
-/// Every other limit of theirs: too much to be reached.
+/// The other limits of the spinners, too high to be reached.
 const NEVER: &str = "10s";
 const ENDLESS_FUEL: u64 = 1_000_000_000_000;
 
-/// What was measured.
+/// The results of the measurement.
 pub struct Fairness {
-    /// The good plugin with nothing beside it.
+    /// Calls of the good plugin alone.
     pub alone: Latencies,
-    /// The good plugin beside two that spin.
+    /// Calls of the good plugin beside two spinners.
     pub beside_spinners: Latencies,
-    /// Those two.
+    /// The two spinners.
     pub spinners: Vec<Spinner>,
 }
 
-/// A plugin that never ends by itself.
+/// A plugin that never ends on its own.
 pub struct Spinner {
     /// The limit that stops it, such as `limits.cpuTime`.
     pub limit: &'static str,
-    /// How long its calls took.
+    /// Latencies of its calls.
     pub latencies: Latencies,
-    /// What the host measured of a call, in the mean: by the clock.
+    /// Mean wall time of a call, as the host measures it.
     pub wall_milliseconds: f64,
-    /// Likewise, in CPU time.
+    /// Mean CPU time of a call, as the host measures it.
     pub cpu_milliseconds: f64,
 }
 
-/// How long the calls of one plugin took, in ascending order.
+/// Latencies of the calls of one plugin, in ascending order.
 pub struct Latencies(Vec<Duration>);
 
-/// What the host says of a plugin, in all calls so far.
+/// The host's counters for a plugin, over all calls so far.
 #[derive(Clone, Copy, Default)]
 struct Counted {
     calls: f64,
@@ -68,10 +70,10 @@ struct Counted {
 // === impl Fairness ===
 
 impl Fairness {
-    /// Measures both parts, each for that long.
+    /// Measures both parts, each for `duration`.
     ///
     /// # Panics
-    /// When the server does not come up, or does not answer as it should.
+    /// Panics if the server does not start or gives a wrong answer.
     #[must_use]
     pub fn measure(duration: Duration) -> Self {
         let server = Server::start(configuration());
@@ -100,7 +102,7 @@ impl Fairness {
         let stopped = server.stop();
         assert!(
             stopped.status.success(),
-            "tollgate did not end well: {}",
+            "tollgate did not stop successfully: {}",
             stopped.status
         );
         Self {
@@ -136,7 +138,7 @@ fn configuration() -> Configuration {
     configuration
 }
 
-/// Calls the good plugin from all its connections, and each of the other paths from one.
+/// Calls the good plugin on all its connections, and each of the other paths on one.
 fn measure(
     server: &Server,
     review: &str,
@@ -166,8 +168,8 @@ fn measure(
     })
 }
 
-/// One connection: the next call goes out when the one before it is answered. A thread of its own, so that what is
-/// measured is the host's scheduling and not the client's.
+/// Calls a path on one connection, one call after another. Each connection has its own thread, so that the results show
+/// the host's scheduling and not the client's.
 fn call_until(server: &Server, path: &str, review: &str, done: &AtomicBool) -> Vec<Duration> {
     let client = server.client(reqwest::ClientBuilder::http1_only);
     let began = Instant::now();
@@ -190,7 +192,7 @@ async fn call(server: &Server, client: &Client, path: &str, review: &str) -> Dur
     let content: Value = answer.json();
     assert_eq!(
         content["response"]["allowed"], true,
-        "{path} is allowed or its fault ignored: {content}"
+        "{path} must be allowed, or its fault ignored: {content}"
     );
     answer.took
 }
@@ -199,7 +201,7 @@ fn runtime() -> tokio::runtime::Runtime {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    runtime.expect("a runtime on this thread needs nothing that could be missing")
+    runtime.expect("a current-thread runtime can be created")
 }
 
 // === impl Latencies ===
@@ -208,19 +210,19 @@ impl Latencies {
     fn new(mut latencies: Vec<Duration>) -> Self {
         assert!(
             !latencies.is_empty(),
-            "no call was answered in all that time"
+            "no call was answered during the measurement"
         );
         latencies.sort_unstable();
         Self(latencies)
     }
 
-    /// How many there were.
+    /// Number of calls.
     #[must_use]
     pub fn count(&self) -> usize {
         self.0.len()
     }
 
-    /// The latency that this share of the calls does not exceed, in milliseconds.
+    /// The latency in milliseconds that this share of the calls does not exceed.
     #[must_use]
     pub fn at(&self, share: f64) -> f64 {
         let last = self.0.len() - 1;

@@ -1,14 +1,14 @@
-//! What Tollgate costs, beside the same checks in plain Rust.
+//! Measures the cost of Tollgate, beside the same checks in plain Rust.
 //!
 //! ```text
 //! plan ─→ measure ─┬─→ servers: tollgate serve   ◀──(TLS, HTTP/1.1)──┬─ load, a process of its own
 //!                  ├─→ servers: native-control   ◀──────────────────┘
-//!                  └─→ report: table, JSON, targets, plots, docs/performance.md
+//!                  └─→ report: table, JSON, targets, plots, docs/reference/performance.md
 //! ```
 //!
-//! The native control (`bench/native`) is the host's own server, TLS, decoding and responding, with the checks compiled
-//! in and no WebAssembly. [`load`] drives both in turn from a process of its own. [`plan`] says what is measured,
-//! [`measure`] takes the sides round by round, [`report`] says what came of it.
+//! The native control (`bench/native`) uses the host's own server, TLS, decoder and encoder. Its checks are compiled
+//! in, and it has no WebAssembly. [`load`] sends requests to both in turn from its own process. [`plan`] defines the
+//! measurements, [`measure`] runs both sides round by round, and [`report`] writes the results.
 
 pub mod documents;
 pub mod fairness;

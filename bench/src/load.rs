@@ -1,11 +1,11 @@
-//! The load generator: HTTP/1.1 with keep-alive over TLS, as kube-apiserver speaks it, from a process of its own.
+//! The load generator: HTTP/1.1 with keep-alive over TLS, as kube-apiserver uses it, from its own process.
 //!
-//! Closed loop: each connection sends the next request when the one before it is answered, which saturates. Fixed
-//! rate: requests are due at even intervals whatever the server does, and a latency counts from the moment that the
-//! request was due, not from when a connection was free for it. So a server that stalls is charged for everyone who
-//! waited (no coordinated omission).
+//! - Closed loop: each connection sends the next request when the previous one is answered. This saturates the server.
+//! - Fixed rate: requests are due at even intervals, whatever the server does. A latency counts from the moment at
+//!   which the request was due, not from when a connection was free. A stall of the server therefore counts for every
+//!   request that waited (no coordinated omission).
 //!
-//! Every answer is looked at: it has to be, byte for byte, the first one, which was read and found to be right.
+//! The first answer is parsed and checked. Every other answer must equal it byte for byte.
 
 mod answer;
 mod client;
@@ -27,65 +27,65 @@ pub use answer::{Expected, PatchOperation};
 use client::{Client, Request};
 use pacer::Pacer;
 
-/// What is to be sent, how, and what has to come back.
+/// The requests to send, the way to send them, and the expected answers.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Order {
     /// The server's address and port.
     pub address: std::net::SocketAddr,
-    /// The CA that its certificate is of.
+    /// The CA of the server's certificate.
     pub ca: PathBuf,
-    /// Where to, such as `/validate`.
+    /// The path of the requests, such as `/validate`.
     pub path: String,
-    /// A file with the review.
+    /// The file that contains the review.
     pub body: PathBuf,
-    /// Connections that are kept alive.
+    /// Number of kept-alive connections.
     pub connections: usize,
-    /// When requests are sent.
+    /// The pace of the requests.
     pub pace: Pace,
-    /// Sent beforehand and not counted.
+    /// Time before counting starts.
     pub warm_up: Duration,
-    /// For how long it is counted.
+    /// Time for which requests count.
     pub duration: Duration,
-    /// It ends after so many, however long that took.
+    /// Number of requests after which the run ends, however long it took.
     pub max_requests: u64,
-    /// The server's process, whose CPU time is read where counting begins and ends.
+    /// The server's process. Its CPU time is read at the start and the end of counting.
     pub process: u32,
-    /// What every answer has to say.
+    /// The expected content of every answer.
     pub expected: Expected,
 }
 
-/// When requests are sent.
+/// The pace of the requests.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Pace {
-    /// Each connection as fast as it is answered.
+    /// Each connection sends as fast as it is answered.
     Saturating,
-    /// So many in a second, over all connections.
+    /// This many requests per second, over all connections.
     PerSecond(f64),
 }
 
-/// What was measured between the end of the warm-up and the end.
+/// Results from the end of the warm-up to the end.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Measured {
-    /// Requests answered.
+    /// Number of answered requests.
     pub requests: u64,
-    /// The time that it took.
+    /// Wall time of the counting.
     pub wall_seconds: f64,
-    /// CPU time of the server's process, all threads.
+    /// CPU time of all threads of the server's process.
     pub server_cpu_seconds: f64,
-    /// Latencies in nanoseconds, and how many requests had each.
+    /// Latencies in nanoseconds, each with its number of requests.
     pub latencies: Vec<(u64, u64)>,
-    /// The patch in the answers; empty when they have none.
+    /// The patch in the answers. Empty if they have none.
     pub patch: Vec<PatchOperation>,
 }
 
-/// Latencies from a microsecond to a minute, to three digits.
+/// Range of the histogram: a microsecond to a minute, to three digits.
 const LOWEST_NANOSECONDS: u64 = 1_000;
 const HIGHEST_NANOSECONDS: u64 = 60_000_000_000;
 const DIGITS: u8 = 3;
 
-/// What the connections share: one thread runs them all.
+/// The state that the connections share. One thread runs them all.
 struct Shared {
     request: Request,
     expected: Expected,
@@ -103,36 +103,33 @@ struct Shared {
 // === impl Order ===
 
 impl Order {
-    /// Has the order carried out by a process of its own, which runs `executable`.
+    /// Carries out the order in its own process, which runs `executable`.
     ///
     /// # Errors
-    /// When the process cannot be run, or the server does not answer as expected.
+    /// Fails if the process cannot be run, or if the server gives a wrong answer.
     pub fn run_in_process(&self, executable: &std::path::Path) -> anyhow::Result<Measured> {
         let mut child = Command::new(executable)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
-            .with_context(|| format!("{} cannot be run", executable.display()))?;
-        let input = child.stdin.take().context("standard input is a pipe")?;
+            .with_context(|| format!("cannot run {}", executable.display()))?;
+        let input = child.stdin.take().context("standard input was piped")?;
         serde_json::to_writer(input, self)?;
         let output = child.wait_with_output()?;
         anyhow::ensure!(
             output.status.success(),
-            "the load generator failed ({}); it says above what was wrong",
+            "the load generator failed ({}); its own message above names the cause",
             output.status
         );
-        serde_json::from_slice(&output.stdout).context("the load generator's result is unreadable")
+        serde_json::from_slice(&output.stdout).context("cannot parse the load generator's result")
     }
 
-    /// Carries the order out.
+    /// Carries out the order.
     ///
     /// # Errors
-    /// When the server cannot be reached or does not answer as expected.
+    /// Fails if the server cannot be reached or gives a wrong answer.
     pub fn run(self) -> anyhow::Result<Measured> {
-        anyhow::ensure!(
-            self.connections > 0,
-            "`connections` is 0; it takes one to send a request"
-        );
+        anyhow::ensure!(self.connections > 0, "`connections` is 0; use at least 1");
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()?;
@@ -141,7 +138,7 @@ impl Order {
 
     async fn drive(self) -> anyhow::Result<Measured> {
         let body = std::fs::read(&self.body)
-            .with_context(|| format!("{} cannot be read", self.body.display()))?;
+            .with_context(|| format!("cannot read {}", self.body.display()))?;
         let connector = client::connector(&self.ca)?;
         let mut clients = Vec::new();
         for _ in 0..self.connections {
@@ -177,7 +174,7 @@ impl Order {
         let counting_began = Instant::now();
         shared.counting.set(true);
         shared.until_done().await;
-        // Read before the last answers come in: they are not counted either.
+        // Read before the last answers arrive, because these do not count either.
         let cpu = CpuTimes::of(self.process)?.since(&cpu_before);
         let wall = counting_began.elapsed();
         shared.counting.set(false);
@@ -202,7 +199,7 @@ impl Order {
 // === impl Shared ===
 
 impl Shared {
-    /// One connection to its end.
+    /// Runs one connection to its end.
     async fn drive(self: Rc<Self>, mut client: Client) -> anyhow::Result<()> {
         let mut pacer = Pacer::new()?;
         while !self.is_done() {
@@ -235,7 +232,7 @@ impl Shared {
     }
 
     async fn until_done(&self) {
-        /// How late the end of counting is noticed at most.
+        /// Longest delay until the end of counting is noticed.
         const GLANCE: Duration = Duration::from_millis(2);
         while !self.is_done() {
             let left = self.ends.saturating_duration_since(Instant::now());
@@ -255,7 +252,7 @@ impl Shared {
     }
 }
 
-/// A histogram for latencies in nanoseconds.
+/// Creates a histogram for latencies in nanoseconds.
 #[must_use]
 pub fn histogram() -> Histogram<u64> {
     Histogram::new_with_bounds(LOWEST_NANOSECONDS, HIGHEST_NANOSECONDS, DIGITS)

@@ -1,5 +1,4 @@
-//! Takes the sides of a comparison in turn, round by round, so that what changes on the machine meanwhile changes for
-//! all of them.
+//! Runs the sides of a comparison in turn, round by round, so that changes on the machine affect all of them alike.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,7 +16,7 @@ use crate::plugins::RUST;
 use crate::process::Memory;
 use crate::servers::{Fleet, Setup, Side};
 
-/// What is sent to which server.
+/// A server with the requests that are sent to it.
 #[derive(Clone, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Subject {
@@ -26,31 +25,31 @@ pub struct Subject {
     pub setup: Setup,
     /// The size of the object.
     pub object_bytes: usize,
-    /// Connections that are kept alive.
+    /// Number of kept-alive connections.
     pub connections: usize,
 }
 
 /// Subjects that are compared with each other.
 #[derive(Clone, Debug)]
 pub struct Group {
-    /// What the comparison is about.
+    /// The name of the comparison.
     pub name: &'static str,
-    /// Who is compared.
+    /// The subjects to compare.
     pub subjects: Vec<Subject>,
-    /// How often each is taken.
+    /// Number of rounds for each subject.
     pub rounds: usize,
-    /// For how long each time.
+    /// Duration of each round.
     pub window: Duration,
-    /// How fast.
+    /// The pace of the requests.
     pub pace: Pace,
 }
 
-/// What was measured of one subject, round by round.
+/// The results of one subject, round by round.
 #[derive(Clone)]
 pub struct Figures {
     /// CPU time of the server's process per request.
     pub cpu_microseconds: Vec<f64>,
-    /// Requests answered in a second.
+    /// Answered requests per second.
     pub requests_per_second: Vec<f64>,
     /// Latencies of all rounds, in nanoseconds.
     pub latencies: Histogram<u64>,
@@ -61,43 +60,43 @@ pub struct Figures {
     rounds: Vec<Histogram<u64>>,
 }
 
-/// Figures by subject.
+/// The figures of each subject.
 #[derive(Default)]
 pub struct Results(HashMap<Subject, Figures>);
 
-/// Measures groups.
+/// Measures groups of subjects.
 pub struct Bench {
     fleet: Fleet,
-    /// Holds the reviews.
+    /// The folder with the reviews.
     folder: TempDir,
 }
 
-/// Sent before each window: connections are new each time.
+/// Time before each window, because its connections are new.
 const WARM_UP: Duration = Duration::from_millis(250);
-/// One window ends after so many, however fast the server.
+/// Number of requests after which a window ends, however fast the server is.
 const MAX_REQUESTS: u64 = 1_000_000;
 
 // === impl Bench ===
 
 impl Bench {
-    /// With no server started yet.
+    /// Creates a bench without running servers.
     ///
     /// # Errors
-    /// When folders for its files cannot be made.
+    /// Fails if its folders cannot be created.
     pub fn new() -> anyhow::Result<Self> {
         Ok(Self {
             fleet: Fleet::new()?,
-            folder: tempfile::tempdir().context("no temporary folder can be made")?,
+            folder: tempfile::tempdir().context("cannot create a temporary folder")?,
         })
     }
 
-    /// Measures all subjects of a group, in turn.
+    /// Measures all subjects of a group in turn.
     ///
     /// # Errors
-    /// When a server does not answer as it should, or two sides of the same case answer differently.
+    /// Fails if a server gives a wrong answer, or if two sides of the same case give different answers.
     ///
     /// # Panics
-    /// When a server does not come up.
+    /// Panics if a server does not start.
     pub fn measure(&mut self, group: &Group) -> anyhow::Result<Results> {
         let setups: Vec<&Setup> = group
             .subjects
@@ -157,7 +156,7 @@ impl Bench {
         let file = self.folder.path().join(format!("{bytes}.json"));
         if !file.exists() {
             std::fs::write(&file, review(&pod(bytes)))
-                .with_context(|| format!("{} cannot be written", file.display()))?;
+                .with_context(|| format!("cannot write {}", file.display()))?;
         }
         Ok(file)
     }
@@ -166,7 +165,7 @@ impl Bench {
 // === impl Subject ===
 
 impl Subject {
-    /// In a few words.
+    /// Describes the subject in a few words.
     #[must_use]
     pub fn describe(&self) -> String {
         let Setup {
@@ -184,7 +183,7 @@ impl Subject {
         )
     }
 
-    /// The same case for another side; whatever plugins are written in, the controls are in Rust.
+    /// Returns the same case for another side. The native controls are always in Rust.
     #[must_use]
     pub fn on(&self, side: Side) -> Self {
         let mut other = self.clone();
@@ -213,7 +212,7 @@ impl Figures {
     fn add(&mut self, measured: &Measured) -> anyhow::Result<()> {
         anyhow::ensure!(
             measured.requests > 0,
-            "no request was answered within the window"
+            "no request was answered within the measurement window"
         );
         let requests = measured.requests as f64;
         let cpu = measured.server_cpu_seconds / requests * 1e6;
@@ -230,19 +229,19 @@ impl Figures {
         Ok(())
     }
 
-    /// CPU time of the server's process per request, in the median of the rounds.
+    /// CPU time of the server's process per request: the median of the rounds.
     #[must_use]
     pub fn cpu(&self) -> f64 {
         median(self.cpu_microseconds.clone())
     }
 
-    /// Requests answered in a second, in the median of the rounds.
+    /// Answered requests per second: the median of the rounds.
     #[must_use]
     pub fn rate(&self) -> f64 {
         median(self.requests_per_second.clone())
     }
 
-    /// The latency in microseconds that a share of the requests does not exceed, in the median of the rounds.
+    /// The latency in microseconds that a share of the requests does not exceed: the median of the rounds.
     #[must_use]
     pub fn latency(&self, share: f64) -> f64 {
         let rounds = self.rounds.iter();
@@ -257,26 +256,26 @@ impl Figures {
 // === impl Results ===
 
 impl Results {
-    /// The figures of a subject.
+    /// Returns the figures of a subject.
     ///
     /// # Errors
-    /// When it was not measured.
+    /// Fails if the subject was not measured.
     pub fn of(&self, subject: &Subject) -> anyhow::Result<&Figures> {
         let figures = self.0.get(subject);
         figures.with_context(|| format!("{} was not measured", subject.describe()))
     }
 
-    /// The figures of a subject, when it was measured.
+    /// Returns the figures of a subject, if it was measured.
     #[must_use]
     pub fn get(&self, subject: &Subject) -> Option<&Figures> {
         self.0.get(subject)
     }
 
-    /// What one more plugin costs, in microseconds of CPU: the difference of two subjects in each round, divided by
-    /// the plugins between them, in the median of the rounds.
+    /// Returns the cost of one more plugin in microseconds of CPU. This is the difference of two subjects in each
+    /// round, divided by the number of plugins between them. The result is the median of the rounds.
     ///
     /// # Errors
-    /// When one of the two was not measured.
+    /// Fails if one of the two was not measured.
     pub fn slope(&self, few: &Subject, many: &Subject) -> anyhow::Result<f64> {
         let plugins = many.setup.plugins.saturating_sub(few.setup.plugins) as f64;
         let rounds = self.of(few)?.cpu_microseconds.iter();
@@ -286,7 +285,7 @@ impl Results {
         ))
     }
 
-    /// The two sides have to make the same of the object, or one of them is fast because it does something else.
+    /// Checks that both sides give the same patch. A side that does something else would be faster.
     fn assert_same_patches(&self) -> anyhow::Result<()> {
         for (subject, figures) in &self.0 {
             let Some(native) = self.0.get(&subject.on(Side::Native)) else {
@@ -310,7 +309,7 @@ impl Results {
     }
 }
 
-/// Of an even number of values, the mean of the two in the middle; of none, not a number.
+/// Returns the median. For an even number of values it is the mean of the two in the middle, for no values NaN.
 #[must_use]
 pub fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
@@ -327,7 +326,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_median_is_in_the_middle() {
+    fn median_is_middle_value() {
         assert!((median(vec![3.0, 1.0, 2.0]) - 2.0).abs() < 1e-9);
         assert!((median(vec![4.0, 1.0, 2.0, 3.0]) - 2.5).abs() < 1e-9);
         assert!(median(Vec::new()).is_nan());

@@ -1,4 +1,5 @@
-//! What is measured: one axis at a time around one case, because the full product would take days.
+//! Defines the measurements. The plan varies one axis at a time around one case, because the full product would take
+//! days.
 
 use std::time::Duration;
 
@@ -7,16 +8,16 @@ use crate::measure::{Group, Subject};
 use crate::plugins::{Language, RUST, Work};
 use crate::servers::{Setup, Side};
 
-/// How much is measured.
+/// The amount of measurements.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Extent {
-    /// What the targets need.
+    /// Only the figures that the targets need.
     Quick,
     /// All axes.
     Full,
 }
 
-/// The case that the axes cross in.
+/// The base case, which all axes cross.
 pub const BASE: Subject = Subject {
     setup: Setup {
         side: Side::Host,
@@ -31,58 +32,58 @@ pub const BASE: Subject = Subject {
 
 /// Numbers of plugins.
 pub const PLUGINS: [usize; 5] = [0, 1, 5, 20, 100];
-/// Sizes of the object: the smallest that says something, a common Pod, a large one, and close to what kube-apiserver
-/// takes at most.
+/// Sizes of the object: the smallest useful one, a common Pod, a large one, and one near kube-apiserver's limit.
 pub const OBJECTS: [usize; 4] = [SMALL, MEDIUM, LARGE, HUGE];
-/// The smallest of them.
+/// The smallest size.
 pub const SMALL: usize = 250;
-/// The one of the base case.
+/// The size of the base case.
 pub const MEDIUM: usize = 5_000;
-/// That of the mutators' case.
+/// The size of the mutators' case.
 pub const LARGE: usize = 100_000;
-/// The largest of them.
+/// The largest size.
 pub const HUGE: usize = 1_000_000;
 /// Numbers of connections.
 pub const CONNECTIONS: [usize; 3] = [1, 8, 64];
-/// Numbers of the server's threads.
+/// Numbers of server threads.
 pub const THREADS: [usize; 2] = [1, 2];
 
-/// Cost against the number of plugins, and against empty webhooks.
+/// Group: the cost by number of plugins, and compared with empty webhooks.
 pub const BY_PLUGINS: &str = "plugins";
-/// Cost against the size of the object, by the work that is done.
+/// Groups: the cost by size of the object and by the plugin's work.
 pub const BY_OBJECT: [&str; 4] = ["250 B", "5 kB", "100 kB", "1 MB"];
-/// Five mutators on a large object.
+/// Group: five mutators on a large object.
 pub const MUTATORS: &str = "mutators";
-/// By connections.
+/// Group: the number of connections.
 pub const BY_CONNECTIONS: &str = "connections";
-/// By the server's threads.
+/// Group: the number of server threads.
 pub const BY_THREADS: &str = "threads";
-/// By the language of the plugins.
+/// Group: the language of the plugins.
 pub const BY_LANGUAGE: &str = "languages";
-/// Latency at half of the saturating rate.
+/// Group: latency at half of the saturating rate.
 pub const LATENCY: &str = "latency";
-/// A good plugin beside two that spin.
+/// Group: a good plugin beside two spinners.
 pub const FAIRNESS: &str = "fairness";
 
 const WINDOW: Duration = Duration::from_millis(800);
 const ROUNDS: usize = 5;
-/// What one plugin costs is little beside the reading of a large object: it takes more to see it.
+/// Duration of a round with a large object. This is longer because a plugin costs little compared with reading the
+/// object.
 const HUGE_WINDOW: Duration = Duration::from_millis(1_500);
 const HUGE_ROUNDS: usize = 9;
 
-/// For how long each side is driven at a fixed rate, and how often.
+/// Duration of a round at a fixed rate, and number of rounds.
 const LATENCY_WINDOW: Duration = Duration::from_secs(4);
 const LATENCY_ROUNDS: usize = 3;
 
-/// For how long each part of the fairness runs.
+/// Duration of each part of the fairness measurement.
 pub const FAIRNESS_WINDOW: Duration = Duration::from_secs(4);
 
-/// The groups that saturate, in the order in which they are taken.
+/// Returns the groups that saturate the server, in the order in which they run.
 #[must_use]
 pub fn groups(extent: Extent) -> Vec<Group> {
     let mut groups = vec![by_plugins(extent)];
     groups.extend(OBJECTS.iter().zip(BY_OBJECT).filter_map(|(bytes, name)| {
-        // The base case's own size is among the plugins.
+        // The base case already covers its own object size.
         let wanted = extent == Extent::Full || matches!(*bytes, SMALL | HUGE);
         wanted.then(|| by_object(name, *bytes, extent))
     }));
@@ -102,7 +103,7 @@ pub fn groups(extent: Extent) -> Vec<Group> {
     groups
 }
 
-/// The group at a fixed rate.
+/// Returns the group at a fixed rate.
 #[must_use]
 pub fn latency(per_second: f64) -> Group {
     Group {
@@ -113,19 +114,19 @@ pub fn latency(per_second: f64) -> Group {
     }
 }
 
-/// The base case with another number of plugins.
+/// Returns the base case with another number of plugins.
 #[must_use]
 pub fn plugins(plugins: usize) -> Subject {
     with(|setup| setup.plugins = plugins)
 }
 
-/// The webhook without any check, for the base case's object.
+/// Returns the empty webhook, for the object of the base case.
 #[must_use]
 pub fn empty() -> Subject {
     with(|setup| (setup.side, setup.plugins) = (Side::Empty, 0))
 }
 
-/// Five mutators on a large object.
+/// Returns the case of five mutators on a large object.
 #[must_use]
 pub fn five_mutators() -> Subject {
     Subject {
@@ -134,7 +135,7 @@ pub fn five_mutators() -> Subject {
     }
 }
 
-/// So many plugins that do some work on an object of that size.
+/// Returns a case with this size of the object, this work and this number of plugins.
 #[must_use]
 pub fn at(object_bytes: usize, work: Work, plugins: usize) -> Subject {
     Subject {
@@ -154,7 +155,7 @@ fn by_plugins(extent: Extent) -> Group {
 }
 
 fn by_object(name: &'static str, bytes: usize, extent: Extent) -> Group {
-    // Far apart, so that what one plugin costs is seen beside the reading of the object.
+    // The numbers of plugins are far apart, so that the cost of one shows beside the cost of reading the object.
     let mut subjects = vec![
         at(bytes, Work::ReadsFields, 1),
         at(bytes, Work::ReadsFields, 100),
@@ -175,7 +176,7 @@ fn by_object(name: &'static str, bytes: usize, extent: Extent) -> Group {
     }
 }
 
-/// One plugin that is there in every language, in those that are built.
+/// Compares the plugin that exists in every language, for the languages that are built.
 fn by_language() -> Group {
     let built = Language::all().into_iter().filter(Language::is_built);
     let images = built.map(|language| {

@@ -1,4 +1,4 @@
-//! What the plugins of a case do, and where they come from: real sample plugins, every copy a module of its own.
+//! The plugins of a case. All of them are real sample plugins, and every copy is a separate module.
 
 use std::borrow::Cow;
 use std::path::PathBuf;
@@ -10,17 +10,17 @@ use tollgate_tests::{guests, languages};
 
 use crate::documents::CONTAINERS;
 
-/// What a plugin does with the object.
+/// The work that a plugin does on the object.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Work {
     /// `required-labels`: reads three fields and matches a pattern.
     ReadsFields,
-    /// `forbidden-text`: asks for the whole object as JSON, parses it and looks at every string.
+    /// `forbidden-text`: gets the whole object as JSON, parses it and checks every string.
     ParsesEverything,
     /// `image-rewrite`: reads five images and rewrites one.
     Mutates,
-    /// `trusted-registries`, which is there in every language: selects the images, and reads them.
+    /// `trusted-registries`, which exists in every language: selects the images and reads them.
     Images,
 }
 
@@ -36,29 +36,29 @@ pub const RUST: Language = Language {
     name: Cow::Borrowed("rust"),
 };
 
-/// The custom section that makes one copy differ from another.
+/// The custom section that makes copies differ.
 const SECTION: &str = "tollgate-bench-copy";
 
 // === impl Language ===
 
 impl Language {
-    /// The languages there are, in order.
+    /// Returns all languages, in order.
     ///
     /// # Panics
-    /// When the workspace cannot be read.
+    /// Panics if the workspace cannot be read.
     #[must_use]
     pub fn all() -> Vec<Self> {
         let names = languages::names().into_iter();
         names.map(|name| Self { name: name.into() }).collect()
     }
 
-    /// Its name.
+    /// The name of the language.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Whether its plugins have been built, or are when they are needed.
+    /// Whether its plugins have been built. Plugins in Rust are built when they are needed.
     #[must_use]
     pub fn is_built(&self) -> bool {
         *self == RUST || self.component().is_file()
@@ -72,7 +72,7 @@ impl Language {
         }
     }
 
-    /// What its build leaves.
+    /// The plugin that the language's build creates.
     fn component(&self) -> PathBuf {
         let file = format!("{}.wasm", Work::Images.package());
         languages::output(&self.name).join(file)
@@ -82,7 +82,7 @@ impl Language {
 // === impl Work ===
 
 impl Work {
-    /// The path that its plugins are called at.
+    /// The path at which its plugins are called.
     #[must_use]
     pub fn path(self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ impl Work {
         }
     }
 
-    /// For a table.
+    /// The name in a table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -102,8 +102,8 @@ impl Work {
         }
     }
 
-    /// Operations in the patch of so many plugins: each rewrites the image of one container, as long as there are
-    /// containers.
+    /// The number of operations in the patch of this many plugins. Each plugin rewrites the image of one container,
+    /// while there are containers.
     #[must_use]
     pub fn operations(self, plugins: usize) -> usize {
         match self {
@@ -123,7 +123,7 @@ impl Work {
         }
     }
 
-    /// The settings of one of several plugins, each with its own.
+    /// The settings of the plugin with this index. Each plugin has different settings.
     #[must_use]
     pub fn settings(self, index: usize) -> Value {
         match self {
@@ -145,10 +145,10 @@ impl Work {
         }
     }
 
-    /// Adds so many plugins to a configuration: distinct modules with distinct settings.
+    /// Adds this many plugins to a configuration. They are distinct modules with distinct settings.
     ///
     /// # Panics
-    /// When the plugin does not build, or has not been built in that language.
+    /// Panics if the plugin's build fails, or if it has not been built in that language.
     pub fn configure(self, language: &Language, plugins: usize, configuration: &mut Configuration) {
         let file = match self {
             Self::ReadsFields | Self::ParsesEverything | Self::Mutates => {
@@ -159,7 +159,7 @@ impl Work {
         let module =
             std::fs::read(&file).unwrap_or_else(|error| panic!("{}: {error}", file.display()));
         for index in 0..plugins {
-            // The native control goes by the name of the file up to the `-`.
+            // The native control reads the name of the file up to the `-`.
             let name = format!("{}-{index}.wasm", self.package().replace('-', "_"));
             let copy = configuration.folder().join(name);
             let bytes = guests::with_section(&module, SECTION, index.to_string().as_bytes());

@@ -1,41 +1,45 @@
-//! What another process has used: CPU time to the nanosecond, and memory.
+//! Reads the CPU time and the memory of another process. CPU time is in nanoseconds.
 
 use std::collections::HashMap;
 use std::time::Duration;
 
 use anyhow::Context as _;
 
-/// The CPU time of every thread of a process, at one moment.
+/// The CPU time of every thread of a process at one moment.
 ///
-/// As the scheduler counts it, to the nanosecond; of a thread that is running at that very moment, the last few
-/// milliseconds may be missing, which is so at the beginning and at the end of what is measured.
+/// The times are those of the scheduler, in nanoseconds. For a thread that is running at this moment, the last few
+/// milliseconds may be missing. This applies at the start and at the end of a measurement.
 pub struct CpuTimes(HashMap<String, u64>);
 
 /// Resident memory of a process.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Memory {
-    /// Now.
+    /// Resident memory now.
     pub resident_bytes: u64,
-    /// At its highest.
+    /// Peak resident memory.
     pub peak_bytes: u64,
 }
 
 // === impl CpuTimes ===
 
 impl CpuTimes {
-    /// Reads them.
+    /// Reads the CPU times.
     ///
     /// # Errors
-    /// When there is no such process, or the kernel does not count.
+    /// Fails if there is no such process, or if the kernel does not count them.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let folder = format!("/proc/{process}/task");
-        let threads =
-            std::fs::read_dir(&folder).with_context(|| format!("{folder}: is the server gone?"))?;
+        let threads = std::fs::read_dir(&folder).with_context(|| {
+            format!(
+                "cannot read {folder}; check that the server is still \
+                running"
+            )
+        })?;
         let mut times = HashMap::new();
         for thread in threads {
             let thread = thread?;
             let file = thread.path().join("schedstat");
-            // A thread may end between the listing and this.
+            // A thread may have ended since the folder was listed.
             let Ok(text) = std::fs::read_to_string(&file) else {
                 continue;
             };
@@ -50,13 +54,13 @@ impl CpuTimes {
         }
         anyhow::ensure!(
             !times.is_empty(),
-            "{folder} has no thread with a `schedstat`: it takes a kernel with CONFIG_SCHED_INFO"
+            "{folder} has no thread with a `schedstat`; use a kernel with CONFIG_SCHED_INFO"
         );
         Ok(Self(times))
     }
 
-    /// What all threads together have used since. One that has ended meanwhile counts for nothing: those that end are
-    /// tokio's, after ten idle seconds.
+    /// Returns the CPU time of all threads since `earlier`. Threads that have ended meanwhile count as zero. These are
+    /// tokio's threads, which end after ten idle seconds.
     #[must_use]
     pub fn since(&self, earlier: &Self) -> Duration {
         let used = self.0.iter().map(|(thread, now)| {
@@ -70,14 +74,15 @@ impl CpuTimes {
 // === impl Memory ===
 
 impl Memory {
-    /// Reads what the kernel says of a process.
+    /// Reads the memory of a process.
     ///
     /// # Errors
-    /// When the process is gone.
+    /// Fails if the process has ended.
     pub fn of(process: u32) -> anyhow::Result<Self> {
         let path = format!("/proc/{process}/status");
-        let status = std::fs::read_to_string(&path)
-            .with_context(|| format!("{path}: is the server gone?"))?;
+        let status = std::fs::read_to_string(&path).with_context(|| {
+            format!("cannot read {path}; check that the server is still running")
+        })?;
         let bytes = |name: &str| {
             let line = status.lines().find_map(|line| line.strip_prefix(name));
             let number = line.and_then(|line| line.trim().strip_suffix(" kB"));
@@ -97,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_work_of_a_new_thread_shows() {
+    fn cpu_time_includes_new_thread() {
         let read = || CpuTimes::of(std::process::id()).unwrap();
         let before = read();
         let enough = Duration::from_millis(30);
@@ -111,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn memory_of_a_process_is_known() {
+    fn reads_memory_of_process() {
         let memory = Memory::of(std::process::id()).unwrap();
         assert!(memory.resident_bytes > 0);
         assert!(memory.peak_bytes >= memory.resident_bytes);

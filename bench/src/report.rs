@@ -1,4 +1,4 @@
-//! What came of a run: a table for people, JSON for programs, plots and a page for the documentation.
+//! The results of a run: a table for people, JSON for programs, and plots and a page for the documentation.
 
 mod document;
 mod machine;
@@ -17,7 +17,7 @@ use crate::plan::Extent;
 use machine::Machine;
 pub use targets::Target;
 
-/// Everything that one run measured.
+/// All results of one run.
 pub struct Report {
     extent: Extent,
     machine: Machine,
@@ -28,7 +28,7 @@ pub struct Report {
 // === impl Report ===
 
 impl Report {
-    /// With nothing in it yet but where it is made.
+    /// Creates an empty report with the description of this machine.
     #[must_use]
     pub fn new(extent: Extent) -> Self {
         Self {
@@ -39,60 +39,59 @@ impl Report {
         }
     }
 
-    /// What to say when the machine is busy before anything is measured.
+    /// Returns a warning if the machine is busy before the measurements.
     #[must_use]
     pub fn busy_machine() -> Option<String> {
-        /// What a machine has that does nothing in particular.
+        /// Highest load of an idle machine.
         const IDLE: f64 = 0.5;
         let load = Machine::load().filter(|load| *load > IDLE)?;
         Some(format!(
-            "this machine is busy with other things (its load is {load}): rates and latencies suffer from it most, \
-             ratios least"
+            "this machine is busy (load {load}): expect wrong rates and latencies; ratios suffer least"
         ))
     }
 
-    /// Adds what was measured of a group.
+    /// Adds the results of a group.
     pub fn add(&mut self, group: Group, results: Results) {
         self.groups.push((group, results));
     }
 
-    /// Adds what spinners cost their neighbours.
+    /// Adds the results of the fairness measurement.
     pub fn add_fairness(&mut self, fairness: Fairness) {
         self.fairness = Some(fairness);
     }
 
-    /// The figures of a subject in a group.
+    /// Returns the figures of a subject in a group.
     ///
     /// # Errors
-    /// When it was not measured.
+    /// Fails if it was not measured.
     pub fn figures(&self, group: &str, subject: &Subject) -> anyhow::Result<&Figures> {
         self.results(group)?.of(subject)
     }
 
-    /// The numbers of the project's promise that this run can judge.
+    /// Returns the project's targets that this run covers.
     #[must_use]
     pub fn targets(&self) -> Vec<Target> {
         targets::judge(self)
     }
 
-    /// Prints everything.
+    /// Prints all results.
     pub fn print(&self) {
         print!("{}", table::whole(self));
     }
 
-    /// Writes everything as JSON; the targets stand at its end.
+    /// Writes all results as JSON, with the targets at the end.
     ///
     /// # Errors
-    /// When the file cannot be written.
+    /// Fails if the file cannot be written.
     pub fn write_json(&self, file: &Path) -> anyhow::Result<()> {
         let text = format!("{:#}\n", self.json());
-        std::fs::write(file, text).with_context(|| format!("{} cannot be written", file.display()))
+        std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
     }
 
     /// Draws the plots, and writes the results into the documentation.
     ///
     /// # Errors
-    /// When a file cannot be written, or the page has no place for the results.
+    /// Fails if a file cannot be written, or if the page has no place for the results.
     pub fn write_documentation(&self, folder: &Path) -> anyhow::Result<()> {
         plots::draw(self, &folder.join("performance"))?;
         document::write(self, &folder.join("performance.md"))
@@ -109,8 +108,7 @@ impl Report {
             let subjects = group.subjects.iter();
             subjects.filter_map(|subject| Some(case(group, subject, results.get(subject)?)))
         });
-        // serde_json sorts the members of a map where the feature to keep their order is off; `targets` is last in
-        // either order.
+        // serde_json sorts members unless the feature to keep their order is on. `targets` comes last either way.
         json!({
             "cases": cases.collect::<Vec<_>>(),
             "extent": match self.extent {

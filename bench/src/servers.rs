@@ -1,4 +1,4 @@
-//! The two sides as running servers: the host as it ships, and the native control beside it.
+//! Runs the servers of both sides: the host as it ships, and the native control.
 
 use std::collections::HashMap;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -12,7 +12,7 @@ use tollgate_tests::server::{Server, Start};
 
 use crate::plugins::{Language, Work};
 
-/// Which program answers.
+/// The program that answers.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Side {
@@ -24,23 +24,23 @@ pub enum Side {
     Empty,
 }
 
-/// One server.
+/// The properties of one server.
 #[derive(Clone, Debug, Eq, Hash, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Setup {
-    /// Which program.
+    /// The program.
     pub side: Side,
-    /// What its plugins do.
+    /// The work of its plugins.
     pub work: Work,
-    /// What they are written in.
+    /// The language of its plugins.
     pub language: Language,
-    /// How many there are, each a module of its own.
+    /// Number of plugins, each of which is a separate module.
     pub plugins: usize,
-    /// Threads of the server.
+    /// Number of server threads.
     pub threads: usize,
 }
 
-/// The servers that run: each is started when it is first needed and kept until it is not needed any more.
+/// The running servers. Each starts when it is first needed and runs until no group needs it.
 pub struct Fleet {
     running: HashMap<Setup, Server>,
     code: PathBuf,
@@ -49,7 +49,7 @@ pub struct Fleet {
 // === impl Side ===
 
 impl Side {
-    /// For a table.
+    /// The name in a table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -63,7 +63,7 @@ impl Side {
 // === impl Setup ===
 
 impl Setup {
-    /// What the plugins do, for a table; with their language where that is the question.
+    /// The plugins' work for a table, with the language if the case compares languages.
     #[must_use]
     pub fn work(&self) -> String {
         match (self.work, self.side) {
@@ -76,30 +76,30 @@ impl Setup {
 // === impl Fleet ===
 
 impl Fleet {
-    /// None runs yet. Compiled plugins are kept in the target folder for the next time.
+    /// Creates a fleet without running servers. Compiled plugins are kept in the target folder for the next run.
     ///
     /// # Errors
-    /// When that folder cannot be made.
+    /// Fails if that folder cannot be created.
     pub fn new() -> anyhow::Result<Self> {
         let code = profile_directory().join("bench-code");
         std::fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&code)
-            .with_context(|| format!("{} cannot be made", code.display()))?;
+            .with_context(|| format!("cannot create {}", code.display()))?;
         Ok(Self {
             running: HashMap::new(),
             code,
         })
     }
 
-    /// The server of a setup.
+    /// Returns the server of a setup, and starts it if needed.
     ///
     /// # Errors
-    /// When a plugin is not loaded: it would have nothing to say, and cost nothing.
+    /// Fails if a plugin is not loaded, because it would then cost nothing.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// Panics if the server does not start.
     pub fn get(&mut self, setup: &Setup) -> anyhow::Result<&Server> {
         if !self.running.contains_key(setup) {
             self.running.insert(setup.clone(), self.start(setup)?);
@@ -107,7 +107,7 @@ impl Fleet {
         Ok(&self.running[setup])
     }
 
-    /// Ends those that are not among the setups.
+    /// Stops the servers that are not among the setups.
     pub fn keep(&mut self, setups: &[&Setup]) {
         self.running.retain(|setup, _| setups.contains(&setup));
     }

@@ -2,70 +2,71 @@ package tollgate
 
 import "strings"
 
-// A Denial refuses a request. It is returned as the error of Validate or Mutate.
+// A Denial denies a request. Validate and Mutate return it as the error.
 type Denial struct {
-	// Message is what the user reads first.
+	// Message is the main message for the user.
 	Message string
 	// Code is an HTTP status from 400 to 499; 0 means 403.
 	Code uint16
 	// Reason is a Kubernetes StatusReason such as Invalid; empty means Forbidden.
 	Reason string
-	// Causes are the single reasons: one for each field that is to blame.
+	// Causes has one cause for each wrong field.
 	Causes []Cause
 }
 
 // A Cause is one reason for a denial.
 type Cause struct {
-	// Field is a pointer to the offending field, which users see as Kubernetes writes it. Empty when
-	// no single field is to blame.
+	// Field is a pointer to the wrong field. Users see it as a Kubernetes field path. Empty if the
+	// cause is not a single field.
 	Field string
-	// Message says what would be right. Leave out the object's values: they may be secret.
+	// Message says what a correct value would be. Leave out the object's values, because they may be
+	// secret.
 	Message string
 	// Reason is a Kubernetes CauseType such as [ValueInvalid], or empty.
 	Reason string
 }
 
-// Kubernetes' CauseTypes.
+// The CauseTypes of Kubernetes.
 const (
-	// ValueRequired is for a field that has to be there and is not.
+	// ValueRequired is for a required field that is missing.
 	ValueRequired = "FieldValueRequired"
 	// ValueInvalid is for a field whose value is malformed or out of range.
 	ValueInvalid = "FieldValueInvalid"
-	// ValueNotSupported is for a field whose value is not one of those that are possible.
+	// ValueNotSupported is for a field whose value is not one of the possible ones.
 	ValueNotSupported = "FieldValueNotSupported"
-	// ValueForbidden is for a field whose value is well formed and not permitted.
+	// ValueForbidden is for a field whose value is well formed but not permitted.
 	ValueForbidden = "FieldValueForbidden"
 )
 
-// Deny is a denial with HTTP status 403 and no causes yet.
+// Deny returns a denial with HTTP status 403 and no causes.
 func Deny(format string, arguments ...any) *Denial {
 	return &Denial{Message: text(format, arguments)}
 }
 
-// At blames a field, and gives back the denial.
+// At adds a cause for a field, and returns the denial.
 func (denial *Denial) At(field, format string, arguments ...any) *Denial {
 	return denial.Because(Cause{Field: field, Message: text(format, arguments)})
 }
 
-// Because adds a cause, and gives back the denial.
+// Because adds a cause, and returns the denial.
 func (denial *Denial) Because(cause Cause) *Denial {
 	denial.Causes = append(denial.Causes, cause)
 	return denial
 }
 
-// WithCode asks for another HTTP status, from 400 to 499, and gives back the denial.
+// WithCode sets the HTTP status, from 400 to 499, and returns the denial.
 func (denial *Denial) WithCode(code uint16) *Denial {
 	denial.Code = code
 	return denial
 }
 
-// WithReason gives a Kubernetes StatusReason such as Invalid, and gives back the denial.
+// WithReason sets the Kubernetes StatusReason, such as Invalid, and returns the denial.
 func (denial *Denial) WithReason(reason string) *Denial {
 	denial.Reason = reason
 	return denial
 }
 
-// IfBlamed is the denial when it blames something, and nil otherwise:
+// IfBlamed returns the denial if it has causes, and nil otherwise:
 //
 //	denial := tollgate.Deny("images must carry a digest")
 //	for _, node := range review.Object().Select("/spec/containers/*/image") {
@@ -81,7 +82,7 @@ func (denial *Denial) IfBlamed() error {
 	return denial
 }
 
-// Error is the message with its causes.
+// Error returns the message with its causes.
 func (denial *Denial) Error() string {
 	if denial == nil {
 		return "a nil *tollgate.Denial"

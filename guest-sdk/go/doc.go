@@ -1,7 +1,7 @@
 // Package tollgate is for writing Tollgate admission plugins in Go.
 //
-// A plugin is a type that judges reviews, a function that makes it of the settings, and one call of
-// Export in one of the packages validator, mutator and plugin:
+// A plugin has three parts: a type that evaluates reviews, a function that creates it from the
+// settings, and one call of Export in one of the packages validator, mutator and plugin:
 //
 //	type Settings struct {
 //		MaxReplicas int64 `json:"maxReplicas"`
@@ -30,10 +30,10 @@
 //
 //	func main() {}
 //
-// The host calls New once, when it loads the plugin, and keeps the memory that it leaves: every
-// review starts from there, and nothing carries over from one review to the next.
+// The host calls New once, when it loads the plugin, and keeps the memory that New leaves. Every
+// review starts from that memory, and nothing carries over between reviews.
 //
-// An error that is a [*Denial] refuses the request. Any other error, and a panic, is a fault of the
-// plugin: the operator reads its text (and a panic's place), and the plugin's failurePolicy decides
+// An error that is a [*Denial] denies the request. Any other error, and a panic, is a fault of the
+// plugin. The operator reads its text (and a panic's place), and the plugin's failurePolicy decides
 // about the request.
 package tollgate

@@ -1,7 +1,7 @@
 package tollgate
 
-// A Host is what a review is read through: Tollgate itself in a plugin, a review in memory in a
-// test. Policies use [Review].
+// A Host gives access to a review: Tollgate itself in a plugin, and a review in memory in a test.
+// Policies use [Review].
 type Host interface {
 	Request() Request
 	Get(part Part, at string) (Value, bool)
@@ -24,7 +24,7 @@ const (
 	PartRequest
 )
 
-// A Level says how much a message of the log matters.
+// A Level is the severity of a log message.
 type Level uint8
 
 // The levels of the log.
@@ -38,16 +38,16 @@ const (
 
 var host Host
 
-// UseHost sets what reviews are read through, and gives back what it was before. The export packages
-// and package tollgatetest call it.
+// UseHost sets the host for reviews, and returns the previous one. The export packages and package
+// tollgatetest call it.
 func UseHost(other Host) Host {
 	before := host
 	host = other
 	return before
 }
 
-// Log writes one message to the host's log, where it stands with the plugin's name and the request's
-// uid. Leave out the object's values: they may be secret.
+// Log writes one message to the host's log, with the plugin's name and the request's uid. Leave out
+// the object's values, because they may be secret.
 func Log(level Level, message string) {
 	if host != nil {
 		host.Log(level, message)

@@ -5,19 +5,19 @@ import (
 	"fmt"
 )
 
-// A Mutation is what a mutator answers: a [*Patch], a [MergePatch] or a [WholeObject].
+// A Mutation is the answer of a mutator: a [*Patch], a [MergePatch] or a [WholeObject].
 type Mutation interface{ mutation() }
 
-// A MergePatch is the JSON text of an RFC 7386 patch: members are merged, null removes one, arrays
-// are replaced as a whole.
+// A MergePatch is the JSON text of an RFC 7386 patch. Members are merged, null removes a member,
+// and arrays are replaced as a whole.
 type MergePatch string
 
-// A WholeObject is the JSON text of the whole new object. A field that the plugin's own types do not
-// know is lost, which the host notices: prefer a patch.
+// A WholeObject is the JSON text of the whole new object. Fields that the plugin's own types do not
+// know get lost, and the host detects that. Prefer a patch.
 type WholeObject string
 
-// A Patch is a JSON Patch, RFC 6902. Its functions take anything that package encoding/json can
-// marshal, and panic over what it cannot: a channel, a function, a number that is infinite.
+// A Patch is a JSON Patch, RFC 6902. Its functions take any value that package encoding/json can
+// marshal. They panic on other values: a channel, a function, an infinite number.
 type Patch struct {
 	operations []PatchOperation
 	created    map[string]bool
@@ -27,9 +27,9 @@ type Patch struct {
 type PatchOperation struct {
 	// Op is add, remove, replace, move, copy or test.
 	Op string
-	// Path is the place that is written.
+	// Path is the target.
 	Path string
-	// From is the place that is read, for move and copy.
+	// From is the source, for move and copy.
 	From string
 	// Value is the JSON text of the new value, for add, replace and test.
 	Value string
@@ -39,49 +39,48 @@ func (*Patch) mutation()      {}
 func (MergePatch) mutation()  {}
 func (WholeObject) mutation() {}
 
-// Merge is a merge patch of anything that can be marshalled. It panics over what cannot.
+// Merge returns a merge patch from any value that can be marshalled. It panics on other values.
 func Merge(patch any) MergePatch { return MergePatch(marshal(patch)) }
 
-// Whole is a whole object of anything that can be marshalled. It panics over what cannot.
+// Whole returns a whole object from any value that can be marshalled. It panics on other values.
 func Whole(object any) WholeObject { return WholeObject(marshal(object)) }
 
-// Add sets a member or inserts before an array's element (-: behind the last). The parent has to be
-// there.
+// Add sets a member, or inserts before an array's element (-: after the last). The parent must
+// exist.
 func (patch *Patch) Add(path string, value any) *Patch {
 	return patch.with(PatchOperation{Op: "add", Path: path, Value: marshal(value)})
 }
 
-// Replace replaces what has to be there.
+// Replace replaces an existing value.
 func (patch *Patch) Replace(path string, value any) *Patch {
 	return patch.with(PatchOperation{Op: "replace", Path: path, Value: marshal(value)})
 }
 
-// Remove removes what has to be there.
+// Remove removes an existing value.
 func (patch *Patch) Remove(path string) *Patch {
 	return patch.with(PatchOperation{Op: "remove", Path: path})
 }
 
-// Move moves what has to be there.
+// Move moves an existing value.
 func (patch *Patch) Move(from, path string) *Patch {
 	return patch.with(PatchOperation{Op: "move", From: from, Path: path})
 }
 
-// Copy copies what has to be there.
+// Copy copies an existing value.
 func (patch *Patch) Copy(from, path string) *Patch {
 	return patch.with(PatchOperation{Op: "copy", From: from, Path: path})
 }
 
-// Test makes the patch fail, as a fault of the plugin, unless that value is there.
+// Test tests that a value exists. Otherwise the patch fails, as a fault of the plugin.
 func (patch *Patch) Test(path string, value any) *Patch {
 	return patch.with(PatchOperation{Op: "test", Path: path, Value: marshal(value)})
 }
 
-// Set sets a member and makes the objects on the way to it that are missing: for
-// /metadata/annotations/a of an object without annotations that is /metadata/annotations. An array's
-// element is replaced.
+// Set sets a member, and creates missing objects on the way. For /metadata/annotations/a of an
+// object without annotations, it creates /metadata/annotations. An array's element is replaced.
 //
-// It reads the document, which is the object as it was before this patch; what earlier calls of Set
-// and Append made is known, what other operations did is not.
+// Set reads the document, which is the object before this patch. It knows the results of earlier
+// calls of Set and Append, but not those of other operations.
 func (patch *Patch) Set(object Document, path string, value any) *Patch {
 	inArray := patch.makeParents(object, path)
 	if inArray {
@@ -90,8 +89,8 @@ func (patch *Patch) Set(object Document, path string, value any) *Patch {
 	return patch.Add(path, value)
 }
 
-// Append adds behind the last element of a list, and makes the list when it is missing. It reads the
-// document as Set does.
+// Append adds after the last element of a list, and creates the list if it is missing. It reads the
+// document like Set.
 func (patch *Patch) Append(object Document, list string, value any) *Patch {
 	if found, ok := object.Get(list); !patch.created[list] && (!ok || found.Kind() == Null) {
 		patch.Set(object, list, []any{})
@@ -100,7 +99,7 @@ func (patch *Patch) Append(object Document, list string, value any) *Patch {
 	return patch.Add(list+"/-", value)
 }
 
-// Operations are the operations so far.
+// Operations returns the operations so far.
 func (patch *Patch) Operations() []PatchOperation {
 	if patch == nil {
 		return nil

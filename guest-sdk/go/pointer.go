@@ -7,7 +7,8 @@ import (
 
 var escapes = strings.NewReplacer("~", "~0", "/", "~1")
 
-// Pointer is the JSON Pointer of its tokens, which are member names and element indices, not escaped:
+// Pointer returns a JSON Pointer from tokens, and escapes them. Tokens are member names and element
+// indices:
 //
 //	tollgate.Pointer("metadata", "labels", "app.kubernetes.io/name")
 func Pointer(tokens ...any) string {
@@ -19,7 +20,7 @@ func Pointer(tokens ...any) string {
 	return pointer.String()
 }
 
-// parent is the container of a place; false for the whole document.
+// parent returns the container of a place. It returns false for the whole document.
 func parent(pointer string) (string, bool) {
 	end := strings.LastIndexByte(pointer, '/')
 	if end < 0 {

@@ -1,19 +1,19 @@
 package tollgate
 
-// A Validator judges requests.
+// A Validator evaluates requests.
 type Validator interface {
-	// Validate judges the review on the object as every mutator left it. Nil allows the request, a
-	// [*Denial] refuses it, and every other error is a fault of the plugin.
+	// Validate evaluates the review. The object is the result of all mutators. Nil allows the request,
+	// and a [*Denial] denies it. Any other error is a fault of the plugin.
 	Validate(review *Review) error
 }
 
 // A Mutator changes objects.
 //
-// It may run again on its own output, and must then change nothing.
+// The host may call it on its own output. It must then change nothing.
 type Mutator interface {
-	// Mutate says what is to change: a [*Patch], a [MergePatch], a [WholeObject], or nil for
-	// nothing. On DELETE there is no object, and nothing to change. A [*Denial] refuses the request,
-	// and every other error is a fault of the plugin.
+	// Mutate returns the change: a [*Patch], a [MergePatch], a [WholeObject], or nil for no change. On
+	// DELETE there is no object, and nothing to change. A [*Denial] denies the request. Any other
+	// error is a fault of the plugin.
 	Mutate(review *Review) (Mutation, error)
 }
 
@@ -23,21 +23,21 @@ type Plugin interface {
 	Mutator
 }
 
-// A Manifest is what a plugin says of itself.
+// A Manifest is a plugin's description of itself.
 type Manifest struct {
-	// Name is short, in lower case with dashes. The name that counts at run time is the
-	// configuration's.
+	// Name is short, in lower case with dashes. At run time, the name in the configuration counts.
 	Name string
-	// Version is the plugin's own, by convention a semantic version without a leading v.
+	// Version is the plugin's version, by convention a semantic version without a leading v.
 	Version string
 	// Description is one sentence for people.
 	Description string
-	// SettingsSchema is a JSON Schema for the settings, or empty. It documents; what decides is the
-	// function that reads the settings.
+	// SettingsSchema is a JSON Schema for the settings, or empty. The schema is documentation. The
+	// function that reads the settings decides.
 	SettingsSchema string
-	// Rules are what the plugin is meant for. The configuration's, where given, win.
+	// Rules are the requests that the plugin is meant for. Rules in the configuration override them.
 	Rules []Rule
-	// Labels are more, by reverse-DNS or well-known key (documentation, licence, …).
+	// Labels are additional keys and values, by reverse-DNS or well-known key (documentation, licence,
+	// …).
 	Labels map[string]string
 }
 
@@ -45,9 +45,9 @@ type Manifest struct {
 type Rule struct {
 	// Operations are CREATE, UPDATE, DELETE, CONNECT, or * for all.
 	Operations []string
-	// APIGroups are groups; the empty string is the core group, * is all.
+	// APIGroups are API groups. The empty string is the core group, and * is all.
 	APIGroups []string
-	// APIVersions are versions such as v1; * is all.
+	// APIVersions are API versions such as v1; * is all.
 	APIVersions []string
 	// Resources are resources such as pods, and subresources such as pods/status.
 	Resources []string

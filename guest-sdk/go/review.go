@@ -5,23 +5,23 @@ import (
 	"fmt"
 )
 
-// A Review is the one review that the plugin is called for.
+// A Review is the review for which the host called the plugin.
 type Review struct{ host Host }
 
-// A Document is one of the JSON documents of a review. The host parsed it; a read costs what it
-// returns.
+// A Document is one of the JSON documents of a review. The host has parsed it. A read costs the
+// size of its result.
 //
-// Places are JSON Pointers (RFC 6901), such as /spec/containers/0/image; [Pointer] escapes names. One
-// that is not well formed ends the call as a fault of the plugin: a typo must not read as absent.
+// Places are JSON Pointers (RFC 6901), such as /spec/containers/0/image. [Pointer] escapes names. A
+// malformed pointer ends the call as a fault of the plugin. Otherwise a typo would read as absent.
 type Document struct {
 	host Host
 	part Part
 }
 
-// An Operation is what the user asks of kube-apiserver.
+// An Operation is the operation that the user requests from kube-apiserver.
 type Operation string
 
-// The operations.
+// The operations of Kubernetes.
 const (
 	Create  Operation = "CREATE"
 	Update  Operation = "UPDATE"
@@ -29,136 +29,139 @@ const (
 	Connect Operation = "CONNECT"
 )
 
-// A Request is what kube-apiserver says of the request.
+// A Request is the request's metadata from kube-apiserver.
 type Request struct {
-	// UID identifies this one call of the webhook.
+	// UID identifies this call of the webhook.
 	UID string
-	// Operation is what the user asks for.
+	// Operation is the requested operation.
 	Operation Operation
-	// Kind is the object's.
+	// Kind is the kind of the object.
 	Kind GroupVersionKind
-	// Resource is what the object is one of.
+	// Resource is the resource of the object.
 	Resource GroupVersionResource
 	// SubResource is empty for the resource itself.
 	SubResource string
 	// Name is empty on CREATE with generateName and on deletecollection.
 	Name string
-	// Namespace is empty for an object that is in none.
+	// Namespace is empty for an object without one.
 	Namespace string
-	// DryRun tells that nothing will be persisted.
+	// DryRun is true if kube-apiserver will not persist anything.
 	DryRun bool
 }
 
-// A GroupVersionKind is a kind, fully qualified; the core group is empty.
+// A GroupVersionKind is a fully qualified kind. The core group is empty.
 type GroupVersionKind struct{ Group, Version, Kind string }
 
-// A GroupVersionResource is a resource, fully qualified; the core group is empty.
+// A GroupVersionResource is a fully qualified resource. The core group is empty.
 type GroupVersionResource struct{ Group, Version, Resource string }
 
-// ReviewOf is the review of a host. The export packages and package tollgatetest call it.
+// ReviewOf returns the review of a host. The export packages and package tollgatetest call it.
 func ReviewOf(host Host) *Review { return &Review{host} }
 
-// Object is the object as the plugins before this one left it. Absent on DELETE.
+// Object returns the object, as the plugins before this one left it. Absent on DELETE.
 func (review *Review) Object() Document { return Document{review.host, PartObject} }
 
-// OldObject is the object before the request. Absent on CREATE and CONNECT.
+// OldObject returns the object before the request. Absent on CREATE and CONNECT.
 func (review *Review) OldObject() Document { return Document{review.host, PartOldObject} }
 
-// Options are the operation's options, such as CreateOptions.
+// Options returns the operation's options, such as CreateOptions.
 func (review *Review) Options() Document { return Document{review.host, PartOptions} }
 
-// RequestDocument is the AdmissionRequest itself without object, oldObject and options:
+// RequestDocument returns the AdmissionRequest itself without object, oldObject and options:
 // /userInfo/username, /requestKind, ….
 func (review *Review) RequestDocument() Document { return Document{review.host, PartRequest} }
 
-// Request brings a dozen strings from the host: keep the answer where it is used more than once.
+// Request copies a dozen strings from the host. Keep the result if you need it more than once.
 func (review *Review) Request() Request { return review.host.Request() }
 
-// Operation is Request's, for a fraction of its cost.
+// Operation returns the operation of Request, for a fraction of its cost.
 func (review *Review) Operation() Operation {
 	text, _ := review.RequestDocument().Text("/operation")
 	return Operation(text)
 }
 
-// Changes tells whether the request makes something else of what stands at a pointer. Creating and
-// deleting it is a change, too. Costs the size of both values.
+// Changes tells whether the request changes the value at a pointer. Creating or deleting the value
+// is also a change. The cost is the size of both values.
 func (review *Review) Changes(at string) bool {
 	after, isThere := review.Object().JSON(at)
 	before, wasThere := review.OldObject().JSON(at)
 	return isThere != wasThere || after != before
 }
 
-// Warn shows a warning to the user who made the request. At most 120 characters are advised.
+// Warn shows a warning to the user who made the request. Kubernetes recommends at most 120
+// characters.
 func (review *Review) Warn(format string, arguments ...any) {
 	review.host.Warn(text(format, arguments))
 }
 
-// Annotate records something in kube-apiserver's audit log. A key has at most 63 letters, digits,
+// Annotate adds an annotation to kube-apiserver's audit log. A key has at most 63 letters, digits,
 // dashes, underscores and dots.
 func (review *Review) Annotate(key, format string, arguments ...any) {
 	review.host.Annotate(key, text(format, arguments))
 }
 
-// Exists tells whether the document is there at all.
+// Exists tells whether the document exists.
 func (document Document) Exists() bool {
 	_, ok := document.Get("")
 	return ok
 }
 
-// Get is what stands at a pointer; false when there is nothing. JSON null is a value.
+// Get returns the value at a pointer, and false if there is nothing. JSON null is a value.
 func (document Document) Get(at string) (Value, bool) { return document.host.Get(document.part, at) }
 
-// Text is the string at a pointer; false when nothing or something else is there.
+// Text returns the string at a pointer, and false for nothing or another type.
 func (document Document) Text(at string) (string, bool) {
 	value, _ := document.Get(at)
 	return value.Text()
 }
 
-// Integer is the whole number at a pointer, exact; false when nothing or something else is there.
+// Integer returns the exact integer at a pointer, and false for nothing or another type.
 func (document Document) Integer(at string) (int64, bool) {
 	value, _ := document.Get(at)
 	return value.Integer()
 }
 
-// Number is the number at a pointer, rounded to a double; false when nothing or something else is
-// there.
+// Number returns the number at a pointer, rounded to a double, and false for nothing or another
+// type.
 func (document Document) Number(at string) (float64, bool) {
 	value, _ := document.Get(at)
 	return value.Number()
 }
 
-// Boolean is the boolean at a pointer; false when nothing or something else is there.
+// Boolean returns the boolean at a pointer, and false for nothing or another type.
 func (document Document) Boolean(at string) (boolean, ok bool) {
 	value, _ := document.Get(at)
 	return value.Boolean()
 }
 
-// Len is how many elements or members the array or object at a pointer has; false when neither is
-// there.
+// Len returns the number of elements or members of the array or object at a pointer, and false for
+// nothing or another type.
 func (document Document) Len(at string) (int, bool) {
 	value, _ := document.Get(at)
 	return value.Len()
 }
 
-// Keys are the member names of the object at a pointer, not escaped; false when no object is there.
+// Keys returns the member names of the object at a pointer, not escaped, and false if there is no
+// object.
 func (document Document) Keys(at string) ([]string, bool) {
 	return document.host.Keys(document.part, at)
 }
 
-// Select finds every place that matches a pattern, in document order: in /spec/containers/*/image
-// the * stands for any element or member.
+// Select returns every place that matches a pattern, in document order. In
+// /spec/containers/*/image, the * matches any element or member.
 func (document Document) Select(pattern string) []Node {
 	return document.host.Select(document.part, pattern)
 }
 
-// JSON is the JSON text at a pointer, "" being the whole document; false when there is nothing.
-// Numbers stand in it digit by digit as they were received.
+// JSON returns the JSON text at a pointer, and false if there is nothing. "" is the whole document.
+// Numbers keep their original digits.
 func (document Document) JSON(at string) (string, bool) {
 	return document.host.GetJSON(document.part, at)
 }
 
-// Read unmarshals what stands at a pointer; false when there is nothing. Costs the size of the value;
-// for a few fields the other functions are cheaper. The error names the pointer and never the value.
+// Read unmarshals the value at a pointer, and returns false if there is nothing. The cost is the
+// size of the value. For a few fields, the other functions are cheaper. The error names the pointer
+// and never the value.
 func (document Document) Read(at string, into any) (bool, error) {
 	found, ok := document.JSON(at)
 	if !ok {

@@ -6,19 +6,19 @@ import (
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/internal/settings"
 )
 
-// SettingsErrors is everything that is wrong with the settings. A function that reads settings
-// returns it as its error.
+// SettingsErrors has all errors in the settings. A function that reads settings returns it as its
+// error.
 type SettingsErrors []SettingsError
 
-// A SettingsError is something that is wrong with the settings.
+// A SettingsError is one error in the settings.
 type SettingsError struct {
-	// Setting is a pointer into the settings; empty when none is to blame alone.
+	// Setting is a pointer into the settings. Empty if the error is not in a single setting.
 	Setting string
-	// Message says what would be right, for whoever wrote the configuration.
+	// Message says what a correct value would be, for the author of the configuration.
 	Message string
 }
 
-// SettingsErrorAt is one error about the setting at a pointer.
+// SettingsErrorAt returns one error about the setting at a pointer.
 func SettingsErrorAt(setting, format string, arguments ...any) SettingsErrors {
 	return SettingsErrors{}.At(setting, format, arguments...)
 }
@@ -28,7 +28,7 @@ func (errors SettingsErrors) At(setting, format string, arguments ...any) Settin
 	return append(errors, SettingsError{setting, text(format, arguments)})
 }
 
-// IfAny is the errors when there are any, and nil otherwise.
+// IfAny returns the errors if there are any, and nil otherwise.
 func (errors SettingsErrors) IfAny() error {
 	if len(errors) == 0 {
 		return nil
@@ -36,7 +36,7 @@ func (errors SettingsErrors) IfAny() error {
 	return errors
 }
 
-// Error is all of them on one line.
+// Error returns all errors on one line.
 func (errors SettingsErrors) Error() string {
 	texts := make([]string, len(errors))
 	for index, one := range errors {
@@ -48,13 +48,12 @@ func (errors SettingsErrors) Error() string {
 	return strings.Join(texts, "; ")
 }
 
-// Defaults is for settings that are not the zero value where they are left out: SetDefaults is
-// called before the settings are read.
+// Defaults is for settings whose default is not the zero value. SetDefaults is called before the
+// settings are read.
 type Defaults interface{ SetDefaults() }
 
-// Configure makes a policy of settings as the host does: strictly, so that an unknown setting is an
-// error, and each error has the pointer of its setting. The export packages and package tollgatetest
-// call it.
+// Configure configures a policy strictly, like the host. An unknown setting is an error, and each
+// error has the pointer of its setting. The export packages and package tollgatetest call it.
 func Configure[S, P any](from string, configure func(S) (P, error)) (P, error) {
 	var read S
 	if defaults, ok := any(&read).(Defaults); ok {

@@ -1,6 +1,6 @@
-//! The command line.
+//! The command line: subcommands, shared flags and exit codes.
 
-// They panic when their reader goes away: `say!` and `tell!` do not.
+// `println!` and `eprintln!` panic when the reader closes the pipe. `say!` and `tell!` do not.
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod admin;
@@ -42,17 +42,17 @@ struct Cli {
 enum Command {
     /// Serve admission reviews over HTTPS.
     Serve(serve::Serve),
-    /// Check a configuration, and everything that it names, as `serve` would load it.
+    /// Check a configuration and everything that it names, as `serve` would load it.
     Check(check::Check),
     /// Review manifests or AdmissionReviews through the whole configuration, without a server.
     Review(review::Review),
-    /// Make a project with a policy that is worth reading, its tests and its suite.
+    /// Create a policy project from a template, with unit tests and a test suite.
     New(new::New),
     /// Build the policy in a folder, and check it as the host would.
     Build(build::Build),
-    /// Run the suites of a policy: reviews through the code that the server runs, and what is expected of them.
+    /// Run the test suites of a policy through the code that the server runs.
     Test(test::Test),
-    /// Measure what the calls of a plugin take, and how that grows with the object.
+    /// Measure the calls of a plugin, and how the cost grows with the object.
     Bench(bench::Bench),
     /// Explain a decision of a running server: which plugins were called, why, and what they said and changed.
     Explain(explain::Explain),
@@ -62,37 +62,37 @@ enum Command {
     Push(registry::Push),
     /// Pull a plugin from a registry into a file.
     Pull(registry::Pull),
-    /// Show what a plugin is: of a file, or of an artifact in a registry.
+    /// Show what a plugin is, from a file or from an artifact in a registry.
     Inspect(inspect::Inspect),
-    /// Verify that a plugin in a registry is signed by one of some keys, and that its bytes are those that were signed.
+    /// Verify that a plugin in a registry is signed by one of the given keys, and that its bytes are the signed ones.
     Verify(registry::Verify),
-    /// Print what a shell needs to complete the command line.
+    /// Print a completion script for a shell.
     Completions(completions::Completions),
-    /// Prepares one plugin for the process that started this one. Speaks over standard input and output.
+    /// Prepare one plugin for the parent process, over standard input and output.
     #[command(hide = true)]
     Prepare,
 }
 
-/// Where the configuration comes from.
+/// The source of the configuration.
 #[derive(Args, Debug)]
 #[group(required = true, multiple = false)]
 struct Origin {
-    /// The configuration file.
+    /// Configuration file.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A folder of plugins: each `*.wasm` in it is one, in the order of their names, with the rules that it
-    /// brings itself and every limit at its default.
+    /// Folder of plugins, used in place of a configuration file. Each `*.wasm` in it is a plugin. Plugins run in the
+    /// order of their names, with the rules from their own manifests and with every limit at its default.
     #[arg(long, value_name = "FOLDER")]
     plugins: Option<PathBuf>,
 }
 
-/// How to log.
+/// Flags for logging.
 #[derive(Args, Debug)]
 struct Logging {
-    /// json or text
+    /// Log format: json or text
     #[arg(long, value_name = "FORMAT", default_value = "json")]
     log_format: LogFormat,
-    /// What to log: a level, or target=level pairs such as info,plugin=debug. [env: TOLLGATE_LOG] [default: info]
+    /// Log filter: a level, or target=level pairs such as info,plugin=debug. [env: TOLLGATE_LOG] [default: info]
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
 }
@@ -100,24 +100,24 @@ struct Logging {
 const EXAMPLES: &str = "\
 Examples:
   tollgate serve --plugins ./plugins        every .wasm in a folder, self-signed certificate
-  tollgate serve --config tollgate.yaml     as configured
-  tollgate check --config tollgate.yaml     everything that is wrong with it, at once
+  tollgate serve --config tollgate.yaml     the plugins and settings of a configuration file
+  tollgate check --config tollgate.yaml     all problems of the configuration and its plugins
   tollgate review --config tollgate.yaml deploy.yaml
-                                            what would become of it
+                                            the verdict and the changes for a manifest
   tollgate new trusted-registries --lang rust
-                                            a policy of one's own
-  tollgate build                            the component of the project in this folder
-  tollgate test                             the suites below this folder
+                                            a new policy project
+  tollgate build                            the plugin of the project in this folder
+  tollgate test                             all test suites below this folder
   tollgate explain 705ab4f5-6393-11e8-b7cc-42010a800002
-                                            why a running server decided as it did
+                                            why a running server allowed or denied a review
   tollgate manifests --config tollgate.yaml --service tollgate-system/tollgate | kubectl apply -f -
                                             register it with kube-apiserver
   tollgate push plugin.wasm oci://registry.example.com/policies/plugin:1.0
                                             put a plugin where `source` finds it";
 
-/// Exit code of a command that did not do what it was asked.
+/// Exit code of a command that ran to its end with a negative result.
 const FAILURE: u8 = 1;
-/// Exit code of a command that could not be carried out: what it was given is wrong.
+/// Exit code of a command that could not be carried out, for example because its input is wrong.
 const USAGE: u8 = 2;
 
 // === impl Origin ===
@@ -131,12 +131,12 @@ impl Origin {
         match (&self.config, &self.plugins) {
             (Some(file), _) => Ok(crate::config::Origin::File(file.clone())),
             (None, Some(folder)) => Ok(crate::config::Origin::Directory(folder.clone())),
-            (None, None) => anyhow::bail!("one of --config and --plugins is needed"),
+            (None, None) => anyhow::bail!("--config or --plugins is required"),
         }
     }
 }
 
-/// Runs the command that the process was started with.
+/// Runs the command that the process was started with, and returns the exit code of the process.
 #[must_use]
 pub fn run() -> ExitCode {
     let result = match Cli::parse().command {

@@ -1,11 +1,12 @@
-//! What a plugin and its candidate make of the same requests, and where that differs.
+//! Compares how a plugin and its shadow answer the same requests.
 //!
 //! ```text
-//! the plugin's call  → Verdict ┐
-//! the candidate's    → Verdict ┴→ Difference → Tally: counted, and the last ones kept, for `/candidates`
+//! the plugin's call → Verdict ┐
+//! the shadow's call → Verdict ┴→ Difference → Tally: counts, and the last differences, for `/candidates`
 //! ```
 //!
-//! Pure but for the tally's lock. Holds uids, pointers and numbers; nothing of an object, and no words of a plugin.
+//! All of this is pure, except the lock of the tally. Comparisons store uids, pointers and numbers, but no part of an
+//! object and no text from a plugin.
 
 mod tally;
 
@@ -21,49 +22,51 @@ use crate::patch::diff;
 use crate::pipeline::outcome::Ended;
 use crate::pipeline::text::{Limit, one_line};
 
-/// What one of the two made of a request, as far as it is compared.
+/// The result of one call of a plugin or its shadow, reduced to the parts that are compared.
 #[derive(Clone, Debug)]
 pub struct Verdict {
     ended: &'static str,
     end: End,
-    /// The object as it leaves it; none where it changed none.
+    /// The object after a mutator's call; `None` if there is no object to compare.
     object: Option<Json>,
     secrecy: Secrecy,
 }
 
-/// What it means for the request.
+/// The effect of a call on the request.
 #[derive(Clone, Debug, PartialEq)]
 enum End {
     Passes,
-    /// With the fields that it names.
+    /// A denial, with the fields that it names.
     Denies(BTreeSet<String>),
-    /// With the fault's name.
+    /// A fault, with its kind.
     Fails(&'static str),
 }
 
-/// Where the two did not come to the same.
+/// The difference between a plugin and its shadow on one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
     live: &'static str,
     candidate: &'static str,
-    /// The candidate's, where it has one; else the plugin's.
+    /// The kind of the shadow's fault. If the shadow had no fault, the kind of the plugin's fault.
     fault: Option<&'static str>,
     pointers: Vec<String>,
-    /// Pointers that are not kept.
+    /// Number of further pointers, which are not kept.
     more: usize,
 }
 
-/// Pointers that are kept of one difference.
+/// Maximum number of pointers kept of one difference.
 const MOST_POINTERS: usize = 20;
-/// Of one of them.
+/// Maximum length of a kept pointer, in bytes.
 const POINTER_BYTES: usize = 256;
-/// The fault of a call that the clock ended, which says little of a candidate: it runs when nobody else does.
+/// Fault kind of a call that ran out of time. For a shadow this says little, because shadows run only when no other
+/// call needs the processor.
 const DEADLINE: &str = "deadline";
 
 // === impl Verdict ===
 
 impl Verdict {
-    /// What a call came to. `object` is as it leaves it, and `secrecy` what it and those before it have read.
+    /// Reduces the result of a call to the parts that are compared. `object` is the object after the call. `secrecy`
+    /// says how much of a Secret has been read by this call and the calls before it.
     #[must_use]
     pub fn new(ended: &Result<Ended, Fault>, object: Option<Json>, secrecy: Secrecy) -> Self {
         let (ended, end) = match ended {
@@ -84,12 +87,12 @@ impl Verdict {
         }
     }
 
-    /// Whether the clock ended the call.
+    /// Whether the call ran out of time.
     pub(crate) fn is_unfinished(&self) -> bool {
         self.end == End::Fails(DEADLINE)
     }
 
-    /// The fault's name, where it failed.
+    /// The kind of the fault, if the call ended in one.
     pub(crate) fn fault(&self) -> Option<&'static str> {
         match self.end {
             End::Fails(kind) => Some(kind),
@@ -97,8 +100,10 @@ impl Verdict {
         }
     }
 
-    /// Where the candidate comes to something else; none where it comes to the same. Two faults are the same, as is
-    /// a denial in other words. `user` is the object as the user sent it.
+    /// Compares this verdict of the plugin with its shadow's verdict; `None` if both are the same.
+    ///
+    /// Two faults count as the same. Two denials count as the same if they name the same fields, whatever their
+    /// messages say. `user` is the object as the user sent it.
     #[must_use]
     pub fn against(&self, candidate: &Self, user: Option<&Json>) -> Option<Difference> {
         let pointers: BTreeSet<String> = match (&self.end, &candidate.end) {
@@ -119,7 +124,8 @@ impl Verdict {
             (End::Denies(fields), _) | (_, End::Denies(fields)) => fields.clone(),
             (End::Fails(_), End::Passes) | (End::Passes, End::Fails(_)) => BTreeSet::new(),
         };
-        // Names that one has made of a Secret's content are the other's to be kept, too.
+        // Use the stricter secrecy for both. A name that one call made from a Secret's content must not appear in the
+        // pointers of the other.
         let secrecy = self.secrecy.max(candidate.secrecy);
         let shown: BTreeSet<String> = pointers
             .iter()
@@ -135,7 +141,7 @@ impl Verdict {
         })
     }
 
-    /// The places where the object that the candidate leaves is another.
+    /// The places where the two objects differ; empty if one of the calls has no object.
     fn changes(&self, candidate: &Self) -> BTreeSet<String> {
         let (Some(one), Some(other)) = (&self.object, &candidate.object) else {
             return BTreeSet::new();
@@ -156,7 +162,7 @@ impl Difference {
         self.pointers.join(" ")
     }
 
-    /// How the two ended.
+    /// How the plugin's call and the shadow's call ended.
     pub(crate) fn ends(&self) -> (&'static str, &'static str) {
         (self.live, self.candidate)
     }

@@ -7,9 +7,10 @@
 //! request ─▶ those places as CEL values ─▶ evaluate, within a budget                  at a plugin's turn
 //! ```
 //!
-//! The expression is the operator's and the object is the user's, so what an evaluation costs is the user's to
-//! choose: a comprehension in a comprehension over a list of a million is what no deadline could interrupt. CEL's
-//! crate counts nothing, therefore the parsed expression is rewritten to count for itself (`meter`).
+//! The operator writes the expression, but the user sends the object. So the user controls the cost of an evaluation.
+//! For example, two nested comprehensions over a list of a million elements run for too long, and no deadline can
+//! interrupt them. The `cel` crate does not count costs. So the parsed expression is rewritten to count for itself
+//! (`meter`).
 
 mod budget;
 mod check;
@@ -34,20 +35,23 @@ use budget::Budget;
 use functions::Regexes;
 use needs::Needs;
 
-/// What all conditions of one plugin may cost at one turn. A unit is a JSON value or 64 bytes of text that
-/// are looked at; the turn of a loop is five. All together it is some tenths of a second, as in kube-apiserver.
+/// The budget of all conditions of one plugin at one turn, in units.
+///
+/// Reading a JSON value or 64 bytes of text costs one unit. One iteration of a loop costs five. The whole budget takes
+/// some tenths of a second, as in kube-apiserver.
 pub const BUDGET: u64 = 1_000_000;
-/// What they may cost on a thread that serves: about a millisecond. What costs more is begun anew elsewhere.
+/// The budget on a thread that serves requests: about a millisecond. A more expensive evaluation starts again on
+/// another thread.
 pub const BUDGET_INLINE: u64 = 10_000;
-/// As in Kubernetes.
+/// Maximum number of conditions, as in Kubernetes.
 pub const MOST_CONDITIONS: usize = 64;
-/// Longer expressions are refused.
+/// Maximum length of an expression.
 pub const LONGEST_EXPRESSION_BYTES: usize = 8 * 1024;
-/// Of the stack, for each level that an expression is nested: CEL's evaluator is one large recursive function, and
-/// was seen to take 50 KiB.
+/// Stack per nesting level of an expression. CEL's evaluator is one large recursive function. It was measured to take
+/// 50 KiB per level.
 const STACK_BYTES_PER_LEVEL: usize = 96 * 1024;
 
-/// One condition, ready to be evaluated. Cloning is cheap.
+/// One condition, ready for evaluation. Cloning is cheap.
 #[derive(Clone)]
 pub struct Condition {
     name: Arc<str>,
@@ -55,46 +59,47 @@ pub struct Condition {
     program: Arc<Program>,
 }
 
-/// What an expression was compiled to.
+/// A compiled expression.
 struct Program {
     expression: Expression,
-    /// What evaluating it may take of a thread's stack.
+    /// Maximum stack that an evaluation may take.
     stack_bytes: usize,
     needs: Needs,
     regexes: Regexes,
-    /// The fields that stand in the text; none where one can be made of a value.
+    /// The field names in the text. None if the expression can compute a field name from a value.
     fields: Option<BTreeSet<String>>,
 }
 
-/// What a list of conditions comes to.
+/// The result of a list of conditions.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Decision {
-    /// All of them hold.
+    /// All conditions hold.
     Holds,
-    /// One of them does not: its place in the list.
+    /// One condition is false: its index in the list.
     Fails(usize),
-    /// None is false, and one could not be evaluated.
+    /// No condition is false, and at least one could not be evaluated.
     Unclear(ConditionError),
 }
 
-/// Why a condition could not be evaluated. Names the condition and what stands in its text, never a value of the
-/// review.
+/// The reason why a condition could not be evaluated.
+///
+/// It contains the condition's name and parts of its text, but never a value of the review.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("the match condition `{name}` {what}")]
 pub struct ConditionError {
-    /// The condition.
+    /// The condition's name.
     pub name: Arc<str>,
-    /// What went wrong.
+    /// The error.
     pub what: String,
 }
 
-/// The standard library, and what this host adds to it.
+/// The standard library and the host's additions.
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(functions::environment()));
 
-/// Decides about a request, with the object as it is at the plugin's turn.
+/// Evaluates conditions for a request, with the object as it is at the plugin's turn.
 ///
-/// As in kube-apiserver, a condition that is false decides whatever happens to the others; an error decides only
-/// where none is false.
+/// As in kube-apiserver, one false condition decides the result, whatever happens to the others. An error decides only
+/// if no condition is false.
 #[must_use]
 pub fn decide(
     conditions: &[Condition],
@@ -105,10 +110,11 @@ pub fn decide(
     decide_within(&budget, conditions, request, object)
 }
 
-/// The same decision, where it costs little.
+/// Evaluates conditions like `decide`, with a small budget.
 ///
 /// # Errors
-/// When it takes more than [`BUDGET_INLINE`] steps: one of the conditions that are not decided by then.
+/// When the evaluation takes more than [`BUDGET_INLINE`] units. The error is one of the conditions that are still
+/// undecided.
 pub fn decide_inline<'c>(
     conditions: &'c [Condition],
     request: &AdmissionRequest,
@@ -116,7 +122,7 @@ pub fn decide_inline<'c>(
 ) -> Result<Decision, &'c Condition> {
     let budget = Budget::new(BUDGET_INLINE);
     let decision = decide_within(&budget, conditions, request, object);
-    // What is false within the smaller budget is false within the larger one, whatever came before.
+    // A condition that is false within the small budget is also false within the full one.
     match decision {
         Decision::Unclear(error) if budget.is_spent() => {
             let costly = conditions
@@ -159,7 +165,7 @@ impl Condition {
     ///
     /// # Errors
     ///
-    /// All that is wrong with it, each with its line and column where there is one.
+    /// The list of all problems, each with its line and column if known.
     pub fn compile(name: &str, text: &str) -> Result<Self, Vec<String>> {
         if text.len() > LONGEST_EXPRESSION_BYTES {
             return Err(vec![format!(
@@ -189,13 +195,13 @@ impl Condition {
         })
     }
 
-    /// Its name.
+    /// Returns the condition's name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The expression as it was written.
+    /// Returns the expression as it was written.
     #[must_use]
     pub fn text(&self) -> &str {
         &self.text
@@ -208,24 +214,23 @@ impl Condition {
         budget: &Budget,
     ) -> Result<bool, String> {
         let stack_bytes = self.program.stack_bytes;
-        // Any but the deepest find room on the thread's own stack.
+        // Only the deepest expressions need more than the thread's own stack.
         let result = stacker::maybe_grow(stack_bytes, stack_bytes, || {
             self.resolve(request, object, budget)
         });
-        // An error can be outweighed, by `|| true`; what costs too much is an error whatever stands beside it.
+        // `|| true` can hide an error. A spent budget is always an error.
         if budget.is_spent() {
             return Err(format!(
-                "costs too much on this object: with the conditions before it, it takes more than {BUDGET} steps"
+                "costs too much on this object: together with the conditions before it, it takes more than {BUDGET} \
+                 steps"
             ));
         }
         result
             .map_err(|error| self.describe(&error))?
-            .map_err(|found| {
-                format!("gives a value of the type {found}, and a condition is true or false")
-            })
+            .map_err(|found| format!("returned a value of the type {found}, expected a boolean"))
     }
 
-    /// The result; where it is not a boolean, the type that it has.
+    /// Returns the result, or the type of a result that is not a boolean.
     fn resolve(
         &self,
         request: &AdmissionRequest,
@@ -244,7 +249,7 @@ impl Condition {
         })
     }
 
-    /// An error without anything that came from the review: the crate's own texts quote values.
+    /// Describes an error without any value from the review. The crate's own messages quote values.
     fn describe(&self, error: &ExecutionError) -> String {
         let fields = self.program.fields.as_ref();
         let known = |name: &str| fields.is_some_and(|fields| fields.contains(name));
@@ -259,11 +264,11 @@ impl Condition {
                 overload.argument_types().join(" and ")
             ),
             ExecutionError::UnexpectedType { got, want } if want == "bool" => {
-                format!("failed: a boolean is expected where there is a {got}")
+                format!("failed: expected a boolean, got a value of the type {got}")
             }
             ExecutionError::FunctionError { function, .. } => {
                 format!(
-                    "failed: `{}` cannot take this value",
+                    "failed: `{}` does not accept this value",
                     check::operator(function)
                 )
             }
@@ -276,7 +281,7 @@ impl Condition {
                 "failed: division by zero".to_owned()
             }
             ExecutionError::Overflow(..) => "failed: a number is too large".to_owned(),
-            _ => "failed: its values are not of the types that it expects".to_owned(),
+            _ => "failed: a value has an unexpected type".to_owned(),
         }
     }
 }

@@ -1,8 +1,7 @@
 //! The configuration file: raw YAML in, a validated [`Config`] out, in one step.
 //!
-//! Nothing behind this module asks again whether a value is there or makes sense. What is wrong is reported
-//! all at once, by key path, because an operator who is told one mistake at a time tries as often as there
-//! are mistakes.
+//! Code outside this module does not check again whether a value exists or makes sense. All problems are reported at
+//! once, by key path. An operator who sees one problem at a time has to try again for each of them.
 
 mod authentication;
 mod candidate;
@@ -64,32 +63,32 @@ use read::Node;
 pub(crate) use written::Written;
 pub(crate) use yaml::folder_of;
 
-/// Everything that the host has to know, with every default filled in.
+/// The configuration of the host, with every default filled in.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Config {
-    /// Where kube-apiserver connects to, over TLS.
+    /// Address that kube-apiserver connects to, over TLS.
     pub listen: SocketAddr,
-    /// Where administrators connect to.
+    /// The admin listener.
     pub admin: Admin,
-    /// Where kubelet and Prometheus connect to, in the clear.
+    /// Address that kubelet and Prometheus connect to, without TLS.
     pub probes_listen: SocketAddr,
-    /// How many decisions are kept for those who ask afterwards.
+    /// Limits for the decisions that are kept for later questions.
     pub decisions: DecisionLimits,
-    /// Where the certificate comes from.
+    /// The source of the server's certificate.
     pub tls: Tls,
-    /// What a client has to show.
+    /// The authentication of clients.
     pub authentication: Authentication,
-    /// How requests are treated.
+    /// The handling of requests.
     pub requests: Requests,
-    /// What the engine may use.
+    /// The resources that the engine may use.
     pub engine: EngineConfig,
-    /// How registries are spoken to.
+    /// The access to registries.
     pub registries: Registries,
-    /// What a start does while plugins cannot be loaded without which requests are denied.
+    /// The behaviour of a start while required plugins cannot be loaded.
     pub startup: Startup,
     /// The plugins, in the order in which mutators run.
     pub plugins: Vec<PluginConfig>,
-    /// The candidates of some of them, which see what these see and decide nothing.
+    /// The shadow versions of some plugins. They see the same requests and decide nothing.
     pub candidates: Vec<PluginConfig>,
     /// The file as it was written, without its plugins.
     pub(crate) written: Written,
@@ -98,11 +97,11 @@ pub struct Config {
 // === impl Config ===
 
 impl Config {
-    /// Reads a configuration file; relative paths in it start at its folder.
+    /// Reads a configuration file. Relative paths in it start at the file's folder.
     ///
     /// # Errors
     ///
-    /// When the file cannot be read, or all that is wrong with it.
+    /// When the file cannot be read, or the list of all problems in it.
     pub fn load(path: &Path) -> Result<Self, ConfigError> {
         let unreadable = |source| ConfigError::Read {
             what: "configuration file",
@@ -110,7 +109,7 @@ impl Config {
             source,
         };
         let mut bytes = Vec::new();
-        // One byte more than allowed tells a long file from one that just fits.
+        // Reading one byte more than allowed tells a file that is too long from one that just fits.
         let file = File::open(path).map_err(unreadable)?;
         file.take(yaml::LONGEST_FILE_BYTES + 1)
             .read_to_end(&mut bytes)
@@ -136,7 +135,7 @@ impl Config {
         resolve(&text, yaml::folder_of(path)).map_err(invalid)
     }
 
-    /// The sections that differ and that a running server cannot change, by their keys.
+    /// Returns the keys of the sections that differ from the running configuration and need a restart.
     #[must_use]
     pub fn needs_restart(&self, running: &Self) -> Vec<&'static str> {
         [
@@ -163,7 +162,7 @@ impl Config {
         .collect()
     }
 
-    /// Takes everything that is to be loaded out of it: the plugins, and then the candidates.
+    /// Removes and returns everything that has to be loaded: the plugins, then the shadow versions.
     #[must_use]
     pub fn take_plugins(&mut self) -> Vec<PluginConfig> {
         let mut plugins = std::mem::take(&mut self.plugins);
@@ -171,11 +170,11 @@ impl Config {
         plugins
     }
 
-    /// Reads the text of a configuration file that stands in `folder`.
+    /// Reads the text of a configuration file. Relative paths in it start at `folder`.
     ///
     /// # Errors
     ///
-    /// All that is wrong with it.
+    /// The list of all problems in the text.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, ConfigError> {
         resolve(text, folder).map_err(|problems| ConfigError::Invalid {
             origin: "configuration".to_owned(),
@@ -183,14 +182,15 @@ impl Config {
         })
     }
 
-    /// Makes a plugin with every default of each `*.wasm` file in a folder, in the order of their names.
+    /// Creates a configuration with a plugin for each `*.wasm` file in a folder, in the order of their names. All other
+    /// values are defaults.
     ///
     /// # Errors
     ///
-    /// When the folder cannot be read, has no such file, or has one whose name cannot name a plugin.
+    /// When the folder cannot be read, has no such file, or has a file whose name cannot name a plugin.
     pub fn for_directory(directory: &Path) -> Result<Self, ConfigError> {
         let plugins = directory::plugins(directory)?;
-        // The folder of the plugins may be read-only, so what is written goes to the working directory.
+        // The plugins' folder may be read-only, so the host writes its own files to the working directory.
         let mut config = Self::parse("allowEmpty: true", Path::new("."))?;
         config.plugins = plugins;
         Ok(config)
@@ -279,7 +279,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     })
 }
 
-/// Whether log records name objects and users.
+/// Reads whether log records name objects and users.
 fn read_log_identities(mut fields: read::Fields<'_>) -> bool {
     let identities = fields
         .optional("identities")
@@ -288,7 +288,7 @@ fn read_log_identities(mut fields: read::Fields<'_>) -> bool {
     identities.unwrap_or(true)
 }
 
-/// Compares names as they are given, so that a name that is wrong otherwise is compared too.
+/// Compares names as written, so that a name with another problem is compared too.
 fn reject_duplicate_name<'a>(
     node: &Node<'a>,
     first: &mut BTreeMap<&'a str, String>,
@@ -301,7 +301,7 @@ fn reject_duplicate_name<'a>(
         Some(earlier) => problems.add(
             format!("{}.name", node.path()),
             format!(
-                "got {}, which is the name of {earlier} already",
+                "got {}, which is already the name of {earlier}",
                 read::quoted(name)
             ),
         ),

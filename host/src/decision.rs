@@ -1,8 +1,8 @@
-//! What became of a review, for whoever asks afterwards: `/decisions` on the admin listener, `tollgate explain` and
-//! `tollgate review`.
+//! The record of a review: the verdict, and the part of each plugin. Tollgate shows it as `/decisions` on the admin
+//! listener, in `tollgate explain` and in `tollgate review`.
 //!
-//! Holds names, pointers, numbers and hashes; nothing of an object, and no words of a plugin. So it may be kept, and
-//! shown to people who must not read what was reviewed.
+//! A record holds names, pointers, numbers and hashes, but no part of an object and no text from a plugin. So Tollgate
+//! may keep it, and may show it to people who must not read the object.
 
 mod ring;
 
@@ -23,190 +23,195 @@ use crate::pipeline::text::{Limit, one_line};
 use crate::review::request::{AdmissionRequest, GroupVersionKind, GroupVersionResource};
 use crate::server::Endpoint;
 
-/// One review and what became of it.
+/// One review, its verdict, and the part of each plugin.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Decision {
     /// The uid of the review.
     pub uid: String,
-    /// When it had been read.
+    /// The time when this record was made, after the plugins were called.
     #[serde(with = "timestamp")]
     pub time: SystemTime,
-    /// `mutate` or `validate`.
+    /// The endpoint: `mutate` or `validate`.
     pub endpoint: Cow<'static, str>,
-    /// What is asked, such as `CREATE`.
+    /// The operation that the review is about, such as `CREATE`.
     pub operation: Cow<'static, str>,
-    /// The kind, such as `Pod`.
+    /// The kind of the object, such as `Pod`.
     pub kind: String,
-    /// Its group; empty for the core group.
+    /// The API group of the resource; empty for the core group.
     pub group: String,
-    /// Its version.
+    /// The API version of the resource.
     pub version: String,
     /// The resource, such as `pods`.
     pub resource: String,
-    /// Such as `status`; none for the resource itself.
+    /// The subresource, such as `status`; `None` for the resource itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sub_resource: Option<String>,
-    /// None for cluster-scoped resources.
+    /// The namespace; `None` for cluster-scoped resources.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub namespace: Option<String>,
-    /// Empty where the object has none yet.
+    /// The name of the object; empty if the object has none yet.
     pub name: String,
-    /// Who asks.
+    /// The name of the user who sent the request.
     pub user: String,
-    /// Nothing would have been stored.
+    /// Whether the request was a dry run, which stores nothing.
     pub dry_run: bool,
-    /// The one plugin that the path named.
+    /// The plugin that the path named, if the path asked for that plugin alone.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub only: Option<String>,
-    /// `allowed`, `denied`, `error` where a fault refuses it, or `overloaded` where no decision was taken.
+    /// The verdict, as one of:
+    ///
+    /// - `allowed`
+    /// - `denied`
+    /// - `error`: a fault or an internal error rejected the request.
+    /// - `overloaded`: Tollgate made no decision.
     pub verdict: Cow<'static, str>,
-    /// HTTP status of a refusal.
+    /// The HTTP status of a rejection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
-    /// The message of a refusal, which kube-apiserver shows to the user.
+    /// The message of a rejection, as length and hash. kube-apiserver shows this message to the user.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<Text>,
-    /// Operations of the patch that was sent.
+    /// Number of operations in the patch that was sent.
     pub patch_operations: usize,
-    /// From the head of the request to the answer.
+    /// Time from the head of the request to the answer, in milliseconds.
     pub milliseconds: f64,
-    /// The plugins that were called, in their order.
+    /// The plugins that were called, in the order of the calls.
     pub plugins: Vec<Called>,
-    /// The plugins that were not, as far as it is known why.
+    /// The plugins that were not called, where the reason is known.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub not_called: Vec<NotCalled>,
-    /// Those of them for which it could not be found out later.
+    /// Plugins that were not called, for reasons that cannot be derived later from this record and the configuration.
     #[serde(skip)]
     pub passed_over: Vec<PassedOver>,
 }
 
-/// A plugin's part in a decision.
+/// The part of one plugin in a decision.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Called {
-    /// Its name.
+    /// The name of the plugin.
     #[serde(with = "shared")]
     pub name: Arc<str>,
-    /// Its content, as `sha256:…`; empty where the file could not be read.
+    /// The digest of the plugin's content, as `sha256:…`; empty if the file could not be read.
     #[serde(with = "shared")]
     pub digest: Arc<str>,
-    /// What its verdict counts for.
+    /// The mode, which decides how the plugin's verdict counts.
     pub mode: Cow<'static, str>,
-    /// What its faults count for.
+    /// The failure policy, which decides how the plugin's faults count.
     pub failure_policy: Cow<'static, str>,
-    /// The index of the first of its rules that matched.
+    /// Index of the first rule of the plugin that matched.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub rule: Option<usize>,
-    /// `allowed`, `unchanged`, `patched`, `denied`, `fault` or `excepted`.
+    /// How the call ended: `allowed`, `unchanged`, `patched`, `denied`, `fault` or `excepted`.
     pub ended: Cow<'static, str>,
-    /// The exception for which it was not called after all, as the configuration has it.
+    /// The exception that kept the plugin from being called, as the configuration has it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub excepted: Option<String>,
-    /// How its second call ended, where there was one.
+    /// How the second call of the plugin ended, if there was one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reinvoked: Option<Cow<'static, str>>,
-    /// The fault.
+    /// The fault of the plugin, if the call ended in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fault: Option<Box<Fault>>,
-    /// What it refuses the request with.
+    /// The denial of the plugin, if the call ended in one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub denial: Option<Box<Denial>>,
-    /// What it would have refused, were it not as bad in the old object.
+    /// The part of a denial that did not count, because the old object has the same violations.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub existing: Option<Box<Denial>>,
-    /// The places that it changed.
+    /// The places that the plugin changed.
     #[serde(default, skip_serializing_if = "Places::is_empty")]
     pub changed: Places,
-    /// The places where it changed what an earlier plugin wrote.
+    /// The places where the plugin changed a value that an earlier plugin wrote.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub conflicts: Vec<Conflict>,
-    /// Its warnings.
+    /// The warnings of the plugin, as lengths and hashes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub warnings: Vec<Text>,
-    /// How many annotations it wants in the audit log.
+    /// Number of annotations that the plugin asked to have in the audit log.
     pub annotations: usize,
-    /// Fuel used.
+    /// Fuel that the plugin used.
     pub fuel: u64,
-    /// CPU time used.
+    /// CPU time that the plugin used, in milliseconds.
     pub cpu_milliseconds: f64,
-    /// Time by the clock, waiting for its turn included.
+    /// Wall-clock time, in milliseconds, including the time that the call waited for its turn.
     pub milliseconds: f64,
 }
 
-/// A plugin that was not called.
+/// A plugin that was not called, and the reason.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct NotCalled {
-    /// Its name.
+    /// The name of the plugin.
     pub name: String,
-    /// Why not.
+    /// The reason why the plugin was not called.
     pub why: Cow<'static, str>,
 }
 
-/// A text that is not kept.
+/// The length and the hash of a text that is not kept itself.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Text {
-    /// Its length.
+    /// Length of the text, in bytes.
     pub bytes: usize,
-    /// The first 64 bits of its SHA-256: enough to find the same text elsewhere.
+    /// The first 64 bits of the text's SHA-256, in hexadecimal: enough to find the same text elsewhere.
     pub sha256: String,
 }
 
 /// A fault of a plugin.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Fault {
-    /// Its name, such as `out-of-fuel`.
+    /// The kind of the fault, such as `out-of-fuel`.
     pub kind: Cow<'static, str>,
-    /// What the host says of it; none where the plugin's own words are part of it.
+    /// The host's message about the fault; `None` if the message contains text from the plugin.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
-    /// The text that is in the log in its place.
+    /// The length and the hash of that message if `message` is `None`. The log has the message itself.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<Text>,
 }
 
-/// A refusal.
+/// A denial of a plugin, without its texts.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Denial {
-    /// The HTTP status that the plugin wants.
+    /// The HTTP status that the plugin asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub code: Option<u16>,
-    /// What it says.
+    /// The length and the hash of the plugin's message.
     pub message: Text,
-    /// How many single reasons it gives.
+    /// Number of causes that the plugin gave.
     pub causes: usize,
-    /// The places that they are about.
+    /// The fields that the causes name.
     #[serde(default, skip_serializing_if = "Places::is_empty")]
     pub fields: Places,
 }
 
-/// Pointers into the object: the first ones.
+/// The first of some pointers into the object.
 #[derive(Clone, Debug, Default, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Places {
-    /// Those that are kept.
+    /// The pointers that are kept.
     pub pointers: Vec<String>,
-    /// How many more there were.
+    /// Number of further pointers, which are not kept.
     pub more: usize,
 }
 
-/// A place that an earlier plugin had written to.
+/// A place that an earlier plugin had already written to.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Conflict {
-    /// Where.
+    /// The pointer to the place.
     pub pointer: String,
-    /// Which plugin.
+    /// The name of the earlier plugin.
     pub with: String,
 }
 
-/// Names come from whoever sent the review, and may be as long as its body.
+/// Maximum length of a kept name, in bytes. Names come from the sender of the review and may be as long as its body.
 const LONGEST_NAME_BYTES: usize = 256;
-/// Of the places that one plugin changed or objects to.
+/// Maximum number of places kept of one plugin's changes, and of one denial.
 const MOST_PLACES: usize = 32;
-/// Of a plugin's warnings and conflicts.
+/// Maximum number of warnings kept of one plugin, and of conflicts.
 const MOST_ENTRIES: usize = 16;
-/// Hexadecimal digits of a text's hash.
+/// Number of bytes kept of a text's hash. The record has two hexadecimal digits for each byte.
 const HASH_BYTES: usize = 8;
-/// Faults that the host describes in its own words, from its own numbers.
+/// Kinds of faults whose message holds no text from the plugin: the host writes it itself.
 const TOLD_BY_HOST: [&str; 9] = [
     "out-of-fuel",
     "cpu-deadline",
@@ -222,7 +227,7 @@ const TOLD_BY_HOST: [&str; 9] = [
 // === impl Decision ===
 
 impl Decision {
-    /// Begins the record of a review: what is known of it when it has been read.
+    /// Begins the record of a review, with the data of its request.
     #[must_use]
     pub fn about(request: &AdmissionRequest, endpoint: Endpoint, only: Option<&str>) -> Self {
         let GroupVersionKind { kind, .. } = &request.kind;
@@ -259,7 +264,7 @@ impl Decision {
         }
     }
 
-    /// Adds what it came to.
+    /// Adds the verdict and the rest of the outcome.
     #[must_use]
     pub fn with_outcome(mut self, outcome: &Outcome, verdict: &'static str) -> Self {
         self.verdict = Cow::Borrowed(verdict);
@@ -271,14 +276,14 @@ impl Decision {
         self
     }
 
-    /// Adds how long it took.
+    /// Adds the time that the review took.
     #[must_use]
     pub fn with_duration(mut self, duration: Duration) -> Self {
         self.milliseconds = milliseconds(duration);
         self
     }
 
-    /// What it takes in memory, near enough.
+    /// The memory that the record takes, in bytes. This is an estimate.
     fn bytes(&self) -> usize {
         let names = [
             &self.uid,
@@ -304,7 +309,7 @@ impl Decision {
 // === impl Called ===
 
 impl Called {
-    /// The part that a report tells of.
+    /// The part of one plugin, as its report describes it. `rule` is the index of the rule that matched.
     #[must_use]
     pub fn of(report: &Report, rule: Option<usize>) -> Self {
         let (mut fault, mut denial, mut excepted) = (None, None, None);
@@ -360,7 +365,7 @@ impl Called {
         }
     }
 
-    /// Whether nothing comes after it in a chain of mutators.
+    /// Whether the plugin's fault ends the chain of mutators, so that no later mutator is called.
     #[must_use]
     pub fn ends_chain(&self) -> bool {
         self.fault.is_some()
@@ -378,7 +383,7 @@ impl Called {
         };
         let fault = self.fault.as_ref().and_then(|fault| fault.message.as_ref());
         let denials = self.denial.iter().chain(&self.existing);
-        // Name and digest are the plugin's own.
+        // The name and the digest share their memory with the plugin, so they are not counted.
         size_of::<Self>()
             + places(&self.changed)
             + denials
@@ -415,7 +420,7 @@ impl Denial {
 // === impl Text ===
 
 impl Text {
-    /// What is kept of a text.
+    /// Reduces a text to its length and its hash.
     #[must_use]
     pub fn of(text: &str) -> Self {
         let hash = Sha256::digest(text.as_bytes());
@@ -433,7 +438,7 @@ impl Text {
 // === impl Places ===
 
 impl Places {
-    /// Whether there are none.
+    /// Whether there were no places at all.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.pointers.is_empty() && self.more == 0
@@ -454,12 +459,12 @@ fn short(text: &str) -> String {
     one_line(text, Limit::Bytes(LONGEST_NAME_BYTES))
 }
 
-/// To the microsecond.
+/// Converts a duration to milliseconds, rounded to the microsecond.
 fn milliseconds(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }
 
-/// A text that others have too.
+/// Serializes a string that shares its memory with other values.
 mod shared {
     use std::sync::Arc;
 
@@ -474,7 +479,7 @@ mod shared {
     }
 }
 
-/// RFC 3339, to the millisecond.
+/// Serializes a time as RFC 3339, to the millisecond.
 mod timestamp {
     use std::time::SystemTime;
 

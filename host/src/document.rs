@@ -1,9 +1,13 @@
-//! The JSON document that a review turns on: parsed once, shared by every plugin, changed by path copying.
+//! The JSON document of a review: parsed once, shared by every plugin, and changed by copying paths.
 //!
-//! Why not `serde_json::Value`: a clone of [`Json`] is one reference count, a change copies only the
-//! containers on its path, and comparing two versions of an object skips everything they still share. So the
-//! cost of a mutation, of the difference it made and of the merged patch follows what changed, not the
-//! object's size. Members keep their order and numbers their exact text.
+//! [`Json`] has three advantages over `serde_json::Value`:
+//!
+//! - A clone costs one reference count.
+//! - A change copies only the containers on its path.
+//! - A comparison of two versions of an object skips everything that they still share.
+//!
+//! So the cost of a mutation, of its diff and of the merged patch depends on what changed, not on the object's size.
+//! Members keep their order, and numbers keep their exact text.
 
 mod json;
 mod parse;

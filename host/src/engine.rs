@@ -1,9 +1,14 @@
-//! One tuned wasmtime engine, and how a plugin is called in it.
+//! Configures the wasmtime engine and calls plugins in it.
 //!
-//! Owns everything that touches wasmtime: the configuration, the bindings of the contract, the limits that are
-//! armed before a plugin's first instruction, and the reading of what a call ended with. A call gets a fresh
-//! instance in a new store, on a fiber that yields to tokio at every tick of the epoch; the instance is thrown
-//! away with its memory when the call ends.
+//! This module owns everything that touches wasmtime:
+//!
+//! - The engine's configuration.
+//! - The bindings of the contract.
+//! - The limits, which are set before a plugin's first instruction.
+//! - The errors that a call ends with.
+//!
+//! Each call gets a fresh instance in a new store. The call runs on a fiber, which yields to tokio at every tick of the
+//! epoch. When the call ends, the host discards the instance with its memory.
 
 mod answer;
 #[expect(unreachable_pub, reason = "generated, and public in itself")]
@@ -53,60 +58,64 @@ use crate::plugin::Code;
 use exhaustion::Exhaustion;
 use state::CallState;
 
-/// How often the epoch moves: a call is looked at, and yields, this often.
+/// Interval of the epoch. At every tick, the host checks each running call, and the call yields.
 pub const TICK: Duration = Duration::from_millis(1);
 
-/// Fuel for one call of a host function, whatever it does.
+/// Fuel for each call of any host function.
 pub const FUEL_PER_CALL: u64 = 200;
-/// Fuel for every byte that a host function takes from a plugin or gives to it.
+/// Fuel for each byte that a host function takes from a plugin or gives to it.
 pub const FUEL_PER_BYTE: u64 = 1;
-/// Fuel for every JSON value that a host function looks at.
+/// Fuel for each JSON value that a host function looks at.
 pub const FUEL_PER_NODE: u64 = 20;
-/// Fuel for every place that `select` hands out, besides its bytes.
+/// Fuel for each match that `select` hands out, in addition to its bytes.
 pub const FUEL_PER_MATCH: u64 = 100;
 
-/// A call yields, and what it has used is known, when it has used so much fuel since it last called the host: some
-/// hundreds of microseconds of work, seldom less than a tick.
+/// Fuel after which a call yields if it has not called the host since. At that point the host learns how much fuel the
+/// call has used. This amount is some hundreds of microseconds of work, usually less than a tick.
 const FUEL_BETWEEN_YIELDS: u64 = 1_000_000;
 
-/// Core instances, memories and tables that one component may have at most, whatever its limits say: the pool
-/// is laid out for them.
+/// Maximum number of core instances and of tables in one component, whatever its limits are. The pool is laid out for
+/// this number. A component may have at most 16 memories.
 const PER_COMPONENT: u32 = 64;
-/// Places in the pool beyond the calls that are let in at once, and as many as these at most. Each call may have all
-/// the instances, memories and tables that its limits allow, so it is the permits that run out first, and never a
-/// neighbour's share of the pool.
+/// Maximum number of spare places in the pool, beyond the calls that may run at once. The pool never has more spare
+/// places than such calls.
+///
+/// The pool is sized so that every call may use all the instances, memories and tables that its limits allow. The
+/// permits therefore run out first, and no call takes a neighbour's share of the pool.
 const SPARE_INSTANCES: u32 = 16;
-/// Calls of candidates at the same time, in places of their own: what decides never waits for one.
+/// Number of shadow calls that may run at once. Shadows have places of their own, so serving calls never wait for one.
 pub(crate) const CANDIDATE_CALLS: u32 = 2;
-/// How long a candidate's call rests at every tick: two of them have a quarter of a processor.
+/// Pause of a shadow call at every tick. With this pause, two shadow calls use a quarter of a processor.
 const CANDIDATE_REST: Duration = Duration::from_millis(7);
-/// Candidates run when nobody else has a use for a processor, and get so many times `limits.timeout` for it.
+/// Multiple of `limits.timeout` that a shadow call may take. Shadows run only when nobody else needs a processor.
 const CANDIDATE_PATIENCE: u32 = 20;
-/// What one memory can grow to at most: the 4 GiB that 32 bits reach.
+/// Maximum size of one memory: the 4 GiB that 32 bits can address.
 const MAX_MEMORY_BYTES: usize = 1 << 32;
-/// Above what a call touches, so that resetting a slot is a copy and not a system call.
+/// Bytes of a slot that stay resident. A call touches less, so resetting a slot is a copy and not a system call.
 const KEEP_RESIDENT_BYTES: usize = 1 << 20;
-/// Memories that can stay as their plugin left them, for its next call: as many as there are plugins times calls of each at
-/// the same time, which are hardly ever more than there are threads. An unused one costs what is kept resident of it, and
-/// addresses; a plugin that has none, because all are other plugins', pays for a new mapping in every call.
+/// Number of memories that may stay as their plugin left them, ready for its next call.
+///
+/// The host needs one for each plugin and each of its concurrent calls. A plugin hardly ever has more concurrent calls
+/// than there are threads. An unused warm memory costs its resident bytes and its addresses. If all warm memories
+/// belong to other plugins, a plugin pays for a new mapping in every call.
 const WARM_MEMORIES: u32 = 1024;
-/// Code that is not optimised keeps its variables on the stack: what a plugin may use grows by this.
+/// Factor by which the guest's stack grows for unoptimised code, which keeps its variables on the stack.
 const STACK_FACTOR_ONCE: usize = 4;
-/// Nearly every call has less linear memory than this.
+/// Linear memory that nearly every call stays below.
 const SMALL_CALL_BYTES: u64 = 4 << 20;
-/// Room for host functions on a fiber's stack, above the guest's own.
+/// Stack for host functions on a fiber, in addition to the guest's own stack.
 const HOST_STACK_BYTES: usize = 512 * 1024;
 
-/// What an engine is made of.
+/// Settings of an engine.
 #[derive(Clone, Debug)]
 pub struct EngineSettings {
-    /// Calls that can be under way at once, and so instances that exist.
+    /// Number of calls that may run at once, and therefore of instances.
     pub max_concurrent_calls: u32,
-    /// The stack of every guest, in bytes.
+    /// Stack of every guest, in bytes.
     pub max_wasm_stack_bytes: u64,
-    /// What the plugins may have each at most; of it, what the pool is laid out for counts.
+    /// The largest limits of any plugin. The engine uses those that the pool is laid out for.
     pub largest: Limits,
-    /// How code is compiled. Only engines that agree on it run each other's code.
+    /// How code is compiled. Engines run each other's code only if they have the same tier.
     pub tier: Tier,
 }
 
@@ -117,21 +126,23 @@ pub enum Tier {
     /// Code that answers reviews: compiled once, run millions of times.
     #[default]
     Serving,
-    /// The same for every processor of this architecture. Valgrind needs it: it runs the host on a processor that it
-    /// makes up, while the child that compiles sees the real one.
+    /// Code that runs on every processor of this architecture.
+    ///
+    /// Valgrind needs this tier, because it runs the host on an emulated processor, while the child that compiles sees
+    /// the real one.
     Portable,
-    /// Code that runs once, to describe and configure a plugin. It compiles in a fraction of the time and uses a
+    /// Code that runs once, to describe and configure a plugin. This tier compiles in a fraction of the time and uses a
     /// multiple of the stack.
     Once,
 }
 
-/// What time it is for the plugins that may know it.
+/// The clock for plugins that may read the time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Clock {
-    /// The system's.
+    /// The system's clock.
     #[default]
     System,
-    /// Always the same, so that what a plugin makes of the time can be tested.
+    /// Always the same time, so that a plugin's use of the time can be tested.
     Fixed(SystemTime),
 }
 
@@ -141,22 +152,22 @@ pub struct Engine {
     wasmtime: wasmtime::Engine,
     slots: Arc<Semaphore>,
     candidate_slots: Arc<Semaphore>,
-    /// For the linear memories of all calls; none without a limit.
+    /// Memory for the linear memories of all calls; `None` without a limit.
     memory: Option<Arc<Room>>,
-    /// How many times its `limits.timeout` a call may take by the clock.
+    /// Multiple of `limits.timeout` that a call may take by the wall clock.
     patience: u32,
-    /// How long a call rests at every tick.
+    /// Pause of a call at every tick.
     rest: Duration,
     ticker: Arc<ticker::Ticker>,
     largest: Arc<Limits>,
     tier: Tier,
     clock: Clock,
     exhaustion: Exhaustion,
-    /// Where the host does the costly part of what a review asks of itself.
+    /// Where the host does its own costly work for reviews.
     offload: Offload,
 }
 
-/// Hashes the same in every process, as the standard hasher does not promise to.
+/// A hasher with the same result in every process. The standard hasher does not promise that.
 struct Sha256Hasher(Sha256);
 
 // === impl Sha256Hasher ===
@@ -175,7 +186,7 @@ impl Hasher for Sha256Hasher {
 // === impl Clock ===
 
 impl Clock {
-    /// The time.
+    /// The current time of this clock.
     #[must_use]
     pub fn now(self) -> SystemTime {
         match self {
@@ -207,7 +218,8 @@ impl Engine {
             }
             tracing::warn!(
                 error = format!("{error:#}"), wanted, reserved = least,
-                "there are not as many addresses as memories should stay warm (ulimit -v): many plugins will cost more"
+                "not enough address space for the wanted number of warm memories: with many plugins, calls cost more; \
+                 raise `ulimit -v`"
             );
             with(least)
         })?;
@@ -228,7 +240,7 @@ impl Engine {
         })
     }
 
-    /// What wasmtime is set to, with room for so many instances and memories.
+    /// Builds wasmtime's configuration, with room for the given numbers of instances and memories.
     fn config(
         settings: &EngineSettings,
         instances: u32,
@@ -280,7 +292,7 @@ impl Engine {
             .concurrency_support(false)
             .native_unwind_info(false)
             .wasm_backtrace_max_frames(None)
-            // Only backtraces read it, and it is as large as the code.
+            // Only backtraces need the address map, and it is as large as the code.
             .generate_address_map(false)
             .wasm_threads(false)
             .wasm_memory64(false)
@@ -288,19 +300,19 @@ impl Engine {
             .wasm_function_references(true)
             .wasm_gc(false);
         if settings.tier == Tier::Portable {
-            // With a target that is named, nothing is taken from the processor that this runs on.
+            // With a named target, the compiler ignores the features of this processor.
             config.target(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH))?;
         }
         Ok(config)
     }
 
-    /// The same engine, with another clock for the calls that are made through it.
+    /// Returns the same engine with another clock for its calls.
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
     }
 
-    /// The same engine, whose calls may have so much linear memory together.
+    /// Returns the same engine with a limit in bytes on the linear memory of all its calls together.
     #[must_use]
     pub fn with_max_memory(self, bytes: u64, gauge: Gauge) -> Self {
         Self {
@@ -309,14 +321,16 @@ impl Engine {
         }
     }
 
-    /// An account for one call's linear memories.
+    /// Opens an account for the linear memories of one call.
     fn call_memory(&self) -> Account {
         let memory = self.memory.as_ref();
         memory.map_or_else(Account::unlimited, Room::account)
     }
 
-    /// The same engine for candidates: with few places, none of which is taken from the calls that count, with rests,
-    /// and with more time by the clock, because they run at the lowest priority.
+    /// Returns the same engine for shadow calls, which run at the lowest priority.
+    ///
+    /// Shadow calls have a few places of their own, so serving calls keep all of theirs. Such a call pauses at every
+    /// tick, and may take more wall-clock time.
     pub(crate) fn for_candidates(&self) -> Self {
         Self {
             slots: self.candidate_slots.clone(),
@@ -327,28 +341,31 @@ impl Engine {
         }
     }
 
-    /// Until when a call of a plugin with these limits may take that begins now.
+    /// The latest end of a call that begins now, for a plugin with these limits.
     pub(crate) fn longest(&self, limits: &Limits) -> Instant {
         Instant::now() + limits.timeout * self.patience
     }
 
-    /// Where costly work of the host's own is done.
+    /// Where the host does its own costly work.
     pub(crate) fn offload(&self) -> &Offload {
         &self.offload
     }
 
-    /// wasmtime's own.
+    /// The underlying wasmtime engine.
     pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
         &self.wasmtime
     }
 
-    /// Compiles a component, in this process: for processes that can be lost.
+    /// Compiles a component in this process. The compiler can crash, so use this only in a process that the host can
+    /// lose.
     pub(crate) fn component(&self, bytes: &[u8]) -> wasmtime::Result<Component> {
         Component::from_binary(&self.wasmtime, bytes)
     }
 
-    /// The component whose code is in a file. Code that is mapped takes memory only for what runs of it; a copy would take
-    /// the better part of a megabyte for each plugin.
+    /// Maps the compiled component in a file.
+    ///
+    /// Mapped code takes memory only for the parts that run. A copy would take the better part of a megabyte for each
+    /// plugin.
     #[expect(
         unsafe_code,
         clippy::disallowed_methods,
@@ -362,12 +379,25 @@ impl Engine {
         unsafe { Component::deserialize_file(&self.wasmtime, code.path()) }
     }
 
-    /// How its code is compiled.
+    /// Reads a component from code in memory. Only for a confined process that runs a plugin once.
+    #[expect(
+        unsafe_code,
+        clippy::disallowed_methods,
+        reason = "wasmtime trusts the code that it is handed; this code comes from a compiling child by way of the host"
+    )]
+    pub(crate) fn read_component(&self, code: &[u8]) -> wasmtime::Result<Component> {
+        // SAFETY: the host hands over code that Tollgate's own compiler made in a process that runs no guest code. If the
+        // host stored the code in between, it has compared the code with its digest (`plugin/store`). wasmtime refuses
+        // code of another version or with other settings.
+        unsafe { Component::deserialize(&self.wasmtime, code) }
+    }
+
+    /// How the engine compiles code.
     pub(crate) fn tier(&self) -> Tier {
         self.tier
     }
 
-    /// What two engines have in common when they can run each other's code.
+    /// A hash that two engines share if they can run each other's code.
     pub(crate) fn compatibility(&self) -> [u8; 32] {
         let mut hasher = Sha256Hasher(Sha256::new());
         self.wasmtime
@@ -376,7 +406,7 @@ impl Engine {
         hasher.0.finalize().into()
     }
 
-    /// The first of a plugin's limits that the pool was not laid out for, with what is wanted and what there is.
+    /// The first of a plugin's limits that the pool is too small for: its name, the plugin's limit, and the pool's.
     pub(crate) fn lacks(&self, limits: &Limits) -> Option<(&'static str, u32, u32)> {
         let had = &self.largest;
         [
@@ -389,7 +419,8 @@ impl Engine {
         .find(|(_, wanted, had)| wanted > had)
     }
 
-    /// What plugins may import: the contract, WASI without anything behind it, and what is granted.
+    /// Links everything that plugins may import: the contract, WASI without access to anything, and the granted
+    /// capabilities.
     pub(crate) fn linker(
         &self,
         capabilities: impl IntoIterator<Item = Capability>,
@@ -413,7 +444,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn a_memory_stays_warm_for_every_plugin_however_few_calls_there_are_at_once() {
+    async fn keeps_memory_warm_for_every_plugin() {
         const PLUGINS: u32 = 200;
         let engine = Engine::new(&EngineSettings {
             max_concurrent_calls: 1,

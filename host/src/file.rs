@@ -1,7 +1,7 @@
-//! Files that the configuration names: read only where they are files.
+//! Reads files that the configuration names, and only regular files.
 //!
-//! Opening a named pipe waits for a writer, which may never come, and a device such as `/dev/zero` has no end. Either would
-//! hold up the thread that reads it, and with it a reload or a start.
+//! Opening a named pipe waits for a writer, which may never come. A device such as `/dev/zero` has no end. Either would
+//! block the thread that reads it, and with it a reload or a start.
 
 use std::fs::{File, FileType, OpenOptions};
 use std::io::{self, Read as _};
@@ -11,9 +11,9 @@ use std::path::Path;
 /// Opens a file for reading, without waiting.
 ///
 /// # Errors
-/// When it cannot be opened, or is not a regular file: the message says what it is.
+/// When the file cannot be opened, or is not a regular file. The message then names the kind of file.
 pub(crate) fn open(path: &Path) -> io::Result<File> {
-    // Without effect on a regular file.
+    // The flag has no effect on a regular file.
     let file = OpenOptions::new()
         .read(true)
         .custom_flags(libc::O_NONBLOCK)
@@ -31,7 +31,7 @@ pub(crate) fn open(path: &Path) -> io::Result<File> {
 /// Reads a whole file.
 ///
 /// # Errors
-/// As for [`open`], and when it cannot be read.
+/// The errors of [`open`], and errors while the file is read.
 pub(crate) fn read(path: &Path) -> io::Result<Vec<u8>> {
     let mut bytes = Vec::new();
     open(path)?.read_to_end(&mut bytes)?;
@@ -55,11 +55,13 @@ mod tests {
     use super::*;
 
     fn error(path: &Path) -> String {
-        read(path).expect_err("it is no file").to_string()
+        read(path)
+            .expect_err("it is not a regular file")
+            .to_string()
     }
 
     #[test]
-    fn reads_files_and_says_what_else_there_is() {
+    fn reads_files_and_names_other_kinds_in_errors() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("file");
         std::fs::write(&path, "text").unwrap();
@@ -77,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn a_named_pipe_without_a_writer_is_not_waited_for() {
+    fn does_not_wait_for_named_pipe_without_writer() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("pipe");
         let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;

@@ -1,4 +1,4 @@
-//! Doors to what is private, for those who fuzz it. Not an interface: whatever is here changes with what lies behind it.
+//! Access to private code for fuzz targets. This module is not a stable interface.
 
 pub mod rewriting;
 

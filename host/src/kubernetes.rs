@@ -1,8 +1,8 @@
-//! Kubernetes' own API: which resources there are, and which rules can match none of them.
+//! Kubernetes' own API: its resources, and the rules that can match none of them.
 //!
-//! A rule that matches nothing protects nothing, and nobody notices. What Kubernetes has of its own is known without a
-//! cluster, so such a rule is found before it is relied on. Custom resources are in groups with a dot in their names, and
-//! anything may be in those.
+//! A rule that matches nothing protects nothing, and nobody notices. Kubernetes' own resources are known without a
+//! cluster, so Tollgate finds such a rule before anybody relies on it. Custom resources are in groups with a dot in
+//! their names. Such groups may contain any resource.
 
 mod judge;
 mod suggest;
@@ -14,27 +14,27 @@ pub(crate) use judge::{Finding, judge};
 /// A resource of Kubernetes itself.
 #[derive(Debug)]
 pub(crate) struct Resource {
-    /// Its API group; empty for the core group.
+    /// The API group. It is empty for the core group.
     pub(crate) group: &'static str,
-    /// In the plural, such as `pods`.
+    /// The plural name, such as `pods`.
     pub(crate) name: &'static str,
-    /// Such as `Pod`.
+    /// The kind, such as `Pod`.
     pub(crate) kind: &'static str,
-    /// Whether its objects are in namespaces.
+    /// Whether the resource's objects are in namespaces.
     pub(crate) namespaced: bool,
-    /// The versions that it is served in.
+    /// The versions in which the resource is served.
     versions: Vec<&'static str>,
-    /// Whether other releases serve it in further versions.
+    /// Whether other releases serve the resource in further versions.
     other_versions: bool,
-    /// Such as `status`.
+    /// Subresources such as `status`.
     sub_resources: Vec<&'static str>,
-    /// Such as `po`, which kubectl takes.
+    /// Short names for kubectl, such as `po`.
     short_names: Vec<&'static str>,
 }
 
-/// The release that the table is of, for messages.
+/// The Kubernetes release of the table, for messages.
 pub(crate) const RELEASE: &str = "1.36";
-/// One line for each resource.
+/// The table, with one line per resource.
 const TABLE: &str = include_str!("kubernetes/resources.txt");
 const CORE: &str = "core";
 const OTHER_VERSIONS: &str = "...";
@@ -42,12 +42,12 @@ const OTHER_VERSIONS: &str = "...";
 static RESOURCES: LazyLock<Vec<Resource>> =
     LazyLock::new(|| TABLE.lines().filter_map(Resource::read).collect());
 
-/// Every resource, in the order of groups.
+/// Returns every resource, in the order of groups.
 pub(crate) fn resources() -> &'static [Resource] {
     &RESOURCES
 }
 
-/// The resource of a kind.
+/// Returns the resource of a kind.
 pub(crate) fn resource_of(group: &str, kind: &str) -> Option<&'static Resource> {
     let mut resources = resources().iter();
     resources.find(|resource| resource.group == group && resource.kind == kind)
@@ -56,7 +56,7 @@ pub(crate) fn resource_of(group: &str, kind: &str) -> Option<&'static Resource> 
 // === impl Resource ===
 
 impl Resource {
-    /// Reads a line of the table; none for a comment.
+    /// Reads a line of the table. None for a comment.
     fn read(line: &'static str) -> Option<Self> {
         let mut columns = line.split_ascii_whitespace();
         let group = columns.next().filter(|group| !group.starts_with('#'))?;

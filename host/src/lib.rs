@@ -9,14 +9,23 @@
 //!                                                   patch ──┘   typed faults
 //!
 //! configuration ─▶ config ─▶ plugin: read → prepare (child process) → link → the live set
-//!           └──────── live: looks for what has changed, and swaps the set ────────┘
+//!           └──────── live: finds changes, reconciles, and swaps the set ─────────┘
 //! ```
 //!
-//! The modules are the stages: [`server`] owns the connection, [`review`] the wire format, [`pipeline`] the way
-//! through the plugins, [`condition`] the expressions that decide about it, [`patch`] what a mutation may do and how
-//! it is told to kube-apiserver, [`engine`] the sandbox and its limits, [`plugin`] how a file becomes a guest,
-//! [`config`] what the operator said, [`live`] how a change of that comes into force, [`decision`] what is told of a
-//! review afterwards, [`comparison`] what of a candidate, [`manifests`] how kube-apiserver learns of the host.
+//! The modules are the stages:
+//!
+//! - [`server`] owns the connection.
+//! - [`review`] reads and writes the wire format.
+//! - [`pipeline`] leads a review through the plugins.
+//! - [`condition`] evaluates the expressions that decide whether a plugin is called.
+//! - [`patch`] defines what a mutation may change, and how kube-apiserver is told.
+//! - [`engine`] is the sandbox with its limits.
+//! - [`plugin`] turns a file into a guest.
+//! - [`config`] reads the operator's configuration.
+//! - [`live`] brings changes of the configuration and the plugins into service.
+//! - [`decision`] records what is reported about a review afterwards.
+//! - [`comparison`] records what is reported about a shadow version.
+//! - [`manifests`] registers the host with kube-apiserver.
 
 pub mod cli;
 pub mod comparison;

@@ -1,15 +1,19 @@
-//! What is served follows the configuration and the plugins' files, without a restart and without a failed call.
+//! Keeps the serving plugins in line with the configuration and the plugins' files, without a restart and without a
+//! failed call.
 //!
 //! ```text
-//! a file changes, SIGHUP, POST /reload            watch, desired
+//! a file changes, SIGHUP, POST /reload                                         watch, desired
 //!   → read the configuration and stamp the files
-//!   → reconcile: what is desired, what serves, what is to be done about it (pure)
-//!   → carry it out: load → prepare (child process) → link; publish; record     task, load
-//!   → tell: /plugins, /readyz, the log, the metrics                            status, note
+//!   → reconcile: compare desired and serving, and decide on steps (pure)       reconcile
+//!   → run the steps: load → prepare (child process) → link; publish; record    task, load
+//!   → report: /plugins, /readyz, the log, the metrics                          status, note
 //! ```
 //!
-//! Files are looked at ten times a second and not by inotify: a look costs microseconds, sees what a mounted ConfigMap,
-//! a Secret, NFS and an overlay have in common, and follows every link on the way without knowing of it.
+//! Tollgate polls the files ten times a second and does not use inotify, for three reasons:
+//!
+//! - A poll costs microseconds.
+//! - Polling works the same for a mounted ConfigMap, a Secret, NFS and an overlay.
+//! - Polling follows every link on the path, without special code for links.
 
 mod desired;
 mod grace;
@@ -33,12 +37,13 @@ use crate::server::{Call, Gate, Instance, Readiness, Reloaded, Reply};
 use grace::Grace;
 use status::Status;
 
-/// A caller who asks for a reload and waits for what comes of it.
+/// The channel to a caller who asked for a reload and waits for the result.
 type Asking = oneshot::Sender<Reloaded>;
 
-/// The gate over plugins that change while they serve.
+/// The gate in front of plugins that may change while they serve.
 pub struct Live {
-    /// None before the first set is loaded: nothing is let through for want of plugins.
+    /// Unset until the first plugins are loaded. Until then every review is answered with `Reply::Starting`, so that no
+    /// request passes for lack of plugins.
     pipeline: OnceLock<Arc<Pipeline>>,
     status: Arc<Status>,
     asking: mpsc::Sender<Asking>,
@@ -48,8 +53,8 @@ pub struct Live {
 // === impl Live ===
 
 impl Live {
-    /// The gate to what `reconciler` publishes, closed until [`Live::open`]. `startup` and `instance` decide when it is
-    /// ready although plugins are missing.
+    /// A gate to the plugins that `reconciler` publishes. The gate stays closed until [`Live::open`]. `startup` and
+    /// `instance` decide when the gate is ready although plugins are missing.
     #[must_use]
     pub fn new(reconciler: &Reconciler, startup: Startup, instance: Instance) -> Self {
         Self {
@@ -60,12 +65,12 @@ impl Live {
         }
     }
 
-    /// Has reviews answered from now on.
+    /// Opens the gate: from now on, `pipeline` answers the reviews.
     pub fn open(&self, pipeline: Arc<Pipeline>) {
         self.pipeline.get_or_init(|| pipeline);
     }
 
-    /// Waits until it is ready, or everything there is to wait for is there.
+    /// Waits until all awaited plugins are loaded, or until this replica is ready without them.
     pub async fn ready(&self, pipeline: Arc<Pipeline>) {
         Arc::clone(&self.grace).run(pipeline).await;
     }
@@ -86,7 +91,7 @@ impl Gate for Live {
         };
         self.status.tell(&mut plugins);
         if self.pipeline.get().is_none() {
-            // The first set is there a moment before reviews are answered by it.
+            // The first plugins are published a moment before the gate opens.
             plugins["state"] = "starting".into();
         }
         plugins

@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 use mimalloc::MiMalloc;
 
-/// What a review costs is to a good part allocations of a few dozen bytes; this takes half of that away.
+/// A large part of a review's cost is allocations of a few dozen bytes. mimalloc halves that part.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 

@@ -7,9 +7,10 @@
 //! options ─▶ address, caBundle, what is left out   ┘
 //! ```
 //!
-//! kube-apiserver calls nothing that is not registered, and everything that is: rules that are too wide cost each
-//! request of the cluster a call, and one webhook under `Fail` can keep an administrator from mending the cluster.
-//! So the rules are the union of the plugins' and no more, and what a cluster lives by is left out.
+//! kube-apiserver calls a webhook for every request that it is registered for, and for no other. Rules that are too
+//! wide cost an extra call for each request in the cluster. One webhook under `Fail` can keep an administrator from
+//! repairing the cluster. So the rules are exactly the union of the plugins' rules, and requests that the cluster
+//! depends on are excluded.
 
 mod exclude;
 mod hidden;
@@ -37,56 +38,58 @@ pub use self::{
 use self::rules::RegisteredRule;
 use self::webhook::{ClientConfig, LabelSelector, MatchCondition, Metadata, Webhook};
 
-/// The name that webhooks end in, and the API group that is to be Tollgate's.
+/// The suffix of webhook names, and the API group that is reserved for Tollgate.
 pub const DOMAIN: &str = "tollgate.dev";
 
-/// The group whose members are not asked about, when no other is named. Nobody is in it: whoever may impersonate
-/// takes it on for one command, which the audit log shows.
+/// The default break-glass group. Requests of its members skip the plugins.
+///
+/// The group has no members. A user who may impersonate joins it for one command, which the audit log shows.
 pub const BREAK_GLASS_GROUP: &str = "tollgate:break-glass";
 
-/// What a plugin is registered by.
+/// The properties of a plugin that matter for its registration.
 #[derive(Clone, Copy, Debug)]
 pub struct Participant<'a> {
-    /// Its name.
+    /// The plugin's name.
     pub name: &'a str,
-    /// Whether it changes objects.
+    /// Whether the plugin mutates.
     pub mutates: bool,
-    /// Whether it judges objects.
+    /// Whether the plugin validates.
     pub validates: bool,
-    /// What it is called for.
+    /// The requests that the plugin is called for.
     pub matching: &'a Match,
-    /// What its verdicts count for.
+    /// The effect of the plugin's verdicts.
     pub mode: Mode,
-    /// What its faults count for.
+    /// The effect of the plugin's faults.
     pub failure_policy: FailurePolicy,
-    /// Whether it is called again when another has changed the object after it.
+    /// Whether the plugin is called again after a later plugin changed the object.
     pub reinvocation_policy: ReinvocationPolicy,
-    /// Whether it is asked about the old object, too, when it denies the new one.
+    /// Whether the plugin also evaluates the old object when it denies the new one.
     pub existing_violations: ExistingViolations,
-    /// What one call may take.
+    /// Timeout of one call.
     pub timeout: Duration,
 }
 
-/// How the host is registered.
+/// The settings for registering the host.
 #[derive(Clone, Debug)]
 pub struct Registration {
     /// The name of both configurations.
     pub name: String,
-    /// Where kube-apiserver reaches the host.
+    /// Address at which kube-apiserver reaches the host.
     pub address: Address,
-    /// PEM of the authorities that kube-apiserver is to trust; without it, its own.
+    /// PEM of the CAs that kube-apiserver trusts for the host. Without it, kube-apiserver uses its own CAs.
     pub ca_bundle: Option<Vec<u8>>,
-    /// A webhook for each plugin rather than one for all, where that would do.
+    /// Whether each plugin gets its own webhook, even if one webhook for all would do.
     pub per_plugin: bool,
-    /// What kube-apiserver is to wait; without it, as little as is safe.
+    /// Timeout of kube-apiserver. Without it, the shortest safe timeout is used.
     pub timeout_seconds: Option<u32>,
-    /// Whether other webhooks' changes have the mutating webhooks called again; without it, where a plugin wants that.
+    /// Whether kube-apiserver calls the mutating webhooks again after other webhooks' changes. Without it, the plugins'
+    /// own policies decide.
     pub reinvocation_policy: Option<ReinvocationPolicy>,
-    /// Namespaces whose objects are not asked about.
+    /// Excluded namespaces.
     pub excluded_namespaces: BTreeSet<String>,
-    /// Groups whose members are not asked about.
+    /// Groups whose members' requests are excluded.
     pub break_glass_groups: BTreeSet<String>,
-    /// What the host keeps back of the time that kube-apiserver gives.
+    /// Time that the host subtracts from kube-apiserver's timeout.
     pub margin: Margin,
 }
 
@@ -112,7 +115,8 @@ impl Participant<'_> {
 // === impl Registration ===
 
 impl Registration {
-    /// The webhooks of an endpoint, in the order in which kube-apiserver calls them; none when no plugin serves it.
+    /// Returns the webhooks of an endpoint, in the order in which kube-apiserver calls them. None if no plugin serves
+    /// the endpoint.
     ///
     /// # Errors
     ///
@@ -138,7 +142,7 @@ impl Registration {
         Ok(Some(Webhooks::new(endpoint, metadata, webhooks)))
     }
 
-    /// Why the webhooks of an endpoint are one for each plugin, where nobody asked for that.
+    /// Returns the reason why an endpoint gets one webhook per plugin although nobody asked for that.
     #[must_use]
     pub fn hiding(&self, endpoint: Endpoint, plugins: &[Participant<'_>]) -> Option<Hiding> {
         if self.per_plugin {
@@ -192,10 +196,14 @@ impl Registration {
         })
     }
 
-    /// What is never asked about, and, where the webhook is one plugin, what that one is not asked about. Of several
-    /// plugins the conditions are not joined: a mutator can make an object into what a later one is for. Nor is one
-    /// taken over that speaks of resources: where kube-apiserver converts an object, its conditions have the version
-    /// that the client used as `request.resource`, and the webhook gets that of the rule (matchconditions/matcher.go).
+    /// Returns the match conditions of a webhook: the general exclusions, and the conditions of its plugin if it has
+    /// only one.
+    ///
+    /// The conditions of several plugins are not joined: a mutator can change an object so that a later plugin applies.
+    ///
+    /// A condition that contains `resource` is not copied either. When kube-apiserver converts an object, conditions
+    /// see the version that the client used as `request.resource`. The webhook gets the version of the rule
+    /// (matchconditions/matcher.go).
     fn conditions(
         &self,
         rules: &[RegisteredRule],
@@ -209,7 +217,8 @@ impl Registration {
         let own: Vec<_> = own
             .filter(|condition| !condition.text().contains("resource"))
             .collect();
-        // Past that kube-apiserver refuses the webhook, and the host decides about them all the same.
+        // kube-apiserver refuses a webhook with more conditions. The host evaluates the plugin's conditions in any
+        // case.
         if conditions.len() + own.len() <= MOST_CONDITIONS {
             conditions.extend(own.into_iter().map(|condition| MatchCondition {
                 name: format!("{}/{}", plugin.name, condition.name()),
@@ -231,7 +240,8 @@ impl Registration {
         })
     }
 
-    /// What all plugins leave out is left out, and where all name namespaces, there are no others.
+    /// Returns the namespace selector. A namespace is excluded if all plugins exclude it. If all plugins name
+    /// namespaces, only these are included.
     fn namespaces(&self, plugins: &[Participant<'_>]) -> LabelSelector {
         let mut excluded = self.excluded_namespaces.clone();
         let (first, rest) = plugins.split_first().expect("a webhook has a plugin");

@@ -1,65 +1,69 @@
-//! Memory goes back to the system when plugins have been loaded, and when large reviews have ceased.
+//! Gives memory back to the system after plugins were loaded, and after large reviews have ended.
 //!
-//! Loading takes megabytes for each plugin, for a moment: the artifact, its code, what is said about the code. A review of
-//! a megabyte takes tens of them. The allocator keeps what was freed for the next time, which may be in weeks, and gives it
-//! back only while it is used.
+//! Loading a plugin briefly takes megabytes: for the artifact, its code, and data about the code. A review of one
+//! megabyte takes tens of megabytes. The allocator keeps freed memory for later use, which may be weeks away. It gives
+//! memory back only while it is used.
 
 use std::cell::Cell;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// What smaller reviews leave behind is not worth giving back.
+/// Smaller reviews leave too little memory behind to give back.
 const LARGE_BYTES: usize = 64 << 10;
-/// For so long after a large review, another one is expected: giving back takes milliseconds.
+/// Waiting time after a large review. Another large review is likely in this time, and giving back takes milliseconds.
 const REST: Duration = Duration::from_secs(15);
-/// Of threads that give back at the same time, the allocator lets one do the most of it; so all do it once more after this.
+/// Delay before all threads give back a second time. When several threads give back at once, the allocator lets one of
+/// them do most of the work.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// How often there has been something to give back.
+/// The number of times that there was memory to give back.
 static OCCASIONS: AtomicUsize = AtomicUsize::new(0);
 static LAST_LARGE: LastLarge = LastLarge(AtomicU64::new(0));
-/// What milliseconds count from.
+/// The start of the millisecond counter.
 static START: LazyLock<Instant> = LazyLock::new(Instant::now);
 
 thread_local! {
-    /// Which of these occasions this thread has given back at.
+    /// The value of `OCCASIONS` when this thread last gave memory back.
     static GIVEN_BACK: Cell<usize> = const { Cell::new(0) };
 }
 
-/// When the last large review ended, in milliseconds, times two; one more when it has been seen to once, and 0 when twice.
+/// When the last large review ended, as milliseconds times two.
+///
+/// The lowest bit is set once the memory was given back for the first time. The value is 0 after the second time.
 struct LastLarge(AtomicU64);
 
-/// A review that is under way.
+/// A review in progress. When it is dropped, a large review is recorded.
 pub(crate) struct Reviewed {
     bytes: usize,
 }
 
-/// Plugins have been loaded: every thread that comes to [`idle`] gives back what it has freed, once.
+/// Records that plugins were loaded. Every thread that calls [`idle`] then gives its freed memory back once.
 pub(crate) fn loaded() {
     OCCASIONS.fetch_add(1, Ordering::Relaxed);
 }
 
-/// To be called on a thread that begins: it has freed nothing yet.
+/// Must be called on a new thread. A new thread has nothing to give back yet.
 pub(crate) fn begin() {
     GIVEN_BACK.set(OCCASIONS.load(Ordering::Relaxed));
 }
 
-/// To be called now and then: where large reviews have ceased, threads that come to [`idle`] give back.
+/// Must be called from time to time. After large reviews have ended, it makes threads that call [`idle`] give memory
+/// back.
 pub(crate) fn look() {
     if LAST_LARGE.is_over(START.elapsed()) {
         OCCASIONS.fetch_add(1, Ordering::Relaxed);
     }
 }
 
-/// To be called on a thread that has nothing else to do.
+/// Must be called on a thread that has nothing else to do. Gives memory back if that is due.
 pub(crate) fn idle() {
     if GIVEN_BACK.with(|given_back| is_due(&OCCASIONS, given_back)) {
         give_back();
     }
 }
 
-/// Whether there has been an occasion since the last time, which is now.
+/// Returns whether there was an occasion since the last call on this thread.
 fn is_due(occasions: &AtomicUsize, given_back: &Cell<usize>) -> bool {
     let occasions = occasions.load(Ordering::Relaxed);
     given_back.replace(occasions) != occasions
@@ -74,7 +78,7 @@ fn give_back() {
 // === impl Reviewed ===
 
 impl Reviewed {
-    /// One of so many bytes.
+    /// Starts a review of this size.
     pub(crate) fn new(bytes: usize) -> Self {
         Self { bytes }
     }
@@ -97,7 +101,7 @@ impl LastLarge {
             .store(now.max(1).saturating_mul(2), Ordering::Relaxed);
     }
 
-    /// Whether it is long over; twice.
+    /// Returns true twice after a large review: after `REST`, and `AGAIN` later.
     fn is_over(&self, now: Duration) -> bool {
         let last = self.0.load(Ordering::Relaxed);
         let (ended, is_second) = (Duration::from_millis(last / 2), last % 2 == 1);
@@ -106,7 +110,7 @@ impl LastLarge {
         } else {
             (REST, last + 1)
         };
-        // Where another one has ended meanwhile, it is not over.
+        // The exchange fails if another large review ended in the meantime.
         let seen_to = || {
             let (order, otherwise) = (Ordering::Relaxed, Ordering::Relaxed);
             self.0
@@ -122,10 +126,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn is_due_once_on_every_thread_after_each_occasion() {
+    fn is_due_once_per_thread_after_each_occasion() {
         let occasions = AtomicUsize::new(0);
         let (one, other) = (Cell::new(0), Cell::new(0));
-        assert!(!is_due(&occasions, &one), "there was none");
+        assert!(!is_due(&occasions, &one), "nothing was released yet");
         for _ in 0..2 {
             occasions.fetch_add(1, Ordering::Relaxed);
             assert!(is_due(&occasions, &one));
@@ -135,19 +139,19 @@ mod tests {
     }
 
     #[test]
-    fn large_reviews_are_over_a_while_after_the_last_of_them_and_once_more_soon_after() {
+    fn reports_end_of_large_reviews_twice() {
         let last = LastLarge(AtomicU64::new(0));
         let at = Duration::from_secs;
-        assert!(!last.is_over(at(100)), "none has ended");
+        assert!(!last.is_over(at(100)), "no large review has ended");
         last.ended(at(0));
         assert!(!last.is_over(at(14)));
         last.ended(at(10));
         assert!(!last.is_over(at(24)));
         assert!(last.is_over(at(25)));
-        assert!(!last.is_over(at(25)), "it was seen to");
-        assert!(last.is_over(at(26)), "once more");
-        assert!(!last.is_over(at(100)), "twice is enough");
+        assert!(!last.is_over(at(25)), "the memory was just given back");
+        assert!(last.is_over(at(26)), "given back once more a second later");
+        assert!(!last.is_over(at(100)), "given back only twice");
         last.ended(at(200));
-        assert!(last.is_over(at(300)), "another one");
+        assert!(last.is_over(at(300)), "another large review ended");
     }
 }

@@ -1,7 +1,7 @@
-//! Everything the host counts, in one value that is made once and passed in.
+//! All metrics of the host, in one value that is created once and passed in.
 //!
-//! Names carry the prefix `tollgate_` and Prometheus' base units. Labels are plugin names, digests
-//! and words from fixed lists: nothing of an object ever becomes a label.
+//! Names carry the prefix `tollgate_` and use Prometheus base units. Label values are plugin names, versions, digests,
+//! configuration keys, file paths, status codes and words from fixed lists. No part of an object ever becomes a label.
 
 use std::{fmt::Debug, path::Path, sync::Arc, time::Duration};
 
@@ -19,7 +19,7 @@ pub use self::plugin::{Cost, Outcome, Phase, PluginMetrics};
 /// The media type of [`Metrics::encode`].
 pub const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
-/// What a request takes, in seconds: the apiserver's own webhook histogram, finer at the low end.
+/// Buckets for the duration of a request, in seconds: those of kube-apiserver's webhook histogram, with more low ones.
 const REQUEST_BUCKETS_SECONDS: [f64; 15] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 ];
@@ -45,60 +45,60 @@ pub struct Metrics {
     audit_dropped: Counter,
     candidate_comparisons: Family<ComparisonLabels, Counter>,
     candidate_near_fuel_limit: Family<ComparedPluginLabels, Counter>,
-    /// Requests being read, judged or answered.
+    /// Requests that are being read, reviewed or answered.
     pub(crate) requests_in_flight: Gauge,
-    /// Request bytes held.
+    /// Request bytes that are held.
     pub(crate) bytes_in_flight: Gauge,
-    /// Memory of decoded documents.
+    /// Memory that decoded documents use.
     pub(crate) decoded_bytes: Gauge,
-    /// Linear memories of calls.
+    /// Linear memory that running calls use.
     pub(crate) call_memory_bytes: Gauge,
     /// Open connections of the HTTPS listener.
     pub(crate) connections: Gauge,
-    /// Connections that did not get through the TLS handshake.
+    /// Connections that failed the TLS handshake.
     pub(crate) tls_handshake_failures: Counter,
-    /// Bodies past `requests.maxBody`.
+    /// Bodies above `requests.maxBody`.
     pub(crate) oversized_bodies: Counter,
     /// Requests that ended in a panic of the host.
     pub(crate) panics: Counter,
 }
 
-/// Why a request was refused for the host's own load.
+/// The limit that made the host refuse a request.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Overload {
-    /// `requests.maxInFlight` would have been passed.
+    /// The request would have exceeded `requests.maxInFlight`.
     Bytes,
-    /// `requests.maxDecoded` would have been passed.
+    /// The request would have exceeded `requests.maxDecoded`.
     Decoded,
-    /// The gate had no room: every instance slot is taken.
+    /// The gate had no room: every instance slot was taken.
     Instances,
-    /// Passwords of others were being checked for as long as the request had time.
+    /// Other password checks took all the time that the request had.
     Passwords,
 }
 
-/// What came of comparing a candidate's call with its plugin's.
+/// The result of comparing a shadow's call with its plugin's call.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Comparison {
-    /// The same.
+    /// Both gave the same answer.
     Same,
-    /// Something else.
+    /// The answers differ.
     Different,
-    /// Nothing: the clock ended the candidate's call.
+    /// No result: the shadow's call ran out of time.
     Unfinished,
-    /// Nothing: there was no room for it.
+    /// No result: there was no room for the call.
     Dropped,
 }
 
-/// What a client did not show that was asked of it.
+/// The credential that a client failed to present.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum AuthenticationFailure {
-    /// A client certificate that is accepted.
+    /// No accepted client certificate.
     Certificate,
-    /// Any credential of a kind that is accepted.
+    /// No credential of an accepted kind.
     Missing,
-    /// A bearer token that is accepted.
+    /// No accepted bearer token.
     Bearer,
-    /// A name and a password that are accepted.
+    /// No accepted name and password.
     Basic,
 }
 
@@ -168,7 +168,7 @@ struct PluginInformationLabels {
 // === impl Metrics ===
 
 impl Metrics {
-    /// A fresh registry with every family at zero.
+    /// Creates a registry with every family at zero.
     #[must_use]
     pub fn new() -> Arc<Self> {
         let mut registry = Registry::with_prefix("tollgate");
@@ -210,7 +210,7 @@ impl Metrics {
         Arc::new(metrics)
     }
 
-    /// Shows at zero what can be counted: an alert on an increase needs a value before the first.
+    /// Creates series with the value zero, because an alert on an increase needs a value before the first event.
     fn begin(&self) {
         for reason in Overload::ALL.map(Overload::name) {
             drop(self.overload.get_or_create(&ReasonLabels { reason }));
@@ -240,28 +240,28 @@ impl Metrics {
         );
         registry.register_with_unit(
             "request_duration",
-            "From the head of a request to its answer",
+            "Time from the head of a request to its answer",
             Unit::Seconds,
             self.request_duration.clone(),
         );
         registry.register(
             "requests_in_flight",
-            "Requests being read, judged or answered",
+            "Requests being read, evaluated or answered",
             self.requests_in_flight.clone(),
         );
         registry.register(
             "in_flight_bytes",
-            "Request bytes held, against requests.maxInFlight",
+            "Bytes of requests in flight, limited by requests.maxInFlight",
             self.bytes_in_flight.clone(),
         );
         registry.register(
             "decoded_bytes",
-            "Memory of decoded documents, against requests.maxDecoded",
+            "Memory of decoded documents, limited by requests.maxDecoded",
             self.decoded_bytes.clone(),
         );
         registry.register(
             "call_memory_bytes",
-            "Linear memories of the calls under way, against engine.maxMemory",
+            "Linear memory of the calls in progress, limited by engine.maxMemory",
             self.call_memory_bytes.clone(),
         );
         registry.register(
@@ -271,12 +271,12 @@ impl Metrics {
         );
         registry.register(
             "tls_handshake_failures",
-            "Connections that did not get through the TLS handshake",
+            "Connections that failed the TLS handshake",
             self.tls_handshake_failures.clone(),
         );
         registry.register(
             "authentication_failures",
-            "Handshakes and requests refused because of who called, by what was wrong or missing",
+            "Handshakes and requests that failed authentication, by the credential that was wrong or missing",
             self.authentication_failures.clone(),
         );
         registry.register(
@@ -286,7 +286,7 @@ impl Metrics {
         );
         registry.register(
             "oversized_bodies",
-            "Request bodies past requests.maxBody",
+            "Request bodies larger than requests.maxBody",
             self.oversized_bodies.clone(),
         );
         registry.register(
@@ -296,12 +296,13 @@ impl Metrics {
         );
         registry.register(
             "certificate_expiry_timestamp_seconds",
-            "When a certificate ends that is served or trusted, in seconds since 1970",
+            "Expiry of a served or trusted certificate, in seconds since 1970",
             self.certificate_expiry.clone(),
         );
         registry.register(
             "credential_degraded",
-            "1 while the files of a certificate, token or password cannot be used, and what they held before is in force",
+            "1 while the files of a certificate, token or password are unusable and their previous content stays in \
+             force",
             self.credential_degraded.clone(),
         );
     }
@@ -314,32 +315,32 @@ impl Metrics {
         );
         registry.register(
             "conflicts",
-            "Mutations that overwrote what an earlier plugin had written",
+            "Mutations that overwrote a change of an earlier plugin",
             self.conflicts.clone(),
         );
         registry.register(
             "audit_dropped",
-            "Audit-mode calls that were not run because too many were waiting",
+            "Calls of plugins in mode audit or warn that were not run because the host had no room for them",
             self.audit_dropped.clone(),
         );
         registry.register(
             "candidate_comparisons",
-            "Calls of a plugin that its candidate was to repeat, by what came of it",
+            "Calls of a plugin that its shadow was due to repeat, by result",
             self.candidate_comparisons.clone(),
         );
         registry.register(
             "candidate_near_fuel_limit",
-            "Calls of a plugin's candidate that took more than 80 % of its limits.fuel, or all of it",
+            "Calls of a plugin's shadow that used more than 80 % of its limits.fuel, or all of it",
             self.candidate_near_fuel_limit.clone(),
         );
         registry.register(
             "plugins_loaded",
-            "Plugins that are loaded and serve",
+            "Plugins that are loaded and serving",
             self.plugins_loaded.clone(),
         );
         registry.register(
             "plugin_info",
-            "Always 1: the version that serves under a plugin's name",
+            "Always 1; the labels name the version that serves under a plugin's name",
             self.plugin_information.clone(),
         );
     }
@@ -347,40 +348,40 @@ impl Metrics {
     fn register_live(&self, registry: &mut Registry) {
         registry.register(
             "config_reloads",
-            "Looks at the configuration and the plugins after a change or when asked, by what came of it",
+            "Reconciliations of the configuration and the plugins after a change or on request, by result",
             self.config_reloads.clone(),
         );
         registry.register(
             "config_last_reload_successful",
-            "1 when all that the configuration wants is served, 0 when something of it is not",
+            "1 if everything that the configuration desires is served, otherwise 0",
             self.config_last_reload_successful.clone(),
         );
         registry.register(
             "config_last_reload_success_timestamp_seconds",
-            "When all that the configuration wants was last found to be served, in seconds since 1970",
+            "Last time at which everything that the configuration desires was served, in seconds since 1970",
             self.config_last_reload_success.clone(),
         );
     }
 
-    /// The OpenMetrics text of everything.
+    /// Returns all metrics as OpenMetrics text.
     #[must_use]
     pub fn encode(&self) -> String {
         let mut text = String::with_capacity(16 * 1024);
         if encode(&mut text, &self.registry).is_err() {
-            // Writing into a string fails only when a metric's own encoder does. A body without
-            // its end marker is what makes a scraper report the loss instead of storing half.
+            // Writing into a string fails only if a metric's own encoder fails. The text then lacks its end marker, so
+            // a scraper reports an error and does not store half of the metrics.
             tracing::error!("the metrics could not be encoded");
         }
         text
     }
 
-    /// The counters of one plugin, to be resolved once at load and kept beside it.
+    /// Returns the metrics of one plugin. Resolve them once at load and keep them with the plugin.
     #[must_use]
     pub fn plugin(&self, name: &str) -> PluginMetrics {
         self.plugin.resolve(name)
     }
 
-    /// A version of a plugin started to serve.
+    /// Records that a version of a plugin started to serve.
     pub fn plugin_loaded(&self, plugin: &str, digest: &str, version: &str) {
         let labels = PluginInformationLabels::new(plugin, digest, version);
         let gauge = self.plugin_information.get_or_create_owned(&labels);
@@ -389,7 +390,7 @@ impl Metrics {
         }
     }
 
-    /// A version of a plugin stopped to serve.
+    /// Records that a version of a plugin stopped serving.
     pub fn plugin_unloaded(&self, plugin: &str, digest: &str, version: &str) {
         let labels = PluginInformationLabels::new(plugin, digest, version);
         if self.plugin_information.remove(&labels) {
@@ -397,14 +398,14 @@ impl Metrics {
         }
     }
 
-    /// The configuration and the plugins were looked at; `result` is a word from a fixed list.
+    /// Counts a reload of the configuration and the plugins. `result` is a word from a fixed list.
     pub(crate) fn reloaded(&self, result: &'static str) {
         self.config_reloads
             .get_or_create(&ResultLabels { result })
             .inc();
     }
 
-    /// Whether all that the configuration wants is served.
+    /// Sets whether everything in the configuration is served.
     pub(crate) fn as_configured(&self, all: bool, timestamp_seconds: i64) {
         self.config_last_reload_successful.set(all.into());
         if all {
@@ -412,23 +413,23 @@ impl Metrics {
         }
     }
 
-    /// Whether something else is wanted of a plugin than what serves and cannot be had.
+    /// Sets whether a plugin's desired version cannot be loaded, so that another one serves.
     pub(crate) fn plugin_degraded(&self, plugin: &str, degraded: bool) {
         self.plugin.degraded(plugin, degraded);
     }
 
-    /// Whether a plugin is kept at its previous configuration for the sake of another one.
+    /// Sets whether a plugin keeps its previous configuration because another plugin cannot change.
     pub(crate) fn plugin_held(&self, plugin: &str, held: bool) {
         self.plugin.held(plugin, held);
     }
 
-    /// A plugin is not configured any more.
+    /// Removes the gauges of a plugin that is no longer configured.
     pub(crate) fn plugin_gone(&self, plugin: &str) {
         self.plugin.gone(plugin);
     }
 
-    /// A review was answered. `version` is `v1` or `v1beta1`; `verdict` is a word from a fixed
-    /// list, such as `allowed` or `denied`.
+    /// Counts an answered review. `version` is `v1` or `v1beta1`. `verdict` is a word from a fixed list, such as
+    /// `allowed` or `denied`.
     pub fn review(&self, endpoint: &'static str, version: &'static str, verdict: &'static str) {
         self.reviews
             .get_or_create(&ReviewLabels {
@@ -439,7 +440,7 @@ impl Metrics {
             .inc();
     }
 
-    /// `plugin` changed or removed what `overwrote` had written.
+    /// Counts that `plugin` changed or removed a value that `overwrote` had written.
     pub fn conflict(&self, plugin: &str, overwrote: &str) {
         self.conflicts
             .get_or_create(&ConflictLabels {
@@ -449,12 +450,12 @@ impl Metrics {
             .inc();
     }
 
-    /// An audit-mode call was not run because too many were waiting.
+    /// Counts an audit-mode call that did not run because too many were waiting.
     pub fn audit_dropped(&self) {
         self.audit_dropped.inc();
     }
 
-    /// A plugin's candidate was to repeat a call, with this result.
+    /// Counts a call that a plugin's shadow was to repeat, by result.
     pub fn compared(&self, plugin: &str, phase: Phase, result: Comparison) {
         let labels = ComparisonLabels {
             plugin: plugin.to_owned(),
@@ -464,15 +465,15 @@ impl Metrics {
         self.candidate_comparisons.get_or_create(&labels).inc();
     }
 
-    /// A plugin's candidate came near its limit of fuel.
+    /// Counts a call in which a plugin's shadow came close to its fuel limit.
     pub fn candidate_near_fuel_limit(&self, plugin: &str) {
         let plugin = plugin.to_owned();
         let labels = ComparedPluginLabels { plugin };
         self.candidate_near_fuel_limit.get_or_create(&labels).inc();
     }
 
-    /// A request got 429. The server counts [`Overload::Bytes`] itself and every
-    /// `Reply::Overloaded` as [`Overload::Instances`].
+    /// Counts a request that got 429. The server counts all reasons: it maps `Reply::Overloaded` to
+    /// [`Overload::Instances`] and `Reply::Crowded` to [`Overload::Decoded`].
     pub(crate) fn overloaded(&self, reason: Overload) {
         self.overload
             .get_or_create(&ReasonLabels {
@@ -481,7 +482,7 @@ impl Metrics {
             .inc();
     }
 
-    /// A client was refused because of who it is.
+    /// Counts a client that failed authentication.
     pub(crate) fn authentication_failed(&self, failure: AuthenticationFailure) {
         self.authentication_failures
             .get_or_create(&ReasonLabels {
@@ -490,7 +491,7 @@ impl Metrics {
             .inc();
     }
 
-    /// A request was answered, or given up by its client (code 499).
+    /// Counts a request that was answered or abandoned by its client (code 499).
     pub(crate) fn request(&self, endpoint: &'static str, code: u16, duration: Duration) {
         self.requests
             .get_or_create(&RequestLabels { endpoint, code })
@@ -500,7 +501,7 @@ impl Metrics {
             .observe(duration.as_secs_f64());
     }
 
-    /// Whether the files of a setting cannot be used, and what they held before is in force.
+    /// Sets whether the files of a setting are unusable, so that their previous content stays in use.
     pub(crate) fn credential_degraded(&self, setting: &str, degraded: bool) {
         let setting = setting.to_owned();
         self.credential_degraded
@@ -508,7 +509,7 @@ impl Metrics {
             .set(degraded.into());
     }
 
-    /// A certificate is served that ends at `timestamp_seconds` since 1970.
+    /// Sets the expiry of a served certificate, in seconds since 1970.
     pub(crate) fn certificate(&self, file: Option<&Path>, timestamp_seconds: i64) {
         let file = file.map_or_else(
             || "self-signed".to_owned(),
@@ -536,7 +537,7 @@ impl Comparison {
 // === impl Overload ===
 
 impl Overload {
-    const ALL: [Self; 3] = [Self::Bytes, Self::Instances, Self::Passwords];
+    const ALL: [Self; 4] = [Self::Bytes, Self::Decoded, Self::Instances, Self::Passwords];
 
     fn name(self) -> &'static str {
         match self {
@@ -553,7 +554,7 @@ impl Overload {
 impl AuthenticationFailure {
     const ALL: [Self; 4] = [Self::Certificate, Self::Missing, Self::Bearer, Self::Basic];
 
-    /// As metrics and log lines name it.
+    /// Returns the name used in metrics and log lines.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Certificate => "certificate",
@@ -614,10 +615,12 @@ mod tests {
     }
 
     #[test]
-    fn what_can_be_counted_is_there_before_it_is() {
+    fn exports_counters_as_zero_before_first_event() {
         let text = Metrics::new().encode();
         for line in [
             "tollgate_overload_rejections_total{reason=\"bytes\"} 0",
+            "tollgate_overload_rejections_total{reason=\"decoded\"} 0",
+            "tollgate_overload_rejections_total{reason=\"instances\"} 0",
             "tollgate_overload_rejections_total{reason=\"passwords\"} 0",
             "tollgate_authentication_failures_total{reason=\"bearer\"} 0",
             "tollgate_reviews_total{endpoint=\"validate\",version=\"v1\",verdict=\"error\"} 0",
@@ -628,7 +631,7 @@ mod tests {
     }
 
     #[test]
-    fn counts_a_loaded_version_once_and_forgets_it_when_unloaded() {
+    fn counts_loaded_version_once_until_it_is_unloaded() {
         let metrics = Metrics::new();
         metrics.plugin_loaded("a", "sha256:1", "1");
         metrics.plugin_loaded("a", "sha256:1", "1");

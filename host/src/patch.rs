@@ -1,4 +1,4 @@
-//! Patches: what a mutator asked for, applied strictly; what it came to, written minimally; who wrote what.
+//! Patches: applies a mutator's answer strictly, writes the result minimally, and records which plugin wrote what.
 //!
 //! ```text
 //!   a plugin's answer ──► Operation::parse_all ──► apply ─┐
@@ -12,9 +12,9 @@
 //!   original ─────────────────────► diff(original, final)   the one patch that leaves the host
 //! ```
 //!
-//! Why two vocabularies: a plugin may use all of RFC 6902, while what leaves the host is `add`, `replace` and
-//! `remove` only, in the subset that strict RFC 6902 and kube-apiserver's library read alike. No plugin's own
-//! text gets out; only the difference that it made does.
+//! There are two vocabularies. A plugin may use all of RFC 6902. The patch that leaves the host uses only `add`,
+//! `replace` and `remove`, in the subset that strict RFC 6902 and kube-apiserver's library read alike. A plugin's own
+//! text never leaves the host; only the difference that it made does.
 
 mod apply;
 mod diff;
@@ -35,8 +35,8 @@ use std::fmt;
 
 use crate::document::Pointer;
 
-/// A pointer as messages show it: whole up to 256 bytes. A patch chooses its own paths, and one of a megabyte
-/// must not become a log line.
+/// A pointer for messages, cut after 256 bytes. A patch chooses its own paths, and a path of a megabyte must not
+/// become a log line.
 struct Shown<'p>(&'p Pointer);
 
 // === impl Shown ===

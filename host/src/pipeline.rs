@@ -1,10 +1,10 @@
-//! The way of a review through the plugins.
+//! The path of a review through the plugins.
 //!
 //! ```text
 //! decode → snapshot of the plugin set
 //!   mutate:   for each mutator in order: match → call → apply → check → compare → the next one sees it
 //!   validate: all that match, on the object as it came; every denial is collected
-//! → merge (pure) → respond;  audited plugins and candidates run after that
+//! → merge (pure) → respond;  audited plugins and shadows run after that
 //! ```
 
 pub(crate) mod audit;

@@ -1,4 +1,4 @@
-//! A plugin's way from a file to a guest that can be called.
+//! Turns a plugin's file into a guest that can be called.
 //!
 //! ```text
 //! source → read (size cap) → digest
@@ -9,8 +9,8 @@
 //!   → store → link → match → publish
 //! ```
 //!
-//! The bytes are untrusted: a compiler cannot be interrupted, and neither it nor the snapshot's rewriting may be
-//! trusted not to panic or to run out of memory. So all of it happens in processes that can be lost.
+//! The bytes are untrusted. A compiler cannot be interrupted. Neither the compiler nor the rewriting of the snapshot is
+//! trusted not to panic or run out of memory. All of these steps therefore run in processes that the host can lose.
 
 mod componentize;
 #[doc(hidden)]

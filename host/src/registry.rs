@@ -1,15 +1,17 @@
-//! Plugins as artifacts in OCI registries: pulled by digest, within bounds, and kept for when the registry is away.
+//! Plugins as artifacts in OCI registries: pulled by digest, within limits, and cached for when the registry is
+//! unavailable.
 //!
 //! ```text
-//! reference ─ tag? ─▶ manifest: read within bounds, its digest is what runs from here on
-//!   → signed with one of the keys, where keys are configured
+//! reference ─ tag? ─▶ manifest: read up to a limit; from here on its digest decides which plugin runs
+//!   → signed with one of the keys, if keys are configured
 //!   → one layer of WebAssembly, not larger than allowed
-//!   → its bytes, from the cache or the registry, counted while they come, and compared with their digest
+//!   → its bytes, from the cache or the registry, counted on arrival and compared with their digest
 //! ```
 //!
-//! A registry is not trusted with anything but what the digest proves: not to be quick, not to be truthful about sizes,
-//! not to lead to harmless addresses. Which is why this speaks HTTP itself: with the crate `oci-client` a manifest or a
-//! token has whatever size the registry likes, and nobody can look at the address that a redirect dials.
+//! Tollgate trusts a registry only as far as digests prove its answers. A registry may be slow, may lie about sizes,
+//! and may lead to harmful addresses. For this reason Tollgate does not use the crate `oci-client`, and speaks HTTP to
+//! registries itself. With `oci-client`, the registry decides how large a manifest or a token is, and Tollgate cannot
+//! check the address that a redirect dials.
 
 mod address;
 mod cache;
@@ -46,231 +48,231 @@ use manifest::{Descriptor, Manifest, OCI_MANIFEST, WASM_CONFIG, WASM_LAYER};
 use session::{Host, Session};
 use signature::PublicKey;
 
-/// Registries, as they are configured.
+/// A client for registries, with its configuration and its cache.
 pub struct Registry {
     config: Registries,
     cache: Option<Cache>,
-    /// Whether it has been said that the cache may not be as large as it has to be.
+    /// Whether the log already says that the cache has to exceed its limit.
     told_exceeded: AtomicBool,
     hosts: Mutex<HashMap<String, Known>>,
-    /// One at a time for each registry, whatever becomes of its CAs.
+    /// The running credential helpers. A change of a registry's CAs does not affect them.
     helpers: Helpers,
     progress: Option<Arc<dyn Progress>>,
 }
 
-/// A registry as its CAs were when it was set up.
+/// A registry's host, with the stamp of the CA file that it was set up with.
 type Known = (Option<Stamp>, Arc<Host>);
 
-/// Somebody who wants to know how far a transfer is.
+/// Receives the progress of transfers.
 pub trait Progress: Send + Sync {
-    /// So many bytes are to come.
+    /// A download of this many bytes begins.
     fn pulling(&self, total_bytes: u64);
-    /// So many bytes are on their way out.
+    /// An upload of this many bytes begins.
     fn pushing(&self, total_bytes: u64);
-    /// So many more have come.
+    /// This many further bytes have arrived.
     fn came(&self, bytes: u64);
-    /// It is over, one way or the other.
+    /// The transfer has ended, with or without success.
     fn done(&self);
 }
 
-/// Who has signed an artifact.
+/// The signatures of an artifact.
 #[derive(Debug)]
 pub struct Signed {
-    /// Of the manifest.
+    /// Digest of the manifest.
     pub digest: String,
-    /// The tag that signatures are under.
+    /// The tag that the signatures are stored under.
     pub tag: String,
-    /// The keys that were expected: the beginning of their SHA-256, and the file.
+    /// The expected keys: the beginning of the key's SHA-256, and the file.
     pub keys: Vec<(String, PathBuf)>,
-    /// Each signature: by which of the keys, or what is wrong with it.
+    /// The result for each signature: the key that made it, or the reason why it does not count.
     pub found: Vec<Result<String, String>>,
 }
 
-/// What is to be pulled.
+/// An order to pull a plugin.
 #[derive(Clone, Copy, Debug)]
 pub struct Order<'o> {
-    /// From where.
+    /// The reference of the plugin.
     pub reference: &'o Reference,
-    /// PEM files with keys, by one of which it has to be signed; none where it need not be.
+    /// PEM files with keys, one of which must have signed the artifact; empty if no signature is required.
     pub keys: &'o [PathBuf],
-    /// The digest that the caller has already, under the same keys: nothing more is pulled where it is still that one.
+    /// The digest that the caller already has, under the same keys. If it is still current, nothing more is pulled.
     pub have: Option<&'o str>,
-    /// What it may have at most.
+    /// Maximum size of the plugin, in bytes.
     pub limit_bytes: u64,
 }
 
-/// What a reference stands for.
+/// The result of a pull.
 #[derive(Debug)]
 pub struct Pulled {
-    /// Of the manifest: it names the bytes by their digest.
+    /// Digest of the manifest, which names the plugin's bytes by their digest.
     pub digest: String,
-    /// The plugin; none where it is what the caller has already.
+    /// The bytes of the plugin; `None` if the caller already has them.
     pub bytes: Option<Vec<u8>>,
-    /// Why this comes from the cache, as it was when the registry last answered.
+    /// The reason why the plugin comes from the cache. In that case it is the version of the registry's last answer.
     pub stale: Option<String>,
-    /// Keeps it in the cache.
+    /// Keeps the artifact in the cache.
     pub hold: Hold,
 }
 
-/// What the cache has of a reference.
+/// The part of an artifact that the cache has.
 enum Cached {
-    /// All of it, under this digest.
+    /// The whole artifact, under this digest.
     Whole { digest: String, bytes: Vec<u8> },
-    /// None of the keys of today has signed it.
+    /// An artifact that none of the current keys has signed.
     Unsigned { digest: String },
-    /// Nothing, or too little.
+    /// No artifact, or an incomplete one.
     Nothing,
 }
 
-/// Why something cannot be pulled or pushed.
+/// An error of a pull or a push.
 #[derive(Debug, thiserror::Error)]
 pub enum RegistryError {
-    /// The registry cannot be reached, or broke off.
+    /// The registry cannot be reached, or it broke off the connection.
     #[error("{host}: {what}")]
     Unreachable {
-        /// Which.
+        /// The registry.
         host: String,
-        /// What happened.
+        /// The problem.
         what: String,
     },
-    /// It took too long.
-    #[error("{host}: it took more than {seconds} s (registries.timeout)")]
+    /// The transfer took longer than `registries.timeout`.
+    #[error("{host}: no complete answer within {seconds} s (registries.timeout)")]
     TooSlow {
-        /// Which.
+        /// The registry.
         host: String,
-        /// The limit.
+        /// The limit, in seconds.
         seconds: u64,
     },
-    /// It took longer than a start waits for what it can do without.
+    /// The pull took longer than a start waits if another version can serve meanwhile.
     #[error(
-        "{host}: it took more than {seconds} s, and a start waits no longer where something else can serve meanwhile"
+        "{host}: no complete answer within {seconds} s; a start waits no longer if another version can serve"
     )]
     Later {
-        /// Which.
+        /// The registry.
         host: String,
-        /// The limit.
+        /// The limit, in seconds.
         seconds: u64,
     },
-    /// What was asked of it for another plugin has failed.
+    /// An earlier request to the registry, for another plugin, has failed.
     #[error("{0}")]
     Away(String),
-    /// It would have led to an address that is not dialled.
+    /// The registry led to an address that Tollgate does not dial.
     #[error("{host}: {why}")]
     Refused {
-        /// Which registry led there.
+        /// The registry that led to the address.
         host: String,
-        /// To where, and why not.
+        /// The address, and the reason why it is not dialled.
         why: String,
     },
-    /// The registry answered, and not with what was asked for.
-    #[error("{host}: it answered {status} to {method} {path}{hint}")]
+    /// The registry answered with an error status.
+    #[error("{host}: answered {status} to {method} {path}{hint}")]
     Status {
-        /// Which.
+        /// The registry.
         host: String,
-        /// With what.
+        /// The status of the answer.
         status: StatusCode,
-        /// What was asked.
+        /// The method of the request.
         method: Method,
-        /// Of what.
+        /// The path of the request.
         path: String,
-        /// What to do about it.
+        /// Advice on how to solve the problem; empty if there is none.
         hint: &'static str,
     },
-    /// It wants to be shown who asks in a way that is not known, or dangerous.
-    #[error("{host}: it asks for credentials in a way that cannot be followed: {why}")]
+    /// The registry asks for credentials in an unknown or dangerous way.
+    #[error("{host}: cannot authenticate: {why}")]
     Challenge {
-        /// Which.
+        /// The registry.
         host: String,
-        /// What about it.
+        /// The problem.
         why: String,
     },
     /// The credentials cannot be read.
-    #[error("the credentials for the registry cannot be read: {0}")]
+    #[error("failed to read the credentials for the registry: {0}")]
     Credentials(String),
-    /// A certificate of `registries.hosts[].ca` cannot be read, or the client not be set up.
+    /// A certificate of `registries.hosts[].ca` cannot be read, or the HTTP client cannot be set up.
     #[error("{host}: {why}")]
     Setup {
-        /// Which.
+        /// The registry.
         host: String,
-        /// Why.
+        /// The problem.
         why: String,
     },
-    /// What is there is no plugin.
-    #[error("it is not a plugin's artifact: {0}")]
+    /// The artifact is not a plugin.
+    #[error("the artifact is not a plugin: {0}")]
     Artifact(String),
-    /// More than may be.
+    /// A part is larger than allowed.
     #[error("{what} has more than {limit_bytes} bytes ({setting})")]
     TooLarge {
-        /// What.
+        /// The part that is too large, such as the manifest.
         what: &'static str,
-        /// The limit.
+        /// The limit, in bytes.
         limit_bytes: u64,
-        /// Where it is set.
+        /// The setting or the rule that sets the limit.
         setting: &'static str,
     },
-    /// A file of keys cannot be used.
+    /// A file with keys cannot be used.
     #[error("{}: {why} (signatures.keys)", .path.display())]
     Keys {
-        /// Which.
+        /// The file.
         path: PathBuf,
-        /// Why.
+        /// The problem.
         why: String,
     },
-    /// It was to come from the cache.
+    /// The bytes should have come from the cache, which does not have them.
     #[error("{digest} is not in the cache (registries.cacheDirectory)")]
     NotCached {
-        /// What.
+        /// The digest of the missing bytes.
         digest: String,
     },
-    /// Nobody who is trusted has signed it.
+    /// No trusted key has signed the artifact.
     #[error(
-        "it is not signed as it has to be: expected a signature of {digest} by one of the keys {keys} (signatures.keys), \
-         found {found}"
+        "the artifact is not signed by a trusted key: expected a signature of {digest} by one of the keys {keys} \
+         (signatures.keys), found {found}"
     )]
     Unsigned {
-        /// The manifest's.
+        /// Digest of the manifest.
         digest: String,
-        /// The beginnings of their SHA-256.
+        /// The expected keys: the beginnings of their SHA-256.
         keys: String,
-        /// What is there.
+        /// The signatures that were found.
         found: String,
     },
-    /// The registry does not have it ready, and what the cache has is not to be trusted any more.
+    /// The registry cannot supply the artifact, and no trusted key has signed the cached one.
     #[error(
-        "{error}; the cache has {digest}, which is not signed as it has to be: expected a signature by one of the keys \
+        "{error}; the cached artifact {digest} is not signed by a trusted key: expected a signature by one of the keys \
          {keys} (signatures.keys)"
     )]
     UnsignedInCache {
-        /// What is wrong with the registry.
+        /// The error of the registry.
         error: Box<Self>,
-        /// The manifest's.
+        /// Digest of the cached manifest.
         digest: String,
-        /// The beginnings of their SHA-256.
+        /// The expected keys: the beginnings of their SHA-256.
         keys: String,
     },
-    /// Bytes that are not what was asked for.
+    /// The bytes do not have the requested digest.
     #[error(
-        "{what} is {found}, and {wanted} was asked for: it was damaged or exchanged on the way"
+        "{what} has the digest {found}, expected {wanted}: it was damaged or replaced in the registry or on the way"
     )]
     Digest {
-        /// What.
+        /// The part that was requested, such as the manifest.
         what: &'static str,
-        /// What should have come.
+        /// The requested digest.
         wanted: String,
-        /// What came.
+        /// The digest of the bytes that arrived.
         found: String,
     },
 }
 
-/// The distribution specification's own bound.
+/// Maximum size of a manifest, in bytes: the limit of the distribution specification.
 const MAX_MANIFEST_BYTES: u64 = 4 << 20;
-/// The config of an artifact that has no more to say.
+/// The config of an artifact if the proper config cannot be written.
 const EMPTY_CONFIG: &[u8] = b"{}";
 
 // === impl Registry ===
 
 impl Registry {
-    /// Registries under a configuration.
+    /// A client with this configuration.
     #[must_use]
     pub fn new(config: Registries) -> Self {
         let cache = config
@@ -287,13 +289,13 @@ impl Registry {
         }
     }
 
-    /// Tells somebody how far transfers are.
+    /// Reports the progress of transfers to `progress`.
     #[must_use]
     pub fn with_progress(self, progress: Option<Arc<dyn Progress>>) -> Self {
         Self { progress, ..self }
     }
 
-    /// Has everything from the registry itself, and keeps nothing.
+    /// Turns the cache off: everything comes from the registry, and nothing is kept.
     #[must_use]
     pub fn without_cache(self) -> Self {
         Self {
@@ -302,10 +304,10 @@ impl Registry {
         }
     }
 
-    /// Who has signed an artifact. The artifact itself is not pulled.
+    /// Finds out who has signed an artifact. The artifact itself is not pulled.
     ///
     /// # Errors
-    /// When that cannot be found out.
+    /// When the signatures cannot be read.
     pub async fn signatures(
         &self,
         reference: &Reference,
@@ -347,7 +349,7 @@ impl Registry {
         let mut found = Vec::with_capacity(signatures.len());
         for (layer, signature) in signatures {
             if layer.size > signature::MAX_PAYLOAD_BYTES {
-                found.push(Err("over a text that is too long".to_owned()));
+                found.push(Err("with a payload that is too long".to_owned()));
                 continue;
             }
             let payload = session.blob(&layer).await?;
@@ -375,7 +377,7 @@ impl Registry {
     /// Pulls a plugin.
     ///
     /// # Errors
-    /// When it cannot be had from the registry, and was not had before either; or when nobody who is trusted has signed it.
+    /// When neither the registry nor the cache has the plugin, or when no trusted key has signed it.
     pub async fn pull(&self, order: Order<'_>) -> Result<Pulled, RegistryError> {
         let keys = PublicKey::read(order.keys)?;
         let reference = order.reference;
@@ -389,8 +391,12 @@ impl Registry {
         self.fall_back(order, &keys, error, hold)
     }
 
-    /// Pulls a plugin of the first set. Where something else can serve meanwhile, its registry is given a short time,
-    /// and none when it was waited for already.
+    /// Pulls a plugin during the start, with less patience for the registry.
+    ///
+    /// 1. The registry gets a short time. If another plugin has already waited that long without success, it gets none.
+    /// 2. If the registry fails or the time is over, the cached version is used.
+    /// 3. If the time is over, the cache lacks the plugin and no other version can serve meanwhile, the pull continues
+    ///    for up to `registries.timeout`.
     pub(crate) async fn pull_at_start(
         &self,
         order: Order<'_>,
@@ -400,7 +406,7 @@ impl Registry {
         let (host, limit) = (&order.reference.registry, self.config.timeout);
         let short = patience::SHORT.min(limit);
         let lost = start.patience.is_lost(host, short);
-        // What needs nothing of the registry is there in no time.
+        // A pull that needs no answer from the registry ends without waiting.
         let wait = if lost.is_some() {
             Duration::ZERO
         } else {
@@ -541,8 +547,8 @@ impl Registry {
         Ok(layer.clone())
     }
 
-    /// Whether one of the keys has signed the manifest of this digest. Its bytes need not have been read for that: what it
-    /// names, it names by digests.
+    /// Checks that one of the keys has signed the manifest with this digest. The manifest need not have been read for
+    /// that, because it names its parts by digest.
     async fn verify(
         &self,
         session: &mut Session<'_>,
@@ -564,7 +570,7 @@ impl Registry {
         let mut found = Vec::new();
         for (layer, signature) in signature::signatures(&manifest)? {
             if layer.size > signature::MAX_PAYLOAD_BYTES {
-                found.push("one over a text that is too long".to_owned());
+                found.push("one with a payload that is too long".to_owned());
                 continue;
             }
             let payload = match self.cached(hold, &layer.digest, layer.size) {
@@ -584,12 +590,12 @@ impl Registry {
             }
         }
         if found.is_empty() {
-            found.push(format!("none in what is under the tag {tag}"));
+            found.push(format!("none in the manifest under the tag {tag}"));
         }
         Err(unsigned(keys, digest, found.join(", ")))
     }
 
-    /// The same by what the cache has, for when the registry is away; none where it has no signature.
+    /// The same check with the cache alone, for when the registry is unavailable; `None` if the cache has no signature.
     fn is_signed_in(
         cache: &Cache,
         reference: &Reference,
@@ -615,7 +621,8 @@ impl Registry {
         Some(verified)
     }
 
-    /// What the reference was when the registry last answered; else, the error and what is wrong with that.
+    /// Returns the cached version of the registry's last answer. If there is none that may serve, returns the error,
+    /// and says if the cached version is not signed.
     fn fall_back(
         &self,
         order: Order<'_>,
@@ -641,7 +648,7 @@ impl Registry {
         }
     }
 
-    /// What is there of it without the registry, signed where it has to be.
+    /// The cached artifact, if it is signed as required.
     fn in_cache(&self, order: Order<'_>, keys: &[PublicKey], hold: &Hold) -> Cached {
         let Order {
             reference,
@@ -665,8 +672,8 @@ impl Registry {
         find().unwrap_or(Cached::Nothing)
     }
 
-    /// What an artifact was by its digest: from the cache at once, from the registry only where the cache lacks
-    /// something. The keys are those of today in either case.
+    /// Loads the artifact with this digest again. The cache is used first, and the registry only if the cache is
+    /// incomplete. The current keys apply in both cases.
     pub(crate) async fn recall(
         &self,
         order: Order<'_>,
@@ -688,7 +695,7 @@ impl Registry {
         Ok((bytes, hold))
     }
 
-    /// What the cache has of an artifact, signed as it has to be today.
+    /// The cached artifact with this digest; `None` if it is incomplete or not signed as required today.
     pub(crate) fn at_hand(
         &self,
         order: Order<'_>,
@@ -707,7 +714,7 @@ impl Registry {
         })
     }
 
-    /// Keeps the bytes of a file, for when the file is gone.
+    /// Keeps the bytes of a plugin's file, in case the file is removed.
     pub(crate) fn keep(&self, hold: &Hold, digest: &str, bytes: &[u8]) {
         if let Some(cache) = &self.cache {
             cache.keep(hold, digest, bytes);
@@ -715,7 +722,7 @@ impl Registry {
         }
     }
 
-    /// What was kept of a file.
+    /// The bytes that were kept of a plugin's file.
     pub(crate) fn kept(
         &self,
         digest: &str,
@@ -729,12 +736,13 @@ impl Registry {
         Ok((bytes, hold))
     }
 
-    /// Keeps what will be added to it in the cache.
+    /// A hold, which keeps in the cache all digests that are added to it.
     pub(crate) fn hold(&self) -> Hold {
         self.cache.as_ref().map(Cache::hold).unwrap_or_default()
     }
 
-    /// Brings the cache back within its bound, after what served has been replaced, and says once where that cannot be.
+    /// Brings the cache back within its limit after other plugins have started to serve. If that is impossible, the log
+    /// says so once.
     pub(crate) fn tidy(&self) {
         let Some(cache) = &self.cache else {
             return;
@@ -748,12 +756,12 @@ impl Registry {
             tracing::warn!(
                 needed_bytes,
                 max_bytes,
-                "what a start may fall back to is more than registries.maxCache, and is kept all the same: raise it"
+                "the artifacts that a restart may need take more than registries.maxCache; keeping them anyway; raise registries.maxCache"
             );
         }
     }
 
-    /// The artifacts by which this can be served again, signatures included.
+    /// The digests that are needed to serve this version again, including its signatures.
     pub(crate) fn needs(&self, served: &Served) -> Vec<String> {
         let mut needs = vec![served.digest.clone()];
         let (Source::Oci(reference), Some(cache)) = (&served.source, &self.cache) else {
@@ -773,16 +781,17 @@ impl Registry {
         needs
     }
 
-    /// From the cache, where it stays.
+    /// Reads from the cache, and holds the digest there.
     fn cached(&self, hold: &Hold, digest: &str, limit_bytes: u64) -> Option<Vec<u8>> {
         hold.add(digest);
         self.cache.as_ref()?.get(digest, limit_bytes)
     }
 
-    /// Pushes a plugin in the layout that the CNCF's artifact guidance for WebAssembly has, and says its digest.
+    /// Pushes a plugin in the layout of the CNCF's artifact guidance for WebAssembly. Returns the digest of the
+    /// manifest.
     ///
     /// # Errors
-    /// When the registry does not take it.
+    /// When the registry does not accept the plugin.
     pub async fn push(
         &self,
         reference: &Reference,
@@ -821,10 +830,10 @@ impl Registry {
         Ok(digest)
     }
 
-    /// How a registry is reached, by the CAs of now.
+    /// The host of a registry. If the CA file has changed, the host is set up again.
     fn host(&self, registry: &str) -> Result<Arc<Host>, RegistryError> {
         let settings = self.config.host(registry);
-        // Before the file is read: what is written meanwhile is seen the next time.
+        // Stamp the file before reading it, so that a change during the read is seen next time.
         let stamp = Host::authorities(settings).and_then(|path| Stamp::of(&path));
         let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((earlier, host)) = hosts.get(registry)
@@ -841,7 +850,7 @@ impl Registry {
 // === impl Signed ===
 
 impl Signed {
-    /// Whether one of the keys has signed it.
+    /// Whether one of the keys has signed the artifact.
     #[must_use]
     pub fn is_trusted(&self) -> bool {
         self.found.iter().any(Result::is_ok)
@@ -863,7 +872,7 @@ fn by_digest(reference: &Reference, digest: &str) -> Reference {
     }
 }
 
-/// What the cache knows the signatures of a manifest by.
+/// The name under which the cache stores the signatures of a manifest.
 fn signature_of(reference: &Reference, digest: &str) -> String {
     let Reference {
         registry,

@@ -1,4 +1,4 @@
-//! The AdmissionReview, in and out.
+//! Reads and writes AdmissionReviews.
 
 pub mod decode;
 pub mod head;

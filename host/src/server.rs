@@ -1,9 +1,8 @@
-//! The front door: TLS, HTTP, routes, caps, deadlines and the drain.
+//! The HTTPS server: TLS, HTTP, routes, caps, deadlines and the drain.
 //!
-//! The server knows nothing of plugins. It hands every review to a [`Gate`] and turns the gate's
-//! [`Reply`] into HTTP. It owns everything that can go wrong before and after that: slow clients,
-//! oversized bodies, too many bytes at once, a panic in the gate, a shutdown with requests in
-//! flight.
+//! The server knows nothing about plugins. It passes every review to a [`Gate`] and turns the gate's [`Reply`] into
+//! HTTP. The server also handles everything that can go wrong before and after: slow clients, oversized bodies, too
+//! many bytes at once, a panic in the gate, and a shutdown with requests in flight.
 //!
 //! ```text
 //! accept → TLS handshake → HTTP/1.1 | HTTP/2 → route → body under two caps → Gate → answer
@@ -63,7 +62,7 @@ pub use self::{
 };
 pub(crate) use self::{authority::bundle_path, deadline::usable as usable_time};
 
-/// What a webhook call asks for.
+/// The endpoint that a webhook call is for.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Endpoint {
     /// `POST /mutate` or `/mutate/<plugin>`.
@@ -72,55 +71,55 @@ pub enum Endpoint {
     Validate,
 }
 
-/// One review, read from the wire and not yet understood.
+/// One review as read from the wire; the server has not parsed its body.
 #[derive(Debug)]
 pub struct Call {
-    /// Which of the two endpoints was called.
+    /// The endpoint that was called.
     pub endpoint: Endpoint,
-    /// The plugin named in the path: only that one is to run.
+    /// The plugin named in the path. If set, only this plugin runs.
     pub plugin: Option<String>,
-    /// When the head of the request had been read.
+    /// When the server had read the head of the request.
     pub received: Instant,
-    /// When the answer has to be ready: `received` plus `?timeout=`, less the configured margin.
+    /// When the answer must be ready: `received` plus `?timeout=`, minus the configured margin.
     pub deadline: Instant,
-    /// The body, or as much of it as the cap lets through.
+    /// The body, or the part of it that fits under the cap.
     pub body: Body,
 }
 
 /// The body of a call.
 ///
-/// The bytes count against the cap on bytes in flight for as long as any clone of them is alive,
-/// so work that goes on after the answer (audit mode) stays accounted for.
+/// The bytes count against the cap on bytes in flight until the last clone is dropped. Work that continues after the
+/// answer (audit mode) therefore stays accounted for.
 #[derive(Clone, Debug)]
 pub enum Body {
-    /// All of it.
+    /// The complete body.
     Whole(Bytes),
-    /// Past the cap for one body. The gate still gets to say what that means, because a plain 413
-    /// would let the webhook's failurePolicy decide for plugins that fail differently.
+    /// A body that exceeds the cap for one body. The gate decides the answer. A plain 413 would apply the webhook's
+    /// failurePolicy, although plugins may have different ones.
     TooLarge {
-        /// What was read before the cap was known to be passed, at most 64 KiB.
+        /// The bytes that were read before the cap was exceeded, at most 64 KiB.
         head: Bytes,
         /// The cap, `requests.maxBody`.
         limit_bytes: u64,
     },
 }
 
-/// What the gate answers.
+/// The gate's answer to a call.
 #[derive(Debug)]
 pub enum Reply {
     /// 200: an AdmissionReview.
     Review(Bytes),
-    /// 429 with `Retry-After: 1`, which kube-apiserver retries within its deadline.
+    /// 429 with `Retry-After: 1`. kube-apiserver retries within its deadline.
     Overloaded,
-    /// The same: other reviews have taken the memory for decoded documents.
+    /// The same 429: other reviews have used up the memory for decoded documents.
     Crowded,
-    /// 503 with `Retry-After: 1`, retried as well: there are no plugins yet.
+    /// 503 with `Retry-After: 1`: no plugins are loaded yet. kube-apiserver retries this too.
     Starting,
     /// 400: the body is not an AdmissionReview. The text must not quote the body.
     BadRequest(String),
     /// 404: no plugin has the name in the path.
     NoSuchPlugin(String),
-    /// 413: the body is past the cap; the text names the limit.
+    /// 413: the body exceeds the cap. The text names the limit.
     TooLarge(String),
     /// 500: the host failed. The text must not quote the body.
     Internal(String),
@@ -129,64 +128,64 @@ pub enum Reply {
 /// Whether the host should get traffic.
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct Readiness {
-    /// `/readyz` is 200 when set, else 503. A drain overrides it.
+    /// `/readyz` returns 200 if set, else 503. A drain overrides this with 503.
     pub ready: bool,
-    /// Whether all plugins are loaded without which requests are denied: the header [`COMPLETE`] of `/readyz`.
+    /// Whether every plugin without which requests are denied is loaded. `/readyz` sends it in the header [`COMPLETE`].
     pub complete: bool,
-    /// One line for each thing that matters, shown with `?verbose` and whenever not ready.
+    /// One line per fact, shown with `?verbose` and whenever the host is not ready.
     pub detail: Vec<String>,
 }
 
-/// What came of a wish to read everything again.
+/// The result of a reload.
 #[derive(Clone, Debug)]
 pub struct Reloaded {
-    /// Whether all that is configured is served now: 200, else 500.
+    /// Whether everything that is configured is now serving: `POST /reload` returns 200, else 500.
     pub complete: bool,
-    /// What has changed and what could not.
+    /// The changes that were made and those that failed.
     pub report: serde_json::Value,
 }
 
-/// What stands behind the server: the plugins, or in tests something simpler.
+/// Answers reviews for the server: the plugins, or something simpler in tests.
 pub trait Gate: Send + Sync + 'static {
-    /// Judges one review. Dropped when the client goes away or the call's whole timeout is over.
+    /// Answers one review. The future is dropped when the client disconnects or the call's whole timeout is over.
     fn review(&self, call: Call) -> impl Future<Output = Reply> + Send;
-    /// What `/plugins` shows.
+    /// Returns the content of `/plugins`.
     fn plugins(&self) -> serde_json::Value;
-    /// What `/candidates` shows: an object with the list `candidates`. There are none unless this is implemented.
+    /// Returns the content of `/candidates`: an object with the list `candidates`. The default list is empty.
     fn candidates(&self) -> serde_json::Value {
         serde_json::json!({ "candidates": [] })
     }
-    /// What `/decisions` shows: an object with the list `decisions`, the newest first; with a uid, those of one
-    /// review in full. None are kept unless this is implemented.
+    /// Returns the content of `/decisions`: an object with the list `decisions`, newest first. With a uid, the list
+    /// holds the full decisions of that review. The default list is empty.
     fn decisions(&self, uid: Option<&str>) -> serde_json::Value {
         let _ = uid;
         serde_json::json!({ "decisions": [] })
     }
-    /// Reads everything again, for `POST /reload`; none where there is nothing to read.
+    /// Reads the configuration and the plugins again, for `POST /reload`. Returns none if there is nothing to read.
     fn reload(&self) -> impl Future<Output = Option<Reloaded>> + Send {
         std::future::ready(None)
     }
-    /// What `/readyz` shows.
+    /// Returns the content of `/readyz`.
     fn readiness(&self) -> Readiness;
 }
 
-/// A server that has its sockets and certificate and does not serve yet.
+/// A server that has its sockets and certificate but does not serve yet.
 ///
-/// The kernel queues connections from the moment of [`Server::bind`], so a client that comes
-/// between `bind` and [`Server::run`] waits rather than being refused.
+/// The kernel queues connections as soon as [`Server::bind`] returns. A client that connects between `bind` and
+/// [`Server::run`] waits and is not refused.
 pub struct Server<G> {
     listener: TcpListener,
     local_address: SocketAddr,
     admin: Admin<G>,
     admin_authentication: Option<Arc<authentication::Authentication>>,
     refusals: Arc<Refusals>,
-    /// Answers from the moment of [`Server::bind`].
+    /// The probes listener, which answers as soon as [`Server::bind`] returns.
     probes: Probes,
     certificates: Arc<Certificates>,
     shared: Arc<Shared<G>>,
 }
 
-/// Where a server listens.
+/// The addresses that a server listens on.
 #[derive(Clone, Debug)]
 pub struct Listening {
     /// The HTTPS listener.
@@ -195,55 +194,55 @@ pub struct Listening {
     pub admin_address: SocketAddr,
     /// The probes listener.
     pub probes_address: SocketAddr,
-    /// The file to register as `caBundle`, when the certificate is self-signed.
+    /// The file to register as `caBundle`, if the certificate is self-signed.
     pub ca_bundle: Option<PathBuf>,
 }
 
-/// Where to listen and as whom.
+/// The addresses, certificate and identity that a server starts with.
 #[derive(Clone, Debug)]
 pub struct Listen {
-    /// The HTTPS listener; port 0 takes a free one.
+    /// The address of the HTTPS listener. Port 0 takes a free port.
     pub address: SocketAddr,
-    /// The admin listener; port 0 takes a free one.
+    /// The admin listener. Port 0 takes a free port.
     pub admin: config::Admin,
-    /// The plain listener for probes and metrics; port 0 takes a free one.
+    /// The address of the plain HTTP listener for probes and metrics. Port 0 takes a free port.
     pub probes_address: SocketAddr,
-    /// The certificate.
+    /// The source of the certificate.
     pub tls: Tls,
-    /// What clients have to show on the HTTPS listener.
+    /// The credentials that clients must present on the HTTPS listener.
     pub authentication: Authentication,
-    /// What tells this server from the other replicas.
+    /// The number that tells this server from the other replicas.
     pub instance: Instance,
 }
 
-/// The server could not start.
+/// Error when the server cannot start.
 #[derive(Debug, thiserror::Error)]
 pub enum BindError {
-    /// A listener's address could not be taken.
+    /// A listener cannot bind its address.
     #[error(
-        "cannot listen on {address} ({setting}): the address must be this host's own and its port free"
+        "cannot listen on {address} ({setting}): the address must belong to this host and its port must be free"
     )]
     Listen {
         /// The configuration key.
         setting: &'static str,
         /// The address.
         address: SocketAddr,
-        /// What the system said.
+        /// The error from the system.
         source: std::io::Error,
     },
-    /// The certificate could not be used.
+    /// The certificate is unusable.
     #[error("cannot serve TLS")]
     Tls(#[source] CertificateError),
-    /// What clients have to show could not be read.
-    #[error("cannot tell who may call")]
+    /// The credentials that clients must present cannot be read.
+    #[error("cannot load the credentials that clients must present (authentication)")]
     Authentication(#[source] AuthenticationError),
-    /// What administrators have to show could not be read.
-    #[error("cannot tell who may use the admin listener (admin.authentication)")]
+    /// The credentials that administrators must present cannot be read.
+    #[error("cannot load the credentials that administrators must present (admin.authentication)")]
     AdminAuthentication(#[source] AuthenticationError),
     /// The admin listener would be open to everybody.
     #[error("admin.authentication: {0}")]
     Exposed(String),
-    /// There is no thread for the probes.
+    /// The thread that answers probes cannot start.
     #[error("cannot start the thread that answers probes (probes.listen)")]
     Probes(#[source] std::io::Error),
 }
@@ -251,7 +250,7 @@ pub enum BindError {
 // === impl Endpoint ===
 
 impl Endpoint {
-    /// `mutate` or `validate`, as in the path and in metrics.
+    /// Returns `mutate` or `validate`, as used in the path and in metrics.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -264,11 +263,12 @@ impl Endpoint {
 // === impl Server ===
 
 impl<G: Gate> Server<G> {
-    /// Loads or makes the certificate, takes all addresses, and answers probes from then on.
+    /// Loads or creates the certificate and binds all addresses. Probes are answered from then on.
     ///
     /// # Errors
     ///
-    /// When an address cannot be taken or the certificate cannot be used.
+    /// Fails if an address cannot be bound, if the certificate or the credentials are unusable, or if the admin
+    /// listener would be open to everybody.
     pub async fn bind(
         listen: &Listen,
         requests: Requests,
@@ -358,13 +358,13 @@ impl<G: Gate> Server<G> {
         self.probes.address()
     }
 
-    /// The file to register as `caBundle`, when the certificate is self-signed.
+    /// The file to register as `caBundle`, if the certificate is self-signed.
     #[must_use]
     pub fn ca_bundle(&self) -> Option<PathBuf> {
         self.certificates.ca_bundle()
     }
 
-    /// All of these, for when the server itself runs.
+    /// All addresses and the `caBundle` file, for use after [`Server::run`] has consumed the server.
     #[must_use]
     pub fn listening(&self) -> Listening {
         Listening {
@@ -375,16 +375,16 @@ impl<G: Gate> Server<G> {
         }
     }
 
-    /// Serves until `stop` resolves, then drains; see [`Stop`] for how.
+    /// Serves until `stop` resolves, then drains as [`Stop`] describes.
     ///
-    /// Dropping the future closes every connection at once.
+    /// If the future is dropped, every connection closes at once.
     pub async fn run(self, stop: impl Future<Output = Stop>) -> Drained {
         let Self {
             listener,
             admin,
             admin_authentication,
             refusals,
-            // Dropped when the drain is over: probes and metrics are answered until the very end.
+            // Dropped when the drain is over. Until then the server answers probes and metrics.
             probes: _probes,
             certificates,
             shared,
@@ -399,7 +399,7 @@ impl<G: Gate> Server<G> {
             metrics: Arc::clone(&shared.metrics),
         };
         background.spawn(refresh::keep_fresh(sources, refusals));
-        // The background set is dropped, and with it aborted, when the drain is over.
+        // When the drain is over, the set of background tasks is dropped, which aborts them.
         accept::run(listener, certificates, shared, stop).await
     }
 }
@@ -407,7 +407,7 @@ impl<G: Gate> Server<G> {
 // === impl Listening ===
 
 impl Listening {
-    /// Tells those who read the log that reviews are answered.
+    /// Logs that the server answers reviews.
     pub fn announce(&self) {
         tracing::info!(
             address = %self.address,
@@ -418,14 +418,14 @@ impl Listening {
         );
     }
 
-    /// The same while there is nothing to answer them with.
+    /// Logs that the server listens while plugins still load.
     pub fn announce_start(&self) {
         tracing::info!(
             address = %self.address,
             admin = %self.admin_address,
             probes = %self.probes_address,
             ca_bundle = self.ca_bundle(),
-            "loading the plugins: reviews are answered with 503 until they are there"
+            "loading the plugins; reviews are answered with 503 until they are loaded"
         );
     }
 

@@ -1,9 +1,9 @@
-//! What a file is known by without reading it.
+//! Detects changes of a file without reading it.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
 
-/// What differs when a file was written or replaced, wherever on the way to it links were swapped.
+/// Metadata that changes when a file is written or replaced, or when a link on its path is swapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Stamp {
     device: u64,
@@ -16,7 +16,7 @@ pub(crate) struct Stamp {
 // === impl Stamp ===
 
 impl Stamp {
-    /// Of a file as it is now; none where there is none.
+    /// Returns the stamp of a file. None if there is no such file.
     pub(crate) fn of(path: &Path) -> Option<Self> {
         let metadata = std::fs::metadata(path).ok()?;
         Some(Self {
@@ -28,7 +28,7 @@ impl Stamp {
         })
     }
 
-    /// Of a file that there is not, for tests: one that differs for each version.
+    /// Returns a stamp that differs for each version, for tests without files.
     #[cfg(test)]
     pub(crate) fn of_version(version: u64) -> Self {
         Self {
@@ -49,8 +49,8 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sees_the_swap_of_a_mounted_volume() {
-        // As kubelet does it: `file` → `..data/file`, `..data` → a folder with a name of its time.
+    fn detects_swap_of_mounted_volume() {
+        // This is how kubelet does it: `file` → `..data/file`, and `..data` → a folder named after its time.
         let folder = tempfile::tempdir().unwrap();
         let root = folder.path();
         for version in ["..1", "..2"] {

@@ -1,7 +1,7 @@
-//! How the host logs: structured lines on standard error, and nothing of an object in them.
+//! Logging: structured lines on standard error, without any content of objects.
 //!
-//! A process has one subscriber and one panic hook, so this is the only module that sets anything
-//! process-wide; the binary calls [`install`] once and the library never does.
+//! A process has one subscriber and one panic hook, so only this module changes process-wide state. The binary calls
+//! [`install`] once. The library never calls it.
 
 mod json;
 
@@ -17,63 +17,64 @@ use tracing_subscriber::{
 
 use json::JsonLines;
 
-/// The environment variable that is read when no filter is given.
+/// The environment variable with the log filter. It is read if no filter is given.
 pub const FILTER_VARIABLE: &str = "TOLLGATE_LOG";
 
-/// Info of the host, and of the libraries only what went wrong.
+/// The default filter: info for the host, and warnings and errors for the libraries.
 const DEFAULT_FILTER: &str = "info,hyper=warn,wasmtime=warn,cranelift=warn";
 
-/// The TLS library warns of what clients send, once for each connection: whoever reaches the port could fill the log, with
-/// text of their own choice. Failed handshakes are counted, and reported once a minute.
+/// Filter that silences the TLS library's warnings about clients.
+///
+/// The library warns once per connection, with text from the client. Anybody who reaches the port could fill the log
+/// with it. Tollgate counts failed handshakes and reports them once a minute.
 const QUIET_TLS_LIBRARY: &str = "rustls=error";
 
-/// A filter that names it is taken as it is.
+/// The TLS library's target. A filter that names it is used unchanged.
 const TLS_LIBRARY: &str = "rustls";
 
-/// A line that cannot be written is lost. Saying so on standard error, which is what cannot be written to, would panic.
+/// A line that cannot be written is lost. A report about it would go to standard error, fail too, and panic.
 const LOG_INTERNAL_ERRORS: bool = false;
 
-/// The shape of a log line.
+/// The format of a log line.
 #[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
 pub enum LogFormat {
-    /// One JSON object for each line.
+    /// One JSON object per line.
     #[default]
     Json,
-    /// For reading at a terminal.
+    /// Text for a terminal.
     Text,
 }
 
-/// Logging could not be set up.
+/// An error while setting up logging.
 #[derive(Debug, thiserror::Error)]
 pub enum TelemetryError {
-    /// The filter does not parse.
+    /// The filter cannot be parsed.
     #[error(
         "the log filter from {origin} is not valid: expected a level (error, warn, info, debug, trace) or target=level pairs joined by commas, such as info,tollgate=debug"
     )]
     Filter {
-        /// `--log` or the environment variable.
+        /// Where the filter comes from: `--log` or the environment variable.
         origin: &'static str,
-        /// What the parser said.
+        /// The parser's error.
         source: ParseError,
     },
-    /// Something in this process has set up logging before.
+    /// Something else in this process has already set up logging.
     #[error("logging was already set up in this process")]
     Installed(#[source] TryInitError),
 }
 
-/// A word that is no log format.
+/// The error for a word that is not a log format.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 #[error("expected json or text")]
 pub struct UnknownLogFormat;
 
 /// Sets up logging and the panic hook for the whole process.
 ///
-/// `filter` is the value of `--log`; without one `TOLLGATE_LOG` is read, and without that `info`
-/// applies.
+/// `filter` is the value of `--log`. Without it, `TOLLGATE_LOG` applies, and without that `info`.
 ///
 /// # Errors
 ///
-/// When the filter does not parse, or logging was set up before.
+/// When the filter cannot be parsed, or when logging was already set up.
 pub fn install(format: LogFormat, filter: Option<&str>) -> Result<(), TelemetryError> {
     let filter = self::filter(filter, env::var(FILTER_VARIABLE).ok().as_deref())?;
     match format {
@@ -99,8 +100,8 @@ pub fn install(format: LogFormat, filter: Option<&str>) -> Result<(), TelemetryE
     Ok(())
 }
 
-/// The place of a source file within its crate, such as `h2-0.4.12/src/lib.rs`: what comes before it is a folder of the
-/// machine that built the binary.
+/// Returns a source file's path within its crate, such as `h2-0.4.12/src/lib.rs`. The part before that is a folder on
+/// the machine that built the binary.
 fn without_build_path(file: &str) -> &str {
     if !file.starts_with('/') {
         return file;
@@ -110,8 +111,10 @@ fn without_build_path(file: &str) -> &str {
     &file[crates..]
 }
 
-/// The text of a panic when it is a literal of the source. A formatted one is withheld: slicing a
-/// string at the wrong place, for one, quotes the string, and that may come from a Secret.
+/// Returns the text of a panic if it is a literal in the source.
+///
+/// A formatted text is withheld, because it may quote a Secret. For example, slicing a string at the wrong place quotes
+/// the string.
 fn panic_text(payload: &(dyn std::any::Any + Send)) -> &'static str {
     payload
         .downcast_ref::<&'static str>()
@@ -199,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_one_json_object_for_each_event_with_its_fields_at_the_top() {
+    fn writes_each_event_as_flat_json_object() {
         let captured = Captured::default();
         let writer = captured.clone();
         let filter = filter(Some("info"), None).expect("a filter");
@@ -216,13 +219,13 @@ mod tests {
     }
 
     #[test]
-    fn records_of_the_log_crate_have_their_target_and_no_path_of_the_build() {
+    fn log_crate_records_have_target_and_no_build_path() {
         let captured = Captured::default();
         let writer = captured.clone();
         let filter = filter(Some("info"), None).expect("a filter");
         let subscriber = subscriber_json(filter, move || writer.clone());
         tracing::subscriber::with_default(subscriber, || {
-            // As tracing-log hands on what the `log` crate records.
+            // tracing-log forwards records of the `log` crate in this form.
             tracing::warn!(
                 log.target = "rustls::conn",
                 log.module_path = "rustls::conn",
@@ -246,7 +249,7 @@ mod tests {
     }
 
     #[test]
-    fn a_place_in_a_dependency_has_no_path_of_the_build() {
+    fn strips_build_path_from_source_locations() {
         let table = [
             (
                 "/root/.cargo/registry/src/index.crates.io-1949cf8c6b5b557f/h2-0.4.12/src/lib.rs",
@@ -266,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn prefers_the_flag_to_the_variable_and_the_variable_to_the_default() {
+    fn flag_overrides_variable_and_variable_overrides_default() {
         let shown = |flag, variable| {
             filter(flag, variable)
                 .map_or_else(|error| error.to_string(), |filter| filter.to_string())
@@ -279,7 +282,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_the_tls_library_quiet_unless_the_filter_names_it() {
+    fn silences_tls_library_unless_filter_names_it() {
         let captured = |text: &str| {
             let captured = Captured::default();
             let writer = captured.clone();
@@ -307,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn accepts_both_formats_by_the_word_they_print() {
+    fn parses_log_formats_as_printed() {
         for format in [LogFormat::Json, LogFormat::Text] {
             assert_eq!(format.to_string().parse(), Ok(format));
         }

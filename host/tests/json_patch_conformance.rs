@@ -92,11 +92,11 @@ fn check(name: &str, at_least: usize) {
 }
 
 #[test]
-fn agrees_with_the_public_vectors() {
+fn agrees_with_public_vectors() {
     check("tests.json", 80);
 }
 
 #[test]
-fn agrees_with_the_vectors_of_the_specification() {
+fn agrees_with_vectors_of_specification() {
     check("spec_tests.json", 15);
 }

@@ -264,7 +264,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn the_difference_leads_to_the_final_object_and_is_minimal(states in chain()) {
+    fn difference_produces_final_object_and_is_minimal(states in chain()) {
         let (first, last) = (&states[0], &states[states.len() - 1]);
         let (before, after) = (Json::from(first.clone()), Json::from(last.clone()));
         let operations = diff(&before, &after);
@@ -284,7 +284,7 @@ proptest! {
     }
 
     #[test]
-    fn each_step_of_a_chain_can_be_recorded(states in chain()) {
+    fn records_each_step_of_chain(states in chain()) {
         let mut provenance = Provenance::new();
         let mut before = Json::from(states[0].clone());
         for (writer, state) in states.iter().enumerate().skip(1) {
@@ -309,7 +309,7 @@ proptest! {
     }
 
     #[test]
-    fn operations_survive_their_text(states in chain()) {
+    fn operations_survive_round_trip(states in chain()) {
         let last = Json::from(states[states.len() - 1].clone());
         let operations = diff(&Json::from(states[0].clone()), &last);
         let parsed = parse(text(&operations).as_bytes(), 64).expect("JSON");
@@ -317,7 +317,7 @@ proptest! {
     }
 
     #[test]
-    fn a_merge_patch_agrees_with_an_independent_implementation(document in value(), patch in value()) {
+    fn merge_patch_agrees_with_independent_implementation(document in value(), patch in value()) {
         let mut expected = document.clone();
         json_patch::merge(&mut expected, &patch);
         prop_assert_eq!(merge_patch(&Json::from(document), &Json::from(patch)), Json::from(expected));
@@ -325,7 +325,7 @@ proptest! {
 }
 
 #[test]
-fn kube_apiservers_library_comes_to_the_same_object() {
+fn kube_apiserver_library_produces_same_object() {
     let Some(program) = apiserver_patch() else {
         return;
     };
@@ -488,7 +488,7 @@ fn removing_the_middle_container_is_one_remove() {
 }
 
 #[test]
-fn a_changed_container_is_changed_in_its_place_while_others_come_and_go() {
+fn changes_container_in_place_while_others_change() {
     let mut after = containers(5);
     after.remove(0);
     after[2]["image"] = json!("other");

@@ -75,7 +75,7 @@ async fn accepts_a_resumed_tls_session() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refuses_what_is_no_review_call_and_says_why() {
+async fn rejects_other_calls_with_reason() {
     let fixture = Fixture::start(Settings::default()).await;
     let client = fixture.client().build().expect("a client");
     let get = client
@@ -112,7 +112,7 @@ async fn refuses_what_is_no_review_call_and_says_why() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn gives_the_gate_the_timeout_less_the_margin() {
+async fn gate_gets_timeout_minus_margin() {
     let fixture = Fixture::start(Settings::default()).await;
     let client = fixture.client().build().expect("a client");
     for (query, expected) in [("", 9_000), ("?timeout=2s", 1_800), ("?timeout=100ms", 50)] {
@@ -130,7 +130,7 @@ async fn gives_the_gate_the_timeout_less_the_margin() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_for_a_gate_that_hangs_once_the_timeout_is_over() {
+async fn answers_for_hanging_gate_after_timeout() {
     let fixture = Fixture::start(Settings::default()).await;
     let client = fixture.client().build().expect("a client");
     let started = Instant::now();
@@ -142,7 +142,7 @@ async fn answers_for_a_gate_that_hangs_once_the_timeout_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn outlives_a_panic_in_a_request_and_answers_it_with_500() {
+async fn answers_panicking_request_with_500_and_keeps_running() {
     let fixture = Fixture::start(Settings::default()).await;
     for builder in [fixture.client(), fixture.client().http1_only()] {
         let client = builder.build().expect("a client");
@@ -158,7 +158,7 @@ async fn outlives_a_panic_in_a_request_and_answers_it_with_500() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refuses_past_the_bytes_in_flight_with_a_retry_and_takes_more_once_they_are_back() {
+async fn rejects_requests_over_bytes_in_flight_until_released() {
     let fixture = Fixture::start(Settings {
         max_body_bytes: 1_000,
         max_bytes_in_flight: 1_500,
@@ -213,7 +213,7 @@ async fn refuses_past_the_bytes_in_flight_with_a_retry_and_takes_more_once_they_
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn passes_the_gates_overload_on_as_429() {
+async fn answers_overloaded_gate_with_429() {
     let fixture = Fixture::start(Settings::default()).await;
     let client = fixture.client().build().expect("a client");
     let response = fixture.post(&client, "/mutate/overloaded", "{}").await;
@@ -222,7 +222,7 @@ async fn passes_the_gates_overload_on_as_429() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn gives_the_gate_the_head_of_an_oversized_body_and_the_client_its_answer() {
+async fn answers_oversized_body_from_its_head() {
     const CAP: usize = 100_000;
     let fixture = Fixture::start(Settings {
         max_body_bytes: CAP as u64,
@@ -247,7 +247,7 @@ async fn gives_the_gate_the_head_of_an_oversized_body_and_the_client_its_answer(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_clients_that_write_an_oversized_body_to_the_end_before_they_read() {
+async fn answers_clients_that_write_whole_oversized_body_first() {
     const CAP: usize = 100_000;
     let fixture = Fixture::start(Settings {
         max_body_bytes: CAP as u64,
@@ -287,7 +287,7 @@ async fn answers_clients_that_write_an_oversized_body_to_the_end_before_they_rea
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_a_body_that_does_not_come_with_408() {
+async fn answers_missing_body_with_408() {
     let fixture = Fixture::start(Settings::default()).await;
     let mut stream = fixture.connect().await;
     let head = raw::head("/mutate/echo?timeout=200ms", "content-length: 100", "{");
@@ -298,7 +298,7 @@ async fn answers_a_body_that_does_not_come_with_408() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn counts_a_client_that_goes_away_and_drops_its_review() {
+async fn counts_disconnected_client_and_drops_its_review() {
     let fixture = Fixture::start(Settings::default()).await;
     let mut stream = fixture.connect().await;
     raw::send(
@@ -315,7 +315,7 @@ async fn counts_a_client_that_goes_away_and_drops_its_review() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn drains_two_hundred_requests_in_flight_without_a_reset() {
+async fn drains_two_hundred_requests_without_reset() {
     for http1 in [true, false] {
         let mut fixture = Fixture::start(Settings::default()).await;
         let mut builder = fixture.client();
@@ -355,7 +355,7 @@ async fn drains_two_hundred_requests_in_flight_without_a_reset() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_on_idle_connections_in_the_drain_and_ends_them_with_the_answer() {
+async fn drain_answers_on_idle_connections_and_closes_them() {
     let mut fixture = Fixture::start(Settings::default()).await;
     let mut used = fixture.connect().await;
     raw::send(&mut used, &raw::head("/mutate", "content-length: 2", "{}")).await;
@@ -375,7 +375,7 @@ async fn answers_on_idle_connections_in_the_drain_and_ends_them_with_the_answer(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_what_keeps_coming_on_kept_connections_through_the_drain() {
+async fn drain_answers_requests_on_kept_connections() {
     let mut fixture = Fixture::start(Settings::default()).await;
     let clients: Vec<_> = (0..8)
         .map(|_| {
@@ -409,7 +409,7 @@ async fn answers_what_keeps_coming_on_kept_connections_through_the_drain() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cuts_what_is_not_done_when_the_grace_period_is_over() {
+async fn closes_unfinished_requests_after_grace_period() {
     let mut fixture = Fixture::start(Settings {
         shutdown_grace_period: Duration::from_millis(400),
         ..Settings::default()
@@ -429,7 +429,7 @@ async fn cuts_what_is_not_done_when_the_grace_period_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn waits_in_the_drain_for_no_client_that_says_nothing() {
+async fn drain_does_not_wait_for_silent_clients() {
     let mut fixture = Fixture::start(Settings {
         shutdown_grace_period: Duration::from_secs(15),
         ..Settings::default()
@@ -454,7 +454,7 @@ async fn waits_in_the_drain_for_no_client_that_says_nothing() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn closes_connections_that_stay_idle_past_the_timeout() {
+async fn closes_connections_after_idle_timeout() {
     let fixture = Fixture::start(Settings {
         idle_timeout: Duration::from_millis(500),
         ..Settings::default()
@@ -473,7 +473,7 @@ async fn closes_connections_that_stay_idle_past_the_timeout() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn shows_probes_metrics_and_plugins_on_the_plain_listener() {
+async fn serves_probes_metrics_and_plugins_on_plain_listeners() {
     let fixture = Fixture::start(Settings::default()).await;
     assert_eq!(fixture.probe("/livez").await, (200, "ok\n".to_owned()));
     assert_eq!(fixture.probe("/readyz").await, (200, "ok\n".to_owned()));
@@ -485,11 +485,11 @@ async fn shows_probes_metrics_and_plugins_on_the_plain_listener() {
         ("plugin echo: ready", "ok".to_owned())
     );
     assert!(
-        lines[1].starts_with("certificate self-signed: ends on 20"),
+        lines[1].starts_with("certificate self-signed: expires on 20"),
         "{verbose}"
     );
     assert!(lines[1].ends_with(", in 89 days"), "{verbose}");
-    assert!(lines[2].contains("/tls/ca.crt: ends on 20"), "{verbose}");
+    assert!(lines[2].contains("/tls/ca.crt: expires on 20"), "{verbose}");
     fixture.gate.set_ready(false);
     let (status, red) = fixture.probe("/readyz").await;
     assert_eq!(status, 503);
@@ -516,7 +516,7 @@ async fn shows_probes_metrics_and_plugins_on_the_plain_listener() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn keeps_the_authority_from_one_start_to_the_next() {
+async fn keeps_authority_across_starts() {
     let directory = tempfile::tempdir().expect("a directory");
     let mut first = Fixture::start_in(Settings::default(), directory.path()).await;
     let ca_pem = first.ca_pem();
@@ -530,7 +530,7 @@ async fn keeps_the_authority_from_one_start_to_the_next() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn leaves_half_of_a_tiny_timeout_whatever_the_margin() {
+async fn leaves_half_of_tiny_timeout_with_any_margin() {
     let fixture = Fixture::start(Settings {
         deadline_margin: Margin {
             percent: 90,

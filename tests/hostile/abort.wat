@@ -1,5 +1,5 @@
 ;; world: validator
-;; Gives up, and says why and where.
+;; Calls `abort` with a reason and a place.
 (import "tollgate:admission/logging@0.1.0" "abort" (func $abort (param i32 i32 i32 i32 i32 i32 i32)))
 (data (i32.const 1024) "index out of range" "src/policy.rs")
 (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)

@@ -1,5 +1,5 @@
 ;; world: validator
-;; Writes 30 MB with one instruction, which no tick can interrupt, over and over.
+;; Writes 30 MB with one instruction, in a loop. No tick can interrupt that instruction.
 (memory (export "memory") 480)
 (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)
     (loop $again

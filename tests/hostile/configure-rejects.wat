@@ -1,5 +1,5 @@
 ;; world: validator
-;; Rejects whatever settings it is given: one error at `/colour`.
+;; Rejects all settings, with one error at `/colour`.
 (data (i32.const 1024) "/colour" "must be red or green")
 (data (i32.const 1064) "\01\00\00\00\00\04\00\00\07\00\00\00" "\07\04\00\00\14\00\00\00")
 (data (i32.const 1100) "\01\00\00\00\28\04\00\00\01\00\00\00")

@@ -1,5 +1,5 @@
 ;; world: validator
-;; Warns, annotates and denies with line ends, escape sequences, zeros and a text that runs backwards.
+;; Warns, annotates and denies with line ends, escape sequences, zeros and right-to-left text.
 (import "tollgate:admission/review@0.1.0" "warn" (func $warn (param i32 i32)))
 (import "tollgate:admission/review@0.1.0" "annotate" (func $annotate (param i32 i32 i32 i32)))
 (import "tollgate:admission/logging@0.1.0" "log" (func $log (param i32 i32 i32)))

@@ -1,5 +1,5 @@
 ;; world: validator
-;; Is meant for an operation that Kubernetes does not have. Loaded without a `match` of its own.
+;; Has a rule for an operation that Kubernetes does not have. Loaded without a `match` in the configuration.
 (data (i32.const 1024) "EVERYTHING")
 (data (i32.const 1040) "\00\04\00\00\0a\00\00\00")
 ;; One rule in which all four lists hold that word.

@@ -1,5 +1,5 @@
 ;; world: with-wasi-clock
-;; Sleeps for a day before it says what it is.
+;; Sleeps for a day in `describe`.
 (import "wasi:clocks/monotonic-clock@0.2.0" "subscribe-duration" (func $subscribe (param i64) (result i32)))
 (import "wasi:io/poll@0.2.0" "[method]pollable.block" (func $block (param i32)))
 (func (export "tollgate:admission/lifecycle@0.1.0#describe") (result i32)

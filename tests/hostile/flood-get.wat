@@ -1,5 +1,5 @@
 ;; world: validator
-;; Asks for the same value for ever.
+;; Reads the same value endlessly.
 (import "tollgate:admission/review@0.1.0" "get" (func $get (param i32 i32 i32 i32)))
 (data (i32.const 1024) "/kind")
 (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)

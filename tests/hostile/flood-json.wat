@@ -1,5 +1,5 @@
 ;; world: validator
-;; Has the whole object written out as text for ever.
+;; Reads the whole object as text, endlessly.
 (import "tollgate:admission/review@0.1.0" "get-json" (func $get_json (param i32 i32 i32 i32)))
 (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)
     (loop $again

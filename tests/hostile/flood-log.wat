@@ -1,5 +1,5 @@
 ;; world: validator
-;; Logs for ever.
+;; Logs endlessly.
 (import "tollgate:admission/logging@0.1.0" "log" (func $log (param i32 i32 i32)))
 (data (i32.const 1024) "again")
 (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)

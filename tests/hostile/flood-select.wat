@@ -1,5 +1,5 @@
 ;; world: validator
-;; Has the whole object searched for ever, for what is not there.
+;; Searches the whole object endlessly, for a value that does not exist.
 (import "tollgate:admission/review@0.1.0" "select" (func $select (param i32 i32 i32 i32)))
 (data (i32.const 1024) "/*/*/*/*/*/*/*/*/nothing")
 (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)

@@ -1,5 +1,5 @@
 ;; world: validator
-;; Denies in 20 MB of zeros.
+;; Denies with 20 MB of zeros.
 (memory (export "memory") 400)
 ;; deny (1), and the message: 20,000,000 bytes at 65536.
 (data (i32.const 1024) "\01\00\00\00" "\00\00\01\00" "\00\2d\31\01")

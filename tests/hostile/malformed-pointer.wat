@@ -1,5 +1,5 @@
 ;; world: validator
-;; Asks for a value by a pointer without its slash.
+;; Reads a value by a pointer without its slash.
 (import "tollgate:admission/review@0.1.0" "get" (func $get (param i32 i32 i32 i32)))
 (data (i32.const 1024) "spec")
 (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)

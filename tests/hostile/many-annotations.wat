@@ -1,5 +1,5 @@
 ;; world: validator
-;; Annotates 10,000 times: no key, no value.
+;; Adds 10,000 annotations without key and value.
 (import "tollgate:admission/review@0.1.0" "annotate" (func $annotate (param i32 i32 i32 i32)))
 (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)
     (local $left i32)

@@ -1,5 +1,5 @@
 ;; world: validator
-;; Denies with 20,000 causes, all of them empty.
+;; Denies with 20,000 empty causes.
 (memory (export "memory") 20)
 ;; deny (1): the message "no"; its list of causes is at 28.
 (data (i32.const 1020) "no")

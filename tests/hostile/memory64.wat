@@ -1,4 +1,4 @@
 ;; world: validator
-;; Wants more memory than 32 bits can address.
+;; Has a memory with 64-bit addresses.
 (memory (export "memory") 1)
 (memory $large i64 1)

@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Turns a list of numbers into another one of 1,300,000: within every limit of its own, and much to compare.
+;; Replaces a list of numbers with another one of 1,300,000. Stays within every limit, but is expensive to compare.
 (memory (export "memory") 64)
 (data (i32.const 65536) "{\"spec\":{\"list\":[0")
 ;; merge-patch (2): 3,900,021 bytes at 65536.

@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Turns a list of numbers into another one of 100,000 that follow no order.
+;; Replaces a list of numbers with another one of 100,000 numbers in no order.
 (memory (export "memory") 20)
 (data (i32.const 65536) "{\"spec\":{\"list\":[0")
 ;; merge-patch (2): 300,021 bytes at 65536.

@@ -1,5 +1,5 @@
 ;; component
-;; Exports the contract's interfaces by name, and nothing is in them.
+;; Exports the contract's interfaces by name, but they are empty.
 (component
     (instance $empty)
     (export "tollgate:admission/lifecycle@0.1.0" (instance $empty))

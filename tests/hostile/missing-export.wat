@@ -1,2 +1,2 @@
 ;; world: validator
-;; Promises the world `validator` and lacks the function "tollgate:admission/validating@0.1.0#validate".
+;; Names the world `validator`, but lacks the function "tollgate:admission/validating@0.1.0#validate".

@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Never comes to a patch.
+;; Loops endlessly in `mutate`.
 (func (export "tollgate:admission/mutating@0.1.0#mutate") (result i32)
     (loop $again (br $again))
     unreachable)

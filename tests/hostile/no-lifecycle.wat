@@ -1,2 +1,2 @@
 ;; world: no-lifecycle
-;; Validates, but can be neither described nor configured.
+;; Has `validate`, but neither `describe` nor `configure`.

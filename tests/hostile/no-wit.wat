@@ -1,2 +1,2 @@
 ;; no world
-;; Has all exports and no WIT that would say what they are.
+;; Has all exports, but no WIT for them.

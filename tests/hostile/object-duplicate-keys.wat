@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Answers with an object in which a name stands twice.
+;; Returns an object with a duplicate name.
 (data (i32.const 1024) "{\"apiVersion\":\"v1\",\"kind\":\"Pod\",\"kind\":\"ConfigMap\",\"metadata\":{\"name\":\"target\"}}")
 ;; object (3): that text.
 (data (i32.const 4096) "\03\00\00\00" "\00\04\00\00" "\50\00\00\00")

@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Answers with a list in place of an object.
+;; Returns a list instead of an object.
 (data (i32.const 1024) "[1,2,3]")
 ;; object (3): that text.
 (data (i32.const 4096) "\03\00\00\00" "\00\04\00\00" "\07\00\00\00")

@@ -1,2 +1,2 @@
 ;; world: only-lifecycle
-;; Can be described and configured, and neither mutates nor validates.
+;; Has `describe` and `configure`, but neither `mutate` nor `validate`.

@@ -1,5 +1,5 @@
 ;; world: mutator
-;; A patch of 100 MB out of one page of memory: 25,000 operations, all with the same 4 kB.
+;; Returns a patch of 100 MB from one page of memory: 25,000 operations with the same 4 kB.
 (memory (export "memory") 16)
 (func (export "tollgate:admission/mutating@0.1.0#mutate") (result i32)
     (local $at i32)

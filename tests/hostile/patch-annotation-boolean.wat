@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Gives an annotation a value that Kubernetes cannot decode.
+;; Sets an annotation to a value that Kubernetes cannot decode.
 (data (i32.const 1024) "/metadata/annotations" "{\"flag\":true}")
 ;; add (0) at the path: the JSON (0).
 (data (i32.const 1600) "\00\00\00\00" "\00\04\00\00\15\00\00\00" "\00\00\00\00" "\15\04\00\00\0d\00\00\00")

@@ -1,6 +1,6 @@
 ;; world: mutator
-;; Doubles a label map forty times over: operation n copies the whole of it into a member of itself. Forty
-;; operations of a few bytes ask for an object of 2^40 values.
+;; Doubles a label map forty times: operation n copies the whole map into a member of itself. Forty operations of a
+;; few bytes would create an object of 2^40 values.
 (memory (export "memory") 4)
 (data (i32.const 1024) "/metadata/labels" "/metadata/labels/n")
 (func (export "tollgate:admission/mutating@0.1.0#mutate") (result i32)

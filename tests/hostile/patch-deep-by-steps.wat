@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Nests 1,000 lists by a thousand operations, none of which is deep: each adds a list in the one before it.
+;; Nests 1,000 lists by a thousand flat operations. Each one adds a list to the previous list.
 (memory (export "memory") 64)
 (data (i32.const 1024) "/spec/deep" "[]")
 (func (export "tollgate:admission/mutating@0.1.0#mutate") (result i32)

@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Adds 1,000 lists, each in the one before it.
+;; Adds 1,000 nested lists.
 (memory (export "memory") 3)
 (data (i32.const 1024) "/spec/deep")
 ;; add (0) at the path: the JSON (0) of 2,000 bytes at 65536.

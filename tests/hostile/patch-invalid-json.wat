@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Adds what is no JSON.
+;; Adds a text that is not JSON.
 (data (i32.const 1024) "/spec/hostile" "{\"a\":")
 ;; add (0) at the path: the JSON (0).
 (data (i32.const 1600) "\00\00\00\00" "\00\04\00\00\0d\00\00\00" "\00\00\00\00" "\0d\04\00\00\05\00\00\00")

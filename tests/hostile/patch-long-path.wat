@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Removes what stands a million levels down.
+;; Removes a value a million levels down.
 (memory (export "memory") 40)
 ;; remove (1) at a path of 2,000,000 bytes at 65536.
 (data (i32.const 1064) "\01\00\00\00" "\00\00\01\00" "\80\84\1e\00")

@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Names a place without its slash.
+;; Has a path without its slash.
 (data (i32.const 1024) "spec" "{}")
 ;; add (0) at the path: the JSON (0).
 (data (i32.const 1600) "\00\00\00\00" "\00\04\00\00\04\00\00\00" "\00\00\00\00" "\04\04\00\00\02\00\00\00")

@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Copies the whole spec to the same place ten thousand times: the object stays small, the work does not.
+;; Copies the whole spec to the same place ten thousand times. The object stays small, but the work does not.
 (memory (export "memory") 8)
 (data (i32.const 1024) "/spec" "/copy")
 (func (export "tollgate:admission/mutating@0.1.0#mutate") (result i32)

@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Inserts ten thousand elements at the front of a list, and each moves all that stand there.
+;; Inserts ten thousand elements at the front of a list. Each insert moves all existing elements.
 (memory (export "memory") 8)
 (data (i32.const 1024) "/spec/list/0" "0")
 (func (export "tollgate:admission/mutating@0.1.0#mutate") (result i32)

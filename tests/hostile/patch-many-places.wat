@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Writes ten thousand annotations, each of which is a place of its own that the host keeps account of.
+;; Writes ten thousand annotations. The host tracks the place of each one.
 (memory (export "memory") 16)
 (data (i32.const 1024) "/metadata/annotations" "{}" "x")
 (data (i32.const 1056) "/metadata/annotations/a")

@@ -1,5 +1,5 @@
 ;; world: mutator
-;; A million times `test` with the same small value, from 24 MB of its own.
+;; Returns a million `test` operations with the same small value, from 24 MB of its own memory.
 (memory (export "memory") 400)
 (data (i32.const 1024) "/kind" "\"Pod\"")
 (func (export "tollgate:admission/mutating@0.1.0#mutate") (result i32)

@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Adds below an object that is not there.
+;; Adds a value below an object that does not exist.
 (data (i32.const 1024) "/metadata/nothing/here" "x")
 ;; add (0) at the path: the text (1).
 (data (i32.const 1600) "\00\00\00\00" "\00\04\00\00\16\00\00\00" "\01\00\00\00" "\16\04\00\00\01\00\00\00")

@@ -1,5 +1,5 @@
 ;; world: mutator
-;; One operation whose value is a text of 100 MB. It may have that much memory.
+;; Returns one operation with a text of 100 MB. Its memory limit allows that.
 (memory (export "memory") 1700)
 (data (i32.const 1024) "/metadata/annotations")
 ;; add at that path: the text at 65536.

@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Makes it another object.
+;; Renames the object.
 (data (i32.const 1024) "/metadata/name" "another")
 ;; replace (2) at the path: the text (1).
 (data (i32.const 1600) "\02\00\00\00" "\00\04\00\00\0e\00\00\00" "\01\00\00\00" "\0e\04\00\00\07\00\00\00")

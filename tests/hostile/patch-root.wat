@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Replaces the whole object by a number.
+;; Replaces the whole object with a number.
 (data (i32.const 1024) "" "42")
 ;; replace (2) at the path: the JSON (0).
 (data (i32.const 1600) "\02\00\00\00" "\00\04\00\00\00\00\00\00" "\00\00\00\00" "\00\04\00\00\02\00\00\00")

@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Adds two JSON documents at once.
+;; Adds a value that is two JSON documents.
 (data (i32.const 1024) "/spec/hostile" "1 2")
 ;; add (0) at the path: the JSON (0).
 (data (i32.const 1600) "\00\00\00\00" "\00\04\00\00\0d\00\00\00" "\00\00\00\00" "\0d\04\00\00\03\00\00\00")

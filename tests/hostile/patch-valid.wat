@@ -1,5 +1,5 @@
 ;; world: mutator
-;; Not hostile by itself: adds an annotation. Hostile on DELETE, where there is nothing to add it to.
+;; Adds an annotation. Only hostile on DELETE, where no object exists.
 (data (i32.const 1024) "/metadata/annotations" "{\"checked\":\"true\"}")
 ;; add (0) at the path: the JSON (0).
 (data (i32.const 1600) "\00\00\00\00" "\00\04\00\00\15\00\00\00" "\00\00\00\00" "\15\04\00\00\12\00\00\00")

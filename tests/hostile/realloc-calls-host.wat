@@ -1,5 +1,5 @@
 ;; world: validator
-;; Calls the host while the host is writing into it.
+;; Calls the host while the host writes into the plugin.
 (import "tollgate:admission/review@0.1.0" "get-json" (func $get_json (param i32 i32 i32 i32)))
 (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
     (if (i32.ne (local.get 3) (i32.const 2))

@@ -1,5 +1,5 @@
 ;; world: validator
-;; Never has room for what it asked for. `configure` is handed settings, so room for those there is.
+;; Loops endlessly in `cabi_realloc`. It works for the settings of `configure`.
 (import "tollgate:admission/review@0.1.0" "get-json" (func $get_json (param i32 i32 i32 i32)))
 (func (export "cabi_realloc") (param i32 i32 i32 i32) (result i32)
     (if (i32.eq (local.get 3) (i32.const 2)) (then (return (i32.const 4096))))

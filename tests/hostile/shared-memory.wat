@@ -1,4 +1,4 @@
 ;; world: validator
-;; Wants memory that threads share.
+;; Has a memory that threads share.
 (memory (export "memory") 1)
 (memory $shared 1 1 shared)

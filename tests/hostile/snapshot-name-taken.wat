@@ -1,5 +1,5 @@
 ;; world: validator
-;; Has exports of its own where the instrumentation wants to put its.
+;; Has exports with the names that the instrumentation uses.
 (global (export "__wizer_global_0") (mut i32) (i32.const 0))
 (func (export "wizer-initialize"))
 (func (export "wizer.initialize"))

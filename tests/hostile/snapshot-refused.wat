@@ -1,5 +1,5 @@
 ;; world: validator
-;; Changes a table, which no snapshot can hold.
+;; Changes a table. No snapshot can contain that.
 (table $table 4 funcref)
 (elem declare func $entry)
 (func $entry)

@@ -1,4 +1,4 @@
 ;; world: validator
-;; Loops before anything of it can be called.
+;; Loops endlessly in its start function.
 (start $loop)
 (func $loop (loop $again (br $again)))

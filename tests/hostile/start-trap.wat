@@ -1,4 +1,4 @@
 ;; world: validator
-;; Traps before anything of it can be called.
+;; Traps in its start function.
 (start $trap)
 (func $trap unreachable)

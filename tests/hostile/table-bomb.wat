@@ -1,5 +1,5 @@
 ;; world: validator
-;; Makes a table longer for as long as that goes.
+;; Grows a table as long as possible.
 (table $table 1 funcref)
 (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)
     (loop $again

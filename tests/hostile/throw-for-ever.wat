@@ -1,5 +1,5 @@
 ;; world: validator
-;; Throws and catches for ever: the heap that exceptions lie in is never swept.
+;; Throws and catches endlessly. The heap with the exceptions is never swept.
 (tag $e (param i64 i64 i64 i64))
 (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)
     (loop $again

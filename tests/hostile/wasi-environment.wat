@@ -1,5 +1,5 @@
 ;; world: with-wasi-environment
-;; Looks for environment variables and denies when it finds one.
+;; Reads environment variables, and denies if there are any.
 (import "wasi:cli/environment@0.2.0" "get-environment" (func $environment (param i32)))
 (data (i32.const 1024) "\01")
 (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)

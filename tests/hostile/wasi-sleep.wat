@@ -1,5 +1,5 @@
 ;; world: with-wasi-clock
-;; Sleeps for a day in WASI, where it uses neither fuel nor CPU time.
+;; Sleeps for a day in WASI, which uses neither fuel nor CPU time.
 (import "wasi:clocks/monotonic-clock@0.2.0" "subscribe-duration" (func $subscribe (param i64) (result i32)))
 (import "wasi:io/poll@0.2.0" "[method]pollable.block" (func $block (param i32)))
 (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)

@@ -2,13 +2,13 @@
 
 use std::path::{Path, PathBuf};
 
-/// Names another binary than the one beside the tests, such as a released one.
+/// Variable for another binary than the one beside the tests, such as a released one.
 pub const BINARY_VARIABLE: &str = "TOLLGATE_BIN";
 
-/// The binary of the profile that the tests were built in.
+/// Returns the binary of the profile that the tests were built in.
 ///
 /// # Panics
-/// When it is not there: cargo builds a crate's own binaries for its tests, not those of another one.
+/// Panics if the binary is missing: for tests, cargo builds only the binaries of the same crate.
 #[must_use]
 pub fn tollgate() -> PathBuf {
     if let Some(path) = std::env::var_os(BINARY_VARIABLE) {
@@ -30,7 +30,7 @@ pub fn tollgate() -> PathBuf {
     path
 }
 
-/// `target/debug` or `target/release`: where the test executable's `deps` folder is.
+/// Returns `target/debug` or `target/release`, the folder that contains the test executable's `deps` folder.
 #[must_use]
 pub fn profile_directory() -> PathBuf {
     let executable =
@@ -42,7 +42,7 @@ pub fn profile_directory() -> PathBuf {
     }
 }
 
-/// The workspace's own folder.
+/// The folder of the workspace.
 #[must_use]
 pub fn workspace() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))

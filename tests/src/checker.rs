@@ -1,9 +1,9 @@
-//! What kube-apiserver demands of an admission webhook's answer, checked by code that shares nothing with the host.
+//! Checks an answer against kube-apiserver's rules for admission webhooks. It shares no code with the host.
 //!
-//! Follows `VerifyAdmissionResponse`, `callAttrMutatingHook`, `ToStatusErr`, the warning recorder and the audit
-//! annotations of kubernetes/apiserver. What kube-apiserver would drop or change without an error – a warning with
-//! a control character, a status of an allowed request – is a violation too: an answer should arrive as it was
-//! meant.
+//! The rules follow `VerifyAdmissionResponse`, `callAttrMutatingHook`, `ToStatusErr`, the warning recorder and the
+//! audit annotations of kubernetes/apiserver. Parts of an answer that kube-apiserver would drop or change without an
+//! error also count as violations, such as a warning with a control character or a status of an allowed request. The
+//! reason is that an answer must arrive as the host meant it.
 
 mod patch;
 mod status;
@@ -12,25 +12,25 @@ use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
 
-/// Which of the two kinds of webhook was called.
+/// The kind of webhook that was called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// As a mutating webhook.
+    /// A mutating webhook.
     Mutate,
-    /// As a validating webhook.
+    /// A validating webhook.
     Validate,
 }
 
-/// An answer in which nothing is wrong.
+/// An answer without violations.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Checked {
-    /// The verdict.
+    /// Whether the request is allowed.
     pub allowed: bool,
-    /// The operations of the patch; empty without one.
+    /// The operations of the patch. Empty without a patch.
     pub patch: Vec<Value>,
-    /// The request's object with the patch applied; none without a patch.
+    /// The request's object with the patch applied. None without a patch.
     pub patched_object: Option<Value>,
-    /// Why not, when not allowed.
+    /// The status of a denial.
     pub status: Option<Value>,
     /// The warnings.
     pub warnings: Vec<String>,
@@ -38,13 +38,13 @@ pub struct Checked {
     pub audit_annotations: BTreeMap<String, String>,
 }
 
-/// Everything that is wrong, gathered.
+/// All violations found so far.
 #[derive(Default)]
 struct Violations(Vec<String>);
 
-/// `warning.go`: past this in all, every warning is cut to 256 and the rest is dropped.
+/// Limit for all warnings together, from `warning.go`. Above it, each warning is cut to 256 and the rest is dropped.
 const MAX_WARNING_TOTAL: usize = 4 * 1024;
-/// `IsQualifiedName`: the part of a key behind the slash.
+/// Limit for the part of a key after the slash, from `IsQualifiedName`.
 const MAX_KEY: usize = 63;
 
 const RESPONSE_MEMBERS: [&str; 7] = [
@@ -60,7 +60,7 @@ const RESPONSE_MEMBERS: [&str; 7] = [
 /// Checks the answer to `review`, the whole AdmissionReview that was sent.
 ///
 /// # Errors
-/// Every violation, as text.
+/// Returns every violation as text.
 pub fn check(
     endpoint: Endpoint,
     review: &Value,
@@ -108,7 +108,7 @@ fn check_body(
             return None;
         }
     };
-    // v1beta1 is lenient here; a host that answers in kind has no need of that.
+    // v1beta1 is lenient here. A host that answers in the same version does not need that.
     if answer["apiVersion"] != review["apiVersion"] {
         violations.add(format!(
             "apiVersion is {}, but was asked in {}",
@@ -219,7 +219,7 @@ fn check_audit_annotations(
     checked
 }
 
-/// The part of `IsQualifiedName` behind the slash: kube-apiserver puts the webhook's name before it.
+/// Checks the part after the slash as `IsQualifiedName` does. kube-apiserver prepends the webhook's name.
 fn is_qualified_name(key: &str) -> bool {
     let ends = |character: Option<char>| {
         character.is_some_and(|character| character.is_ascii_alphanumeric())

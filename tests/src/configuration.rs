@@ -1,4 +1,4 @@
-//! Configuration files for the suites: written as JSON, which every reader of YAML takes.
+//! Configuration files for the suites. They are written as JSON, which is valid YAML.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use tempfile::TempDir;
 
 use crate::guests;
 
-/// A configuration and the folder that it, its plugins, its certificate and its compiled code lie in.
+/// A configuration, with the folder that holds its file, plugins, certificate and compiled code.
 #[derive(Debug)]
 pub struct Configuration {
     folder: TempDir,
@@ -23,10 +23,10 @@ impl Default for Configuration {
 }
 
 impl Configuration {
-    /// No plugins yet, free ports of the loopback address, everything else at its default.
+    /// Creates a configuration without plugins, with free ports on loopback and defaults for the rest.
     ///
     /// # Panics
-    /// When there is no temporary folder to be had.
+    /// Panics if no temporary folder can be created.
     #[must_use]
     pub fn new() -> Self {
         let folder = tempfile::Builder::new().prefix("tollgate-tests-").tempdir();
@@ -55,7 +55,7 @@ impl Configuration {
         self
     }
 
-    /// Leaves a key of the top level out.
+    /// Removes a top-level key.
     #[must_use]
     pub fn without(mut self, key: &str) -> Self {
         if let Some(root) = self.root.as_object_mut() {
@@ -64,10 +64,10 @@ impl Configuration {
         self
     }
 
-    /// Adds a plugin from a file; `more` are further keys of its entry.
+    /// Adds a plugin from a file. `more` holds further keys of its entry.
     ///
     /// # Panics
-    /// When `more` is not an object.
+    /// Panics if `more` is not an object.
     pub fn plugin(&mut self, name: &str, file: &Path, more: Value) {
         self.plugin_from(name, &format!("file:{}", file.display()), more);
     }
@@ -75,7 +75,7 @@ impl Configuration {
     /// Adds a plugin from a source.
     ///
     /// # Panics
-    /// When `more` is not an object.
+    /// Panics if `more` is not an object.
     pub fn plugin_from(&mut self, name: &str, source: &str, more: Value) {
         let mut entry = json!({"name": name, "source": source});
         let Value::Object(more) = more else {
@@ -90,10 +90,10 @@ impl Configuration {
             .push(entry);
     }
 
-    /// Adds a plugin of the workspace, by the name of its package.
+    /// Adds a plugin of the workspace by the name of its package.
     ///
     /// # Panics
-    /// When it does not build.
+    /// Panics if it does not build.
     pub fn sample(&mut self, package: &str, settings: &Value) {
         let file = guests::build(package);
         self.plugin(package, &file, json!({"settings": settings}));
@@ -102,29 +102,29 @@ impl Configuration {
     /// Adds a plugin from bytes.
     ///
     /// # Panics
-    /// When the file cannot be written.
+    /// Panics if the file cannot be written.
     pub fn plugin_of(&mut self, name: &str, wasm: &[u8], more: Value) {
         let path = self.folder.path().join(format!("{name}.wasm"));
         std::fs::write(&path, wasm).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         self.plugin(name, &path, more);
     }
 
-    /// Where its files lie.
+    /// The folder of the configuration's files.
     #[must_use]
     pub fn folder(&self) -> &Path {
         self.folder.path()
     }
 
-    /// Where the configuration file is.
+    /// The path of the configuration file.
     #[must_use]
     pub fn path(&self) -> PathBuf {
         self.folder.path().join("tollgate.yaml")
     }
 
-    /// Writes the file and says where it is.
+    /// Writes the file and returns its path.
     ///
     /// # Panics
-    /// When it cannot be written.
+    /// Panics if it cannot be written.
     #[must_use]
     pub fn write(&self) -> PathBuf {
         let path = self.path();

@@ -1,4 +1,4 @@
-//! Floods: what clients send that means no good, and how a client that means well fares meanwhile.
+//! Floods: harmful traffic, and measurements of a well-behaved client during it.
 //!
 //! ```text
 //! server ◄── attack      from 127.0.0.2, or from the same address as the client
@@ -6,7 +6,7 @@
 //!        ──► measured    answered, failed, their times; the server's peak memory
 //! ```
 //!
-//! Everything is bounded in count and time, and stays on the loopback interface.
+//! All floods are limited in count and time, and stay on the loopback interface.
 
 mod attack;
 mod client;
@@ -29,31 +29,31 @@ use crate::configuration::Configuration;
 use crate::hostile;
 use crate::server::{Server, Start, metric};
 
-/// Where the client that means well sends from.
+/// Address of the well-behaved client.
 pub const CLIENT: Ipv4Addr = Ipv4Addr::LOCALHOST;
-/// Where an attack comes from, unless it shares the client's address.
+/// Address of the attack, unless it uses the client's address.
 pub const ATTACKER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
-/// An attack stands after this at the latest.
+/// Time limit for an attack to reach its full strength.
 const BUILDS_UP: Duration = Duration::from_secs(30);
 
-/// How a flood is run.
+/// The settings of a flood.
 #[derive(Clone, Debug)]
 pub struct Setting {
     /// The `tollgate` binary.
     pub program: PathBuf,
-    /// Where the attack comes from.
+    /// The address from which the attack comes.
     pub source: Ipv4Addr,
-    /// How long reviews are sent for.
+    /// How long reviews are sent.
     pub lasts: Duration,
-    /// Reviews a second.
+    /// Reviews per second.
     pub rate: u32,
 }
 
-/// Runs a flood against a server of its own.
+/// Runs a flood against its own server.
 ///
 /// # Panics
-/// When the server does not come up.
+/// Panics if the server does not start.
 pub async fn run(flood: Flood, setting: &Setting) -> Row {
     if matches!(flood, Flood::SleeperAtStart | Flood::SleeperAtReload) {
         return reload::run(flood, setting).await;
@@ -87,7 +87,7 @@ async fn stands(flood: Flood, server: &Server) {
     tokio::time::sleep(Duration::from_secs(1)).await;
 }
 
-/// An empty configuration that the binary reads: an older one knows no probes listener.
+/// Creates an empty configuration that the binary can read. Older binaries have no probes listener.
 fn configuration(program: &Path) -> Configuration {
     let help = Command::new(program).args(["serve", "--help"]).output();
     let help = help.unwrap_or_else(|error| panic!("{}: {error}", program.display()));

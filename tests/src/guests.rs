@@ -1,4 +1,4 @@
-//! Plugins in Rust, built once for all suites.
+//! Plugins in Rust, which are built once for all suites.
 
 use std::fs::File;
 use std::path::{Path, PathBuf};
@@ -10,10 +10,10 @@ use crate::binary::{profile_directory, workspace};
 const TARGET: &str = "wasm32-unknown-unknown";
 const PROFILE: &str = "plugin";
 
-/// Builds a package of the workspace as a plugin and says where it is.
+/// Builds a package of the workspace as a plugin and returns its path.
 ///
 /// # Panics
-/// When it does not build; cargo's own words are in the panic.
+/// Panics if the build fails. The message has cargo's output.
 #[must_use]
 pub fn build(package: &str) -> PathBuf {
     static IN_THIS_PROCESS: Mutex<Vec<String>> = Mutex::new(Vec::new());
@@ -58,7 +58,7 @@ pub fn build(package: &str) -> PathBuf {
     path
 }
 
-/// The same module or component with one more custom section, which nobody reads: other bytes, the same plugin.
+/// Adds a custom section that nobody reads. The result is the same plugin with other bytes.
 #[must_use]
 pub fn with_section(wasm: &[u8], name: &str, content: &[u8]) -> Vec<u8> {
     let mut section = Vec::new();
@@ -72,7 +72,7 @@ pub fn with_section(wasm: &[u8], name: &str, content: &[u8]) -> Vec<u8> {
     wasm
 }
 
-/// As LEB128.
+/// Writes a length in LEB128.
 fn write_length(out: &mut Vec<u8>, mut length: usize) {
     while length >= 0x80 {
         out.push((length & 0x7f) as u8 | 0x80);
@@ -81,7 +81,7 @@ fn write_length(out: &mut Vec<u8>, mut length: usize) {
     out.push(length as u8);
 }
 
-/// `target`, or whatever cargo was told to use in its place.
+/// The target folder: `target`, or the folder that cargo was told to use.
 fn target_directory() -> PathBuf {
     let profile = profile_directory();
     let target = profile
@@ -90,7 +90,7 @@ fn target_directory() -> PathBuf {
     target.to_owned()
 }
 
-/// Test binaries run one after another, but nothing says that they have to.
+/// Locks the build. Test binaries run one after another, but nothing guarantees this.
 fn lock(target_directory: &Path) -> File {
     let path = target_directory.join("tollgate-guests.lock");
     let open = File::options()

@@ -1,14 +1,14 @@
-//! The hostile modules: those in `hostile/`, and those that are too large to be written down.
+//! The hostile modules: those in `hostile/`, and some that are too large to write down.
 
 use std::collections::BTreeMap;
 use std::path::Path;
 
 use crate::{guests, wat};
 
-/// Every hostile module by its fixture's name.
+/// Returns every hostile module by its fixture's name.
 ///
 /// # Panics
-/// When one of them is not valid text.
+/// Panics if one of them is not valid text.
 #[must_use]
 pub fn all() -> BTreeMap<String, Vec<u8>> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("hostile");
@@ -37,32 +37,32 @@ pub fn all() -> BTreeMap<String, Vec<u8>> {
     modules
 }
 
-/// A plugin that has nothing against anything and changes nothing.
+/// Creates a plugin that allows everything and changes nothing.
 ///
 /// # Panics
-/// Never, as long as the prelude is valid.
+/// Panics only if the prelude is invalid.
 #[must_use]
 pub fn harmless() -> Vec<u8> {
     wat::plugin("plugin", "")
 }
 
-/// A plugin of some bytes over the size given: valid, with a custom section that nobody reads.
+/// Creates a valid plugin slightly larger than `bytes`, with a custom section that nobody reads.
 ///
 /// # Panics
-/// Never, as long as the prelude is valid.
+/// Panics only if the prelude is invalid.
 #[must_use]
 pub fn larger_than(bytes: usize) -> Vec<u8> {
     guests::with_section(&harmless(), "padding", &vec![0; bytes])
 }
 
-/// A module of a few hundred kilobytes that a compiler takes minutes and gigabytes for.
+/// Creates a module of a few hundred kilobytes that takes a compiler minutes and gigabytes.
 ///
-/// Loops in loops, and in the innermost every local is read and written: at the head of each loop every local needs
-/// a value of its own, so that what the compiler holds grows with loops × locals while the module grows with
-/// loops + locals.
+/// The module nests loops, and the innermost loop reads and writes every local. Each local therefore needs its own
+/// value at the head of each loop. The compiler's memory grows with loops × locals, but the module only with loops +
+/// locals.
 ///
 /// # Panics
-/// Never, as long as the text is valid.
+/// Panics only if the text is invalid.
 #[must_use]
 pub fn slow_to_compile(loops: usize, locals: usize) -> Vec<u8> {
     let mut text = String::from("(func $slow (param i32) (result i32)");

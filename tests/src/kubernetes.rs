@@ -1,4 +1,4 @@
-//! A real kube-apiserver with an etcd of its own, and kubectl: what Tollgate's users have between them and it.
+//! A real kube-apiserver with its own etcd, and kubectl: the programs between Tollgate and its users.
 //!
 //! ```text
 //! kubectl ──→ kube-apiserver ──(URL on loopback: HTTP/2)──────────────────────→ tollgate
@@ -6,8 +6,8 @@
 //!                 etcd
 //! ```
 //!
-//! There is no other part of a cluster: no controllers, no scheduler, no kubelet. Pods stay pending, a namespace that
-//! is deleted stays terminating, service accounts are not made. What admission is about is all in kube-apiserver.
+//! No other part of a cluster runs: no controllers, no scheduler, no kubelet. Pods therefore stay pending, a deleted
+//! namespace stays terminating, and nothing creates service accounts. All of admission is in kube-apiserver.
 
 pub mod authority;
 mod cluster;
@@ -19,8 +19,8 @@ pub mod service;
 pub use cluster::{ADMIN_TOKEN, Cluster, Start};
 pub use registration::Registration;
 
-/// The shared cluster, or the end of the test: what is left out is said past the harness, which swallows what a
-/// passing test prints.
+/// Returns the shared cluster, or skips the test. The skip is reported past the test harness, which hides the output of
+/// a passing test.
 #[macro_export]
 macro_rules! cluster_or_skip {
     () => {

@@ -1,16 +1,16 @@
-//! The languages that plugins are written in: a folder of `languages/` each.
+//! The languages that plugins are written in. Each has a folder in `languages/`.
 
 use std::path::PathBuf;
 
 use crate::binary::{profile_directory, workspace};
 
-/// Names another folder with built plugins than `languages` in the target folder.
+/// Variable for a folder with built plugins, other than `languages` in the target folder.
 const FOLDER_VARIABLE: &str = "TOLLGATE_LANGUAGES";
 
-/// Their names, in order.
+/// Returns the names of the languages in order.
 ///
 /// # Panics
-/// When the workspace cannot be read.
+/// Panics if the workspace cannot be read.
 #[must_use]
 pub fn names() -> Vec<String> {
     let sources = workspace().join("languages");
@@ -25,10 +25,10 @@ pub fn names() -> Vec<String> {
     names
 }
 
-/// Where the build of one leaves its plugins, if it has been built.
+/// Returns the folder in which a language's build leaves its plugins, if it has been built.
 ///
 /// # Panics
-/// When this program does not lie in a target folder.
+/// Panics if this program is not in a target folder.
 #[must_use]
 pub fn output(name: &str) -> PathBuf {
     let built = match std::env::var_os(FOLDER_VARIABLE) {

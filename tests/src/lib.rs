@@ -1,8 +1,8 @@
 //! The harness that the end-to-end suites share.
 //!
-//! The suites know the host only as an operator does: they start the `tollgate` binary with a configuration file,
-//! send AdmissionReviews over TLS and read answers, logs, metrics and exit codes. Nothing here links the host, so
-//! no test passes because of something that a user could not see.
+//! The suites know the host only as an operator does. The suites start the `tollgate` binary with a configuration file,
+//! send AdmissionReviews over TLS, and read answers, logs, metrics and exit codes. Nothing here links the host, so no
+//! test can pass because of something that a user could not see.
 //!
 //! ```text
 //! wat ──────┐
@@ -25,11 +25,11 @@ pub mod reviews;
 pub mod server;
 pub mod wat;
 
-/// Says that something was left out, past the harness, which keeps what a test that passes prints; it is counted as
-/// skipped by what runs all tests.
+/// Reports a skipped test past the test harness, which hides the output of a passing test. `cargo xtask test` counts
+/// these lines.
 ///
 /// # Panics
-/// When standard error is closed.
+/// Panics if standard error is closed.
 pub fn left_out(what: &str) {
     use std::io::Write as _;
     writeln!(std::io::stderr(), "SKIPPED: {what}").expect("stderr takes it");

@@ -1,5 +1,4 @@
-//! Registries on loopback: the real one, CNCF distribution, with a server of tokens, and one that misbehaves as it is
-//! told.
+//! Registries on loopback: CNCF distribution, a token server for it, and a registry that misbehaves on demand.
 
 use std::fs::File;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -23,13 +22,13 @@ pub mod tokens;
 
 use tokens::Tokens;
 
-/// What is built, and of which version.
+/// The program to build, and its version.
 const PROGRAM: &str = "github.com/distribution/distribution/v3/cmd/registry@v3.0.0";
 /// `user:secret`, as `htpasswd -B` writes it.
 const PASSWORDS: &str = "user:$2b$05$7XAhSp8mfv0vupocya6YGu56UwS1hsliZcecn8kYq0mIv6t/4xnKG\n";
 const START_LIMIT: Duration = Duration::from_secs(30);
 
-/// CNCF distribution's registry, until it is dropped: with TLS and basic authentication, or in the clear and with tokens.
+/// CNCF distribution's registry, with TLS and basic authentication, or in plain HTTP with tokens. It ends when dropped.
 pub struct Registry {
     folder: TempDir,
     program: PathBuf,
@@ -40,10 +39,10 @@ pub struct Registry {
 // === impl Registry ===
 
 impl Registry {
-    /// Starts one; none where it cannot be had, which is said.
+    /// Starts a registry with TLS and a password. If it cannot be built, reports that and returns none.
     ///
     /// # Panics
-    /// When it does not start.
+    /// Panics if it does not start.
     #[must_use]
     pub fn start() -> Option<Self> {
         Self::start_with(|root| {
@@ -54,10 +53,10 @@ impl Registry {
         })
     }
 
-    /// Starts one that is shown tokens, in the clear; none where it cannot be had, which is said.
+    /// Starts a registry in plain HTTP that requires tokens. If it cannot be built, reports that and returns none.
     ///
     /// # Panics
-    /// When it does not start.
+    /// Panics if it does not start.
     #[must_use]
     pub fn with_tokens(tokens: &Tokens) -> Option<Self> {
         let (realm, service, issuer) = (tokens.realm(), tokens::SERVICE, tokens::ISSUER);
@@ -69,7 +68,7 @@ impl Registry {
         })
     }
 
-    /// `access` is what its configuration says of TLS and authentication, made with its folder.
+    /// Starts a registry. `access` returns its configuration of TLS and authentication for a given folder.
     fn start_with(access: impl FnOnce(&str) -> String) -> Option<Self> {
         let program = program()?;
         let folder = tempfile::Builder::new()
@@ -104,10 +103,10 @@ impl Registry {
         Some(registry.again())
     }
 
-    /// Starts it once more, with what it had.
+    /// Starts the registry again with its data.
     ///
     /// # Panics
-    /// When it does not start.
+    /// Panics if it does not start.
     #[must_use]
     pub fn again(mut self) -> Self {
         let child = Command::new(&self.program)
@@ -133,10 +132,10 @@ impl Registry {
         self
     }
 
-    /// Starts it once more, with another CA and a certificate by that, under the same names.
+    /// Starts the registry again with another CA and a new certificate of that CA, in the same files.
     ///
     /// # Panics
-    /// When it does not start.
+    /// Panics if it does not start.
     #[must_use]
     pub fn with_another_ca(mut self) -> Self {
         self.kill();
@@ -144,10 +143,10 @@ impl Registry {
         self.again()
     }
 
-    /// Ends it at once.
+    /// Kills the registry at once.
     pub fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // Errors mean that it is gone already.
+            // Errors mean that the process has already ended.
             drop(child.kill());
             drop(child.wait());
         }
@@ -159,22 +158,22 @@ impl Registry {
         self.address.to_string()
     }
 
-    /// The CA to trust it by.
+    /// The CA certificate of the registry.
     #[must_use]
     pub fn ca(&self) -> PathBuf {
         self.path("ca.crt")
     }
 
-    /// A config file of docker's that it accepts.
+    /// A docker config file with credentials that the registry accepts.
     #[must_use]
     pub fn credentials(&self) -> PathBuf {
         self.path("docker.json")
     }
 
-    /// Pushes a plugin with the command that users have, and returns the artifact's digest.
+    /// Pushes a plugin with `tollgate push`, and returns the artifact's digest.
     ///
     /// # Panics
-    /// When the registry does not take it.
+    /// Panics if the registry rejects it.
     pub fn push(&self, wasm: &[u8], reference: &str) -> String {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
         let file = folder.path().join("plugin.wasm");
@@ -194,19 +193,19 @@ impl Registry {
         digest.unwrap_or_else(|| panic!("{output:?}")).to_owned()
     }
 
-    /// Puts a signature beside an artifact, in the layout that cosign writes; `key` is what [`Key::new`] made.
+    /// Stores a signature for an artifact in cosign's layout. `key` comes from [`Key::new`].
     ///
     /// # Panics
-    /// When the registry does not take it.
+    /// Panics if the registry rejects it.
     pub async fn sign(&self, repository: &str, digest: &str, key: &Key) {
         self.put_signature(repository, digest, &payload(digest), key)
             .await;
     }
 
-    /// The same with a text of one's own under the signature.
+    /// Stores a signature over any text, like `Registry::sign`.
     ///
     /// # Panics
-    /// When the registry does not take it.
+    /// Panics if the registry rejects it.
     pub async fn put_signature(&self, repository: &str, digest: &str, payload: &[u8], key: &Key) {
         let part = |kind: &str, bytes: &[u8]| json!({"mediaType": kind, "digest": digest_of(bytes), "size": bytes.len()});
         let mut layer = part("application/vnd.dev.cosign.simplesigning.v1+json", payload);
@@ -249,10 +248,10 @@ impl Registry {
         send(manifest).await;
     }
 
-    /// Changes what it has stored under a digest, which it does not notice.
+    /// Changes stored content under a digest. The registry does not notice this.
     ///
     /// # Panics
-    /// When it has nothing there.
+    /// Panics if it has nothing under that digest.
     pub fn tamper(&self, digest: &str, change: impl FnOnce(Vec<u8>) -> Vec<u8>) {
         let hex = digest.trim_start_matches("sha256:");
         let path = self.path(&format!(
@@ -293,14 +292,14 @@ impl Drop for Registry {
     }
 }
 
-/// A key pair that signatures are made with: openssl's, so that nobody checks his own work.
+/// A key pair for signatures. openssl makes them, so that the host does not verify its own work.
 pub struct Key {
     folder: TempDir,
-    /// What it signs is hashed by, as openssl calls it.
+    /// The hash for its signatures, as openssl names it.
     hash: &'static str,
 }
 
-/// cosign's text about an artifact.
+/// Returns cosign's signed text about an artifact.
 #[must_use]
 pub fn payload(digest: &str) -> Vec<u8> {
     let text = json!({
@@ -321,10 +320,10 @@ fn digest_of(bytes: &[u8]) -> String {
 // === impl Key ===
 
 impl Key {
-    /// Makes one of a kind that `openssl genpkey` knows.
+    /// Creates a key of a kind that `openssl genpkey` knows.
     ///
     /// # Panics
-    /// When there is no openssl.
+    /// Panics if openssl is missing.
     #[must_use]
     pub fn new(kind: &[&str]) -> Self {
         let folder = tempfile::tempdir().expect("a temporary folder can be made");
@@ -337,7 +336,7 @@ impl Key {
         key
     }
 
-    /// Signs over SHA-384.
+    /// Switches to signatures over SHA-384.
     #[must_use]
     pub fn over_sha384(self) -> Self {
         Self {
@@ -346,28 +345,28 @@ impl Key {
         }
     }
 
-    /// ECDSA P-256, as `cosign generate-key-pair` makes it.
+    /// Creates an ECDSA P-256 key, as `cosign generate-key-pair` does.
     #[must_use]
     pub fn p256() -> Self {
         Self::new(&["EC", "-pkeyopt", "ec_paramgen_curve:P-256"])
     }
 
-    /// The public part, as PEM.
+    /// Path of the public key, as PEM.
     #[must_use]
     pub fn public(&self) -> PathBuf {
         self.path("key.pub")
     }
 
-    /// The private part, as PEM.
+    /// Path of the private key, as PEM.
     #[must_use]
     pub fn private(&self) -> PathBuf {
         self.path("key.pem")
     }
 
-    /// A certificate of it, by itself, as PEM.
+    /// Creates a self-signed certificate for the key, as PEM.
     ///
     /// # Panics
-    /// When there is no openssl.
+    /// Panics if openssl is missing.
     #[must_use]
     pub fn certificate(&self) -> PathBuf {
         let subject = ["-subj", "/CN=tests", "-days", "1"];
@@ -376,10 +375,10 @@ impl Key {
         self.path("key.crt")
     }
 
-    /// Its signature over a text.
+    /// Signs a text.
     ///
     /// # Panics
-    /// When there is no openssl.
+    /// Panics if openssl is missing.
     #[must_use]
     pub fn sign(&self, text: &[u8]) -> Vec<u8> {
         std::fs::write(self.path("text"), text).expect("a file can be written");
@@ -410,13 +409,13 @@ impl Key {
     }
 }
 
-/// The program, built once and kept in the target folder.
+/// Returns the registry's program, which is built once and kept in the target folder.
 fn program() -> Option<PathBuf> {
     let folder = profile_directory().join("go-tools");
     build(&folder, "registry", PROGRAM)
 }
 
-/// Builds a program from the Go module proxy; none where there is no Go or no proxy.
+/// Builds a program through the Go module proxy. Returns none if Go or the proxy is missing.
 fn build(folder: &Path, name: &str, what: &str) -> Option<PathBuf> {
     std::fs::create_dir_all(folder).expect("the target folder can be written to");
     let lock = File::create(folder.join(".lock")).expect("the target folder can be written to");

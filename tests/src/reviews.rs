@@ -1,4 +1,4 @@
-//! AdmissionReviews in the shape that kube-apiserver sends.
+//! AdmissionReviews in the form that kube-apiserver sends.
 
 use std::path::PathBuf;
 
@@ -14,25 +14,25 @@ pub struct Review(Value);
 // === impl Review ===
 
 impl Review {
-    /// `CREATE` of an object in the namespace `default`.
+    /// Creates a review of a `CREATE` of an object in the namespace `default`.
     #[must_use]
     pub fn create(object: Value) -> Self {
         Self::new("CREATE", object, Value::Null)
     }
 
-    /// `UPDATE` of an object.
+    /// Creates a review of an `UPDATE` of an object.
     #[must_use]
     pub fn update(object: Value, old_object: Value) -> Self {
         Self::new("UPDATE", object, old_object)
     }
 
-    /// `DELETE` of an object.
+    /// Creates a review of a `DELETE` of an object.
     #[must_use]
     pub fn delete(old_object: Value) -> Self {
         Self::new("DELETE", Value::Null, old_object)
     }
 
-    /// `CONNECT` to a Pod's `exec`.
+    /// Creates a review of a `CONNECT` to a Pod's `exec`.
     #[must_use]
     pub fn exec(name: &str) -> Self {
         let options = json!({"kind": "PodExecOptions", "apiVersion": "v1", "stdin": true, "container": "app", "command": ["sh"]});
@@ -47,21 +47,21 @@ impl Review {
         review
     }
 
-    /// The same review in `admission.k8s.io/v1beta1`.
+    /// Turns the review into `admission.k8s.io/v1beta1`.
     #[must_use]
     pub fn v1beta1(mut self) -> Self {
         self.0["apiVersion"] = json!("admission.k8s.io/v1beta1");
         self
     }
 
-    /// With another uid.
+    /// Sets the uid.
     #[must_use]
     pub fn uid(mut self, uid: &str) -> Self {
         self.0["request"]["uid"] = json!(uid);
         self
     }
 
-    /// The review as it is sent.
+    /// Returns the review.
     #[must_use]
     pub fn build(self) -> Value {
         self.0
@@ -109,7 +109,7 @@ impl Review {
     }
 }
 
-/// A Pod with one container.
+/// Creates a Pod with one container.
 #[must_use]
 pub fn pod(name: &str) -> Value {
     json!({
@@ -127,14 +127,14 @@ pub fn pod(name: &str) -> Value {
     })
 }
 
-/// A ConfigMap with the given data.
+/// Creates a ConfigMap with the given data.
 #[must_use]
 pub fn config_map(name: &str, data: Map<String, Value>) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name, "namespace": "default"}, "data": data})
 }
 
-/// A Secret as `kubectl apply` makes it: the content stands in `data`, in `stringData` and in an annotation.
-/// `data` is given in base64, as it is sent.
+/// Creates a Secret as `kubectl apply` does, with content in `data`, in `stringData` and in an annotation. `data` is
+/// given in base64, as it is sent.
 #[must_use]
 pub fn secret(name: &str, data: &str, string_data: &str, last_applied: &str) -> Value {
     json!({
@@ -150,7 +150,7 @@ pub fn secret(name: &str, data: &str, string_data: &str, last_applied: &str) -> 
     })
 }
 
-/// A Pod whose annotations-like free part nests arrays so deep.
+/// Creates a Pod with a field of nested arrays, `levels` deep.
 #[must_use]
 pub fn nested_pod(name: &str, levels: usize) -> Value {
     let mut nested = json!("the bottom");
@@ -167,15 +167,15 @@ pub fn nested_pod(name: &str, levels: usize) -> Value {
 pub struct SharedReview {
     /// The file's name.
     pub name: String,
-    /// What it holds.
+    /// The review in the file.
     pub review: Value,
 }
 
-/// The reviews in `shared/reviews` beside the workspace, by name. They are not part of the project: where they are
-/// missing this says so on standard error and gives none.
+/// Returns the reviews in `shared/reviews` beside the workspace, by name. These reviews are not part of the project. If
+/// the folder is missing, this reports that on standard error and returns none.
 ///
 /// # Panics
-/// When one of them is not JSON.
+/// Panics if one of them is not JSON.
 #[must_use]
 pub fn shared_reviews() -> Vec<SharedReview> {
     let folder: PathBuf = workspace().join("../shared/reviews");
@@ -210,8 +210,8 @@ pub fn shared_reviews() -> Vec<SharedReview> {
     reviews
 }
 
-/// The members of an AdmissionRequest in the order in which Go writes them. A host may rely on what tells it whom
-/// to ask to stand before the object.
+/// The members of an AdmissionRequest in the order in which Go writes them. The host may rely on the members that
+/// select plugins coming before the object.
 const REQUEST_MEMBERS: [&str; 15] = [
     "uid",
     "kind",
@@ -230,7 +230,7 @@ const REQUEST_MEMBERS: [&str; 15] = [
     "options",
 ];
 
-/// The review as kube-apiserver writes it: members in Go's order, and `<`, `>` and `&` escaped.
+/// Writes the review as kube-apiserver does: members in Go's order, and `<`, `>` and `&` escaped.
 #[must_use]
 pub fn as_sent(review: &Value) -> Vec<u8> {
     let request = &review["request"];
@@ -244,7 +244,7 @@ pub fn as_sent(review: &Value) -> Vec<u8> {
         review["apiVersion"],
         members.join(",")
     );
-    // None of the three stands in JSON outside of a text.
+    // In JSON, these three characters occur only within strings.
     text.replace('<', "\\u003c")
         .replace('>', "\\u003e")
         .replace('&', "\\u0026")

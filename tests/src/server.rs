@@ -1,4 +1,4 @@
-//! A `tollgate serve` of a test's own, and a client that trusts it.
+//! Starts a `tollgate serve` for one test, with a client that trusts it.
 
 use std::io::{BufRead, BufReader, Read as _, Write as _};
 use std::net::{SocketAddr, TcpStream};
@@ -16,11 +16,11 @@ use crate::checker::{Checked, Endpoint, check};
 use crate::configuration::Configuration;
 use crate::reviews::as_sent;
 
-/// How long a server may take to load its plugins and listen. Modules that are slow to compile are among them.
+/// Time limit for a server to load its plugins and listen. Some modules are slow to compile.
 const START_LIMIT: Duration = Duration::from_secs(180);
-/// How long a server may take to stop: more than its own grace period.
+/// Time limit for a server to stop. It exceeds the server's grace period.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
-/// No answer may take longer than this, whatever the plugins do.
+/// Time limit for an answer, whatever the plugins do.
 const ANSWER_LIMIT: Duration = Duration::from_secs(40);
 
 /// A server that runs until it is stopped or dropped.
@@ -36,7 +36,7 @@ pub struct Server {
     configuration: Configuration,
 }
 
-/// How a server is started.
+/// Settings for the start of a server.
 #[derive(Default)]
 pub struct Start {
     program: Option<PathBuf>,
@@ -48,31 +48,31 @@ pub struct Start {
     plugins: Option<PathBuf>,
 }
 
-/// What came back over HTTP.
+/// An HTTP answer.
 #[derive(Clone, Debug)]
 pub struct Answer {
-    /// HTTP status.
+    /// The HTTP status.
     pub status: u16,
-    /// The protocol that was spoken.
+    /// The HTTP version.
     pub version: Version,
-    /// Content-Type; empty without one.
+    /// The Content-Type. Empty if there is none.
     pub content_type: String,
     /// The body.
     pub body: Vec<u8>,
-    /// From the first byte sent to the last byte received.
+    /// Time from the first byte sent to the last byte received.
     pub took: Duration,
 }
 
-/// How a server ended.
+/// The end of a server.
 #[derive(Debug)]
 pub struct Stopped {
-    /// Its exit status.
+    /// The exit status.
     pub status: ExitStatus,
-    /// Everything that it logged.
+    /// All lines that the server logged.
     pub logs: Vec<String>,
 }
 
-/// What a server has logged so far.
+/// The lines that a server has logged so far.
 #[derive(Default)]
 struct Logs {
     state: Mutex<LogState>,
@@ -88,8 +88,8 @@ struct LogState {
 // === impl Start ===
 
 impl Start {
-    /// Runs another program in the place of the `tollgate` binary: one that takes the same command line and says
-    /// where it listens.
+    /// Runs another program in place of the `tollgate` binary. It must take the same command line and log the addresses
+    /// that it listens on.
     #[must_use]
     pub fn program(mut self, program: PathBuf) -> Self {
         self.program = Some(program);
@@ -110,7 +110,7 @@ impl Start {
         self
     }
 
-    /// What to trust where the server's certificate is not of its own making.
+    /// Sets the CA to trust if the server does not create its own certificate.
     #[must_use]
     pub fn trusting(mut self, ca_bundle: PathBuf) -> Self {
         self.trusted = Some(ca_bundle);
@@ -124,30 +124,30 @@ impl Start {
         self
     }
 
-    /// Leaves the configuration file as it is, or gone.
+    /// Does not write the configuration file, so that it stays as it is or missing.
     #[must_use]
     pub fn as_it_is(mut self) -> Self {
         self.as_it_is = true;
         self
     }
 
-    /// Serves a folder of plugins in place of a configuration file.
+    /// Serves a folder of plugins instead of a configuration file.
     #[must_use]
     pub fn plugins(mut self, folder: &Path) -> Self {
         self.plugins = Some(folder.to_owned());
         self
     }
 
-    /// Starts the server and waits until it listens, and until no plugin is being loaded any more.
+    /// Starts the server. Waits until it listens and no plugin is loading any more.
     ///
     /// # Panics
-    /// When it does not come up; what it logged is in the panic.
+    /// Panics if the server does not start. The message has its logs.
     #[must_use]
     pub fn start(self, configuration: Configuration) -> Server {
         let mut command = Command::new(self.program.unwrap_or_else(binary::tollgate));
         command.arg("serve").args(&self.arguments);
         match &self.plugins {
-            // Its certificate lies in the working directory.
+            // The server's certificate is in the working directory.
             Some(folder) => command
                 .arg("--plugins")
                 .arg(folder)
@@ -197,7 +197,7 @@ impl Start {
                 .unwrap_or_else(|error| panic!("`{name}` is no address: {error}"))
         };
         let address: SocketAddr = socket("address");
-        // Other programs that serve reviews have these two on one listener.
+        // Other programs that serve reviews use one listener for both.
         let admin = socket("admin");
         let probes = if line["probes"].is_null() {
             admin
@@ -225,7 +225,7 @@ impl Start {
     }
 }
 
-/// Waits until each plugin has been loaded, or cannot be: a server answers before that.
+/// Waits until every plugin has been loaded or has failed to load. A server answers before that.
 fn wait_for_plugins(admin: SocketAddr) {
     let deadline = Instant::now() + START_LIMIT;
     // Other programs that serve reviews have no such page.
@@ -254,7 +254,7 @@ fn plugins_page(admin: SocketAddr) -> Option<Value> {
     serde_json::from_str(body).ok()
 }
 
-/// A client that trusts one CA and nothing else.
+/// Creates a client that trusts one CA only.
 fn client(
     ca_bundle: &PathBuf,
     more: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
@@ -276,10 +276,10 @@ fn client(
 // === impl Server ===
 
 impl Server {
-    /// Starts a server with nothing special about it.
+    /// Starts a server with default settings.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// Panics if it does not start.
     #[must_use]
     pub fn start(configuration: Configuration) -> Self {
         Start::default().start(configuration)
@@ -288,7 +288,7 @@ impl Server {
     /// Sends a review to `/mutate`.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// Panics if there is no answer.
     pub async fn mutate(&self, review: &Value) -> Answer {
         self.post("/mutate", review).await
     }
@@ -296,23 +296,23 @@ impl Server {
     /// Sends a review to `/validate`.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// Panics if there is no answer.
     pub async fn validate(&self, review: &Value) -> Answer {
         self.post("/validate", review).await
     }
 
-    /// Sends a review to a path, as kube-apiserver writes it.
+    /// Sends a review to a path, written as kube-apiserver does.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// Panics if there is no answer.
     pub async fn post(&self, path: &str, review: &Value) -> Answer {
         self.post_bytes(&self.client, path, as_sent(review)).await
     }
 
-    /// Sends a body to a path by a given client.
+    /// Sends a body to a path with a given client.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// Panics if there is no answer.
     pub async fn post_bytes(&self, client: &Client, path: &str, body: Vec<u8>) -> Answer {
         match self.try_post(client, path, body).await {
             Ok(answer) => answer,
@@ -323,10 +323,10 @@ impl Server {
         }
     }
 
-    /// Sends a body to a path by a given client, for tests in which an answer is not a matter of course.
+    /// Sends a body to a path with a given client, for tests in which an answer is not certain.
     ///
     /// # Errors
-    /// When there is no answer.
+    /// Fails if there is no answer.
     pub async fn try_post(
         &self,
         client: &Client,
@@ -341,10 +341,10 @@ impl Server {
         Answer::read(request.send().await?, started).await
     }
 
-    /// Reads a page of the admin or of the probes listener, whichever has it.
+    /// Reads a page of the admin or the probes listener, whichever has it.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// Panics if there is no answer.
     pub async fn get_admin(&self, path: &str) -> Answer {
         let page = path.split('?').next().unwrap_or(path);
         let is_probe = matches!(page, "/livez" | "/readyz" | "/metrics");
@@ -353,10 +353,10 @@ impl Server {
         self.send_plain("GET", path, self.client.get(url)).await
     }
 
-    /// Has the server read everything again, and waits for what it says of it.
+    /// Makes the server reload, and waits for its answer.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// Panics if there is no answer.
     pub async fn reload(&self) -> Answer {
         let url = format!("http://{}/reload", self.admin);
         let request = self.client.post(url).header("tollgate-admin", "1");
@@ -377,10 +377,10 @@ impl Server {
         response.unwrap_or_else(|error| panic!("{method} {path} was not answered: {error:?}"))
     }
 
-    /// What `/plugins` says of one plugin.
+    /// Returns the entry of a plugin in `/plugins`.
     ///
     /// # Panics
-    /// When it says nothing of it.
+    /// Panics if the plugin has no entry.
     pub async fn plugin_status(&self, name: &str) -> Value {
         let page = self.get_admin("/plugins").await.json();
         let plugins = page["plugins"]
@@ -392,10 +392,10 @@ impl Server {
             .clone()
     }
 
-    /// Makes sure that every plugin is loaded: one that is not can pass for one that has nothing to say.
+    /// Checks that every plugin is loaded. A plugin that is not loaded looks like one that allows everything.
     ///
     /// # Panics
-    /// When one is not loaded.
+    /// Panics if a plugin is not loaded.
     pub async fn assert_all_loaded(&self) {
         let page = self.get_admin("/plugins").await.json();
         for plugin in page["plugins"].as_array().into_iter().flatten() {
@@ -407,15 +407,15 @@ impl Server {
         }
     }
 
-    /// The metrics page.
+    /// Returns the metrics page.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// Panics if there is no answer.
     pub async fn metrics(&self) -> String {
         self.get_admin("/metrics").await.text()
     }
 
-    /// Another client of the same server, with settings of its own.
+    /// Creates another client of the same server with its own settings.
     pub fn client(
         &self,
         more: impl FnOnce(reqwest::ClientBuilder) -> reqwest::ClientBuilder,
@@ -423,55 +423,55 @@ impl Server {
         client(&self.ca_bundle, more)
     }
 
-    /// The client that the methods without one use: HTTP/1.1 with keep-alive, like kube-apiserver's.
+    /// The client that the methods without a client use: HTTP/1.1 with keep-alive, like kube-apiserver's.
     #[must_use]
     pub fn default_client(&self) -> &Client {
         &self.client
     }
 
-    /// The URL of a path.
+    /// Returns the URL of a path.
     #[must_use]
     pub fn url(&self, path: &str) -> String {
         format!("https://{}{path}", self.address)
     }
 
-    /// The HTTPS listener.
+    /// Address of the HTTPS listener.
     #[must_use]
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 
-    /// The admin listener.
+    /// Address of the admin listener.
     #[must_use]
     pub fn admin_address(&self) -> SocketAddr {
         self.admin
     }
 
-    /// The probes listener.
+    /// Address of the probes listener.
     #[must_use]
     pub fn probes_address(&self) -> SocketAddr {
         self.probes
     }
 
-    /// What has been logged so far.
+    /// Returns the lines logged so far.
     #[must_use]
     pub fn logs(&self) -> Vec<String> {
         self.logs.lock().lines.clone()
     }
 
-    /// The certificate of the CA that it is to be trusted by.
+    /// The certificate of the CA that clients must trust.
     #[must_use]
     pub fn ca_bundle(&self) -> &Path {
         &self.ca_bundle
     }
 
-    /// The id of its process.
+    /// The id of the server's process.
     #[must_use]
     pub fn process(&self) -> u32 {
         self.child.id()
     }
 
-    /// Where its files lie.
+    /// The configuration, with the folder of its files.
     #[must_use]
     pub fn configuration(&self) -> &Configuration {
         &self.configuration
@@ -480,16 +480,16 @@ impl Server {
     /// Resident memory in KiB.
     ///
     /// # Panics
-    /// When the process is gone.
+    /// Panics if the process has ended.
     #[must_use]
     pub fn resident_kib(&self) -> u64 {
         self.memory_kib("VmRSS:")
     }
 
-    /// The most resident memory that it has had, in KiB.
+    /// Peak resident memory in KiB.
     ///
     /// # Panics
-    /// When the process is gone.
+    /// Panics if the process has ended.
     #[must_use]
     pub fn peak_kib(&self) -> u64 {
         self.memory_kib("VmHWM:")
@@ -509,15 +509,15 @@ impl Server {
     /// CPU time so far: of the server itself, and of the children that it has waited for.
     ///
     /// # Panics
-    /// When the process is gone.
+    /// Panics if the process has ended.
     #[must_use]
     pub fn cpu_time(&self) -> (Duration, Duration) {
-        /// `USER_HZ`, which is 100 on every architecture that Linux still builds for.
+        /// The kernel's clock tick: `USER_HZ` is 100 on every architecture that Linux still builds for.
         const TICK: Duration = Duration::from_millis(10);
         let path = format!("/proc/{}/stat", self.child.id());
         let text = std::fs::read_to_string(&path)
             .unwrap_or_else(|error| panic!("{path}: {error}: is the server gone?"));
-        // Behind the name, which may hold anything: utime, stime, cutime and cstime are fields 14 to 17 of all.
+        // Skip the name, which may hold anything. utime, stime, cutime and cstime are fields 14 to 17 of the line.
         let behind_name = text.rsplit_once(')').map_or("", |(_, rest)| rest);
         let ticks: Vec<u32> = behind_name
             .split_whitespace()
@@ -534,10 +534,10 @@ impl Server {
         }
     }
 
-    /// Sends SIGTERM and does not wait.
+    /// Sends SIGTERM without waiting for the end.
     ///
     /// # Panics
-    /// When the process is gone.
+    /// Panics if the process has ended.
     pub fn terminate(&self) {
         let id = i32::try_from(self.child.id())
             .ok()
@@ -550,7 +550,7 @@ impl Server {
     /// Stops the server with SIGTERM and waits for its end.
     ///
     /// # Panics
-    /// When it does not end.
+    /// Panics if it does not end.
     #[must_use]
     pub fn stop(mut self) -> Stopped {
         if matches!(self.child.try_wait(), Ok(None)) {
@@ -559,10 +559,10 @@ impl Server {
         self.wait()
     }
 
-    /// Ends the server at once, with SIGKILL, and gives back what it was started with.
+    /// Kills the server with SIGKILL, and returns its configuration.
     #[must_use]
     pub fn kill(mut self) -> Configuration {
-        // Errors mean that it is gone already.
+        // Errors mean that the process has already ended.
         let _: std::io::Result<()> = self.child.kill();
         let _: std::io::Result<ExitStatus> = self.child.wait();
         std::mem::take(&mut self.configuration)
@@ -571,7 +571,7 @@ impl Server {
     /// Waits for the end of a server that was told to stop.
     ///
     /// # Panics
-    /// When it does not end.
+    /// Panics if it does not end.
     #[must_use]
     pub fn wait_for_end(mut self) -> Stopped {
         self.wait()
@@ -612,7 +612,7 @@ impl Server {
 
 impl Drop for Server {
     fn drop(&mut self) {
-        // Errors mean that it is gone already.
+        // Errors mean that the process has already ended.
         let _: std::io::Result<()> = self.child.kill();
         let _: std::io::Result<ExitStatus> = self.child.wait();
         if let Some(reader) = self.reader.take() {
@@ -641,16 +641,16 @@ impl Answer {
         })
     }
 
-    /// The body as text.
+    /// Returns the body as text.
     #[must_use]
     pub fn text(&self) -> String {
         String::from_utf8_lossy(&self.body).into_owned()
     }
 
-    /// The body as JSON.
+    /// Returns the body as JSON.
     ///
     /// # Panics
-    /// When it is not JSON.
+    /// Panics if it is not JSON.
     #[must_use]
     pub fn json(&self) -> Value {
         serde_json::from_slice(&self.body).unwrap_or_else(|error| {
@@ -658,10 +658,10 @@ impl Answer {
         })
     }
 
-    /// The answer, checked as kube-apiserver would read it.
+    /// Returns the answer, checked by kube-apiserver's rules.
     ///
     /// # Panics
-    /// When kube-apiserver would not take it as it is.
+    /// Panics if kube-apiserver would reject or change the answer.
     #[must_use]
     pub fn checked(&self, endpoint: Endpoint, review: &Value) -> Checked {
         match check(
@@ -682,8 +682,8 @@ impl Answer {
     }
 }
 
-/// Without the uid of the review, which has to be where operators look for it: at the end of what the user reads, and in
-/// an annotation. What the tests compare is the rest.
+/// Removes the review's uid, which must be where operators look for it: at the end of the text that the user reads, and
+/// in an annotation. The tests compare the rest.
 fn without_uid(mut checked: Checked, review: &Value) -> Checked {
     let uid = review["request"]["uid"].as_str().unwrap_or_default();
     let recorded = checked.audit_annotations.remove("review");
@@ -769,10 +769,10 @@ impl Logs {
     }
 }
 
-/// Looks again and again whether something is so, and returns how long that took.
+/// Repeats a check until it succeeds, and returns the time that this took.
 ///
 /// # Panics
-/// When it has not come to it within a minute.
+/// Panics if it does not succeed within a minute.
 pub async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) -> Duration {
     const PATIENCE: Duration = Duration::from_secs(60);
     let began = Instant::now();
@@ -783,11 +783,11 @@ pub async fn until(what: &str, mut is: impl AsyncFnMut() -> bool) -> Duration {
     began.elapsed()
 }
 
-/// The value of one series of a metrics page: `labels` as they stand between the braces, in any order. A series
-/// that is not there has not been counted yet.
+/// Returns the value of a metric on a metrics page: the sum of all series that have these labels. A missing series
+/// counts as zero.
 ///
 /// # Panics
-/// When the value is not a number.
+/// Panics if the value is not a number.
 #[must_use]
 pub fn metric(page: &str, name: &str, labels: &[(&str, &str)]) -> f64 {
     let wanted = |series: &str| {

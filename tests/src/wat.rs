@@ -1,8 +1,11 @@
-//! WebAssembly text with the contract's WIT embedded: what a plugin's compiler would leave, in a few lines of text.
+//! Builds WebAssembly modules from text and embeds the contract's WIT, as a plugin's compiler would.
 //!
-//! A fixture holds only what is special about it. Everything else that a plugin needs – a memory, an allocator, a
-//! `describe` with one rule for everything, a `configure` that accepts, a `validate` that allows, a `mutate` that
-//! changes nothing – is added, each unless the fixture exports the same name itself.
+//! A fixture holds only its special parts. The prelude adds everything else that a plugin needs, unless the fixture
+//! exports the same name itself:
+//!
+//! - a memory and an allocator
+//! - a `describe` with one rule that matches everything
+//! - a `configure` that accepts, a `validate` that allows, and a `mutate` that changes nothing
 
 use std::path::Path;
 use std::sync::LazyLock;
@@ -12,7 +15,7 @@ use wit_parser::{Resolve, WorldId, WorldKey};
 
 use crate::binary::workspace;
 
-/// Worlds beside the contract's own, for modules that do not keep to it.
+/// Worlds beside those of the contract, for modules that do not follow the contract.
 const WORLDS: &str = "
     package tollgate:hostile;
 
@@ -55,7 +58,7 @@ const WORLDS: &str = "
     }
 ";
 
-/// As much of WASI as those two need.
+/// The part of WASI that the worlds need.
 const WASI: [(&str, &str); 3] = [
     (
         "io.wit",
@@ -77,19 +80,19 @@ const WASI: [(&str, &str); 3] = [
     ),
 ];
 
-/// Where the prelude's allocator starts: below lies what fixtures have in data segments.
+/// Start address of the prelude's allocator. Fixtures keep their data segments below it.
 pub const HEAP_START: u32 = 32768;
 
 /// A part of the prelude.
 struct Part {
-    /// The export by which a fixture replaces it.
+    /// The export by which a fixture replaces the part.
     export: &'static str,
-    /// The interface that a world has to export for the part to be added; none for what every module needs.
+    /// The part is added if the world exports this interface. None means that every module needs the part.
     interface: Option<&'static str>,
     text: &'static str,
 }
 
-/// Addresses below 1024 are the prelude's own; the rest up to [`HEAP_START`] is the fixture's.
+/// The default parts. Addresses below 1024 belong to the prelude, the rest up to [`HEAP_START`] to the fixture.
 const PRELUDE: &[Part] = &[
     Part {
         export: "memory",
@@ -174,10 +177,10 @@ static CONTRACT: LazyLock<Resolve> = LazyLock::new(|| {
     resolve
 });
 
-/// A core module of a world: `fields` are the module's, imports first, and the prelude follows them.
+/// Builds a core module of a world. `fields` are the module's fields, imports first. The prelude follows them.
 ///
 /// # Panics
-/// When the text is not WebAssembly or there is no such world; the panic says where.
+/// Panics if the text is not WebAssembly, with the place of the error, or if there is no such world.
 #[must_use]
 pub fn plugin(world: &str, fields: &str) -> Vec<u8> {
     let mut bytes = core_module(world, fields);
@@ -185,10 +188,10 @@ pub fn plugin(world: &str, fields: &str) -> Vec<u8> {
     bytes
 }
 
-/// A mutator that sets one label to its version.
+/// Builds a mutator that sets one label to its version.
 ///
 /// # Panics
-/// When label or version are too long for a fixture.
+/// Panics if the label or the version is too long for a fixture.
 #[must_use]
 pub fn marker(label: &str, version: &str) -> Vec<u8> {
     let path = format!("/metadata/labels/{label}");
@@ -222,10 +225,10 @@ pub fn marker(label: &str, version: &str) -> Vec<u8> {
     )
 }
 
-/// The same without the WIT.
+/// Builds a core module like `plugin`, but without the WIT.
 ///
 /// # Panics
-/// When the text is not WebAssembly.
+/// Panics if the text is not WebAssembly.
 #[must_use]
 pub fn core_module(world: &str, fields: &str) -> Vec<u8> {
     let mut text = format!("(module\n{fields}\n");
@@ -241,10 +244,10 @@ pub fn core_module(world: &str, fields: &str) -> Vec<u8> {
     binary(&text)
 }
 
-/// The binary form of a text that stands for itself.
+/// Converts a complete text to its binary form.
 ///
 /// # Panics
-/// When the text is not WebAssembly.
+/// Panics if the text is not WebAssembly.
 #[must_use]
 pub fn binary(text: &str) -> Vec<u8> {
     match ::wat::parse_str(text) {
@@ -275,10 +278,10 @@ fn embed(bytes: &mut Vec<u8>, world: &str) {
         .unwrap_or_else(|error| panic!("the world cannot be embedded: {error:#}"));
 }
 
-/// Reads a fixture: its first line says `;; world: NAME`, or `;; component` for a text that stands for itself.
+/// Reads a fixture. Its first line is `;; world: NAME`, or `;; component` for a complete text.
 ///
 /// # Panics
-/// When the file is not there or is no such text.
+/// Panics if the file is missing or is not such a text.
 #[must_use]
 pub fn fixture(path: &Path) -> Vec<u8> {
     let text =

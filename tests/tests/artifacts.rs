@@ -1,4 +1,4 @@
-//! What is pulled, over time: what the cache keeps, how often a bad version is tried, CAs that change.
+//! Pulled artifacts over time: the cache, retries of a bad version, and changes of a CA.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -36,7 +36,7 @@ fn configuration(registry: &Registry) -> Configuration {
     Configuration::new().with("registries", registries)
 }
 
-/// A plugin of 0.8 MB that sets a label.
+/// Creates a plugin of 0.8 MB that sets a label.
 fn large(label: &str, version: &str) -> Vec<u8> {
     let filling = format!("{label} {version} ").repeat(800_000 / (label.len() + version.len()));
     guests::with_section(
@@ -47,7 +47,7 @@ fn large(label: &str, version: &str) -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_cache_that_is_too_small_keeps_what_serves_all_the_same() {
+async fn small_cache_keeps_artifacts_of_serving_plugins() {
     let Some(mut registry) = Registry::start() else {
         return;
     };
@@ -71,14 +71,17 @@ async fn a_cache_that_is_too_small_keeps_what_serves_all_the_same() {
     let before = json!({"colour": "red", "shape": "round"});
     assert_eq!(labels(&server).await, before);
     let warned = |line: &String| line.contains("more than registries.maxCache");
-    until("a word about it", async || server.logs().iter().any(warned)).await;
+    until("the warning about maxCache is logged", async || {
+        server.logs().iter().any(warned)
+    })
+    .await;
 
-    // As they were after the first start, with the registry away.
+    // The plugins are the same as after the first start, although the registry is down.
     registry.kill();
     let server = Server::start(server.kill());
     assert_eq!(labels(&server).await, before);
 
-    // After one of them has moved as well, and then what it was before goes.
+    // The same holds after one of them got a new version. Its previous version then leaves the cache.
     let registry = registry.again();
     let square = registry.push(&large("shape", "square"), &reference("shape"));
     registry.sign("large/shape", &square, &key).await;
@@ -92,10 +95,10 @@ async fn a_cache_that_is_too_small_keeps_what_serves_all_the_same() {
     let large = blobs
         .flatten()
         .filter(|entry| entry.metadata().is_ok_and(|data| data.len() > 100_000));
-    assert_eq!(large.count(), 2, "what was replaced is gone");
+    assert_eq!(large.count(), 2, "the replaced version has left the cache");
 }
 
-/// As `/plugins` writes times.
+/// The current time, in the format of `/plugins`.
 fn now() -> String {
     let output = Command::new("date").args(["-u", "+%FT%TZ"]).output();
     let output = output.expect("date is installed");
@@ -103,7 +106,7 @@ fn now() -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bad_version_is_tried_when_it_is_said_to_be_and_a_good_one_at_once() {
+async fn retries_bad_version_on_schedule_and_loads_good_one_at_once() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -130,7 +133,7 @@ async fn a_bad_version_is_tried_when_it_is_said_to_be_and_a_good_one_at_once() {
                 assert_eq!(attempts, before + 1);
                 assert!(
                     at >= *promised,
-                    "it was tried at {at} and not at {promised}"
+                    "the next attempt was at {at}, before the promised {promised}"
                 );
             }
             said.push((attempts, next.to_owned()));
@@ -139,27 +142,33 @@ async fn a_bad_version_is_tried_when_it_is_said_to_be_and_a_good_one_at_once() {
     })
     .await;
 
-    // For more than ten seconds the bad one is not tried again; the tag is looked at all the while.
+    // The next attempt for the bad version is more than ten seconds away. Tollgate still polls the tag meanwhile.
     registry.push(&marker("colour", "green"), &reference);
     let took = until("green", async || {
         labels(&server).await == json!({"colour": "green"})
     })
     .await;
     println!("the good version was in force {took:?} after its push");
-    assert!(took < Duration::from_secs(8), "it waited for the bad one");
+    assert!(
+        took < Duration::from_secs(8),
+        "the good version waited for the retry of the bad one"
+    );
     let status = server.plugin_status("colour").await;
     assert_eq!(status["state"], "loaded", "{status:#}");
 
-    // And one that is taken back is no longer told of.
+    // A bad version that was replaced is no longer reported.
     registry.push(&wat::binary("(component)"), &reference);
     let state = async || server.plugin_status("colour").await["state"].clone();
-    until("trouble", async || state().await == "degraded").await;
+    until("the bad version is reported", async || {
+        state().await == "degraded"
+    })
+    .await;
     registry.push(&marker("colour", "green"), &reference);
-    until("none", async || state().await == "loaded").await;
+    until("no trouble is reported", async || state().await == "loaded").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_registrys_next_ca_needs_no_restart() {
+async fn changed_registry_ca_needs_no_restart() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -178,7 +187,7 @@ async fn a_registrys_next_ca_needs_no_restart() {
     println!("in force {took:?} after the push, by the new CA");
 }
 
-/// `cosign`, from `TOLLGATE_COSIGN` or the search path; none where there is none, which is said.
+/// Finds `cosign` by `TOLLGATE_COSIGN` or the search path. If it is missing, reports that and returns none.
 fn cosign() -> Option<PathBuf> {
     let named = std::env::var_os("TOLLGATE_COSIGN").map(PathBuf::from);
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -193,7 +202,7 @@ fn cosign() -> Option<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cosign_signs_is_accepted() {
+async fn accepts_cosign_signatures() {
     let (Some(cosign), Some(registry)) = (cosign(), Registry::start()) else {
         return;
     };

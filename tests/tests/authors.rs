@@ -1,4 +1,4 @@
-//! What the author of a policy does, from an empty folder: `new`, `build`, `test`, `bench`.
+//! The commands of a policy author, starting from an empty folder: `new`, `build`, `test`, `bench`.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,13 +13,13 @@ use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::Server;
 
-/// Everything is as expected.
+/// Exit code: everything is as expected.
 const PASSED: i32 = 0;
-/// Something is not.
+/// Exit code: something is not as expected.
 const FAILED: i32 = 1;
-/// Something could not be done.
+/// Exit code: something could not be done.
 const ERROR: i32 = 2;
-/// How long a run may take that somebody waits for.
+/// Time limit for a command that a user waits for.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 struct Ran {
@@ -36,7 +36,7 @@ fn run_with(folder: &Path, arguments: &[&str], environment: &[(&str, &str)]) -> 
     let output = Command::new(tollgate())
         .args(arguments)
         .current_dir(folder)
-        // What is built here need not be built for every test run.
+        // Builds are kept, so that not every test run repeats them.
         .env("CARGO_TARGET_DIR", target("authors"))
         .envs(environment.iter().copied())
         .output()
@@ -74,7 +74,7 @@ impl Ran {
     }
 }
 
-/// A folder beside the profile's.
+/// A folder beside that of the profile.
 fn target(name: &str) -> PathBuf {
     let profile = profile_directory();
     profile
@@ -95,7 +95,7 @@ fn write(folder: &Path, name: &str, content: &Value) {
         .expect("a temporary folder can be written to");
 }
 
-/// Every kind of object, on CREATE and UPDATE.
+/// Rules for every kind of object, on CREATE and UPDATE.
 fn everything() -> Value {
     json!({"rules": [{"operations": ["CREATE", "UPDATE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}]})
 }
@@ -112,7 +112,7 @@ fn labelled(team: &str) -> Value {
 }
 
 #[test]
-fn from_an_empty_folder_to_a_tested_plugin_in_rust() {
+fn creates_builds_and_tests_rust_plugin() {
     let folder = folder();
     let clone = workspace().display().to_string();
     run(
@@ -128,7 +128,7 @@ fn from_an_empty_folder_to_a_tested_plugin_in_rust() {
     )
     .assert(PASSED, &["trusted-registries/src/lib.rs", "tollgate build"]);
     let project = folder.path().join("trusted-registries");
-    // The versions that are here already.
+    // Use the versions that are already downloaded.
     fs::copy(workspace().join("Cargo.lock"), project.join("Cargo.lock"))
         .expect("the lock file can be copied");
 
@@ -168,7 +168,7 @@ fn from_an_empty_folder_to_a_tested_plugin_in_rust() {
         .as_array()
         .expect("there is a row for each size");
     assert_eq!(rows.len(), 4);
-    // A policy that reads fields costs the same in a small and in a huge object.
+    // A policy that reads single fields costs the same for a small and a huge object.
     assert_eq!(rows[0]["fuel"], rows[3]["fuel"]);
     assert!(
         rows[0]["memoryBytes"]
@@ -180,18 +180,18 @@ fn from_an_empty_folder_to_a_tested_plugin_in_rust() {
         folder.path(),
         &["new", "trusted-registries", "--lang", "rust"],
     )
-    .assert(
-        ERROR,
-        &["trusted-registries: it is there already, and nothing is overwritten"],
-    );
+    .assert(ERROR, &["trusted-registries: already exists"]);
 }
 
 #[test]
-fn what_cannot_be_made_or_built_is_said_with_what_to_do() {
+fn says_what_to_do_if_new_or_build_fails() {
     let folder = folder();
     run(folder.path(), &["new", "Bad_Name", "--lang", "rust"]).assert(
         ERROR,
-        &["cannot name a policy", "such as trusted-registries"],
+        &[
+            "cannot be the name of a policy",
+            "such as trusted-registries",
+        ],
     );
     run(folder.path(), &["new", "x", "--lang", "cobol"]).assert(ERROR, &["[possible values: rust"]);
     run(folder.path(), &["new", "x", "--lang", "rust", "--sdk", "."])
@@ -199,29 +199,28 @@ fn what_cannot_be_made_or_built_is_said_with_what_to_do() {
     run(folder.path(), &["build"]).assert(
         ERROR,
         &[
-            "no project is here; expected Cargo.toml (rust) or go.mod (go) or policy.ts (ts) or policy.js (js)",
+            "found no project, expected Cargo.toml (rust) or go.mod (go) or policy.ts (ts) or policy.js (js)",
             "tollgate new NAME",
         ],
     );
     run(folder.path(), &["test"]).assert(ERROR, &["a file with a name like policy.test.yaml"]);
-    run(folder.path(), &["bench", "none.wasm"])
-        .assert(ERROR, &["none.wasm: there is no such file"]);
+    run(folder.path(), &["bench", "none.wasm"]).assert(ERROR, &["none.wasm: no such file"]);
 }
 
 #[test]
-fn a_toolchain_that_is_not_complete_is_told_with_what_to_install() {
+fn says_how_to_install_missing_toolchain() {
     let folder = folder();
     run(folder.path(), &["new", "x", "--lang", "rust"]).assert(PASSED, &[]);
     let project = folder.path().join("x");
-    // A compiler that knows no target, and none at all.
+    // First a compiler without the target, then no compiler.
     run_with(&project, &["build"], &[("RUSTC", "false")])
         .assert(ERROR, &["wasm32-unknown-unknown is not installed: run `rustup target add wasm32-unknown-unknown`"]);
     run_with(&project, &["build"], &[("RUSTC", "none-such")])
-        .assert(ERROR, &["rustc cannot be run", "https://rustup.rs"]);
+        .assert(ERROR, &["cannot run rustc", "https://rustup.rs"]);
 }
 
 #[test]
-fn a_failing_suite_shows_what_is_not_as_expected_to_people_and_to_machines() {
+fn reports_failing_suite_as_text_json_and_junit() {
     let folder = folder();
     let suite = json!({
         "plugins": [labels(json!({"labels": {"team": "[a-z]+"}}))],
@@ -249,7 +248,7 @@ fn a_failing_suite_shows_what_is_not_as_expected_to_people_and_to_machines() {
             r#"+ - "metadata.labels[team]: label team must match [a-z]+""#,
             "at most 100 is allowed",
             "got not-called: no plugin's rules match this review",
-            "none of the list's",
+            "is not in the list, which has",
             "1 passed, 4 failed, 1 could not be run",
         ],
     );
@@ -271,11 +270,11 @@ fn a_failing_suite_shows_what_is_not_as_expected_to_people_and_to_machines() {
         .assert(PASSED, &["1 case(s) in 1 suite(s): 1 passed"]);
     run(folder.path(), &["test", "--filter", "wrong"]).assert(FAILED, &["0 passed, 2 failed"]);
     run(folder.path(), &["test", "--filter", "none such"])
-        .assert(ERROR, &["no case has a name with"]);
+        .assert(ERROR, &["no case has a name that contains"]);
 }
 
 #[test]
-fn a_suite_is_read_as_strictly_as_a_configuration() {
+fn reads_suite_as_strictly_as_configuration() {
     let folder = folder();
     let suite = json!({
         "plugins": [labels(json!({"labels": {}}))],
@@ -293,7 +292,7 @@ fn a_suite_is_read_as_strictly_as_a_configuration() {
 }
 
 #[test]
-fn a_snapshot_is_written_when_asked_and_compared_ever_after() {
+fn writes_snapshot_on_update_and_compares_it_later() {
     let folder = folder();
     let suite = |settings: Value| {
         json!({
@@ -307,7 +306,7 @@ fn a_snapshot_is_written_when_asked_and_compared_ever_after() {
         "a.test.yaml",
         &suite(json!({"labels": {"owner": null}})),
     );
-    run(folder.path(), &["test"]).assert(FAILED, &["snapshot: there is none in", "--update"]);
+    run(folder.path(), &["test"]).assert(FAILED, &["snapshot: none in", "--update"]);
     run(folder.path(), &["test", "--update"]).assert(PASSED, &[]);
     run(folder.path(), &["test"]).assert(PASSED, &[]);
     write(
@@ -318,7 +317,7 @@ fn a_snapshot_is_written_when_asked_and_compared_ever_after() {
     run(folder.path(), &["test"]).assert(
         FAILED,
         &[
-            "snapshot: it came to something else",
+            "snapshot: the result differs",
             "labels: label cost is required",
             "fuel: labels validate used",
         ],
@@ -326,7 +325,7 @@ fn a_snapshot_is_written_when_asked_and_compared_ever_after() {
 }
 
 #[test]
-fn plugins_run_as_a_chain_and_have_to_leave_their_own_output_alone() {
+fn runs_plugins_as_chain_and_rejects_unstable_output() {
     let folder = folder();
     let plugin = |name: &str, package: &str, settings: Value| json!({"name": name, "source": format!("file:{}", guests::build(package).display()), "settings": settings});
     let rewrite = |from: &str, to: &str| json!({"rewrite": [{"from": from, "to": to}]});
@@ -363,14 +362,14 @@ fn plugins_run_as_a_chain_and_have_to_leave_their_own_output_alone() {
     run(folder.path(), &["test"]).assert(
         FAILED,
         &[
-            "again: on its own output, again changes the object once more",
+            "again: again changes its own output again",
             r#""path":"/spec/containers/0/args/1""#,
         ],
     );
 }
 
 #[test]
-fn the_time_is_what_the_suite_says() {
+fn suite_sets_the_time() {
     let folder = folder();
     let window = guests::build("deploy-window");
     let settings =
@@ -389,9 +388,9 @@ fn the_time_is_what_the_suite_says() {
 }
 
 #[test]
-fn two_versions_are_compared_and_each_has_to_take_what_the_other_makes() {
+fn compares_two_versions_and_validates_each_others_output() {
     let folder = folder();
-    // In place of two versions: one that sets the pull policy and demands it, and one that does nothing.
+    // Two policies stand for two versions: one sets and requires the pull policy, the other does nothing.
     let (strict, idle) = (
         guests::build("always-pull-images"),
         guests::build("disable-service-links"),
@@ -405,18 +404,19 @@ fn two_versions_are_compared_and_each_has_to_take_what_the_other_makes() {
     run(folder.path(), &["test", "--against", &idle]).assert(
         FAILED,
         &[
-            "another result than before",
-            "against: while both serve, what the old version made, the new one refuses: pull: images must be pulled",
-            "1 with another result than before",
+            "the result differs (- old, + new)",
+            "against: while both versions serve, the new version denies the output of the old one: pull: images must \
+             be pulled",
+            "1 with a different result",
         ],
     );
     let same = strict.display().to_string();
     run(folder.path(), &["test", "--against", &same])
-        .assert(PASSED, &["0 with another result than before"]);
+        .assert(PASSED, &["0 with a different result"]);
 }
 
 #[test]
-fn a_version_that_does_not_know_the_settings_is_compared_with_its_own() {
+fn compares_version_with_its_own_settings() {
     let folder = folder();
     let suite = json!({
         "plugins": [labels(json!({"labels": {"team": null}}))],
@@ -428,22 +428,19 @@ fn a_version_that_does_not_know_the_settings_is_compared_with_its_own() {
         ERROR,
         &[
             "the version of labels to compare with is not loaded",
-            "give them with --against-settings FILE",
+            "pass them with --against-settings FILE",
         ],
     );
     let with = ["test", "--against", &old, "--against-settings", "old.yaml"];
     write(folder.path(), "old.yaml", &json!([]));
-    run(folder.path(), &with).assert(
-        ERROR,
-        &["--against-settings: old.yaml: there is no object in it"],
-    );
+    run(folder.path(), &with).assert(ERROR, &["--against-settings: old.yaml: expected an object"]);
     write(folder.path(), "old.yaml", &json!({}));
-    // It demands what this one does not set.
-    run(folder.path(), &with).assert(FAILED, &["1 with another result than before"]);
+    // The first policy denies an object for which the second does not set the pull policy.
+    run(folder.path(), &with).assert(FAILED, &["1 with a different result"]);
 }
 
 #[test]
-fn what_is_watched_is_tested_and_reported_again_when_its_configuration_changes() {
+fn watch_tests_again_when_configuration_changes() {
     let folder = folder();
     let configuration =
         |pattern: &str| json!({"plugins": [labels(json!({"labels": {"team": pattern}}))]});
@@ -479,7 +476,7 @@ fn what_is_watched_is_tested_and_reported_again_when_its_configuration_changes()
     let passes = come_to(json!({"passed": 1, "failed": 0, "errors": 0}));
     write(folder.path(), "tollgate.yaml", &configuration("[0-9]+"));
     let fails = come_to(json!({"passed": 0, "failed": 1, "errors": 0}));
-    // What cannot be read is told, and watched on.
+    // An unreadable file is reported, and the command keeps watching.
     write(folder.path(), "tollgate.yaml", &json!({"plugin": []}));
     std::thread::sleep(Duration::from_secs(1));
     write(folder.path(), "tollgate.yaml", &configuration("[a-z]+"));
@@ -490,7 +487,7 @@ fn what_is_watched_is_tested_and_reported_again_when_its_configuration_changes()
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_suite_comes_to_what_the_running_server_answers() {
+async fn suite_results_equal_answers_of_running_server() {
     let folder = folder();
     let required = guests::build("required-labels");
     let settings = json!({"labels": {"team": "[a-z]+", "owner": null}});
@@ -504,7 +501,7 @@ async fn the_suite_comes_to_what_the_running_server_answers() {
     let review = Review::create(labelled("7")).build();
     let answer = server.validate(&review).await;
     let status = &answer.json()["response"]["status"];
-    // Each review has a uid of its own.
+    // Each review has a new uid.
     let message = status["message"].as_str().unwrap_or_default();
     let (message, _) = message
         .rsplit_once(" (review ")
@@ -529,7 +526,7 @@ async fn the_suite_comes_to_what_the_running_server_answers() {
 }
 
 #[test]
-fn shells_learn_the_commands() {
+fn prints_completions_for_shells() {
     let folder = folder();
     for shell in ["bash", "zsh", "fish"] {
         run(folder.path(), &["completions", shell])

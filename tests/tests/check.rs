@@ -1,5 +1,4 @@
-//! `tollgate check` says everything that is wrong with a configuration at once, and by its exit code whether there is
-//! anything.
+//! `tollgate check` reports everything that is wrong with a configuration at once, and signals errors by its exit code.
 
 use std::path::Path;
 use std::process::Command;
@@ -8,11 +7,11 @@ use serde_json::{Value, json};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::{binary, guests, hostile};
 
-/// Everything is as it should be.
+/// Exit code: the configuration and its plugins are good.
 const GOOD: i32 = 0;
-/// The configuration is good, and a plugin in it is not.
+/// Exit code: the configuration is good, but a plugin is not.
 const PLUGIN: i32 = 1;
-/// The configuration is not good, or the command line.
+/// Exit code: the configuration or the command line is not good.
 const CONFIGURATION: i32 = 2;
 
 struct Checked {
@@ -69,7 +68,7 @@ impl Checked {
 }
 
 #[test]
-fn a_good_configuration_with_good_plugins_is_good() {
+fn accepts_valid_configuration_and_plugins() {
     let mut configuration = Configuration::new();
     configuration.plugin("images", &guests::build("always-pull-images"), json!({}));
     configuration.plugin_of("harmless", &hostile::harmless(), json!({"mode": "audit"}));
@@ -80,7 +79,7 @@ fn a_good_configuration_with_good_plugins_is_good() {
 }
 
 #[test]
-fn a_plugin_that_does_not_load_is_told_from_one_that_does() {
+fn reports_plugins_that_do_not_load() {
     let modules = hostile::all();
     let mut configuration = Configuration::new();
     configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
@@ -100,7 +99,7 @@ fn a_plugin_that_does_not_load_is_told_from_one_that_does() {
 }
 
 #[test]
-fn it_warns_of_what_lets_requests_past_a_plugin() {
+fn warns_of_ways_to_bypass_a_plugin() {
     let mut configuration = Configuration::new();
     let images = guests::build("always-pull-images");
     let expired = json!([
@@ -139,7 +138,7 @@ fn it_warns_of_what_lets_requests_past_a_plugin() {
         &[
             "open: ok",
             "warning: it validates under failurePolicy Ignore",
-            "warning: an exception has expired and does not count: long ago (until 2020-02-28)",
+            "warning: an exception has expired and has no effect: long ago (until 2020-02-28)",
             "warning: it validates only objects with certain labels (stage=prod)",
             "off: disabled, not loaded",
         ],
@@ -153,7 +152,7 @@ fn it_warns_of_what_lets_requests_past_a_plugin() {
 }
 
 #[test]
-fn certificates_and_credentials_are_read() {
+fn reads_certificates_and_credentials() {
     let mut configuration = Configuration::new();
     let tokens = configuration.folder().join("tokens");
     std::fs::write(&tokens, "Xq7HunterTwoZebra42 and more\n")
@@ -172,7 +171,7 @@ fn certificates_and_credentials_are_read() {
         &[
             "tls: NOT USABLE: cannot read /nowhere/tls.crt (tls.certificate): No such file or directory",
             "authentication.bearer: NOT USABLE:",
-            "line 1, is no token",
+            "line 1, is not a token",
             "--no-credentials",
             "harmless: ok",
         ],
@@ -187,7 +186,7 @@ fn certificates_and_credentials_are_read() {
 }
 
 #[test]
-fn plugins_can_be_left_out() {
+fn skips_plugins_with_no_plugins_flag() {
     let mut configuration = Configuration::new();
     configuration.plugin("absent", Path::new("/nowhere/absent.wasm"), json!({}));
     let path = configuration.write();
@@ -195,7 +194,7 @@ fn plugins_can_be_left_out() {
 }
 
 #[test]
-fn everything_that_is_wrong_is_said_at_once_by_its_key() {
+fn reports_all_problems_by_key() {
     let text = "
 listen: nowhere
 requests: {maxBody: lots}
@@ -240,7 +239,7 @@ plugins:
 }
 
 #[test]
-fn what_is_no_configuration_is_refused() {
+fn rejects_files_that_are_not_configurations() {
     for (what, text) in [
         ("no YAML", "plugins: [}\n"),
         ("a list", "[1, 2]\n"),
@@ -270,7 +269,7 @@ fn what_is_no_configuration_is_refused() {
 }
 
 #[test]
-fn a_cache_that_cannot_be_used_hides_nothing_and_none_is_made() {
+fn unusable_cache_hides_no_problem_and_is_not_created() {
     let mut configuration = Configuration::new();
     configuration.plugin("images", &guests::build("always-pull-images"), json!({}));
     let file = configuration.folder().join("a-file");
@@ -285,7 +284,7 @@ fn a_cache_that_cannot_be_used_hides_nothing_and_none_is_made() {
             "engine.cacheDirectory: NOT USABLE:",
             "`serve` does not start with it",
             "registries.cacheDirectory: ok,",
-            "is not there yet; `serve` makes it",
+            "does not exist yet; `serve` creates it",
             "images: ok",
         ],
     );
@@ -304,16 +303,16 @@ fn a_cache_that_cannot_be_used_hides_nothing_and_none_is_made() {
 }
 
 #[test]
-fn a_limit_that_is_too_low_is_named_with_what_is_needed() {
+fn names_limit_that_is_too_low_and_needed_value() {
     for (limit, words) in [
         (
             "instances",
-            "core instances, and may have 1 (limits.instances)",
+            "core instances; the limit is 1 (limits.instances)",
         ),
-        ("tables", "tables, and may have 1 (limits.tables)"),
+        ("tables", "tables; the limit is 1 (limits.tables)"),
         (
             "tableElements",
-            "elements in a table, and may have 1 (limits.tableElements)",
+            "elements in a table; the limit is 1 (limits.tableElements)",
         ),
     ] {
         let mut configuration = Configuration::new();
@@ -333,7 +332,7 @@ fn a_limit_that_is_too_low_is_named_with_what_is_needed() {
 }
 
 #[test]
-fn aliases_are_used_as_often_as_they_are_needed() {
+fn expands_aliases_repeatedly() {
     let uses: String = (0..300)
         .map(|n| format!("  - {{<<: *common, name: p{n}}}\n"))
         .collect();
@@ -346,11 +345,11 @@ fn aliases_are_used_as_often_as_they_are_needed() {
     .assert(GOOD, &["a: disabled"]);
     let deep = "[".repeat(70) + &"]".repeat(70);
     check_text(&format!("plugins: {deep}"))
-        .assert(CONFIGURATION, &["it is nested deeper than 64 levels"]);
+        .assert(CONFIGURATION, &["nested deeper than 64 levels"]);
 }
 
 #[test]
-fn an_alias_bomb_is_refused_and_not_unrolled() {
+fn rejects_alias_bomb_without_expanding_it() {
     let mut text = "a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n".to_owned();
     for level in 1..12 {
         let before = level - 1;
@@ -360,7 +359,7 @@ fn an_alias_bomb_is_refused_and_not_unrolled() {
     let started = std::time::Instant::now();
     check_text(&text).assert(
         CONFIGURATION,
-        &["more than 1000000 keys and values, with what its aliases stand for"],
+        &["more than 1000000 keys and values, including those of aliases"],
     );
     assert!(
         started.elapsed().as_secs() < 10,
@@ -370,7 +369,7 @@ fn an_alias_bomb_is_refused_and_not_unrolled() {
 }
 
 #[test]
-fn a_file_that_is_not_there_is_named() {
+fn names_missing_file() {
     check(&["--config", "/nowhere/tollgate.yaml"])
         .assert(CONFIGURATION, &["/nowhere/tollgate.yaml"]);
     check(&["--plugins", "/nowhere"]).assert(CONFIGURATION, &["/nowhere"]);
@@ -378,7 +377,7 @@ fn a_file_that_is_not_there_is_named() {
 }
 
 #[test]
-fn a_folder_of_plugins_needs_no_file() {
+fn checks_folder_of_plugins_without_configuration() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
     let put = |name: &str, bytes: &[u8]| {
         let path = folder.path().join(name);
@@ -396,7 +395,7 @@ fn a_folder_of_plugins_needs_no_file() {
 }
 
 #[test]
-fn the_secrets_in_settings_are_not_repeated() {
+fn does_not_print_secrets_in_settings() {
     let text = "
 plugins:
   - name: a
@@ -421,7 +420,7 @@ plugins:
 }
 
 #[test]
-fn candidates_are_checked_like_plugins() {
+fn checks_candidates_like_plugins() {
     let images = guests::build("always-pull-images");
     let mut configuration = Configuration::new();
     let candidate = |source: String| json!({"candidate": {"source": source}});
@@ -458,7 +457,7 @@ fn rule(groups: &[&str], versions: &[&str], resources: &[&str]) -> Value {
 }
 
 #[test]
-fn rules_that_match_nothing_are_found_with_what_was_meant() {
+fn suggests_corrections_for_rules_that_match_nothing() {
     for (rule, meant) in [
         (rule(&[""], &["v1"], &["pod"]), "expected the plural, pods"),
         (rule(&["app"], &["v1"], &["deployments"]), "expected apps"),
@@ -472,9 +471,9 @@ fn rules_that_match_nothing_are_found_with_what_was_meant() {
         ),
         (
             rule(&[""], &["v1"], &["pods/exec"]),
-            "asked about with CONNECT alone",
+            "has only the operation CONNECT",
         ),
-        (rule(&[""], &["v1"], &["pods/log"]), "logs are only read"),
+        (rule(&[""], &["v1"], &["pods/log"]), "logs can only be read"),
         (
             rule(&[""], &["v1"], &["pods/resizes"]),
             "expected pods/resize",
@@ -487,7 +486,7 @@ fn rules_that_match_nothing_are_found_with_what_was_meant() {
                 .assert(PLUGIN, &["RULE MATCHES NOTHING: match.rules[0].", meant]);
         }
     }
-    // Somebody's own, and what a later release of Kubernetes may have.
+    // A custom resource, and a resource that a later release of Kubernetes may have.
     let configuration = ruled(&[
         rule(&["argoproj.io"], &["v1alpha1"], &["rollouts"]),
         rule(&["apps"], &["v1"], &["deployments", "rollouts"]),
@@ -500,7 +499,7 @@ fn rules_that_match_nothing_are_found_with_what_was_meant() {
 }
 
 #[test]
-fn a_digest_that_is_too_short_is_told_with_its_length() {
+fn reports_length_of_short_digest() {
     let configuration = Configuration::new().with(
         "plugins",
         json!([{"name": "short", "source": "oci://registry.example.com/a@sha256:0123456789ab"}]),

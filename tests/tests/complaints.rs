@@ -10,7 +10,7 @@ use tollgate_tests::{binary, guests};
 
 const UID: &str = "705ab4f5-6393-11e8-b7cc-42010a800002";
 
-/// Denies what has no label `team`; another plugin fails at everything, without effect.
+/// One plugin denies objects without the label `team`. Another plugin faults on everything, under Ignore.
 fn configuration() -> Configuration {
     let labels = guests::build("required-labels");
     let everything = json!({"rules": [
@@ -26,7 +26,7 @@ fn configuration() -> Configuration {
     configuration
 }
 
-/// The records of a message, as JSON.
+/// Returns the log records that `is` selects, as JSON.
 fn records(server: &Server, is: impl Fn(&Value) -> bool) -> Vec<Value> {
     let logs = server.logs().into_iter();
     let records = logs.filter_map(|line| serde_json::from_str::<Value>(&line).ok());
@@ -52,7 +52,7 @@ async fn a_message_leads_to_the_decision_and_to_log_records_that_name_the_user()
     let (_, prefix) = message.rsplit_once(" (review ").expect("the uid ends it");
     let prefix = prefix.trim_end_matches(')');
 
-    // There.
+    // From the user's message to the decision.
     let output = Command::new(binary::tollgate())
         .args(["explain", prefix, "--admin"])
         .arg(format!("http://{}", server.admin_address()))
@@ -66,7 +66,7 @@ async fn a_message_leads_to_the_decision_and_to_log_records_that_name_the_user()
         "{explained}"
     );
 
-    // And back.
+    // From the message to the log records.
     let records = denials_and_faults(&server);
     assert_eq!(records.len(), 2, "{records:#?}");
     for record in records {

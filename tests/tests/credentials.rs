@@ -1,4 +1,4 @@
-//! Who the host is to a registry, before the real one: tokens, and what docker and podman keep.
+//! How the host authenticates to a real registry: tokens, and the credentials that docker and podman store.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -13,12 +13,12 @@ use tollgate_tests::registry::tokens::{IDENTITY, Tokens};
 use tollgate_tests::server::Server;
 use tollgate_tests::wat::marker;
 
-/// `user:secret`, and what is neither.
+/// `user:secret`, a wrong password, and the error for wrong or missing credentials.
 const SECRET: &str = "dXNlcjpzZWNyZXQ=";
 const WRONG: &str = "dXNlcjp3cm9uZw==";
-const REFUSED: &str = "the credentials are missing, wrong or not good for this repository";
+const REFUSED: &str = "the credentials are missing, wrong or not valid for this repository";
 
-/// A folder with a config file, and where there is one, a helper `docker-credential-tests`.
+/// A folder with a config file and, in some tests, a helper `docker-credential-tests`.
 struct User(TempDir);
 
 // === impl User ===
@@ -44,7 +44,7 @@ impl User {
         self.0.path().join("config.json")
     }
 
-    /// Whether `tollgate` did it, and what it said.
+    /// Runs `tollgate`. Returns whether it succeeded, and its output.
     fn run(&self, arguments: &[&str]) -> (bool, String) {
         let path = std::env::var("PATH").unwrap_or_default();
         let output = Command::new(binary::tollgate())
@@ -82,7 +82,7 @@ fn done((success, text): (bool, String)) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_real_registry_gives_what_a_token_grants_and_nothing_else() {
+async fn real_registry_serves_only_what_token_grants() {
     let tokens = Tokens::start().await;
     let Some(registry) = Registry::with_tokens(&tokens) else {
         return;
@@ -117,7 +117,7 @@ async fn the_real_registry_gives_what_a_token_grants_and_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_a_helper_does_not_know_is_pulled_as_by_anybody() {
+async fn pulls_anonymously_when_helper_has_no_credential() {
     let tokens = Tokens::start().await;
     let Some(registry) = Registry::with_tokens(&tokens) else {
         return;
@@ -141,7 +141,7 @@ async fn what_a_helper_does_not_know_is_pulled_as_by_anybody() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn podmans_entries_for_a_part_of_a_registry_count_there() {
+async fn podman_entries_apply_to_their_part_of_registry() {
     let tokens = Tokens::start().await;
     let Some(registry) = Registry::with_tokens(&tokens) else {
         return;

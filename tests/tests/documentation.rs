@@ -1,11 +1,11 @@
-//! The configurations that the documentation shows load as they stand, next to the plugins' files.
+//! The configurations in the documentation load as they are, beside the files of the plugins.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use tollgate_tests::{binary, guests};
 
-/// The configurations of a page.
+/// Returns the configurations on a page.
 fn configurations(page: &Path) -> Vec<String> {
     let text = std::fs::read_to_string(page);
     let text = text.unwrap_or_else(|error| panic!("{}: {error}", page.display()));
@@ -17,7 +17,7 @@ fn configurations(page: &Path) -> Vec<String> {
         .collect()
 }
 
-/// The plugins' own pages.
+/// Returns the README pages of the plugins.
 fn pages_of_plugins() -> Vec<PathBuf> {
     let folder = binary::workspace().join("plugins");
     let entries = std::fs::read_dir(&folder);
@@ -30,7 +30,7 @@ fn pages_of_plugins() -> Vec<PathBuf> {
     pages
 }
 
-/// Puts the plugins that it names next to a configuration, and has it checked.
+/// Puts the plugins that a configuration names beside it, and checks it.
 fn assert_loads(configuration: &str, folder: &Path) {
     for line in configuration.lines() {
         let Some((_, file)) = line.split_once("source: file:./") else {
@@ -42,7 +42,7 @@ fn assert_loads(configuration: &str, folder: &Path) {
             .unwrap_or_else(|error| panic!("{}: {error}", plugin.display()));
     }
     let path = folder.join("tollgate.yaml");
-    // So that each plugin is compiled once for all of them.
+    // A shared cache, so that each plugin is compiled only once.
     let text = format!("{configuration}\nengine: {{ cacheDirectory: ./code }}\n");
     std::fs::write(&path, text).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
     let output = Command::new(binary::tollgate())
@@ -60,9 +60,9 @@ fn assert_loads(configuration: &str, folder: &Path) {
 }
 
 #[test]
-fn every_configuration_of_the_tutorial_and_of_the_plugins_loads() {
+fn documented_configurations_load() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
-    let tutorial = configurations(&binary::workspace().join("docs/classic-webhooks.md"));
+    let tutorial = configurations(&binary::workspace().join("docs/guides/classic-webhooks.md"));
     assert!(tutorial.len() > 3, "{}", tutorial.len());
     for configuration in tutorial {
         assert_loads(&configuration, folder.path());

@@ -1,4 +1,4 @@
-//! A server that is told to stop answers what it has taken on.
+//! A server that is told to stop still answers the requests that it has accepted.
 
 use std::time::{Duration, Instant};
 
@@ -10,11 +10,11 @@ use tollgate_tests::server::{Server, metric};
 use tollgate_tests::{hostile, wat};
 
 const IN_FLIGHT: usize = 200;
-/// What each call takes: so long that all are under way when the signal comes.
+/// Duration of each call. It is long enough that all calls are running when the signal arrives.
 const CALL_MILLISECONDS: u64 = 2000;
 
-/// A server with a plugin that takes its time without a processor: it waits in WASI until its deadline, and the
-/// request passes without it.
+/// Starts a server with a slow plugin that uses no CPU: it waits in WASI until its deadline, and the request is allowed
+/// without it.
 fn server() -> Server {
     let modules = hostile::all();
     let mut configuration = Configuration::new().with("engine.maxConcurrentCalls", 256);
@@ -33,7 +33,7 @@ async fn in_flight(server: &Server) -> f64 {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn two_hundred_requests_in_flight_at_sigterm_are_all_answered() {
+async fn answers_all_requests_in_flight_at_sigterm() {
     let server = server();
     let client = server.client(|builder| builder.http1_only().pool_max_idle_per_host(IN_FLIGHT));
     let url = server.url("/validate/slow");
@@ -63,7 +63,7 @@ async fn two_hundred_requests_in_flight_at_sigterm_are_all_answered() {
             Ok::<_, String>((review, status, closes, body))
         });
     }
-    // All of them are being worked at, as far as the server itself knows.
+    // Wait until the server itself counts all of them as in flight.
     let deadline = Instant::now() + Duration::from_millis(CALL_MILLISECONDS * 3 / 4);
     let mut most = 0.0_f64;
     while Instant::now() < deadline && most < IN_FLIGHT as f64 {
@@ -116,7 +116,7 @@ async fn two_hundred_requests_in_flight_at_sigterm_are_all_answered() {
     );
     assert_eq!(
         closing, IN_FLIGHT,
-        "the others were not told that the connection ends"
+        "some answers did not announce that the connection closes"
     );
     assert!(
         stopped.status.success(),
@@ -126,7 +126,7 @@ async fn two_hundred_requests_in_flight_at_sigterm_are_all_answered() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_stopping_server_is_not_ready_and_still_alive() {
+async fn stopping_server_is_alive_but_not_ready() {
     let server = server();
     assert_eq!(server.get_admin("/readyz").await.status, 200);
     assert_eq!(server.get_admin("/livez").await.status, 200);
@@ -146,10 +146,10 @@ async fn a_stopping_server_is_not_ready_and_still_alive() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_server_with_nothing_to_do_ends_at_once() {
+async fn idle_server_stops_at_once() {
     let server = server();
     let review = Review::create(pod("web")).build();
-    // A connection that is kept alive is nothing to wait for.
+    // The drain does not wait for an idle kept-alive connection.
     assert!(
         server
             .post("/validate/quick", &review)

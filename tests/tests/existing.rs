@@ -1,4 +1,4 @@
-//! What was wrong before a request: when it is excused, when it only looks as if it were, and what finding out costs.
+//! Existing violations: which ones are excused, which only look like existing ones, and the cost of telling them apart.
 
 use serde_json::{Value, json};
 use tollgate_tests::checker::{Checked, Endpoint};
@@ -7,7 +7,7 @@ use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::Server;
 
-/// A plugin that does to Pods what the settings say.
+/// Adds a plugin that changes and denies Pods as its settings say.
 fn actor(configuration: &mut Configuration, name: &str, settings: Value, more: Value) {
     let mut keys = json!({"settings": settings});
     for (key, value) in more.as_object().into_iter().flatten() {
@@ -32,7 +32,8 @@ async fn updated(server: &Server, object: &Value, old_object: &Value) -> Checked
     updated_at(server, "/validate", object, old_object).await
 }
 
-/// Only admins may touch a Pod, which the plugin says at a field of the user's choice, after looking at some places.
+/// A plugin that lets only the user `admin` change a Pod. Its denial names `field`, and it reads the places of
+/// `looks_at` first.
 async fn only_admins(existing_violations: &str, field: &str, looks_at: &[&str]) -> Server {
     let mut configuration = Configuration::new();
     let only = json!({"user": "admin", "field": field, "looks_at": looks_at});
@@ -54,7 +55,7 @@ fn dying_pod() -> Value {
     object
 }
 
-/// A label, which keeps the finalizer in place; and the removal of one finalizer.
+/// Returns the object with another label and the same finalizers, and the object with one finalizer removed.
 fn labelled_and_released(old: &Value) -> (Value, Value) {
     let (mut labelled, mut released) = (old.clone(), old.clone());
     labelled["metadata"]["labels"]["owner"] = json!("mallory");
@@ -63,7 +64,7 @@ fn labelled_and_released(old: &Value) -> (Value, Value) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rule_about_who_holds_for_an_object_that_is_being_deleted() {
+async fn user_rule_applies_to_object_in_deletion() {
     let old = dying_pod();
     let (labelled, released) = labelled_and_released(&old);
     for existing_violations in ["deny", "allow"] {
@@ -72,12 +73,12 @@ async fn a_rule_about_who_holds_for_an_object_that_is_being_deleted() {
             let checked = updated(&server, &labelled, &old).await;
             assert!(
                 !checked.allowed,
-                "{existing_violations}, {field:?}: whoever keeps a finalizer gets past the rule"
+                "{existing_violations}, {field:?}: keeping a finalizer bypasses the rule"
             );
             let checked = updated(&server, &released, &old).await;
             assert!(
                 checked.allowed,
-                "{existing_violations}, {field:?}: the object cannot go: {:?}",
+                "{existing_violations}, {field:?}: the object cannot be deleted: {:?}",
                 checked.status
             );
         }
@@ -85,7 +86,7 @@ async fn a_rule_about_who_holds_for_an_object_that_is_being_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rule_about_who_removes_a_finalizer_holds() {
+async fn user_rule_about_removing_finalizer_applies() {
     let old = dying_pod();
     let (_, released) = labelled_and_released(&old);
     for existing_violations in ["deny", "allow"] {
@@ -105,7 +106,7 @@ async fn a_rule_about_who_removes_a_finalizer_holds() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rule_about_who_is_not_excused_where_existing_violations_are() {
+async fn user_rule_is_not_excused_as_existing_violation() {
     let mut old = pod("web");
     old["spec"]["priority"] = json!(1);
     let mut other = old.clone();
@@ -115,7 +116,7 @@ async fn a_rule_about_who_is_not_excused_where_existing_violations_are() {
         let checked = updated(&server, &other, &old).await;
         assert!(!checked.allowed, "{field:?}");
     }
-    // One that denies whatever it is shown, without a look, denies the request and not the object.
+    // A plugin that denies without reading anything denies the request and not the object.
     let mut configuration = Configuration::new();
     let allow = json!({"existingViolations": "allow"});
     let settings = json!({"deny": "no changes"});
@@ -124,7 +125,7 @@ async fn a_rule_about_who_is_not_excused_where_existing_violations_are() {
     assert!(!updated(&server, &other, &old).await.allowed);
 }
 
-/// A list of 100,000 elements, of which 256 are wrong: a plugin names each of them.
+/// Creates a list of 100,000 elements. The last 256 are wrong, and a plugin names each of them.
 fn long_list() -> Value {
     let mut object = pod("web");
     let element = |index: usize| {
@@ -139,7 +140,7 @@ fn much() -> Value {
     json!({"fuel": "100G", "cpuTime": "30s", "timeout": "30s", "memory": "512Mi"})
 }
 
-/// Two validators, of which the first one excuses what was there before; both log each of their calls.
+/// Two validators that log each call. The first one excuses existing violations.
 async fn two(pattern: &str) -> Server {
     let mut configuration = Configuration::new();
     actor(
@@ -157,9 +158,10 @@ async fn two(pattern: &str) -> Server {
     start(configuration).await
 }
 
-/// What the second validator says is not waited for by the first one's second call, however short both calls are.
+/// The first validator's second call does not wait for the second validator's first answer, however short the calls
+/// are.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_validator_has_its_first_turn_before_any_second_call() {
+async fn every_validator_runs_once_before_any_second_call() {
     let server = two("/spec/containers/0/image").await;
     let mut old = pod("web");
     old["spec"]["containers"][0]["image"] = json!("bad");
@@ -180,7 +182,7 @@ async fn every_validator_has_its_first_turn_before_any_second_call() {
         })
         .collect();
     assert_eq!(called.len(), 3 * REVIEWS);
-    // A tick in the middle of its first turn lets the other one's second call overtake its words, now and then.
+    // A timer tick during the second validator's first call can let the first validator's second call log first.
     let last = called
         .chunks(3)
         .filter(|calls| calls[2] == "next is called");
@@ -190,7 +192,7 @@ async fn every_validator_has_its_first_turn_before_any_second_call() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn many_violations_in_a_long_list_are_told_from_new_ones() {
+async fn distinguishes_many_existing_violations_from_new_ones() {
     let server = two("/spec/list/*/image").await;
     let old = long_list();
     let mut new = old.clone();
@@ -206,7 +208,7 @@ async fn many_violations_in_a_long_list_are_told_from_new_ones() {
         !annotations.contains_key("next.failed-open"),
         "{annotations:?}"
     );
-    // One more on top of them is new, and refused.
+    // One more violation is new, so the request is denied.
     new["spec"]["list"][0]["image"] = json!("bad");
     let checked = updated_at(&server, "/validate?timeout=30s", &new, &old).await;
     assert!(!checked.allowed);

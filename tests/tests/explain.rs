@@ -1,4 +1,4 @@
-//! A decision can be explained afterwards, without anything of what was reviewed.
+//! A decision can be explained later, without any content of the reviewed object.
 
 use std::process::Command;
 
@@ -76,7 +76,7 @@ fn assert_says((code, said): &(Option<i32>, String), expected: i32, words: &[&st
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_decision_names_who_was_asked_why_and_what_came_of_it() {
+async fn names_called_plugins_reasons_and_results() {
     let server = Server::start(configuration());
     server.assert_all_loaded().await;
     let mut object = pod("web");
@@ -97,7 +97,7 @@ async fn a_decision_names_who_was_asked_why_and_what_came_of_it() {
             "CREATE pods (core, v1) by jane",
             "patch of 2 operation(s)",
             "image-rewrite  patched",
-            "its rule 1 matched",
+            "rule 1 of /plugins matched",
             "changed /metadata/annotations, /spec/containers/0/image",
             "not called: it does not mutate",
         ],
@@ -108,12 +108,13 @@ async fn a_decision_names_who_was_asked_why_and_what_came_of_it() {
         0,
         &[
             "Pod default/web: denied (403) at /validate",
-            "objects to /metadata/labels/team",
-            "fault out-of-fuel, failurePolicy Ignore: out of fuel: it used all of its 1000 (limits.fuel)",
-            "elsewhere      not called: a rule matches, and `namespaces` or `excludeNamespaces` leaves out this namespace",
+            "denied because of /metadata/labels/team",
+            "fault out-of-fuel, failurePolicy Ignore: out of fuel: the plugin used all 1000 units (limits.fuel)",
+            "elsewhere      not called: a rule matches, but `namespaces` or `excludeNamespaces` excludes this \
+             namespace",
             "image-rewrite  not called: it does not validate",
-            "selected       not called: a rule matches, and its `objectSelector` does not",
-            "not called, for an exception: moving house (until 2999-12-31)",
+            "selected       not called: a rule matches, but its `objectSelector` does not",
+            "not called because of an exception: moving house (until 2999-12-31)",
         ],
     );
     let list = explain(&server, &[]);
@@ -135,7 +136,7 @@ async fn a_decision_names_who_was_asked_why_and_what_came_of_it() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn nothing_of_a_secret_and_no_words_of_a_plugin_are_kept() {
+async fn keeps_no_secrets_and_no_plugin_texts() {
     let server = Server::start(configuration());
     let loot = secret("loot", "bWFya2Vy", "marker", "{\"marker\":1}");
     let review = Review::create(loot).uid("u-1").build();
@@ -156,7 +157,7 @@ async fn nothing_of_a_secret_and_no_words_of_a_plugin_are_kept() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_ring_is_as_long_as_configured_and_what_it_lacks_is_said() {
+async fn keeps_configured_number_of_decisions_and_reports_missing_ones() {
     let configuration = configuration().with("admin.decisions", json!({"maxCount": 2}));
     let server = Server::start(configuration);
     for uid in ["u-1", "u-2", "u-3"] {
@@ -176,7 +177,7 @@ async fn the_ring_is_as_long_as_configured_and_what_it_lacks_is_said() {
         &[
             "has no decision u-1",
             "admin.decisions",
-            "without a uid lists what it has",
+            "list its decisions with `tollgate explain` without a uid",
         ],
     );
     assert_eq!(server.get_admin("/decisions/u-1").await.status, 404);
@@ -187,17 +188,17 @@ async fn the_ring_is_as_long_as_configured_and_what_it_lacks_is_said() {
     assert_says(
         &run(&["u-3", "--admin", &admin]),
         2,
-        &["no server answers at", "admin.listen"],
+        &["cannot connect to", "admin.listen"],
     );
     assert_says(
         &run(&["u-3", "--admin", "https://localhost:1"]),
         2,
-        &["no server answers at https://localhost:1/", "admin.listen"],
+        &["cannot connect to https://localhost:1/", "admin.listen"],
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_ring_of_none_keeps_none() {
+async fn keeps_no_decisions_if_configured_with_zero() {
     let configuration = configuration().with("admin.decisions", json!({"maxCount": 0}));
     let server = Server::start(configuration);
     server.mutate(&Review::create(pod("web")).build()).await;

@@ -1,8 +1,8 @@
-//! The first day of a policy's author, in every language: from an empty folder, with the installed binary alone, to a
-//! server that refuses one Pod and changes another.
+//! The first day of a policy author in every language: from an empty folder and the installed binary to a server that
+//! denies one Pod and changes another.
 //!
-//! Nothing is taken from this repository: the SDK is the one that the binary brings, what it builds with comes from the
-//! language's own registry. A language whose tools are not installed is left out, and said to be.
+//! The test uses nothing from this repository. The SDK comes with the binary, and the build dependencies come from the
+//! language's own registry. A language whose tools are not installed is skipped and reported as skipped.
 
 use std::path::Path;
 use std::process::Command;
@@ -16,22 +16,22 @@ use tollgate_tests::left_out;
 use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::Server;
 
-/// How `tollgate build` says that something is not installed.
+/// Part of the error with which `tollgate build` reports a missing tool.
 const NOT_INSTALLED: &str = ": install ";
 
-/// What one command came to.
+/// The result of a command.
 struct Ran {
     code: Option<i32>,
     said: String,
 }
 
-/// Runs the binary, and shows the command, what it printed and how long it took: this is what an author sees.
+/// Runs the binary. Prints the command, its output and its duration, as an author sees them.
 fn run(folder: &Path, arguments: &[&str]) -> Ran {
     let target = profile_directory()
         .parent()
         .expect("a profile's folder lies in the target folder")
         .to_owned();
-    // Zig, where `languages/c/install` has put it.
+    // Zig, at the place where `languages/c/install` puts it.
     let toolchains = std::fs::read_dir(target.join("toolchains"));
     let installed = toolchains.into_iter().flatten().filter_map(Result::ok);
     let zig = installed
@@ -49,7 +49,7 @@ fn run(folder: &Path, arguments: &[&str]) -> Ran {
         .args(arguments)
         .current_dir(folder)
         .env("PATH", path.expect("the folders have no colons"))
-        // What is built here need not be built for every test run.
+        // Builds are kept, so that not every test run repeats them.
         .env("CARGO_TARGET_DIR", target.join("authors"))
         .env_remove("VIRTUAL_ENV")
         .output()
@@ -90,7 +90,7 @@ async fn first_day(language: &str) {
         .assert(&["house-rules/policy.test.yaml", "house-rules/sdk"]);
     let project = folder.path().join("house-rules");
     if language == "rust" {
-        // The versions that are here already.
+        // Use the versions that are already downloaded.
         let lock = std::fs::copy(workspace().join("Cargo.lock"), project.join("Cargo.lock"));
         lock.expect("the lock file can be copied");
     }

@@ -1,4 +1,4 @@
-//! The same plugin uses the same fuel on the same object: in every run, on any number of threads.
+//! A plugin uses the same fuel on the same object in every run, with any number of threads.
 
 use serde_json::{Value, json};
 use tollgate_tests::checker::Endpoint;
@@ -12,7 +12,7 @@ const PLUGINS: [(&str, &str); 4] = [
     ("image-rewrite", "mutate"),
     ("required-labels", "validate"),
 ];
-/// Calls of each, some at once, so that threads can make a difference if there is one.
+/// Number of calls of each plugin. Some run in parallel, so that threads could make a difference.
 const CALLS: usize = 20;
 
 async fn start(threads: &str) -> Server {
@@ -37,7 +37,7 @@ fn review() -> Value {
     Review::create(object).build()
 }
 
-/// The fuel of each call of a plugin, which must be the same for all of them.
+/// Returns the fuel per call of a plugin, which must be the same in all calls.
 async fn fuel(server: &Server, plugin: &str, phase: &str, review: &Value) -> f64 {
     let (endpoint, path) = match phase {
         "mutate" => (Endpoint::Mutate, format!("/mutate/{plugin}")),
@@ -67,7 +67,7 @@ async fn fuel(server: &Server, plugin: &str, phase: &str, review: &Value) -> f64
     assert_eq!(
         all,
         single * CALLS as f64,
-        "{plugin}, {phase}: {CALLS} calls at once do not use {CALLS} times what one uses"
+        "{plugin}, {phase}: {CALLS} concurrent calls do not use {CALLS} times the fuel of one call"
     );
     single
 }
@@ -96,7 +96,7 @@ async fn join_all<T>(futures: Vec<impl Future<Output = T>>) -> Vec<T> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_same_call_uses_the_same_fuel_in_three_runs_on_one_and_two_threads() {
+async fn same_call_uses_same_fuel_in_every_run() {
     let review = review();
     let mut known: Vec<Option<f64>> = vec![None; PLUGINS.len()];
     println!("plugin | export | threads | run | fuel");
@@ -110,7 +110,7 @@ async fn the_same_call_uses_the_same_fuel_in_three_runs_on_one_and_two_threads()
                 let known = *known.get_or_insert(fuel);
                 assert_eq!(
                     known, fuel,
-                    "{plugin}, {phase}: another amount in run {run} on {threads} threads"
+                    "{plugin}, {phase}: different fuel in run {run} on {threads} threads"
                 );
             }
         }
@@ -118,7 +118,7 @@ async fn the_same_call_uses_the_same_fuel_in_three_runs_on_one_and_two_threads()
 }
 
 #[tokio::test]
-async fn another_object_uses_other_fuel() {
+async fn different_object_uses_different_fuel() {
     let server = start("2").await;
     let small = Review::create(pod("web")).build();
     let of_small = fuel(&server, "required-labels", "validate", &small).await;

@@ -1,4 +1,4 @@
-//! Every hostile module meets the limit that is meant for it, and harms nobody else.
+//! Every hostile module hits its intended limit and harms no other plugin.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -10,54 +10,55 @@ use tollgate_tests::hostile;
 use tollgate_tests::reviews::{Review, as_sent, nested_pod, pod};
 use tollgate_tests::server::{Answer, Server, Start, metric};
 
-/// A fixture under some limits, and what is to become of it.
+/// A fixture under some limits, with the expected result.
 struct Case {
-    /// The plugin's name: the fixture's, and more where one fixture meets several limits.
+    /// The plugin's name: the fixture's name, with a suffix if one fixture hits several limits.
     name: &'static str,
     fixture: &'static str,
     endpoint: Endpoint,
-    /// What it is shown.
+    /// The object of the review.
     subject: Subject,
-    /// Further keys of its configuration, as JSON.
+    /// Further keys of the plugin's configuration, as JSON.
     configuration: &'static str,
     expected: Expected,
 }
 
-/// What a plugin is shown.
+/// The object of a review.
 #[derive(Clone, Copy)]
 enum Subject {
-    /// A Pod is created.
+    /// The creation of a Pod.
     Pod,
-    /// A Pod with a list of 20,000 numbers in its spec is created.
+    /// The creation of a Pod with a list of 20,000 numbers in its spec.
     LargePod,
-    /// A Pod that is nested 1,000 deep is created.
+    /// The creation of a Pod with 1,000 levels of nesting.
     DeepPod,
-    /// A Pod is deleted.
+    /// The deletion of a Pod.
     DeletedPod,
 }
 
-/// What is to become of a plugin.
+/// The expected result for a plugin.
 #[derive(Clone, Copy)]
 enum Expected {
-    /// It is not loaded, for a reason in which these words are.
+    /// The plugin is not loaded. The reason contains these words.
     NotLoaded(&'static str),
-    /// Its call ends with this fault, in whose message these words are.
+    /// Its call ends with this fault, whose message contains these words.
     Fault(&'static str, &'static str),
-    /// Its denial counts, with these words in the message.
+    /// Its denial counts. The message contains these words.
     Denied(&'static str),
-    /// Its answer counts and lets the request pass, changed by this many operations.
+    /// Its answer counts and allows the request, with this many operations.
     Allowed(usize),
-    /// Likewise, unchanged; but no snapshot could be taken of it, for a reason in which these words are.
+    /// Its answer counts and allows the request unchanged. No snapshot was possible, and the reason contains these
+    /// words.
     Unsnapshotted(&'static str),
 }
 
-/// Time enough that fuel decides.
+/// Enough time that fuel is the limit.
 const MUCH_TIME: &str = r#"{"limits": {"cpuTime": "20s", "timeout": "20s"}}"#;
-/// Little fuel and much time: for what is called at load with a multiple of it.
+/// Little fuel and much time, for modules that get a multiple of their fuel at load.
 const LITTLE_FUEL: &str = r#"{"limits": {"fuel": "1M", "cpuTime": "20s", "timeout": "20s"}}"#;
-/// Fuel and wall clock enough that CPU time decides.
+/// Enough fuel and wall-clock time that CPU time is the limit.
 const LITTLE_CPU: &str = r#"{"limits": {"fuel": "1000G", "cpuTime": "50ms", "timeout": "20s"}}"#;
-/// Fuel and CPU time enough that the clock decides.
+/// Enough fuel and CPU time that wall-clock time is the limit.
 const LITTLE_TIME: &str = r#"{"limits": {"fuel": "1000G", "cpuTime": "20s", "timeout": "50ms"}}"#;
 const DEFAULTS: &str = "{}";
 
@@ -97,7 +98,7 @@ use Expected::{Allowed, Denied, Fault, NotLoaded, Unsnapshotted};
 
 #[rustfmt::skip]
 const CASES: &[Case] = &[
-    // What is not a plugin.
+    // Files that are not plugins.
     validating("not-wasm", DEFAULTS, NotLoaded("not WebAssembly")),
     validating("empty", DEFAULTS, NotLoaded("not WebAssembly")),
     validating("truncated", DEFAULTS, NotLoaded("componentize")),
@@ -112,14 +113,14 @@ const CASES: &[Case] = &[
     validating("memory64", DEFAULTS, NotLoaded("compile")),
     validating("shared-memory", DEFAULTS, NotLoaded("compile")),
     validating("many-memories", DEFAULTS, NotLoaded("compile")),
-    // What fails while it is loaded.
+    // Modules that fail at load.
     validating("start-loop", LITTLE_FUEL, NotLoaded("describe: out-of-fuel")),
     validating("start-trap", DEFAULTS, NotLoaded("describe: trap")),
     validating("describe-loop", LITTLE_FUEL, NotLoaded("describe: out-of-fuel")),
     validating("describe-huge", DEFAULTS, NotLoaded("describe: output-too-large")),
     validating("describe-bad-rules", DEFAULTS, NotLoaded("describe.rules[0].operations[0]")),
     validating("large-initial-memory", DEFAULTS, NotLoaded("describe: memory")),
-    // 4 GiB are beyond the child's own limit before they are beyond the plugin's.
+    // 4 GiB exceed the child process's own limit before they exceed the plugin's.
     validating("huge-initial-memory", DEFAULTS, NotLoaded("describe: memory")),
     validating("configure-loop", LITTLE_FUEL, NotLoaded("configure: out-of-fuel")),
     validating("start-sleep", DEFAULTS, NotLoaded("describe: deadline: the plugin slept")),
@@ -128,11 +129,11 @@ const CASES: &[Case] = &[
     validating("configure-naps", MUCH_TIME, NotLoaded("configure: deadline: the plugin slept")),
     validating("configure-asks-for-review", DEFAULTS, NotLoaded("configure: contract-violation")),
     validating("configure-rejects", DEFAULTS, NotLoaded("settings.colour: must be red or green")),
-    // What cannot be snapshotted, and runs all the same.
+    // Modules that cannot be snapshotted but still run.
     validating("snapshot-fixed-memory", DEFAULTS, Unsnapshotted("panicked")),
     validating("snapshot-refused", DEFAULTS, Unsnapshotted("table.set")),
     validating("snapshot-name-taken", DEFAULTS, Unsnapshotted("__wizer_")),
-    // Endless loops, and what each limit makes of them.
+    // Endless loops, under each limit.
     validating("validate-loop", MUCH_TIME, Fault("out-of-fuel", "limits.fuel")),
     validating("validate-loop-cpu", LITTLE_CPU, Fault("cpu-deadline", "limits.cpuTime")).of("validate-loop"),
     validating("validate-loop-wall", LITTLE_TIME, Fault("deadline", "deadline passed")).of("validate-loop"),
@@ -152,7 +153,7 @@ const CASES: &[Case] = &[
     validating("million-warnings-fuel", LITTLE_FUEL, Fault("out-of-fuel", "limits.fuel")).of("million-warnings"),
     validating("million-warnings-paid", r#"{"limits": {"fuel": "1000G", "output": "64Mi", "cpuTime": "20s", "timeout": "20s"}}"#, Allowed(0)).of("million-warnings"),
     validating("many-annotations", MUCH_TIME, Allowed(0)),
-    // Bombs.
+    // Modules that use up memory, tables or the stack.
     validating("memory-bomb", DEFAULTS, Fault("memory", "limits.memory")),
     validating("table-bomb", DEFAULTS, Fault("memory", "limits.tableElements")),
     validating("recursion-bomb", MUCH_TIME, Fault("trap", "stack")),
@@ -165,16 +166,16 @@ const CASES: &[Case] = &[
     validating("huge-message", MUCH_TIME, Fault("output-too-large", "limits.output")),
     validating("long-message", MUCH_TIME, Denied("nnnnnnnn")),
     validating("many-causes", MUCH_TIME, Denied("no")),
-    // Texts that are none, and texts that are more than that.
+    // Invalid texts, and texts with control characters.
     validating("invalid-utf8-message", DEFAULTS, Fault("contract-violation", "UTF-8")),
     validating("invalid-utf8-argument", DEFAULTS, Fault("contract-violation", "UTF-8")),
     validating("control-characters", DEFAULTS, Denied("one two [31mred end")),
     validating("malformed-pointer", DEFAULTS, Fault("contract-violation", "pointer")),
-    // Answers that are none.
+    // Invalid answers.
     validating("unreachable", DEFAULTS, Fault("trap", "unreachable")),
     validating("throw", DEFAULTS, Fault("trap", "an exception that nothing caught")),
     validating("abort", DEFAULTS, Fault("trap", "index out of range (at src/policy.rs:42:7)")),
-    validating("abort-and-carry-on", DEFAULTS, Fault("trap", "gave up")),
+    validating("abort-and-carry-on", DEFAULTS, Fault("trap", "the plugin aborted")),
     validating("malformed-variant", DEFAULTS, Fault("contract-violation", "cannot be read")),
     validating("list-out-of-bounds", DEFAULTS, Fault("contract-violation", "cannot be read")),
     validating("answer-out-of-bounds", DEFAULTS, Fault("contract-violation", "cannot be read")),
@@ -182,7 +183,7 @@ const CASES: &[Case] = &[
     validating("realloc-out-of-bounds", DEFAULTS, Fault("contract-violation", "")),
     validating("realloc-calls-host", DEFAULTS, Fault("trap", "leave")),
     validating("post-return-trap", DEFAULTS, Fault("trap", "unreachable")),
-    // Patches that do not apply, or make what Kubernetes could not take.
+    // Patches that do not apply, or that make an object that Kubernetes would reject.
     mutating("patch-missing-parent", DEFAULTS, Fault("bad-patch", "/metadata/nothing/here")),
     mutating("patch-root", DEFAULTS, Fault("bad-patch", "of type number")),
     mutating("patch-annotation-boolean", DEFAULTS, Fault("bad-patch", "/metadata/annotations/flag")),
@@ -194,23 +195,23 @@ const CASES: &[Case] = &[
     mutating("patch-long-path", MUCH_TIME, Fault("bad-patch", "/a/a/a")),
     mutating("patch-deep", DEFAULTS, Fault("bad-patch", "/spec/deep")),
     mutating("patch-deep-by-steps", MUCH_TIME, Fault("bad-patch", "deep")),
-    mutating("patch-copy-bomb", DEFAULTS, Fault("bad-patch", "puts in more than")),
+    mutating("patch-copy-bomb", DEFAULTS, Fault("bad-patch", "adds more than")),
     mutating("patch-on-delete", DEFAULTS, Fault("bad-patch", "DELETE")).of("patch-valid").shown(Subject::DeletedPod),
     mutating("object-lossy", DEFAULTS, Fault("lossy-object", "/spec")),
     mutating("object-other-kind", DEFAULTS, Fault("bad-patch", "kind")),
     mutating("object-not-an-object", DEFAULTS, Fault("bad-patch", "of type array")),
     mutating("object-duplicate-keys", DEFAULTS, Fault("bad-patch", "kind")),
-    // Patches that are work for the host.
-    mutating("patch-many-copies", MUCH_TIME, Fault("bad-patch", "puts in more than")).shown(Subject::LargePod),
+    // Patches that are expensive for the host.
+    mutating("patch-many-copies", MUCH_TIME, Fault("bad-patch", "adds more than")).shown(Subject::LargePod),
     mutating("patch-many-inserts", MUCH_TIME, Fault("bad-patch", "steps")).shown(Subject::LargePod),
     mutating("merge-long-list", MUCH_TIME, Allowed(1)).shown(Subject::LargePod),
     mutating("merge-huge-list", MUCH_TIME, Allowed(1)).shown(Subject::LargePod),
     mutating("patch-many-places", MUCH_TIME, Allowed(1)),
-    // An object that is hostile itself: no plugin is shown it.
+    // A hostile object, which no plugin is shown.
     mutating("deep-object", DEFAULTS, Fault("unreadable", "requests.maxDepth")).of("patch-valid").shown(Subject::DeepPod),
-    // And one that is not hostile at all.
+    // A harmless patch.
     mutating("patch-valid", DEFAULTS, Allowed(1)),
-    // Nothing of WASI leads anywhere.
+    // WASI gives no access to anything.
     validating("wasi-environment", DEFAULTS, Allowed(0)),
 ];
 
@@ -244,7 +245,7 @@ fn phase(endpoint: Endpoint) -> &'static str {
     }
 }
 
-/// A server with every case as a plugin of that failure policy, and a harmless one among them.
+/// Starts a server with every case as a plugin of that failure policy, and a harmless plugin among them.
 fn server(failure_policy: &str, cache: &std::path::Path) -> Server {
     let modules = hostile::all();
     let mut configuration =
@@ -262,7 +263,7 @@ fn server(failure_policy: &str, cache: &std::path::Path) -> Server {
     Server::start(configuration)
 }
 
-/// Sends the case's review, and the harmless plugin's beside it, which has to pass.
+/// Sends the case's review, and in parallel a review to the harmless plugin, which must allow it.
 async fn ask(server: &Server, case: &Case) -> (Answer, Checked) {
     let review = case.subject.review();
     let hostile_path = path(case.endpoint, case.name);
@@ -274,7 +275,7 @@ async fn ask(server: &Server, case: &Case) -> (Answer, Checked) {
     let neighbour = neighbour.checked(Endpoint::Validate, &good_review);
     assert!(
         neighbour.allowed,
-        "{}: the harmless plugin beside it does not let a request pass",
+        "{}: the harmless plugin denies a request",
         case.name
     );
     let checked = answer.checked(case.endpoint, &review);
@@ -297,9 +298,9 @@ fn message(checked: &Checked) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-/// Everything that is not as it should be, for all cases: one run shows all there is to see.
+/// Collects all mismatches for all cases, so that one run shows everything.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_hostile_module_ends_in_its_fault_under_both_failure_policies() {
+async fn every_hostile_module_ends_in_its_fault() {
     let cache = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
     let failing_closed = server("Fail", cache.path());
     let failing_open = server("Ignore", cache.path());
@@ -339,14 +340,17 @@ async fn every_hostile_module_ends_in_its_fault_under_both_failure_policies() {
         match case.expected {
             Denied(words) => {
                 for checked in [&closed, &open] {
-                    expect(!checked.allowed, "its denial does not count".to_owned());
+                    expect(
+                        !checked.allowed,
+                        "the request is allowed, although the plugin denies it".to_owned(),
+                    );
                     let said = message(checked);
                     expect(
                         said.contains(words),
                         format!("`{words}` is not in `{said}`"),
                     );
                 }
-                expect(code == 403, format!("the code of its denial is {code}"));
+                expect(code == 403, format!("the code of the denial is {code}"));
             }
             Allowed(_) | Unsnapshotted(_) => {
                 let operations = if let Allowed(operations) = case.expected {
@@ -367,7 +371,7 @@ async fn every_hostile_module_ends_in_its_fault_under_both_failure_policies() {
                 let (kind, words) = fault(case).unwrap_or_default();
                 expect(
                     !closed.allowed,
-                    "it fails, and the request passes under Fail".to_owned(),
+                    "the plugin fails, and the request is allowed under Fail".to_owned(),
                 );
                 expect(code == 500, format!("the code is {code}"));
                 expect(
@@ -447,7 +451,7 @@ async fn every_hostile_module_ends_in_its_fault_under_both_failure_policies() {
                 case.name
             )),
             NotLoaded(_) => {}
-            // What it does with its table in a call cannot be snapshotted either.
+            // The changes that this module makes to its table in a call cannot be snapshotted either.
             _ if case.fixture == "table-bomb" => {}
             _ if configured["once"] == true => {}
             _ => wrong.push(format!("{}: there is no snapshot: {configured}", case.name)),
@@ -474,9 +478,9 @@ async fn every_hostile_module_ends_in_its_fault_under_both_failure_policies() {
     );
 }
 
-/// Calls that only compute, more than there are processors: what they did not have of their time, other calls had.
+/// Runs more computing calls than there are processors. The time that one call lost went to other calls, not to sleep.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_call_that_computes_is_not_said_to_have_slept() {
+async fn computing_call_is_not_reported_as_sleeping() {
     const CALLS: usize = 8;
     let mut configuration = Configuration::new().with("engine.maxConcurrentCalls", CALLS);
     let limits =
@@ -503,7 +507,7 @@ async fn a_call_that_computes_is_not_said_to_have_slept() {
     for answer in calls.join_all().await {
         let answer = answer.expect("every review is answered");
         let said = answer["response"]["status"]["message"].to_string();
-        assert!(said.contains("it ran for"), "{said}");
+        assert!(said.contains("the plugin ran for"), "{said}");
         assert!(!said.contains("slept"), "{said}");
     }
     let answer = server.post("/validate/sleep", &review).await;
@@ -521,7 +525,7 @@ async fn a_call_that_computes_is_not_said_to_have_slept() {
         seen += 1;
         let cpu_milliseconds = fault["cpu_milliseconds"].as_f64().unwrap_or_default();
         let fuel = fault["fuel"].as_f64().unwrap_or_default();
-        // A loop of two instructions uses more than a million of fuel in each millisecond, on any machine of this century.
+        // A loop of two instructions uses more than a million units of fuel per millisecond on any current machine.
         assert!(
             cpu_milliseconds < 2.0 || fuel >= 1e6,
             "{fuel} of fuel in {cpu_milliseconds} ms"
@@ -530,17 +534,17 @@ async fn a_call_that_computes_is_not_said_to_have_slept() {
     assert_eq!(seen, CALLS);
 }
 
-/// What a plugin answers is work for the host: to apply it, to take the difference, to prove it. No fuel and no tick
-/// counts there.
+/// Applying, comparing and checking a plugin's answer is work for the host. Fuel and epoch ticks do not limit this
+/// work.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_host_s_own_work_on_an_answer_is_bounded() {
+async fn host_work_on_answer_is_bounded() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("hostile", &hostile::all()["merge-huge-list"], json!({}));
     configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
     let server = Server::start(configuration);
     server.assert_all_loaded().await;
     let mut object = pod("target");
-    // Two hundred thousand numbers of two digits, in no order: 600 kB, which etcd would take.
+    // 200,000 numbers of two digits in random order: 600 kB, which etcd would accept.
     let mut state = 7_u32;
     let numbers = std::iter::repeat_with(|| {
         state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
@@ -577,7 +581,7 @@ async fn the_host_s_own_work_on_an_answer_is_bounded() {
     println!(
         "three at once with ?timeout=2s: {slowest:?}; the slowest call beside them: {slowest_neighbour:?}"
     );
-    // Generous: it takes tens of seconds where it is not bounded.
+    // A generous limit: without a bound, this takes tens of seconds.
     assert!(
         slowest < Duration::from_secs(6),
         "{slowest:?} for a request that was given two seconds"
@@ -588,7 +592,7 @@ async fn the_host_s_own_work_on_an_answer_is_bounded() {
     );
 }
 
-/// A server with one module under some limits of the engine, and the time that it took to start.
+/// Starts a server with one module under some engine limits. Returns the server and the time that it took to start.
 fn server_with(module: &[u8], limits: Value) -> Server {
     let mut configuration = Configuration::new();
     for (key, value) in limits.as_object().into_iter().flatten() {
@@ -619,15 +623,15 @@ async fn assert_not_loaded(server: Server, words: &str) {
         .post("/validate/harmless", &review)
         .await
         .checked(Endpoint::Validate, &review);
-    assert!(harmless.allowed, "the plugin beside it is gone");
+    assert!(harmless.allowed, "the harmless plugin does not work");
 }
 
 #[tokio::test]
-async fn a_module_that_takes_minutes_to_compile_is_stopped_by_the_clock() {
+async fn stops_compilation_at_load_timeout() {
     let module = hostile::slow_to_compile(3000, 1000);
     assert!(
         module.len() < 40_000,
-        "it is {} bytes: the point is that it is small",
+        "the module must be small, and has {} bytes",
         module.len()
     );
     let server = server_with(&module, json!({"loadTimeout": "3s", "loadMemory": "8Gi"}));
@@ -635,7 +639,7 @@ async fn a_module_that_takes_minutes_to_compile_is_stopped_by_the_clock() {
 }
 
 #[tokio::test]
-async fn a_module_that_takes_gigabytes_to_compile_is_stopped_by_its_memory() {
+async fn stops_compilation_at_load_memory() {
     let module = hostile::slow_to_compile(3000, 1000);
     let server = server_with(
         &module,
@@ -644,9 +648,9 @@ async fn a_module_that_takes_gigabytes_to_compile_is_stopped_by_its_memory() {
     assert_not_loaded(server, "engine.loadMemory").await;
 }
 
-/// More plugins that sleep than are prepared at once, and a harmless one behind them.
+/// Loads more sleeping plugins than are prepared in parallel, and a harmless one after them.
 #[tokio::test]
-async fn plugins_that_sleep_while_they_are_loaded_hold_up_nobody() {
+async fn sleeping_plugins_do_not_delay_loading() {
     let modules = hostile::all();
     let mut configuration = Configuration::new();
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -661,14 +665,14 @@ async fn plugins_that_sleep_while_they_are_loaded_hold_up_nobody() {
     let server = Server::start(configuration);
     let took = began.elapsed();
     println!(
-        "{sleepers} plugins that sleep for a day: everything is loaded or given up after {took:?}"
+        "{sleepers} plugins that sleep for a day: every plugin is loaded or has failed after {took:?}"
     );
     assert_eq!(server.plugin_status("harmless").await["state"], "loaded");
-    // A sleeper may have a second; without that limit it has minutes.
+    // A sleeper has a second to load. Without that limit it would have minutes.
     assert!(took < Duration::from_secs(60), "{took:?}");
 }
 
-/// What the kernel says of a child, as long as there is one.
+/// Reads a `/proc` file of a child process, while there is one.
 fn of_child(server: &Server, file: &str) -> Option<String> {
     let id = server.process();
     let children = std::fs::read_to_string(format!("/proc/{id}/task/{id}/children"));
@@ -686,9 +690,9 @@ fn of_child(server: &Server, file: &str) -> Option<String> {
     std::fs::read_to_string(format!("/proc/{child}/{file}")).ok()
 }
 
-/// Both children: the one that runs guest code is at work at first, and the one that compiles for most of the time.
+/// Checks both children: the one that runs guest code works first, and the one that compiles works most of the time.
 #[tokio::test]
-async fn children_that_prepare_plugins_are_confined_by_the_kernel() {
+async fn kernel_confines_children_that_prepare_plugins() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("slow", &hostile::slow_to_compile(400, 400), json!({}));
     let server = Start::default().at_once().start(configuration);
@@ -703,7 +707,7 @@ async fn children_that_prepare_plugins_are_confined_by_the_kernel() {
         };
         if let (Some(process), Some("2")) = (line("Pid:"), line("Seccomp:").as_deref()) {
             assert_eq!(line("NoNewPrivs:").as_deref(), Some("1"), "{status}");
-            // Empty where it ended meanwhile.
+            // The file is empty if the child has ended meanwhile.
             if !oom_score_adj.is_empty() {
                 assert_eq!(oom_score_adj.trim(), "1000");
                 seen.insert(process, line("Threads:"));
@@ -720,12 +724,12 @@ async fn children_that_prepare_plugins_are_confined_by_the_kernel() {
     let missing = "less confined";
     assert!(
         !server.logs().iter().any(|line| line.contains(missing)),
-        "the kernel lacks something"
+        "the kernel lacks protections"
     );
 }
 
 #[tokio::test]
-async fn a_plugin_whose_snapshot_ends_the_child_is_loaded_without_one() {
+async fn loads_plugin_without_snapshot_when_child_is_lost() {
     let modules = hostile::all();
     let mut configuration = Configuration::new().with("engine.loadMemory", "384Mi");
     let keys =
@@ -747,7 +751,7 @@ async fn a_plugin_whose_snapshot_ends_the_child_is_loaded_without_one() {
 }
 
 #[tokio::test]
-async fn compiling_is_no_work_of_the_server_itself() {
+async fn compiles_in_child_processes() {
     let server = server_with(
         &hostile::slow_to_compile(300, 300),
         json!({"loadTimeout": "60s"}),
@@ -757,16 +761,16 @@ async fn compiling_is_no_work_of_the_server_itself() {
     println!("CPU time: the server's own {own:?}, its children's {children:?}");
     assert!(
         children.as_millis() > 300,
-        "it compiles too fast to tell: {children:?}"
+        "compilation is too fast to compare: {children:?}"
     );
     assert!(
         own * 4 < children,
-        "the server's own {own:?} beside its children's {children:?}"
+        "the server itself used {own:?}, its children {children:?}"
     );
 }
 
 #[tokio::test]
-async fn a_file_past_the_limit_is_not_read() {
+async fn refuses_plugin_file_over_size_limit() {
     let server = server_with(&hostile::larger_than(2 << 20), json!({"maxPlugin": "1Mi"}));
     assert_not_loaded(server, "engine.maxPlugin").await;
     let server = server_with(&hostile::larger_than(2 << 20), json!({}));
@@ -774,7 +778,7 @@ async fn a_file_past_the_limit_is_not_read() {
 }
 
 #[test]
-fn every_fixture_is_tried_and_documented() {
+fn every_fixture_is_tested_and_documented() {
     let table = include_str!("../hostile/README.md");
     let source = include_str!("hostile.rs");
     for name in hostile::all().keys() {
@@ -784,7 +788,7 @@ fn every_fixture_is_tried_and_documented() {
         );
         assert!(
             source.contains(&format!("\"{name}\"")),
-            "no test tries {name}"
+            "no test uses {name}"
         );
     }
     assert!(CASES.len() >= 20);

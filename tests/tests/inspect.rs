@@ -1,4 +1,4 @@
-//! What `tollgate inspect` and `tollgate verify` say, and by which code they end.
+//! The output and the exit codes of `tollgate inspect` and `tollgate verify`.
 
 use std::path::Path;
 use std::process::{Command, Output};
@@ -20,7 +20,7 @@ fn text(output: &Output) -> String {
     streams.concat()
 }
 
-/// Runs a command about an artifact of the real registry.
+/// Runs a command on an artifact of the real registry.
 fn about(registry: &Registry, command: &[&str], keys: &[&Key]) -> Output {
     let path = |path: std::path::PathBuf| path.display().to_string();
     let mut arguments: Vec<String> = command.iter().map(ToString::to_string).collect();
@@ -54,7 +54,7 @@ fn push(registry: &Registry, wasm: &[u8], reference: &str) -> String {
 }
 
 #[test]
-fn a_file_is_told_in_words_and_as_json() {
+fn prints_file_as_text_and_json() {
     let file = guests::build("required-labels");
     let wasm = std::fs::read(&file).expect("the plugin has been built");
     let file = file.display().to_string();
@@ -65,7 +65,7 @@ fn a_file_is_told_in_words_and_as_json() {
     let digest = format!("sha256:{:x}", Sha256::digest(&wasm));
     for part in [
         digest.as_str(),
-        "core module, which is made a component",
+        "core module, which is converted to a component",
         "contract     tollgate:admission@0.1.0",
         "tollgate:admission/validating@0.1.0",
         "name         required-labels",
@@ -88,7 +88,7 @@ fn a_file_is_told_in_words_and_as_json() {
     assert!(told["settingsSchema"]["properties"].is_object(), "{told:#}");
     assert_eq!(told.get("signatures"), None, "a file has none");
 
-    // One that asks for the clock, too.
+    // A plugin that also imports the clock.
     let file = guests::build("deploy-window").display().to_string();
     let output = run(&["inspect", &file, "-o", "json"]);
     let told: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
@@ -97,7 +97,7 @@ fn a_file_is_told_in_words_and_as_json() {
 }
 
 #[test]
-fn what_is_no_plugin_is_told_as_far_as_it_goes() {
+fn describes_files_that_are_not_plugins() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let modules = hostile::all();
     let write = |name: &str, bytes: &[u8]| {
@@ -110,17 +110,17 @@ fn what_is_no_plugin_is_told_as_far_as_it_goes() {
         (
             write("other", &modules["unknown-import"]),
             1,
-            "NOT TAKEN BY THE HOST: compile: it imports",
+            "REJECTED BY THE HOST: compile: it imports",
         ),
         (
             folder.path().join("none").display().to_string(),
             2,
-            "there is no such file",
+            "no such file",
         ),
         (
             format!("file:{}/none", folder.path().display()),
             2,
-            "cannot be read",
+            "cannot read",
         ),
     ];
     for (plugin, code, part) in rows {
@@ -129,13 +129,13 @@ fn what_is_no_plugin_is_told_as_far_as_it_goes() {
         assert_eq!(output.status.code(), Some(code), "{said}");
         assert!(said.contains(part), "`{part}` is not in\n{said}");
     }
-    // One that wants settings is told all the same: it is not configured.
+    // A plugin that needs settings can be inspected too, because it is not configured.
     let rejects = write("rejects", &modules["configure-rejects"]);
     assert_eq!(run(&["inspect", &rejects]).status.code(), Some(0));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_signature_is_verified_and_what_was_expected_and_found_is_said() {
+async fn verifies_signature_and_prints_expected_and_found() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -218,7 +218,7 @@ async fn a_signature_is_verified_and_what_was_expected_and_found_is_said() {
         text(&output)
     );
 
-    // The registry itself turns bad: what it stores is changed where it lies.
+    // The registry itself becomes malicious: its stored content changes.
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let pulled = folder.path().join("plugin.wasm");
     let pull = ["pull", &reference("1"), "-o", &pulled.display().to_string()];
@@ -233,7 +233,7 @@ async fn a_signature_is_verified_and_what_was_expected_and_found_is_said() {
         &reference("1"),
         &[&next],
         1,
-        "it was damaged or exchanged on the way",
+        "it was damaged or replaced in the registry",
     );
     registry.tamper(&layer, |_| wasm);
     verify("as it was", &reference("1"), &[&next], 0, "verified");
@@ -257,7 +257,10 @@ async fn a_signature_is_verified_and_what_was_expected_and_found_is_said() {
         said.trim()
     );
     assert_eq!(output.status.code(), Some(1), "{said}");
-    assert!(said.contains("the manifest is sha256:"), "{said}");
+    assert!(
+        said.contains("the manifest has the digest sha256:"),
+        "{said}"
+    );
     assert!(
         !Path::new("colour.wasm").exists(),
         "verify leaves nothing behind"

@@ -1,10 +1,10 @@
-//! The same cases against the same two plugins in every language: `languages/cases` against `languages/*`.
+//! Runs the same cases with the same two plugins in every language: `languages/cases` with `languages/*`.
 //!
-//! `trusted-registries` is a policy as one writes it; `actor` does what the object under review says, and fails in every
-//! way that its language has. Whatever it does, a fault under `Fail` is never an allow, and the operator learns more of
-//! it than that the plugin trapped. A language joins by adding a folder.
+//! `trusted-registries` is a typical policy. `actor` acts as the reviewed object says, and fails in every way that its
+//! language has. A fault under `Fail` must never become an allow, and its message must say more than that the plugin
+//! trapped. To add a language, add a folder.
 //!
-//! A policy that one language alone has, because it is good at it, has a suite, which `tollgate test` runs.
+//! A policy that exists in only one language has a suite, which `tollgate test` runs.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -18,23 +18,23 @@ use tollgate_tests::languages;
 use tollgate_tests::reviews::Review;
 use tollgate_tests::server::Server;
 
-/// What WebAssembly says of a trap when nobody said more.
+/// The message of a WebAssembly trap without further information.
 const SAYS_NOTHING: &str = "`unreachable`";
 
-/// What a suite of a policy is in.
+/// File name of a policy's suite.
 const SUITE: &str = "policy.test.yaml";
-/// Where a suite finds its policy, and what is compiled of it: kept from one run to the next.
+/// Folder with the built policy and its compiled code, which is kept between runs.
 const BUILT: &str = "dist";
-/// Folders in a policy's own that its build makes.
+/// Folders that a build creates in a policy's folder.
 const MADE: [&str; 4] = [BUILT, "node_modules", ".venv", "__pycache__"];
 
-/// A language, and where its plugins lie.
+/// A language, and the folder of its plugins.
 struct Language {
     name: String,
     folder: PathBuf,
 }
 
-/// All languages that are built. One that is not is told of, and counted as left out.
+/// Returns all languages that are built. A language that is not built is reported as skipped.
 fn built() -> Vec<Language> {
     languages::names()
         .into_iter()
@@ -61,7 +61,7 @@ fn cases(plugin: &str) -> Value {
     serde_json::from_str(&text).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
-/// A case with what would be too long to write down: `PAD:n` is n bytes of text, `NEST:n` is n lists in each other.
+/// Expands texts that are too long to write down: `PAD:n` is n bytes of text, `NEST:n` is n nested lists.
 fn grown(value: &Value) -> Value {
     match value {
         Value::String(text) => {
@@ -91,7 +91,7 @@ fn texts(value: &Value) -> impl Iterator<Item = &str> {
         .filter_map(Value::as_str)
 }
 
-/// A trap while a component of Python compiles takes long.
+/// Uses long limits, because a trap takes long while a Python component compiles.
 fn configuration() -> Configuration {
     Configuration::new()
         .with("limits", json!({"timeout": "20s", "cpuTime": "20s"}))
@@ -99,7 +99,7 @@ fn configuration() -> Configuration {
         .with("engine.loadTimeout", "5m")
 }
 
-/// Adds a plugin once for each of the settings that it is to refuse.
+/// Adds the plugin once for each of the settings that it must reject.
 fn with_refused(configuration: &mut Configuration, wasm: &Path, cases: &Value) {
     for (index, refused) in cases["refused"]
         .as_array()
@@ -144,7 +144,7 @@ async fn check_refused(server: &Server, language: &str, cases: &Value) -> Vec<St
     wrong
 }
 
-/// What is wrong with an answer. Causes carry the plugin's name, which is left out of the cases.
+/// Returns the differences between an answer and its case. Causes carry the plugin's name, which cases omit.
 fn differences(checked: &Checked, plugin: &str, case: &Value) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut expect = |what: &str, expected: &Value, found: Value| {
@@ -282,7 +282,7 @@ async fn no_way_to_fail_is_an_allow_and_each_is_told_to_the_operator() {
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
-/// A fault as the operator reads it, for a table: language, what the plugin did, what became of it.
+/// Formats a fault as a table row: the language, the plugin's action, and the result.
 fn told(language: &str, what: &Value, checked: &Checked) -> String {
     let status = checked.status.clone().unwrap_or_default();
     let verdict = if checked.allowed {
@@ -298,7 +298,7 @@ fn told(language: &str, what: &Value, checked: &Checked) -> String {
     )
 }
 
-/// What is wrong with what became of an act.
+/// Returns the differences between the result of an action and its case.
 fn judged(checked: &Checked, case: &Value, object: &Value) -> Vec<String> {
     let faults: Vec<&str> = texts(&case["fault"]).collect();
     if !faults.is_empty() {
@@ -359,7 +359,7 @@ fn judged_fault(checked: &Checked, case: &Value, faults: &[&str]) -> Vec<String>
     wrong
 }
 
-/// `(at FILE:LINE:…)` with a line.
+/// Whether the message has a place with a line number: `(at FILE:LINE:…)`.
 fn names_a_place(message: &str) -> bool {
     let Some((_, place)) = message.rsplit_once("(at ") else {
         return false;
@@ -370,7 +370,7 @@ fn names_a_place(message: &str) -> bool {
     file.contains('.') && line.is_some_and(|line| line > 0)
 }
 
-/// The policies of a language that have a suite.
+/// Returns the policies of a language that have a suite.
 fn with_suite(language: &str) -> Vec<PathBuf> {
     let folder = workspace().join("languages").join(language);
     let entries =
@@ -384,7 +384,7 @@ fn with_suite(language: &str) -> Vec<PathBuf> {
     policies
 }
 
-/// Puts what a suite is made of into a folder, without what `tollgate build` may have left in the policy's own.
+/// Copies the files of a suite, without the results of an earlier `tollgate build`.
 fn copy_suite(from: &Path, to: &Path) {
     fs::create_dir_all(to).unwrap_or_else(|error| panic!("{}: {error}", to.display()));
     let entries = fs::read_dir(from).unwrap_or_else(|error| panic!("{}: {error}", from.display()));

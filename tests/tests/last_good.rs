@@ -1,5 +1,5 @@
-//! A start where something cannot be had: what served last goes on, and where there is nothing to go on with, traffic
-//! is kept away for a while and then denied, never let through.
+//! Starts at which some source is unavailable. The host serves the last known good versions. If there are none, it
+//! stays unready for a while and then denies requests. Tollgate never allows them.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
@@ -34,14 +34,14 @@ async fn labels(server: &Server) -> Value {
         .map_or(json!({}), |object| object["metadata"]["labels"].clone())
 }
 
-/// Why a request is denied.
+/// Returns the reason for a denial.
 async fn denial(server: &Server) -> String {
     let checked = mutated(server).await;
-    assert!(!checked.allowed, "the gate is open");
+    assert!(!checked.allowed, "the request must be denied");
     format!("{:?}", checked.status)
 }
 
-/// A configuration that keeps what it served, in its own folder.
+/// Creates a configuration that keeps its last known good versions in its own folder.
 fn configuration(registry: Option<&Registry>) -> Configuration {
     let mut registries = json!({"pollInterval": "1s"});
     if let Some(registry) = registry {
@@ -53,7 +53,7 @@ fn configuration(registry: Option<&Registry>) -> Configuration {
     configuration.with("registries.cacheDirectory", json!(cache))
 }
 
-/// Changes the configuration file as a careful writer does: at once.
+/// Changes the configuration file in one step.
 fn edit(server: &Server, change: impl FnOnce(&mut Value)) {
     let path = server.configuration().path();
     let text = std::fs::read(&path).expect("the configuration is there");
@@ -76,7 +76,7 @@ fn records(configuration: &Configuration) -> Vec<PathBuf> {
     };
     let folders = entries(&all);
     let files = folders.iter().flat_map(|folder| entries(folder));
-    // What a server was about to write when it was killed may lie beside them.
+    // Skip files that a killed server was still writing.
     let is_whole = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "json");
     let mut files: Vec<PathBuf> = files.filter(is_whole).collect();
     files.sort();
@@ -84,7 +84,7 @@ fn records(configuration: &Configuration) -> Vec<PathBuf> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
+async fn restart_with_broken_plugins_serves_last_known_good() {
     let Some(mut registry) = Registry::start() else {
         return;
     };
@@ -107,7 +107,7 @@ async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
     let size = good.folder().join("size.wasm");
     std::fs::write(&size, marker("size", "large")).expect("a file can be written");
     let round = json!({"set": {"/metadata/labels/shape": "round"}});
-    // More than any other has: the engine has to be laid out for it at the next start, too.
+    // More instances than any other plugin has. The engine must reserve room for them at the next start too.
     let limits = json!({"instances": 64});
     let server = Server::start(plugins(good, "1", round.clone(), limits.clone()));
     server.assert_all_loaded().await;
@@ -146,23 +146,25 @@ async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
     let told = server.logs();
     let told = told
         .iter()
-        .filter(|line| line.contains("the plugin serves as it did before the start"));
+        .filter(|line| line.contains("serving the last known good version of the plugin"));
     assert_eq!(told.count(), names.len());
     let ready = server.get_admin("/readyz?verbose").await;
     assert_eq!(ready.status, 200, "{}", ready.text());
     assert!(
-        ready.text().contains("plugin shape is not as configured"),
+        ready
+            .text()
+            .contains("plugin shape does not serve as configured"),
         "{}",
         ready.text()
     );
 
-    // A second crash changes nothing, and neither does the registry's end.
+    // A second crash and the loss of the registry change nothing.
     let killed = server.kill();
     registry.kill();
     let server = Server::start(killed);
     assert_eq!(labels(&server).await, all);
 
-    // It goes on trying. Another version of a file is in force at once; changed entries wait for each other.
+    // The server keeps trying. A new version of a file takes effect at once, but changed entries wait for each other.
     let registry = registry.again();
     let missing = format!("oci://{}/policies/colour:missing", registry.host());
     registry.push(&marker("colour", "green"), &missing);
@@ -180,10 +182,13 @@ async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
         root["plugins"][3]["limits"] = limits;
     });
     let then = json!({"colour": "green", "shape": "round", "size": "small", "taste": "sweet"});
-    until("what is desired", async || labels(&server).await == then).await;
+    until("the desired plugins serve", async || {
+        labels(&server).await == then
+    })
+    .await;
     assert_eq!(server.plugin_status("colour").await["state"], "loaded");
 
-    // What is no longer configured is forgotten.
+    // Records of plugins that are no longer configured are deleted.
     let killed = server.kill();
     let written = records(&killed);
     assert_eq!(written.len(), 4, "{written:?}");
@@ -195,7 +200,7 @@ async fn a_bad_tag_bad_settings_and_a_bad_file_do_not_outlive_a_crash() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_served_last_has_to_satisfy_the_keys_and_pins_of_today() {
+async fn last_known_good_must_satisfy_current_keys_and_pins() {
     let Some(mut registry) = Registry::start() else {
         return;
     };
@@ -211,7 +216,7 @@ async fn what_served_last_has_to_satisfy_the_keys_and_pins_of_today() {
     let server = Server::start(first);
     assert_eq!(labels(&server).await, json!({"colour": "red"}));
 
-    // Another version, which nobody has signed.
+    // Another version, which has no signature.
     let green = registry.push(&marker("colour", "green"), &reference);
     let server = Server::start(server.kill());
     assert_eq!(labels(&server).await, json!({"colour": "red"}));
@@ -225,7 +230,7 @@ async fn what_served_last_has_to_satisfy_the_keys_and_pins_of_today() {
         let reason = status["reason"].as_str().unwrap_or_default().to_owned();
         println!("refused | {reason}");
         assert!(
-            reason.contains("what served before the start cannot be had") && reason.contains(part),
+            reason.contains("failed to load the last known good") && reason.contains(part),
             "{reason}"
         );
         assert!(denial(&server).await.contains("not loaded"));
@@ -236,7 +241,11 @@ async fn what_served_last_has_to_satisfy_the_keys_and_pins_of_today() {
 
     let other = reference.replace(":stable", &format!("@{green}"));
     let killed = killed.with("plugins", entry(&other, &[&trusted]));
-    let killed = refused(Server::start(killed), "another digest than `source` has").await;
+    let killed = refused(
+        Server::start(killed),
+        "its digest is not the one that `source` pins",
+    )
+    .await;
 
     registry.kill();
     let killed = killed.with("plugins", entry(&reference, &[&next]));
@@ -246,12 +255,12 @@ async fn what_served_last_has_to_satisfy_the_keys_and_pins_of_today() {
     assert_eq!(
         labels(&server).await,
         json!({"colour": "red"}),
-        "it is trusted again"
+        "its key is trusted again"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_a_last_good_the_start_waits_and_then_denies() {
+async fn start_without_last_known_good_waits_then_denies() {
     let missing = json!([
         {"name": "colour", "source": "file:colour.wasm"},
         {"name": "lenient", "source": "file:lenient.wasm", "failurePolicy": "Ignore"},
@@ -274,7 +283,7 @@ async fn without_a_last_good_the_start_waits_and_then_denies() {
         text.contains("(startupGrace)") && text.contains("not loaded: colour;"),
         "{text}"
     );
-    // Whoever comes all the same is answered, about everything: nobody knows what it would have been asked about.
+    // A request that arrives anyway is denied, whatever it is, because the plugin's rules are unknown.
     let why = denial(&server).await;
     println!("{why}");
     assert!(
@@ -286,12 +295,18 @@ async fn without_a_last_good_the_start_waits_and_then_denies() {
     })
     .await;
     println!("ready {:?} after it listened", began.elapsed());
-    assert!(began.elapsed() > Duration::from_secs(3), "it did not wait");
+    assert!(
+        began.elapsed() > Duration::from_secs(3),
+        "the start did not wait"
+    );
     assert!(denial(&server).await.contains("not loaded"));
     let over = |line: &String| line.contains("startupGrace is over");
-    until("a word about it", async || server.logs().iter().any(over)).await;
+    until("the end of startupGrace is logged", async || {
+        server.logs().iter().any(over)
+    })
+    .await;
 
-    // One that comes within the time ends the waiting.
+    // A plugin that becomes available within the grace period ends the wait.
     let killed = server.kill().with("startupGrace", "5m");
     let file = killed.folder().join("colour.wasm");
     let server = Server::start(killed);
@@ -303,7 +318,7 @@ async fn without_a_last_good_the_start_waits_and_then_denies() {
     .await;
     assert_eq!(labels(&server).await, json!({"colour": "red"}));
 
-    // And those that let everything pass are not waited for.
+    // The start does not wait for plugins under Ignore.
     let lenient =
         json!([{"name": "lenient", "source": "file:lenient.wasm", "failurePolicy": "Ignore"}]);
     let server = Server::start(server.kill().with("plugins", lenient));
@@ -312,7 +327,7 @@ async fn without_a_last_good_the_start_waits_and_then_denies() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
+async fn restart_with_invalid_configuration_serves_last_known_good() {
     let mut first = configuration(None);
     first.plugin_of("colour", &marker("colour", "red"), json!({}));
     let red = json!({"colour": "red"});
@@ -330,7 +345,7 @@ async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
         cache.display()
     );
     let elsewhere = cache.display().to_string();
-    /// What is wrong, the file (none where it is gone), and what is said of it.
+    /// The defect, the file (none if it is missing), the arguments, and the expected message.
     type Row<'r> = (&'r str, Option<&'r [u8]>, &'r [&'r str], &'r str);
     let rows: [Row<'_>; 4] = [
         ("unknown keys", Some(unknown.as_bytes()), &[], "limits.feul"),
@@ -373,7 +388,7 @@ async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
         assert!(
             ready
                 .text()
-                .contains("the last known good serves since the start"),
+                .contains("serving the last known good since the start"),
             "{}",
             ready.text()
         );
@@ -382,13 +397,13 @@ async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
         let logs = server.logs();
         let error = logs
             .iter()
-            .find(|line| line.contains("serving the last known good"));
+            .find(|line| line.contains("not valid; serving the last known good"));
         let error = error.unwrap_or_else(|| panic!("{what}: {logs:#?}"));
         assert!(error.contains("ERROR") && error.contains(reason), "{error}");
         killed = server.kill();
     }
 
-    // It is taken up as soon as it is valid.
+    // A valid file takes effect as soon as it is written.
     let server = Start::default()
         .argument("--last-known-good")
         .argument(&elsewhere);
@@ -401,7 +416,7 @@ async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
     assert_eq!(page["state"], "ok", "{page:#}");
     assert_eq!(page["configuration"]["lastKnownGood"], Value::Null);
 
-    // Whoever insists on the file is told of it, and so is whoever has no record.
+    // With a flag that insists on the file, or without a record, the server reports the error and does not start.
     let killed = server.kill();
     write(&path, unknown.as_bytes());
     let refused = |arguments: &[&str]| {
@@ -423,7 +438,7 @@ async fn a_configuration_that_is_not_valid_does_not_outlive_a_crash() {
     refused(&[]);
 }
 
-/// So many plugins, of which each sets a label of its own.
+/// Returns the entries of `count` plugins, each of which sets its own label.
 fn plugins_of(host: &str, count: usize) -> Value {
     let plugin = |number: usize| {
         json!({
@@ -435,7 +450,7 @@ fn plugins_of(host: &str, count: usize) -> Value {
     (0..count).map(plugin).collect()
 }
 
-/// From the start of the process until `/readyz` is 200.
+/// Returns the time from the start of the process until `/readyz` is 200.
 async fn time_to_ready(configuration: Configuration) -> (Server, Duration) {
     let began = Instant::now();
     let server = Server::start(configuration);
@@ -445,7 +460,7 @@ async fn time_to_ready(configuration: Configuration) -> (Server, Duration) {
     (server, began.elapsed())
 }
 
-/// A registry of such plugins, and a configuration of twenty.
+/// Starts a registry with such plugins, and creates a configuration of twenty.
 async fn twenty(timeout: &str) -> (Misbehaving, Configuration, Behaviour) {
     let wasm = std::fs::read(guests::build("actor")).expect("the plugin has been built");
     let good = Behaviour::of(wasm);
@@ -459,7 +474,7 @@ async fn twenty(timeout: &str) -> (Misbehaving, Configuration, Behaviour) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_registry_that_hangs_holds_up_a_start_once_and_not_for_each_plugin() {
+async fn hanging_registry_delays_start_once_for_all_plugins() {
     let (registry, configuration, good) = twenty("60s").await;
     let server = Server::start(configuration);
     server.assert_all_loaded().await;
@@ -478,7 +493,7 @@ async fn a_registry_that_hangs_holds_up_a_start_once_and_not_for_each_plugin() {
         assert_eq!(status["state"], "degraded");
         assert!(reason.contains("a start waits no longer"), "{reason}");
     }
-    // With the registry back, the next start asks it as ever.
+    // With the registry back, the next start asks it as usual.
     registry.behave(good);
     let server = Server::start(server.kill());
     until("as configured", async || {
@@ -489,7 +504,7 @@ async fn a_registry_that_hangs_holds_up_a_start_once_and_not_for_each_plugin() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn probes_are_answered_while_plugins_are_loaded_and_nothing_is_let_through() {
+async fn answers_probes_but_allows_no_request_while_loading() {
     const TIMEOUT: Duration = Duration::from_secs(8);
     let (registry, configuration, good) = twenty("8s").await;
     registry.behave(good.with(Fault::Silent));
@@ -532,7 +547,7 @@ async fn probes_are_answered_while_plugins_are_loaded_and_nothing_is_let_through
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes: a measurement, run by hand with --ignored --nocapture"]
-async fn how_long_a_start_takes_with_the_registry_away() {
+async fn measures_start_time_without_registry() {
     let Some(mut registry) = Registry::start() else {
         return;
     };

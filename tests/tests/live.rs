@@ -1,5 +1,5 @@
-//! Plugins, settings and order change while reviews are answered: none fails, none mixes two versions, and what
-//! cannot be loaded changes nothing.
+//! Plugins, settings and their order change while reviews are answered. No review fails, none mixes two versions, and a
+//! plugin that cannot be loaded changes nothing.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,18 +14,18 @@ use tollgate_tests::server::{Server, metric};
 use tollgate_tests::wat::marker;
 use tollgate_tests::{guests, hostile};
 
-/// What a change may take until it is in force.
+/// Time limit for a change to take effect.
 const IN_FORCE: Duration = Duration::from_secs(1);
-/// The same where others use the machine.
+/// Time limit for a change to take effect on a busy machine.
 const IN_FORCE_WHEN_BUSY: Duration = Duration::from_secs(10);
-/// What a test waits for a change that has no limit of its own.
+/// Time limit for a change without its own limit.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SWAPS: usize = 200;
 const SWAPS_VARIABLE: &str = "TOLLGATE_SWAPS";
-/// Growth of memory that is allowed over all swaps, in hundredths.
+/// Allowed growth of memory over all swaps, in percent.
 const GROWTH_PERCENT: u64 = 10;
 
-/// Replaces a file as a careful writer does: at once.
+/// Replaces a file in one step.
 fn replace(path: &Path, content: &[u8]) {
     let new = path.with_extension("new");
     std::fs::write(&new, content).unwrap_or_else(|error| panic!("{}: {error}", new.display()));
@@ -62,7 +62,7 @@ async fn labels(server: &Server) -> Value {
         .map_or(json!({}), |object| object["metadata"]["labels"].clone())
 }
 
-/// How long it takes until the labels are these.
+/// Waits until the labels are `wanted`, and returns the time that this took.
 async fn until_labels(server: &Server, wanted: &Value, limit: Duration) -> Duration {
     let began = Instant::now();
     loop {
@@ -79,7 +79,7 @@ async fn until_labels(server: &Server, wanted: &Value, limit: Duration) -> Durat
     }
 }
 
-/// Waits until `/plugins` says what is wanted of a plugin.
+/// Waits until `/plugins` shows the wanted status of a plugin.
 async fn until_status(server: &Server, name: &str, is: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
@@ -110,8 +110,8 @@ fn median(mut times: Vec<Duration>) -> Duration {
     times[times.len() / 2]
 }
 
-/// The promise is kept where the machine has nothing else to do: what prepares a plugin gives way to everybody. Half of
-/// them come near it all the same, and none is out of all proportion.
+/// Checks times until a change took effect. The promised limit holds on an idle machine, because loading yields to all
+/// other work. On any machine, half of the changes must come close to it, and none may be far beyond it.
 fn assert_in_force(mut times: Vec<Duration>) {
     times.sort();
     assert!(times[0] < IN_FORCE, "{times:?}");
@@ -120,7 +120,7 @@ fn assert_in_force(mut times: Vec<Duration>) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_file_is_in_force_within_a_second_however_it_came() {
+async fn new_file_serves_within_one_second() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("colour", &marker("colour", "0"), json!({}));
     let file = configuration.folder().join("colour.wasm");
@@ -142,7 +142,7 @@ async fn a_new_file_is_in_force_within_a_second_however_it_came() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mounted_volume_is_followed_through_its_links() {
+async fn follows_links_of_mounted_volume() {
     let mut configuration = Configuration::new();
     let root = configuration.folder().join("mounted");
     for version in ["1", "2"] {
@@ -172,7 +172,7 @@ async fn a_mounted_volume_is_followed_through_its_links() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn settings_order_mode_and_limits_change_and_the_others_are_left_alone() {
+async fn changed_entries_leave_other_plugins_alone() {
     let mut configuration = Configuration::new();
     let actor = guests::build("actor");
     let set = |value: &str| json!({"settings": {"set": {"/metadata/labels/colour": value}}});
@@ -228,7 +228,7 @@ async fn settings_order_mode_and_limits_change_and_the_others_are_left_alone() {
     until_status(&server, "second", |status| status["state"] == "disabled").await;
     until_labels(&server, &json!({"third": "yes"}), PATIENCE).await;
 
-    // What nobody changed was loaded once, and counts on.
+    // An unchanged plugin was loaded once, and its counters continue.
     let loads = |name: &str| {
         let logs = server.logs();
         let name = format!("\"plugin\":\"{name}\"");
@@ -245,7 +245,7 @@ async fn settings_order_mode_and_limits_change_and_the_others_are_left_alone() {
     assert_eq!(
         loads("second"),
         5,
-        "at the start, with other settings, with other limits"
+        "once at the start, three times for settings, once for limits"
     );
     let calls = metric(
         &server.metrics().await,
@@ -256,7 +256,7 @@ async fn settings_order_mode_and_limits_change_and_the_others_are_left_alone() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_cannot_be_loaded_changes_nothing_and_is_told() {
+async fn failed_load_changes_nothing_and_is_reported() {
     let modules = hostile::all();
     let mut configuration = Configuration::new();
     configuration.plugin_of("colour", &marker("colour", "good"), json!({}));
@@ -298,7 +298,10 @@ async fn what_cannot_be_loaded_changes_nothing_and_is_told() {
         };
         let status = until_status(&server, "colour", is).await;
         println!("{what} | {}", status["desired"]["reason"]);
-        assert_eq!(status["digest"], digest, "what serves is the old one");
+        assert_eq!(
+            status["digest"], digest,
+            "the previous version must keep serving"
+        );
         assert_eq!(labels(&server).await, good, "{what}");
         assert_eq!(is_degraded(&server, "colour").await, 1.0);
     }
@@ -313,7 +316,9 @@ async fn what_cannot_be_loaded_changes_nothing_and_is_told() {
     let ready = server.get_admin("/readyz?verbose").await;
     assert_eq!(ready.status, 200);
     assert!(
-        ready.text().contains("plugin colour is not as configured"),
+        ready
+            .text()
+            .contains("plugin colour does not serve as configured"),
         "{}",
         ready.text()
     );
@@ -328,11 +333,11 @@ async fn what_cannot_be_loaded_changes_nothing_and_is_told() {
         .lines()
         .filter(|line| line.starts_with("tollgate_plugin_info{"))
         .count();
-    assert_eq!(versions, 1, "only what serves is shown");
+    assert_eq!(versions, 1, "only the serving version is shown");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_bad_configuration_changes_nothing_and_is_told() {
+async fn bad_configuration_changes_nothing_and_is_reported() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("colour", &marker("colour", "good"), json!({}));
     let server = Server::start(configuration);
@@ -384,7 +389,7 @@ async fn a_bad_configuration_changes_nothing_and_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_new_plugin_is_asked_once_it_is_there() {
+async fn new_plugin_is_called_once_loaded() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("colour", &marker("colour", "good"), json!({}));
     let folder = configuration.folder().to_owned();
@@ -407,7 +412,7 @@ async fn a_new_plugin_is_asked_once_it_is_there() {
     assert_eq!(
         labels(&server).await,
         json!({"colour": "good"}),
-        "a missing file locks nobody out"
+        "a missing file must not deny requests"
     );
     std::fs::write(folder.join("shape.wasm"), marker("shape", "round"))
         .expect("a file can be written");
@@ -420,7 +425,7 @@ async fn a_new_plugin_is_asked_once_it_is_there() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_reload_can_be_asked_for_and_says_what_came_of_it() {
+async fn reload_request_reports_its_result() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("colour", &marker("colour", "1"), json!({}));
     let file = configuration.folder().join("colour.wasm");
@@ -453,7 +458,7 @@ async fn a_reload_can_be_asked_for_and_says_what_came_of_it() {
     assert_eq!(
         labels(&server).await,
         json!({"colour": "2"}),
-        "it is in force when the answer is there"
+        "the new version serves before the reload is answered"
     );
 
     replace(&file, b"nothing");
@@ -493,7 +498,7 @@ async fn a_reload_can_be_asked_for_and_says_what_came_of_it() {
     assert!(server.stop().status.success());
 }
 
-/// What a client saw over all swaps.
+/// The answers that a client saw over all swaps.
 #[derive(Default)]
 struct Seen {
     answers: usize,
@@ -548,7 +553,7 @@ async fn swaps_under_load_lose_no_request_and_mix_no_versions() {
         .ok()
         .and_then(|text| text.parse().ok())
         .unwrap_or(SWAPS);
-    // Two plugins that belong together: only a swap of both at once never shows one of each version.
+    // Two plugins that belong together. Only a swap of both at once never shows a mix of versions.
     let mut configuration = Configuration::new();
     let folder = configuration.folder().to_owned();
     for version in ["1", "2"] {
@@ -581,7 +586,7 @@ async fn swaps_under_load_lose_no_request_and_mix_no_versions() {
         .await
     };
     let mut times = Vec::with_capacity(swaps);
-    // The code of both versions, the cache and the allocator's own arenas are there after the first few.
+    // The first few swaps create the code of both versions, the cache and the allocator's arenas.
     let warm_up = (swaps / 5).max(2) & !1;
     for number in 0..warm_up {
         times.push(swap(number).await);

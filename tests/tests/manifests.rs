@@ -1,4 +1,4 @@
-//! `tollgate manifests` prints what registers the host, and prints nothing where that would do harm.
+//! `tollgate manifests` prints the registration of the host, and refuses to print one that would do harm.
 
 use std::path::Path;
 use std::process::Command;
@@ -46,13 +46,13 @@ impl Printed {
     }
 }
 
-/// With a CA in its folder, as the first start of a server leaves it.
+/// Creates a CA in the configuration's folder, as the first start of a server does.
 fn with_authority(configuration: Configuration) -> Server {
     Server::start(configuration)
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_server_is_registered_by_its_own_rules_and_its_own_ca() {
+async fn registers_server_with_its_rules_and_ca() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
     let server = with_authority(configuration);
@@ -82,18 +82,18 @@ async fn a_server_is_registered_by_its_own_rules_and_its_own_ca() {
     let alone = manifests(configuration, &["--url", &url, "--per-plugin"]);
     let path = format!("    url: {url}/validate/harmless\n");
     assert!(alone.output.contains(&path), "{}", alone.output);
-    // The server's certificate is not for this name, and kube-apiserver would say so to every user.
+    // The server's certificate does not cover this name, so kube-apiserver would report an error to every user.
     manifests(configuration, &["--service", "gate-system/gate"]).assert_refused(
         2,
         &[
-            "not for gate.gate-system.svc",
+            "not valid for gate.gate-system.svc",
             "set tls.selfSigned.service: gate.gate-system",
         ],
     );
 }
 
 #[test]
-fn plugins_that_one_webhook_would_hide_get_one_each_and_the_reason_is_told() {
+fn separates_webhooks_of_hidden_plugins_and_says_why() {
     let mut configuration = Configuration::new();
     for (name, versions) in [("hpa-limit", json!(["v2"])), ("labels", json!(["*"]))] {
         let rules = json!([{
@@ -119,7 +119,7 @@ fn plugins_that_one_webhook_would_hide_get_one_each_and_the_reason_is_told() {
     }
     for plugins in ["mutating", "validating"] {
         let why = format!(
-            "tollgate: each of the {plugins} plugins gets a webhook of its own: in one for all, hpa-limit would not be \
+            "tollgate: each of the {plugins} plugins gets its own webhook: in a shared webhook, hpa-limit would not be \
              called for horizontalpodautoscalers.autoscaling in every version"
         );
         assert!(printed.errors.contains(&why), "{}", printed.errors);
@@ -127,7 +127,7 @@ fn plugins_that_one_webhook_would_hide_get_one_each_and_the_reason_is_told() {
 }
 
 #[test]
-fn what_is_not_known_or_cannot_work_is_not_printed() {
+fn does_not_print_registration_that_cannot_work() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("harmless", &hostile::harmless(), json!({}));
     let url = ["--url", "https://localhost"];
@@ -136,7 +136,7 @@ fn what_is_not_known_or_cannot_work_is_not_printed() {
     let no_certificate = configuration.folder().join("tollgate.yaml");
     let ca = no_certificate.display().to_string();
     manifests(&configuration, &[url[0], url[1], "--ca", &ca])
-        .assert_refused(2, &["holds no certificate"]);
+        .assert_refused(2, &["contains no certificate"]);
     let authority = configuration.folder().join("ca.pem");
     std::fs::write(&authority, CA).expect("written");
     let ca = authority.display().to_string();
@@ -150,7 +150,7 @@ fn what_is_not_known_or_cannot_work_is_not_printed() {
         2,
         &[
             "may take 27500ms (harmless 500ms + slow 27s)",
-            "27s are left",
+            "only 27s are left",
             "--per-plugin",
         ],
     );
@@ -159,5 +159,5 @@ fn what_is_not_known_or_cannot_work_is_not_printed() {
         .assert_refused(1, &["absent: NOT LOADED", "/nowhere/absent.wasm"]);
 }
 
-/// What is in it does not matter here: only kube-apiserver looks.
+/// A CA with arbitrary content, because only kube-apiserver reads it.
 const CA: &str = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";

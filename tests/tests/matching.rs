@@ -1,4 +1,4 @@
-//! Who is asked: labels, conditions, users and exceptions, as the binary has them.
+//! Which plugins are asked: labels, conditions, users and exceptions, tested with the binary.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -11,7 +11,7 @@ use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, as_sent, pod};
 use tollgate_tests::server::{self, Server, metric};
 
-/// What the plugins of this suite are for, and more keys of `match`.
+/// Returns a `match` for Pods, with further keys from `more`.
 fn pods(more: Value) -> Value {
     let mut matching = json!({
         "rules": [{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"]}],
@@ -26,7 +26,7 @@ fn merge(into: &mut Value, more: Value) {
     }
 }
 
-/// A plugin that denies Pods of the image `bad`.
+/// Adds a plugin that denies Pods with the image `bad`.
 fn judge(configuration: &mut Configuration, name: &str, matching: Value, more: Value) {
     let mut keys = json!({
         "settings": {"forbid": {"/spec/containers/*/image": "bad"}},
@@ -52,7 +52,7 @@ async fn validated(server: &Server, review: &Value) -> Checked {
     answer.checked(Endpoint::Validate, review)
 }
 
-/// Which of the plugins deny.
+/// Returns the plugins that deny a review.
 async fn deniers(server: &Server, review: Review) -> Vec<String> {
     let checked = validated(server, &review.build()).await;
     let annotations = checked.audit_annotations.keys();
@@ -73,7 +73,7 @@ fn by(review: Review, username: &str, groups: &[&str]) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn labels_conditions_and_users_decide_who_is_asked() {
+async fn labels_conditions_and_users_select_plugins() {
     let mut configuration = Configuration::new();
     let selector = json!({"objectSelector": {"matchLabels": {"tier": "front"}}});
     judge(&mut configuration, "labels", selector, json!({}));
@@ -104,7 +104,7 @@ async fn labels_conditions_and_users_decide_who_is_asked() {
     );
     let asked = deniers(&server, Review::create(front())).await;
     assert_eq!(asked, ["created", "labels"]);
-    // The label is taken off, and the old object still has it.
+    // The update removes the label, but the old object still has it.
     let asked = deniers(&server, Review::update(plain(), front())).await;
     assert_eq!(asked, ["labels"]);
     let asked = deniers(&server, Review::create(bad_pod("spared"))).await;
@@ -127,7 +127,7 @@ async fn labels_conditions_and_users_decide_who_is_asked() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mutator_is_matched_with_the_object_that_the_earlier_ones_left() {
+async fn matches_mutator_against_result_of_earlier_ones() {
     let mut configuration = Configuration::new();
     let actor = guests::build("actor");
     let sets = |label: &str| json!({"set": {format!("/metadata/labels/{label}"): "yes"}});
@@ -164,7 +164,7 @@ async fn a_mutator_is_matched_with_the_object_that_the_earlier_ones_left() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_condition_that_fails_follows_the_failure_policy() {
+async fn failing_condition_follows_failure_policy() {
     let mut configuration = Configuration::new();
     let failing = || {
         json!({"matchConditions": [
@@ -220,7 +220,7 @@ async fn a_condition_that_fails_follows_the_failure_policy() {
         "{annotations:?}"
     );
 
-    // One webhook for one plugin: the other way out.
+    // A webhook for a single plugin: here the failure policy is Ignore.
     let answer = server.post("/validate/open", &review).await;
     assert!(answer.checked(Endpoint::Validate, &review).allowed);
     let page = server.metrics().await;
@@ -237,9 +237,9 @@ async fn a_condition_that_fails_follows_the_failure_policy() {
     }
 }
 
-/// The worst that an object can do to an expression that looks harmless.
+/// The most expensive object for an expression that looks harmless.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_condition_cannot_hang_the_host() {
+async fn condition_cannot_hang_host() {
     let mut configuration = Configuration::new();
     let pairs = json!({"matchConditions": [{
         "name": "pairs",
@@ -263,8 +263,8 @@ async fn a_condition_cannot_hang_the_host() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_exception_ends_while_the_server_runs() {
-    /// From the second start of the server, which is a fast one, until the exception ends.
+async fn exception_expires_while_server_runs() {
+    /// Time from the second start of the server, which is a fast one, to the end of the exception.
     const LASTS: Duration = Duration::from_secs(20);
     let cache = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
     let cached = || {
@@ -303,7 +303,7 @@ async fn an_exception_ends_while_the_server_runs() {
     );
     assert!(
         !checked.audit_annotations.contains_key("plugins"),
-        "it was not asked"
+        "an excepted plugin must not be called"
     );
     let other = Review::create(bad_pod("other")).build();
     let checked = validated(&server, &other).await;
@@ -339,7 +339,7 @@ async fn an_exception_ends_while_the_server_runs() {
     assert!((counted - 1.0).abs() < f64::EPSILON, "{counted}");
 }
 
-/// A time in RFC 3339, that far from now.
+/// Returns a time in RFC 3339, `from_now` in the future.
 fn until(from_now: Duration) -> String {
     let output = std::process::Command::new("date")
         .args([
@@ -354,7 +354,7 @@ fn until(from_now: Duration) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_disabled_plugin_is_not_loaded_and_not_asked() {
+async fn disabled_plugin_is_not_loaded_or_called() {
     let mut configuration = Configuration::new();
     judge(
         &mut configuration,
@@ -373,10 +373,10 @@ async fn a_disabled_plugin_is_not_loaded_and_not_asked() {
     assert!(answer.checked(Endpoint::Validate, &review).allowed);
 }
 
-/// What a condition costs follows from the object, which is the user's: pairs of a list of 250 take half of the steps that
-/// there are. By the order in which answers come, which does not depend on how fast the machine is.
+/// A user's object decides how much a condition costs: the pairs of a list of 250 use half of the allowed steps. The
+/// test checks the order of the answers, which does not depend on the speed of the machine.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn costly_conditions_do_not_hold_up_other_reviews() {
+async fn costly_conditions_do_not_delay_other_reviews() {
     const COSTLY: usize = 12;
     const OTHERS: usize = 5;
     let pairs = "object.spec.list.all(x, object.spec.list.all(y, x <= y || x >= y))";
@@ -390,7 +390,7 @@ async fn costly_conditions_do_not_hold_up_other_reviews() {
     object["spec"]["list"] = (0..250).map(Value::from).collect();
     let costly = Review::create(object).build();
     let other = Review::create(bad_pod("one")).build();
-    // The same verdict, whoever evaluates it.
+    // The verdict is the same, whichever way the host evaluates the condition.
     assert!(!validated(&server, &costly).await.allowed);
 
     let answered = Arc::new(AtomicUsize::new(0));

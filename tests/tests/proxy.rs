@@ -1,4 +1,5 @@
-//! Plugins from a registry behind a proxy, which resolves the names: what the registry leads to is checked all the same.
+//! Plugins from a registry behind a proxy that resolves the names. Addresses that the registry leads to are still
+//! checked.
 
 use std::process::Output;
 
@@ -9,7 +10,7 @@ use tollgate_tests::registry::misbehaving::{Behaviour, Fault, Misbehaving};
 use tollgate_tests::registry::proxy::Proxy;
 use tollgate_tests::wat::marker;
 
-/// Nobody resolves these: `.invalid` is reserved for that.
+/// Names that never resolve, because `.invalid` is reserved.
 const REGISTRY: &str = "registry.invalid";
 const STORAGE: &str = "storage.invalid";
 
@@ -33,7 +34,7 @@ impl Network {
         }
     }
 
-    /// Pulls through the proxy while something is wrong with the registry.
+    /// Pulls through the proxy while the registry has a fault.
     async fn pull(&self, fault: Fault) -> Output {
         self.registry
             .behave(Behaviour::of(self.layer.clone()).with(fault));
@@ -58,7 +59,7 @@ fn text(output: &Output) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plugin_is_pulled_through_a_proxy_that_alone_resolves_the_names() {
+async fn pulls_through_proxy_that_alone_resolves_names() {
     let network = Network::start().await;
     for fault in [
         Fault::None,
@@ -79,7 +80,7 @@ async fn a_plugin_is_pulled_through_a_proxy_that_alone_resolves_the_names() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_proxy_is_not_asked_for_what_a_registry_must_not_lead_to() {
+async fn asks_proxy_for_no_forbidden_address() {
     let network = Network::start().await;
     let redirect = |to: &str| Fault::Redirect(to.to_owned());
     let rows = [
@@ -106,7 +107,7 @@ async fn a_proxy_is_not_asked_for_what_a_registry_must_not_lead_to() {
         (
             redirect("http://localhost:9/admin"),
             "localhost",
-            "is this machine itself",
+            "is a loopback address",
         ),
         (
             redirect("http://vault.corp.internal/v1/secret"),

@@ -1,5 +1,5 @@
-//! What is enforced never becomes weaker because something cannot be loaded, and a plugin that never comes back from
-//! being loaded delays nobody else.
+//! A plugin that cannot be loaded never weakens the policies that are enforced. A plugin that hangs during loading does
+//! not delay the others.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,10 +12,10 @@ use tollgate_tests::reviews::{Review, as_sent, pod};
 use tollgate_tests::server::{Server, Start, metric, until};
 use tollgate_tests::wat::{self, marker};
 
-/// What a change may take where a plugin sleeps, on a machine that is busy. Without the reconciler it took minutes.
+/// Time limit for a change while a plugin sleeps, on a busy machine. Without the reconciler it took minutes.
 const SOON: Duration = Duration::from_secs(45);
 
-/// Puts these plugins into the place of those of the configuration, as a careful writer does: at once.
+/// Replaces the plugins of the configuration in one step.
 fn set_plugins(server: &Server, plugins: &Value) {
     let path = server.configuration().folder().join("tollgate.yaml");
     let text = std::fs::read(&path).expect("the configuration is there");
@@ -30,7 +30,7 @@ fn replace(path: &Path, content: &[u8]) {
     std::fs::rename(&new, path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// A plugin that denies every Pod in its own name.
+/// A plugin that denies every Pod, with its name in the message.
 fn guard(name: &str, file: &Path) -> Value {
     json!({
         "name": name,
@@ -39,7 +39,7 @@ fn guard(name: &str, file: &Path) -> Value {
     })
 }
 
-/// Why a Pod is denied; empty where it is not.
+/// Returns the reason why a Pod is denied, or an empty text if it is allowed.
 async fn denial(server: &Server) -> String {
     let review = Review::create(pod("web")).build();
     let answer = server.validate(&review).await;
@@ -50,7 +50,7 @@ async fn denial(server: &Server) -> String {
     format!("{:?}", checked.status)
 }
 
-/// The labels of a Pod that has none; null where it is denied.
+/// Returns the labels of a Pod that had none, or null if it is denied.
 async fn labels(server: &Server) -> Value {
     let mut object = pod("web");
     object["metadata"]["labels"] = json!({});
@@ -77,7 +77,7 @@ async fn is_held(server: &Server, name: &str) -> bool {
         .is_some_and(|status| !status["held"].is_null())
 }
 
-/// A configuration that keeps what it served, in its own folder.
+/// Creates a configuration that keeps its last known good versions in its own folder.
 fn kept(plugins: &Value) -> Configuration {
     let configuration = Configuration::new();
     let cache = configuration.folder().join("artifacts");
@@ -87,7 +87,7 @@ fn kept(plugins: &Value) -> Configuration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
+async fn keeps_renamed_plugin_until_its_replacement_serves() {
     let actor = guests::build("actor");
     let before = json!([guard("guard", &actor)]);
     let server = Server::start(kept(&before));
@@ -106,7 +106,10 @@ async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
         );
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
-    until("it is told", async || is_held(&server, "guard").await).await;
+    until("the hold is reported", async || {
+        is_held(&server, "guard").await
+    })
+    .await;
     let held = status(&server, "guard").await.expect("it is in force");
     println!("/plugins: {}", held["held"]);
     assert_eq!(held["held"]["change"], "removed");
@@ -115,10 +118,13 @@ async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
     assert_eq!(page["state"], "degraded", "{page:#}");
     let ready = server.get_admin("/readyz?verbose").await;
     println!("/readyz?verbose: {} {}", ready.status, ready.text());
-    assert_eq!(ready.status, 200, "it serves what it served");
+    assert_eq!(
+        ready.status, 200,
+        "a held plugin does not make the replica unready"
+    );
     let text = ready.text();
     assert!(
-        text.contains("plugin guard stays in force although it was removed")
+        text.contains("plugin guard stays in effect although it was removed")
             && text.contains("correct or remove plugin guard-v2"),
         "{text}"
     );
@@ -135,7 +141,7 @@ async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
     };
     assert_eq!(told(&server), 1, "{:#?}", server.logs());
 
-    // A replica that is restarted means the same by this configuration.
+    // A restarted replica reads this configuration in the same way.
     let server = Server::start(server.kill().with("plugins", after.clone()));
     assert!(denial(&server).await.contains("guard says no"));
     assert!(is_held(&server, "guard").await);
@@ -143,19 +149,19 @@ async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
     assert_eq!(next["state"], "pending", "{next:#}");
     assert_eq!(server.get_admin("/readyz").await.status, 200);
 
-    // And both take the replacement as soon as it can be loaded.
+    // Both replicas switch to the replacement as soon as it can be loaded.
     let wasm = std::fs::read(&actor).expect("the plugin has been built");
     replace(&file, &wasm);
     until("guard-v2 serves", async || {
         let why = denial(&server).await;
-        assert!(!why.is_empty(), "there is a moment with neither");
+        assert!(!why.is_empty(), "neither version denies: there is a gap");
         why.contains("guard-v2 says no")
     })
     .await;
     assert!(status(&server, "guard").await.is_none());
     assert_eq!(server.get_admin("/plugins").await.json()["state"], "ok");
 
-    // A replica that has kept nothing has nothing that served before.
+    // A replica without records has no last known good version.
     std::fs::remove_file(&file).expect("the file is there");
     let killed = server.kill().with("plugins", after);
     std::fs::remove_dir_all(killed.folder().join("artifacts")).expect("the cache is there");
@@ -165,7 +171,7 @@ async fn a_renamed_plugin_stays_in_force_until_its_replacement_serves() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_guard_is_not_narrowed_for_a_plugin_that_cannot_be_loaded_and_relief_counts_at_once() {
+async fn holds_guard_for_failing_plugin_but_applies_relief() {
     let actor = guests::build("actor");
     let server = Server::start(kept(&json!([guard("guard", &actor)])));
     assert!(denial(&server).await.contains("guard says no"));
@@ -175,13 +181,16 @@ async fn a_guard_is_not_narrowed_for_a_plugin_that_cannot_be_loaded_and_relief_c
         json!([{"names": ["web"], "until": "2099-12-31", "reason": "guard-v2 is asked"}]);
     narrowed["exceptions"] = excepted;
     set_plugins(&server, &json!([narrowed, missing]));
-    until("it is told", async || is_held(&server, "guard").await).await;
+    until("the hold is reported", async || {
+        is_held(&server, "guard").await
+    })
+    .await;
     let held = status(&server, "guard").await.expect("it is in force");
     assert_eq!(held["held"]["change"], "changed");
     assert_eq!(held["exceptions"], json!([]));
     assert!(denial(&server).await.contains("guard says no"));
 
-    // An addition is in force at once although another is awaited.
+    // An added plugin takes effect at once, although another plugin is still missing.
     let added = guard("added", &actor);
     set_plugins(&server, &json!([narrowed, missing, added]));
     until("the addition", async || {
@@ -189,7 +198,7 @@ async fn a_guard_is_not_narrowed_for_a_plugin_that_cannot_be_loaded_and_relief_c
     })
     .await;
 
-    // By name, each is out of force at once.
+    // If an entry is disabled or weakened by name, that takes effect at once.
     let mut disabled = narrowed.clone();
     disabled["enabled"] = json!(false);
     let mut warned = added.clone();
@@ -198,9 +207,9 @@ async fn a_guard_is_not_narrowed_for_a_plugin_that_cannot_be_loaded_and_relief_c
     let took = until("relief", async || denial(&server).await.is_empty()).await;
     println!("relief was in force after {took:?}");
 
-    // Without the failing entry, all that is desired is in force.
+    // Without the failing entry, the whole desired configuration takes effect.
     set_plugins(&server, &json!([narrowed, added]));
-    until("all of it", async || {
+    until("the whole configuration", async || {
         let why = denial(&server).await;
         why.contains("added says no") && !why.contains("guard says no")
     })
@@ -209,7 +218,7 @@ async fn a_guard_is_not_narrowed_for_a_plugin_that_cannot_be_loaded_and_relief_c
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_renamed_file_in_a_folder_of_plugins_keeps_its_guard() {
+async fn renamed_file_in_plugin_folder_keeps_its_guard() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let file = folder.path().join("colour.wasm");
     std::fs::write(&file, marker("colour", "red")).expect("a file can be written");
@@ -219,19 +228,22 @@ async fn a_renamed_file_in_a_folder_of_plugins_keeps_its_guard() {
     let server = start.start(Configuration::new());
     let both = json!({"colour": "red", "shape": "round"});
     assert_eq!(labels(&server).await, both);
-    // One step: what was there is renamed, and cut off on the way.
+    // One step: the file gets a new name, and its content is truncated.
     let next = folder.path().join("colour-v2.wasm");
     std::fs::write(folder.path().join(".new"), b"\0asm").expect("a file can be written");
     std::fs::rename(folder.path().join(".new"), &next).expect("a file can be renamed");
     std::fs::remove_file(&file).expect("the file is there");
-    until("it is told", async || is_held(&server, "colour").await).await;
+    until("the hold is reported", async || {
+        is_held(&server, "colour").await
+    })
+    .await;
     assert_eq!(labels(&server).await, both);
     replace(&next, &marker("colour", "blue"));
     let blue = json!({"colour": "blue", "shape": "round"});
     until("the new one", async || labels(&server).await == blue).await;
 }
 
-/// A plugin that sleeps for a day where it should come back.
+/// Creates a plugin that sleeps for a day at a stage of loading.
 fn sleeper(stage: &str) -> Vec<u8> {
     let sleep = "(call $block (call $subscribe (i64.const 86400000000000)))";
     let imports = r#"
@@ -256,7 +268,7 @@ fn write(folder: &Path, name: &str, wasm: &[u8]) -> PathBuf {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn plugins_that_sleep_while_they_are_loaded_delay_nobody_else() {
+async fn plugins_that_sleep_at_load_delay_no_others() {
     let configuration = Configuration::new();
     let folder = configuration.folder().to_owned();
     let mut plugins = Vec::new();
@@ -318,7 +330,7 @@ async fn plugins_that_sleep_while_they_are_loaded_delay_nobody_else() {
         began.elapsed()
     );
     assert!(began.elapsed() < SOON, "{:?}", began.elapsed());
-    // Each is still being loaded, or has been given up by then.
+    // By now each plugin is still loading, or loading has been abandoned.
     for stage in ["describe", "configure", "start"] {
         let name = format!("sleeps-in-{stage}");
         let loading = report["loading"].as_array();
@@ -329,11 +341,11 @@ async fn plugins_that_sleep_while_they_are_loaded_delay_nobody_else() {
         );
     }
 
-    // A new one changes nothing about that, and an enforcing one under Fail is not asked before it is there.
+    // A new plugin changes nothing about that. An enforcing plugin under Fail is not asked before it is loaded.
     let file = write(&folder, "late", &sleeper("configure"));
     plugins.push(json!({"name": "late", "source": format!("file:{}", file.display())}));
     set_plugins(&server, &json!(plugins));
-    until("it is known", async || {
+    until("the new plugin is listed", async || {
         status(&server, "late").await.is_some()
     })
     .await;
@@ -347,7 +359,7 @@ async fn plugins_that_sleep_while_they_are_loaded_delay_nobody_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_start_denies_by_an_enforcing_plugin_that_sleeps_and_answers_about_the_rest() {
+async fn start_denies_for_sleeping_plugin_and_answers_other_requests() {
     let configuration = Configuration::new();
     let file = write(configuration.folder(), "sleeps", &sleeper("configure"));
     let rules = json!([{"operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["configmaps"]}]);
@@ -367,7 +379,7 @@ async fn a_start_denies_by_an_enforcing_plugin_that_sleeps_and_answers_about_the
     assert!(took < SOON, "{took:?}");
     assert!(
         denial(&server).await.is_empty(),
-        "it is not asked about Pods"
+        "the plugin must not be called for Pods"
     );
     let mut object = pod("web");
     object["kind"] = json!("ConfigMap");

@@ -1,4 +1,4 @@
-//! Plugins from registries: a real one, and one that does everything wrong that can be done.
+//! Plugins from registries: a real one, and one that misbehaves in every possible way.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
@@ -17,9 +17,9 @@ use tollgate_tests::wat::marker;
 use tollgate_tests::{binary, guests};
 
 const POLL_INTERVAL: Duration = Duration::from_secs(1);
-/// From the end of a push.
+/// Time limit for a new version to take effect after the end of a push.
 const IN_FORCE: Duration = Duration::from_secs(2);
-/// Within this also where others use the machine.
+/// Time limit for the same on a busy machine.
 const IN_FORCE_WHEN_BUSY: Duration = Duration::from_secs(10);
 const PATIENCE: Duration = Duration::from_secs(60);
 
@@ -50,7 +50,7 @@ async fn until_colour(server: &Server, colour: &str) -> Duration {
     began.elapsed()
 }
 
-/// Half of them are as promised, and none is out of all proportion.
+/// Checks times until a change took effect. Half of them must be close to the promise, and none far beyond it.
 fn assert_in_force(times: &[Duration], promised: Duration) {
     let mut sorted = times.to_vec();
     sorted.sort();
@@ -60,7 +60,7 @@ fn assert_in_force(times: &[Duration], promised: Duration) {
     assert!(sorted[sorted.len() - 1] < IN_FORCE_WHEN_BUSY, "{times:?}");
 }
 
-/// Changes the configuration file as a careful writer does: at once.
+/// Changes the configuration file in one step.
 fn edit(server: &Server, change: impl FnOnce(&mut Value)) {
     let path = server.configuration().folder().join("tollgate.yaml");
     let text = std::fs::read(&path).expect("the configuration is there");
@@ -87,7 +87,7 @@ async fn until_labels(server: &Server, wanted: &Value) -> Duration {
     }
 }
 
-/// Waits until `/plugins` gives a reason that holds this.
+/// Waits until `/plugins` gives a reason that contains `part`.
 async fn until_reason(server: &Server, part: &str) -> Value {
     let began = Instant::now();
     loop {
@@ -123,7 +123,7 @@ fn text(output: &Output) -> String {
     streams.concat()
 }
 
-/// A configuration with what the real registry wants.
+/// Creates a configuration for the real registry.
 fn configuration(registry: &Registry) -> Configuration {
     let hosts = json!([{"host": registry.host(), "ca": registry.ca()}]);
     let registries =
@@ -135,7 +135,7 @@ fn from(configuration: &mut Configuration, source: &str) {
     configuration.plugin("colour", Path::new("unused"), json!({"source": source}));
 }
 
-/// Pushes with the command that users have.
+/// Pushes a plugin with `tollgate push`.
 fn push(registry: &Registry, colour: &str, reference: &str) -> String {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     std::fs::write(folder.path().join("plugin.wasm"), marker("colour", colour))
@@ -162,7 +162,7 @@ fn push(registry: &Registry, colour: &str, reference: &str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_tag_is_followed_and_a_digest_stays() {
+async fn follows_tag_and_keeps_pinned_digest() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -214,13 +214,13 @@ async fn a_tag_is_followed_and_a_digest_stays() {
         json!({"colour": "red"})
     );
 
-    // Without credentials, and without trust.
+    // First without credentials, then without trust.
     let output = run(
         &["pull", &pinned, "--ca", &ca.display().to_string()],
         folder.path(),
     );
     assert!(
-        text(&output).contains("the credentials are missing, wrong or not good"),
+        text(&output).contains("the credentials are missing, wrong or not valid"),
         "{}",
         text(&output)
     );
@@ -229,7 +229,7 @@ async fn a_tag_is_followed_and_a_digest_stays() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn with_the_registry_away_a_start_is_served_from_the_cache() {
+async fn start_without_registry_uses_cache() {
     let Some(mut registry) = Registry::start() else {
         return;
     };
@@ -265,7 +265,7 @@ async fn with_the_registry_away_a_start_is_served_from_the_cache() {
     let told = server
         .logs()
         .iter()
-        .any(|line| line.contains("it comes from the cache as it was"));
+        .any(|line| line.contains("registry did not provide the plugin; using the cached version"));
     assert!(told, "{:#?}", server.logs());
 
     let registry = registry.again();
@@ -279,7 +279,7 @@ async fn with_the_registry_away_a_start_is_served_from_the_cache() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn whatever_a_registry_does_what_serves_goes_on() {
+async fn keeps_serving_whatever_the_registry_does() {
     let good = Behaviour::of(marker("colour", "good"));
     let registry = Misbehaving::start(good.clone().with(Fault::Token)).await;
     let hosts = json!([{"host": registry.host(), "plainHTTP": true}]);
@@ -293,7 +293,7 @@ async fn whatever_a_registry_does_what_serves_goes_on() {
     assert_eq!(
         labels(&server).await,
         json!({"colour": "good"}),
-        "a token is fetched where one is wanted"
+        "Tollgate gets a token if the registry asks for one"
     );
     let digest = server.plugin_status("colour").await["digest"].clone();
 
@@ -306,27 +306,27 @@ async fn whatever_a_registry_does_what_serves_goes_on() {
     };
     let link_local = "http://169.254.169.254/latest/meta-data/";
     let rows = [
-        ("500", fault(Fault::Status(500)), "it answered 500"),
+        ("500", fault(Fault::Status(500)), "answered 500"),
         (
             "401",
             fault(Fault::Status(401)),
-            "it asks for neither Bearer nor Basic",
+            "its challenge is neither Bearer nor Basic",
         ),
         (
             "403",
             fault(Fault::Status(403)),
-            "the credentials are missing, wrong or not good",
+            "the credentials are missing, wrong or not valid",
         ),
         (
             "404",
             fault(Fault::Status(404)),
             "there is no such repository, tag or digest",
         ),
-        ("429", fault(Fault::Status(429)), "it is asked too often"),
+        ("429", fault(Fault::Status(429)), "too many requests; raise"),
         (
             "no answer",
             fault(Fault::Silent),
-            "it took more than 2 s (registries.timeout)",
+            "no complete answer within 2 s (registries.timeout)",
         ),
         (
             "truncated blob",
@@ -336,7 +336,7 @@ async fn whatever_a_registry_does_what_serves_goes_on() {
         (
             "another blob",
             fault(Fault::Altered),
-            "it was damaged or exchanged on the way",
+            "it was damaged or replaced in the registry",
         ),
         (
             "endless blob",
@@ -377,14 +377,14 @@ async fn whatever_a_registry_does_what_serves_goes_on() {
                 manifest["layers"][0]["mediaType"] =
                     json!("application/vnd.oci.image.layer.v1.tar+gzip")
             }),
-            "its layer is `application/vnd.oci.image.layer.v1.tar+gzip`",
+            "its layer is of type `application/vnd.oci.image.layer.v1.tar+gzip`",
         ),
         (
             "another config",
             changed(&|manifest| {
                 manifest["config"]["mediaType"] = json!("application/vnd.cncf.helm.config.v1+json")
             }),
-            "its config is `application/vnd.cncf.helm.config.v1+json`",
+            "its config is of type `application/vnd.cncf.helm.config.v1+json`",
         ),
         (
             "no WebAssembly",
@@ -415,7 +415,7 @@ async fn whatever_a_registry_does_what_serves_goes_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_registry_that_hangs_holds_up_nobody_else() {
+async fn hanging_registry_delays_no_other_changes() {
     let registry = Misbehaving::start(Behaviour::of(marker("colour", "good"))).await;
     let hosts = json!([{"host": registry.host(), "plainHTTP": true}]);
     let registries = json!({"pollInterval": "1s", "timeout": "30s", "hosts": hosts});
@@ -432,7 +432,7 @@ async fn a_registry_that_hangs_holds_up_nobody_else() {
         json!({"colour": "good", "shape": "round"})
     );
     registry.behave(Behaviour::of(marker("colour", "good")).with(Fault::Silent));
-    // By then it has been asked, and does not answer.
+    // By now the host has asked the registry, which does not answer.
     tokio::time::sleep(POLL_INTERVAL * 2).await;
     std::fs::write(&file, marker("shape", "square")).expect("the file can be written");
     let began = Instant::now();
@@ -446,7 +446,7 @@ async fn a_registry_that_hangs_holds_up_nobody_else() {
     println!("the file was in force after {:?}", began.elapsed());
 }
 
-/// A plugin from a registry that sets a label by its settings, and one from a file.
+/// A plugin from a registry that sets a label from its settings, and a plugin from a file.
 fn coloured_and_shaped(registry: &Misbehaving, more: Value) -> Configuration {
     let mut registries = json!({
         "pollInterval": "1s",
@@ -474,14 +474,14 @@ fn actor() -> Vec<u8> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_cached_changes_without_the_registry() {
+async fn applies_changes_to_cached_plugin_without_registry() {
     let registry = Misbehaving::start(Behaviour::of(actor())).await;
     let cache = tempfile::tempdir().expect("a temporary folder can be made");
     let configuration = coloured_and_shaped(&registry, json!({"cacheDirectory": cache.path()}));
     let server = Server::start(configuration);
     assert_eq!(labels(&server).await, json!({"shape": "round"}));
     registry.behave(Behaviour::of(actor()).with(Fault::Silent));
-    // By then it has been asked, and does not answer.
+    // By now the host has asked the registry, which does not answer.
     tokio::time::sleep(POLL_INTERVAL * 2).await;
     let mut times = Vec::new();
     for colour in ["red", "green", "blue"] {
@@ -498,17 +498,20 @@ async fn what_is_cached_changes_without_the_registry() {
     let took = until_labels(&server, &json!({})).await;
     assert!(took < IN_FORCE_WHEN_BUSY, "{took:?}");
     let page = server.get_admin("/plugins").await.json();
-    assert_eq!(page["state"], "ok", "nobody knows yet: {page:#}");
+    assert_eq!(
+        page["state"], "ok",
+        "the registry failure is not reported yet: {page:#}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_has_to_be_fetched_holds_up_nothing_else() {
+async fn slow_fetch_delays_no_other_changes() {
     let registry = Misbehaving::start(Behaviour::of(actor())).await;
     let configuration = coloured_and_shaped(&registry, json!({"timeout": "20s"}));
     let server = Server::start(configuration);
     registry.behave(Behaviour::of(actor()).with(Fault::Silent));
     tokio::time::sleep(POLL_INTERVAL * 2).await;
-    // Nothing is cached: other settings take the plugin's bytes. A third is new.
+    // Nothing is cached, so a change of settings needs the plugin's bytes again. A third plugin is new.
     let new = format!("oci://{}/new:1", registry.host());
     edit(&server, |root| {
         paint(root, "red");
@@ -525,7 +528,7 @@ async fn what_has_to_be_fetched_holds_up_nothing_else() {
     let new = server.plugin_status("new").await;
     assert_eq!(new["state"], "pending", "{new:#}");
 
-    // Whoever asks is answered when it is known, and what need not wait is in force before.
+    // A reload answers only when the result is known, but changes that need not wait take effect before.
     edit(&server, |root| {
         root["plugins"][1]["mode"] = json!("enforce")
     });
@@ -543,7 +546,7 @@ async fn what_has_to_be_fetched_holds_up_nothing_else() {
     println!("{} after {:?}", reloaded.status(), asked.elapsed());
     assert!(took < IN_FORCE_WHEN_BUSY, "{took:?}");
     assert_eq!(reloaded.status(), 500);
-    // The registry has more time than whoever asks.
+    // The registry has more time than the reload.
     let report: Value = reloaded.json().await.expect("it is JSON");
     for name in ["colour", "new"] {
         let loading = report["loading"]
@@ -573,7 +576,7 @@ async fn what_has_to_be_fetched_holds_up_nothing_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_entry_that_replaces_another_leaves_no_moment_with_neither() {
+async fn replacing_an_entry_leaves_no_gap() {
     let registry = Misbehaving::start(Behaviour::of(marker("colour", "red"))).await;
     let server = Server::start(coloured_and_shaped(&registry, json!({"timeout": "4s"})));
     let both = json!({"colour": "red", "shape": "round"});
@@ -595,7 +598,7 @@ async fn an_entry_that_replaces_another_leaves_no_moment_with_neither() {
         assert_eq!(labels(&server).await, both, "after {:?}", began.elapsed());
     }
 
-    // Where what is new cannot be had, what it was to replace stays.
+    // If the new version cannot be fetched, the version that it should replace stays.
     registry.behave(Behaviour::of(marker("colour", "red")).with(Fault::Silent));
     rename("third");
     until_reason(&server, "(registries.timeout)").await;
@@ -609,7 +612,7 @@ async fn an_entry_that_replaces_another_leaves_no_moment_with_neither() {
     until_labels(&server, &json!({"colour": "blue", "shape": "round"})).await;
 }
 
-/// A folder with a credential helper, for the front of `PATH`.
+/// Creates a folder with a credential helper, to put first in `PATH`.
 fn helper(name: &str, script: &str) -> (TempDir, String) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let program = folder.path().join(format!("docker-credential-{name}"));
@@ -622,10 +625,10 @@ fn helper(name: &str, script: &str) -> (TempDir, String) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_credential_helper_that_hangs_is_ended_and_changes_go_on() {
+async fn kills_hanging_credential_helper_and_applies_changes() {
     let good = Behaviour::of(marker("colour", "good"));
     let registry = Misbehaving::start(good.with(Fault::Token)).await;
-    // It leaves something behind that is not ended with it.
+    // The helper leaves a background process, which would survive the helper alone.
     let hang = "echo $$ >> \"$0.pids\"; sleep 600 & echo $! >> \"$0.pids\"; wait";
     let (folder, path) = helper("hang", hang);
     let docker = folder.path().join("config.json");
@@ -652,7 +655,7 @@ async fn a_credential_helper_that_hangs_is_ended_and_changes_go_on() {
         reason.contains("docker-credential-hang took more than 10 s for"),
         "{status:#}"
     );
-    // Until it has been run again, and again ended.
+    // Wait until the helper has run again and has been killed again.
     let pids = || -> Vec<u32> {
         let name = "docker-credential-hang.pids";
         let text = std::fs::read_to_string(folder.path().join(name)).unwrap_or_default();
@@ -668,7 +671,7 @@ async fn a_credential_helper_that_hangs_is_ended_and_changes_go_on() {
     };
     let running: Vec<u32> = pids().into_iter().filter(is_running).collect();
     println!("{} were started, {running:?} are there", pids().len());
-    assert!(running.len() <= 2, "one, and what it has started");
+    assert!(running.len() <= 2, "one helper and its background process");
     let threads = std::fs::read_dir(format!("/proc/{}/task", server.process()));
     let threads = threads.map(Iterator::count).unwrap_or_default();
     assert!(threads < 40, "{threads} threads");
@@ -683,7 +686,7 @@ async fn a_credential_helper_that_hangs_is_ended_and_changes_go_on() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_credential_helper_is_asked_for_the_registry() {
+async fn asks_credential_helper_for_registry() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -700,7 +703,7 @@ async fn a_credential_helper_is_asked_for_the_registry() {
         ),
         (
             "echo 'credentials not found in native keychain'; exit 1",
-            "the credentials are missing, wrong or not good",
+            "the credentials are missing, wrong or not valid",
         ),
         (
             "echo hunter2; exit 3",
@@ -708,7 +711,7 @@ async fn a_credential_helper_is_asked_for_the_registry() {
         ),
         (
             "echo hunter2",
-            "what docker-credential-test printed for 127.0.0.1:",
+            "the output of docker-credential-test for 127.0.0.1:",
         ),
     ];
     for (script, expected) in rows {
@@ -733,7 +736,7 @@ async fn a_credential_helper_is_asked_for_the_registry() {
     }
 }
 
-/// What `tollgate pull --key` says.
+/// Runs `tollgate pull --key`, and returns whether it succeeded, with its output.
 fn pull_with(registry: &Registry, source: &str, keys: &[&Key]) -> (bool, String) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let path = |path: std::path::PathBuf| path.display().to_string();
@@ -749,7 +752,7 @@ fn pull_with(registry: &Registry, source: &str, keys: &[&Key]) -> (bool, String)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
+async fn pulls_only_artifacts_signed_by_trusted_key() {
     let Some(registry) = Registry::start() else {
         return;
     };
@@ -759,7 +762,9 @@ async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
         let (success, text) = pull_with(&registry, source, keys);
         println!("{}", text.trim());
         assert!(
-            !success && text.contains("it is not signed as it has to be") && text.contains(part),
+            !success
+                && text.contains("the artifact is not signed by a trusted key")
+                && text.contains(part),
             "{text}"
         );
     };
@@ -777,11 +782,11 @@ async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
     assert!(pull_with(&registry, &source, &[&trusted]).0);
     assert!(
         pull_with(&registry, &source, &[&stranger, &trusted]).0,
-        "any of several keys will do"
+        "one of several keys suffices"
     );
     refused(&source, &[&next], "found one made with another key");
 
-    // The signature of one thing put beside another; a text that says another thing.
+    // A valid signature for another artifact, and a signed text about another artifact.
     let other = push(
         &registry,
         "green",
@@ -795,15 +800,11 @@ async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
             &trusted,
         )
         .await;
-    refused(&other, &[&trusted], &format!("found one of {digest}"));
+    refused(&other, &[&trusted], &format!("found one for {digest}"));
     registry
         .put_signature("signed/colour", &digest_of(&other), b"{}", &trusted)
         .await;
-    refused(
-        &other,
-        &[&trusted],
-        "over something else than cosign's text",
-    );
+    refused(&other, &[&trusted], "with a payload that is not cosign's");
 
     // Other kinds of keys.
     let p384 = || Key::new(&["EC", "-pkeyopt", "ec_paramgen_curve:P-384"]);
@@ -821,7 +822,7 @@ async fn only_what_is_signed_by_a_trusted_key_is_pulled() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_unsigned_version_does_not_replace_a_signed_one_and_keys_can_be_rotated() {
+async fn unsigned_version_replaces_nothing_and_keys_can_rotate() {
     let Some(mut registry) = Registry::start() else {
         return;
     };
@@ -855,12 +856,12 @@ async fn an_unsigned_version_does_not_replace_a_signed_one_and_keys_can_be_rotat
     assert_eq!(labels(&server).await, json!({"colour": "red"}));
 
     let source = push(&registry, "green", &reference);
-    let status = until_reason(&server, "it is not signed as it has to be").await;
+    let status = until_reason(&server, "the artifact is not signed by a trusted key").await;
     assert_eq!(status["state"], "degraded");
     assert_eq!(
         labels(&server).await,
         json!({"colour": "red"}),
-        "unsigned, and not in force"
+        "the unsigned version must not serve"
     );
     registry
         .sign("signed/colour", &digest_of(&source), &next)
@@ -870,7 +871,7 @@ async fn an_unsigned_version_does_not_replace_a_signed_one_and_keys_can_be_rotat
     trust(&[&trusted, &next]);
     until_colour(&server, "green").await;
 
-    // Without the registry, what is in the cache is verified by what is in the cache.
+    // Without the registry, cached artifacts are verified with cached signatures.
     assert!(server.stop().status.success());
     registry.kill();
     let server = start(&registry);
@@ -887,20 +888,20 @@ async fn an_unsigned_version_does_not_replace_a_signed_one_and_keys_can_be_rotat
     println!("revoked | {reason}");
     assert!(
         reason.contains("Connection refused")
-            && reason.contains("the cache has sha256:")
-            && reason.contains("which is not signed as it has to be"),
-        "it is the key, and not only the registry: {reason}"
+            && reason.contains("the cached artifact sha256:")
+            && reason.contains("is not signed by a trusted key"),
+        "the reason must name the key, not only the registry: {reason}"
     );
 }
 
-/// A server that gives this answer to whatever it is asked; it ends with the process.
+/// Starts a server that gives this answer to every request. It ends with the process.
 fn answering(text: &'static str) -> String {
     use std::io::{Read as _, Write as _};
     let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback has a free port");
     let address = listener.local_addr().expect("a listener has an address");
     std::thread::spawn(move || {
         for mut stream in listener.incoming().flatten() {
-            // Whoever asks may break off.
+            // Clients may disconnect.
             drop(stream.read(&mut [0; 1024]));
             drop(stream.write_all(text.as_bytes()));
         }
@@ -909,7 +910,7 @@ fn answering(text: &'static str) -> String {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn with_and_without_tls_are_told_apart() {
+async fn errors_distinguish_tls_from_plain_http() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let pull = |host: &str, more: &[&str]| {
         let source = format!("oci://{host}/policies/colour:1");
@@ -918,14 +919,14 @@ async fn with_and_without_tls_are_told_apart() {
         assert_eq!(output.status.code(), Some(2));
         text(&output)
     };
-    // One answers in HTTP to what is no HTTP, as most do; another one breaks off.
+    // The first server answers non-HTTP input with HTTP, as most do. The second one closes the connection.
     let registry = Misbehaving::start(Behaviour::of(marker("colour", "red"))).await;
     for (host, what) in [
         (
             answering("HTTP/1.1 400 Bad Request\r\n\r\n"),
-            "it does not speak TLS",
+            "the registry does not speak TLS",
         ),
-        (registry.host(), "it broke off the TLS handshake"),
+        (registry.host(), "the registry broke off the TLS handshake"),
     ] {
         let plain = pull(&host, &[]);
         assert!(
@@ -933,7 +934,7 @@ async fn with_and_without_tls_are_told_apart() {
             "{plain}"
         );
     }
-    // Anything with TLS, and a certificate of its own CA.
+    // A server with TLS and a certificate of its own CA.
     let server = Server::start(Configuration::new().with("allowEmpty", true));
     let host = server.address().to_string();
     let unknown = pull(&host, &[]);

@@ -1,4 +1,4 @@
-//! `tollgate review` comes to what the running server comes to, and says it so that a person sees what to do.
+//! `tollgate review` has the same results as a running server, and its output tells a user what to do.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -11,11 +11,11 @@ use tollgate_tests::reviews::{Review, config_map, pod, secret};
 use tollgate_tests::server::Server;
 use tollgate_tests::{binary, guests};
 
-/// Everything is allowed.
+/// Exit code: everything is allowed.
 const ALLOWED: i32 = 0;
-/// Something is denied.
+/// Exit code: something is denied.
 const DENIED: i32 = 1;
-/// Something could not be reviewed.
+/// Exit code: something could not be reviewed.
 const ERROR: i32 = 2;
 
 struct Reviewed {
@@ -24,7 +24,7 @@ struct Reviewed {
     stderr: String,
 }
 
-/// Mutators, a validator that denies, one that warns and one that is only counted.
+/// Configures mutators, a validator that denies, one that warns and one that is only counted.
 fn configuration() -> Configuration {
     let mut configuration = Configuration::new();
     let rewrite = json!({"rewrite": [{"from": "k8s.gcr.io/", "to": "registry.k8s.io/"}]});
@@ -64,7 +64,7 @@ fn review(configuration: &Configuration, arguments: &[&str], stdin: &str) -> Rev
         .spawn()
         .unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
     let mut input = child.stdin.take().expect("standard input was asked for");
-    // A command that has found its mistake need not have read everything.
+    // A command that has found an error need not have read all of its input.
     let _: std::io::Result<()> = input.write_all(stdin.as_bytes());
     drop(input);
     let output = child.wait_with_output();
@@ -111,7 +111,7 @@ fn labelled(mut object: Value) -> Value {
     object
 }
 
-/// Forty manifests of all sorts.
+/// Creates forty different manifests.
 fn manifests() -> Vec<Value> {
     let mut manifests = Vec::new();
     for index in 0..30 {
@@ -142,7 +142,7 @@ fn manifests() -> Vec<Value> {
     manifests
 }
 
-/// Ten reviews that kube-apiserver could have sent.
+/// Creates ten reviews as kube-apiserver could send them.
 fn reviews() -> Vec<Value> {
     let mut changed = labelled(pod("web"));
     changed["spec"]["containers"][0]["image"] = json!("k8s.gcr.io/pause:3.10");
@@ -162,7 +162,7 @@ fn reviews() -> Vec<Value> {
     reviews.into_iter().enumerate().map(with_uid).collect()
 }
 
-/// What kube-apiserver sends after a mutation.
+/// Returns the review that kube-apiserver sends after a mutation.
 fn patched(review: &Value, response: &Value) -> Value {
     let mut review = review.clone();
     if let Some(patch) = response["response"]["patch"].as_str() {
@@ -175,7 +175,7 @@ fn patched(review: &Value, response: &Value) -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fifty_documents_get_the_very_answers_of_the_running_server() {
+async fn fifty_documents_get_same_answers_as_from_server() {
     let configuration = configuration();
     let folder = configuration.folder().to_owned();
     let (manifests, reviews) = (manifests(), reviews());
@@ -199,7 +199,7 @@ async fn fifty_documents_get_the_very_answers_of_the_running_server() {
     let text = review(&configuration, &files, "");
     text.assert(
         DENIED,
-        &["50 document(s)", "assumed of manifests: operation CREATE"],
+        &["50 document(s)", "assumed for manifests: operation CREATE"],
     );
 
     let server = Server::start(configuration);
@@ -239,7 +239,7 @@ async fn fifty_documents_get_the_very_answers_of_the_running_server() {
             validated["response"]["allowed"] == true
         );
     }
-    // Nothing would be shown by answers that say nothing.
+    // Empty answers would show nothing.
     assert!(
         patches > 20 && denials > 10 && warnings > 10,
         "{patches} {denials} {warnings}"
@@ -249,7 +249,7 @@ async fn fifty_documents_get_the_very_answers_of_the_running_server() {
 }
 
 #[test]
-fn a_person_reads_the_verdict_the_fields_the_change_and_the_cost() {
+fn prints_verdict_fields_changes_and_cost() {
     let mut object = pod("web");
     object["metadata"]["namespace"] = json!("shop");
     object["spec"]["containers"][0]["image"] = json!("k8s.gcr.io/pause:3.9");
@@ -269,7 +269,7 @@ fn a_person_reads_the_verdict_the_fields_the_change_and_the_cost() {
             "-   - image: k8s.gcr.io/pause:3.9",
             "+   - image: registry.k8s.io/pause:3.9",
             "1 document(s): 0 allowed (0 changed), 1 denied, 0 in error",
-            "fuel a call",
+            "fuel/call",
         ],
     );
     let changed = review(
@@ -295,7 +295,7 @@ fn a_person_reads_the_verdict_the_fields_the_change_and_the_cost() {
 }
 
 #[test]
-fn what_is_asked_can_be_said_and_what_is_guessed_is_told() {
+fn flags_set_request_fields_and_assumptions_are_printed() {
     let arguments = |more: &[&str]| {
         let arguments = [&["-", "-o", "json"], more].concat();
         review(
@@ -343,7 +343,7 @@ fn what_is_asked_can_be_said_and_what_is_guessed_is_told() {
 }
 
 #[test]
-fn objects_as_they_were_before_make_an_update() {
+fn old_objects_make_an_update() {
     let configuration = configuration();
     let old = configuration.folder().join("old.yaml");
     std::fs::write(&old, pod("web").to_string()).expect("the folder is writable");
@@ -358,7 +358,7 @@ fn objects_as_they_were_before_make_an_update() {
 }
 
 #[test]
-fn a_deletion_is_of_the_object_as_it_is() {
+fn delete_reviews_the_stored_object() {
     let mut configuration = Configuration::new();
     let match_all = json!({"rules": [{"operations": ["DELETE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*"]}],
         "matchConditions": [{"name": "kept", "expression": "has(oldObject.metadata.labels.keep)"}]});
@@ -384,15 +384,15 @@ fn a_deletion_is_of_the_object_as_it_is() {
     );
     reviewed.assert(
         ALLOWED,
-        &["kept  not called: a rule matches, and its matchCondition `kept` is false"],
+        &["kept  not called: a rule matches, but its matchCondition `kept` is false"],
     );
     let arguments = ["--operation", "CREATE", "--old", &old, "-"];
     review(&configuration, &arguments, &named.to_string())
-        .assert(ERROR, &["--operation CREATE has no use for --old"]);
+        .assert(ERROR, &["--operation CREATE cannot have --old"]);
 }
 
 #[test]
-fn what_keeps_a_plugin_from_a_document_is_named() {
+fn names_why_plugins_are_not_called() {
     let mut configuration = Configuration::new();
     let labels = guests::build("required-labels");
     for (name, keys) in [
@@ -428,23 +428,23 @@ fn what_keeps_a_plugin_from_a_document_is_named() {
     asks("joe").assert(
         DENIED,
         &[
-            "selected   not called: a rule matches, and its `objectSelector` does not",
-            "second     not called: a rule matches, and its matchCondition `two` is false",
-            "grouped    not called: a rule matches, and `excludeGroups` has a group of this user",
-            "elsewhere  not called: a rule matches, and `namespaces` or `excludeNamespaces` leaves out this namespace",
+            "selected   not called: a rule matches, but its `objectSelector` does not",
+            "second     not called: a rule matches, but its matchCondition `two` is false",
+            "grouped    not called: a rule matches, but `excludeGroups` lists a group of this user",
+            "elsewhere  not called: a rule matches, but `namespaces` or `excludeNamespaces` excludes this namespace",
         ],
     );
     asks("jane").assert(
         ALLOWED,
         &[
-            "named      not called: a rule matches, and `excludeUsers` has this user",
+            "named      not called: a rule matches, but `excludeUsers` lists this user",
             "no plugin was called",
         ],
     );
 }
 
 #[test]
-fn the_summary_counts_calls_and_what_was_changed() {
+fn summary_counts_calls_and_changes() {
     let mut configuration = configuration();
     let labels = guests::build("required-labels");
     let excepted = json!({
@@ -458,7 +458,7 @@ fn the_summary_counts_calls_and_what_was_changed() {
     text.assert(DENIED, &["team"]);
     let summary = text.stdout.split("document(s)").nth(1).unwrap_or_default();
     assert!(!summary.contains("excepted"), "{summary}");
-    // It is refused, and there is a patch all the same.
+    // The object is denied, and there is still a patch.
     let json = review(&configuration, &["-o", "json", "-"], &object.to_string()).json();
     assert_eq!(
         (
@@ -488,12 +488,12 @@ fn the_summary_counts_calls_and_what_was_changed() {
     let reviewed = review(&missing, &["-"], &pod("web").to_string());
     reviewed.assert(
         ALLOWED,
-        &["the plugin gone is not loaded, and refuses nothing in mode warn"],
+        &["the plugin gone is not loaded, and it denies nothing in mode warn"],
     );
 }
 
 #[test]
-fn yaml_and_the_content_of_secrets_are_what_they_are_to_kubectl() {
+fn reads_yaml_as_kubectl_and_withholds_secrets() {
     let mut configuration = Configuration::new();
     configuration.plugin(
         "required-labels",
@@ -521,17 +521,17 @@ fn yaml_and_the_content_of_secrets_are_what_they_are_to_kubectl() {
 }
 
 #[test]
-fn what_cannot_be_reviewed_is_said_with_its_place() {
+fn reports_documents_that_cannot_be_reviewed() {
     let configuration = configuration();
     let good = labelled(pod("web")).to_string();
     for (input, words) in [
-        ("kind: Pod\n", vec!["error", "it has no `apiVersion`"]),
-        ("- 1\n", vec!["it is a JSON number; expected an object"]),
-        ("a: 1\na: 2\n", vec!["tollgate: -: line 2, column 1"]),
+        ("kind: Pod\n", vec!["error", "missing `apiVersion`"]),
         (
-            "# nothing\n",
-            vec!["tollgate: -: there is no document in it"],
+            "- 1\n",
+            vec!["got a JSON number, expected a Kubernetes object"],
         ),
+        ("a: 1\na: 2\n", vec!["tollgate: -: line 2, column 1"]),
+        ("# nothing\n", vec!["tollgate: -: contains no document"]),
         (
             "{kind: AdmissionReview, apiVersion: admission.k8s.io/v3}",
             vec!["the AdmissionReview's `apiVersion` is not supported"],
@@ -539,13 +539,13 @@ fn what_cannot_be_reviewed_is_said_with_its_place() {
     ] {
         review(&configuration, &["-"], input).assert(ERROR, &words);
     }
-    // One bad document does not hide what becomes of the others.
+    // One bad document does not hide the results of the others.
     let mixed = review(&configuration, &["-"], &format!("kind: Pod\n---\n{good}\n"));
     mixed.assert(
         ERROR,
         &["(-, document 1)", "changed  Pod default/web", "1 in error"],
     );
     let missing = review(&configuration, &["no-such-file.yaml"], "");
-    missing.assert(ERROR, &["no-such-file.yaml: cannot be read"]);
+    missing.assert(ERROR, &["cannot read no-such-file.yaml"]);
     assert!(Path::new(&configuration.folder()).is_dir());
 }

@@ -1,5 +1,5 @@
-//! Every kind of review is answered as kube-apiserver would have it: on both endpoints, in both versions, over both
-//! versions of HTTP, by all plugins together and by each alone.
+//! Every kind of review gets an answer that kube-apiserver accepts. The test covers both endpoints, both versions of
+//! the review, both versions of HTTP, all plugins together and each plugin alone.
 
 use std::collections::BTreeMap;
 
@@ -29,12 +29,12 @@ const OTHER_VALIDATORS: [&str; 5] = [
     "print-request",
 ];
 
-/// A `match` for whatever there is.
+/// Returns a `match` for all requests.
 fn everything() -> Value {
     json!({"rules": [{"operations": ["*"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["*/*"]}]})
 }
 
-/// Of the other samples, all that there are.
+/// Starts a server with all other sample plugins.
 async fn server_of_the_other_samples() -> Server {
     let mut configuration = Configuration::new();
     let day = json!({"from": "00:00", "to": "24:00"});
@@ -103,7 +103,7 @@ async fn server() -> Server {
     server
 }
 
-/// The suite's own, for where there are no others.
+/// Returns the suite's own reviews, for machines without other ones.
 fn own_reviews() -> Vec<SharedReview> {
     let mut no_name = pod("");
     no_name["metadata"] = json!({"generateName": "web-"});
@@ -153,7 +153,7 @@ fn in_version(review: &Value, version: &str) -> Value {
     review
 }
 
-/// What must not depend on the version, the protocol or the time.
+/// Returns the parts of an answer that must not depend on the version, the protocol or the time.
 fn essence(checked: &Checked) -> Value {
     let mut warnings = checked.warnings.clone();
     warnings.sort();
@@ -180,12 +180,12 @@ async fn ask(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_review_is_answered_as_kube_apiserver_demands() {
+async fn answers_every_review_as_kube_apiserver_requires() {
     answer_every_review(server().await, &MUTATORS, &VALIDATORS).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn every_review_is_answered_by_the_other_samples_as_kube_apiserver_demands() {
+async fn other_samples_answer_as_kube_apiserver_requires() {
     let server = server_of_the_other_samples().await;
     answer_every_review(server, &OTHER_MUTATORS, &OTHER_VALIDATORS).await;
 }
@@ -259,7 +259,7 @@ async fn answer_every_review(server: Server, mutators: &[&str], validators: &[&s
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_the_plugins_are_for_is_what_comes_out() {
+async fn sample_plugins_do_their_work() {
     let server = server().await;
     let mut object = pod("web");
     object["spec"]["containers"] = json!([
@@ -311,7 +311,7 @@ async fn what_the_plugins_are_for_is_what_comes_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_no_review_is_refused_without_a_verdict() {
+async fn rejects_other_bodies_without_verdict() {
     let server = server().await;
     let review = as_sent(&Review::create(pod("web")).build());
     let mut found = BTreeMap::new();

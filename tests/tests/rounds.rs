@@ -1,4 +1,4 @@
-//! Plugins in each other's way: called again, in conflict, never content; and what was wrong before a request.
+//! Plugins that affect each other: second calls, conflicts, no convergence, and existing violations.
 
 use serde_json::{Value, json};
 use tollgate_tests::checker::{Checked, Endpoint};
@@ -7,7 +7,7 @@ use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::{Server, metric};
 
-/// A plugin that does to Pods what the settings say.
+/// Adds a plugin that changes and denies Pods as its settings say.
 fn actor(configuration: &mut Configuration, name: &str, settings: Value, more: Value) {
     let mut keys = json!({"settings": settings});
     for (key, value) in more.as_object().into_iter().flatten() {
@@ -50,7 +50,7 @@ fn annotation<'c>(checked: &'c Checked, key: &str) -> Option<&'c str> {
     checked.audit_annotations.get(key).map(String::as_str)
 }
 
-/// The wrong order: who sets the pull policy of all containers runs before who adds a container.
+/// The wrong order: the plugin that sets the pull policy of all containers runs before the one that adds a container.
 async fn wrong_order(reinvocation_policy: &str) -> (Server, Checked) {
     let mut configuration = Configuration::new();
     configuration.plugin(
@@ -72,7 +72,7 @@ async fn wrong_order(reinvocation_policy: &str) -> (Server, Checked) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_reinvocation_the_wrong_order_stays_wrong() {
+async fn without_reinvocation_wrong_order_stays_wrong() {
     let (_server, checked) = wrong_order("Never").await;
     let containers = &object(&checked)["spec"]["containers"];
     assert_eq!(containers[0]["imagePullPolicy"], "Always");
@@ -82,7 +82,7 @@ async fn without_reinvocation_the_wrong_order_stays_wrong() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn reinvocation_makes_the_wrong_order_right() {
+async fn reinvocation_corrects_wrong_order() {
     let (server, checked) = wrong_order("IfNeeded").await;
     let containers = &object(&checked)["spec"]["containers"];
     assert_eq!(containers[0]["imagePullPolicy"], "Always");
@@ -101,7 +101,7 @@ async fn reinvocation_makes_the_wrong_order_right() {
         None
     );
     assert_eq!(annotation(&checked, "inject.reinvoked"), None);
-    // The second call changed something, so there was a third one to see that it is content.
+    // The second call changed the object, so a third call checked that nothing is left to change.
     let page = server.metrics().await;
     let calls = |plugin: &str| metric(&page, "tollgate_plugin_calls_total", &[("plugin", plugin)]);
     assert_eq!((calls("always-pull-images"), calls("inject")), (3.0, 1.0));
@@ -110,7 +110,7 @@ async fn reinvocation_makes_the_wrong_order_right() {
     assert_eq!(counted, 1.0);
 }
 
-/// The two samples, the one that sets pull policies before the one that adds containers.
+/// The two sample plugins in the wrong order: pull policies are set before containers are added.
 async fn samples_in_the_wrong_order(reinvocation_policy: &str) -> Server {
     let mut configuration = Configuration::new();
     configuration.plugin(
@@ -138,7 +138,7 @@ async fn created(server: &Server, object: &Value) -> Checked {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sidecar_that_is_injected_too_late_is_refused_by_the_validator() {
+async fn validator_denies_sidecar_injected_too_late() {
     let server = samples_in_the_wrong_order("Never").await;
     let checked = mutated(&server, pod("web")).await;
     assert!(checked.allowed, "{:?}", checked.status);
@@ -162,7 +162,7 @@ async fn a_sidecar_that_is_injected_too_late_is_refused_by_the_validator() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_sidecar_that_is_injected_late_is_put_right_by_the_second_call() {
+async fn second_call_corrects_late_sidecar() {
     let server = samples_in_the_wrong_order("IfNeeded").await;
     let checked = mutated(&server, pod("web")).await;
     assert!(checked.allowed, "{:?}", checked.status);
@@ -177,7 +177,7 @@ async fn a_sidecar_that_is_injected_late_is_put_right_by_the_second_call() {
         annotation(&checked, "always-pull-images.reinvoked"),
         Some("patched")
     );
-    // The injected policy was the sidecar's; the second call overwrites it, which is on record.
+    // The sidecar came with its own policy. The second call overwrites it, and this is recorded.
     assert_eq!(
         annotation(&checked, "always-pull-images.conflicts"),
         Some("/spec/initContainers/0/imagePullPolicy (over sidecar-inject)")
@@ -189,13 +189,13 @@ async fn a_sidecar_that_is_injected_late_is_put_right_by_the_second_call() {
     let judged = created(&server, object(&checked)).await;
     assert!(judged.allowed, "{:?}", judged.status);
 
-    // kube-apiserver may call the whole chain again: the sidecars are known, and all is well.
+    // kube-apiserver may call the whole chain again. The sidecars are then present, and nothing changes.
     let again = mutated(&server, object(&checked).clone()).await;
     assert!(again.allowed && again.patch.is_empty(), "{:?}", again.patch);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nobody_is_called_again_without_need_nor_for_the_first_time() {
+async fn second_round_skips_unneeded_and_new_plugins() {
     let mut configuration = Configuration::new();
     let again = || json!({"reinvocationPolicy": "IfNeeded"});
     let late = json!({
@@ -205,7 +205,7 @@ async fn nobody_is_called_again_without_need_nor_for_the_first_time() {
             "objectSelector": {"matchLabels": {"second": "yes"}},
         },
     });
-    // It matches only once the next one has run.
+    // This plugin matches only after the next one has run.
     actor(
         &mut configuration,
         "late",
@@ -246,15 +246,15 @@ fn disputed(policies: [&str; 2], failure_policy: &str) -> Configuration {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_chain_that_never_converges_is_refused_with_fail() {
+async fn denies_chain_that_never_converges_with_fail() {
     let server = start(disputed(["IfNeeded", "IfNeeded"], "Fail")).await;
     let checked = mutated(&server, pod("web")).await;
     assert!(!checked.allowed);
     assert_eq!(
         message(&checked),
-        "red failed (not-converging, failurePolicy Fail): not converging: called again because a later plugin \
-         changed the object, and then with the final one, it would still change /metadata/labels/colour: it and \
-         another plugin want different things, or it is not idempotent"
+        "red failed (not-converging, failurePolicy Fail): not converging: called again after a later plugin changed \
+         the object, and once more with the final object, it would still change /metadata/labels/colour: the plugin \
+         is not idempotent, or it and another plugin set different values"
     );
     assert_eq!(annotation(&checked, "red.fault"), Some("not-converging"));
     assert_eq!(
@@ -273,7 +273,7 @@ async fn a_chain_that_never_converges_is_refused_with_fail() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_chain_that_never_converges_is_reported_with_ignore() {
+async fn reports_chain_that_never_converges_with_ignore() {
     let server = start(disputed(["IfNeeded", "IfNeeded"], "Ignore")).await;
     let checked = mutated(&server, pod("web")).await;
     assert!(checked.allowed);
@@ -283,7 +283,7 @@ async fn a_chain_that_never_converges_is_reported_with_ignore() {
         Some("/metadata/labels/colour")
     );
     assert_eq!(annotation(&checked, "red.failed-open"), None);
-    // The answer may be here before the line that was written first.
+    // The answer may arrive before the line that was logged first.
     let began = std::time::Instant::now();
     loop {
         let logs = server.logs();
@@ -299,7 +299,7 @@ async fn a_chain_that_never_converges_is_reported_with_ignore() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_mutator_that_is_not_idempotent_is_found_out() {
+async fn detects_mutator_that_is_not_idempotent() {
     let mut configuration = Configuration::new();
     actor(
         &mut configuration,
@@ -326,7 +326,7 @@ async fn a_mutator_that_is_not_idempotent_is_found_out() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn of_two_in_conflict_the_last_one_wins_unless_it_may_not() {
+async fn last_mutator_wins_conflict_unless_conflicts_are_denied() {
     let colours = |conflicts: Value, failure_policy: &str| {
         let mut configuration = Configuration::new().with("conflicts", "deny");
         for name in ["red", "blue"] {
@@ -349,14 +349,14 @@ async fn of_two_in_conflict_the_last_one_wins_unless_it_may_not() {
         Some("/metadata/labels/colour (over red)")
     );
 
-    // From the file's `conflicts`.
+    // Set by `conflicts` in the file.
     let server = start(colours(Value::Null, "Fail")).await;
     let checked = mutated(&server, pod("web")).await;
     assert!(!checked.allowed);
     assert_eq!(
         message(&checked),
-        "blue failed (conflict, failurePolicy Fail): conflict: it would change /metadata/labels/colour, which red \
-         wrote (conflicts: deny)"
+        "blue failed (conflict, failurePolicy Fail): conflict: it would change /metadata/labels/colour, written by \
+         red (conflicts: deny)"
     );
     assert_eq!(annotation(&checked, "blue.fault"), Some("conflict"));
 
@@ -378,7 +378,7 @@ async fn of_two_in_conflict_the_last_one_wins_unless_it_may_not() {
     assert_eq!(counted, 1.0);
 }
 
-/// Denies the image `bad` and the label `colour: red`, each with its field, or the node `old` without one.
+/// Denies the image `bad` and the label `colour: red`, each with its field, and the node `old` without a field.
 async fn judged(existing_violations: &str) -> Server {
     let mut configuration = Configuration::new();
     actor(
@@ -400,7 +400,7 @@ fn bad_pod() -> Value {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
+async fn existing_violation_does_not_block_update() {
     let server = judged("allow").await;
     let old = bad_pod();
     let mut harmless = old.clone();
@@ -410,7 +410,7 @@ async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
     assert_eq!(
         checked.warnings,
         [
-            "images: not new, so let through: there is something that is not wanted \
+            "images: existing violation, allowed: there is something that is not wanted \
           (spec.containers[0].image: bad is not wanted)"
         ]
     );
@@ -419,7 +419,7 @@ async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
         Some("there is something that is not wanted (spec.containers[0].image: bad is not wanted)")
     );
 
-    // A container before it moves it, and does not make it new.
+    // A new container moves the old one to another index, but does not make its violation new.
     let mut moved = old.clone();
     let sidecar = json!({"name": "side", "image": "side:1"});
     moved["spec"]["containers"]
@@ -428,7 +428,7 @@ async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
         .insert(0, sidecar);
     assert!(updated(&server, &moved, &old).await.allowed);
 
-    // What comes on top of it is refused, and it alone.
+    // A new violation beside the existing one is denied, and only the new one is reported.
     let mut worse = old.clone();
     worse["metadata"]["labels"]["colour"] = json!("red");
     let checked = updated(&server, &worse, &old).await;
@@ -448,7 +448,7 @@ async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
         "images: spec.containers[1].image: bad is not wanted"
     );
 
-    // Without a field, the words are what tells, as long as nothing but the metadata changes.
+    // Without a field, the message identifies the violation, as long as only the metadata changes.
     let mut placed = pod("web");
     placed["spec"]["nodeName"] = json!("old");
     assert!(updated(&server, &placed, &placed).await.allowed);
@@ -457,7 +457,7 @@ async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
     changed["spec"]["priority"] = json!(1);
     assert!(!updated(&server, &changed, &placed).await.allowed);
 
-    // A CREATE has nothing before it.
+    // A CREATE has no old object.
     let review = Review::create(old).build();
     assert!(
         !server
@@ -476,7 +476,7 @@ async fn what_was_wrong_before_does_not_stand_in_the_way_of_an_update() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rule_about_changes_is_not_excused_by_what_it_would_say_of_a_new_object() {
+async fn existing_violation_does_not_excuse_changed_image() {
     let mut configuration = Configuration::new();
     configuration.plugin(
         "always-pull-images",
@@ -489,7 +489,7 @@ async fn a_rule_about_changes_is_not_excused_by_what_it_would_say_of_a_new_objec
     let mut labelled = old.clone();
     labelled["metadata"]["labels"]["owner"] = json!("jane");
     assert!(updated(&server, &labelled, &old).await.allowed);
-    // It minds the policy of an image that is new, and the policy is as it was.
+    // The plugin denies the policy of a new image, although the policy itself has not changed.
     let mut other_image = old.clone();
     other_image["spec"]["containers"][0]["image"] = json!("other:1");
     let checked = updated(&server, &other_image, &old).await;
@@ -501,7 +501,7 @@ async fn a_rule_about_changes_is_not_excused_by_what_it_would_say_of_a_new_objec
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn by_default_what_was_wrong_before_is_refused_like_anything_else() {
+async fn by_default_existing_violations_are_denied() {
     let server = judged("deny").await;
     let old = bad_pod();
     let mut harmless = old.clone();
@@ -510,7 +510,7 @@ async fn by_default_what_was_wrong_before_is_refused_like_anything_else() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_finalizer_can_be_taken_from_a_violating_object_that_is_being_deleted() {
+async fn finalizer_can_leave_violating_object_in_deletion() {
     for existing_violations in ["deny", "allow"] {
         let server = judged(existing_violations).await;
         let mut old = bad_pod();
@@ -533,13 +533,13 @@ async fn a_finalizer_can_be_taken_from_a_violating_object_that_is_being_deleted(
             checked.status
         );
         assert!(annotation(&checked, "images.existing-violations").is_some());
-        // Not with something new on top of it.
+        // A new violation in the same request is denied.
         new["metadata"]["labels"]["colour"] = json!("red");
         assert!(
             !updated(&server, &new, &old).await.allowed,
             "{existing_violations}"
         );
-        // What the user alone says of a deletion does not count.
+        // A deletion timestamp that only the user has set does not count.
         let stored = bad_pod();
         if existing_violations == "deny" {
             let mut pretended = stored.clone();
@@ -550,7 +550,7 @@ async fn a_finalizer_can_be_taken_from_a_violating_object_that_is_being_deleted(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn who_keeps_a_finalizer_in_place_gets_past_nobody() {
+async fn keeping_a_finalizer_bypasses_no_plugin() {
     let mut configuration = Configuration::new();
     let bindings = json!({"rules": [{
         "operations": ["UPDATE"], "apiGroups": ["rbac.authorization.k8s.io"], "apiVersions": ["v1"],
@@ -580,7 +580,7 @@ async fn who_keeps_a_finalizer_in_place_gets_past_nobody() {
         message(&checked),
         "lock: only the platform team may change this"
     );
-    // Not along with a finalizer, either.
+    // A change together with a finalizer is denied too.
     granting["metadata"]["finalizers"] = json!(["example.com/cleanup"]);
     assert!(!updated(&server, &granting, &old).await.allowed);
     let mut labelled = old.clone();
@@ -589,7 +589,7 @@ async fn who_keeps_a_finalizer_in_place_gets_past_nobody() {
     let mut going = old.clone();
     going["metadata"]["finalizers"] = json!(["example.com/cleanup"]);
     assert!(updated(&server, &going, &old).await.allowed);
-    // Nobody is going, nothing is excused.
+    // Without a deletion, nothing is excused.
     for object in [&mut going, &mut old] {
         let metadata = object["metadata"].as_object_mut().expect("an object");
         metadata.remove("deletionTimestamp");
@@ -597,9 +597,9 @@ async fn who_keeps_a_finalizer_in_place_gets_past_nobody() {
     assert!(!updated(&server, &going, &old).await.allowed);
 }
 
-/// What a plugin says of a Secret that it has read is shown to nobody, so that it cannot be compared.
+/// A plugin's message about a Secret that it has read is hidden, so it cannot be compared.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_finalizer_can_be_taken_from_a_secret_that_a_plugin_has_read() {
+async fn finalizer_can_leave_secret_that_plugin_read() {
     let mut configuration = Configuration::new();
     let secrets = json!({"rules": [{
         "operations": ["*"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["secrets"],
@@ -627,9 +627,9 @@ async fn a_finalizer_can_be_taken_from_a_secret_that_a_plugin_has_read() {
     assert!(!updated(&server, &new, &old).await.allowed);
 }
 
-/// The message of a denial holds no values, so the same words can be about something worse.
+/// The message of a denial holds no values, so the same message may be about a worse violation.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_violation_that_was_there_before_may_not_be_made_worse() {
+async fn existing_violation_must_not_get_worse() {
     let mut configuration = Configuration::new();
     configuration.plugin(
         "trusted-registries",

@@ -1,4 +1,4 @@
-//! The samples, each doing what it is for, as a user and an operator see it.
+//! The sample plugins at their purpose, as a user and an operator see them.
 
 use std::time::{Duration, Instant};
 
@@ -9,7 +9,7 @@ use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, pod, secret};
 use tollgate_tests::server::Server;
 
-/// A server with one sample.
+/// Starts a server with one sample plugin.
 async fn serving(package: &str, keys: Value) -> Server {
     let mut configuration = Configuration::new();
     configuration.plugin(package, &guests::build(package), keys);
@@ -107,7 +107,7 @@ async fn deploy_window_refuses_while_frozen_and_gives_way_to_a_label() {
         ]
     );
     assert!(checked.audit_annotations["deploy-window.forced"].contains("frozen (holidays)"));
-    // Nothing but the labels changes.
+    // Only the labels change.
     let checked = validated(&server, Review::update(deployment(labels), before)).await;
     assert!(checked.allowed && checked.warnings.is_empty());
 }
@@ -144,7 +144,7 @@ async fn what_is_being_deleted_can_lose_its_finalizers_and_a_manifest_cannot_pre
         after["metadata"]["finalizers"] = json!([]);
         let checked = validated(&server, Review::update(after, before)).await;
         assert!(checked.allowed, "{package}: {:?}", checked.status);
-        // kube-apiserver takes it out of what is created; whoever reviews a file does not.
+        // kube-apiserver removes the timestamp from created objects, but a reviewed file may have it.
         let checked = validated(&server, Review::create(deployment(going.clone()))).await;
         assert!(!checked.allowed, "{package}");
         let stored = deployment(json!({}));
@@ -199,7 +199,7 @@ async fn print_request_logs_the_request_and_nothing_of_a_secret() {
     assert!(validated(&server, Review::create(object)).await.allowed);
     let loot = secret("loot", "aHVudGVyMg==", "hunter2", "{}");
     assert!(validated(&server, Review::create(loot)).await.allowed);
-    // It runs after the answer.
+    // Audit mode runs after the answer.
     let began = Instant::now();
     let logs = loop {
         let logs = server.logs().join("\n");
@@ -232,7 +232,7 @@ async fn pod_security_speaks_as_kubernetes_does() {
         "pod-security: violates PodSecurity \"baseline:v1.37\": host namespaces (hostNetwork=true) \
          (spec.hostNetwork: must not be true)"
     );
-    // A template is let through with a warning.
+    // A template is allowed with a warning.
     let mut workload = deployment(json!({}));
     workload["spec"]["template"]["spec"] = object["spec"].clone();
     let checked = validated(&server, Review::create(workload)).await;

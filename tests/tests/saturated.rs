@@ -1,4 +1,4 @@
-//! An urgent change of a plugin comes into force while every processor is busy, and the requests hardly notice.
+//! An urgent change of a plugin takes effect while every processor is busy, and requests hardly slow down.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -10,15 +10,15 @@ use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, as_sent, pod};
 use tollgate_tests::server::Server;
 
-/// Clients that send one review after the other.
+/// Number of clients that send one review after another.
 const CLIENTS: usize = 16;
-/// Replacements in one run, unless the variable says otherwise.
+/// Replacements in one run, unless the variable is set.
 const CHANGES: usize = 2;
 const CHANGES_VARIABLE: &str = "TOLLGATE_CHANGES";
-/// What a change may take in force is 3 seconds on a machine of its own; a test has to hold on any machine.
+/// Time limit for a change. On an idle machine it is 3 seconds, but the test must pass on any machine.
 const LIMIT: Duration = Duration::from_secs(30);
 
-/// What the clients saw.
+/// Results of the clients.
 #[derive(Default)]
 struct Seen {
     latencies: Vec<Duration>,
@@ -58,7 +58,7 @@ async fn send(server: Arc<Server>, stop: Arc<AtomicBool>) -> Seen {
     seen
 }
 
-/// Sends reviews from all clients for as long as something takes.
+/// Sends reviews from all clients until `something` is done.
 async fn during(server: &Arc<Server>, something: impl Future<Output = ()>) -> Seen {
     let stop = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..CLIENTS)

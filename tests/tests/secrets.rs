@@ -1,10 +1,10 @@
-//! The content of a Secret does not get out: not through what a plugin says, not through how it fails, whatever its
-//! mode and failure policy, at any log level.
+//! The content of a Secret does not leak: not through a plugin's output, not through its faults, in any mode, under any
+//! failure policy, at any log level.
 //!
-//! The plugin `leaker` does its worst; the suite sends it Secrets with a marker in them and then looks for the marker
-//! – as it is, in base64, backwards, in capitals, and for any ten characters of these – in everything that comes out:
-//! logs, metrics, status, messages, warnings, audit annotations. Only a patch may hold it: it goes where the object
-//! goes.
+//! The suite sends Secrets with a marker to the plugin `leaker`. The suite then searches all output for the marker:
+//! logs, metrics, status, messages, warnings and audit annotations. The search finds the marker unchanged, in base64,
+//! reversed, in capitals, and any ten characters of these forms. Only a patch may hold the marker, because it goes to
+//! the same place as the object.
 
 use std::time::Duration;
 
@@ -17,15 +17,15 @@ use tollgate_tests::guests;
 use tollgate_tests::reviews::{Review, as_sent, config_map, secret};
 use tollgate_tests::server::{Answer, Server, Start};
 
-/// Letters and digits only, so that it can stand in a key of a label as well.
+/// The marker. It has only letters and digits, so that it is also valid in the key of a label.
 const MARKER: &str = "Xq7HunterTwoZebra42KestrelVw9";
-/// As short a piece of it as nobody writes by chance.
+/// Length of the parts to search for. It is long enough that none occurs by chance.
 const WINDOW: usize = 10;
 
 const MODES: [&str; 3] = ["enforce", "warn", "audit"];
 const FAILURE_POLICIES: [&str; 2] = ["Fail", "Ignore"];
 
-/// What `leaker` can do as a validator and as a mutator.
+/// Ways to leak that `leaker` has as a validator and as a mutator.
 const WAYS: &[&str] = &[
     "say",
     "panic",
@@ -48,7 +48,7 @@ const WAYS: &[&str] = &[
     "deny-field-below",
 ];
 
-/// What it can do as a mutator besides.
+/// Ways to leak that it has as a mutator only.
 const MUTATIONS: &[&str] = &[
     "copy",
     "copy-as-key",
@@ -72,17 +72,17 @@ const MUTATIONS: &[&str] = &[
     "number",
 ];
 
-/// Those of them that are no fault: the copy is in the patch, as it is to be in the object. (Of a name that stands
-/// twice the last one counts.)
+/// The mutations that are not faults. The copy is in the patch and must arrive in the object. (If a name occurs twice,
+/// the last one counts.)
 const COPIES: &[&str] = &["copy-as-deep-key", "copy-to-data"];
 
-/// Little enough that a loop is over soon, much enough that everything can be said before.
+/// Low enough that a loop ends soon, and high enough to output everything first.
 const LIMITS: &str =
     r#"{"fuel": "20M", "cpuTime": "5s", "timeout": "10s", "output": "4Mi", "logLines": 1000}"#;
 const LITTLE_CPU: &str = r#"{"fuel": "1000G", "cpuTime": "40ms", "timeout": "10s"}"#;
 const LITTLE_TIME: &str = r#"{"fuel": "1000G", "cpuTime": "5s", "timeout": "40ms"}"#;
 
-/// Finds the marker in a text, in whatever form.
+/// Searches for the marker in a text, in any form.
 struct Search {
     windows: Vec<String>,
 }
@@ -120,7 +120,7 @@ impl Search {
             .find(|window| text.contains(*window))
     }
 
-    /// Looks through all names and texts of a document.
+    /// Searches all names and texts of a document.
     fn find_in(&self, value: &Value) -> Option<&str> {
         match value {
             Value::String(text) => self.find(text),
@@ -184,11 +184,11 @@ fn configuration() -> Configuration {
     configuration
 }
 
-/// Everything that an answer says beside its patch.
+/// Returns everything in an answer except its patch.
 fn said(answer: &Answer) -> Value {
     let mut body = match serde_json::from_slice::<Value>(&answer.body) {
         Ok(body) => body,
-        // A refusal in plain text.
+        // An HTTP error in plain text.
         Err(_) => return Value::String(answer.text()),
     };
     if let Some(response) = body["response"].as_object_mut() {
@@ -205,9 +205,9 @@ async fn pages(server: &Server) -> Vec<(&'static str, String)> {
     pages
 }
 
-/// Stops the server and looks through all that it had to say.
+/// Stops the server and searches all of its output.
 async fn search_server(server: Server, search: &Search, found: &mut Vec<String>) -> Vec<String> {
-    // What runs in audit mode runs behind the answers.
+    // Audit mode runs after the answers.
     tokio::time::sleep(Duration::from_millis(300)).await;
     for (path, page) in pages(&server).await {
         if let Some(window) = search.find(&page) {
@@ -233,7 +233,7 @@ fn trace() -> Start {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_of_a_secret_gets_out_in_any_mode_by_any_fault_under_any_failure_policy() {
+async fn secret_never_leaks_in_any_mode_fault_or_policy() {
     let search = Search::new();
     let server = trace().start(configuration());
     server.assert_all_loaded().await;
@@ -290,7 +290,7 @@ async fn nothing_of_a_secret_gets_out_in_any_mode_by_any_fault_under_any_failure
                         .find_in(&Value::Array(checked.patch.clone()))
                         .is_some()
                     {
-                        assert!(COPIES.contains(way), "{way} is not to end in a patch");
+                        assert!(COPIES.contains(way), "{way} must not end in a patch");
                         patches_with_the_marker += 1;
                     }
                 }
@@ -307,11 +307,11 @@ async fn nothing_of_a_secret_gets_out_in_any_mode_by_any_fault_under_any_failure
         found.len(),
         shown(&found)
     );
-    // The patch itself is for the object: it has to arrive, or nothing was tried here.
+    // A patch is meant for the object. If it does not arrive, the test has tried nothing.
     let copies = COPIES.len() * 2 * FAILURE_POLICIES.len();
     assert_eq!(
         patches_with_the_marker, copies,
-        "patches that copy: each on CREATE and UPDATE, in enforce"
+        "each patch that copies must arrive on CREATE and on UPDATE, in mode enforce"
     );
     for fault in [
         "out-of-fuel",
@@ -326,20 +326,21 @@ async fn nothing_of_a_secret_gets_out_in_any_mode_by_any_fault_under_any_failure
     ] {
         assert!(
             faults.contains_key(fault),
-            "no call ended in the fault {fault}, so it was not tried: {faults:?}"
+            "no call ended in the fault {fault}, so the test does not cover it: {faults:?}"
         );
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_gets_out_through_the_plugins_that_come_after() {
+async fn secret_does_not_leak_through_later_plugins() {
     let search = Search::new();
     let leaker = guests::build("leaker");
     let mut found = Vec::new();
     for mode in MODES {
         let mut configuration = Configuration::new();
         configuration.plugin("first", &leaker, json!({}));
-        // It reads nothing but a label, which of a Secret is nothing secret – unless one before it put it there.
+        // This plugin reads only a label. A label of a Secret is not secret, unless a previous plugin put content
+        // there.
         configuration.plugin(
             "second",
             &leaker,
@@ -372,10 +373,10 @@ async fn nothing_gets_out_through_the_plugins_that_come_after() {
     );
 }
 
-/// Mutate and validate are two calls that share nothing, and a copy is made without reading: so what a plugin has
-/// not read must not come to stand where reading tells nothing.
+/// Mutate and validate are two calls without shared state, and a copy operation does not read. Content that a plugin
+/// has not read must therefore not move to a place where reading it goes unnoticed.
 #[tokio::test]
-async fn content_is_not_taken_to_where_it_could_be_read_unnoticed() {
+async fn refuses_to_move_content_to_unprotected_fields() {
     let leaker = guests::build("leaker");
     let mut configuration = Configuration::new();
     for (name, reads) in [("unread", "/metadata/name"), ("read", "")] {
@@ -394,10 +395,10 @@ async fn content_is_not_taken_to_where_it_could_be_read_unnoticed() {
     }
 }
 
-/// A plugin that reads nothing can still guess: a patch that fails where the guess is wrong tells whether it is right,
-/// once in each call. That counts as a read: nothing outside of the content may be changed by it.
+/// A plugin that reads nothing can still guess. A patch that fails on a wrong guess reveals whether the guess is right,
+/// once per call. Such a patch therefore counts as a read, and must not change anything outside of the content.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_guess_at_the_content_shows_in_the_object_or_in_words() {
+async fn guess_at_content_has_no_visible_result() {
     let leaker = guests::build("leaker");
     let values = [STANDARD.encode("1234"), STANDARD.encode("4321")];
     let names = ["password".to_owned(), "passwords".to_owned()];
@@ -436,11 +437,15 @@ async fn no_guess_at_the_content_shows_in_the_object_or_in_words() {
             let patch = json!(checked.patch).to_string();
             let status = json!(checked.status).to_string();
             if patch.contains("/metadata/labels") {
-                shown.push(format!("{way}, {verdict}: the object says so: {patch}"));
+                shown.push(format!(
+                    "{way}, {verdict}: the object shows the result of the guess: {patch}"
+                ));
             }
             for guess in [&values[1], &names[1]] {
                 if status.contains(guess.as_str()) {
-                    shown.push(format!("{way}, {verdict}: the fault says so: {status}"));
+                    shown.push(format!(
+                        "{way}, {verdict}: the fault shows the guess: {status}"
+                    ));
                 }
             }
         }
@@ -448,9 +453,9 @@ async fn no_guess_at_the_content_shows_in_the_object_or_in_words() {
     assert!(shown.is_empty(), "{}", shown.join("\n"));
 }
 
-/// What tells nothing of the content stays free, or no plugin could label a Secret.
+/// Changes that reveal nothing of the content stay allowed. Otherwise no plugin could label a Secret.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_plugin_that_does_not_go_by_the_content_may_label_a_secret() {
+async fn plugin_may_label_secret_without_reading_content() {
     let mut configuration = Configuration::new();
     let settings = json!({
         "set": {"/metadata/labels/team": "payments", "/metadata/annotations/checked": "yes"}
@@ -474,7 +479,7 @@ async fn a_plugin_that_does_not_go_by_the_content_may_label_a_secret() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_gets_out_of_a_review_that_cannot_be_read() {
+async fn secret_does_not_leak_from_unreadable_review() {
     let search = Search::new();
     let server = trace().start(configuration().with("requests.maxBody", "128Ki"));
     server.assert_all_loaded().await;
@@ -493,7 +498,7 @@ async fn nothing_gets_out_of_a_review_that_cannot_be_read() {
         ("cut off", whole[..whole.len() - 40].to_vec()),
         (
             "cut off within the marker",
-            whole[..text.find(MARKER).expect("it is in there") + 15].to_vec(),
+            whole[..text.find(MARKER).expect("the text has the marker") + 15].to_vec(),
         ),
         (
             "not UTF-8",
@@ -560,9 +565,9 @@ async fn nothing_gets_out_of_a_review_that_cannot_be_read() {
     );
 }
 
-/// The other three would pass with a plugin that says nothing.
+/// The three tests above would also pass with a plugin that outputs nothing.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_is_not_secret_is_passed_on_by_the_same_plugin() {
+async fn content_of_other_objects_is_passed_on() {
     let search = Search::new();
     let server = trace().start(configuration());
     server.assert_all_loaded().await;
@@ -595,16 +600,16 @@ async fn what_is_not_secret_is_passed_on_by_the_same_plugin() {
                         .warnings
                         .iter()
                         .any(|warning| search.find(warning).is_some()),
-                    "no warning has it"
+                    "no warning has the marker"
                 );
                 let annotations = json!(checked.audit_annotations);
                 assert!(
                     search.find_in(&annotations).is_some(),
-                    "no annotation has it: {annotations}"
+                    "no annotation has the marker: {annotations}"
                 );
                 true
             }
-            // It says so itself: a malformed pointer may be a value.
+            // The host hides this itself, because a malformed pointer may be a value.
             "malformed-pointer" => continue,
             _ => checked
                 .status
@@ -618,11 +623,11 @@ async fn what_is_not_secret_is_passed_on_by_the_same_plugin() {
     let stopped = server.stop();
     assert!(
         stopped.logs.iter().any(|line| search.find(line).is_some()),
-        "no log line has it"
+        "no log line has the marker"
     );
     assert!(
         silent.is_empty(),
-        "the plugin should have been heard, and was not: {silent:?}"
+        "these outputs of the plugin are missing: {silent:?}"
     );
 }
 

@@ -1,4 +1,4 @@
-//! Candidates: called behind the answers with what their plugins were called with, compared, and felt by nobody.
+//! Shadows: called after the answers with the same input as their plugins, compared, and without effect on requests.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use tollgate_tests::server::{Server, Start, metric};
 use tollgate_tests::wat::marker;
 use tollgate_tests::{guests, hostile};
 
-/// What a test waits for something that happens behind the answers.
+/// Time limit for work that happens after the answers.
 const PATIENCE: Duration = Duration::from_secs(90);
 const REQUESTS_VARIABLE: &str = "TOLLGATE_REQUESTS";
 
@@ -24,7 +24,7 @@ fn edit(server: &Server, change: impl FnOnce(&mut Value)) {
     replace(&path, root.to_string().as_bytes());
 }
 
-/// Replaces a file as a careful writer does: at once.
+/// Replaces a file in one step.
 fn replace(path: &Path, content: &[u8]) {
     let new = path.with_extension("new");
     std::fs::write(&new, content).unwrap_or_else(|error| panic!("{}: {error}", new.display()));
@@ -46,7 +46,7 @@ fn write(configuration: &Configuration, name: &str, wasm: &[u8]) -> PathBuf {
     path
 }
 
-/// Waits until `/plugins` says what is wanted of a plugin.
+/// Waits until `/plugins` shows the wanted status of a plugin.
 async fn until_status(server: &Server, name: &str, is: impl Fn(&Value) -> bool) -> Value {
     let began = Instant::now();
     loop {
@@ -69,7 +69,7 @@ async fn until_loaded(server: &Server, name: &str) -> Value {
     .await
 }
 
-/// What `/candidates` says of a plugin; null where it says nothing.
+/// Returns the entry of a plugin in `/candidates`, or null.
 async fn candidate(server: &Server, name: &str) -> Value {
     let page = server.get_admin("/candidates").await.json();
     let candidates = page["candidates"].as_array().cloned().unwrap_or_default();
@@ -79,7 +79,7 @@ async fn candidate(server: &Server, name: &str) -> Value {
     found.unwrap_or(Value::Null)
 }
 
-/// Waits until everything that was asked has been compared, or dropped.
+/// Waits until all calls have been compared or dropped.
 async fn until_compared(server: &Server, name: &str, calls: u64) -> Value {
     let began = Instant::now();
     loop {
@@ -118,7 +118,7 @@ fn uids(told: &Value) -> Vec<String> {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_differs_on_one_of_ten_is_reported_with_exactly_those() {
+async fn reports_exactly_the_requests_that_differ() {
     let actor = guests::build("actor");
     let mut configuration = Configuration::new();
     configuration.plugin(
@@ -150,7 +150,7 @@ async fn one_that_differs_on_one_of_ten_is_reported_with_exactly_those() {
         assert_eq!(
             checked.allowed,
             index % 10 != 3,
-            "the candidate decides nothing"
+            "the shadow must not decide"
         );
         let checked = judge(&server, Endpoint::Mutate, &review).await;
         assert!(
@@ -194,14 +194,14 @@ async fn one_that_differs_on_one_of_ten_is_reported_with_exactly_those() {
     let status = server.plugin_status("policy").await;
     assert_eq!(status["candidate"]["comparison"]["differed"], 9);
     let logged = server.logs().join("\n");
-    assert_eq!(logged.matches("the candidate differs").count(), 9);
+    assert_eq!(logged.matches("the shadow's result differs").count(), 9);
     for said in [logged, told.to_string(), page] {
         assert!(!said.contains("value of the object") && !said.contains("changed by the"));
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn it_sees_the_object_as_its_plugin_does_in_every_mode() {
+async fn shadow_sees_same_object_as_plugin_in_every_mode() {
     let actor = guests::build("actor");
     let label = |pointer: &str, text: &str| json!({"settings": {"set_all": {pointer: text}}});
     for mode in ["enforce", "warn", "audit"] {
@@ -211,7 +211,7 @@ async fn it_sees_the_object_as_its_plugin_does_in_every_mode() {
         second["mode"] = mode.into();
         second["candidate"] = json!({
             "source": source(&actor),
-            // Both change what the first has written; on what the user sent neither would be told apart.
+            // Both change the value that the first plugin wrote. On the user's object, they would not differ.
             "settings": {"set_all": {"/metadata/labels/at": "the first"}},
         });
         configuration.plugin("second", &actor, second);
@@ -242,9 +242,9 @@ async fn it_sees_the_object_as_its_plugin_does_in_every_mode() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_spins_takes_no_place_from_the_answers() {
+async fn spinning_shadow_delays_no_answers() {
     let spins = &hostile::all()["validate-loop"];
-    // One call at a time: were it the candidate's, nobody would be answered.
+    // Only one call may run at a time. If the shadow took this place, no review would be answered.
     let mut configuration = Configuration::new().with("engine.maxConcurrentCalls", 1);
     let file = write(&configuration, "spins", spins);
     configuration.plugin("policy", &guests::build("actor"), json!({}));
@@ -269,7 +269,7 @@ async fn one_that_spins_takes_no_place_from_the_answers() {
     until_loaded(&server, "policy").await;
     let before = server.cpu_time().0;
     let mut times = Vec::new();
-    // Until it has had the processor for a while, and past what may wait.
+    // Until the shadow has used the processor for a while and its queue has overflowed.
     while times.len() < 300 || server.cpu_time().0.saturating_sub(before) < Duration::from_secs(2) {
         times.push(answer().await);
     }
@@ -279,23 +279,30 @@ async fn one_that_spins_takes_no_place_from_the_answers() {
     println!(
         "{answered} answers while it spins, the median {times:?}; without it {alone:?}: {told:#}"
     );
-    // Were a thread of the answers' busy with it, half of them would wait for its ticks; other tests use the machine.
+    // If the shadow blocked a thread that answers, half of the answers would wait for its ticks. Other tests use the
+    // machine too.
     assert!(
         times < alone * 3 + Duration::from_millis(2),
         "{times:?} with it, {alone:?} without"
     );
-    assert_eq!(told["compared"], 0, "it has not come to an end: {told:#}");
+    assert_eq!(
+        told["compared"], 0,
+        "no call of the spinning shadow ends: {told:#}"
+    );
     assert!(told["dropped"].as_u64() >= Some(300 - 258), "{told:#}");
     let labels = [("plugin", "policy"), ("result", "dropped")];
     let page = server.metrics().await;
     assert!(metric(&page, "tollgate_candidate_comparisons_total", &labels) >= 42.0);
     assert_eq!(metric(&page, "tollgate_audit_dropped_total", &[]), 0.0);
     let stopped = server.stop();
-    assert!(stopped.status.success(), "the end does not wait for it");
+    assert!(
+        stopped.status.success(),
+        "the shutdown must not wait for the shadow"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn fuel_near_and_past_the_limit_is_told() {
+async fn reports_fuel_near_and_over_limit() {
     let actor = guests::build("actor");
     let mut configuration = Configuration::new();
     let settings = json!({"forbid": {"/spec/containers/*/image": "none"}});
@@ -331,7 +338,7 @@ async fn fuel_near_and_past_the_limit_is_told() {
     let mean = until_compared(&server, "policy", 2).await["fuel"]["mean"].as_u64();
     assert!(
         mean < Some(most * 3 / 4),
-        "the large one takes more: {mean:?} and {most}"
+        "the large review must use more fuel: {mean:?} and {most}"
     );
 
     for (limit, stopped, near) in [
@@ -372,12 +379,12 @@ async fn fuel_near_and_past_the_limit_is_told() {
     );
     assert_eq!(
         faults, 0.0,
-        "what the candidate does is not its plugin's doing"
+        "faults of the shadow must not count for its plugin"
     );
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_that_cannot_be_loaded_is_told_and_changes_nothing() {
+async fn failed_shadow_is_reported_and_changes_nothing() {
     let mut configuration = Configuration::new();
     let missing = configuration.folder().join("next.wasm");
     configuration.plugin_of(
@@ -397,7 +404,7 @@ async fn one_that_cannot_be_loaded_is_told_and_changes_nothing() {
     );
     let ready = server.get_admin("/readyz?verbose").await;
     assert_eq!(ready.status, 200);
-    assert!(ready.text().contains("the candidate of plugin colour"));
+    assert!(ready.text().contains("the shadow of plugin colour"));
     let mut object = pod("web");
     object["metadata"]["labels"] = json!({});
     let review = Review::create(object).build();
@@ -416,17 +423,17 @@ async fn one_that_cannot_be_loaded_is_told_and_changes_nothing() {
     judge(&server, Endpoint::Mutate, &review).await;
     let told = until_compared(&server, "colour", 1).await;
     assert_eq!(told["differed"], 1, "{told:#}");
-    // A path asks for plugins, and it is none.
+    // A path names plugins, and a shadow is not one.
     let answer = server.post("/mutate/colour.candidate", &review).await;
     assert_eq!(answer.status, 404);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn one_from_a_registry_is_followed_and_holds_up_nobody_when_that_hangs() {
+async fn follows_shadow_tag_and_hanging_registry_delays_nothing() {
     let of = |shade: &str| Behaviour::of(marker("colour", shade));
     let registry = Misbehaving::start(of("1").with(Fault::Silent)).await;
     let hosts = json!([{"host": registry.host(), "plainHTTP": true}]);
-    // Longer than the test has patience for what does not depend on it.
+    // Longer than the test waits for work that does not depend on the registry.
     let registries = json!({"pollInterval": "1s", "timeout": "20s", "hosts": hosts});
     let mut configuration = Configuration::new().with("registries", registries);
     let reference = format!("oci://{}/colour:1", registry.host());
@@ -437,7 +444,7 @@ async fn one_from_a_registry_is_followed_and_holds_up_nobody_when_that_hangs() {
     );
     let file = configuration.folder().join("colour.wasm");
     let server = Server::start(configuration);
-    // By then it has been asked, and does not answer.
+    // By now the host has asked the registry, which does not answer.
     tokio::time::sleep(Duration::from_secs(2)).await;
     let digest = server.plugin_status("colour").await["digest"].clone();
     replace(&file, &marker("colour", "2"));
@@ -447,7 +454,7 @@ async fn one_from_a_registry_is_followed_and_holds_up_nobody_when_that_hangs() {
     println!("the plugin's own file was in force after {took:?}");
     assert!(
         took < Duration::from_secs(10),
-        "it waited for the candidate"
+        "the plugin's file waited for the shadow"
     );
 
     registry.behave(of("2"));
@@ -463,7 +470,7 @@ async fn one_from_a_registry_is_followed_and_holds_up_nobody_when_that_hangs() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn promoting_it_is_a_change_of_the_configuration() {
+async fn configuration_change_promotes_shadow() {
     let mut configuration = Configuration::new();
     let next = write(&configuration, "next", &marker("colour", "2"));
     configuration.plugin_of("colour", &marker("colour", "1"), json!({}));
@@ -483,7 +490,7 @@ async fn promoting_it_is_a_change_of_the_configuration() {
     assert_eq!(colour().await, "1");
     until_compared(&server, "colour", 1).await;
 
-    // Another mode is the same code: what was compared stands.
+    // Another failure policy keeps the same code, so the comparisons so far stay.
     edit(&server, |root| {
         root["plugins"][0]["failurePolicy"] = json!("Ignore");
     });
@@ -504,11 +511,11 @@ async fn promoting_it_is_a_change_of_the_configuration() {
     assert_eq!(colour().await, "2");
     assert_eq!(candidate(&server, "colour").await, Value::Null);
     let reloaded = server.logs().join("\n");
-    assert!(!reloaded.contains("cannot be loaded"), "{reloaded}");
+    assert!(!reloaded.contains("failed to load plugin"), "{reloaded}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn nothing_of_a_secret_is_told() {
+async fn reports_nothing_about_secrets() {
     const MARKER: &str = "Xq7HunterTwoZebra42KestrelVw9";
     let (actor, leaker) = (guests::build("actor"), guests::build("leaker"));
     let rules = json!({"rules": [{
@@ -568,12 +575,12 @@ async fn nothing_of_a_secret_is_told() {
     assert!(!everything.contains("ahvudgvymg"));
 }
 
-/// What answers take with and without a candidate that spins: `cargo test --test shadow -- --ignored --nocapture`. By
-/// turns, each while the others stand still, so that what else the machine does is the same for all. What is judged is
-/// in `one_that_spins_takes_no_place_from_the_answers`.
+/// Measures how long answers take with and without a shadow that spins: `cargo test --test shadow -- --ignored
+/// --nocapture`. The servers take turns while the others are stopped, so other load on the machine affects all of them
+/// alike. `spinning_shadow_delays_no_answers` has the assertions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a measurement: it prints and does not judge"]
-async fn how_long_answers_take_with_one_that_spins() {
+async fn measures_answer_times_with_spinning_shadow() {
     const TURNS: usize = 40;
     let requests = std::env::var(REQUESTS_VARIABLE).ok();
     let requests: usize = requests.and_then(|text| text.parse().ok()).unwrap_or(8000);
@@ -606,11 +613,11 @@ async fn how_long_answers_take_with_one_that_spins() {
                 let client = server.default_client();
                 let answer = server.post_bytes(client, "/validate", review.clone()).await;
                 assert_eq!(answer.status, 200);
-                // What the first ones take is the waking up.
+                // The first answers include the time to wake up.
                 if turn > 0 && index >= 20 {
                     times.push(answer.took);
                 }
-                // Half of what one connection could send.
+                // Half of the rate that one connection could reach.
                 tokio::time::sleep(answer.took).await;
             }
             signal(server, "STOP");

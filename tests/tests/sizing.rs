@@ -1,4 +1,4 @@
-//! What `docs/sizing.md` says a pod needs is more than what a server takes under the worst load that it accepts.
+//! A pod of the size in `docs/guides/sizing.md` has more memory than a server uses under the worst load that it accepts.
 
 use std::time::Duration;
 
@@ -12,7 +12,7 @@ use tollgate_tests::wat;
 
 const MIB: u64 = 1 << 20;
 
-/// What bounds memory, smaller than by default so that a test can fill it.
+/// The limits on memory, smaller than the defaults so that a test can reach them.
 struct Sizes {
     in_flight: u64,
     decoded: u64,
@@ -35,7 +35,7 @@ const SIZES: Sizes = Sizes {
     memory: 24 * MIB,
 };
 
-/// Takes all the memory that it may have, writes to every page of it, and is busy for a while.
+/// A plugin that takes all memory that it may have, writes to every page, and computes for a while.
 const HUNGRY: &str = r#"
 (memory (export "memory") 2 368)
 (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)
@@ -50,7 +50,7 @@ const HUNGRY: &str = r#"
 // === impl Sizes ===
 
 impl Sizes {
-    /// As `docs/sizing.md` has it, for plugins that need not be compiled any more.
+    /// The formula of `docs/guides/sizing.md`, for plugins that are already compiled.
     fn formula(&self, plugins: u64) -> u64 {
         const WASM_STACK: u64 = MIB / 2;
         128 * MIB
@@ -88,7 +88,7 @@ impl Sizes {
     }
 }
 
-/// Answers with a whole object that is as large as an answer may be, and many times as large when it is decoded.
+/// A plugin whose answer is an object of the maximum size, which is many times larger when it is decoded.
 fn bomber(output: u64) -> Vec<u8> {
     let list = vec![r#"{"":0}"#; usize::try_from(output / 7 - 1_000).expect("it is small")];
     let object = format!(r#"{{"list":[{}]}}"#, list.join(","));
@@ -111,7 +111,7 @@ fn little_endian(number: usize) -> String {
     bytes.iter().map(|byte| format!("\\{byte:02x}")).collect()
 }
 
-/// Sends a review again and again, in so many places at once.
+/// Sends a review again and again, `at_once` times in parallel.
 fn send(tasks: &mut JoinSet<()>, server: &Server, path: &str, review: &Value, at_once: usize) {
     let client = server.client(|builder| builder.http1_only());
     for _ in 0..at_once {
@@ -121,7 +121,7 @@ fn send(tasks: &mut JoinSet<()>, server: &Server, path: &str, review: &Value, at
             .body(as_sent(review));
         tasks.spawn(async move {
             loop {
-                // Most are refused: what matters is what the server holds meanwhile.
+                // Most requests are refused. The test is about the memory that the server holds meanwhile.
                 if let Ok(answer) = request
                     .try_clone()
                     .expect("it can be sent again")
@@ -136,7 +136,7 @@ fn send(tasks: &mut JoinSet<()>, server: &Server, path: &str, review: &Value, at
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn peak_memory_under_the_worst_load_is_below_the_formula() {
+async fn peak_memory_stays_below_sizing_formula() {
     let server = SIZES.server();
     server.assert_all_loaded().await;
     let idle = server.peak_kib();
@@ -179,7 +179,7 @@ async fn peak_memory_under_the_worst_load_is_below_the_formula() {
         fullest[2] / MIB as f64,
     );
     assert!(peak <= formula, "{} MiB of {}", peak / MIB, formula / MIB);
-    // The load was one that fills what it is to fill.
+    // The load must reach these limits.
     for (name, fullest, limit) in [
         ("decoded documents", fullest[1], SIZES.decoded),
         ("memories of calls", fullest[2], SIZES.calls_memory),

@@ -1,4 +1,4 @@
-//! What a server holds on to does not grow with what it has answered.
+//! A server's memory does not grow with the number of answers.
 
 #[path = "soak/faults.rs"]
 mod faults;
@@ -15,12 +15,12 @@ use tollgate_tests::{guests, hostile};
 const REQUESTS: usize = 100_000;
 const WARM_UP: usize = 1_000;
 const AT_ONCE: usize = 16;
-/// Growth that is allowed, in hundredths.
+/// Allowed growth, in percent.
 const GROWTH_PERCENT: u64 = 10;
-/// Nothing waits longer for this test, whatever happens.
+/// Time limit for the whole test, in minutes.
 const MINUTES: u64 = 30;
 
-/// What a server of many tenants may run: three policies several times, and modules that fail in different ways.
+/// Plugins that a server of many tenants may run: three policies several times, and modules with different faults.
 const FAULTING: [(&str, Endpoint); 8] = [
     ("validate-loop", Endpoint::Validate),
     ("memory-bomb", Endpoint::Validate),
@@ -75,7 +75,7 @@ fn server() -> (Server, Vec<(String, Endpoint)>) {
     (Server::start(configuration), paths)
 }
 
-/// A Pod of a few kilobytes: no two are alike.
+/// Creates a review of a Pod of a few kilobytes. No two are alike.
 fn review(number: usize) -> Value {
     let mut object = pod(&format!("web-{number}"));
     let annotations =
@@ -86,7 +86,7 @@ fn review(number: usize) -> Value {
         .build()
 }
 
-/// A Pod of a megabyte, of many strings.
+/// Creates a review of a Pod of a megabyte with many strings.
 fn large_review(number: usize) -> Value {
     let mut object = pod(&format!("web-{number}"));
     let variable = |index: usize| json!({"name": format!("SETTING_{index}"), "value": format!("the value of setting {index}")});
@@ -94,7 +94,7 @@ fn large_review(number: usize) -> Value {
     Review::create(object).build()
 }
 
-/// Sends the requests numbered so, some at once, each by the plugins in turn.
+/// Sends the requests with these numbers, some in parallel, to each plugin in turn.
 async fn send(
     server: &Server,
     paths: &[(String, Endpoint)],
@@ -139,7 +139,7 @@ async fn send(
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "a hundred thousand requests take half a minute and a machine with nothing else to do"]
-async fn memory_after_a_hundred_thousand_requests_is_what_it_was_after_a_thousand() {
+async fn memory_does_not_grow_over_hundred_thousand_requests() {
     let (server, paths) = server();
     server.assert_all_loaded().await;
     assert_eq!(paths.len(), 20, "twenty distinct plugins");
@@ -161,7 +161,7 @@ async fn memory_after_a_hundred_thousand_requests_is_what_it_was_after_a_thousan
         );
         assert!(
             started.elapsed().as_secs() < MINUTES * 60,
-            "{to} requests took {MINUTES} minutes: this is no soak but a siege"
+            "{to} requests took {MINUTES} minutes, which is too slow for this test"
         );
         from = to;
     }
@@ -180,7 +180,7 @@ async fn memory_after_a_hundred_thousand_requests_is_what_it_was_after_a_thousan
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn what_large_reviews_took_is_given_back_once_they_have_ceased() {
+async fn memory_of_large_reviews_is_released() {
     let mut configuration = Configuration::new();
     let rewrite =
         json!({"rewrite": [{"from": "registry.example.com/", "to": "mirror.example.com/"}]});
@@ -194,7 +194,7 @@ async fn what_large_reviews_took_is_given_back_once_they_have_ceased() {
     let most = server.resident_kib();
     println!("{before} KiB resident, and {most} with large reviews");
     assert!(most > 2 * before, "large reviews take memory");
-    let took = until("the memory is given back", async || {
+    let took = until("the memory is released", async || {
         server.resident_kib() < most - (most - before) / 2
     })
     .await;

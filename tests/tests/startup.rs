@@ -1,4 +1,4 @@
-//! Replicas that start without a plugin: they do not replace others that have it, and they serve when nobody has.
+//! Replicas that start without a plugin: they do not replace replicas that have it, but serve if no replica has it.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,20 +11,20 @@ use tollgate_tests::reviews::{Review, config_map, pod};
 use tollgate_tests::server::{Answer, Server, until};
 use tollgate_tests::wat::marker;
 
-/// For what has to come about.
+/// Time limit for an expected state.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// A rule for one resource of the core group.
+/// Returns a rule for one resource of the core group.
 fn of(resource: &str) -> Value {
     json!({"rules": [{"operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": [resource]}]})
 }
 
-/// An address that nobody listens at.
+/// Returns an address that nobody listens on.
 fn nowhere() -> String {
     format!("127.0.0.1:{}", port::free())
 }
 
-/// A replica that answers probes at one of these ports, and asks at all of them.
+/// Configures a replica that answers probes at one of these ports and asks all of them.
 fn replica(ports: &[u16], own: usize, grace: &str) -> Configuration {
     let peers: Vec<String> = ports
         .iter()
@@ -48,7 +48,7 @@ async fn mutated(server: &Server, object: Value) -> Checked {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn when_all_replicas_lack_a_plugin_all_become_ready_and_the_others_work() {
+async fn replicas_become_ready_when_all_lack_a_plugin() {
     let registry = nowhere();
     let ports = [port::free(), port::free(), port::free()];
     let start = |own| {
@@ -83,14 +83,14 @@ async fn when_all_replicas_lack_a_plugin_all_become_ready_and_the_others_work() 
         let labels = object["metadata"]["labels"].as_object();
         assert_eq!(labels.map(Map::len), Some(19), "{object}");
         let denied = mutated(replica, config_map("settings", Map::new())).await;
-        assert!(!denied.allowed, "the gate is open");
+        assert!(!denied.allowed, "the request must be denied");
         let page = replica.get_admin("/readyz?verbose").await.text();
         assert!(page.contains("plugin away is not loaded: "), "{page}");
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_rollout_does_not_replace_replicas_by_one_that_lacks_a_plugin() {
+async fn rollout_stops_at_replica_that_lacks_a_plugin() {
     const GRACE: Duration = Duration::from_secs(3);
     let ports = [port::free(), port::free(), port::free()];
     let configuration = |own| {
@@ -128,7 +128,7 @@ async fn a_rollout_does_not_replace_replicas_by_one_that_lacks_a_plugin() {
     ] {
         assert!(text.contains(words), "{text}");
     }
-    // One of them is as good as two.
+    // One healthy replica is enough to keep the new one unready.
     let [first, second] = healthy;
     assert!(first.stop().status.success());
     let again = Instant::now();
@@ -136,7 +136,7 @@ async fn a_rollout_does_not_replace_replicas_by_one_that_lacks_a_plugin() {
         assert_eq!(readiness(&new).await.0, 503);
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
-    // With nobody left, it is better than nothing.
+    // Without any healthy replica, the new one becomes ready.
     assert!(second.stop().status.success());
     let alone = Instant::now();
     until("ready", async || readiness(&new).await.0 == 200).await;
@@ -147,7 +147,7 @@ async fn a_rollout_does_not_replace_replicas_by_one_that_lacks_a_plugin() {
     let over = |line: &String| line.contains("startupGrace is over: ready without these");
     assert!(new.logs().iter().any(over));
     let denied = mutated(&new, pod("web")).await;
-    assert!(!denied.allowed, "the gate is open");
+    assert!(!denied.allowed, "the request must be denied");
     std::fs::write(&file, marker("colour", "red")).expect("a file can be written");
     let began = Instant::now();
     while !mutated(&new, pod("web")).await.allowed {
@@ -157,7 +157,7 @@ async fn a_rollout_does_not_replace_replicas_by_one_that_lacks_a_plugin() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn without_peers_a_start_is_not_ready_before_its_plugins_are_loaded() {
+async fn start_without_peers_waits_for_all_plugins() {
     let mut configuration = Configuration::new();
     configuration.plugin_of("colour", &marker("colour", "red"), json!({}));
     let file = configuration.folder().join("colour.wasm");

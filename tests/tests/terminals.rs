@@ -1,4 +1,4 @@
-//! What the command line does where its output or its input is not what it usually is.
+//! The behaviour of the command line with unusual input and output.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::ExitStatusExt as _;
@@ -32,7 +32,7 @@ fn tollgate(arguments: &[&str]) -> Command {
     command
 }
 
-/// Every command that prints something without further ado.
+/// Returns every command that prints something without further input.
 fn printing(path: &Path, manifest: &Path) -> Vec<Vec<String>> {
     let (path, manifest) = (path.display().to_string(), manifest.display().to_string());
     [
@@ -73,7 +73,7 @@ fn ends(command: &mut Command) -> Output {
 }
 
 #[test]
-fn a_reader_that_goes_away_is_no_reason_to_panic() {
+fn does_not_panic_when_reader_closes_output() {
     let configuration = configuration();
     let path = configuration.write();
     let manifest = configuration.folder().join("pod.yaml");
@@ -89,7 +89,7 @@ fn a_reader_that_goes_away_is_no_reason_to_panic() {
                 .stdout(Stdio::null())
                 .stderr(Stdio::null()),
         );
-        // Nobody reads from either from the beginning.
+        // Nobody reads this output, from the start on.
         for closed in ["stdout", "stderr"] {
             let (reader, writer) = std::io::pipe().expect("a pipe can be made");
             drop(reader);
@@ -113,7 +113,7 @@ fn a_reader_that_goes_away_is_no_reason_to_panic() {
 }
 
 #[test]
-fn the_first_line_of_a_check_can_be_read_alone() {
+fn first_line_of_check_can_be_read_alone() {
     let configuration = configuration();
     let path = configuration.write().display().to_string();
     let mut child = tollgate(&["check", "--config", &path])
@@ -122,7 +122,7 @@ fn the_first_line_of_a_check_can_be_read_alone() {
         .spawn()
         .expect("tollgate can be run");
     let mut line = String::new();
-    // The rest of what is printed has nobody who reads it.
+    // Nobody reads the rest of the output.
     let mut stdout = BufReader::with_capacity(1, child.stdout.take().expect("it is piped"));
     stdout.read_line(&mut line).expect("it prints a line");
     drop(stdout);
@@ -133,7 +133,7 @@ fn the_first_line_of_a_check_can_be_read_alone() {
 }
 
 #[test]
-fn half_of_an_output_does_not_look_whole() {
+fn fails_if_output_cannot_be_written_completely() {
     let configuration = configuration();
     let path = configuration.write().display().to_string();
     for arguments in [&["check", "--config", &path][..], &["completions", "bash"]] {
@@ -146,7 +146,7 @@ fn half_of_an_output_does_not_look_whole() {
         let text = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{arguments:?}: {text}");
         assert!(
-            text.contains("standard output cannot be written to"),
+            text.contains("cannot write to standard output"),
             "{arguments:?}: {text}"
         );
     }
@@ -160,7 +160,7 @@ fn named_pipe(folder: &TempDir, name: &str) -> String {
 }
 
 #[test]
-fn what_is_no_file_is_named_and_not_waited_for() {
+fn names_non_files_without_waiting_for_them() {
     let folder = tempfile::tempdir().expect("a temporary folder can be made");
     let pipe = named_pipe(&folder, "pipe.wasm");
     let directory = folder.path().display().to_string();
@@ -184,7 +184,7 @@ fn what_is_no_file_is_named_and_not_waited_for() {
         assert!(text.contains("expected a regular file"), "{text}");
         assert!(text.contains(found), "{text}");
     }
-    // Files of credentials are read by the same rule.
+    // Credential files are read by the same rule.
     let configuration = Configuration::new()
         .with("allowEmpty", true)
         .with("tls", json!({"certificate": pipe, "key": pipe}));

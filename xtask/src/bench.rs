@@ -1,7 +1,7 @@
-//! `cargo xtask bench`: what Tollgate costs, beside the same checks in plain Rust.
+//! `cargo xtask bench`: measures the cost of Tollgate, beside the same checks in plain Rust.
 //!
-//! Builds what is needed and has `bench/` do the measuring; with `--instructions` it measures no time at all, and counts
-//! instructions in its place.
+//! This command builds the programs and runs `bench/` to measure. With `--instructions` it measures no time and counts
+//! instructions instead.
 
 pub(crate) mod instructions;
 mod languages;
@@ -18,38 +18,40 @@ use crate::{cargo, terminal, toolchain};
 
 /// Measure Tollgate as it ships beside a native control: the same server and checks without WebAssembly.
 ///
-/// Both are built as released – and without --quick plugins in every language, with the compilers that these need – and
-/// driven in turn over TLS by a load generator in a process of its own. It takes about
-/// 10 minutes, with --quick about 4, after a first build of some 20; nothing else should run on the machine. Ends with
-/// the targets of docs/performance.md, and whether this run meets them.
+/// Builds both in release mode. Without --quick, also builds plugins in every language, which needs their compilers. A
+/// load generator in a separate process sends requests to both in turn over TLS.
+///
+/// Takes about 10 minutes, or about 4 with --quick, after a first build of some 20. Nothing else should run on the
+/// machine. Ends with the targets of docs/reference/performance.md, and whether this run meets them.
 #[derive(Args, Debug)]
 pub(crate) struct Bench {
-    /// Measure only what the targets need.
+    /// Measure only the figures that the targets need.
     #[arg(long)]
     quick: bool,
     /// Measure only this group, such as plugins; may be given several times.
     #[arg(long, value_name = "GROUP", conflicts_with = "plots")]
     only: Vec<String>,
-    /// Write all figures, and the targets, to a file.
+    /// Write all figures and the targets to a file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw the plots and write the results into docs/performance.md; with --languages, into docs/languages/README.md.
+    /// Draw the plots and write the results into docs/reference/performance.md; with --languages, into docs/guides/languages/README.md.
     #[arg(long)]
     plots: bool,
-    /// Measure no time: count the instructions of single pieces with callgrind and compare them with those recorded.
+    /// Measure no time: count the instructions of single pieces with callgrind and compare them with the recorded
+    /// counts.
     #[arg(long, conflicts_with_all = ["quick", "only", "json", "plots"])]
     instructions: bool,
     /// Measure the reference policy in every language, and nothing else.
     #[arg(long, conflicts_with_all = ["quick", "only", "json", "instructions"])]
     languages: bool,
-    /// With --instructions: record those counted.
+    /// With --instructions: record the new counts.
     #[arg(long, requires = "instructions")]
     update: bool,
 }
 
 /// The group that needs the plugins in all languages.
 const LANGUAGES: &str = "languages";
-/// What is started: the host, its native twin, and what measures them.
+/// The programs to build: the host, the native control, and the two that measure them.
 const BINARIES: [&str; 4] = ["tollgate", "native-control", "tollgate-bench", "load"];
 
 // === impl Bench ===
@@ -66,7 +68,7 @@ impl Bench {
         }
         terminal::heading("build");
         let mut command = workspace.cargo();
-        // With all packages in view, as everywhere else: another selection would be another build of wasmtime.
+        // Select all packages, as everywhere else: another selection would build wasmtime again.
         command.args(["build", "--release", "--workspace"]);
         for binary in BINARIES {
             command.args(["--bin", binary]);
@@ -76,8 +78,8 @@ impl Bench {
         if self.compares_languages()
             && let Err(error) = languages::build(&workspace)
         {
-            // The other groups can do without.
-            anstream::println!("  {NOTABLE}not every language is built: {error:#}{NOTABLE:#}");
+            // The other groups do not need the languages.
+            anstream::println!("  {NOTABLE}some languages are not built: {error:#}{NOTABLE:#}");
         }
         terminal::heading("measure");
         self.measure(&workspace)
@@ -105,7 +107,7 @@ impl Bench {
         }
         let status = command
             .status()
-            .with_context(|| format!("{} cannot be run", program.display()))?;
+            .with_context(|| format!("cannot run {}", program.display()))?;
         Ok(if status.success() {
             ExitCode::SUCCESS
         } else {

@@ -1,5 +1,5 @@
-//! Runs cargo for a person who waits: a progress bar at a terminal, and elsewhere a word now and then in place of
-//! four hundred lines.
+//! Runs cargo for a waiting user. At a terminal cargo shows its progress bar. Elsewhere a short report now and then
+//! replaces four hundred lines.
 
 use std::io::{BufRead, BufReader, IsTerminal, Read};
 use std::process::{Command, Stdio};
@@ -11,10 +11,10 @@ use anyhow::Context as _;
 
 use crate::terminal::{self, FAINT};
 
-/// How often cargo's progress is reported where it shows none itself.
+/// Time between progress reports if cargo shows no progress itself.
 const REPORT_PERIOD: Duration = Duration::from_secs(30);
 
-/// What cargo says about each package, and what it says besides that is no news.
+/// The words of cargo's lines about packages, and of other lines without news.
 const PACKAGE_WORDS: [&str; 3] = ["Compiling", "Checking", "Documenting"];
 const IDLE_WORDS: [&str; 11] = [
     "Adding",
@@ -42,13 +42,13 @@ pub(crate) fn run(command: &mut Command) -> anyhow::Result<()> {
     finish(command, |_| {})
 }
 
-/// Runs a cargo command to its end, printing what it prints and handing on each line that is not about its progress.
+/// Runs a cargo command to its end. Prints its output, and passes on each line that is not about progress.
 pub(crate) fn read(command: &mut Command, line: impl FnMut(&str) + Send) -> anyhow::Result<()> {
     command.stdout(Stdio::piped()).stderr(Stdio::piped());
     finish(command, line)
 }
 
-/// The command as one would type it.
+/// Formats the command as a user would type it.
 pub(crate) fn typed(command: &Command) -> String {
     let arguments = command
         .get_args()
@@ -69,7 +69,7 @@ fn finish(command: &mut Command, line: impl FnMut(&str) + Send) -> anyhow::Resul
     let mut child = command
         .stdin(Stdio::null())
         .spawn()
-        .with_context(|| format!("`{}` cannot be run", typed(command)))?;
+        .with_context(|| format!("cannot run `{}`", typed(command)))?;
     let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
     let line = Mutex::new(line);
     let line = |text: &str| line.lock().unwrap_or_else(PoisonError::into_inner)(text);
@@ -93,7 +93,7 @@ fn echo(stdout: impl Read, line: impl Fn(&str)) {
     }
 }
 
-/// Passes on what is not progress, which is warnings and errors, and says now and then how far it is.
+/// Passes on warnings and errors, and reports the progress now and then.
 fn report(stderr: impl Read + Send, line: impl Fn(&str)) {
     let (send, receive) = channel();
     std::thread::scope(|scope| {

@@ -1,8 +1,8 @@
-//! `cargo xtask demo`: the shortest way from a clone to seeing what Tollgate does.
+//! `cargo xtask demo`: the shortest way from a clone to a running Tollgate.
 //!
-//! Builds the sample plugins and the host, starts the host as an operator would, sends it AdmissionReviews over TLS as
-//! kube-apiserver would, and explains the answers. It checks what it shows: an answer that is not what it should be
-//! makes it fail.
+//! The demo builds the sample plugins and the host, and starts the host as an operator would. It sends AdmissionReviews
+//! over TLS as kube-apiserver would, and explains the answers. The demo checks everything that it shows, and fails on a
+//! wrong answer.
 
 mod answer;
 mod client;
@@ -29,11 +29,10 @@ use crate::{cargo, toolchain};
 
 /// Build Tollgate and three plugins, serve them, send AdmissionReviews over TLS and explain the answers.
 ///
-/// Everything that it writes is in the target folder. The first build takes minutes; after that it is a matter of
-/// seconds.
+/// Writes only to the target folder. The first build takes minutes, later runs take seconds.
 #[derive(Args, Debug)]
 pub(crate) struct Demo {
-    /// Go on serving until Ctrl-C, to try things out with curl.
+    /// Keep serving until Ctrl-C, for trying things out with curl.
     #[arg(long)]
     keep: bool,
 }
@@ -54,7 +53,7 @@ impl Demo {
             "This demo needs no cluster. It sends a running Tollgate what kube-apiserver would send it, over TLS, and \
              shows what comes back.",
         );
-        heading(1, "what is needed");
+        heading(1, "tools");
         timed(check_toolchain)?;
         heading(2, "three plugins, from Rust to WebAssembly");
         timed(|| build_plugins(&workspace))?;
@@ -73,12 +72,10 @@ impl Demo {
 
         terminal::heading("done");
         if problems > 0 {
-            anyhow::bail!(
-                "{problems} of the answers' properties are not what they should be; look for ✗ above"
-            );
+            anyhow::bail!("{problems} properties of the answers are wrong; look for ✗ above");
         }
         anstream::println!(
-            "{GOOD}Every answer was what it should be.{GOOD:#} {FAINT}({} in all; the log: {}){FAINT:#}",
+            "{GOOD}Every answer was right.{GOOD:#} {FAINT}({} in all; the log: {}){FAINT:#}",
             terminal::time(began.elapsed()),
             workspace.shown(server.log())
         );
@@ -122,7 +119,7 @@ fn build_plugins(workspace: &Workspace) -> anyhow::Result<()> {
         let file = workspace.guest_file(package);
         let size = file
             .metadata()
-            .with_context(|| format!("{} was not built", file.display()))?
+            .with_context(|| format!("cargo did not build {}", file.display()))?
             .len();
         println!("  {:>4} kB  {}", size / 1000, workspace.shown(&file));
     }
@@ -131,8 +128,8 @@ fn build_plugins(workspace: &Workspace) -> anyhow::Result<()> {
 
 fn build_host(workspace: &Workspace) -> anyhow::Result<()> {
     let mut command = workspace.cargo();
-    // With all packages in view, so that cargo selects the features that `cargo xtask test` wants as well: it would
-    // build wasmtime twice otherwise.
+    // Selects all packages, so that cargo selects the same features as for `cargo xtask test`. Otherwise it would build
+    // wasmtime twice.
     command.args(["build", "--workspace", "--bin", "tollgate"]);
     println!("  $ {}", cargo::typed(&command));
     if !workspace.target().join("debug/tollgate").exists() {
@@ -156,7 +153,7 @@ fn start(workspace: &Workspace, file: &std::path::Path) -> anyhow::Result<Server
     let server = Server::start(&executable, file, folder)?;
     println!("  reviews          {}/mutate and /validate", server.url());
     println!(
-        "  caBundle         {} (self-signed, made just now)",
+        "  caBundle         {} (self-signed, created just now)",
         workspace.shown(server.ca())
     );
     println!("  probes, metrics  {}", server.probes_url());
@@ -189,9 +186,9 @@ fn keep(workspace: &Workspace, server: Server) -> anyhow::Result<()> {
 fn what_next() {
     println!(
         "\nWhat to read next\n  \
-         docs/writing-plugins.md   a plugin of your own, from cargo new to a served one\n  \
-         docs/configuration.md     every key and every limit\n  \
-         docs/reviewing.md         tollgate review and tollgate explain\n  \
+         docs/guides/writing-plugins.md   a plugin of your own, from cargo new to a served one\n  \
+         docs/reference/configuration.md     every key and every limit\n  \
+         docs/guides/reviewing.md         tollgate review and tollgate explain\n  \
          docs/architecture.md      how a request goes through the host, and why like that\n  \
          plugins/                  the three plugins that you have just seen\n\
          What to run next\n  \

@@ -1,4 +1,4 @@
-//! `cargo xtask floods`: a client that means well, beside clients that do not.
+//! `cargo xtask floods`: a well-behaved client beside clients that attack.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -8,9 +8,9 @@ use clap::Args;
 use crate::workspace::Workspace;
 use crate::{cargo, toolchain};
 
-/// Flood a server in ten ways while a client sends reviews, and print how the client fared.
+/// Flood a server in ten ways while a client sends reviews, and print the client's results.
 ///
-/// Prints a table: requests answered and failed, their times, and the server's peak memory. With --baseline, the
+/// Prints a table: requests answered and failed, their times, and the server's peak memory. With --baseline, prints the
 /// same for another binary beside it. Everything stays on the loopback interface. Takes about 5 minutes for each
 /// binary.
 #[derive(Args, Debug)]
@@ -18,7 +18,7 @@ pub(crate) struct Floods {
     /// Another `tollgate` binary to run the same floods against.
     #[arg(long, value_name = "FILE")]
     baseline: Option<PathBuf>,
-    /// How long each flood lasts, in seconds.
+    /// Seconds for which each flood lasts.
     #[arg(long, value_name = "SECONDS", default_value_t = 10)]
     seconds: u32,
 }
@@ -34,7 +34,12 @@ impl Floods {
         cargo::run(&mut build)?;
         let mut test = workspace.cargo();
         test.args(["test", "--workspace", "--test", "floods"])
-            .args(["--", "--ignored", "--nocapture", "the_whole_table"])
+            .args([
+                "--",
+                "--ignored",
+                "--nocapture",
+                "prints_table_of_all_floods",
+            ])
             .env("TOLLGATE_FLOOD_SECONDS", self.seconds.to_string());
         if let Some(baseline) = self.baseline {
             test.env("TOLLGATE_BASELINE", std::path::absolute(baseline)?);

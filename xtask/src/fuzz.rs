@@ -1,12 +1,12 @@
-//! `cargo xtask fuzz`: looks for inputs that the targets of `tests/fuzzing` do not hold for.
+//! `cargo xtask fuzz`: looks for inputs for which the targets of `tests/fuzzing` fail.
 //!
 //! ```text
 //! TARGET       nightly compiler and cargo-fuzz → build with instrumentation → libFuzzer, each target for a while
 //! rewriting    the same generator without libFuzzer, on the stable compiler: thousands of plugins from one seed on
 //! ```
 //!
-//! What libFuzzer finds interesting is kept in the target folder. `--keep` adds what is new of it to `fuzz/corpus`, which
-//! the tests replay.
+//! The target folder keeps libFuzzer's interesting inputs. `--keep` adds the new ones to `fuzz/corpus`, which the tests
+//! replay.
 
 mod libfuzzer;
 
@@ -21,26 +21,28 @@ use crate::terminal::{self, BAD, STRONG};
 use crate::workspace::Workspace;
 use crate::{cargo, toolchain};
 
-/// Fuzz what reads untrusted input, and rewrite generated plugins.
+/// Fuzz the code that reads untrusted input, and rewrite generated plugins.
 ///
-/// Installs a nightly compiler by rustup and cargo-fuzz by cargo where they are missing, and builds everything with
-/// instrumentation, which takes some twenty minutes the first time. Prints the executions, coverage and findings of each
-/// target; a finding is written to fuzz/artifacts/TARGET. `rewriting` needs nothing but the stable compiler: it generates
-/// plugins, rewrites them as the host does and compares what they answer.
+/// Installs a nightly compiler with rustup and cargo-fuzz with cargo if they are missing. Builds everything with
+/// instrumentation, which takes some twenty minutes the first time. Prints the executions, coverage and findings of
+/// each target, and writes findings to fuzz/artifacts/TARGET.
+///
+/// The target `rewriting` needs only the stable compiler. It generates plugins, rewrites them as the host does and
+/// compares their answers.
 #[derive(Args, Debug)]
 pub(crate) struct Fuzz {
-    /// Target to fuzz, a file in fuzz/fuzz_targets; all but rewriting where none is given.
+    /// Target to fuzz, a file in fuzz/fuzz_targets; without it, all targets except rewriting.
     target: Option<String>,
     /// Seconds for each target.
     #[arg(long, value_name = "N", default_value_t = 120)]
     seconds: u64,
-    /// Plugins that `rewriting` generates.
+    /// Number of plugins that `rewriting` generates.
     #[arg(long, value_name = "N", default_value_t = 50_000)]
     modules: u64,
     /// First seed of `rewriting`; each plugin has its own.
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
-    /// Sanitizer: `none`, or `address` for what C code and unsafe code do to memory.
+    /// Sanitizer: `none`, or `address` for memory errors in C code and unsafe code.
     #[arg(long, value_name = "NAME", default_value = "none")]
     sanitizer: String,
     /// Add inputs that reach new code to fuzz/corpus.
@@ -48,7 +50,7 @@ pub(crate) struct Fuzz {
     keep: bool,
 }
 
-/// Needs no instrumentation.
+/// The target that needs no instrumentation.
 const REWRITING: &str = "rewriting";
 
 // === impl Fuzz ===
@@ -63,7 +65,7 @@ impl Fuzz {
         let targets = match &self.target {
             Some(name) if all.contains(name) => vec![name.clone()],
             Some(name) => anyhow::bail!(
-                "there is no target `{name}`; expected one of {}",
+                "unknown target `{name}`, expected one of {}",
                 all.join(", ")
             ),
             None => all.into_iter().filter(|name| name != REWRITING).collect(),
@@ -96,7 +98,7 @@ impl Fuzz {
     }
 }
 
-/// The names of the targets, in order.
+/// Returns the names of the targets in order.
 fn targets(folder: &Path) -> anyhow::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in std::fs::read_dir(folder)? {
@@ -109,7 +111,7 @@ fn targets(folder: &Path) -> anyhow::Result<Vec<String>> {
     Ok(names)
 }
 
-/// Prints the table; a failure when there are findings.
+/// Prints the table. Returns a failure if there are findings.
 fn sum_up(found: &[Found]) -> ExitCode {
     terminal::heading("summary");
     anstream::println!(

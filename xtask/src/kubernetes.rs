@@ -1,4 +1,4 @@
-//! `cargo xtask kubernetes`: the programs of Kubernetes that the end-to-end suites run against.
+//! `cargo xtask kubernetes`: builds the Kubernetes programs for the end-to-end suites.
 
 use std::process::ExitCode;
 use std::time::Instant;
@@ -8,10 +8,10 @@ use tollgate_kube_apiserver::{Binaries, Missing, release};
 
 use crate::terminal::{self, NOTABLE};
 
-/// Build etcd, kube-apiserver and kubectl for the end-to-end suites, and say where they are.
+/// Build etcd, kube-apiserver and kubectl for the end-to-end suites, and print their folder.
 ///
-/// They are built from their Go modules, which takes some five minutes on two processors, and kept in
-/// $XDG_CACHE_HOME/tollgate (~/.cache/tollgate). A folder named in KUBEBUILDER_ASSETS is taken as it is.
+/// Builds them from their Go modules, which takes some five minutes on two processors, and keeps them in
+/// $XDG_CACHE_HOME/tollgate (~/.cache/tollgate). If KUBEBUILDER_ASSETS names a folder, uses that folder as it is.
 #[derive(Args, Debug)]
 pub(crate) struct Kubernetes;
 
@@ -24,7 +24,7 @@ impl Kubernetes {
     }
 }
 
-/// Builds them where that can be done; says what follows where it cannot.
+/// Builds the programs if possible. If not, prints the consequences.
 pub(crate) fn ensure() -> anyhow::Result<()> {
     match build() {
         Ok(binaries) => {
@@ -33,7 +33,7 @@ pub(crate) fn ensure() -> anyhow::Result<()> {
         }
         Err(missing) if missing.is_circumstance() => {
             anstream::println!(
-                "  {NOTABLE}Nothing is tested against kube-apiserver: {missing}{NOTABLE:#}"
+                "  {NOTABLE}nothing is tested against kube-apiserver: {missing}{NOTABLE:#}"
             );
             Ok(())
         }

@@ -1,6 +1,10 @@
-//! The project's own chores: `cargo xtask demo` shows what Tollgate does, `cargo xtask test` runs every test,
-//! `cargo xtask bench` measures, `cargo xtask fuzz` looks for inputs that nobody has thought of, `cargo xtask kubernetes`
-//! builds what the tests need of Kubernetes.
+//! The project's own tasks:
+//!
+//! - `cargo xtask demo` shows what Tollgate does.
+//! - `cargo xtask test` runs every test.
+//! - `cargo xtask bench` measures.
+//! - `cargo xtask fuzz` looks for unexpected inputs.
+//! - `cargo xtask kubernetes` builds the Kubernetes programs that the tests need.
 
 mod bench;
 mod cargo;
@@ -18,7 +22,7 @@ use std::process::ExitCode;
 
 use clap::Parser;
 
-/// The project's own chores.
+/// Run one of the project's own tasks.
 #[derive(Debug, Parser)]
 #[command(name = "cargo xtask", bin_name = "cargo xtask", about)]
 enum Chore {

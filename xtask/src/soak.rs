@@ -1,4 +1,4 @@
-//! `cargo xtask soak`: a server under load while everything around it goes wrong.
+//! `cargo xtask soak`: runs a server under load while everything around it fails.
 
 use std::process::ExitCode;
 
@@ -7,14 +7,14 @@ use clap::Args;
 use crate::workspace::Workspace;
 use crate::{cargo, toolchain};
 
-/// Send reviews at 70 % of what the server can do, through reloads, faults and hanging clients.
+/// Send reviews at 70 % of the server's capacity, through reloads, faults and hanging clients.
 ///
-/// Plugins spin and trap, certificates and plugins are replaced, the registry fails, clients hang. Prints requests,
-/// failures and memory as a table; fails when a request fails, or when memory has grown by more than a tenth since
-/// the first sixth of the time.
+/// Plugins spin and trap, certificates and plugins are replaced, the registry fails, and clients hang. Prints requests,
+/// failures and memory as a table. Fails if a request fails, or if memory grows by more than a tenth after the first
+/// sixth of the time.
 #[derive(Args, Debug)]
 pub(crate) struct Soak {
-    /// How long to go on.
+    /// Minutes to run.
     #[arg(long, value_name = "MINUTES", default_value_t = 30)]
     minutes: u32,
 }
@@ -31,7 +31,7 @@ impl Soak {
         let mut test = workspace.cargo();
         test.args(["test", "--workspace", "--test", "soak"])
             .args(["--", "--ignored", "--nocapture"])
-            .arg("memory_does_not_grow_in_minutes_of_faults")
+            .arg("memory_does_not_grow_during_minutes_of_faults")
             .env("TOLLGATE_SOAK_MINUTES", self.minutes.to_string());
         cargo::run(&mut test)?;
         Ok(ExitCode::SUCCESS)

@@ -1,49 +1,49 @@
-//! What people read: colours only where they are wanted, times in units that can be compared.
+//! Output for people: colours only where they are wanted, and times in comparable units.
 //!
-//! `anstream` leaves colours out unless the output is a terminal, and honours NO_COLOR and CLICOLOR_FORCE.
+//! `anstream` omits colours unless the output is a terminal, and honours NO_COLOR and CLICOLOR_FORCE.
 
 use std::time::Duration;
 
 use anstyle::{AnsiColor, Style};
 
-/// For headings.
+/// Style of headings.
 pub(crate) const STRONG: Style = Style::new().bold();
-/// For what can be skipped.
+/// Style of text that can be skipped.
 pub(crate) const FAINT: Style = Style::new().dimmed();
-/// For what is as it should be, and for what was added.
+/// Style of correct results and added lines.
 pub(crate) const GOOD: Style = AnsiColor::Green.on_default();
-/// For what is not, and for what was removed.
+/// Style of wrong results and removed lines.
 pub(crate) const BAD: Style = AnsiColor::Red.on_default();
-/// For what the user should notice.
+/// Style of text that the user should notice.
 pub(crate) const NOTABLE: Style = AnsiColor::Yellow.on_default();
 
-/// What a terminal is wide by default, with room for an indentation.
+/// Width of the text, including the indentation.
 const WIDTH: usize = 100;
 
-/// A rule across the page with a title in it.
+/// Prints a horizontal rule with a title.
 pub(crate) fn heading(title: &str) {
     let rest = WIDTH.saturating_sub(title.chars().count() + 4);
     anstream::println!("\n{STRONG}── {title} {}{STRONG:#}", "─".repeat(rest));
 }
 
-/// Text in lines of readable length, each behind `indentation`.
+/// Prints text in lines of readable length, each after `indentation`.
 pub(crate) fn paragraph(indentation: &str, text: &str) {
     for line in wrapped(text, WIDTH.saturating_sub(indentation.len())) {
         anstream::println!("{indentation}{line}");
     }
 }
 
-/// Says that something shown is not what it should be.
+/// Prints a wrong property of something shown.
 pub(crate) fn problem(text: &str) {
     anstream::println!("  {BAD}✗ {text}{BAD:#}");
 }
 
-/// Says that a command did not do what it was asked.
+/// Prints that a command failed.
 pub(crate) fn failure(text: &str) {
     anstream::eprintln!("{BAD}xtask: {text}{BAD:#}");
 }
 
-/// `0.3 s`, `12.3 s`, `3 min 20 s`.
+/// Formats a duration: `0.3 s`, `12.3 s`, `3 min 20 s`.
 pub(crate) fn time(duration: Duration) -> String {
     let seconds = duration.as_secs_f64();
     if seconds < 60.0 {
@@ -53,7 +53,7 @@ pub(crate) fn time(duration: Duration) -> String {
     format!("{} min {:02} s", (seconds / 60.0).floor(), seconds % 60.0)
 }
 
-/// `1,234,567`.
+/// Formats a number: `1,234,567`.
 pub(crate) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -87,7 +87,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn times_are_in_the_unit_that_fits() {
+    fn formats_times_in_fitting_unit() {
         assert_eq!(time(Duration::from_millis(340)), "0.3 s");
         assert_eq!(time(Duration::from_millis(59_940)), "59.9 s");
         assert_eq!(time(Duration::from_secs(200)), "3 min 20 s");
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn no_word_is_lost_where_lines_are_broken() {
+    fn keeps_all_words_when_breaking_lines() {
         assert_eq!(wrapped("a bb ccc dddddd", 4), ["a bb", "ccc", "dddddd"]);
     }
 }

@@ -1,13 +1,13 @@
-//! `cargo xtask test`: everything that has to hold before a change is in, from an empty target folder.
+//! `cargo xtask test`: runs all checks that a change must pass, from an empty target folder.
 //!
 //! ```text
 //! toolchain → dependencies → format → lints → guests → build → languages → kubernetes → tests → memory → instructions
 //!     → documentation
 //! ```
 //!
-//! Cheap steps come first. The tests are built by the command that runs them, because cargo selects features for what
-//! it is asked to build: another selection would build wasmtime a second time. That build makes the `tollgate` binary,
-//! too, which the end-to-end suites start.
+//! Cheap steps come first. The command that runs the tests also builds them, because cargo selects features by the
+//! packages that it builds. Another selection would build wasmtime a second time. The same build makes the `tollgate`
+//! binary, which the end-to-end suites start.
 
 mod count;
 mod dependencies;
@@ -26,26 +26,29 @@ use crate::{bench, cargo, kubernetes, toolchain};
 
 /// Set up and run all tests: format, lints, every suite, documentation.
 ///
-/// Installs what is missing: the WebAssembly target, rustfmt, clippy, a nightly compiler and Miri by rustup, cargo-deny by
-/// cargo, and by apt-get, where it runs as root, Go (one suite tries the patches with kube-apiserver's own library, one runs against kube-apiserver itself;
-/// both are written in Go), Node and Python (for plugins in these languages) and valgrind (which counts instructions).
-/// What the plugins are built with comes from npm, PyPI and Go's module proxy. Ends with the time that each step took
-/// and, as its last line, the number of tests.
+/// Installs missing tools. rustup installs the WebAssembly target, rustfmt, clippy, a nightly compiler and Miri. cargo
+/// installs cargo-deny. When running as root, apt-get installs Go, Node, Python and valgrind.
+///
+/// Two suites need Go: one tries the patches with kube-apiserver's own library, and one runs against kube-apiserver
+/// itself. Plugins in JavaScript and Python need Node and Python. valgrind counts instructions. Build dependencies of
+/// the plugins come from npm, PyPI and Go's module proxy.
+///
+/// Ends with the time that each step took and, as its last line, the number of tests.
 #[derive(Args, Debug)]
 pub(crate) struct Test {
-    /// Go on with the next step when one fails.
+    /// Continue with the next step when one fails.
     #[arg(long)]
     keep_going: bool,
 }
 
-/// A step, and what came of it.
+/// A step with its result.
 struct Done {
     name: &'static str,
     result: anyhow::Result<()>,
     took: Duration,
 }
 
-/// What a step works with.
+/// The state that the steps share.
 struct Run {
     workspace: Workspace,
     count: Count,
@@ -58,17 +61,17 @@ type Step = (
 );
 
 const STEPS: [Step; 13] = [
-    ("toolchain", "what is needed is installed", toolchain),
+    ("toolchain", "required tools are installed", toolchain),
     (
         "dependencies",
-        "what they are, their licences, and what is known against them",
+        "sources, licences and known vulnerabilities",
         dependencies,
     ),
     ("format", "all code is formatted", format),
     ("lints", "no warnings of the compiler or clippy", lints),
     (
         "guest lints",
-        "the same for the plugins as WebAssembly",
+        "no warnings for the plugins as WebAssembly",
         guest_lints,
     ),
     ("guests", "the plugins build as WebAssembly", guests),
@@ -84,7 +87,7 @@ const STEPS: [Step; 13] = [
     ),
     (
         "kubernetes",
-        "etcd, kube-apiserver and kubectl are built, where Go is installed; the first time takes minutes",
+        "etcd, kube-apiserver and kubectl are built, if Go is installed; the first time takes minutes",
         kubernetes,
     ),
     (
@@ -94,12 +97,12 @@ const STEPS: [Step; 13] = [
     ),
     (
         "memory",
-        "Miri interprets what is unsafe, where a nightly compiler can be had",
+        "Miri interprets the unsafe code, if a nightly compiler is available",
         memory,
     ),
     (
         "instructions",
-        "no piece takes many more than recorded, where valgrind is installed",
+        "no piece exceeds its recorded count, if valgrind is installed",
         instructions,
     ),
     ("documentation", "no warnings of rustdoc", documentation),
@@ -145,7 +148,7 @@ impl Test {
     }
 }
 
-/// Prints the table of steps; true when one failed.
+/// Prints the table of steps. Returns true if one failed.
 fn sum_up(done: &[Done], took: Duration) -> bool {
     terminal::heading("summary");
     for Done { name, result, took } in done {

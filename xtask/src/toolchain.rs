@@ -1,4 +1,4 @@
-//! What has to be installed besides cargo itself, and installing it.
+//! Finds and installs the tools that are needed besides cargo.
 
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -8,15 +8,15 @@ use anyhow::Context as _;
 use crate::terminal::{self, NOTABLE};
 use crate::workspace::WASM;
 
-/// The toolchain for what the stable one cannot do: Miri, and instrumentation for fuzzing.
+/// The toolchain for work that needs nightly: Miri, and instrumentation for fuzzing.
 const NIGHTLY: &str = "nightly";
 
-/// What `rustc --version` says.
+/// Returns the output of `rustc --version`.
 pub(crate) fn rustc_version() -> anyhow::Result<String> {
-    output(Command::new(rustc()).arg("--version")).context("rustc cannot be run")
+    output(Command::new(rustc()).arg("--version")).context("cannot run rustc")
 }
 
-/// Sees to it that plugins can be built.
+/// Installs the target for plugins if it is missing.
 pub(crate) fn ensure_wasm_target() -> anyhow::Result<()> {
     if has_wasm_target() {
         return Ok(());
@@ -29,7 +29,7 @@ pub(crate) fn ensure_wasm_target() -> anyhow::Result<()> {
     let why = match added {
         Ok(status) if status.success() && has_wasm_target() => return Ok(()),
         Ok(status) => format!("`rustup target add {WASM}` did not help ({status})"),
-        Err(error) => format!("rustup cannot be run ({error})"),
+        Err(error) => format!("cannot run rustup ({error})"),
     };
     anyhow::bail!(
         "the Rust standard library for {WASM} is not installed, and {why}. Install Rust from https://rustup.rs, or \
@@ -38,7 +38,7 @@ pub(crate) fn ensure_wasm_target() -> anyhow::Result<()> {
     )
 }
 
-/// Sees to it that `cargo fmt` and `cargo clippy` can be run.
+/// Installs `cargo fmt` and `cargo clippy` if they are missing.
 pub(crate) fn ensure_components() -> anyhow::Result<()> {
     for (component, command) in [("rustfmt", "fmt"), ("clippy", "clippy")] {
         let works = || cargo_has(command);
@@ -56,15 +56,15 @@ pub(crate) fn ensure_components() -> anyhow::Result<()> {
         let is_there = added.is_ok_and(|status| status.success()) && works();
         anyhow::ensure!(
             is_there,
-            "`cargo {command}` cannot be run, and rustup cannot install {component}: install it by other means and \
-             run this again"
+            "cannot run `cargo {command}`, and rustup cannot install {component}: install it by other means and run \
+             this again"
         );
     }
     Ok(())
 }
 
-/// Sees to it, where that is possible, that kube-apiserver and its patch library can be built; says what follows when
-/// it is not.
+/// Installs Go if possible, to build kube-apiserver and its patch library. Returns its version, or the consequences of
+/// its absence.
 pub(crate) fn ensure_go() -> String {
     let version = || output(Command::new("go").arg("version"));
     if let Ok(version) = version() {
@@ -76,19 +76,19 @@ pub(crate) fn ensure_go() -> String {
         return version;
     }
     anstream::println!(
-        "  {NOTABLE}Go is not installed: the emitted patches are not tried with kube-apiserver's own patch library, \
-         and nothing against kube-apiserver itself. Install Go and run this again to have that tested, too.{NOTABLE:#}"
+        "  {NOTABLE}Go is not installed, so nothing is tested with kube-apiserver and its patch library; install Go \
+         and run this again{NOTABLE:#}"
     );
     "not installed".to_owned()
 }
 
-/// Sees to it, where that is possible, that instructions can be counted; says whether they can.
+/// Installs valgrind if possible, to count instructions. Returns whether it works.
 pub(crate) fn ensure_valgrind() -> bool {
     let works = || output(Command::new("valgrind").arg("--version")).is_ok();
     works() || apt_get_install("valgrind") && works()
 }
 
-/// Sees to it, where that is possible, that a command can be run; says whether it can.
+/// Installs a command if possible. Returns whether it works.
 pub(crate) fn ensure_command(command: &str, package: &str) -> bool {
     // Go has no `--version`.
     let works = || {
@@ -98,7 +98,7 @@ pub(crate) fn ensure_command(command: &str, package: &str) -> bool {
     works() || apt_get_install(package) && works()
 }
 
-/// Installs a package of Debian's where that can be done without asking anybody.
+/// Installs a Debian package, if that needs no questions.
 fn apt_get_install(package: &str) -> bool {
     let is_root = output(Command::new("id").arg("-u")).is_ok_and(|user| user == "0");
     if !is_root || !Path::new("/usr/bin/apt-get").exists() {
@@ -114,21 +114,21 @@ fn apt_get_install(package: &str) -> bool {
         status.is_ok_and(|status| status.success())
     };
     let packages = ["install", "--yes", "--no-install-recommends", package];
-    // The lists of packages are fetched only when they are needed: mostly the image has them.
+    // The package lists are fetched only when they are needed, because most images have them.
     apt_get(&packages) || (apt_get(&["update"]) && apt_get(&packages))
 }
 
-/// Sees to it that there is a nightly compiler; its version.
+/// Installs a nightly compiler if it is missing. Returns its version.
 pub(crate) fn ensure_nightly() -> anyhow::Result<String> {
     let version = || output(nightly("rustc").arg("--version"));
     if let Ok(version) = version() {
         return Ok(version);
     }
     rustup(&["toolchain", "install", NIGHTLY, "--profile", "minimal"])?;
-    version().context("the nightly compiler cannot be run")
+    version().context("cannot run the nightly compiler")
 }
 
-/// Sees to it that Miri can be run.
+/// Installs Miri if it is missing. Returns its version.
 pub(crate) fn ensure_miri() -> anyhow::Result<String> {
     ensure_nightly()?;
     let version = || output(nightly("cargo").args(["miri", "--version"]));
@@ -143,10 +143,10 @@ pub(crate) fn ensure_miri() -> anyhow::Result<String> {
         "miri",
         "rust-src",
     ])?;
-    version().context("Miri cannot be run")
+    version().context("cannot run Miri")
 }
 
-/// Sees to it that `cargo COMMAND` can be run, which the crate `cargo-COMMAND` has; its version.
+/// Installs `cargo COMMAND` from the crate `cargo-COMMAND` if it is missing. Returns its version.
 pub(crate) fn ensure_cargo_command(command: &str) -> anyhow::Result<String> {
     let version = || output(cargo().args([command, "--version"]));
     if let Ok(version) = version() {
@@ -162,10 +162,10 @@ pub(crate) fn ensure_cargo_command(command: &str) -> anyhow::Result<String> {
         installed.success(),
         "`cargo install {package} --locked` failed ({installed})"
     );
-    version().with_context(|| format!("`cargo {command}` cannot be run"))
+    version().with_context(|| format!("cannot run `cargo {command}`"))
 }
 
-/// A command of the nightly toolchain, whichever this program was started by.
+/// Returns a command of the nightly toolchain, whichever toolchain started this program.
 pub(crate) fn nightly(command: &str) -> Command {
     let mut command = Command::new(command);
     command.arg(format!("+{NIGHTLY}"));
@@ -182,7 +182,7 @@ fn rustup(arguments: &[&str]) -> anyhow::Result<()> {
         .args(arguments)
         .stdin(Stdio::null())
         .status()
-        .with_context(|| format!("`{typed}` cannot be run"))?;
+        .with_context(|| format!("cannot run `{typed}`"))?;
     anyhow::ensure!(status.success(), "`{typed}` failed ({status})");
     Ok(())
 }
@@ -201,7 +201,7 @@ fn cargo_has(command: &str) -> bool {
 
 fn has_wasm_target() -> bool {
     let folder = output(Command::new(rustc()).args(["--print", "target-libdir", "--target", WASM]));
-    // rustc says where it would be whether or not it is there.
+    // rustc prints the folder even if it does not exist.
     folder.is_ok_and(|folder| {
         let files = std::fs::read_dir(folder).into_iter().flatten();
         let mut names = files.filter_map(Result::ok).map(|file| file.file_name());
@@ -213,7 +213,7 @@ fn rustc() -> std::ffi::OsString {
     std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into())
 }
 
-/// What a command prints, on one line.
+/// Returns the output of a command on one line.
 fn output(command: &mut Command) -> anyhow::Result<String> {
     let output = command.stdin(Stdio::null()).output()?;
     anyhow::ensure!(output.status.success(), "it failed ({})", output.status);

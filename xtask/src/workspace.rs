@@ -1,4 +1,4 @@
-//! Where things are, as cargo knows it: nothing here guesses a path.
+//! The paths of the workspace. All of them come from cargo, and none is guessed.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -21,19 +21,19 @@ pub(crate) struct Workspace {
 // === impl Workspace ===
 
 impl Workspace {
-    /// Asks cargo.
+    /// Asks cargo for the workspace.
     pub(crate) fn find() -> anyhow::Result<Self> {
         let output = cargo_in(Path::new(env!("CARGO_MANIFEST_DIR")))
             .args(["metadata", "--no-deps", "--format-version", "1"])
             .output()
-            .context("cargo cannot be run")?;
+            .context("cannot run cargo")?;
         anyhow::ensure!(
             output.status.success(),
             "cargo metadata failed: {}",
             String::from_utf8_lossy(&output.stderr).trim()
         );
-        let metadata: Value = serde_json::from_slice(&output.stdout)
-            .context("cargo metadata printed something that is not JSON")?;
+        let metadata: Value =
+            serde_json::from_slice(&output.stdout).context("cargo metadata did not print JSON")?;
         let path = |key: &str| {
             let text = metadata[key].as_str();
             text.map(PathBuf::from)
@@ -61,24 +61,24 @@ impl Workspace {
         &self.guests
     }
 
-    /// Where a package's plugin is built to.
+    /// Path of a package's built plugin.
     pub(crate) fn guest_file(&self, package: &str) -> PathBuf {
         let name = format!("{}.wasm", package.replace('-', "_"));
         self.target.join(WASM).join(PLUGIN_PROFILE).join(name)
     }
 
-    /// A cargo command in the workspace.
+    /// Creates a cargo command in the workspace.
     pub(crate) fn cargo(&self) -> Command {
         cargo_in(&self.root)
     }
 
-    /// The path as somebody in the workspace's folder would write it.
+    /// Shortens a path relative to the workspace's folder.
     pub(crate) fn shown<'p>(&self, path: &'p Path) -> std::path::Display<'p> {
         path.strip_prefix(&self.root).unwrap_or(path).display()
     }
 }
 
-/// A library that is built as a `cdylib` has no use here but as a plugin.
+/// Returns the packages with a `cdylib`, because all of these are plugins.
 fn guests(metadata: &Value) -> Vec<String> {
     let is_guest = |package: &&Value| {
         let mut targets = package["targets"].as_array().into_iter().flatten();
@@ -94,8 +94,8 @@ fn guests(metadata: &Value) -> Vec<String> {
     names.map(str::to_owned).collect()
 }
 
-/// The cargo that runs this program. What it says about this package in the environment would make build scripts
-/// of others run again.
+/// Creates a command for the cargo that runs this program. This package's variables are removed from the environment,
+/// because they would make other packages' build scripts run again.
 fn cargo_in(folder: &Path) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
     command.current_dir(folder);

@@ -1,8 +1,8 @@
-//! One call of a plugin in a fresh instance, beside the same check written natively.
+//! Measures one call of a plugin in a fresh instance, beside the same check in native Rust.
 //!
-//! Both judge the same parsed document, so the plugin's figure is what the sandbox costs: the permits, a store with
-//! its limits, an instance, the fiber, five questions to the host and the answer. It should not depend on the size
-//! of the object, and that of the native check does not either.
+//! The plugin and the native check read the same parsed document. The plugin's figure is therefore the cost of the
+//! sandbox: the permits, a store with its limits, an instance, the fiber, five calls to the host and the answer.
+//! Neither cost should depend on the size of the object.
 //!
 //! `cargo build --release --workspace --bin tollgate && cargo bench -p tollgate-native --bench call`
 
@@ -25,7 +25,7 @@ const SIZES: [(&str, usize); 2] = [("250 B", 250), ("100 kB", 100_000)];
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 fn call(criterion: &mut Criterion) {
-    let runtime = Runtime::new().expect("the threads can be started");
+    let runtime = Runtime::new().expect("the worker threads can be started");
     let setup = Setup::new(Metrics::new(), runtime, Room::Default);
     let package = Work::ReadsFields.package();
     let settings = Work::ReadsFields.settings(0);

@@ -1,9 +1,9 @@
-//! A whole review, from the bytes that came to the bytes that go, with 1, 5 and 20 distinct plugins, beside the same
-//! checks written natively.
+//! Measures a whole review from request bytes to answer bytes, with 1, 5 and 20 distinct plugins, beside the same
+//! checks in native Rust.
 //!
-//! Both sides read and write with the same code. Each validator demands labels of its own; of the mutators the first
-//! five rewrite an image each and the others find nothing to do, as most do most of the time. What the sandbox costs for
-//! one more plugin is the difference of two figures, divided.
+//! Both sides read and write with the same code. Each validator requires its own labels. The first five mutators
+//! rewrite one image each, and the others find nothing to do, which is the usual case. The sandbox's cost of one more
+//! plugin is the difference of two figures, divided by the number of plugins between them.
 //!
 //! `cargo build --release --workspace --bin tollgate && cargo bench -p tollgate-native --bench review`
 
@@ -28,7 +28,7 @@ const TIMEOUT: Duration = Duration::from_secs(1);
 
 fn review(criterion: &mut Criterion) {
     let metrics = Metrics::new();
-    let runtime = Runtime::new().expect("the threads can be started");
+    let runtime = Runtime::new().expect("the worker threads can be started");
     let setup = Setup::new(metrics.clone(), runtime, Room::Default);
     let body = Bytes::from(documents::review(&documents::pod(POD_BYTES)));
     for count in COUNTS {
@@ -83,7 +83,7 @@ fn review(criterion: &mut Criterion) {
     }
 }
 
-/// Both have to say the same of the object, or one of them is fast because it does something else.
+/// Checks that both answers have the same verdict and patch. A side that does something else would be faster.
 fn assert_same(answer: &[u8], native: &[u8]) {
     let verdict = |answer: &[u8]| {
         let answer: Value = serde_json::from_slice(answer).expect("an answer is JSON");

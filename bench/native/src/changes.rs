@@ -1,18 +1,18 @@
-//! What a native mutator keeps while it changes a tree: the operations that tell kube-apiserver of it.
+//! Records a native mutator's changes to a tree as operations for kube-apiserver.
 
 use std::sync::Arc;
 
 use tollgate::document::{ArrayIndex, Json, Pointer, array_index};
 use tollgate::patch::Operation;
 
-/// The changes so far. A place that is written twice is told of once.
+/// The changes so far. A place that is written twice is reported once.
 #[derive(Default)]
 pub(crate) struct Changes(Vec<(Pointer, Json)>);
 
 // === impl Changes ===
 
 impl Changes {
-    /// Writes over a value that is there, in place; nothing is done when none is.
+    /// Replaces an existing value in place. Does nothing if there is none.
     pub(crate) fn replace(&mut self, object: &mut Json, at: Pointer, value: Json) {
         let Some(place) = find(object, &at) else {
             return;
@@ -30,7 +30,7 @@ impl Changes {
     }
 }
 
-/// Nobody else holds the tree, so that nothing is copied on the way.
+/// Finds a value. The tree has no other owner, so nothing is copied on the way.
 fn find<'tree>(tree: &'tree mut Json, at: &Pointer) -> Option<&'tree mut Json> {
     at.tokens().try_fold(tree, |here, token| match here {
         Json::Object(members) => Arc::make_mut(members).get_mut(&*token),
@@ -49,7 +49,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_place_that_is_written_twice_is_told_of_once() {
+    fn reports_place_written_twice_only_once() {
         let mut object = Json::from(json!({ "a": [{ "b": "one" }], "c": 1 }));
         let mut changes = Changes::default();
         for value in ["two", "three"] {

@@ -1,10 +1,10 @@
-//! `forbidden-text` natively: looks at every string of the object, which is parsed already.
+//! `forbidden-text` in native Rust: checks every string of the parsed object.
 
 use serde_json::Value;
 use tollgate::document::Json;
 use tollgate::pipeline::outcome::Denial;
 
-/// What must not occur.
+/// The text that must not occur.
 pub(crate) struct ForbiddenText {
     text: String,
 }
@@ -12,7 +12,7 @@ pub(crate) struct ForbiddenText {
 // === impl ForbiddenText ===
 
 impl ForbiddenText {
-    /// From the plugin's own settings.
+    /// Reads the plugin's settings.
     pub(crate) fn new(settings: &Value) -> Self {
         let text = settings["text"].as_str().expect("`text` is there");
         Self {

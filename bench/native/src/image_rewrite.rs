@@ -1,5 +1,5 @@
-//! `image-rewrite` as a webhook without plugins would have it: over the host's own document, with the image references
-//! of the SDK. It makes no annotations of what was there before.
+//! `image-rewrite` as in a webhook without plugins: works on the host's parsed document, with the SDK's image
+//! references. It does not annotate the original images.
 
 use serde_json::Value;
 use tollgate::document::{Json, Pointer};
@@ -7,7 +7,7 @@ use tollgate_sdk::image::{ImagePrefix, ImageReference};
 
 use crate::changes::Changes;
 
-/// What is rewritten to what.
+/// The rewrite rules, as pairs of prefixes.
 pub(crate) struct ImageRewrite {
     rules: Vec<(ImagePrefix, ImagePrefix)>,
 }
@@ -15,7 +15,7 @@ pub(crate) struct ImageRewrite {
 // === impl ImageRewrite ===
 
 impl ImageRewrite {
-    /// From the plugin's own settings.
+    /// Reads the plugin's settings.
     pub(crate) fn new(settings: &Value) -> Self {
         let prefix = |text: &Value| {
             let text = text.as_str().expect("a rule has two prefixes");

@@ -1,9 +1,11 @@
-//! The native control: what a webhook with the same checks compiled in would do.
+//! The native control: a webhook with the same checks compiled in.
 //!
-//! It stands behind the host's own server, and reads and writes with the host's own code, so that what is compared is
-//! the plugins and nothing else. It takes the same configuration file as the host: for each plugin in it, it does in
-//! plain Rust what that plugin does. It matches no rules, meters nothing, records nothing of who did what, and writes
-//! no audit annotations; whoever writes a webhook by hand would not either.
+//! The control runs behind the host's own server, and uses the host's own code to read and write. The comparison
+//! therefore covers only the plugins. The control takes the same configuration file as the host, and does the work of
+//! each plugin in plain Rust.
+//!
+//! The control matches no rules, meters nothing, does not record which plugin did what, and writes no audit
+//! annotations. A handwritten webhook would not do these things either.
 
 mod changes;
 mod forbidden_text;
@@ -34,7 +36,7 @@ pub struct Control {
     max_depth: u32,
 }
 
-/// One plugin's work, natively.
+/// The work of one plugin, in native Rust.
 enum Check {
     RequiredLabels(RequiredLabels),
     ForbiddenText(ForbiddenText),
@@ -42,22 +44,23 @@ enum Check {
     TrustedRegistries(TrustedRegistries),
 }
 
-/// A plugin that the control cannot stand in for.
+/// Error for a plugin that the control cannot replace.
 #[derive(Debug)]
 pub struct UnknownPlugin {
     file: String,
 }
 
-/// Where the object lies in the review, as the host counts it.
+/// Depth of the object in the review, as the host counts it.
 const DEPTH_OF_OBJECT: u32 = 2;
 
 // === impl Control ===
 
 impl Control {
-    /// Does what the plugins would do; without any it is the empty webhook, which reads the review and allows it.
+    /// Creates a control that does the work of these plugins. Without plugins it is the empty webhook, which reads the
+    /// review and allows it.
     ///
     /// # Errors
-    /// When there is no native twin of a plugin.
+    /// Fails if the control has no native version of a plugin.
     pub fn new(plugins: &[PluginConfig], max_depth: u32) -> Result<Self, UnknownPlugin> {
         let checks = plugins.iter().map(Check::of);
         Ok(Self {
@@ -66,10 +69,10 @@ impl Control {
         })
     }
 
-    /// From the body of a review to the body of its answer.
+    /// Turns the body of a review into the body of its answer.
     ///
     /// # Errors
-    /// When the body is not a review that can be judged; the text says why.
+    /// Fails if the body is not a valid review. The text gives the reason.
     pub fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Result<Vec<u8>, String> {
         let review = decode(body, self.max_depth + DEPTH_OF_OBJECT);
         let mut review = review.map_err(|error| error.to_string())?;
@@ -163,11 +166,11 @@ impl Gate for Control {
 // === impl Check ===
 
 impl Check {
-    /// Goes by the name of the plugin's file; what follows a `-` tells copies apart.
+    /// Selects the check by the name of the plugin's file. The part after a `-` distinguishes copies.
     fn of(plugin: &PluginConfig) -> Result<Self, UnknownPlugin> {
         let path = match &plugin.source {
             Source::File(path) => path.as_path(),
-            // What a file of that name would be.
+            // The name of a file for this plugin.
             Source::Oci(reference) => Path::new(&reference.repository),
         };
         let stem = path.file_stem().and_then(|stem| stem.to_str());
@@ -193,7 +196,8 @@ impl std::fmt::Display for UnknownPlugin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(
             f,
-            "{}: there is no native twin of this plugin; write one in bench/native/src and name it in bench/native/src/lib.rs",
+            "{}: this plugin has no native twin; write one in bench/native/src and register it in \
+             bench/native/src/lib.rs",
             self.file
         )
     }

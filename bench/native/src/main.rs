@@ -1,4 +1,4 @@
-//! Serves what a configuration's plugins do, natively: `tollgate serve` without WebAssembly.
+//! Serves the checks of a configuration's plugins in native Rust: `tollgate serve` without WebAssembly.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -13,7 +13,7 @@ use tollgate::server::{Instance, Listen, Server, Signals};
 use tollgate::telemetry::LogFormat;
 use tollgate_native::Control;
 
-/// That of the host: what is compared is not two allocators.
+/// The same allocator as in the host, so that the benchmark does not compare allocators.
 #[global_allocator]
 static ALLOCATOR: MiMalloc = MiMalloc;
 
@@ -27,7 +27,7 @@ enum Cli {
 /// Serve admission reviews over HTTPS, with the checks compiled in.
 #[derive(Args, Debug)]
 struct Serve {
-    /// The configuration file, as `tollgate serve` has it.
+    /// Configuration file, as for `tollgate serve`.
     #[arg(long, value_name = "FILE")]
     config: PathBuf,
     /// Check nothing: read the review and allow it.
@@ -55,12 +55,12 @@ impl Serve {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .context("the threads cannot be started")?;
+            .context("cannot start the worker threads")?;
         runtime.block_on(self.serve(config))
     }
 
     async fn serve(self, config: Config) -> anyhow::Result<()> {
-        let mut signals = Signals::listen().context("no signal handler could be set up")?;
+        let mut signals = Signals::listen().context("cannot set up signal handlers")?;
         let plugins: &[_] = if self.empty { &[] } else { &config.plugins };
         let control = Control::new(plugins, config.requests.max_depth)?;
         let listen = Listen {

@@ -1,5 +1,5 @@
-//! `required-labels` as a webhook without plugins would have it: over the host's own document, with the same regular
-//! expressions as the plugin uses.
+//! `required-labels` as in a webhook without plugins: works on the host's parsed document, with the plugin's regular
+//! expression library.
 
 use regex_lite::Regex;
 use serde_json::Value;
@@ -7,7 +7,7 @@ use tollgate::document::{Json, Pointer};
 use tollgate::pipeline::outcome::{Cause, Denial};
 use tollgate::review::request::AdmissionRequest;
 
-/// The fields, each with the pattern of its whole value.
+/// The required fields, each with the pattern of its whole value.
 pub struct RequiredLabels {
     demands: Vec<(Pointer, Option<Regex>)>,
 }
@@ -15,10 +15,10 @@ pub struct RequiredLabels {
 // === impl RequiredLabels ===
 
 impl RequiredLabels {
-    /// From the plugin's own settings.
+    /// Reads the plugin's settings.
     ///
     /// # Panics
-    /// When the plugin would not take them either.
+    /// Panics if the plugin would reject them too.
     #[must_use]
     pub fn new(settings: &Value) -> Self {
         let labels = settings["labels"].as_object().expect("`labels` is there");
@@ -33,10 +33,10 @@ impl RequiredLabels {
         }
     }
 
-    /// Judges an object.
+    /// Checks an object.
     ///
     /// # Errors
-    /// When a label is missing or malformed.
+    /// Fails if a label is missing or malformed.
     pub fn validate(&self, request: &AdmissionRequest, object: &Json) -> Result<(), Denial> {
         if request.sub_resource.is_some() {
             return Ok(());

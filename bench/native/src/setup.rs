@@ -1,4 +1,4 @@
-//! The host's insides without its server: an engine, and plugins loaded into it as `tollgate serve` loads them.
+//! The host without its server: an engine, with plugins loaded as `tollgate serve` loads them.
 
 use std::fs::DirBuilder;
 use std::os::unix::fs::DirBuilderExt as _;
@@ -14,34 +14,36 @@ use tollgate::metrics::Metrics;
 use tollgate::plugin::{Loader, PluginSet, PluginState};
 use tollgate_tests::{binary, guests};
 
-/// What an engine reserves addresses for.
+/// The amount of address space that an engine reserves.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Room {
-    /// As many calls at once as by default.
+    /// The default number of parallel calls.
     Default,
-    /// One call of a plugin with one memory: callgrind has few addresses to give. Code is compiled for every processor,
-    /// because callgrind shows the host another one than the child that compiles, and kept for the next process.
+    /// One call of a plugin with one memory, because callgrind offers little address space. The code is compiled for
+    /// every processor, because callgrind shows the host another processor than the child that compiles. Tollgate keeps
+    /// this code for the next process.
     OneCall,
 }
 
-/// An engine with plugins in it.
+/// An engine with plugins.
 pub struct Setup {
-    /// What they run on.
+    /// The runtime of the engine and the plugins.
     pub runtime: Runtime,
     /// The engine.
     pub engine: Engine,
     loader: Loader,
-    /// Keeps the compiled code for as long as it may be asked for.
+    /// The folder of the compiled code, which must live as long as the loader.
     _code: Option<TempDir>,
 }
 
 // === impl Setup ===
 
 impl Setup {
-    /// With every default but for the room.
+    /// Creates a setup with defaults, except for the room.
     ///
     /// # Panics
-    /// When there is no `tollgate` binary beside this program to prepare plugins with, or no room for the pool.
+    /// Panics if there is no `tollgate` binary beside this program to prepare plugins, or no address space for the
+    /// pool.
     #[must_use]
     pub fn new(metrics: Arc<Metrics>, runtime: Runtime, room: Room) -> Self {
         let defaults = configuration(&json!([]));
@@ -49,7 +51,7 @@ impl Setup {
         let mut max_concurrent_calls = defaults.engine.max_concurrent_calls;
         let (folder, code, tier) = match room {
             Room::Default => {
-                let code = tempfile::tempdir().expect("a temporary folder can be made");
+                let code = tempfile::tempdir().expect("a temporary folder can be created");
                 (code.path().to_owned(), Some(code), Tier::Serving)
             }
             Room::OneCall => {
@@ -79,48 +81,48 @@ impl Setup {
         }
     }
 
-    /// Loads plugins: `entries` are what stands under `plugins` in a configuration file.
+    /// Loads plugins. `entries` are the entries under `plugins` in a configuration file.
     ///
     /// # Panics
-    /// When one cannot be loaded.
+    /// Panics if a plugin cannot be loaded.
     #[must_use]
     pub fn load(&self, entries: &[Value]) -> PluginSet {
         let plugins = configuration(&json!(entries)).plugins;
         let set = self.runtime.block_on(self.loader.load_all(plugins));
         for plugin in set.iter() {
             if let PluginState::Failed { reason } = &plugin.state {
-                panic!("{} cannot be loaded: {reason}", plugin.config.name);
+                panic!("cannot load {}: {reason}", plugin.config.name);
             }
         }
         set
     }
 }
 
-/// In the target folder, and nobody else's: what lies there is run.
+/// Returns a private folder in the target folder. The folder is private because the host runs the code in it.
 fn kept_code() -> PathBuf {
     let folder = binary::profile_directory().join("instructions-code");
     let made = DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&folder);
-    made.unwrap_or_else(|error| panic!("{} cannot be made: {error}", folder.display()));
+    made.unwrap_or_else(|error| panic!("cannot create {}: {error}", folder.display()));
     folder
 }
 
-/// A configuration with these entries under `plugins`, and every default.
+/// Creates a configuration with these entries under `plugins`, and defaults for the rest.
 ///
 /// # Panics
-/// When an entry is not valid.
+/// Panics if an entry is not valid.
 #[must_use]
 pub fn configuration(plugins: &Value) -> Config {
     let text = json!({ "allowEmpty": true, "plugins": plugins }).to_string();
     Config::parse(&text, Path::new(".")).expect("the benchmark's configuration is valid")
 }
 
-/// An entry under `plugins` for a package of the workspace, which is built where it is not up to date.
+/// Creates an entry under `plugins` for a package of the workspace, and builds the package if needed.
 ///
 /// # Panics
-/// When it does not build.
+/// Panics if the build fails.
 #[must_use]
 pub fn entry(name: &str, package: &str, settings: &Value) -> Value {
     let file = guests::build(package);

@@ -1,16 +1,16 @@
-//! `trusted-registries` natively: looks at the images of all containers and volumes. What an image without a registry
-//! stands for is not worked out, and nobody is warned of `latest`: no image here asks for it.
+//! `trusted-registries` in native Rust: checks the images of all containers and volumes. The control does not resolve
+//! images without a registry and does not warn about `latest`, because no image here needs that.
 
 use serde_json::Value;
 use tollgate::document::Json;
 use tollgate::pipeline::outcome::Denial;
 
-/// Where images may come from: hosts, with or without a path.
+/// Allowed sources of images: hosts, with or without a path.
 pub(crate) struct TrustedRegistries {
     allowed: Vec<String>,
 }
 
-/// Lists with what has an image, and where each has it.
+/// Lists of objects that have an image, with the path of the image in each object.
 const PLACES: [(&str, &[&str]); 4] = [
     ("initContainers", &["image"]),
     ("containers", &["image"]),
@@ -21,12 +21,12 @@ const PLACES: [(&str, &[&str]); 4] = [
 // === impl TrustedRegistries ===
 
 impl TrustedRegistries {
-    /// From the plugin's own settings.
+    /// Reads the plugin's settings.
     pub(crate) fn new(settings: &Value) -> Self {
         let allowed = settings["allowed"].as_array().expect("`allowed` is there");
         let allowed = allowed
             .iter()
-            .map(|prefix| prefix.as_str().expect("a registry is a text").to_owned());
+            .map(|prefix| prefix.as_str().expect("a registry is a string").to_owned());
         Self {
             allowed: allowed.collect(),
         }
@@ -75,7 +75,7 @@ mod tests {
     }
 
     #[test]
-    fn an_image_is_looked_at_wherever_it_is() {
+    fn checks_images_in_all_places() {
         let image = |name: &str| json!([{"image": name}]);
         let volume = |name: &str| json!([{"emptyDir": {}}, {"image": {"reference": name}}]);
         let (good, bad) = (

@@ -1,4 +1,4 @@
-//! The control does what the plugins do, and the load generator notices when somebody does not.
+//! The control has the same results as the plugins, and the load generator notices a wrong answer.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -53,7 +53,7 @@ fn saturate(server: &Server, work: Work) -> Measured {
 }
 
 #[test]
-fn it_answers_as_the_plugins_do() {
+fn control_answers_like_plugins() {
     let all = [
         Work::ReadsFields,
         Work::ParsesEverything,
@@ -71,17 +71,17 @@ fn it_answers_as_the_plugins_do() {
 }
 
 #[test]
-fn a_fixed_rate_is_kept() {
+fn keeps_fixed_rate() {
     let server = control(Work::ReadsFields);
     let pace = Pace::PerSecond(200.0);
     let measured = order(&server, Work::ReadsFields, pace).run();
     let requests = measured.expect("the control answers").requests;
-    // 60 are due within 300 ms.
+    // 60 requests are due within 300 ms.
     assert!((30..=61).contains(&requests), "{requests}");
 }
 
 #[test]
-fn it_ends_after_as_many_requests_as_were_asked_for() {
+fn stops_after_requested_number_of_requests() {
     let server = control(Work::ReadsFields);
     let mut order = order(&server, Work::ReadsFields, Pace::Saturating);
     order.max_requests = 10;
@@ -91,7 +91,7 @@ fn it_ends_after_as_many_requests_as_were_asked_for() {
 }
 
 #[test]
-fn an_answer_that_is_not_the_right_one_ends_it() {
+fn stops_at_wrong_answer() {
     let server = control(Work::Mutates);
     let mut order = order(&server, Work::Mutates, Pace::Saturating);
     order.expected.operations += 1;
@@ -100,7 +100,7 @@ fn an_answer_that_is_not_the_right_one_ends_it() {
 }
 
 #[test]
-fn a_plugin_without_a_native_twin_is_named() {
+fn error_names_plugin_without_native_twin() {
     let mut configuration = Configuration::new();
     let path = PathBuf::from("/plugins/always_pull_images.wasm");
     configuration.plugin("pull", &path, serde_json::json!({}));
@@ -112,7 +112,7 @@ fn a_plugin_without_a_native_twin_is_named() {
     let text = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(!output.status.success());
     assert!(
-        text.contains("/plugins/always_pull_images.wasm: there is no native twin"),
+        text.contains("/plugins/always_pull_images.wasm: this plugin has no native twin"),
         "{text}"
     );
 }

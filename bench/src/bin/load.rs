@@ -1,4 +1,4 @@
-//! Reads an order from standard input, carries it out, and writes what was measured to standard output.
+//! Reads an order from standard input, carries it out, and writes the results to standard output.
 
 use std::process::ExitCode;
 
@@ -17,7 +17,7 @@ fn main() -> ExitCode {
 
 fn run() -> anyhow::Result<()> {
     let order: Order = serde_json::from_reader(std::io::stdin().lock())
-        .context("standard input is expected to hold an order as JSON; see bench/src/load.rs")?;
+        .context("expected an order as JSON on standard input; see bench/src/load.rs")?;
     let measured = order.run()?;
     serde_json::to_writer(std::io::stdout().lock(), &measured)?;
     Ok(())

@@ -1,4 +1,4 @@
-//! Measures Tollgate beside the native control. `cargo xtask bench` builds all that it needs and runs it.
+//! Measures Tollgate beside the native control. `cargo xtask bench` builds everything that it needs and runs it.
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -12,20 +12,20 @@ use tollgate_bench::plugins::Language;
 use tollgate_bench::report::Report;
 use tollgate_tests::binary::workspace;
 
-/// Measures Tollgate beside the native control.
+/// Measure Tollgate beside the native control.
 #[derive(Debug, Parser)]
 #[command(name = "tollgate-bench", about)]
 struct Cli {
-    /// Measure only what the targets need.
+    /// Measure only the figures that the targets need.
     #[arg(long)]
     quick: bool,
-    /// Measure only this group; may be given several times. Latency needs the group `plugins`, too.
+    /// Measure only this group; may be given several times. Latency also needs the group `plugins`.
     #[arg(long, value_name = "GROUP", conflicts_with = "plots")]
     only: Vec<String>,
-    /// Write everything to a file.
+    /// Write all figures to a file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Draw the plots and write the results into docs/performance.md.
+    /// Draw the plots and write the results into docs/reference/performance.md.
     #[arg(long)]
     plots: bool,
 }
@@ -59,7 +59,7 @@ impl Cli {
             report.write_json(file)?;
         }
         if self.plots {
-            report.write_documentation(&workspace().join("docs"))?;
+            report.write_documentation(&workspace().join("docs/reference"))?;
         }
         Ok(())
     }
@@ -74,7 +74,7 @@ impl Cli {
             .find(|only| !names.contains(&only.as_str()))
         {
             anyhow::bail!(
-                "there is no group `{unknown}`; there are: {}",
+                "unknown group `{unknown}`; expected one of: {}",
                 names.join(", ")
             );
         }
@@ -89,7 +89,7 @@ impl Cli {
         if self.wants(plan::LATENCY) {
             let saturating = report
                 .figures(plan::BY_PLUGINS, &plan::BASE)
-                .context("the rate for the latency comes from the group `plugins`")?
+                .context("cannot measure the latency without the rate from the group `plugins`")?
                 .rate();
             measure(&mut bench, plan::latency(saturating / 2.0), report)?;
         }
@@ -109,7 +109,7 @@ fn tell_left_out() {
     let left_out = Language::all().into_iter();
     for language in left_out.filter(|language| !language.is_built()) {
         eprintln!(
-            "{} is left out: its plugins have not been built",
+            "skipping {}: its plugins have not been built",
             language.name()
         );
     }
@@ -118,7 +118,7 @@ fn tell_left_out() {
 fn measure(bench: &mut Bench, group: Group, report: &mut Report) -> anyhow::Result<()> {
     let subjects = group.subjects.len();
     eprintln!(
-        "measuring {}: {subjects} in turn, {} rounds …",
+        "measuring {}: {subjects} subjects in turn, {} rounds …",
         group.name, group.rounds
     );
     let results = bench.measure(&group)?;

@@ -1,4 +1,4 @@
-//! Whether an answer is the right one.
+//! Checks whether an answer is correct.
 
 use anyhow::Context as _;
 use base64::Engine as _;
@@ -8,19 +8,19 @@ use serde_json::Value;
 
 use crate::documents::UID;
 
-/// What every answer has to say.
+/// The expected content of every answer.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 pub struct Expected {
-    /// The verdict.
+    /// Whether the request is allowed.
     pub allowed: bool,
-    /// How many operations the patch has; 0 means that there is none.
+    /// Number of operations in the patch. 0 means that there is no patch.
     pub operations: usize,
 }
 
-/// One operation of a patch.
+/// An operation of a patch.
 pub type PatchOperation = Value;
 
-/// An answer that was found to be right: for the same review, all others are the same.
+/// An answer that was found correct. All other answers to the same review must equal it.
 pub(super) struct Reference {
     body: Vec<u8>,
     patch: Vec<PatchOperation>,
@@ -36,19 +36,19 @@ impl Reference {
         let response = &review["response"];
         anyhow::ensure!(
             response["uid"] == UID,
-            "the uid is another one: {}",
+            "the answer has another uid than the review: {}",
             shown()
         );
         anyhow::ensure!(
             response["allowed"] == expected.allowed,
-            "`allowed` is expected to be {}: {}",
+            "expected `allowed` to be {}: {}",
             expected.allowed,
             shown()
         );
         let patch = patch(&response["patch"])?;
         anyhow::ensure!(
             patch.len() == expected.operations,
-            "the patch is expected to have {} operations and has {}: {}",
+            "expected a patch with {} operations, found {}: {}",
             expected.operations,
             patch.len(),
             shown()
@@ -62,7 +62,7 @@ impl Reference {
     pub(super) fn check(&self, body: &[u8]) -> anyhow::Result<()> {
         anyhow::ensure!(
             self.body == body,
-            "the same review was answered in two ways: {} and {}",
+            "the same review got different answers: {} and {}",
             String::from_utf8_lossy(&self.body),
             String::from_utf8_lossy(body)
         );
@@ -105,7 +105,7 @@ mod tests {
     }
 
     #[test]
-    fn an_answer_is_right_when_verdict_and_patch_are() {
+    fn accepts_answer_with_expected_verdict_and_patch() {
         let patch = json!([{ "op": "remove", "path": "/a" }]);
         let body = answer(true, Some(&patch));
         let reference = read(&body, true, 1).unwrap();
@@ -115,7 +115,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_verdict_or_patch_is_noticed() {
+    fn rejects_wrong_verdict_or_patch() {
         assert!(read(&answer(false, None), false, 0).is_ok());
         assert!(read(&answer(false, None), true, 0).is_err());
         assert!(read(&answer(true, None), true, 1).is_err());

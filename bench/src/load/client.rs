@@ -1,4 +1,4 @@
-//! One connection of HTTP/1.1 over TLS.
+//! An HTTP/1.1 connection over TLS.
 
 use std::net::SocketAddr;
 use std::path::Path;
@@ -16,12 +16,12 @@ use rustls_pki_types::{CertificateDer, ServerName};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-/// A connection that is kept alive.
+/// A kept-alive connection.
 pub(super) struct Client {
     sender: SendRequest<Full<Bytes>>,
 }
 
-/// The one request that is sent over and over.
+/// The only request, which is sent repeatedly.
 pub(super) struct Request {
     host: String,
     path: String,
@@ -49,15 +49,15 @@ impl Client {
     ) -> anyhow::Result<Self> {
         let stream = TcpStream::connect(address)
             .await
-            .with_context(|| format!("no connection to {address}"))?;
+            .with_context(|| format!("cannot connect to {address}"))?;
         stream.set_nodelay(true)?;
         let stream = connector
             .connect(ServerName::from(address.ip()), stream)
             .await
-            .with_context(|| format!("no TLS with {address}"))?;
+            .with_context(|| format!("TLS handshake with {address} failed"))?;
         let (sender, connection) = handshake(TokioIo::new(stream)).await?;
         tokio::task::spawn_local(async move {
-            // What goes wrong on it, the sender learns.
+            // The sender gets the connection's errors too.
             let _: hyper::Result<()> = connection.await;
         });
         Ok(Self { sender })
@@ -85,7 +85,7 @@ impl Client {
     }
 }
 
-/// A connector that trusts one CA and nothing else.
+/// Creates a connector that trusts only one CA.
 pub(super) fn connector(ca: &Path) -> anyhow::Result<TlsConnector> {
     let unreadable = || format!("{} is not a PEM certificate", ca.display());
     let certificate = CertificateDer::from_pem_file(ca).with_context(unreadable)?;

@@ -1,4 +1,4 @@
-//! Waiting for a moment, to some microseconds: tokio's own timer goes by milliseconds.
+//! Waits for a moment to within some microseconds. tokio's own timer has a resolution of milliseconds.
 
 use std::os::fd::OwnedFd;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use rustix::time::{
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
 
-/// A timer of the kernel's.
+/// A kernel timer.
 pub(super) struct Pacer(AsyncFd<OwnedFd>);
 
 // === impl Pacer ===
@@ -28,7 +28,7 @@ impl Pacer {
         Ok(Self(timer))
     }
 
-    /// Waits until then; not at all when that is over.
+    /// Waits until `due`. Returns at once if that moment has passed.
     pub(super) async fn until(&mut self, due: Instant) -> std::io::Result<()> {
         let left = due.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -63,7 +63,7 @@ mod tests {
     use super::*;
 
     #[tokio::test]
-    async fn it_waits_for_less_than_a_millisecond_and_never_too_short() {
+    async fn waits_under_a_millisecond_and_never_too_short() {
         let mut pacer = Pacer::new().unwrap();
         let mut shortest = Duration::MAX;
         for _ in 0..50 {
@@ -76,7 +76,7 @@ mod tests {
             assert!(took >= Duration::from_micros(200), "{took:?}");
             shortest = shortest.min(took);
         }
-        // At its best: a busy machine may be late at any single time.
+        // The shortest delay, because a busy machine may be late at any time.
         assert!(shortest < Duration::from_millis(1), "{shortest:?}");
     }
 }

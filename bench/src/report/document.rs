@@ -1,4 +1,4 @@
-//! The results as they stand in the documentation: between two marks, so that they can be written anew.
+//! Writes the results into the documentation, between two marks, so that a later run can replace them.
 
 use std::fmt::Write as _;
 use std::path::Path;
@@ -14,17 +14,17 @@ use crate::servers::Side;
 const BEGIN: &str = "<!-- results: written by `cargo xtask bench --plots` -->";
 const END: &str = "<!-- end of results -->";
 
-/// Puts the results of a run in the place of those that stand there.
+/// Replaces the results in the file by those of this run.
 pub(super) fn write(report: &Report, file: &Path) -> anyhow::Result<()> {
-    let text = std::fs::read_to_string(file)
-        .with_context(|| format!("{} cannot be read", file.display()))?;
+    let text =
+        std::fs::read_to_string(file).with_context(|| format!("cannot read {}", file.display()))?;
     let text = replaced(&text, &results(report)).with_context(|| {
         format!(
-            "{} has no place for the results: a line `{BEGIN}` and below it a line `{END}`",
+            "{} has no place for the results; add a line `{BEGIN}` and below it a line `{END}`",
             file.display()
         )
     })?;
-    std::fs::write(file, text).with_context(|| format!("{} cannot be written", file.display()))
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn replaced(text: &str, results: &str) -> Option<String> {
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_what_stands_between_the_marks_is_replaced() {
+    fn replaces_only_text_between_marks() {
         let page = format!("before\n{BEGIN}\nold\n{END}\nafter\n");
         let expected = format!("before\n{BEGIN}\n\nnew\n{END}\nafter\n");
         assert_eq!(replaced(&page, "new").as_deref(), Some(expected.as_str()));

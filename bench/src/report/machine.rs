@@ -1,11 +1,11 @@
-//! Where a run took place: figures of two machines, or two commits, are not to be mixed up.
+//! Describes the machine and the commit of a run, because figures of different ones must not be compared.
 
 use std::process::Command;
 
 use serde_json::{Value, json};
 use tollgate_tests::binary::workspace;
 
-/// The machine and the code.
+/// The machine and the commit.
 pub(super) struct Machine {
     cores: usize,
     processor: String,
@@ -33,13 +33,13 @@ impl Machine {
         }
     }
 
-    /// How busy it is with other things: the load of the last minute.
+    /// Returns the load of the last minute.
     pub(super) fn load() -> Option<f64> {
         let text = std::fs::read_to_string("/proc/loadavg").ok()?;
         text.split_whitespace().next()?.parse().ok()
     }
 
-    /// In one line.
+    /// Describes the machine in one line.
     pub(super) fn describe(&self) -> String {
         format!(
             "{} cores of {}, Linux {}, commit {}",

@@ -1,4 +1,4 @@
-//! The plots of the documentation.
+//! Draws the plots of the documentation.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ use crate::plan::{BASE, BY_OBJECT, BY_PLUGINS, LATENCY, OBJECTS, PLUGINS, at, em
 use crate::plugins::Work;
 use crate::servers::Side;
 
-/// One line of a plot.
+/// A line of a plot.
 struct Series {
     name: String,
     color: RGBColor,
@@ -29,7 +29,7 @@ const THIRD: RGBColor = RGBColor(44, 140, 70);
 
 pub(super) fn draw(report: &Report, folder: &Path) -> anyhow::Result<()> {
     std::fs::create_dir_all(folder)
-        .with_context(|| format!("{} cannot be made", folder.display()))?;
+        .with_context(|| format!("cannot create {}", folder.display()))?;
     by_plugins(report, &folder.join("plugins.svg"))?;
     by_object(report, &folder.join("objects.svg"))?;
     latency(report, &folder.join("latency.svg"))?;
@@ -118,9 +118,10 @@ fn by_object(report: &Report, file: &Path) -> anyhow::Result<()> {
     )
 }
 
-/// Against the share of requests that are slower, one in ten to one in ten thousand: what is rare is at the right.
+/// Draws the latency by the share of slower requests, from one in ten to one in ten thousand. Rare ones are at the
+/// right.
 fn latency(report: &Report, file: &Path) -> anyhow::Result<()> {
-    /// Steps from one decade to the next.
+    /// Steps per decade.
     const STEPS: i32 = 10;
     const DECADES: i32 = 4;
     let results = report.results(LATENCY)?;
@@ -191,7 +192,7 @@ fn merged(report: &Report, file: &Path) -> anyhow::Result<()> {
     )
 }
 
-/// The largest values, with some room above.
+/// Returns the largest values, with some room above.
 fn bounds(series: &[Series]) -> (f64, f64) {
     let points = series.iter().flat_map(|series| &series.points);
     let (right, top) = points.fold((0.0_f64, 0.0_f64), |(right, top), (x, y)| {
@@ -204,7 +205,7 @@ fn plain(value: &f64) -> String {
     format!("{value:.0}")
 }
 
-/// How a number is written beside an axis.
+/// Formats a number beside an axis.
 type Label<'l> = &'l dyn Fn(&f64) -> String;
 
 fn chart<X, Y>(
@@ -273,5 +274,5 @@ where
         area.present()?;
         Ok(())
     };
-    drawn().map_err(|error| anyhow::anyhow!("{} cannot be drawn: {error}", file.display()))
+    drawn().map_err(|error| anyhow::anyhow!("cannot draw {}: {error}", file.display()))
 }

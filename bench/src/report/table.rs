@@ -1,4 +1,4 @@
-//! Tables for a terminal of 100 columns.
+//! Formats tables for a terminal of 100 columns.
 
 use std::fmt::Write as _;
 
@@ -18,7 +18,7 @@ pub(super) fn whole(report: &Report) -> String {
         text.push_str("\nfairness: a good plugin, ms           p50     p99     max\n");
         for (what, latencies) in [
             ("alone", &fairness.alone),
-            ("beside two that spin", &fairness.beside_spinners),
+            ("beside two endless ones", &fairness.beside_spinners),
         ] {
             text.push_str(&good_line(what, latencies));
         }
@@ -86,7 +86,7 @@ fn target_line(target: &Target) -> String {
     format!("  {id:<3} {what:<86} {figure:>8.2} {limit:>8.2}  {met}\n")
 }
 
-/// `250 B`, `5 kB`, `1 MB`.
+/// Formats a size: `250 B`, `5 kB`, `1 MB`.
 pub(super) fn bytes(bytes: usize) -> String {
     match bytes {
         0..1_000 => format!("{bytes} B"),
@@ -100,7 +100,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sizes_are_in_the_unit_that_fits() {
+    fn shows_sizes_in_fitting_unit() {
         assert_eq!(
             [250, 5_000, 100_000, 1_000_000].map(bytes),
             ["250 B", "5 kB", "100 kB", "1 MB"]

@@ -1,4 +1,4 @@
-//! The numbers that the project promises, and whether this run shows them.
+//! The figures that the project promises, and whether this run meets them.
 
 use serde::Serialize;
 
@@ -11,22 +11,22 @@ use crate::plan::{
 use crate::plugins::Work;
 use crate::servers::Side;
 
-/// One promise.
+/// A promised figure and its result.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Target {
-    /// Which; a number and, where it has several conditions, a letter.
+    /// The number of the promise, with a letter if it has several conditions.
     pub id: &'static str,
-    /// What was measured.
+    /// The measured figure.
     pub figure: f64,
-    /// What it must not exceed.
+    /// The highest allowed figure.
     pub target: f64,
-    /// Whether it does not.
+    /// Whether the figure does not exceed the target.
     pub met: bool,
-    /// What the figure is.
+    /// Description of the figure.
     pub what: &'static str,
 }
 
-/// What a promise is made of.
+/// The definition of a promise.
 struct Promise {
     id: &'static str,
     what: &'static str,
@@ -48,25 +48,25 @@ const PROMISES: [Promise; 12] = [
     },
     Promise {
         id: "2a",
-        what: "one more plugin, from 1 to 20, 5 kB: CPU in µs",
+        what: "cost of one more plugin, from 1 to 20, 5 kB: CPU in µs",
         target: 6.0,
         figure: |report| report.results(BY_PLUGINS)?.slope(&plugins(1), &plugins(20)),
     },
     Promise {
         id: "2b",
-        what: "one more plugin, from 1 to 100: how far that for 250 B is from that for 5 kB, as a share",
+        what: "cost of one more plugin, from 1 to 100: relative difference of 250 B to 5 kB",
         target: 0.25,
         figure: |report| slope_elsewhere(report, BY_OBJECT[0], SMALL),
     },
     Promise {
         id: "2c",
-        what: "one more plugin, from 1 to 100: how far that for 1 MB is from that for 5 kB, as a share",
+        what: "cost of one more plugin, from 1 to 100: relative difference of 1 MB to 5 kB",
         target: 0.25,
         figure: |report| slope_elsewhere(report, BY_OBJECT[3], HUGE),
     },
     Promise {
         id: "3",
-        what: "CPU per plugin at 100 distinct ones: how far from that at 5, as a share",
+        what: "CPU per plugin: relative difference of 100 distinct plugins to 5",
         target: 0.25,
         figure: |report| {
             let results = report.results(BY_PLUGINS)?;
@@ -120,13 +120,13 @@ const PROMISES: [Promise; 12] = [
     },
     Promise {
         id: "7b",
-        what: "policies from which one merged call costs less than as many empty native webhooks",
+        what: "fewest policies whose merged call costs less than as many empty native webhooks",
         target: 20.0,
         figure: crossing,
     },
     Promise {
         id: "8",
-        what: "a good plugin beside two that spin: p50 in ms",
+        what: "a good plugin beside two endless ones: p50 in ms",
         target: 2.0,
         figure: |report| {
             let fairness = report.fairness.as_ref();
@@ -137,7 +137,7 @@ const PROMISES: [Promise; 12] = [
     },
 ];
 
-/// Judges what was measured; a promise that it says nothing of is left out.
+/// Compares the results with the promises. Promises that the run does not cover are left out.
 pub(super) fn judge(report: &Report) -> Vec<Target> {
     let judge = |promise: &Promise| {
         let figure = (promise.figure)(report).ok()?;
@@ -163,13 +163,14 @@ fn deviation(figure: f64, reference: f64) -> f64 {
     (figure / reference - 1.0).abs()
 }
 
-/// On the straight lines between the points that were measured.
+/// Returns the number of policies from which one merged call is cheaper than as many calls of an empty native webhook.
+/// The function interpolates linearly between the measured points.
 pub(super) fn crossing(report: &Report) -> anyhow::Result<f64> {
     let each = report.figures(BY_PLUGINS, &empty())?.cpu();
     let mut before: Option<(f64, f64)> = None;
     for count in [1, 5, 20] {
         let policies = count as f64;
-        // How much the merged call costs more than the separate ones.
+        // The extra cost of the merged call, compared with separate calls.
         let more = report.figures(BY_PLUGINS, &plugins(count))?.cpu() - policies * each;
         if more <= 0.0 {
             return Ok(before.map_or(policies, |(earlier, more_before)| {

@@ -30,7 +30,7 @@ void *tollgate_allocate(size_t size) {
     return (void *)at;
 }
 
-/* The compiler makes calls of these. */
+/* The compiler emits calls of these functions. */
 void *memcpy(void *to, const void *from, size_t size) {
     for (size_t index = 0; index < size; index++) {
         ((char *)to)[index] = ((const char *)from)[index];
@@ -52,7 +52,7 @@ __attribute__((export_name("cabi_realloc"))) void *tollgate_export_realloc(void 
     return old_size == 0 ? block : memcpy(block, old, old_size < size ? old_size : size);
 }
 
-/* A list that grows: room for twice as many each time that it is full. */
+/* A growing list. Its capacity doubles each time that it is full. */
 static void *grown(const void *old, size_t count, size_t size) {
     bool is_full = (count & (count - 1)) == 0;
     if (!is_full) {
@@ -265,7 +265,7 @@ tollgate_denial *tollgate_deny(tollgate_text message) {
     return denial;
 }
 
-/* Memory begins at the null pointer, so reading by it does not trap. */
+/* Memory begins at the null pointer, so an access through it does not trap. */
 static void refuse_null(const tollgate_denial *denial, tollgate_text message) {
     if (denial == NULL) {
         TOLLGATE_ABORT(message);
@@ -503,7 +503,7 @@ bool tollgate_json_string(tollgate_json *json, tollgate_text *string) {
 }
 
 void tollgate_json_skip(tollgate_json *json) {
-    /* Iteratively: how deep a value is nested is not this plugin's to choose. */
+    /* Iterates instead of recursing, because others decide how deep a value is nested. */
     size_t depth = 0;
     tollgate_text string;
     do {

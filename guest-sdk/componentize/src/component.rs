@@ -1,4 +1,4 @@
-//! Encoding: one module in, one component out.
+//! Turns a core module into a component.
 
 use wasmparser::{Encoding, Parser, Payload};
 use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
@@ -6,10 +6,10 @@ use wit_component::{ComponentEncoder, StringEncoding, embed_component_metadata};
 use crate::contract::{self, CONTRACT_VERSION, Used};
 use crate::wasi;
 
-/// Why there is no component.
+/// The reason why a module cannot become a component.
 #[derive(Debug, thiserror::Error)]
 pub enum ComponentizeError {
-    /// The bytes are something else.
+    /// The bytes are not a module or component.
     #[error(
         "it is not WebAssembly: it does not start with `\\0asm`, and is not the text of a module"
     )]
@@ -19,16 +19,16 @@ pub enum ComponentizeError {
     Malformed(String),
     /// The module exports nothing of the contract.
     #[error(
-        "it exports nothing of tollgate:admission@{CONTRACT_VERSION}: is the SDK's export (`validator`, `mutator` or \
-         `plugin`) called, and the module built as a library (a \"reactor\"), not as a command?"
+        "it exports nothing of tollgate:admission@{CONTRACT_VERSION}: call the SDK's export (`validator`, `mutator` or \
+         `plugin`), and build the module as a library (a \"reactor\"), not as a command"
     )]
     NotAPlugin,
-    /// The module was built with an SDK of another version.
+    /// The module was built for another version of the contract.
     #[error(
-        "it was built for tollgate:admission@{0}, and this tool makes components of {CONTRACT_VERSION}: rebuild it"
+        "it was built for tollgate:admission@{0}, but this tool builds components for {CONTRACT_VERSION}: rebuild it"
     )]
     OtherVersion(String),
-    /// The module imports what no host has.
+    /// The module imports an interface that no host has.
     #[error(
         "it imports from `{0}`, which is neither in tollgate:admission@{CONTRACT_VERSION} nor in WASI's first preview"
     )]
@@ -38,10 +38,10 @@ pub enum ComponentizeError {
     Encode(String),
 }
 
-/// Makes a component of a core module, as binary or as text. A component stays as it is.
+/// Turns a core module, as binary or as text, into a component. A component stays unchanged.
 ///
 /// # Errors
-/// When the bytes are not a plugin of this version of the contract.
+/// If the bytes are not a plugin for this version of the contract.
 pub fn componentize(bytes: &[u8]) -> Result<Vec<u8>, ComponentizeError> {
     let bytes = &*wat::parse_bytes(bytes)
         .map_err(|error| ComponentizeError::Malformed(error.to_string()))?;
@@ -80,7 +80,7 @@ pub fn componentize(bytes: &[u8]) -> Result<Vec<u8>, ComponentizeError> {
     encoder.encode().map_err(ComponentizeError::encode)
 }
 
-/// What there is to know of a module.
+/// The interfaces that a module uses.
 #[derive(Default)]
 struct Module {
     used: Used,
@@ -129,9 +129,9 @@ impl ComponentizeError {
 mod tests {
     use super::*;
 
-    /// The plugin of docs/languages/no-sdk.md, with something before its end.
+    /// The plugin in docs/guides/languages/no-sdk.md, with additional text at its end.
     fn plugin(more: &str) -> Vec<u8> {
-        let page = include_str!("../../../docs/languages/no-sdk.md");
+        let page = include_str!("../../../docs/guides/languages/no-sdk.md");
         let (_, text) = page.split_once("```wat\n").unwrap();
         let (text, _) = text.split_once("```").unwrap();
         let text = text.trim_end().strip_suffix(')').unwrap();
@@ -144,7 +144,7 @@ mod tests {
         componentize(module).unwrap_err().to_string()
     }
 
-    /// The names of what a component imports.
+    /// The names of a component's imports.
     fn imports(component: &[u8]) -> Vec<String> {
         let mut names = Vec::new();
         let mut depth = 0;
@@ -166,15 +166,15 @@ mod tests {
     }
 
     #[test]
-    fn the_plugin_of_the_documentation_becomes_a_component() {
+    fn documented_plugin_becomes_component() {
         let component = componentize(&plugin("")).unwrap();
         assert_eq!(componentize(&component).unwrap(), component);
-        // Types are imported, which grants nothing.
+        // The component imports types, which grants nothing.
         assert_eq!(imports(&component), ["tollgate:admission/types@0.1.0"]);
     }
 
     #[test]
-    fn only_what_is_used_is_imported() {
+    fn component_imports_only_used_interfaces() {
         let import = r#"(import "tollgate:admission/clock@0.1.0" "now" (func (param i32)))"#;
         let component = componentize(&plugin(import)).unwrap();
         assert!(imports(&component).contains(&"tollgate:admission/clock@0.1.0".to_owned()));
@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn wasi_stays_outside() {
+    fn component_does_not_import_wasi() {
         let import = r#"
             (import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))
             (import "wasi_snapshot_preview1" "clock_time_get" (func (param i32 i64 i32) (result i32)))
@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_plugin_is_refused_with_the_reason() {
+    fn refuses_other_modules_with_reason() {
         assert!(refused(b"(module)").starts_with("it exports nothing of tollgate:admission@0.1.0"));
         assert!(
             refused(&plugin(r#"(import "env" "now" (func))"#)).starts_with("it imports from `env`")

@@ -1,10 +1,10 @@
-//! The contract, and the world of it that a module is made for.
+//! The contract, and the world for a module.
 
 use wit_parser::{PackageId, Resolve, WorldId};
 
 use crate::component::ComponentizeError;
 
-/// The version of the contract that components are made for.
+/// The version of the contract that components are built for.
 pub const CONTRACT_VERSION: &str = "0.1.0";
 
 const PACKAGE: &str = "tollgate:admission";
@@ -15,14 +15,14 @@ const SOURCES: [(&str, &str); 3] = [
     ("world.wit", include_str!("../../../wit/world.wit")),
 ];
 
-/// What a module imports and exports of the contract, by the names of the interfaces.
+/// The interfaces of the contract that a module imports and exports, by name.
 #[derive(Debug, Default, PartialEq)]
 pub(crate) struct Used {
     pub(crate) imports: Vec<String>,
     pub(crate) exports: Vec<String>,
 }
 
-/// The contract's interfaces.
+/// Parses the contract's interfaces.
 pub(crate) fn resolve() -> Resolve {
     let mut resolve = Resolve::default();
     let mut sources = wit_parser::SourceMap::new();
@@ -34,7 +34,7 @@ pub(crate) fn resolve() -> Resolve {
     resolve
 }
 
-/// A world with exactly what is used: one that names more could not be made of the module.
+/// Builds a world with exactly the used interfaces. With more, the module could not become a component.
 pub(crate) fn world(resolve: &mut Resolve, name: &str, used: &Used) -> WorldId {
     let lines = |word: &str, names: &[String]| -> String {
         let line = |name: &String| format!("    {word} {PACKAGE}/{name}@{CONTRACT_VERSION};\n");
@@ -47,14 +47,14 @@ pub(crate) fn world(resolve: &mut Resolve, name: &str, used: &Used) -> WorldId {
     );
     let package: PackageId = resolve
         .push_str(format!("{name}.wit"), &text)
-        .expect("interfaces of the contract make a world");
+        .expect("the contract's interfaces form a valid world");
     resolve.packages[package].worlds[name]
 }
 
 // === impl Used ===
 
 impl Used {
-    /// Takes an import's module name.
+    /// Records the module name of an import.
     pub(crate) fn import(&mut self, module: &str) -> Result<(), ComponentizeError> {
         match interface(module)? {
             Some(name) => add(&mut self.imports, name),
@@ -63,7 +63,7 @@ impl Used {
         Ok(())
     }
 
-    /// Takes an export's name, which is `interface#function` for a function of the contract.
+    /// Records the name of an export. For a function of the contract, this is `interface#function`.
     pub(crate) fn export(&mut self, name: &str) -> Result<(), ComponentizeError> {
         if let Some((interface_name, _)) = name.split_once('#')
             && let Some(name) = interface(interface_name)?
@@ -74,7 +74,7 @@ impl Used {
     }
 }
 
-/// The name of an interface of the contract; none for anything else.
+/// Returns the name of an interface of the contract. None for anything else.
 fn interface(full: &str) -> Result<Option<&str>, ComponentizeError> {
     let Some((name, version)) = full
         .strip_prefix(PACKAGE)

@@ -1,7 +1,7 @@
-//! From the core module that a compiler leaves to a component that Tollgate takes.
+//! Turns a compiler's core module into a component that Tollgate accepts.
 //!
-//! Rust needs none of this: `wit-bindgen` puts the contract into the module, and the host does the rest. Other
-//! compilers know nothing of the component model, or cannot be kept from importing WASI:
+//! Rust does not need this crate: `wit-bindgen` puts the contract into the module, and the host does the rest. Other
+//! compilers don't know the component model, or always import WASI:
 //!
 //! ```text
 //! core module ─→ which interfaces of the contract does it import and export?   contract

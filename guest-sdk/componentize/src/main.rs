@@ -1,4 +1,4 @@
-//! `tollgate-componentize`: what a build script calls for languages whose compilers leave core modules.
+//! `tollgate-componentize`: build scripts call it for languages whose compilers write core modules.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use anyhow::Context as _;
 use clap::{Parser, Subcommand};
 
-/// Makes Tollgate plugins of core modules.
+/// Build Tollgate plugins from core modules.
 #[derive(Debug, Parser)]
 #[command(version, about)]
 struct Arguments {
@@ -16,11 +16,11 @@ struct Arguments {
 
 #[derive(Debug, Subcommand)]
 enum Task {
-    /// Make a component of a core module. A component is copied as it is.
+    /// Build a component from a core module. A component is copied unchanged.
     Component {
-        /// The module that the compiler left.
+        /// The core module.
         module: PathBuf,
-        /// Where the component goes.
+        /// The output file.
         #[arg(short, long)]
         output: PathBuf,
     },
@@ -40,8 +40,9 @@ fn main() -> ExitCode {
 }
 
 fn component(module: &Path, output: &Path) -> anyhow::Result<()> {
-    let bytes = std::fs::read(module).with_context(|| module.display().to_string())?;
+    let bytes =
+        std::fs::read(module).with_context(|| format!("cannot read {}", module.display()))?;
     let component = tollgate_componentize::componentize(&bytes)
         .with_context(|| module.display().to_string())?;
-    std::fs::write(output, component).with_context(|| output.display().to_string())
+    std::fs::write(output, component).with_context(|| format!("cannot write {}", output.display()))
 }

@@ -1,8 +1,8 @@
-//! A stand-in for WASI's first preview, for compilers that cannot be kept from importing it.
+//! A stub of WASI's first preview, for compilers that always import it.
 //!
-//! Nothing is behind it and nothing of it reaches the host: the clock is a counter, randomness comes from a fixed seed,
-//! there are no files and no arguments. A call of the real one would be a call of the host from within the allocator,
-//! which the component model forbids (Go's collector reads the clock), and would make the same plugin judge the same
+//! The stub does not call the host. The clock is a counter, randomness comes from a fixed seed, and there are no files
+//! and no arguments. A real implementation has two problems. It would call the host from within the allocator, because
+//! Go's collector reads the clock, and the component model forbids that. And the same plugin would evaluate the same
 //! request differently.
 
 use wit_component::{StringEncoding, embed_component_metadata};
@@ -11,11 +11,11 @@ use wit_parser::Resolve;
 use crate::component::ComponentizeError;
 use crate::contract::{self, Used};
 
-/// What such modules import from.
+/// The module name of these imports.
 pub(crate) const MODULE: &str = "wasi_snapshot_preview1";
 
-/// The stub, with the part of the contract that it uses itself: what a program writes to its standard error before it
-/// exits becomes the reason of the fault.
+/// The stub, with the part of the contract that the stub itself uses. If a program writes to standard error before it
+/// exits, that text becomes the reason of the fault.
 pub(crate) fn stub(resolve: &Resolve) -> Result<Vec<u8>, ComponentizeError> {
     let mut resolve = resolve.clone();
     let used = Used {

@@ -1,7 +1,7 @@
-;; WASI's first preview with nothing behind it, in the form of an adapter that wit-component links.
+;; A stub of WASI's first preview, as an adapter that wit-component links.
 ;;
-;; Deterministic: the clock advances by a microsecond each time that it is read, randomness comes from a fixed seed.
-;; What needs a file, a socket or an argument is told that there is none.
+;; The stub is deterministic: each read advances the clock by a microsecond, and randomness comes from a fixed seed. For
+;; a file, a socket or an argument, the stub answers that there is none.
 (module
   (import "env" "memory" (memory 0))
   (import "tollgate:admission/logging@0.1.0" "abort"
@@ -9,28 +9,28 @@
 
   (global $now (mut i64) (i64.const 1700000000000000000))
   (global $seed (mut i64) (i64.const 0x9E3779B97F4A7C15))
-  ;; Where the program lets its last words be kept, how many bytes fit there and how many there are.
+  ;; The program's buffer for its last words, the size of the buffer, and the length of the text in it.
   (global $words (mut i32) (i32.const 0))
   (global $room (mut i32) (i32.const 0))
   (global $length (mut i32) (i32.const 0))
 
-  ;; Not WASI's: a program that knows this stub gives it a buffer for what it writes to its standard error.
+  ;; Not part of WASI: a program that knows this stub passes a buffer for its standard error.
   (func (export "tollgate_keep_standard_error") (param $at i32) (param $room i32)
     (global.set $words (local.get $at))
     (global.set $room (local.get $room))
     (global.set $length (i32.const 0)))
 
-  ;; The end of the program: its last words are the reason of the fault, or its exit code where it had none.
+  ;; Ends the program. The reason of the fault is its last words, or else its exit code.
   (func $end (export "proc_exit") (param $code i32)
     (if (i32.eqz (global.get $length)) (then (call $say_code (local.get $code))))
     (call $abort (global.get $words) (global.get $length)
       (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 0))
     unreachable)
 
-  ;; The exit code as the last words.
+  ;; Writes the exit code as the last words.
   (func $say_code (param $code i32)
     (local $divisor i32)
-    ;; A page of its own where the program has given no room, or not enough.
+    ;; Takes a new page if the program has given no buffer, or one that is too small.
     (if (i32.lt_u (global.get $room) (i32.const 34))
       (then
         (global.set $words (memory.grow (i32.const 1)))
@@ -56,8 +56,8 @@
       (local.set $divisor (i32.div_u (local.get $divisor) (i32.const 10)))
       (br_if $digit (local.get $divisor))))
 
-  ;; Whether Go's runtime has just written why it gives up. What follows is a trace of all goroutines and then not an
-  ;; exit but a trap, which says nothing.
+  ;; Whether Go's runtime has just written why it stops. After that text come a trace of all goroutines and a trap
+  ;; without a text, and no exit.
   (func $has_given_up (result i32)
     (local $beginning i64)
     (if (i32.lt_u (global.get $length) (i32.const 9)) (then (return (i32.const 0))))
@@ -120,7 +120,7 @@
         (br $next)))
     i32.const 0)
 
-  ;; One event: that of the first subscription. Where it is a clock's, the time it waits for has come.
+  ;; Returns one event: that of the first subscription. If it is a clock's, its time has come.
   (func (export "poll_oneoff") (param $subscriptions i32) (param $events i32) (param $count i32) (param $happened i32)
     (result i32)
     (local $time i64)
@@ -139,7 +139,7 @@
     i32.const 0)
   (func (export "sched_yield") (result i32) i32.const 0)
 
-  ;; No arguments and no environment.
+  ;; Returns no arguments and no environment.
   (func $none (param $count i32) (param $size i32) (result i32)
     (i32.store (local.get $count) (i32.const 0))
     (i32.store (local.get $size) (i32.const 0))
@@ -150,7 +150,7 @@
   (export "args_get" (func $nothing))
   (export "environ_get" (func $nothing))
 
-  ;; Standard input is at its end; all three streams are character devices; there is no folder (8 is EBADF).
+  ;; Standard input is at its end. All three streams are character devices. There is no folder (8 is EBADF).
   (func (export "fd_read") (param i32 i32 i32) (param $read i32) (result i32)
     (i32.store (local.get $read) (i32.const 0))
     i32.const 0)
@@ -166,7 +166,7 @@
   ;; 70 is ESPIPE.
   (func (export "fd_seek") (param i32 i64 i32 i32) (result i32) i32.const 70)
 
-  ;; The rest is not there: 52 is ENOSYS.
+  ;; The other functions do not exist: 52 is ENOSYS.
   (func (export "fd_advise") (param i32 i64 i64 i32) (result i32) i32.const 52)
   (func (export "fd_allocate") (param i32 i64 i64) (result i32) i32.const 52)
   (func (export "fd_datasync") (param i32) (result i32) i32.const 52)

@@ -1,13 +1,14 @@
-// Package clock is the clock capability. A plugin that imports it is refused unless its
-// configuration grants clock, so that no policy decides by a clock that stands still, as time.Now
-// does in a plugin.
+// Package clock is the clock capability. The host does not load a plugin that imports it unless the
+// configuration grants clock. So no policy decides by a clock that stands still, like time.Now in a
+// plugin.
 package clock
 
 import "time"
 
 var now func() time.Time
 
-// Now is the host's wall clock. It may step backwards when the host's clock is set.
+// Now returns the time of the host's wall clock. It may step backwards when somebody sets the
+// host's clock.
 func Now() time.Time {
 	if now == nil {
 		panic("a test of a policy that reads the clock sets it: tollgatetest.Review.At")
@@ -15,7 +16,7 @@ func Now() time.Time {
 	return now()
 }
 
-// Use sets the clock and gives back what undoes it. Package tollgatetest calls it.
+// Use replaces the clock, and returns a function that undoes this. Package tollgatetest calls it.
 func Use(other func() time.Time) (undo func()) {
 	before := now
 	now = other

@@ -10,7 +10,7 @@ func hostNow(area unsafe.Pointer)
 
 func init() {
 	now = func() time.Time {
-		// Seconds in eight bytes, and nanoseconds in four behind them.
+		// Eight bytes of seconds, followed by four bytes of nanoseconds.
 		var area [2]uint64
 		hostNow(unsafe.Pointer(&area))
 		return time.Unix(int64(area[0]), int64(uint32(area[1]))).UTC()

@@ -7,10 +7,10 @@ import (
 	_ "github.com/tollgate-dev/tollgate/guest-sdk/go/internal/guest/mutating"
 )
 
-// Export makes a policy that changes objects of this module. Call it once, in an init function.
+// Export exports a policy that changes objects from this module. Call it once, in an init function.
 //
-// What configure makes of the settings is what judges. Its error, best a [tollgate.SettingsErrors],
-// says why the settings will not do.
+// The host calls the policy that configure returns. If the settings are invalid, configure returns
+// an error, preferably [tollgate.SettingsErrors].
 func Export[S any, P tollgate.Mutator](manifest tollgate.Manifest, configure func(settings S) (P, error)) {
 	guest.Export(manifest, configure, func(policy P) { guest.Mutate = policy.Mutate })
 }

@@ -91,8 +91,8 @@ func (host *host) find(part tollgate.Part, at string) (any, bool) {
 
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
-// tokens reads a pointer. The host ends the call over a malformed one, so a test must not pass with
-// it.
+// tokens splits a pointer. The host ends the call on a malformed pointer, so a test must not pass
+// with one.
 func tokens(pointer string) []string {
 	if pointer == "" {
 		return nil

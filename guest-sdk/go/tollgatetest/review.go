@@ -1,13 +1,12 @@
-// Package tollgatetest is for unit tests of policies: they run on the machine that builds them,
-// without WebAssembly and without a host.
+// Package tollgatetest is for unit tests of policies. They run natively, without WebAssembly and
+// without a host.
 //
 //	limit := tollgatetest.Configure(t, `{"maxReplicas": 3}`, New)
 //	outcome := tollgatetest.Create(`{"apiVersion": "apps/v1", "kind": "Deployment", "spec": {"replicas": 12}}`).Validate(t, limit)
 //	if outcome.Denial == nil { … }
 //
-// Pointers are read as strictly as the host reads them, and patches applied by the library that
-// kube-apiserver uses. Two things differ: the members of an object come in the order of their names,
-// and there are no budgets.
+// The package reads pointers as strictly as the host, and applies patches with the library of
+// kube-apiserver. There are no budgets, and the members of an object are sorted by name.
 package tollgatetest
 
 import (
@@ -26,32 +25,32 @@ import (
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/clock"
 )
 
-// A Review is an admission review under construction. What kube-apiserver would say of the request is
-// derived from the object; the functions change it.
+// A Review is an admission review under construction. The fields of the request are derived from
+// the object. The functions override them.
 type Review struct {
 	object, oldObject, options any
 	request                    map[string]any
 	now                        time.Time
 }
 
-// An Outcome is what a policy did.
+// An Outcome is the result of a policy.
 type Outcome struct {
-	// Denial is nil when the policy allowed.
+	// Denial is nil if the policy allowed the request.
 	Denial *tollgate.Denial
 	// Object is the object after the mutation, as JSON text with sorted members; empty when there is none.
 	Object string
-	// Changed tells whether a mutator made another object of it.
+	// Changed tells whether a mutator changed the object.
 	Changed bool
-	// Warnings are in order.
+	// Warnings has the warnings, in order.
 	Warnings []string
-	// Annotations are the audit annotations.
+	// Annotations has the audit annotations.
 	Annotations map[string]string
-	// Log is in order.
+	// Log has the log messages, in order.
 	Log []string
 }
 
-// Configure makes a policy of settings as the host does, and fails the test when it refuses them.
-// [tollgate.Configure] is for tests of what is refused.
+// Configure configures a policy like the host, and fails the test if the policy rejects the
+// settings. To test invalid settings, use [tollgate.Configure].
 func Configure[S, P any](t testing.TB, settings string, configure func(S) (P, error)) P {
 	t.Helper()
 	policy, err := tollgate.Configure(settings, configure)
@@ -61,44 +60,45 @@ func Configure[S, P any](t testing.TB, settings string, configure func(S) (P, er
 	return policy
 }
 
-// Create is the creation of an object: JSON text, or anything that can be marshalled.
+// Create returns a review of the creation of an object: JSON text, or any value that can be
+// marshalled.
 func Create(object any) *Review { return newReview(tollgate.Create, parse(object), nil) }
 
-// Update is the replacement of an object by another.
+// Update returns a review of the replacement of an object.
 func Update(oldObject, object any) *Review {
 	return newReview(tollgate.Update, parse(object), parse(oldObject))
 }
 
-// Delete is the deletion of an object.
+// Delete returns a review of the deletion of an object.
 func Delete(oldObject any) *Review { return newReview(tollgate.Delete, nil, parse(oldObject)) }
 
-// Connect is a connection such as exec; the object is its options.
+// Connect returns a review of a new connection such as exec. The object is its options.
 func Connect(object any) *Review { return newReview(tollgate.Connect, parse(object), nil) }
 
-// With sets something that kube-apiserver says of the request, such as With("subResource", "status").
+// With sets a field of the request, such as With("subResource", "status").
 func (review *Review) With(key string, value any) *Review {
 	review.request[key] = parse(must(json.Marshal(value)))
 	return review
 }
 
-// User is who makes the request.
+// User sets the user who makes the request.
 func (review *Review) User(name string, groups ...string) *Review {
 	return review.With("userInfo", map[string]any{"username": name, "groups": groups})
 }
 
-// Options are the operation's options.
+// Options sets the operation's options.
 func (review *Review) Options(options any) *Review {
 	review.options = parse(options)
 	return review
 }
 
-// At is what clock.Now says.
+// At sets the time that clock.Now returns.
 func (review *Review) At(now time.Time) *Review {
 	review.now = now
 	return review
 }
 
-// Validate judges the review. An error that is not a denial fails the test.
+// Validate validates the review. An error that is not a denial fails the test.
 func (review *Review) Validate(t testing.TB, policy tollgate.Validator) *Outcome {
 	t.Helper()
 	return review.judge(t, func(review *tollgate.Review) (tollgate.Mutation, error) {
@@ -106,8 +106,8 @@ func (review *Review) Validate(t testing.TB, policy tollgate.Validator) *Outcome
 	})
 }
 
-// Mutate mutates the object. An error that is not a denial, and a patch that does not apply, fail the
-// test.
+// Mutate mutates the object. An error that is not a denial fails the test, and so does a patch that
+// does not apply.
 func (review *Review) Mutate(t testing.TB, policy tollgate.Mutator) *Outcome {
 	t.Helper()
 	return review.judge(t, policy.Mutate)
@@ -201,7 +201,7 @@ func newReview(operation tollgate.Operation, object, oldObject any) *Review {
 	}}
 }
 
-// plural is the English plural as Kubernetes forms it.
+// plural forms the English plural like Kubernetes.
 func plural(kind string) string {
 	name := strings.ToLower(kind)
 	switch {
@@ -235,7 +235,7 @@ func parse(value any) any {
 	return parsed
 }
 
-// compact is a value as JSON without the escapes that package encoding/json makes for HTML.
+// compact marshals a value without the HTML escapes of package encoding/json.
 func compact(value any) string {
 	var text strings.Builder
 	encoder := json.NewEncoder(&text)

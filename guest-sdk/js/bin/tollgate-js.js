@@ -18,6 +18,6 @@ try {
   console.log(`${values.output}: ${size} bytes, exports ${exports.join(', ')}`);
 } catch (error) {
   console.error(`error: ${error.message}`);
-  // Not `exitCode`: the engine may still be running.
+  // Not `exitCode`, because the engine may still be running.
   process.exit(1);
 }

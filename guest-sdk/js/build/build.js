@@ -1,4 +1,4 @@
-/** From a policy module to a component: bundle, find out which world it is for, hand both to QuickJS's toolchain. */
+/** Builds a component from a policy module: bundles it, finds its world, and passes both to QuickJS's toolchain. */
 
 import { cp, mkdir, mkdtemp, readFile, rm, writeFile } from 'node:fs/promises';
 import { tmpdir } from 'node:os';
@@ -13,12 +13,12 @@ const sdk = dirname(dirname(fileURLToPath(import.meta.url)));
 const contract = 'tollgate:admission';
 const version = '0.1.0';
 
-/** What the engine calls the bundle in its stacks. */
+/** The engine's name for the bundle in its stacks. */
 const bundleName = 'tollgate-bundle.js';
 
 /**
- * Builds a policy module, and says what it exports and how large it is. All of it takes seconds; loading the modules may
- * take `loadTimeout` milliseconds.
+ * Builds a policy module, and returns its exports and its size. The build takes seconds. Loading the modules may take
+ * up to `loadTimeout` milliseconds.
  */
 export async function build(policy, output, { loadTimeout = 60_000 } = {}) {
   const { code, table, exports, usesClock } = await bundle(resolve(policy));
@@ -50,7 +50,7 @@ export async function build(policy, output, { loadTimeout = 60_000 } = {}) {
   }
 }
 
-/** The engine runs on a thread that cannot be ended: what calls this has to end the process. */
+/** The engine runs on a thread that cannot be stopped, so the caller has to end the process. */
 function inTime(policy, loaded, loadTimeout) {
   let timer;
   const late = new Promise((_, reject) => {
@@ -60,7 +60,7 @@ function inTime(policy, loaded, loadTimeout) {
   return Promise.race([loaded, late]).finally(() => clearTimeout(timer));
 }
 
-/** What the engine said, with the places of the author's files for those of the bundle. */
+/** Returns the engine's error, with the places in the author's files instead of those in the bundle. */
 function failure(policy, said, [files, table]) {
   const own = said.replace(/^(: )?(Failed to [^:]*: )*/, '');
   const [message, ...stack] = own.split(new RegExp(String.raw`\n(?=\s+at .*${bundleName}:)`));
@@ -124,8 +124,9 @@ function bundled(policy, contents) {
 }
 
 /**
- * The engine's own async functions make its own Promises, of which src/promise.js would not know. Only files that have some
- * are changed: in all others generators, which parsers are made of, would become dearer as well.
+ * The engine's async functions create Promises of the engine, which src/promise.js would not see. So the build changes
+ * files with async functions. It leaves other files alone, because the change also makes generators slower, and parsers
+ * consist of generators.
  */
 const withoutAsync = {
   name: 'without async',
@@ -161,7 +162,7 @@ function entry(policy, exports, usesClock) {
   ].join('\n');
 }
 
-/** For each line of the bundle the author's file and line; nothing for lines of this SDK. */
+/** Maps each line of the bundle to the author's file and line, or to nothing for lines of this SDK. */
 function lines(map, folder) {
   const files = [];
   const table = [];

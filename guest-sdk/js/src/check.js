@@ -1,6 +1,6 @@
-/** What goes to the host is of the type that the contract has: the toolchain ends the call without a word where it is not. */
+/** Checks the types of values for the host. Without these checks, the toolchain would end the call without a text. */
 
-/** What a value is, for a message: never its content, which may be secret. Never throws, whatever the value does. */
+/** Describes a value for a message. Never uses its content, which may be secret, and never throws. */
 export function describe(value) {
   try {
     if (value === null) return 'null';
@@ -12,25 +12,25 @@ export function describe(value) {
   }
 }
 
-/** Text for people. Half a surrogate pair, as cutting text leaves it, becomes U+FFFD. */
+/** Checks text for people. Half a surrogate pair, left by cutting text, becomes U+FFFD. */
 export function text(value, what) {
   return string(value, what).toWellFormed();
 }
 
-/** Text that has to arrive as it is: a pointer, a value. */
+/** Checks text that must not change: a pointer, a value. */
 export function exact(value, what) {
   if (!string(value, what).isWellFormed()) throw new TypeError(`${what} has half a surrogate pair, which is no text`);
   return value;
 }
 
-/** A list of what `of` checks, each under its index. */
+/** Checks a list with `of`, each element under its index. */
 export function list(value, what, of) {
   if (!Array.isArray(value)) throw new TypeError(`${what} is not a list but ${describe(value)}`);
-  // Not `map`, which leaves out what was never set.
+  // Not `map`, because it skips elements that were never set.
   return Array.from(value, (element, index) => of(element, `${what}[${index}]`));
 }
 
-/** An object that is no list. */
+/** Checks an object that is not a list. */
 export function object(value, what) {
   if (typeof value !== 'object' || value === null || Array.isArray(value)) {
     throw new TypeError(`${what} is not an object but ${describe(value)}`);
@@ -38,12 +38,12 @@ export function object(value, what) {
   return value;
 }
 
-/** What may be left out. */
+/** Checks a value that may be absent. */
 export function optional(value, what, of) {
   return value === undefined || value === null ? undefined : of(value, what);
 }
 
-/** A whole number that the contract has room for. */
+/** Checks a whole number that fits into the contract's type. */
 export function status(value, what) {
   if (Number.isInteger(value) && value >= 0 && value <= 0xffff) return value;
   throw new TypeError(`${what} is ${typeof value === 'number' ? value : describe(value)}; it has to be a whole number from 400 to 499`);

@@ -1,2 +1,2 @@
-/** The host's wall clock, for plugins whose configuration grants the capability `clock`. It may step backwards. */
+/** Returns the time of the host's wall clock. The configuration has to grant `clock`. The time may step backwards. */
 export function now(): Date;

@@ -1,6 +1,6 @@
 /**
- * From a policy module to the exports of a component. What `tollgate-js build` makes the entry of a plugin calls this;
- * nobody else needs to.
+ * Turns a policy module into the exports of a component. Only the entry point that `tollgate-js build` writes calls
+ * this file.
  */
 
 import * as contract from './policy.js';
@@ -9,7 +9,7 @@ import { finish, settle } from './promise.js';
 import { SettingsErrors } from './settings.js';
 import { place, words } from './words.js';
 
-/** The exports. `lines` says where in the author's files each line of the bundle comes from. */
+/** Returns the exports. `lines` maps each line of the bundle to its place in the author's files. */
 export function component(policy, host, lines) {
   settle();
   use(host);
@@ -45,8 +45,9 @@ export function component(policy, host, lines) {
 }
 
 /**
- * Has the engine collect garbage while the plugin is built. It does so again when half as much memory more is in use, which
- * no call comes to unless it uses much; how near it was before is a matter of luck, and collecting costs millions of fuel.
+ * Makes the engine collect garbage during the build. The engine collects again when its memory has grown by half. Only
+ * a call that uses much memory gets there. Without this, the distance to the next collection would be random, and a
+ * collection costs millions of units of fuel.
  */
 function collectGarbage() {
   const { getMemoryUsage } = globalThis.__cqjs;
@@ -59,7 +60,7 @@ function collectGarbage() {
   }
 }
 
-/** The table that `tollgate-js build` writes: for each line of the bundle the file's number, line and column. */
+/** Reads the table that `tollgate-js build` writes: for each line of the bundle, the file's number, line and column. */
 export function lineTable(files, table) {
   return {
     at(line) {

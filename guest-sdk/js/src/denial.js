@@ -1,11 +1,11 @@
-/** Denials: what the user reads, and every field that is to blame. */
+/** Denials: the message for the user, and every wrong field. */
 
 import { describe, exact, list, optional, status, text } from './check.js';
 
-/** The answer of `validate` that has nothing against the request. */
+/** The answer of `validate` that allows the request. */
 export const allow = Object.freeze({ tag: 'allow' });
 
-/** Kubernetes' CauseTypes. */
+/** The CauseTypes of Kubernetes. */
 export const CauseType = Object.freeze({
   valueRequired: 'FieldValueRequired',
   valueInvalid: 'FieldValueInvalid',
@@ -22,7 +22,7 @@ export class Cause {
   }
 }
 
-/** Refuses a request: returned or thrown. */
+/** Denies a request. Return it or throw it. */
 export class Denial extends Error {
   name = 'Denial';
   causes = [];
@@ -56,7 +56,7 @@ export class Denial extends Error {
     return this.causes.length > 0 ? this : allow;
   }
 
-  /** As the contract has it. Checked again, as all but code and reason may have been set since. */
+  /** Converts to the contract's type. Checks again, because anything except code and reason may have been set since. */
   toContract() {
     return {
       message: text(this.message, 'the message of a denial'),
@@ -71,7 +71,7 @@ export class Denial extends Error {
   }
 }
 
-/** A denial with HTTP status 403 and no causes yet. */
+/** Returns a denial with HTTP status 403 and no causes. */
 export function deny(message) {
   return new Denial(message);
 }

@@ -1,7 +1,7 @@
 /**
- * What the engine has for the time, chance, output and Promises ends the call without a word, holds the moment of the
- * build, or loses errors: here each says a word or works. The entry of a plugin imports this before anything of the
- * policy, so that it holds for what is done while its modules are loaded, too.
+ * Replaces the engine's globals for time, randomness, output and Promises. The engine's own ones end the call without a
+ * text, contain the time of the build, or lose errors. The replacements work, or throw an error with a text. The entry
+ * point of a plugin imports this file before the policy, so that it also applies while the policy's modules load.
  */
 
 import { current } from './host.js';
@@ -21,7 +21,7 @@ globalThis.Date = new Proxy(Date, {
 Date.prototype.constructor = globalThis.Date;
 globalThis.performance = { now: noClock };
 
-// Mulberry32: the same numbers in every build and in every call.
+// Mulberry32: returns the same numbers in every build and in every call.
 let seed = 0;
 Math.random = () => {
   seed = (seed + 0x6d2b79f5) | 0;
@@ -32,11 +32,12 @@ Math.random = () => {
 
 globalThis.Promise = Promise;
 globalThis.queueMicrotask = queueMicrotask;
-// They make Promises of the engine's.
+// These functions create Promises of the engine.
 delete Array.fromAsync;
 delete globalThis.AsyncDisposableStack;
 
-// Code that is compiled while the plugin runs has not been through the build: its async functions would be the engine's.
+// Code that is compiled at run time has not been through the build, so its async functions would be those of the
+// engine.
 const { eval: evaluate } = globalThis;
 globalThis.eval = (code) => evaluate(withoutAsync(code));
 for (const { prototype } of [Function, Object.getPrototypeOf(function* () {}).constructor]) {
@@ -50,7 +51,7 @@ function withoutAsync(code) {
   return code;
 }
 
-// While the policy is loaded there is nobody to write to.
+// While the policy is loading, there is no log to write to.
 const write = (level) => (...parts) => current()?.logging.log(level, parts.map(told).join(' ').toWellFormed());
 globalThis.console = {
   debug: write('debug'),

@@ -1,20 +1,20 @@
-/** What reviews are read through: the host's interfaces in a plugin, a review in memory in a test. */
+/** Access to reviews: the host's interfaces in a plugin, and a review in memory in a test. */
 
 let used;
 
-/** Sets what reviews are read through, and gives back what it was before. */
+/** Replaces the host for reviews, and returns the previous one. */
 export function use(host) {
   const before = used;
   used = host;
   return before;
 }
 
-/** The host of this moment; undefined while a policy is loaded. */
+/** The current host. Undefined while a policy is loading. */
 export function current() {
   return used;
 }
 
-/** The host of this moment. */
+/** Returns the current host. */
 export function host() {
   if (used === undefined) throw new Error('there is no review outside of validate and mutate');
   return used;

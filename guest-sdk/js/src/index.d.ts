@@ -3,60 +3,60 @@
 /** A JSON Pointer, RFC 6901, such as `/spec/containers/0/image`; "" is the whole document. */
 export type JSONPointer = string;
 
-/** Any JSON value. Integers beyond 2⁵³ are given as bigint. */
+/** Any JSON value. Pass integers beyond 2⁵³ as bigint. */
 export type JSONValue = null | boolean | number | bigint | string | readonly JSONValue[] | { readonly [name: string]: JSONValue | undefined };
 
-/** The pointer of its tokens, which are member names and element indices, not escaped. */
+/** Returns a pointer from tokens, and escapes them. Tokens are member names and element indices. */
 export function pointer(...tokens: (string | number)[]): JSONPointer;
 
-/** An array or object of a document, of which only the length is known. */
+/** An array or object of a document, as its length. */
 export class Container {
   readonly kind: 'array' | 'object';
   readonly length: number;
 }
 
-/** What stands in a document: integers beyond 2⁵³ are bigint, so that every one is exact. */
+/** A value in a document. Integers beyond 2⁵³ are bigint, so that every integer is exact. */
 export type Value = null | boolean | number | bigint | string | Container;
 
-/** A place in a document and what stands there. */
+/** A place in a document, and its value. */
 export interface Node {
-  /** Complete and escaped: it can be used in a patch or a denial as it is. */
+  /** Complete and escaped. Patches and denials accept it unchanged. */
   readonly pointer: JSONPointer;
   readonly value: Value;
 }
 
 /**
- * One of the JSON documents of a review. The host parsed it; a read costs what it returns. A pointer that is not well
- * formed ends the call as a fault of the plugin: a typo must not read as absent.
+ * One of the JSON documents of a review. The host has parsed it. A read costs the size of its result. A malformed
+ * pointer ends the call as a fault of the plugin. Otherwise a typo would read as absent.
  */
 export interface Document {
-  /** Whether the document is there at all. */
+  /** Whether the document exists. */
   readonly exists: boolean;
-  /** What stands at a pointer; undefined when there is nothing. JSON null is null. */
+  /** Returns the value at a pointer. Undefined if there is nothing. JSON null is null. */
   get(at: JSONPointer): Value | undefined;
-  /** The string; undefined when nothing or something else is there. */
+  /** Returns the string. Undefined for nothing or another type. */
   text(at: JSONPointer): string | undefined;
-  /** The boolean; undefined when nothing or something else is there. */
+  /** Returns the boolean. Undefined for nothing or another type. */
   boolean(at: JSONPointer): boolean | undefined;
-  /** The number, rounded to a double; undefined when nothing or something else is there. */
+  /** Returns the number, rounded to a double. Undefined for nothing or another type. */
   number(at: JSONPointer): number | undefined;
-  /** The whole number, exact; undefined when nothing or something else is there. */
+  /** Returns the exact integer. Undefined for nothing or another type. */
   integer(at: JSONPointer): number | bigint | undefined;
-  /** How many elements or members; undefined when neither array nor object is there. */
+  /** Returns the number of elements or members. Undefined for nothing or another type. */
   length(at: JSONPointer): number | undefined;
-  /** The member names of an object, not escaped; undefined when no object is there. */
+  /** Returns the member names of an object, not escaped. Undefined if there is no object. */
   keys(at: JSONPointer): string[] | undefined;
-  /** Every place that matches a pattern: in `/spec/containers/*​/image` the `*` stands for any element or member. */
+  /** Every place that matches a pattern: in `/spec/containers/*​/image` the `*` matches any element or member. */
   select(pattern: JSONPointer): Node[];
-  /** The JSON text; undefined when there is nothing. Numbers stand in it digit by digit as they were received. */
+  /** Returns the JSON text. Undefined if there is nothing. Numbers keep their original digits. */
   json(at: JSONPointer): string | undefined;
-  /** What stands there, parsed: costs its size, and integers beyond 2⁵³ are rounded. */
+  /** Returns the parsed value. The cost is its size, and integers beyond 2⁵³ are rounded. */
   read(at: JSONPointer): unknown;
 }
 
 export type Operation = 'CREATE' | 'UPDATE' | 'DELETE' | 'CONNECT';
 
-/** What kube-apiserver says of the request. */
+/** The request's metadata from kube-apiserver. */
 export interface Request {
   readonly uid: string;
   readonly operation: Operation;
@@ -66,11 +66,11 @@ export interface Request {
   /** Empty on CREATE with generateName and on deletecollection. */
   readonly name: string;
   readonly namespace: string | undefined;
-  /** Nothing will be persisted. */
+  /** True if kube-apiserver will not persist anything. */
   readonly dryRun: boolean;
 }
 
-/** The one review that the plugin is called for. */
+/** The review for which the host called the plugin. */
 export interface Review {
   /** The object, as the plugins before this one left it. Absent on DELETE. */
   readonly object: Document;
@@ -80,27 +80,27 @@ export interface Review {
   readonly options: Document;
   /** The AdmissionRequest itself without object, oldObject and options: `/userInfo/username`, …. */
   readonly requestDocument: Document;
-  /** Brings a dozen strings from the host: keep it where it is used more than once. */
+  /** Copies a dozen strings from the host. Keep the result if you need it more than once. */
   readonly request: Request;
   /** `request.operation`, for a fraction of its cost. */
   readonly operation: Operation;
-  /** Whether the request makes something else of what stands at a pointer. */
+  /** Whether the request changes the value at a pointer. */
   changes(at: JSONPointer): boolean;
-  /** Shows a warning to the user who made the request. At most 120 characters are advised. */
+  /** Shows a warning to the user who made the request. Kubernetes recommends at most 120 characters. */
   warn(message: string): void;
-  /** Records something in kube-apiserver's audit log. A key has at most 63 letters, digits, dashes, underscores, dots. */
+  /** Adds an annotation to the audit log. A key has at most 63 letters, digits, dashes, underscores and dots. */
   annotate(key: string, value: string): void;
 }
 
-/** The answer of `validate` that has nothing against the request. */
+/** The answer of `validate` that allows the request. */
 export const allow: Allow;
 declare const allowed: unique symbol;
-/** The type of `allow`, which nothing else has. */
+/** The type of `allow`. No other value has it. */
 export interface Allow {
   readonly [allowed]: true;
 }
 
-/** Kubernetes' CauseTypes. */
+/** The CauseTypes of Kubernetes. */
 export const CauseType: {
   readonly valueRequired: 'FieldValueRequired';
   readonly valueInvalid: 'FieldValueInvalid';
@@ -110,35 +110,37 @@ export const CauseType: {
 
 /** One reason for a denial. */
 export class Cause {
-  /** Without a field no single field is to blame. Leave the object's values out of the message: they may be secret. */
+  /**
+   * Leave the field out if the cause is not a single field. Leave the object's values out, because they may be secret.
+   */
   constructor(field: JSONPointer | undefined, message: string, reason?: string);
   readonly field: JSONPointer | undefined;
   readonly message: string;
   readonly reason: string | undefined;
 }
 
-/** Refuses a request: returned or thrown. */
+/** Denies a request. Return it or throw it. */
 export class Denial extends Error {
   readonly causes: Cause[];
-  /** Blames a field. */
+  /** Adds a cause for a field. */
   at(field: JSONPointer, message: string, reason?: string): this;
   /** Adds a cause. */
   because(cause: Cause): this;
-  /** Another HTTP status than 403, from 400 to 499. */
+  /** Sets the HTTP status, from 400 to 499. The default is 403. */
   code(code: number): this;
-  /** A Kubernetes StatusReason such as `Invalid`. */
+  /** Sets the Kubernetes StatusReason, such as `Invalid`. */
   reason(reason: string): this;
-  /** The denial when it has causes, and `allow` otherwise. */
+  /** Returns the denial if it has causes, and `allow` otherwise. */
   ifBlamed(): this | Allow;
 }
 
-/** A denial with HTTP status 403 and no causes yet. */
+/** Returns a denial with HTTP status 403 and no causes. */
 export function deny(message: string): Denial;
 
-/** What `validate` returns. Anything else, and a Promise above all, is a fault of the plugin and never an allow. */
+/** The answer of `validate`. Anything else, such as a Promise, is a fault of the plugin and never an allow. */
 export type Verdict = Allow | Denial;
 
-/** What `mutate` returns, beside a denial. */
+/** The answer of `mutate`, if it is not a denial. */
 export class Mutation {
   protected constructor();
   private readonly answer;
@@ -146,59 +148,59 @@ export class Mutation {
 
 /** The object stays as it is. */
 export const unchanged: Mutation;
-/** A merge patch, RFC 7386: members are merged, null removes one, arrays are replaced as a whole. */
+/** A merge patch, RFC 7386. Members are merged, null removes a member, and arrays are replaced as a whole. */
 export function merge(value: JSONValue): Mutation;
-/** The whole new object. What `read` has rounded is lost, which the host notices: prefer a patch. */
+/** The whole new object. Values that `read` has rounded get lost, and the host detects that. Prefer a patch. */
 export function wholeObject(value: unknown): Mutation;
-/** A JSON Patch that changes nothing yet. */
+/** Returns an empty JSON Patch. */
 export function patch(): Patch;
 
 /** A JSON Patch, RFC 6902, under construction. */
 export class Patch extends Mutation {
   constructor();
-  /** How many operations there are. */
+  /** The number of operations. */
   readonly length: number;
-  /** Sets a member or inserts before an array's element (`-`: behind the last). The parent has to be there. */
+  /** Sets a member, or inserts before an array's element (`-`: after the last). The parent must exist. */
   add(path: JSONPointer, value: JSONValue): this;
-  /** Replaces what has to be there. */
+  /** Replaces an existing value. */
   replace(path: JSONPointer, value: JSONValue): this;
-  /** Removes what has to be there. */
+  /** Removes an existing value. */
   remove(path: JSONPointer): this;
-  /** Moves what has to be there. */
+  /** Moves an existing value. */
   move(from: JSONPointer, path: JSONPointer): this;
-  /** Copies what has to be there. */
+  /** Copies an existing value. */
   copy(from: JSONPointer, path: JSONPointer): this;
-  /** Makes the patch fail, as a fault of the plugin, unless that value is there. */
+  /** Tests that a value exists. Otherwise the patch fails, as a fault of the plugin. */
   test(path: JSONPointer, value: JSONValue): this;
   /**
-   * Sets a member and makes the objects on the way to it that are missing. An array's element is replaced. Reads the
-   * document, which is the object as it was before this patch.
+   * Sets a member, and creates missing objects on the way. An array's element is replaced. Reads the document, which is
+   * the object before this patch.
    */
   set(document: Document, path: JSONPointer, value: JSONValue): this;
-  /** Adds behind the last element of a list, and makes the list when it is missing. */
+  /** Adds after the last element of a list, and creates the list if it is missing. */
   append(document: Document, list: JSONPointer, value: JSONValue): this;
 }
 
-/** The plugin's log in the host. Leave out the object's values: they may be secret. */
+/** The plugin's log in the host. Leave out the object's values, because they may be secret. */
 export const log: Readonly<Record<'error' | 'warn' | 'info' | 'debug' | 'trace', (...parts: unknown[]) => void>>;
 
-/** Everything that is wrong with the settings: thrown by `configure`. */
+/** All errors in the settings. `configure` throws it. */
 export class SettingsErrors extends Error {
-  /** Without a message there is no error yet. */
+  /** Without a message, there is no error yet. */
   constructor(message?: string);
   /** Adds an error about the setting at a pointer. */
   at(field: JSONPointer, message: string): this;
-  /** Throws itself when there are errors. */
+  /** Throws itself if there are errors. */
   throwIfAny(): void;
 }
 
-/** What settings are made of: `export const settings = settings.object({ … })`. */
+/** The shapes of settings: `export const settings = settings.object({ … })`. */
 export namespace settings {
-  /** A setting that is a T. */
+  /** The shape of a setting of type T. */
   interface Shape<T> {
-    /** What holds where the setting is left out. Without a default it has to be there. */
+    /** Sets the value for a missing setting. Without a default, the setting is required. */
     default(value: T): Shape<T>;
-    /** Undefined where the setting is left out. */
+    /** Makes a missing setting undefined. */
     optional(): Shape<T | undefined>;
     read(value: unknown, at: JSONPointer, report: (field: JSONPointer, message: string) => void): T;
   }
@@ -219,34 +221,34 @@ export namespace settings {
 /** Kubernetes' RuleWithOperations, with its wildcards. */
 export interface Rule {
   operations: (Operation | '*')[];
-  /** The empty string is the core group. */
+  /** The API groups. The empty string is the core group. */
   apiGroups: string[];
   apiVersions: string[];
   resources: string[];
   scope?: 'Cluster' | 'Namespaced' | '*';
 }
 
-/** What a plugin says of itself: `export const manifest`. */
+/** A plugin's description of itself: `export const manifest`. */
 export interface Manifest {
-  /** Short, in lower case with dashes. The name that counts at run time is the configuration's. */
+  /** Short, in lower case with dashes. At run time, the name in the configuration counts. */
   name: string;
   version: string;
-  /** One sentence for people. */
+  /** A sentence for people. */
   description?: string;
   /** A JSON Schema for the settings, for people. */
   settingsSchema?: object;
-  /** What the plugin is meant for. The configuration's rules, where given, win. */
+  /** The requests that the plugin is meant for. Rules in the configuration override them. */
   rules?: Rule[];
-  /** More, by reverse-DNS or well-known key. */
+  /** Additional keys and values, by reverse-DNS or well-known key. */
   labels?: Record<string, string>;
 }
 
-/** What a policy module exports. `validate`, `mutate` or both have to be there. */
+/** The exports of a policy module. `validate`, `mutate` or both must exist. */
 export interface PolicyModule<Settings = any, Configured = any> {
   manifest: Manifest;
-  /** What the settings are. Without it `configure` gets whatever JSON they are. */
+  /** The shape of the settings. Without it, `configure` gets the settings as any JSON. */
   settings?: settings.Shape<Settings>;
-  /** Makes of the settings what `validate` and `mutate` get; without it they get the settings. */
+  /** Turns the settings into the value that `validate` and `mutate` get. Without it, they get the settings. */
   configure?(settings: Settings): Configured;
   validate?(review: Review, configured: Configured): Verdict;
   mutate?(review: Review, configured: Configured): Mutation | Denial;

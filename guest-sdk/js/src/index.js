@@ -1,4 +1,4 @@
-/** Write Tollgate admission plugins in JavaScript and TypeScript. The types say more: index.d.ts. */
+/** Write Tollgate admission plugins in JavaScript and TypeScript. The documentation is in the types: index.d.ts. */
 
 export { allow, deny, Cause, CauseType, Denial } from './denial.js';
 export { log } from './log.js';

@@ -1,4 +1,4 @@
-/** The plugin's log. `console` writes to it, too. Leave out the object's values: they may be secret. */
+/** The plugin's log. `console` also writes to it. Leave out the object's values, because they may be secret. */
 
 import { describe } from './check.js';
 import { host } from './host.js';

@@ -1,4 +1,4 @@
-/** What a mutator answers: nothing, a JSON Patch, a merge patch or a whole object. */
+/** The answers of a mutator: nothing, a JSON Patch, a merge patch or a whole object. */
 
 import { describe, exact } from './check.js';
 import { parent } from './pointer.js';
@@ -12,7 +12,7 @@ export class Mutation {
     this.#contract = contract;
   }
 
-  /** As the contract has it. */
+  /** Converts to the contract's type. */
   toContract() {
     return this.#contract;
   }
@@ -21,12 +21,12 @@ export class Mutation {
 /** The object stays as it is. */
 export const unchanged = new Mutation({ tag: 'unchanged' });
 
-/** A merge patch, RFC 7386: members are merged, null removes one, arrays are replaced as a whole. */
+/** A merge patch, RFC 7386. Members are merged, null removes a member, and arrays are replaced as a whole. */
 export function merge(value) {
   return new Mutation({ tag: 'merge-patch', val: json(value) });
 }
 
-/** The whole new object. What `JSON.parse` has rounded is lost, which the host notices: prefer a patch. */
+/** The whole new object. Values that `JSON.parse` has rounded get lost, and the host detects that. Prefer a patch. */
 export function wholeObject(value) {
   return new Mutation({ tag: 'object', val: json(value) });
 }
@@ -114,7 +114,7 @@ function newValue(value) {
   return { tag: 'json', val: json(value) };
 }
 
-/** JSON text; integers beyond 2⁵³ are given as bigint. */
+/** Returns JSON text. Integers beyond 2⁵³ are bigint. */
 function json(value) {
   if (typeof value === 'bigint') return String(value);
   const text = JSON.stringify(value, checked);
@@ -122,7 +122,10 @@ function json(value) {
   return text;
 }
 
-/** JSON.stringify makes null of what has no JSON form, or leaves it out. A member that is undefined is meant to be left out. */
+/**
+ * Checks that a value has a JSON form. JSON.stringify would write null or leave it out. Undefined members may be left
+ * out.
+ */
 function checked(name, value) {
   if (typeof value === 'number' && !Number.isFinite(value)) throw new TypeError(`a value has no JSON form: it is ${value}${within(name)}`);
   const isLeftOut = value === undefined && !Array.isArray(this) && name !== '';

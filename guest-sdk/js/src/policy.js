@@ -1,4 +1,4 @@
-/** What a policy module exports, and what is made of its answers. A malformed answer is never an allow. */
+/** Calls the functions of a policy module, and checks their answers. A malformed answer is never an allow. */
 
 import { describe, exact, list, object, optional, text } from './check.js';
 import { allow, Denial } from './denial.js';
@@ -6,7 +6,7 @@ import { Mutation } from './patch.js';
 import { Review } from './review.js';
 import { SettingsErrors } from './settings.js';
 
-/** The manifest as the contract has it. */
+/** Returns the manifest in the contract's type. */
 export function manifest(policy) {
   const own = object(policy.manifest, 'manifest');
   const words = (value, what) => list(value, what, exact);
@@ -38,7 +38,7 @@ function schema(value, what) {
   return json;
 }
 
-/** What a policy makes of its settings. Throws SettingsErrors. */
+/** Configures the policy. Throws SettingsErrors. */
 export function configure(policy, json) {
   let settings;
   try {
@@ -55,7 +55,7 @@ export function configure(policy, json) {
   return synchronous('configure', policy.configure(settings));
 }
 
-/** The verdict as the contract has it. */
+/** Returns the verdict in the contract's type. */
 export function validate(policy, configured) {
   const answer = denialOr(() => synchronous('validate', policy.validate(new Review(), configured)));
   if (answer === allow) return { tag: 'allow' };
@@ -63,7 +63,7 @@ export function validate(policy, configured) {
   throw new TypeError(`validate returned ${describe(answer)}; it has to return \`allow\` or a denial`);
 }
 
-/** The mutation as the contract has it. */
+/** Returns the mutation in the contract's type. */
 export function mutate(policy, configured) {
   const answer = denialOr(() => synchronous('mutate', policy.mutate(new Review(), configured)));
   if (answer instanceof Mutation) return mutation(answer.toContract());
@@ -71,7 +71,7 @@ export function mutate(policy, configured) {
   throw new TypeError(`mutate returned ${describe(answer)}; it has to return \`unchanged\`, a patch or a denial`);
 }
 
-/** Mutations are made by this SDK's functions; of one that was made otherwise the toolchain would say nothing. */
+/** Rejects a mutation that does not come from this SDK's functions. The toolchain would fail without a text. */
 function mutation(contract) {
   if (['unchanged', 'json-patch', 'merge-patch', 'object'].includes(contract?.tag)) return contract;
   throw new TypeError('mutate returned a Mutation of its own making; use `unchanged`, `patch()`, `merge()` or `wholeObject()`');

@@ -1,7 +1,7 @@
 /**
- * Promises of the SDK's own, in place of the engine's. The engine's have a queue of jobs that nothing in a plugin runs,
- * and it tells nobody of a rejection: what is left to them would never be done, and its errors never be seen. Here, what
- * is left over when the policy has answered is known. The build makes generators of `async` functions, which use these.
+ * The SDK's own Promises, which replace the engine's. The engine has a queue of jobs that nothing in a plugin runs, and
+ * does not report rejections. So work in that queue would never run, and its errors would get lost. These Promises know
+ * the work that is left after the answer. The build turns `async` functions into generators, which use these Promises.
  */
 
 import { stack, words } from './words.js';
@@ -10,19 +10,19 @@ const jobs = [];
 const unhandled = new Map();
 let left;
 
-/** What a policy left behind. Its message is all that is told. */
+/** Work that a policy left behind. The operator reads only its message. */
 class Unfinished extends Error {
   name = '';
 }
 
-/** After the policy's modules have been loaded: runs what they left to be done. Throws what nobody handled. */
+/** Runs the work that the policy's modules left while loading. Throws an error that nobody handled. */
 export function settle() {
   run();
   throwUnhandled();
   left = undefined;
 }
 
-/** After `what` has answered: what was left to be done had no part in the answer, so it throws if there was anything. */
+/** Throws if `what` left work for after its answer, because that work had no part in the answer. */
 export function finish(what) {
   run();
   throwUnhandled();
@@ -55,7 +55,7 @@ function enqueue(job) {
   jobs.push(job);
 }
 
-/** Remembers the first place that left something to be done. */
+/** Remembers the first place that left work. */
 function leave() {
   left ??= new Unfinished();
 }
@@ -161,7 +161,7 @@ class OwnPromise {
     return typeof value === 'object' && value !== null && #state in value;
   }
 
-  /** A pair of functions of which the first call counts. */
+  /** Returns a pair of functions. Only the first call counts. */
   #settlers() {
     let done = false;
     const once = (settle) => (value) => {
@@ -221,8 +221,8 @@ function capability(C) {
 }
 
 /**
- * One Promise of many. `react` gives what is done with each fulfilled and each rejected one, by its index; `set` keeps a
- * value for it, and `complete` gets them when all are there.
+ * Combines many Promises into one. `react` returns the reactions to a fulfilled and to a rejected Promise, by its
+ * index. `set` keeps a value for an index, and `complete` gets all values at the end.
  */
 function gather(C, values, react, complete = ({ resolve }, results) => resolve(results)) {
   const whole = capability(C);

@@ -1,9 +1,9 @@
-/** The review as typed access to four JSON documents. The host parsed them; a read costs what it returns. */
+/** The review as typed access to four JSON documents. The host has parsed them. A read costs the size of its result. */
 
 import { exact, text } from './check.js';
 import { host } from './host.js';
 
-/** An array or object of a document, of which only the length is known. */
+/** An array or object of a document, as its length. */
 export class Container {
   constructor(kind, length) {
     this.kind = kind;
@@ -76,7 +76,7 @@ class Document {
       case 'object':
         return new Container(tag, val);
       case 'integer':
-        // The toolchain hands integers over as doubles: beyond 2⁵³ only the text is exact.
+        // The toolchain passes integers as doubles. Beyond 2⁵³, only the text is exact.
         return Number.isSafeInteger(Number(val)) ? Number(val) : BigInt(this.json(at));
       default:
         return val;
@@ -92,7 +92,7 @@ function only(type, value) {
   return typeof value === type ? value : undefined;
 }
 
-/** The one review that the plugin is called for. */
+/** The review for which the host called the plugin. */
 export class Review {
   object = new Document('object');
   oldObject = new Document('old-object');

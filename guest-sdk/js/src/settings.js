@@ -1,9 +1,9 @@
-/** Settings: what each of them is, checked with the pointer of every one that is wrong. */
+/** Reads and checks settings. Every error has the pointer of its setting. */
 
 import { list as checked, exact, optional, text } from './check.js';
 import { pointer } from './pointer.js';
 
-/** Everything that is wrong with the settings: thrown by `configure`. */
+/** All errors in the settings. `configure` throws it. */
 export class SettingsErrors extends Error {
   name = 'SettingsErrors';
   errors = [];
@@ -22,7 +22,7 @@ export class SettingsErrors extends Error {
     if (this.errors.length > 0) throw this;
   }
 
-  /** As the contract has it. */
+  /** Converts to the contract's type. */
   toContract() {
     return checked(this.errors, 'the list of errors', ({ field, message }) => ({
       field: optional(field, 'the field of an error', exact),
@@ -43,7 +43,7 @@ class Shape {
     this.#read = read;
   }
 
-  /** What holds where the setting is left out. Without a default it has to be there. */
+  /** Sets the value for a missing setting. Without a default, the setting is required. */
   default(value) {
     const shape = new Shape(this.#read);
     shape.#fallback = { value };
@@ -54,7 +54,7 @@ class Shape {
     return this.default(undefined);
   }
 
-  /** The value, or undefined and a report of what is wrong with it. */
+  /** Returns the value, or returns undefined and reports the error. */
   read(value, at, report) {
     if (value === undefined) {
       if (this.#fallback === undefined) report(at, 'is missing');

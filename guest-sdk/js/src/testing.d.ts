@@ -1,15 +1,15 @@
 /**
- * Reviews for unit tests: policies run in Node, without WebAssembly and without a host.
+ * Reviews for unit tests. Policies run in Node, without WebAssembly and without a host.
  *
- * Pointers are read as strictly as the host reads them, and patches applied strictly. There are no budgets.
+ * Pointers are read as strictly as in the host, and patches are applied strictly. There are no budgets.
  */
 import type { Denial, JSONPointer, PolicyModule } from './index.js';
 
-/** What a policy did. */
+/** The result of a policy. */
 export interface Outcome {
-  /** Undefined when the policy allowed. */
+  /** Undefined if the policy allowed the request. */
   readonly denial: Denial | undefined;
-  /** The causes of the denial as field and message. */
+  /** The causes of the denial, as field and message. */
   readonly causes: [field: JSONPointer, message: string][];
   /** The object after the mutation. */
   readonly object: any;
@@ -19,18 +19,18 @@ export interface Outcome {
   readonly log: [level: string, message: string][];
 }
 
-/** An admission review. What kube-apiserver would say of the request is derived from the object. */
+/** An admission review. The fields of the request are derived from the object. */
 export interface TestReview {
-  /** Something else that kube-apiserver says of the request, such as `with({ subResource: 'status' })`. */
+  /** Sets a field of the request, such as `with({ subResource: 'status' })`. */
   with(request: Record<string, unknown>): TestReview;
   user(username: string, ...groups: string[]): TestReview;
   options(options: unknown): TestReview;
   settings(settings: unknown): TestReview;
-  /** What `now` of the clock says. */
+  /** Sets the time that `now` of the clock returns. */
   at(now: Date): TestReview;
-  /** Throws when the policy refuses its settings, throws itself, or answers with something malformed. */
+  /** Throws if the policy rejects its settings, throws itself, or returns a malformed answer. */
   validate(policy: PolicyModule): Outcome;
-  /** Throws like `validate`, and when the patch does not apply. */
+  /** Throws like `validate`, and if the patch does not apply. */
   mutate(policy: PolicyModule): Outcome;
 }
 

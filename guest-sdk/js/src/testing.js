@@ -1,4 +1,4 @@
-/** Reviews for unit tests. The types say more: testing.d.ts. */
+/** Reviews for unit tests. The documentation is in the types: testing.d.ts. */
 
 import jsonPatch from 'fast-json-patch';
 
@@ -132,7 +132,7 @@ function request(operation, object) {
   };
 }
 
-/** The English plural as Kubernetes forms it. */
+/** Forms the English plural like Kubernetes. */
 function plural(kind) {
   const name = kind.toLowerCase();
   if (name === '' || name === 'endpoints') return name;
@@ -166,7 +166,7 @@ function hostOf(documents, effects, now) {
   };
 }
 
-/** The host ends the call over a malformed pointer, so a test must not pass with one. */
+/** Splits a pointer. The host ends the call on a malformed pointer, so a test must not pass with one. */
 function tokens(at) {
   if (at === '') return [];
   if (typeof at !== 'string' || !at.startsWith('/')) throw new Error(`${JSON.stringify(at)} is no JSON Pointer: no leading slash`);

@@ -1,8 +1,8 @@
-/** What is told of whatever was thrown. Nothing in here throws: the operator would read nothing at all. */
+/** Describes thrown values. No function in here throws, because the operator would then read nothing at all. */
 
 import { describe } from './check.js';
 
-/** The text of what was thrown. */
+/** Returns the text of a thrown value. */
 export function words(error) {
   try {
     if (!(error instanceof Error)) return `thrown: ${String(error)}`.toWellFormed();
@@ -12,7 +12,7 @@ export function words(error) {
   }
 }
 
-/** Where it was thrown, as the engine tells it. */
+/** Returns the place of a throw, as the engine reports it. */
 export function stack(error) {
   try {
     return String(error?.stack ?? '');
@@ -21,7 +21,7 @@ export function stack(error) {
   }
 }
 
-/** The first place of a stack that lies in a file of the author's. */
+/** Returns the first place of a stack in a file of the author. */
 export function place(error, lines) {
   for (const [, line] of stack(error).matchAll(/:(\d+):\d+\)?$/gm)) {
     const found = lines.at(Number(line));

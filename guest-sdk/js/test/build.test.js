@@ -1,4 +1,4 @@
-/** What `tollgate-js build` says of a policy that cannot be loaded. */
+/** Tests the errors of `tollgate-js build` for policies that cannot be loaded. */
 
 import assert from 'node:assert/strict';
 import { spawnSync } from 'node:child_process';
@@ -45,7 +45,7 @@ test('nothing is awaited at the top level', async () => {
 });
 
 test('a loop while it is loaded does not hang the build', () => {
-  // In a process of its own, as the engine goes on running in it.
+  // Runs in its own process, because the engine keeps running in it.
   const script = `
     import { build } from ${JSON.stringify(new URL('../build/build.js', import.meta.url).href)};
     import { writeFileSync } from 'node:fs';

@@ -7,7 +7,7 @@ import * as own from '../src/promise.js';
 const fails = (text) => {
   throw new Error(text);
 };
-/** Programs that say in which order what happens. Node's own Promises are the second opinion. */
+/** Programs that report the order of their steps. Node's own Promises give the expected order. */
 const programs = {
   'reactions run after the code, in order': ({ Promise, queueMicrotask }, say) => {
     Promise.resolve(1).then(say);
@@ -65,7 +65,7 @@ const programs = {
     say(Object.prototype.toString.call(promise));
   },
   'async functions as the build makes them': ({ Promise }, say) => {
-    // Generators, stepped by Promises: what esbuild makes of `async`.
+    // Generators stepped by Promises, as esbuild compiles `async`.
     const run = (generator) =>
       new Promise((resolve, reject) => {
         const step = (next) => (value) => {

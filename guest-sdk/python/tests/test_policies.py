@@ -1,4 +1,4 @@
-"""Policies as plugin authors write them, judged by test reviews."""
+"""Policies like those of plugin authors, run on test reviews."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Write Tollgate admission plugins in Python.
 
-A policy is a module: it has a ``manifest``, a function ``validate`` or ``mutate`` or both, and, where it has settings,
-a dataclass ``Settings``::
+A policy is a module with a ``manifest`` and a function ``validate``, ``mutate`` or both. A policy with settings also
+has a dataclass ``Settings``::
 
     from dataclasses import dataclass
     from tollgate_sdk import ALLOW, Denial, Manifest, Review, Rule, SettingsErrors, Verdict

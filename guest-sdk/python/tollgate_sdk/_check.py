@@ -1,4 +1,4 @@
-"""What goes to the host is of the type that the contract has: the toolchain ends the call without a word where it is not."""
+"""Checks the types of values for the host. Without these checks, the toolchain would end the call without a text."""
 
 from __future__ import annotations
 
@@ -8,51 +8,54 @@ from typing import Any, TypeVar
 
 Checked = TypeVar("Checked")
 
-# Half a surrogate pair, as in "\ud83d": no encoding has a form for it.
+# Half a surrogate pair, as in "\ud83d": no encoding can represent it.
 _HALF = re.compile("[\ud800-\udfff]")
 
 
 def describe(value: Any) -> str:
-    """What a value is, for a message: never its content, which may be secret."""
+    """Describes a value for a message. Never uses its content, which may be secret."""
     return "None" if value is None else f"a {type(value).__name__}"
 
 
 def text(value: Any, what: str) -> str:
-    """Text for people. Half a surrogate pair becomes U+FFFD."""
+    """Checks text for people. Half a surrogate pair becomes U+FFFD."""
     return mended(_string(value, what))
 
 
 def mended(value: str) -> str:
-    """With U+FFFD for each half of a surrogate pair."""
+    """Replaces each half of a surrogate pair with U+FFFD."""
     return value if value.isascii() else _HALF.sub("\ufffd", value)
 
 
 def exact(value: Any, what: str) -> str:
-    """Text that has to arrive as it is: a pointer, a value."""
+    """Checks text that must not change: a pointer, a value."""
     if not _string(value, what).isascii() and _HALF.search(value):
         raise TypeError(f"{what} has half a surrogate pair, which is no text")
     return value  # type: ignore[no-any-return]
 
 
 def optional(value: Any, what: str, of: Callable[[Any, str], Checked]) -> Checked | None:
-    """What may be left out."""
+    """Checks a value that may be absent."""
     return None if value is None else of(value, what)
 
 
 def sequence(value: Any, what: str, of: Callable[[Any, str], Checked]) -> list[Checked]:
-    """A list of what ``of`` checks, each under its index. A string is none, though Python can take it for one."""
+    """Checks a list with ``of``, each element under its index.
+
+    A string is not a list, although Python can treat it as one.
+    """
     if isinstance(value, str) or not isinstance(value, Sequence):
         raise TypeError(f"{what} is not a list but {describe(value)}")
     return [of(element, f"{what}[{index}]") for index, element in enumerate(value)]
 
 
 def texts(value: Any, what: str) -> list[str]:
-    """A list of strings."""
+    """Checks a list of strings."""
     return sequence(value, what, exact)
 
 
 def status(value: Any, what: str) -> int:
-    """A whole number that the contract has room for."""
+    """Checks a whole number that fits into the contract's type."""
     if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 0xFFFF:
         return value
     found = value if isinstance(value, int | float) else describe(value)

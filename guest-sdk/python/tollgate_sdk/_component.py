@@ -1,4 +1,4 @@
-"""From a policy module to the exports of a component. What the build makes the entry of a plugin uses this."""
+"""Turns a policy module into the exports of a component. The entry point that the build writes uses this module."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ def _value(value: Any) -> Value:
 
 
 class Exports:
-    """What the exported functions do, for one policy."""
+    """The exported functions for one policy."""
 
     def __init__(self, policy: ModuleType) -> None:
         self._policy = policy
@@ -107,7 +107,7 @@ class Exports:
         _system.route_logging(_write, _log)
 
     def describe(self) -> Any:
-        """As the contract has it."""
+        """Converts to the contract's type."""
         return _guarded(self._describe)
 
     def _describe(self) -> Any:
@@ -129,7 +129,7 @@ class Exports:
         )
 
     def configure(self, settings: str) -> Any:
-        """As the contract has it."""
+        """Converts to the contract's type."""
 
         def run() -> Any:
             try:
@@ -141,7 +141,7 @@ class Exports:
         return _guarded(run)
 
     def validate(self) -> Any:
-        """As the contract has it."""
+        """Converts to the contract's type."""
 
         def run() -> Any:
             match _policy.validate(self._policy, self._configured):
@@ -153,7 +153,7 @@ class Exports:
         return _guarded(run)
 
     def mutate(self) -> Any:
-        """As the contract has it."""
+        """Converts to the contract's type."""
         return _guarded(lambda: _mutation(_policy.mutate(self._policy, self._configured)))
 
 
@@ -179,7 +179,7 @@ def _settings_errors(wrong: SettingsErrors) -> list[Any]:
 
 
 def _denial(denial: Denial) -> Any:
-    # Checked again: all of it may have been set since.
+    # Checked again, because the policy may have set any of it since.
     return contract.Denial(
         text(denial.message, "the message of a denial"),
         optional(denial.code, "the code of a denial", status),
@@ -231,7 +231,7 @@ def _operation(operation: PatchOperation) -> Any:
 
 
 def _guarded(run: Callable[[], Answer]) -> Answer:
-    # Not before: the build has files and a terminal.
+    # Not earlier, because the build has files and a terminal.
     _system.run()
     sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = _log  # type: ignore[misc]
     sys.meta_path[:] = [_NoLateImports()]
@@ -252,7 +252,7 @@ def _guarded(run: Callable[[], Answer]) -> Answer:
     return answer
 
 
-# Python only warns of what is called and not awaited, and a check that never ran would pass for one that found nothing.
+# Python only warns of a coroutine that is never awaited. Such a check would count as one that found nothing.
 _forgotten: list[CodeType] = []
 
 
@@ -269,7 +269,7 @@ def _words(error: BaseException) -> str:
 
 
 class _Places:
-    """Which files are the author's, and what they are called."""
+    """Knows which files belong to the author, and their names."""
 
     # The toolchain mounts each folder of sources as `/` and its number.
     _MOUNT = 2
@@ -283,9 +283,12 @@ _places = _Places()
 
 
 def _place(at: TracebackType | None) -> Any:
-    """The innermost place in a file of the author's, or else in a package's. (Package traceback would read the file.)"""
+    """Finds the innermost place in a file of the author, or else of a package.
+
+    (Package traceback would read the file.)
+    """
     own = place = None
-    # A recursion that did not end has a thousand: little is done for each.
+    # An endless recursion has a thousand frames, so the work for each must be small.
     while at is not None:
         file = at.tb_frame.f_code.co_filename
         if "/tollgate_sdk/" not in file:
@@ -302,7 +305,7 @@ def _write(level: str, message: str) -> None:
 
 
 class _Log:
-    """What ``print`` writes to: a line is a message of the log."""
+    """The target of ``print``: each line is a message in the log."""
 
     def __init__(self) -> None:
         self._begun = ""

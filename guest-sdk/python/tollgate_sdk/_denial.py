@@ -1,4 +1,4 @@
-"""Denials: what the user reads, and every field that is to blame."""
+"""Denials: the message for the user, and every wrong field."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ class Allow:
 
 
 ALLOW: Final = Allow()
-"""The answer of ``validate`` that has nothing against the request."""
+"""The answer of ``validate`` that allows the request."""
 
 
 class CauseType:
-    """Kubernetes' CauseTypes."""
+    """The CauseTypes of Kubernetes."""
 
     VALUE_REQUIRED: Final = "FieldValueRequired"
     VALUE_INVALID: Final = "FieldValueInvalid"
@@ -36,9 +36,9 @@ class Cause:
     """One reason for a denial."""
 
     field: str | None
-    """A pointer to the offending field; None when no single field is to blame."""
+    """A pointer to the wrong field. None if the cause is not a single field."""
     message: str
-    """What would be right. Leave out the object's values: they may be secret."""
+    """A correct value. Leave out the object's values, because they may be secret."""
     reason: str | None = None
     """A Kubernetes CauseType such as :data:`CauseType.VALUE_INVALID`."""
 
@@ -49,10 +49,10 @@ class Cause:
 
 
 class Denial(Exception):
-    """Refuses a request: returned or raised."""
+    """Denies a request. Return it or raise it."""
 
     def __init__(self, message: str, *, code: int | None = None, reason: str | None = None) -> None:
-        """``code`` is an HTTP status from 400 to 499 (403 without), ``reason`` a Kubernetes StatusReason."""
+        """``code`` is an HTTP status from 400 to 499 (default 403), ``reason`` a Kubernetes StatusReason."""
         super().__init__(text(message, "the message of a denial"))
         self.message = message
         self.code = optional(code, "the code of a denial", status)
@@ -60,18 +60,18 @@ class Denial(Exception):
         self.causes: list[Cause] = []
 
     def at(self, field: str, message: str, reason: str | None = None) -> Self:
-        """Blames a field, and gives back the denial."""
+        """Adds a cause for a field, and returns the denial."""
         return self.because(Cause(None if field == "" else field, message, reason))
 
     def because(self, cause: Cause) -> Self:
-        """Adds a cause, and gives back the denial."""
+        """Adds a cause, and returns the denial."""
         self.causes.append(cause)
         return self
 
     def if_blamed(self) -> Verdict:
-        """The denial when it has causes, and ``ALLOW`` otherwise."""
+        """Returns the denial if it has causes, and ``ALLOW`` otherwise."""
         return self if self.causes else ALLOW
 
 
 Verdict = Allow | Denial
-"""What ``validate`` returns. Anything else is a fault of the plugin, and never an allow."""
+"""The answer of ``validate``. Anything else is a fault of the plugin, and never an allow."""

@@ -1,4 +1,4 @@
-"""What reviews are read through: Tollgate in a plugin, a review in memory in a test."""
+"""Access to reviews: Tollgate itself in a plugin, and a review in memory in a test."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ if TYPE_CHECKING:
 
 
 class Host(Protocol):
-    """The contract's imports, in Python's types."""
+    """The contract's imports, with Python types."""
 
     def request(self) -> Request: ...
 
     def get(self, part: Part, at: str) -> tuple[Value] | None:
-        """The value in a tuple, because JSON null is None."""
+        """Returns the value in a tuple, because JSON null is None."""
         ...
 
     def get_json(self, part: Part, at: str) -> str | None: ...
@@ -37,14 +37,14 @@ _current: Host | None = None
 
 
 def use(host: Host | None) -> Host | None:
-    """Sets what reviews are read through, and gives back what it was before."""
+    """Replaces the host for reviews, and returns the previous one."""
     global _current
     before, _current = _current, host
     return before
 
 
 def current() -> Host:
-    """The host of this moment."""
+    """Returns the current host."""
     if _current is None:
         raise RuntimeError("there is no review outside of validate and mutate")
     return _current

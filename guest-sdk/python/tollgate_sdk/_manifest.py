@@ -1,4 +1,4 @@
-"""What a plugin says of itself."""
+"""The description of a plugin."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -22,17 +22,17 @@ class Rule:
 
 @dataclass(frozen=True)
 class Manifest:
-    """What a plugin says of itself."""
+    """A plugin's description of itself."""
 
     name: str
-    """Short, in lower case with dashes. The name that counts at run time is the configuration's."""
+    """Short, in lower case with dashes. At run time, the name in the configuration counts."""
     version: str
     """By convention a semantic version without a leading v."""
     description: str = ""
-    """One sentence for people."""
+    """A sentence for people."""
     settings_schema: str | None = None
     """A JSON Schema for the settings, for people."""
     rules: Sequence[Rule] = ()
-    """What the plugin is meant for. The configuration's rules, where given, win."""
+    """The requests that the plugin is meant for. Rules in the configuration override them."""
     labels: Mapping[str, str] = field(default_factory=dict)
-    """More, by reverse-DNS or well-known key."""
+    """Additional keys and values, by reverse-DNS or well-known key."""

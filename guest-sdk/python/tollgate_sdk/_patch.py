@@ -1,4 +1,4 @@
-"""What a mutator answers: nothing, a JSON Patch, a merge patch or a whole object."""
+"""The answers of a mutator: nothing, a JSON Patch, a merge patch or a whole object."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Mutation:
 
 @dataclass(frozen=True)
 class Whole(Mutation):
-    """An answer that is one JSON text, or none."""
+    """An answer with one JSON text, or with none."""
 
     kind: Literal["unchanged", "merge-patch", "object"]
     json: str = ""
@@ -28,7 +28,7 @@ UNCHANGED: Final = Whole("unchanged")
 
 
 def merge(value: Any) -> Mutation:
-    """A merge patch, RFC 7386: members are merged, None removes one, lists are replaced as a whole."""
+    """A merge patch, RFC 7386. Members are merged, None removes a member, and lists are replaced as a whole."""
     return Whole("merge-patch", _json(value))
 
 
@@ -42,7 +42,7 @@ _OPERATIONS: Final = ("add", "remove", "replace", "move", "copy", "test")
 
 @dataclass(frozen=True)
 class PatchOperation:
-    """One operation; ``value`` is JSON text."""
+    """One operation. ``value`` is JSON text."""
 
     op: Literal["add", "remove", "replace", "move", "copy", "test"]
     path: str
@@ -58,7 +58,7 @@ class PatchOperation:
 
 
 class Patch(Mutation):
-    """A JSON Patch, RFC 6902, under construction. Its functions give back the patch."""
+    """A JSON Patch, RFC 6902, under construction. Its functions return the patch."""
 
     def __init__(self) -> None:
         self.operations: list[PatchOperation] = []
@@ -68,34 +68,34 @@ class Patch(Mutation):
         return len(self.operations)
 
     def add(self, path: str, value: Any) -> Self:
-        """Sets a member or inserts before a list's element (``-``: behind the last). The parent has to be there."""
+        """Sets a member, or inserts before a list's element (``-``: after the last). The parent must exist."""
         return self._with(PatchOperation("add", path, _json(value)))
 
     def replace(self, path: str, value: Any) -> Self:
-        """Replaces what has to be there."""
+        """Replaces an existing value."""
         return self._with(PatchOperation("replace", path, _json(value)))
 
     def remove(self, path: str) -> Self:
-        """Removes what has to be there."""
+        """Removes an existing value."""
         return self._with(PatchOperation("remove", path))
 
     def move(self, from_: str, path: str) -> Self:
-        """Moves what has to be there."""
+        """Moves an existing value."""
         return self._with(PatchOperation("move", path, from_=from_))
 
     def copy(self, from_: str, path: str) -> Self:
-        """Copies what has to be there."""
+        """Copies an existing value."""
         return self._with(PatchOperation("copy", path, from_=from_))
 
     def test(self, path: str, value: Any) -> Self:
-        """Makes the patch fail, as a fault of the plugin, unless that value is there."""
+        """Tests that a value exists. Otherwise the patch fails, as a fault of the plugin."""
         return self._with(PatchOperation("test", path, _json(value)))
 
     def set(self, document: Document, path: str, value: Any) -> Self:
-        """Sets a member and makes the objects on the way to it that are missing. A list's element is replaced.
+        """Sets a member, and creates missing objects on the way. A list's element is replaced.
 
-        Reads the document, which is the object as it was before this patch; what earlier calls of ``set`` and
-        ``append`` made is known, what other operations did is not.
+        Reads the document, which is the object before this patch. Knows the results of earlier calls of ``set`` and
+        ``append``, but not those of other operations.
         """
         missing: list[str] = []
         in_list = False
@@ -113,7 +113,7 @@ class Patch(Mutation):
         return self.replace(path, value) if in_list else self.add(path, value)
 
     def append(self, document: Document, to: str, value: Any) -> Self:
-        """Adds behind the last element of a list, and makes the list when it is missing."""
+        """Adds after the last element of a list, and creates the list if it is missing."""
         if to not in self._created and document.get(to) is None:
             self.set(document, to, [])
             self._created.add(to)
@@ -125,5 +125,5 @@ class Patch(Mutation):
 
 
 def _json(value: Any) -> str:
-    # NaN and the infinities are no JSON.
+    # NaN and the infinities are not JSON.
     return exact(json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")), "a value")

@@ -1,4 +1,4 @@
-"""What a policy module has, and what is made of its answers. A malformed answer is never an allow."""
+"""Calls the functions of a policy module, and checks their answers. A malformed answer is never an allow."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from tollgate_sdk._review import Review
 
 
 def configure(policy: ModuleType, text: str) -> Any:
-    """What a policy makes of its settings. Raises SettingsErrors."""
+    """Configures the policy. Raises SettingsErrors."""
     settings = _settings.read(text, getattr(policy, "Settings", None))
     make = getattr(policy, "configure", None)
     return settings if make is None else _synchronous("configure", make(settings))
 
 
 def validate(policy: ModuleType, configured: Any) -> Allow | Denial:
-    """The verdict."""
+    """Returns the verdict."""
     answer = _denial_or(lambda: policy.validate(Review(), configured), "validate")
     if isinstance(answer, Allow | Denial):
         return answer
@@ -30,7 +30,7 @@ def validate(policy: ModuleType, configured: Any) -> Allow | Denial:
 
 
 def mutate(policy: ModuleType, configured: Any) -> Mutation | Denial:
-    """The mutation."""
+    """Returns the mutation."""
     answer = _denial_or(lambda: policy.mutate(Review(), configured), "mutate")
     if isinstance(answer, Mutation):
         return _mutation(answer)
@@ -40,7 +40,7 @@ def mutate(policy: ModuleType, configured: Any) -> Mutation | Denial:
 
 
 def _mutation(answer: Mutation) -> Mutation:
-    """Of one that is not made by this SDK's functions nothing could be handed over."""
+    """Rejects a mutation that does not come from this SDK's functions, because it could not be passed to the host."""
     match answer:
         case Patch(operations=list() as operations):
             if not all(isinstance(operation, PatchOperation) for operation in operations):

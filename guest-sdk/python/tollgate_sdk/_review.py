@@ -1,4 +1,4 @@
-"""The review as typed access to four JSON documents. The host parsed them; a read costs what it returns."""
+"""The review as typed access to four JSON documents. The host has parsed them. A read costs the size of its result."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ Part = Literal["object", "old-object", "options", "request"]
 
 @dataclass(frozen=True)
 class Container:
-    """An array or object of a document, of which only the length is known."""
+    """An array or object of a document, as its length."""
 
     kind: Literal["array", "object"]
     length: int
 
 
 Value = None | bool | int | float | str | Container
-"""What stands in a document. Integers are exact; a float is any other number."""
+"""A value in a document. Integers are exact; a float is any other number."""
 
 
 @dataclass(frozen=True)
 class Node:
-    """A place in a document and what stands there."""
+    """A place in a document, and its value."""
 
     pointer: str
-    """Complete and escaped: it can be used in a patch or a denial as it is."""
+    """Complete and escaped. Patches and denials accept it unchanged."""
     value: Value
 
 
 @dataclass(frozen=True)
 class GroupVersionKind:
-    """A kind, fully qualified; the core group is empty."""
+    """A fully qualified kind. The core group is empty."""
 
     group: str
     version: str
@@ -44,7 +44,7 @@ class GroupVersionKind:
 
 @dataclass(frozen=True)
 class GroupVersionResource:
-    """A resource, fully qualified; the core group is empty."""
+    """A fully qualified resource. The core group is empty."""
 
     group: str
     version: str
@@ -53,7 +53,7 @@ class GroupVersionResource:
 
 @dataclass(frozen=True)
 class Request:
-    """What kube-apiserver says of the request."""
+    """The request's metadata from kube-apiserver."""
 
     uid: str
     operation: str
@@ -64,14 +64,14 @@ class Request:
     """Empty on CREATE with generateName and on deletecollection."""
     namespace: str | None
     dry_run: bool
-    """Nothing will be persisted."""
+    """True if kube-apiserver will not persist anything."""
 
 
 class Document:
     """One of the JSON documents of a review.
 
-    Places are JSON Pointers such as ``/spec/containers/0/image``. One that is not well formed ends the call as a fault
-    of the plugin: a typo must not read as absent.
+    Places are JSON Pointers such as ``/spec/containers/0/image``. A malformed pointer ends the call as a fault of the
+    plugin. Otherwise a typo would read as absent.
     """
 
     __slots__ = ("_part",)
@@ -81,57 +81,60 @@ class Document:
 
     @property
     def exists(self) -> bool:
-        """Whether the document is there at all."""
+        """Whether the document exists."""
         return self.has("")
 
     def has(self, at: str) -> bool:
-        """Whether anything stands at a pointer, be it null."""
+        """Whether there is a value at a pointer, including null."""
         return current().get(self._part, _place(at)) is not None
 
     def get(self, at: str) -> Value:
-        """What stands at a pointer; None when there is nothing, and for JSON null. ``has`` tells them apart."""
+        """Returns the value at a pointer. None for nothing and for JSON null; ``has`` distinguishes them."""
         found = current().get(self._part, _place(at))
         return None if found is None else found[0]
 
     def text(self, at: str) -> str | None:
-        """The string; None when nothing or something else is there."""
+        """Returns the string. None for nothing or another type."""
         found = self.get(at)
         return found if isinstance(found, str) else None
 
     def boolean(self, at: str) -> bool | None:
-        """The boolean; None when nothing or something else is there."""
+        """Returns the boolean. None for nothing or another type."""
         found = self.get(at)
         return found if isinstance(found, bool) else None
 
     def integer(self, at: str) -> int | None:
-        """The whole number, exact; None when nothing or something else is there."""
+        """Returns the exact integer. None for nothing or another type."""
         found = self.get(at)
         return found if isinstance(found, int) and not isinstance(found, bool) else None
 
     def number(self, at: str) -> float | None:
-        """The number, rounded to a double; None when nothing or something else is there."""
+        """Returns the number, rounded to a double. None for nothing or another type."""
         found = self.get(at)
         return float(found) if isinstance(found, int | float) and not isinstance(found, bool) else None
 
     def length(self, at: str) -> int | None:
-        """How many elements or members; None when neither array nor object is there."""
+        """Returns the number of elements or members. None for nothing or another type."""
         found = self.get(at)
         return found.length if isinstance(found, Container) else None
 
     def keys(self, at: str) -> list[str] | None:
-        """The member names of an object, not escaped; None when no object is there."""
+        """Returns the member names of an object, not escaped. None if there is no object."""
         return current().keys(self._part, _place(at))
 
     def select(self, pattern: str) -> list[Node]:
-        """Every place that matches: in ``/spec/containers/*/image`` the ``*`` stands for any element or member."""
+        """Returns every place that matches:
+
+        in ``/spec/containers/*/image``, the ``*`` matches any element or member.
+        """
         return current().select(self._part, _place(pattern))
 
     def json(self, at: str) -> str | None:
-        """The JSON text; None when there is nothing. Numbers stand in it digit by digit as they were received."""
+        """Returns the JSON text. None if there is nothing. Numbers keep their original digits."""
         return current().get_json(self._part, _place(at))
 
     def read(self, at: str) -> Any:
-        """What stands there, parsed, which costs its size; None when there is nothing."""
+        """Returns the parsed value. The cost is its size. None if there is nothing."""
         found = self.json(at)
         return None if found is None else json.loads(found)
 
@@ -141,7 +144,7 @@ def _place(at: str) -> str:
 
 
 class Review:
-    """The one review that the plugin is called for."""
+    """The review for which the host called the plugin."""
 
     object = Document("object")
     """The object, as the plugins before this one left it. Absent on DELETE."""
@@ -154,24 +157,24 @@ class Review:
 
     @property
     def request(self) -> Request:
-        """Brings a dozen strings from the host: keep it where it is used more than once."""
+        """Copies a dozen strings from the host. Keep the result if you need it more than once."""
         return current().request()
 
     @property
     def operation(self) -> str:
-        """``request.operation``, for a fraction of its cost."""
+        """Returns ``request.operation``, for a fraction of its cost."""
         return self.request_document.text("/operation") or ""
 
     def changes(self, at: str) -> bool:
-        """Whether the request makes something else of what stands at a pointer."""
+        """Whether the request changes the value at a pointer."""
         return self.object.json(at) != self.old_object.json(at)
 
     def warn(self, message: str) -> None:
-        """Shows a warning to the user who made the request. At most 120 characters are advised."""
+        """Shows a warning to the user who made the request. Kubernetes recommends at most 120 characters."""
         current().warn(text(message, "a warning"))
 
     def annotate(self, key: str, value: str) -> None:
-        """Records something in kube-apiserver's audit log.
+        """Adds an annotation to kube-apiserver's audit log.
 
         A key has at most 63 letters, digits, dashes, underscores and dots.
         """

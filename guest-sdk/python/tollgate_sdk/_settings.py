@@ -1,4 +1,4 @@
-"""Settings: from JSON to a dataclass, every error with the pointer of the setting that it is about."""
+"""Reads the settings from JSON into a dataclass. Every error has the pointer of its setting."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from tollgate_sdk._pointer import pointer
 
 
 class SettingsErrors(Exception):
-    """Everything that is wrong with the settings: raised by ``__post_init__`` or ``configure``."""
+    """All errors in the settings. ``__post_init__`` or ``configure`` raises it."""
 
     def __init__(self, message: str | None = None) -> None:
-        """Without a message there is no error yet."""
+        """Without a message, there is no error yet."""
         super().__init__()
         self.errors: list[tuple[str | None, str]] = [] if message is None else [(None, message)]
 
     def at(self, setting: str, message: str) -> Self:
-        """Adds an error about the setting at a pointer, and gives back all of them."""
+        """Adds an error about the setting at a pointer, and returns all of them."""
         self.errors.append((setting or None, message))
         return self
 
     def raise_if_any(self) -> None:
-        """Raises itself when there are errors."""
+        """Raises itself if there are errors."""
         if self.errors:
             raise self
 
@@ -36,7 +36,7 @@ class SettingsErrors(Exception):
 
 
 def read(text: str, into: type[Any] | None) -> Any:
-    """The settings as a dataclass, or as they are where there is none."""
+    """Returns the settings as a dataclass, or unchanged if the policy has none."""
     try:
         value = json.loads(text)
     except ValueError:
@@ -53,7 +53,7 @@ def read(text: str, into: type[Any] | None) -> Any:
 
 
 class _Wrong(Exception):
-    """A value of which it has been said what is wrong."""
+    """Stands for a value whose error has been reported."""
 
 
 def _wrong(errors: SettingsErrors, at: str, message: str) -> NoReturn:
@@ -123,7 +123,7 @@ def _dataclass(value: Any, into: type[Any], at: str, errors: SettingsErrors) -> 
 
 
 def _all(reads: Sequence[Callable[[], Any]]) -> list[Any]:
-    """All values, or the knowledge that one is wrong after all have been looked at."""
+    """Reads all values. Fails after the last one if any of them is wrong."""
     values, is_wrong = [], False
     for one in reads:
         try:

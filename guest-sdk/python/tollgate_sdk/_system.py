@@ -1,6 +1,6 @@
-"""What Python has for the time, files and processes, which a plugin has not: without this it ends the call without a word.
+"""Replaces Python's functions for time, files and processes. Without this, they would end the call without a text.
 
-All of it works while the plugin is built, except for the time, which would be that of the build.
+While the plugin is being built, all of them work except the time, which would be the time of the build.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ _CLOCKS = (
     "time",
     "time_ns",
 )
-# How many arguments they have when they do not read the clock.
+# The number of arguments with which these functions do not read the clock.
 _GIVEN = {"asctime": 1, "ctime": 1, "gmtime": 1, "localtime": 1, "strftime": 2}
-# What of `posix` computes only.
+# The functions of `posix` that only compute.
 _COMPUTES = {"_path_normpath", "_path_splitroot", "_path_splitroot_ex", "device_encoding", "fspath", "getcwd", "getpid", "strerror"}
 
 _runs = False
 
 
 class NoSystem(OSError):
-    """There is no system below a plugin. An OSError, because libraries go on where they find no file."""
+    """Raised because a plugin has no operating system. An OSError, because libraries handle missing files."""
 
 
 def withhold() -> None:
-    """Withholds the time at once, and the rest when the plugin runs."""
+    """Withholds the time now, and everything else when the plugin runs."""
     for name in _CLOCKS:
         if hasattr(time, name):
             setattr(time, name, _no_clock)
@@ -62,21 +62,21 @@ def withhold() -> None:
             setattr(posix, name, withheld)
             if getattr(os, name, None) is function:
                 setattr(os, name, withheld)
-    # `_io` is what the loaders of modules open files by, to get at source lines for a traceback.
+    # The loaders of modules open files through `_io`, to read source lines for a traceback.
     builtins.open = io.open = _io.open = _withheld(open, "open")
     io.open_code = _io.open_code = _withheld(io.open_code, "open_code")
     builtins.input = _withheld(input, "input")
 
 
 def run() -> None:
-    """The build is over."""
+    """Marks the end of the build. From now on, the plugin runs."""
     global _runs
     _runs = True
 
 
 def _no_clock(*_: object) -> int:
     if sys._getframe(1).f_globals.get("__name__") == "logging":
-        # It stamps every record, and notes when it was imported.
+        # Package logging stamps every record, and notes the time of its import.
         return 0
     _refuse_clock()
 
@@ -120,7 +120,7 @@ class _Datetime(datetimes.datetime):
 
 
 def route_logging(write: Callable[[str, str], None], streams: Any) -> None:
-    """Makes the host's log the one of the package ``logging``, where a policy has imported it."""
+    """Makes package ``logging`` write to the host's log, if a policy has imported it."""
     logging: ModuleType | None = sys.modules.get("logging")
     if logging is None:
         return
@@ -141,5 +141,5 @@ def route_logging(write: Callable[[str, str], None], streams: Any) -> None:
 
 
 def _level(number: int) -> str:
-    """The host's level for one of ``logging``."""
+    """Returns the host's level for a level of ``logging``."""
     return next((name for least, name in ((40, "error"), (30, "warn"), (20, "info"), (10, "debug")) if number >= least), "trace")

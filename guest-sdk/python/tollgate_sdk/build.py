@@ -15,12 +15,12 @@ _SDK = Path(__file__).parent
 _CONTRACT = "tollgate:admission"
 _VERSION = "0.1.0"
 _ENTRY = "tollgate_entry"
-# What imports the modules as well. A build takes half a minute at most.
+# Also imports the modules. A build takes half a minute at most.
 _TIMEOUT = 300
 
 
 def main() -> None:
-    """The command line."""
+    """Runs the command line."""
     parser = argparse.ArgumentParser(prog="tollgate-py", description="Makes a Tollgate plugin of a policy module.")
     build_command = parser.add_subparsers(required=True).add_parser("build", help="build a policy module")
     build_command.add_argument("policy", type=Path, help="the module, such as policy.py")
@@ -34,11 +34,11 @@ def main() -> None:
 
 
 class BuildError(Exception):
-    """Why there is no component."""
+    """The reason why a build failed."""
 
 
 def build(policy: Path, output: Path) -> list[str]:
-    """Builds a policy module, and says which interfaces it exports."""
+    """Builds a policy module, and prints the interfaces that it exports."""
     names, uses_clock = _inspect(policy)
     if "manifest" not in names:
         raise BuildError(f"{policy} has no `manifest`")
@@ -67,14 +67,14 @@ def build(policy: Path, output: Path) -> list[str]:
                 f"look for a loop at the top level of {policy} and of what it imports"
             ) from None
         if done.returncode != 0:
-            # What follows is the toolchain's own stack.
+            # The rest is the toolchain's own stack.
             said = (done.stdout + done.stderr).partition("\nCaused by:")[0]
             raise BuildError(f"componentize-py failed:\n{said}".rstrip())
     return exports
 
 
 def _inspect(policy: Path) -> tuple[set[str], bool]:
-    """The names that a module has, and whether it reads the clock; without running it."""
+    """Returns the names in a module, and whether it reads the clock, without running the module."""
     try:
         tree = ast.parse(policy.read_text(), str(policy))
     except (OSError, SyntaxError) as error:
@@ -124,7 +124,7 @@ def _entry(module: str, imports: list[str], exports: list[str]) -> str:
         "from tollgate_sdk import _component, _system",
         "_system.withhold()",
         f"import {module} as _policy",
-        # What is imported later is not there any more.
+        # Modules that are imported later do not exist any more.
         *["import wit_world.imports.clock" for name in imports if name == "clock"],
         "_exports = _component.Exports(_policy)",
     ]

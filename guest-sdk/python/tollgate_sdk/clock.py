@@ -1,4 +1,7 @@
-"""The clock capability: a plugin that imports this module is refused unless its configuration grants ``clock``."""
+"""The clock capability.
+
+The host does not load a plugin that imports this module unless the configuration grants ``clock``.
+"""
 
 from datetime import datetime
 
@@ -6,5 +9,5 @@ from tollgate_sdk._host import current
 
 
 def now() -> datetime:
-    """The host's wall clock, in UTC. It may step backwards when the host's clock is set."""
+    """Returns the time of the host's wall clock, in UTC. It may step backwards when somebody sets the host's clock."""
     return current().now()

@@ -1,4 +1,4 @@
-"""Reviews for unit tests: policies run in this Python, without WebAssembly and without a host.
+"""Reviews for unit tests. Policies run in this Python, without WebAssembly and without a host.
 
 ::
 
@@ -10,7 +10,7 @@
         outcome = create(deployment).settings({"maxReplicas": 3}).validate(policy)
         assert outcome.causes == [("/spec/replicas", "must be at most 3")]
 
-Pointers are read as strictly as the host reads them, and patches applied strictly. There are no budgets.
+Pointers are read as strictly as in the host, and patches are applied strictly. There are no budgets.
 """
 
 from __future__ import annotations
@@ -45,10 +45,10 @@ _UID = "00000000-0000-4000-8000-000000000000"
 
 @dataclass
 class Outcome:
-    """What a policy did."""
+    """The result of a policy."""
 
     denial: Denial | None = None
-    """None when the policy allowed."""
+    """None if the policy allowed the request."""
     object: Any = None
     """The object after the mutation."""
     changed: bool = False
@@ -58,13 +58,13 @@ class Outcome:
 
     @property
     def causes(self) -> list[tuple[str, str]]:
-        """The causes of the denial as field and message."""
+        """The causes of the denial, as field and message."""
         causes = self.denial.causes if self.denial else []
         return [(cause.field or "", cause.message) for cause in causes]
 
 
 class TestReview:
-    """An admission review. What kube-apiserver would say of the request is derived from the object."""
+    """An admission review. The fields of the request are derived from the object."""
 
     __test__ = False
 
@@ -79,31 +79,31 @@ class TestReview:
         self._now: datetime | None = None
 
     def having(self, **request: Any) -> Self:
-        """Something else that kube-apiserver says of the request, such as ``having(subResource="status")``."""
+        """Sets a field of the request, such as ``having(subResource="status")``."""
         self._documents["request"].update(request)
         return self
 
     def user(self, username: str, *groups: str) -> Self:
-        """Who makes the request."""
+        """Sets the user who makes the request."""
         return self.having(userInfo={"username": username, "groups": list(groups)})
 
     def options(self, options: Any) -> Self:
-        """The operation's options."""
+        """Sets the operation's options."""
         self._documents["options"] = options
         return self
 
     def settings(self, settings: Any) -> Self:
-        """The settings; ``{}`` unless they are given."""
+        """Sets the settings. The default is ``{}``."""
         self._settings = settings
         return self
 
     def at(self, now: datetime) -> Self:
-        """What the clock says."""
+        """Sets the time of the clock."""
         self._now = now
         return self
 
     def validate(self, policy: ModuleType) -> Outcome:
-        """Judges. Raises what the policy raises, and for settings that it refuses and answers that are none."""
+        """Validates the review. Raises errors of the policy, of its settings, and for malformed answers."""
         host, answer = self._judge(policy, _policy.validate)
         host.outcome.object = self._documents["object"]
         if isinstance(answer, Denial):
@@ -111,7 +111,7 @@ class TestReview:
         return host.outcome
 
     def mutate(self, policy: ModuleType) -> Outcome:
-        """Mutates. Raises as ``validate`` does, and for a patch that does not apply."""
+        """Mutates the object. Raises like ``validate``, and for a patch that does not apply."""
         host, answer = self._judge(policy, _policy.mutate)
         before = self._documents["object"]
         if isinstance(answer, Denial):
@@ -131,22 +131,22 @@ class TestReview:
 
 
 def create(new: Any) -> TestReview:
-    """An object is created."""
+    """A review of the creation of an object."""
     return TestReview("CREATE", new, None)
 
 
 def update(old: Any, new: Any) -> TestReview:
-    """An object is replaced by another."""
+    """A review of the replacement of an object."""
     return TestReview("UPDATE", new, old)
 
 
 def delete(old: Any) -> TestReview:
-    """An object is deleted."""
+    """A review of the deletion of an object."""
     return TestReview("DELETE", None, old)
 
 
 def connect(options: Any) -> TestReview:
-    """A connection such as exec is opened; the object is its options."""
+    """A review of a new connection such as exec. The object is its options."""
     return TestReview("CONNECT", options, None)
 
 
@@ -210,7 +210,7 @@ def _request(operation: str, about: Any) -> dict[str, Any]:
 
 
 def _plural(kind: str) -> str:
-    """The English plural as Kubernetes forms it."""
+    """Forms the English plural like Kubernetes."""
     name = kind.lower()
     if name in ("", "endpoints"):
         return name
@@ -280,7 +280,7 @@ class _Memory:
 
 
 def _tokens(at: str) -> list[str]:
-    """The host ends the call over a malformed pointer, so a test must not pass with one."""
+    """Splits a pointer. The host ends the call on a malformed pointer, so a test must not pass with one."""
     if at and not at.startswith("/"):
         raise ValueError(f"{at!r} is no JSON Pointer: no leading slash")
     if re.search("~(?![01])", at):

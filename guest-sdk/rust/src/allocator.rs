@@ -1,12 +1,12 @@
-//! Memory for a plugin that lives for one review: blocks are cut off the free memory one after the other, and that is all.
+//! A bump allocator for a plugin that lives for one review: it cuts blocks off the free memory, one after the other.
 //!
-//! Growing linear memory costs the host two system calls and the other threads a TLB shootdown, several times what an
-//! ordinary policy costs altogether. So `configure` leaves [`RESERVE`] bytes free behind what it has used, and reviews
-//! start with them; only what does not fit asks for more pages, and a review with a large object works all the same.
-//! Nothing is given back in a review but the newest block: the instance ends with the call, and all its memory with it.
+//! Growing linear memory costs the host two system calls and the other threads a TLB shootdown. That is several times
+//! the cost of an ordinary policy. So `configure` leaves [`RESERVE`] free bytes behind its own memory, and reviews
+//! start with them. Only a request that does not fit asks for more pages, so a review with a large object still works.
+//! A review frees only the newest block, because the instance and all its memory end with the call.
 //!
-//! What `configure` leaves behind, every review starts with, and the host keeps it for every instance. So while it runs,
-//! blocks that are given back are used again.
+//! Every review starts with the memory that `configure` leaves, and the host keeps it for every instance. So while
+//! `configure` runs, the allocator reuses freed blocks.
 
 #![expect(
     unsafe_code,
@@ -17,34 +17,36 @@ use std::alloc::{GlobalAlloc, Layout};
 use std::cell::{Cell, UnsafeCell};
 use std::ptr::{self, NonNull};
 
-/// 128 KiB: what a policy that reads fields needs, many times over. More is not free: the kernel looks at every page of
-/// the memory to find those that were touched, and where it cannot (Linux before 6.7), the host clears them all.
+/// Free bytes for a review: 128 KiB, many times the need of a policy that reads fields. A larger reserve has a cost:
+/// the kernel looks at every page of the memory to find the touched ones. Where the kernel cannot (Linux before 6.7),
+/// the host clears all pages.
 const RESERVE: usize = 128 * 1024;
 
 /// The size of a WebAssembly page.
 const PAGE: usize = 64 * 1024;
 
-/// When the reserve is used up, 1 MiB is asked for at a time, so that a large object takes few growths.
+/// The pages to ask for when the reserve is used up: 1 MiB at a time, so that a large object needs few growths.
 const GROWTH: usize = 16;
 
-/// Blocks are multiples of this, so that each has room for a [`Gap`] when it is given back.
+/// The unit of block sizes. Every block is a multiple, so that it has room for a [`Gap`] when it is freed.
 const UNIT: usize = 16;
 
-/// Lists of gaps: in each, those whose size has the same highest bit; the last also has all that are larger.
+/// The number of gap lists. A list has the gaps whose sizes have the same highest bit. The last list also has all
+/// larger gaps.
 const BINS: usize = 16;
 
-/// Gaps of one list that are looked at before a larger one is taken.
+/// The number of gaps to look at in one list before the allocator takes a larger one.
 const LOOKS: usize = 8;
 
-/// Where memory comes from.
+/// A source of memory.
 ///
 /// # Safety
-/// Memory that is returned is valid for reads and writes until the program ends, and nobody else uses it.
+/// The returned memory is valid for reads and writes until the program ends, and nobody else uses it.
 pub(crate) unsafe trait Pages {
-    /// What is free from the beginning, by its place and length.
+    /// The memory that is free at the start, as its place and length.
     fn initial(&self) -> (*mut u8, usize);
 
-    /// Adjacent pages of [`PAGE`] bytes each; none when there are none left.
+    /// Returns `count` adjacent pages of [`PAGE`] bytes each, or none when no pages are left.
     fn grow(&self, count: usize) -> Option<NonNull<u8>>;
 }
 
@@ -52,17 +54,18 @@ pub(crate) unsafe trait Pages {
 #[cfg(target_arch = "wasm32")]
 pub(crate) struct LinearMemory;
 
-/// The allocator.
+/// The bump allocator over a source of pages.
 pub(crate) struct Bump<P> {
     chunk: Cell<Chunk>,
-    /// What was given back, while settings are read. What a review allocates lies together, in few pages.
+    /// The freed blocks, while `configure` runs. In a review there are none, so that its blocks lie together in few
+    /// pages.
     gaps: UnsafeCell<Option<Gaps>>,
-    /// Whether settings have been read.
+    /// Whether `configure` has ended.
     is_settled: Cell<bool>,
     pages: P,
 }
 
-/// The piece of memory that blocks are cut from: `start..next` is handed out, `left` bytes from `next` are free.
+/// The piece of memory that blocks are cut from: `start..next` is in use, and `left` bytes from `next` on are free.
 #[derive(Clone, Copy)]
 struct Chunk {
     start: *mut u8,
@@ -70,14 +73,14 @@ struct Chunk {
     left: usize,
 }
 
-/// Blocks that were given back.
+/// The freed blocks, by size.
 struct Gaps {
     first: [*mut Gap; BINS],
-    /// A bit for each list that has one.
+    /// One bit for each list that is not empty.
     filled: u16,
 }
 
-/// What stands in a block that was given back.
+/// The head that the allocator writes into a freed block.
 #[derive(Clone, Copy)]
 struct Gap {
     next: *mut Gap,
@@ -88,7 +91,7 @@ struct Gap {
 #[global_allocator]
 static ALLOCATOR: Bump<LinearMemory> = Bump::new(LinearMemory);
 
-/// Reads settings: what is allocated and kept meanwhile, every review starts with.
+/// Runs `configure`. Every review starts with the memory that it allocates and keeps.
 #[cfg(target_arch = "wasm32")]
 pub(crate) fn configuring<T>(work: impl FnOnce() -> T) -> T {
     ALLOCATOR.configuring(work)
@@ -102,7 +105,7 @@ pub(crate) fn configuring<T>(work: impl FnOnce() -> T) -> T {
 unsafe impl Pages for LinearMemory {
     fn initial(&self) -> (*mut u8, usize) {
         unsafe extern "C" {
-            /// The linker's: where statics and stack end.
+            /// The linker's symbol for the end of statics and stack.
             static __heap_base: u8;
         }
         let start = (&raw const __heap_base).expose_provenance();
@@ -116,7 +119,7 @@ unsafe impl Pages for LinearMemory {
     fn grow(&self, count: usize) -> Option<NonNull<u8>> {
         match core::arch::wasm32::memory_grow::<0>(count) {
             usize::MAX => None,
-            // The address comes from outside of the language: nothing else has provenance over these pages.
+            // The address comes from outside of the language. No other pointer has provenance over these pages.
             before => NonNull::new(ptr::with_exposed_provenance_mut(before * PAGE)),
         }
     }
@@ -147,7 +150,7 @@ impl<P: Pages> Bump<P> {
         }
     }
 
-    /// Uses blocks again while this work is done, and leaves room for a review behind it.
+    /// Reuses freed blocks while this work runs, and leaves room for a review after it.
     pub(crate) fn configuring<T>(&self, work: impl FnOnce() -> T) -> T {
         self.set_gaps(Some(Gaps::new()));
         let done = work();
@@ -167,7 +170,7 @@ impl<P: Pages> Bump<P> {
         if !chunk.start.is_null() {
             return chunk;
         }
-        // Not known before the program runs.
+        // The place is not known before the program runs.
         let (start, left) = self.pages.initial();
         Chunk {
             start,
@@ -176,7 +179,7 @@ impl<P: Pages> Bump<P> {
         }
     }
 
-    /// A chunk with so many pages more; a new one, when they do not lie behind this one.
+    /// Extends a chunk by `pages` pages. Returns a new chunk if the pages are not adjacent.
     fn more(&self, chunk: Chunk, pages: usize) -> Option<Chunk> {
         let start = self.pages.grow(pages)?.as_ptr();
         if chunk.next.wrapping_add(chunk.left) == start {
@@ -192,7 +195,7 @@ impl<P: Pages> Bump<P> {
         })
     }
 
-    /// A chunk with room for a block; what was left of the present one may be given up.
+    /// Returns a chunk with room for a block. The rest of the present chunk may be lost.
     #[cold]
     #[inline(never)]
     fn room(&self, chunk: Chunk, layout: Layout) -> Option<Chunk> {
@@ -203,16 +206,16 @@ impl<P: Pages> Bump<P> {
             RESERVE / PAGE
         };
         self.more(chunk, pages.max(at_once))
-            // Near the plugin's memory limit less may still do.
+            // Near the plugin's memory limit, fewer pages may still suffice.
             .or_else(|| self.more(chunk, pages))
     }
 }
 
 impl<P> Bump<P> {
-    /// The gaps, where blocks are used again.
+    /// The gaps, if the allocator reuses blocks.
     ///
     /// # Safety
-    /// They are gone from before the next call of this or of `set_gaps`.
+    /// The caller drops the reference before the next call of this function or of `set_gaps`.
     #[expect(clippy::mut_from_ref, reason = "that is what the caller promises")]
     unsafe fn gaps(&self) -> Option<&mut Gaps> {
         // SAFETY: nobody else has a reference, by the callers' promise, and there is one thread.
@@ -224,7 +227,7 @@ impl<P> Bump<P> {
         unsafe { *self.gaps.get() = gaps };
     }
 
-    /// A block that was given back.
+    /// Returns a freed block that fits.
     fn reuse(&self, layout: Layout) -> Option<*mut u8> {
         // SAFETY: the reference ends with this function, which allocates nothing.
         let gaps = unsafe { self.gaps() }?;
@@ -234,7 +237,7 @@ impl<P> Bump<P> {
         gaps.cut(layout.size())
     }
 
-    /// Makes a gap of a block, where blocks are used again.
+    /// Turns a block into a gap, if the allocator reuses blocks.
     ///
     /// # Safety
     /// As for [`Gaps::put`].
@@ -248,7 +251,7 @@ impl<P> Bump<P> {
 }
 
 impl Chunk {
-    /// Cuts a block off; none when it does not fit.
+    /// Cuts a block off the chunk. None if it does not fit.
     fn cut(self, layout: Layout) -> Option<(*mut u8, Self)> {
         let padding = self.next.addr().wrapping_neg() & (layout.align() - 1);
         let left = self.left.checked_sub(padding)?.checked_sub(layout.size())?;
@@ -262,13 +265,13 @@ impl Chunk {
         Some((block, Self { next, left, ..self }))
     }
 
-    /// Whether a block is the one that was cut off last. (One at the end of an older chunk may end where this one
+    /// Whether a block is the one that was cut off last. (A block at the end of an older chunk may end where this chunk
     /// starts.)
     fn ends_with(&self, block: *mut u8, size: usize) -> bool {
         block >= self.start && block.wrapping_add(size) == self.next
     }
 
-    /// Makes the newest block shorter or longer; none when it cannot become that long.
+    /// Changes the length of the newest block. None if there is not enough room.
     fn resize(self, block: *mut u8, size: usize, new_size: usize) -> Option<Self> {
         let left = (self.left + size).checked_sub(new_size)?;
         // SAFETY: the chunk has `size + left` bytes from `block` on, and `new_size` is not more.
@@ -308,7 +311,7 @@ impl Gaps {
         self.filled |= 1 << bin;
     }
 
-    /// A block of so many bytes, of whole units, at the beginning of a gap; the rest of it stays a gap.
+    /// Takes a block of `size` bytes, in whole units, from the beginning of a gap. The rest stays a gap.
     #[cold]
     #[inline(never)]
     fn cut(&mut self, size: usize) -> Option<*mut u8> {
@@ -327,7 +330,7 @@ impl Gaps {
         None
     }
 
-    /// A gap of one list that has at least so many bytes, with how many it has; it is in the list no more.
+    /// Removes a gap with at least `size` bytes from a list, and returns it with its length.
     fn take(&mut self, bin: usize, size: usize) -> Option<(*mut u8, usize)> {
         let mut before: *mut Gap = ptr::null_mut();
         let mut at = self.first[bin];
@@ -357,7 +360,7 @@ impl Gaps {
     }
 }
 
-/// The layout in whole units; none when it is too large.
+/// Rounds the layout up to whole units. None if it is too large.
 fn in_units(layout: Layout) -> Option<Layout> {
     let size = layout.size().checked_next_multiple_of(UNIT)?;
     Layout::from_size_align(size, layout.align().max(UNIT)).ok()
@@ -387,7 +390,7 @@ unsafe impl<P: Pages> GlobalAlloc for Bump<P> {
     }
 
     unsafe fn dealloc(&self, block: *mut u8, layout: Layout) {
-        // The block was handed out for it, so that it fits.
+        // This layout is valid, because the block was allocated with it.
         let Some(layout) = in_units(layout) else {
             return;
         };
@@ -442,7 +445,7 @@ unsafe impl<P: Pages> GlobalAlloc for Bump<P> {
 mod tests {
     use super::*;
 
-    /// Memory that is leaked: so many bytes from the beginning, and so many pages later on.
+    /// Leaked memory for tests: a number of bytes at the start, and a number of pages later on.
     struct Leaked {
         initial: usize,
         pages: Cell<usize>,
@@ -451,7 +454,7 @@ mod tests {
     // SAFETY: leaked memory is valid for ever and has no other user.
     unsafe impl Pages for Leaked {
         fn initial(&self) -> (*mut u8, usize) {
-            // Where the linker lets the heap begin.
+            // The linker lets the heap begin at a multiple of this.
             (leaked(self.initial, UNIT), self.initial)
         }
 
@@ -475,14 +478,14 @@ mod tests {
         Bump::new(Leaked { initial, pages })
     }
 
-    /// As it is while settings are read.
+    /// An allocator while `configure` runs.
     fn loading(initial: usize, pages: usize) -> Bump<Leaked> {
         let bump = bump(initial, pages);
         bump.set_gaps(Some(Gaps::new()));
         bump
     }
 
-    /// As it is in a review, with nothing in reserve.
+    /// An allocator in a review, with an empty reserve.
     fn settled(initial: usize, pages: usize) -> Bump<Leaked> {
         let bump = bump(initial, pages);
         bump.is_settled.set(true);
@@ -550,7 +553,7 @@ mod tests {
         let bump = bump(2048, 4);
         // SAFETY: every block is used with the size that it has, and given back once.
         unsafe {
-            // The settings' text is there before.
+            // The text of the settings is allocated before `configure`.
             let text = bump.alloc(layout(500, 8));
             let second = bump.configuring(|| {
                 let second = bump.alloc(layout(40, 8));
@@ -580,7 +583,7 @@ mod tests {
             let filled = |(block, layout, mark): &(*mut u8, Layout, u8)| {
                 // SAFETY: the block is held, and was filled.
                 let bytes = unsafe { std::slice::from_raw_parts(*block, layout.size()) };
-                // As a whole: byte by byte Miri would take minutes.
+                // Compares the block as a whole. Byte by byte, Miri would take minutes.
                 assert!(bytes == vec![*mark; layout.size()]);
             };
             // SAFETY: every block is used with the size that it has, and given back once.

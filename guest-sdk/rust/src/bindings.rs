@@ -1,9 +1,8 @@
-//! What wit-bindgen makes of the contract.
+//! The code that wit-bindgen generates from the contract.
 //!
-//! A component exports exactly what its world says, and there are three worlds: so each exported
-//! interface has a world of its own here, and the export macros of this crate put them together.
-//! `wit-component` unites the worlds that it finds in a module. Only the imports insist on being linked; an exported
-//! interface comes with its macro.
+//! A component exports exactly the interfaces of its world, and there are three worlds. So each exported interface has
+//! a world of its own here, and the export macros of this crate combine them. `wit-component` unites the worlds in a
+//! module. Only the imports are always linked. An exported interface comes with its macro.
 
 pub mod imports {
     wit_bindgen::generate!({

@@ -1,11 +1,11 @@
-//! The `clock` capability. A plugin that reads it is refused unless its configuration grants `clock`, so that no
-//! policy decides by a clock that stands still.
+//! The `clock` capability. The host does not load a plugin that reads the clock unless its configuration grants
+//! `clock`. So no policy decides by a clock that stands still.
 
 use std::time::{Duration, SystemTime};
 
 use crate::host;
 
-/// The host's wall clock. May step backwards when the host's clock is set.
+/// Returns the time of the host's wall clock. It may step backwards when somebody sets the host's clock.
 #[must_use]
 pub fn now() -> SystemTime {
     let now = host::now();

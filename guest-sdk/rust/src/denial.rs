@@ -1,8 +1,8 @@
-//! Denials: what the user reads, and every field that is to blame.
+//! Denials: the message for the user, and every wrong field.
 
 use crate::{Cause, Denial, Pointer};
 
-/// Collects what speaks against a request; nothing found means that it is allowed.
+/// Collects the causes against a request. Without causes, the request is allowed.
 ///
 /// ```
 /// use tollgate_sdk::{Denial, Findings, Review};
@@ -23,32 +23,32 @@ pub struct Findings(Denial);
 // === impl Findings ===
 
 impl Findings {
-    /// Nothing found yet; the message is that of the denial, should there be one.
+    /// Creates an empty collection. If there is a denial, it has this message.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self(Denial::new(message))
     }
 
-    /// Adds a finding about one field.
+    /// Adds a cause for one field.
     pub fn at(&mut self, field: impl Into<Pointer>, message: impl Into<String>) {
         self.push(Cause::at(field, message));
     }
 
-    /// Adds a finding.
+    /// Adds a cause.
     pub fn push(&mut self, cause: Cause) {
         self.0.causes.push(cause);
     }
 
-    /// Whether nothing was found.
+    /// Whether there are no causes.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.causes.is_empty()
     }
 
-    /// Allows when nothing was found.
+    /// Allows the request if there are no causes.
     ///
     /// # Errors
-    /// The denial with all findings, when there are any.
+    /// The denial with all causes, if there are any.
     pub fn verdict(self) -> Result<(), Denial> {
         if self.is_empty() { Ok(()) } else { Err(self.0) }
     }
@@ -57,7 +57,7 @@ impl Findings {
 // === impl Denial ===
 
 impl Denial {
-    /// A denial: HTTP status 403, no causes.
+    /// Creates a denial with HTTP status 403 and no causes.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self {
@@ -68,21 +68,21 @@ impl Denial {
         }
     }
 
-    /// Another HTTP status, 400 to 499.
+    /// Sets the HTTP status, 400 to 499.
     #[must_use]
     pub fn code(mut self, code: u16) -> Self {
         self.code = Some(code);
         self
     }
 
-    /// A Kubernetes StatusReason such as `Invalid`.
+    /// Sets the Kubernetes StatusReason, such as `Invalid`.
     #[must_use]
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());
         self
     }
 
-    /// Blames a field.
+    /// Adds a cause for a field.
     #[must_use]
     pub fn at(self, field: impl Into<Pointer>, message: impl Into<String>) -> Self {
         self.cause(Cause::at(field, message))
@@ -99,16 +99,16 @@ impl Denial {
 // === impl Cause ===
 
 impl Cause {
-    /// The CauseType of a field that has to be there and is not.
+    /// The CauseType for a required field that is missing.
     pub const VALUE_REQUIRED: &'static str = "FieldValueRequired";
-    /// The CauseType of a field whose value is malformed or out of range.
+    /// The CauseType for a value that is malformed or out of range.
     pub const VALUE_INVALID: &'static str = "FieldValueInvalid";
-    /// The CauseType of a field whose value is not one of those that are possible.
+    /// The CauseType for a value that is not one of the possible ones.
     pub const VALUE_NOT_SUPPORTED: &'static str = "FieldValueNotSupported";
-    /// The CauseType of a field whose value is well formed and not permitted.
+    /// The CauseType for a value that is well formed but not permitted.
     pub const VALUE_FORBIDDEN: &'static str = "FieldValueForbidden";
 
-    /// A cause that blames a field.
+    /// Creates a cause for a field.
     #[must_use]
     pub fn at(field: impl Into<Pointer>, message: impl Into<String>) -> Self {
         Self {
@@ -118,7 +118,7 @@ impl Cause {
         }
     }
 
-    /// A cause that blames no single field.
+    /// Creates a cause without a field.
     #[must_use]
     pub fn new(message: impl Into<String>) -> Self {
         Self {
@@ -128,7 +128,7 @@ impl Cause {
         }
     }
 
-    /// A Kubernetes CauseType, such as [`Cause::VALUE_INVALID`].
+    /// Sets the Kubernetes CauseType, such as [`Cause::VALUE_INVALID`].
     #[must_use]
     pub fn reason(mut self, reason: impl Into<String>) -> Self {
         self.reason = Some(reason.into());

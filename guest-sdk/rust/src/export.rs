@@ -1,4 +1,4 @@
-//! From a policy to the exports of a component: one macro for each world of the contract.
+//! Exports a policy as a component, with one macro for each world of the contract.
 
 use std::marker::PhantomData;
 
@@ -6,7 +6,7 @@ use crate::bindings::imports::tollgate::admission::types;
 use crate::bindings::{lifecycle, mutating, validating};
 use crate::{Manifest, Mutate, Mutation, Plugin, Review, Validate, panic, settings};
 
-/// A policy behind the interfaces of the contract.
+/// Implements the interfaces of the contract for a policy.
 pub struct Component<P>(PhantomData<P>);
 
 // === impl Component ===
@@ -42,7 +42,7 @@ impl<P: Plugin + Validate> validating::exports::tollgate::admission::validating:
     }
 }
 
-/// Reads settings. Takes the text, so that nothing of it is left in the memory that reviews start from.
+/// Configures the policy. Takes the text by value, so that it is freed from the memory that reviews start from.
 fn configure<P: Plugin>(settings: String) -> types::Configured {
     let policy = settings::configure::<P>(&settings);
     drop(settings);
@@ -55,7 +55,7 @@ fn configure<P: Plugin>(settings: String) -> types::Configured {
     }
 }
 
-/// Does work that is part of `configure`.
+/// Runs work that is part of `configure`.
 fn configuring<T>(work: impl FnOnce() -> T) -> T {
     #[cfg(all(
         target_family = "wasm",
@@ -81,18 +81,19 @@ fn with_policy<P: Plugin, T>(judge: impl FnOnce(&P) -> T) -> T {
     })
 }
 
-/// What the macros ask of a policy where they export nothing, so that a native build fails as the real one would.
+/// Checks at compile time that a policy implements the trait, where the macros export nothing. So a native build fails
+/// like the real one.
 pub const fn check_mutator<P: Plugin + Mutate>() {}
 
-/// See [`check_mutator`].
+/// Like [`check_mutator`], for validators.
 pub const fn check_validator<P: Plugin + Validate>() {}
 
 /// Exports a policy that changes objects: the world `mutator`.
 ///
-/// The first argument is the type that implements [`Policy`](crate::Policy) and [`Mutate`](crate::Mutate); the
-/// others are functions of [`Manifest`](crate::Manifest) with their arguments, in any order, all optional: `rules`,
-/// `settings_schema`, `labels`, `description`, `name`, `version`. The last three are the package's own unless given.
-/// A crate exports one policy.
+/// The first argument is the type that implements [`Policy`](crate::Policy) and [`Mutate`](crate::Mutate). The other
+/// arguments are functions of [`Manifest`](crate::Manifest) with their arguments: `rules`, `settings_schema`, `labels`,
+/// `description`, `name`, `version`. They are optional and may come in any order. The defaults of the last three come
+/// from the package. A crate exports one policy.
 ///
 /// ```
 /// use tollgate_sdk::prelude::*;
@@ -137,8 +138,8 @@ macro_rules! mutator {
     };
 }
 
-/// Exports a policy that judges requests: the world `validator`. See [`mutator!`](crate::mutator) for the
-/// arguments; the policy implements [`Validate`](crate::Validate).
+/// Exports a policy that evaluates requests: the world `validator`. See [`mutator!`](crate::mutator) for the arguments.
+/// The policy implements [`Validate`](crate::Validate).
 #[macro_export]
 macro_rules! validator {
     ($policy:ty $(, $key:ident : $value:expr)* $(,)?) => {
@@ -153,8 +154,8 @@ macro_rules! validator {
     };
 }
 
-/// Exports a policy that changes objects and judges requests: the world `plugin`. See
-/// [`mutator!`](crate::mutator) for the arguments; the policy implements both traits.
+/// Exports a policy that changes objects and evaluates requests: the world `plugin`. See [`mutator!`](crate::mutator)
+/// for the arguments. The policy implements both traits.
 #[macro_export]
 macro_rules! plugin {
     ($policy:ty $(, $key:ident : $value:expr)* $(,)?) => {

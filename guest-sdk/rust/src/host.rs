@@ -1,6 +1,6 @@
-//! The contract's imports: the host itself in a plugin, a test review everywhere else.
+//! The contract's imports: the host itself in a plugin, and a test review everywhere else.
 //!
-//! This is the only place that knows of the difference; all else is written against these functions.
+//! Only this file knows the difference. All other code uses these functions.
 
 #[cfg(target_arch = "wasm32")]
 pub(crate) use crate::bindings::imports::tollgate::admission::{

@@ -1,11 +1,11 @@
-//! Container image references, read as container runtimes read them.
+//! Container image references, read like container runtimes read them.
 //!
-//! A policy that compares references as text takes `registry.example.com.evil.io/app` for something of
-//! `registry.example.com`, and misses that `nginx` is `docker.io/library/nginx:latest`. Compare the parts.
+//! A policy must compare the parts of a reference. A policy that compares text takes `registry.example.com.evil.io/app`
+//! for an image of `registry.example.com`, and misses that `nginx` is `docker.io/library/nginx:latest`.
 
 use std::fmt;
 
-/// An image reference taken apart, Docker's abbreviations resolved.
+/// An image reference, split into its parts, with Docker's abbreviations resolved.
 ///
 /// ```
 /// use tollgate_sdk::image::ImageReference;
@@ -24,18 +24,18 @@ pub struct ImageReference {
     digest: Option<String>,
 }
 
-/// A registry, or a registry and the beginning of a repository's path: `registry.example.com/team`. It holds whole
+/// A registry, or a registry and the beginning of a repository's path: `registry.example.com/team`. A prefix has whole
 /// components: `registry.example.com/team` is not a prefix of `registry.example.com/teams/app`.
 ///
-/// Nothing is filled in: the registry is always named, and `docker.io/nginx` is what the user `nginx` keeps there. The
-/// official image is `docker.io/library/nginx`.
+/// Nothing is filled in. A prefix always names the registry, and `docker.io/nginx` means the repositories of the user
+/// `nginx`. The official image is `docker.io/library/nginx`.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ImagePrefix {
     registry: String,
     path: String,
 }
 
-/// Why a text is not an image reference or prefix.
+/// The reason why a text is not an image reference or prefix.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum ImageError {
@@ -49,17 +49,17 @@ pub enum ImageError {
     Digest,
 }
 
-/// What a reference without a registry is pulled from.
+/// The registry of a reference without one.
 const DEFAULT_REGISTRY: &str = "docker.io";
-/// Another name of the same registry.
+/// Another name of the default registry.
 const LEGACY_REGISTRY: &str = "index.docker.io";
-/// Where the default registry keeps repositories without a slash.
+/// The folder of repositories without a slash in the default registry.
 const OFFICIAL: &str = "library/";
 
 // === impl ImageReference ===
 
 impl ImageReference {
-    /// The registry's host in lower case, with the port where one is given.
+    /// The registry's host in lower case, with the port if there is one.
     #[must_use]
     pub fn registry(&self) -> &str {
         &self.registry
@@ -71,7 +71,7 @@ impl ImageReference {
         &self.repository
     }
 
-    /// The tag; none is not `latest` where there is a digest.
+    /// The tag. With a digest, no tag does not mean `latest`.
     #[must_use]
     pub fn tag(&self) -> Option<&str> {
         self.tag.as_deref()
@@ -83,8 +83,8 @@ impl ImageReference {
         self.digest.as_deref()
     }
 
-    /// The same with one prefix in the place of another; none when it does not begin with `from`. Tag and digest stay.
-    /// None as well when nothing is left to be the repository's path.
+    /// Replaces one prefix with another. Tag and digest stay. None if the reference does not begin with `from`, or if
+    /// no path would be left for the repository.
     #[must_use]
     pub fn rebase(&self, from: &ImagePrefix, to: &ImagePrefix) -> Option<Self> {
         if !from.matches(self) {
@@ -94,7 +94,7 @@ impl ImageReference {
         let repository = match (to.path.as_str(), rest) {
             ("", "") => return None,
             ("", rest) => rest.to_owned(),
-            // Docker would read `docker.io/app` as `docker.io/library/app`, which is somewhere else.
+            // Docker would read `docker.io/app` as `docker.io/library/app`, which is a different image.
             (path, "") if to.registry == DEFAULT_REGISTRY && !path.contains('/') => return None,
             (path, "") => path.to_owned(),
             (path, rest) => format!("{path}/{rest}"),
@@ -116,7 +116,7 @@ impl std::str::FromStr for ImageReference {
             Some(_) => return Err(ImageError::Digest),
             None => (text, None),
         };
-        // A colon before the last slash is a port's.
+        // A colon before the last slash belongs to a port.
         let (name, tag) = match rest.rsplit_once(':') {
             Some((name, tag)) if !tag.contains('/') => {
                 if !is_tag(tag) {
@@ -159,19 +159,19 @@ impl fmt::Display for ImageReference {
 // === impl ImagePrefix ===
 
 impl ImagePrefix {
-    /// Whether a reference is within.
+    /// Whether the prefix covers a reference.
     #[must_use]
     pub fn matches(&self, image: &ImageReference) -> bool {
         self.registry == image.registry && begins_with(&image.repository, &self.path)
     }
 
-    /// Whether everything within `other` is within this too.
+    /// Whether this prefix covers every reference that `other` covers.
     #[must_use]
     pub fn contains(&self, other: &Self) -> bool {
         self.registry == other.registry && begins_with(&other.path, &self.path)
     }
 
-    /// How many components it has: of two that match the longer one is the more exact.
+    /// The number of components. Of two matching prefixes, the longer one is more exact.
     #[must_use]
     pub fn length(&self) -> usize {
         if self.path.is_empty() {
@@ -236,7 +236,8 @@ impl fmt::Display for ImageError {
 
 impl std::error::Error for ImageError {}
 
-/// Docker's rule: what could be a path component is one, unless it has a dot or a port, has upper case or is localhost.
+/// Docker's rule: the first component is a host if it has a dot, a port or upper case, or is localhost. Otherwise it is
+/// part of the path.
 fn looks_like_host(component: &str) -> bool {
     component == "localhost"
         || component.contains(['.', ':'])
@@ -300,7 +301,7 @@ fn is_path(path: &str) -> bool {
     path.split('/').all(is_path_component)
 }
 
-/// Lower-case letters and digits, separated by a dot, one or two underscores, or any number of dashes.
+/// Whether this is lower-case letters and digits, separated by a dot, one or two underscores, or any number of dashes.
 fn is_path_component(component: &str) -> bool {
     let is_word = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit();
     let separators = component

@@ -1,7 +1,7 @@
 //! Write Tollgate admission plugins in Rust.
 //!
-//! A plugin is a type that holds the settings, implements [`Policy`] and [`Validate`] or [`Mutate`] or both, and is
-//! exported with [`validator!`], [`mutator!`] or [`plugin!`]:
+//! A plugin is a type that holds the settings and implements [`Policy`] and [`Validate`], [`Mutate`] or both. One of
+//! the macros [`validator!`], [`mutator!`] and [`plugin!`] exports it:
 //!
 //! ```
 //! use tollgate_sdk::prelude::*;
@@ -62,12 +62,12 @@
 //! request   a fresh instance of the snapshot ─→ Validate::validate ─→ () or Denial
 //! ```
 //!
-//! Nothing carries over from one request to the next, and nothing has to be cleaned up. A panic ends the call: the
-//! operator reads its text and place, and the plugin's failure policy decides about the request.
+//! Nothing carries over between requests, and a plugin needs no cleanup. A panic ends the call. The operator reads its
+//! text and place, and the plugin's failure policy decides about the request.
 //!
 //! # Features
 //!
-//! - `bump-allocator` (default): memory for one review that does not grow while the review is of ordinary size.
+//! - `bump-allocator` (default): memory for one review, which does not grow for a review of ordinary size.
 //! - `clock`: [`clock::now`], for plugins whose configuration grants the capability `clock`.
 
 #[cfg(any(
@@ -112,7 +112,7 @@ pub use qualified_name::{QualifiedName, QualifiedNameError};
 pub use review::{Document, ReadError, Review};
 pub use settings::SettingsErrors;
 
-/// What nearly every plugin uses.
+/// The items that nearly every plugin uses.
 pub mod prelude {
     pub use crate::{
         Cause, Denial, Document, Findings, Mutate, Mutation, Node, Operation, Patch, Pointer,
@@ -120,7 +120,7 @@ pub mod prelude {
     };
 }
 
-/// The examples of the README compile.
+/// Compiles the examples of the README.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

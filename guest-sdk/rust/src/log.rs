@@ -1,7 +1,7 @@
 //! The plugin's log: [`error!`](crate::error), [`warn!`](crate::warn), [`info!`](crate::info),
 //! [`debug!`](crate::debug) and [`trace!`](crate::trace), written like `format!`.
 //!
-//! Leave out the object's values: they may be secret. Pointers say enough.
+//! Leave out the object's values, because they may be secret. Write pointers instead.
 
 use std::fmt;
 
@@ -17,20 +17,19 @@ pub fn write(level: Level, message: fmt::Arguments<'_>) {
     }
 }
 
-/// Logs that something failed.
+/// Logs a failure.
 #[macro_export]
 macro_rules! error {
     ($($message:tt)+) => { $crate::log::write($crate::log::Level::Error, ::core::format_args!($($message)+)) };
 }
 
-/// Logs that something is likely to be wrong. (What the user should read is for
-/// [`Review::warn`](crate::Review::warn).)
+/// Logs a likely problem. For a message to the user, use [`Review::warn`](crate::Review::warn).
 #[macro_export]
 macro_rules! warn {
     ($($message:tt)+) => { $crate::log::write($crate::log::Level::Warn, ::core::format_args!($($message)+)) };
 }
 
-/// Logs what is worth knowing in normal operation.
+/// Logs useful information in normal operation.
 ///
 /// ```
 /// # use tollgate_sdk::{Mutate, Mutation, Denial, Review};
@@ -44,13 +43,13 @@ macro_rules! info {
     ($($message:tt)+) => { $crate::log::write($crate::log::Level::Info, ::core::format_args!($($message)+)) };
 }
 
-/// Logs for whoever looks for a fault.
+/// Logs details for debugging.
 #[macro_export]
 macro_rules! debug {
     ($($message:tt)+) => { $crate::log::write($crate::log::Level::Debug, ::core::format_args!($($message)+)) };
 }
 
-/// Logs every step.
+/// Logs every single step.
 #[macro_export]
 macro_rules! trace {
     ($($message:tt)+) => { $crate::log::write($crate::log::Level::Trace, ::core::format_args!($($message)+)) };

@@ -1,11 +1,11 @@
-//! The manifest and its rules, as builders: the export macros turn `key: value` into these calls.
+//! Builders for the manifest and its rules. The export macros turn `key: value` into these calls.
 
 use crate::{Manifest, Operation, Rule};
 
 // === impl Manifest ===
 
 impl Manifest {
-    /// A manifest that says no more than name and version.
+    /// Creates a manifest with only a name and a version.
     #[must_use]
     pub fn new(name: impl Into<String>, version: impl Into<String>) -> Self {
         Self {
@@ -18,42 +18,42 @@ impl Manifest {
         }
     }
 
-    /// Another name than the package's.
+    /// Overrides the package's name.
     #[must_use]
     pub fn name(mut self, name: impl Into<String>) -> Self {
         self.name = name.into();
         self
     }
 
-    /// Another version than the package's.
+    /// Overrides the package's version.
     #[must_use]
     pub fn version(mut self, version: impl Into<String>) -> Self {
         self.version = version.into();
         self
     }
 
-    /// One sentence for people; the package's description unless it is set.
+    /// Sets the description, one sentence for people. The default is the package's description.
     #[must_use]
     pub fn description(mut self, description: impl Into<String>) -> Self {
         self.description = description.into();
         self
     }
 
-    /// The JSON Schema of the settings, as text.
+    /// Sets the JSON Schema of the settings, as text.
     #[must_use]
     pub fn settings_schema(mut self, schema: impl Into<String>) -> Self {
         self.settings_schema = Some(schema.into());
         self
     }
 
-    /// The requests that the plugin is meant for.
+    /// Sets the requests that the plugin is meant for.
     #[must_use]
     pub fn rules(mut self, rules: impl IntoIterator<Item = Rule>) -> Self {
         self.rules = rules.into_iter().collect();
         self
     }
 
-    /// More, by well-known or reverse-DNS key.
+    /// Adds labels, by well-known or reverse-DNS key.
     #[must_use]
     pub fn labels<K: Into<String>, V: Into<String>>(
         mut self,
@@ -70,7 +70,8 @@ impl Manifest {
 // === impl Rule ===
 
 impl Rule {
-    /// Operations on the resources of one group and version; `*` is a wildcard for each of these three.
+    /// Creates a rule for operations on the resources of one group and version. `*` is a wildcard for group, version
+    /// and resource.
     ///
     /// ```
     /// use tollgate_sdk::{Operation, Rule};
@@ -98,7 +99,7 @@ impl Rule {
         }
     }
 
-    /// Only `Namespaced` or only `Cluster` objects.
+    /// Restricts the rule to `Namespaced` or to `Cluster` objects.
     #[must_use]
     pub fn scope(mut self, scope: impl Into<String>) -> Self {
         self.scope = Some(scope.into());
@@ -109,7 +110,7 @@ impl Rule {
 // === impl Operation ===
 
 impl Operation {
-    /// As Kubernetes writes it: CREATE, UPDATE, DELETE or CONNECT.
+    /// The operation as Kubernetes writes it: CREATE, UPDATE, DELETE or CONNECT.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

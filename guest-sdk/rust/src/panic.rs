@@ -1,7 +1,7 @@
-//! Panics: the operator reads the text and the place of one, where a trap alone says `unreachable`.
+//! Reports panics to the host, so that the operator reads their text and place. A trap alone says only `unreachable`.
 
-/// Makes panics tell the host. Every export calls this first: which of them runs first in an instance depends on
-/// whether the host could take a snapshot.
+/// Installs the panic hook. Every export calls this function first. The export that runs first in an instance depends
+/// on whether the host could take a snapshot.
 pub(crate) fn install() {
     #[cfg(target_arch = "wasm32")]
     {

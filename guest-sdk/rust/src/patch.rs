@@ -1,4 +1,4 @@
-//! What a mutator answers: nothing, a JSON Patch, a merge patch or a whole object.
+//! The answers of a mutator: nothing, a JSON Patch, a merge patch or a whole object.
 
 use serde::Serialize;
 
@@ -11,11 +11,11 @@ pub enum Mutation {
     /// The object stays as it is.
     #[default]
     Unchanged,
-    /// A JSON Patch, RFC 6902. An empty one changes nothing.
+    /// A JSON Patch, RFC 6902. An empty patch changes nothing.
     Patch(Patch),
     /// A merge patch, RFC 7386, as JSON text.
     Merge(String),
-    /// The whole new object as JSON text; what is left out of it is removed.
+    /// The whole new object as JSON text. A missing member is removed.
     Object(String),
 }
 
@@ -28,7 +28,7 @@ pub enum Mutation {
 /// assert_eq!(patch.operations().len(), 3);
 /// ```
 ///
-/// Strings are given as they are. Booleans, integers and `serde_json::Value` become JSON.
+/// Strings are passed as they are. Booleans, integers and `serde_json::Value` become JSON.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use = "a patch does nothing unless it is returned"]
 pub struct Patch {
@@ -39,18 +39,18 @@ pub struct Patch {
 // === impl Mutation ===
 
 impl Mutation {
-    /// A merge patch, RFC 7386: members are merged, null removes one, arrays are replaced as a whole.
+    /// Creates a merge patch, RFC 7386. Members are merged, null removes a member, and arrays are replaced as a whole.
     ///
     /// # Panics
-    /// When the value has no JSON form, such as a map whose keys are not strings.
+    /// If the value has no JSON form, such as a map whose keys are not strings.
     pub fn merge(patch: &impl Serialize) -> Self {
         Self::Merge(serde_json::to_string(patch).expect("a merge patch has a JSON form"))
     }
 
-    /// The whole new object. A field that the plugin's own type does not know is lost: prefer a patch.
+    /// Returns the whole new object. Fields that the plugin's own type does not know get lost, so prefer a patch.
     ///
     /// # Panics
-    /// When the value has no JSON form, such as a map whose keys are not strings.
+    /// If the value has no JSON form, such as a map whose keys are not strings.
     pub fn object(object: &impl Serialize) -> Self {
         Self::Object(serde_json::to_string(object).expect("an object has a JSON form"))
     }
@@ -80,12 +80,12 @@ impl From<Patch> for Mutation {
 // === impl Patch ===
 
 impl Patch {
-    /// A patch that changes nothing yet.
+    /// Creates an empty patch.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Sets a member or inserts before an array's element (`-`: behind the last). The parent has to be there.
+    /// Sets a member, or inserts before an array's element (`-`: after the last). The parent must exist.
     pub fn add(self, path: impl Into<Pointer>, value: impl Into<NewValue>) -> Self {
         self.with(PatchOperation::Add(types::PlaceValue {
             path: path.into().into(),
@@ -93,7 +93,7 @@ impl Patch {
         }))
     }
 
-    /// Replaces what has to be there.
+    /// Replaces an existing value.
     pub fn replace(self, path: impl Into<Pointer>, value: impl Into<NewValue>) -> Self {
         self.with(PatchOperation::Replace(types::PlaceValue {
             path: path.into().into(),
@@ -101,12 +101,12 @@ impl Patch {
         }))
     }
 
-    /// Removes what has to be there.
+    /// Removes an existing value.
     pub fn remove(self, path: impl Into<Pointer>) -> Self {
         self.with(PatchOperation::Remove(path.into().into()))
     }
 
-    /// Moves what has to be there.
+    /// Moves an existing value.
     pub fn rename(self, from: impl Into<Pointer>, path: impl Into<Pointer>) -> Self {
         self.with(PatchOperation::Move(types::FromPath {
             from: from.into().into(),
@@ -114,7 +114,7 @@ impl Patch {
         }))
     }
 
-    /// Copies what has to be there.
+    /// Copies an existing value.
     pub fn copy(self, from: impl Into<Pointer>, path: impl Into<Pointer>) -> Self {
         self.with(PatchOperation::Copy(types::FromPath {
             from: from.into().into(),
@@ -122,7 +122,7 @@ impl Patch {
         }))
     }
 
-    /// Makes the patch fail, as a fault of the plugin, unless that value is there.
+    /// Tests that a value exists. Otherwise the patch fails, as a fault of the plugin.
     pub fn test(self, path: impl Into<Pointer>, value: impl Into<NewValue>) -> Self {
         self.with(PatchOperation::Test(types::PlaceValue {
             path: path.into().into(),
@@ -130,11 +130,11 @@ impl Patch {
         }))
     }
 
-    /// Sets a member and makes the objects on the way to it that are missing: for `/metadata/annotations/a` of an
-    /// object without annotations that is `/metadata/annotations`. An array's element is replaced.
+    /// Sets a member, and creates missing objects on the way. For `/metadata/annotations/a` of an object without
+    /// annotations, this creates `/metadata/annotations`. An array's element is replaced.
     ///
-    /// Reads the document, which is the object as it was before this patch; what earlier `set`s of the same patch
-    /// made is known, what other operations did is not.
+    /// The function reads the document, which is the object before this patch. It knows the results of earlier `set`s
+    /// in the same patch, but not those of other operations.
     pub fn set(
         mut self,
         object: Document,
@@ -171,10 +171,10 @@ impl Patch {
         }
     }
 
-    /// Inserts before an element of a list, and makes the list when it is missing. The index is at most the length that
-    /// the list has by then.
+    /// Inserts before an element of a list, and creates the list if it is missing. The index is at most the current
+    /// length of the list.
     ///
-    /// Reads the document as [`set`](Self::set) does.
+    /// Reads the document like [`set`](Self::set).
     pub fn insert(
         self,
         object: Document,
@@ -187,9 +187,9 @@ impl Patch {
         self.with_list(object, list).add(place, value)
     }
 
-    /// Adds behind the last element of a list, and makes the list when it is missing.
+    /// Adds after the last element of a list, and creates the list if it is missing.
     ///
-    /// Reads the document as [`set`](Self::set) does.
+    /// Reads the document like [`set`](Self::set).
     pub fn append(
         self,
         object: Document,

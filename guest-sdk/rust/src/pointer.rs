@@ -1,8 +1,8 @@
-//! JSON Pointers that are well formed by construction: the host ends the call over one that is not.
+//! JSON Pointers that are well formed by construction. The host ends the call when it gets a malformed one.
 
 use std::fmt;
 
-/// An RFC 6901 JSON Pointer; empty, it is the whole document.
+/// An RFC 6901 JSON Pointer. The empty pointer is the whole document.
 ///
 /// ```
 /// use tollgate_sdk::{Pointer, pointer};
@@ -12,22 +12,22 @@ use std::fmt;
 /// assert_eq!(Pointer::from("/spec/containers/0").child("image"), pointer!["spec", "containers", 0, "image"]);
 /// ```
 ///
-/// In settings, it is an error when the text is not a pointer.
+/// In settings, a text that is not a pointer is an error.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
 #[serde(try_from = "Checked")]
 pub struct Pointer(String);
 
-/// Why a text is no [`Pointer`].
+/// The reason why a text is not a [`Pointer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PointerError(&'static str);
 
-/// Text from outside, of which nobody knows yet whether it is a pointer.
+/// Text from outside that may or may not be a pointer.
 #[derive(serde::Deserialize)]
 #[serde(transparent)]
 struct Checked(String);
 
-/// A [`Pointer`] from its tokens, which are escaped: `pointer!["metadata", "labels", key]`. A token is anything that
-/// can be displayed.
+/// Creates a [`Pointer`] from tokens, and escapes them: `pointer!["metadata", "labels", key]`. A token is any type that
+/// implements `Display`.
 #[macro_export]
 macro_rules! pointer {
     ($($token:expr),* $(,)?) => {{
@@ -41,13 +41,13 @@ macro_rules! pointer {
 // === impl Pointer ===
 
 impl Pointer {
-    /// The whole document.
+    /// Returns the pointer to the whole document.
     #[must_use]
     pub const fn root() -> Self {
         Self(String::new())
     }
 
-    /// Goes one level down. The token is a member's name or an element's index, not escaped.
+    /// Appends a token: a member's name or an element's index, not escaped.
     pub fn push(&mut self, token: impl fmt::Display) {
         use fmt::Write as _;
 
@@ -55,7 +55,7 @@ impl Pointer {
         write!(Escaped(&mut self.0), "{token}").expect("a String takes every write");
     }
 
-    /// The place one level below this one.
+    /// Returns the place one level below this one.
     #[must_use]
     pub fn child(&self, token: impl fmt::Display) -> Self {
         let mut child = self.clone();
@@ -63,7 +63,7 @@ impl Pointer {
         child
     }
 
-    /// The container of this place; none for the whole document.
+    /// Returns the container of this place. None for the whole document.
     #[must_use]
     pub fn parent(&self) -> Option<Self> {
         let (parent, _) = self.0.rsplit_once('/')?;
@@ -107,14 +107,14 @@ impl AsRef<str> for Pointer {
     }
 }
 
-/// Takes the text as it is, escapes included. One that is not a pointer ends the call when it is used.
+/// Takes the text unchanged, with its escapes. A malformed pointer ends the call when it is used.
 impl From<&str> for Pointer {
     fn from(text: &str) -> Self {
         Self(text.to_owned())
     }
 }
 
-/// Takes the text as it is, escapes included, such as the pointer of a [`Node`](crate::Node).
+/// Takes the text unchanged, with its escapes, such as the pointer of a [`Node`](crate::Node).
 impl From<String> for Pointer {
     fn from(text: String) -> Self {
         Self(text)
@@ -186,7 +186,7 @@ struct Escaped<'t>(&'t mut String);
 
 impl fmt::Write for Escaped<'_> {
     fn write_str(&mut self, text: &str) -> fmt::Result {
-        // Nearly every token is free of these two, and is then copied at once.
+        // Nearly every token has neither of these two characters, and is copied at once.
         let mut rest = text;
         while let Some(at) = rest.bytes().position(|byte| matches!(byte, b'~' | b'/')) {
             let (before, from) = rest.split_at(at);

@@ -1,4 +1,4 @@
-//! What a plugin is, in Rust: settings turned into a policy, and a policy that judges reviews.
+//! The traits of a plugin: a policy is configured from settings, and evaluates reviews.
 
 use std::cell::RefCell;
 use std::thread::LocalKey;
@@ -7,49 +7,48 @@ use serde::de::DeserializeOwned;
 
 use crate::{Denial, Manifest, Mutation, Review, SettingsErrors};
 
-/// Settings turned into something that judges.
+/// A policy that is configured from settings.
 ///
-/// The host calls [`configure`](Self::configure) once when it loads the plugin and keeps a snapshot of what it
-/// leaves in memory. Whatever is expensive (regular expressions, tables) belongs there: no request pays for it.
+/// The host calls [`configure`](Self::configure) once when it loads the plugin, and keeps a snapshot of the memory
+/// after it. Do expensive work (regular expressions, tables) there, because no request pays for it.
 pub trait Policy: Sized + 'static {
-    /// The settings as the configuration has them. `#[serde(deny_unknown_fields)]` turns a typing error into an
-    /// error; `#[serde(default)]` makes the plugin run without settings, which are `{}` then.
+    /// The settings as they are in the configuration. `#[serde(deny_unknown_fields)]` reports typing errors.
+    /// `#[serde(default)]` lets the plugin run without settings, which are then `{}`.
     type Settings: DeserializeOwned;
 
-    /// Checks the settings and prepares the policy. Must be deterministic: the host may run it again.
+    /// Checks the settings and prepares the policy. Must be deterministic, because the host may call it again.
     ///
     /// # Errors
-    /// Everything that is wrong with the settings, by setting. The host then does not load the plugin.
+    /// All errors in the settings, each with its setting. The host then does not load the plugin.
     fn configure(settings: Self::Settings) -> Result<Self, SettingsErrors>;
 }
 
-/// A policy that judges requests, exported with [`validator!`](crate::validator) or
-/// [`plugin!`](crate::plugin).
+/// A policy that evaluates requests, exported with [`validator!`](crate::validator) or [`plugin!`](crate::plugin).
 pub trait Validate: Policy {
-    /// Judges the review on the object as every mutator left it.
+    /// Evaluates the review. The object is the result of all mutators.
     ///
     /// # Errors
-    /// The denial. A panic is not a denial but a fault of the plugin, which follows its failure policy.
+    /// The denial. A panic is not a denial but a fault of the plugin, and the failure policy decides about the request.
     fn validate(&self, review: &Review) -> Result<(), Denial>;
 }
 
 /// A policy that changes objects, exported with [`mutator!`](crate::mutator) or [`plugin!`](crate::plugin).
 ///
-/// It may run again on its own output, and must then change nothing.
+/// The host may call it on its own output. It must then change nothing.
 pub trait Mutate: Policy {
-    /// Judges the review and says what is to change. On DELETE there is no object, and nothing to change.
+    /// Evaluates the review and returns the changes. On DELETE there is no object, and nothing to change.
     ///
     /// # Errors
-    /// The denial. A panic is not a denial but a fault of the plugin, which follows its failure policy.
+    /// The denial. A panic is not a denial but a fault of the plugin, and the failure policy decides about the request.
     fn mutate(&self, review: &Review) -> Result<Mutation, Denial>;
 }
 
-/// A policy with a manifest and a place in memory. The export macros implement it.
+/// A policy with a manifest and a static slot. The export macros implement it.
 pub trait Plugin: Policy {
-    /// What the plugin says of itself.
+    /// Returns the plugin's manifest.
     fn manifest() -> Manifest;
 
-    /// Where the configured policy is kept.
+    /// Returns the slot of the configured policy.
     #[doc(hidden)]
     fn slot() -> &'static LocalKey<RefCell<Option<Self>>>;
 }

@@ -1,12 +1,12 @@
-//! The keys of labels and annotations, for settings: one that Kubernetes would not take is refused when the plugin is
-//! loaded, and not with each object that a mutator has put it on.
+//! The keys of labels and annotations, as a type for settings. The host rejects an invalid key when it loads the
+//! plugin, instead of kube-apiserver rejecting each object that has it.
 
 use std::fmt;
 use std::str::FromStr;
 
 /// The key of a label or an annotation: `app.kubernetes.io/name`, or `name` alone.
 ///
-/// In settings, it is an error with its pointer when it is not one:
+/// In settings, an invalid key is an error with its pointer:
 ///
 /// ```
 /// use tollgate_sdk::{QualifiedName, pointer};
@@ -26,7 +26,7 @@ use std::str::FromStr;
 #[serde(try_from = "String")]
 pub struct QualifiedName(String);
 
-/// Why a text is no [`QualifiedName`].
+/// The reason why a text is not a [`QualifiedName`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct QualifiedNameError(&'static str);
 
@@ -36,7 +36,7 @@ const MAX_NAME: usize = 63;
 // === impl QualifiedName ===
 
 impl QualifiedName {
-    /// The key as it stands in an object.
+    /// The key as it is in an object.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0

@@ -1,4 +1,4 @@
-//! The review as typed access to four JSON documents. The host parsed them; a read costs what it returns.
+//! The review as typed access to four JSON documents. The host has parsed them. A read costs the size of its result.
 
 use std::fmt;
 
@@ -7,20 +7,20 @@ use serde::de::DeserializeOwned;
 use crate::bindings::imports::tollgate::admission::review::Part;
 use crate::{AdmissionRequest, Node, Operation, Value, host};
 
-/// The one review that the exported function was called for.
+/// The review for which the host called the plugin.
 ///
-/// A handle without content: there is nothing to keep, and nothing carries over to another review.
+/// This is a handle without content. Nothing carries over to another review.
 pub struct Review(());
 
 /// One of the JSON documents of a review.
 ///
-/// Every function that takes a pointer ends the call, as a fault of the plugin, when the text is not an RFC 6901
-/// pointer: a typo must not read as "absent". Anything that has text is accepted: `"/spec/replicas"`, a
+/// Every function with a pointer ends the call, as a fault of the plugin, if the text is not an RFC 6901 pointer.
+/// Otherwise a typo would read as "absent". The functions accept any text: `"/spec/replicas"`, a
 /// [`Pointer`](crate::Pointer), the `pointer` of a [`Node`].
 #[derive(Clone, Copy)]
 pub struct Document(Part);
 
-/// A value that is there and is not of the type asked for.
+/// A value exists, but has another type than requested.
 #[derive(Debug)]
 pub struct ReadError {
     pointer: String,
@@ -30,7 +30,7 @@ pub struct ReadError {
 // === impl Review ===
 
 impl Review {
-    /// The review is ambient; only code that runs within a call may ask for it.
+    /// Returns the handle. Only code that runs within a call may use it.
     pub(crate) const fn ambient() -> Self {
         Self(())
     }
@@ -59,14 +59,14 @@ impl Review {
         Document(Part::Request)
     }
 
-    /// What kube-apiserver says of the request. Each call crosses to the host and brings a dozen strings: keep the
-    /// answer where it is used more than once, and see [`Review::operation`] and [`Review::sub_resource`].
+    /// Returns the request's metadata. Each call crosses to the host and copies a dozen strings, so keep the result if
+    /// you need it more than once. [`Review::operation`] and [`Review::sub_resource`] are cheaper.
     #[must_use]
     pub fn request(&self) -> AdmissionRequest {
         host::request()
     }
 
-    /// What is to be done with the object: [`Review::request`]'s, for a fraction of its cost.
+    /// Returns the operation of [`Review::request`], for a fraction of its cost.
     #[must_use]
     pub fn operation(&self) -> Operation {
         match self.request_document().text("/operation").as_deref() {
@@ -78,29 +78,29 @@ impl Review {
         }
     }
 
-    /// What of the object is asked for, such as `status` or `scale`; none when it is the object itself:
-    /// [`Review::request`]'s, for a fraction of its cost.
+    /// Returns the subresource of [`Review::request`], such as `status` or `scale`, for a fraction of its cost. None
+    /// for the object itself.
     #[must_use]
     pub fn sub_resource(&self) -> Option<String> {
         let name = self.request_document().text("/subResource")?;
         (!name.is_empty()).then_some(name)
     }
 
-    /// Whether the request makes something else of what stands at a pointer. Creating and deleting it is a change, too.
+    /// Whether the request changes the value at a pointer. Creating or deleting the value is also a change.
     ///
-    /// Costs the size of both values, which are compared as JSON text: kube-apiserver writes the members of both objects
-    /// in the same order.
+    /// The cost is the size of both values. They are compared as JSON text, because kube-apiserver writes the members
+    /// of both objects in the same order.
     pub fn changes(&self, at: impl AsRef<str>) -> bool {
         let at = at.as_ref();
         self.object().json(at) != self.old_object().json(at)
     }
 
-    /// Shows a warning to the user who made the request. At most 120 characters are advised.
+    /// Shows a warning to the user who made the request. Kubernetes recommends at most 120 characters.
     pub fn warn(&self, message: impl AsRef<str>) {
         host::warn(message.as_ref());
     }
 
-    /// Records something in kube-apiserver's audit log. A key has at most 63 characters and no slash.
+    /// Adds an annotation to kube-apiserver's audit log. A key has at most 63 characters and no slash.
     pub fn annotate(&self, key: impl AsRef<str>, value: impl AsRef<str>) {
         host::annotate(key.as_ref(), value.as_ref());
     }
@@ -108,7 +108,7 @@ impl Review {
 
 impl fmt::Debug for Review {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Never the content: a review may be of a Secret.
+        // Never prints the content, because the review may be of a Secret.
         f.write_str("Review")
     }
 }
@@ -116,23 +116,23 @@ impl fmt::Debug for Review {
 // === impl Document ===
 
 impl Document {
-    /// Whether the document is there at all.
+    /// Whether the document exists.
     #[must_use]
     pub fn exists(self) -> bool {
         self.get("").is_some()
     }
 
-    /// What stands at a pointer; none when there is nothing. JSON null is `Some(Value::Null)`.
+    /// Returns the value at a pointer. None if there is nothing. JSON null is `Some(Value::Null)`.
     pub fn get(self, at: impl AsRef<str>) -> Option<Value> {
         host::get(self.0, at.as_ref())
     }
 
-    /// The string at a pointer; none when nothing or something else is there.
+    /// Returns the string at a pointer. None for nothing or another type.
     pub fn text(self, at: impl AsRef<str>) -> Option<String> {
         self.get(at)?.into_text()
     }
 
-    /// The integer at a pointer; none when nothing or something else is there.
+    /// Returns the integer at a pointer. None for nothing or another type.
     pub fn integer(self, at: impl AsRef<str>) -> Option<i64> {
         match self.get(at)? {
             Value::Integer(integer) => Some(integer),
@@ -140,7 +140,7 @@ impl Document {
         }
     }
 
-    /// The number at a pointer, rounded to a double; none when nothing or something else is there.
+    /// Returns the number at a pointer, rounded to a double. None for nothing or another type.
     pub fn number(self, at: impl AsRef<str>) -> Option<f64> {
         match self.get(at)? {
             #[expect(
@@ -153,7 +153,7 @@ impl Document {
         }
     }
 
-    /// The boolean at a pointer; none when nothing or something else is there.
+    /// Returns the boolean at a pointer. None for nothing or another type.
     pub fn boolean(self, at: impl AsRef<str>) -> Option<bool> {
         match self.get(at)? {
             Value::Boolean(boolean) => Some(boolean),
@@ -161,7 +161,7 @@ impl Document {
         }
     }
 
-    /// How many elements or members the array or object at a pointer has; none when neither is there.
+    /// Returns the number of elements or members of the array or object at a pointer. None for nothing or another type.
     pub fn length(self, at: impl AsRef<str>) -> Option<usize> {
         match self.get(at)? {
             Value::Array(length) | Value::Object(length) => Some(length as usize),
@@ -169,30 +169,30 @@ impl Document {
         }
     }
 
-    /// The member names of the object at a pointer, not escaped; none when no object is there.
+    /// Returns the member names of the object at a pointer, not escaped. None if there is no object.
     pub fn keys(self, at: impl AsRef<str>) -> Option<Vec<String>> {
         host::keys(self.0, at.as_ref())
     }
 
-    /// Every place that matches a pattern, in document order: in `/spec/containers/*/image` the `*` stands for any
-    /// element or member. Bounded by the size of the document.
+    /// Returns every place that matches a pattern, in document order. In `/spec/containers/*/image`, the `*` matches
+    /// any element or member. The size of the document bounds the result.
     pub fn select(self, pattern: impl AsRef<str>) -> Vec<Node> {
         host::select(self.0, pattern.as_ref())
     }
 
-    /// The JSON text at a pointer, `""` being the whole document; none when there is nothing.
+    /// Returns the JSON text at a pointer; `""` is the whole document. None if there is nothing.
     pub fn json(self, at: impl AsRef<str>) -> Option<String> {
         host::get_json(self.0, at.as_ref())
     }
 
-    /// The value at a pointer as a type of the plugin's own; none when there is nothing.
+    /// Returns the value at a pointer as a type of the plugin's own. None if there is nothing.
     ///
-    /// Costs the size of the value, and links a JSON parser into the plugin. For a few fields the other functions are
-    /// cheaper. The parser is recursive: its depth is bounded by the stack of 64 KiB that plugins are
-    /// built with, which is enough for a `serde_json::Value` of the 120 levels that the host takes.
+    /// The cost is the size of the value, and the plugin gets a JSON parser. For a few fields, the other functions are
+    /// cheaper. The parser is recursive, so the stack of 64 KiB limits its depth. That is enough for a
+    /// `serde_json::Value` with the 120 levels that the host accepts.
     ///
     /// # Errors
-    /// When the value is not of that type. The error carries the pointer and never the value.
+    /// If the value is not of that type. The error has the pointer and never the value.
     pub fn read<T: DeserializeOwned>(self, at: impl AsRef<str>) -> Result<Option<T>, ReadError> {
         let at = at.as_ref();
         let Some(json) = self.json(at) else {
@@ -217,7 +217,7 @@ impl fmt::Debug for Document {
 // === impl Value ===
 
 impl Value {
-    /// The string; none for a value of another type.
+    /// Returns the string. None for another type.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -226,7 +226,7 @@ impl Value {
         }
     }
 
-    /// The string; none for a value of another type.
+    /// Returns the string. None for another type.
     #[must_use]
     pub fn into_text(self) -> Option<String> {
         match self {
@@ -248,7 +248,7 @@ impl ReadError {
 
 impl fmt::Display for ReadError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // serde's own text quotes the value.
+        // serde's own error text quotes the value.
         write!(
             f,
             "{}: not of the expected type, at column {}",

@@ -1,10 +1,10 @@
-//! Settings: from JSON text to a policy, every error with the pointer of the setting that it is about.
+//! Configures a policy from the JSON text of its settings. Every error has the pointer of its setting.
 
 use serde_path_to_error::Segment;
 
 use crate::{Pointer, Policy, SettingsError};
 
-/// Everything that is wrong with the settings.
+/// All errors in the settings.
 ///
 /// ```
 /// use tollgate_sdk::SettingsErrors;
@@ -23,13 +23,13 @@ use crate::{Pointer, Policy, SettingsError};
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct SettingsErrors(Vec<SettingsError>);
 
-/// Reads settings and lets the policy check them.
+/// Reads the settings and calls the policy's `configure`.
 ///
-/// Straight from the text: a `serde_json::Value` in between would cost every plugin 6 kB, and hide a setting that is
-/// given twice.
+/// The text is parsed directly into the type. A `serde_json::Value` in between would cost every plugin 6 kB, and would
+/// hide a setting that is given twice.
 pub(crate) fn configure<P: Policy>(settings: &str) -> Result<P, SettingsErrors> {
     if !settings.trim_start().starts_with('{') {
-        // A derived struct takes an array as well, by position.
+        // A derived struct also accepts an array, by position.
         return Err(SettingsErrors::whole("the settings are not an object"));
     }
     let mut deserializer = serde_json::Deserializer::from_str(settings);
@@ -45,7 +45,7 @@ pub(crate) fn configure<P: Policy>(settings: &str) -> Result<P, SettingsErrors> 
     P::configure(read)
 }
 
-/// The error's text without its line and column: the configuration that they would be of is another text.
+/// The error's text without line and column, because they refer to this text and not to the configuration.
 fn message(error: &serde_json::Error) -> String {
     let mut message = error.to_string();
     if let Some(end) = message.rfind(" at line ") {
@@ -60,7 +60,7 @@ fn pointer_to(path: &serde_path_to_error::Path) -> Pointer {
         match segment {
             Segment::Seq { index } => pointer.push(index),
             Segment::Map { key } => pointer.push(key),
-            // A variant is no place of its own in a document, and behind the unknown nothing is known.
+            // A variant is not a place in a document. After an unknown segment, the place is unknown.
             Segment::Enum { .. } => {}
             Segment::Unknown => break,
         }
@@ -71,13 +71,13 @@ fn pointer_to(path: &serde_path_to_error::Path) -> Pointer {
 // === impl SettingsErrors ===
 
 impl SettingsErrors {
-    /// No error yet.
+    /// Creates an empty list of errors.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// One error that is not about a single setting.
+    /// Creates a list with one error that is not about a single setting.
     #[must_use]
     pub fn whole(message: impl Into<String>) -> Self {
         Self(vec![SettingsError {
@@ -101,10 +101,10 @@ impl SettingsErrors {
         self
     }
 
-    /// The errors when there are any, the value otherwise.
+    /// Returns the errors if there are any, and otherwise the value.
     ///
     /// # Errors
-    /// When there are errors.
+    /// If there are errors.
     pub fn or<T>(self, value: T) -> Result<T, Self> {
         if self.0.is_empty() {
             Ok(value)
@@ -113,13 +113,13 @@ impl SettingsErrors {
         }
     }
 
-    /// Whether there is no error.
+    /// Whether there are no errors.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The errors, in the order in which they were found.
+    /// The errors, in the order of their addition.
     pub fn iter(&self) -> impl Iterator<Item = &SettingsError> {
         self.0.iter()
     }

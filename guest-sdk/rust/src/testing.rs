@@ -1,8 +1,8 @@
-//! Reviews for unit tests: policies run on the machine that builds them, without WebAssembly and without a host.
+//! Reviews for unit tests. Policies run natively, without WebAssembly and without a host.
 //!
-//! [`TestReview`] stands in for the host. It reads pointers as strictly as the host does, applies patches under strict
-//! RFC 6902, and keeps what the policy warned, annotated and logged. Two things differ: members of an object come in
-//! the order of their names rather than in document order, and there are no budgets.
+//! [`TestReview`] stands in for the host. It reads pointers as strictly as the host, applies patches under strict RFC
+//! 6902, and keeps the warnings, annotations and log of the policy. It has no budgets. It sorts the members of an
+//! object by name, and the host keeps document order.
 //!
 //! ```
 //! # use tollgate_sdk::prelude::*;
@@ -40,10 +40,9 @@ use crate::{
 
 pub use outcome::{Effects, Mutated, Outcome};
 
-/// An admission review under construction, and the settings that a policy judges it by.
+/// An admission review under construction, with the settings of the policy.
 ///
-/// What kube-apiserver would say of the request is derived from the object: kind, resource, name, namespace. The other
-/// functions change it.
+/// The request's kind, resource, name and namespace are derived from the object. The other functions override them.
 #[derive(Clone, Debug)]
 pub struct TestReview {
     pub(crate) request: AdmissionRequest,
@@ -55,15 +54,15 @@ pub struct TestReview {
     settings: Json,
 }
 
-/// A policy from settings, as the host would configure it.
+/// Configures a policy like the host.
 ///
 /// # Errors
-/// The errors that the host would be told.
+/// The errors that the host would report.
 pub fn configure<P: Policy>(settings: Json) -> Result<P, SettingsErrors> {
     settings::configure(&settings.to_string())
 }
 
-/// The manifest of an exported policy.
+/// Returns the manifest of an exported policy.
 #[must_use]
 pub fn manifest<P: Plugin>() -> Manifest {
     P::manifest()
@@ -72,34 +71,34 @@ pub fn manifest<P: Plugin>() -> Manifest {
 // === impl TestReview ===
 
 impl TestReview {
-    /// An object is created.
+    /// A review of the creation of an object.
     #[must_use]
     pub fn create(object: Json) -> Self {
         Self::new(Operation::Create, Some(object), None)
     }
 
-    /// An object is replaced by another.
+    /// A review of the replacement of an object.
     #[must_use]
     pub fn update(old_object: Json, object: Json) -> Self {
         Self::new(Operation::Update, Some(object), Some(old_object))
     }
 
-    /// An object is deleted.
+    /// A review of the deletion of an object.
     #[must_use]
     pub fn delete(old_object: Json) -> Self {
         Self::new(Operation::Delete, None, Some(old_object))
     }
 
-    /// A connection is opened; the object is its options, such as PodExecOptions.
+    /// A review of a new connection. The object is the connection's options, such as PodExecOptions.
     #[must_use]
     pub fn connect(object: Json) -> Self {
         Self::new(Operation::Connect, Some(object), None)
     }
 
-    /// The request of a whole AdmissionReview, as kube-apiserver sends it.
+    /// A review from a whole AdmissionReview, as kube-apiserver sends it.
     ///
     /// # Panics
-    /// When the review has no request or no known operation.
+    /// If the review has no request or no known operation.
     #[must_use]
     pub fn from_review(review: Json) -> Self {
         request::from_review(review)
@@ -119,28 +118,28 @@ impl TestReview {
         }
     }
 
-    /// The settings of the policy; `{}` unless they are given.
+    /// Sets the settings of the policy. The default is `{}`.
     #[must_use]
     pub fn settings(mut self, settings: Json) -> Self {
         self.settings = settings;
         self
     }
 
-    /// Another object.
+    /// Replaces the object.
     #[must_use]
     pub fn object(mut self, object: Json) -> Self {
         self.object = Some(object);
         self
     }
 
-    /// Another old object.
+    /// Replaces the old object.
     #[must_use]
     pub fn old(mut self, old_object: Json) -> Self {
         self.old_object = Some(old_object);
         self
     }
 
-    /// Another operation. The objects stay as they are.
+    /// Replaces the operation. The objects stay unchanged.
     #[must_use]
     pub fn operation(mut self, operation: Operation) -> Self {
         self.request.operation = operation;
@@ -148,7 +147,7 @@ impl TestReview {
         self
     }
 
-    /// Another resource than the one derived from the kind.
+    /// Overrides the resource, which is derived from the kind.
     #[must_use]
     pub fn resource(mut self, group: &str, version: &str, resource: &str) -> Self {
         self.request.resource = crate::GroupVersionResource {
@@ -161,7 +160,7 @@ impl TestReview {
         self
     }
 
-    /// A subresource such as `ephemeralcontainers`.
+    /// Sets the subresource, such as `ephemeralcontainers`.
     #[must_use]
     pub fn sub_resource(mut self, sub_resource: &str) -> Self {
         self.request.sub_resource = Some(sub_resource.to_owned());
@@ -169,7 +168,7 @@ impl TestReview {
         self
     }
 
-    /// Another namespace than the object's.
+    /// Overrides the object's namespace.
     #[must_use]
     pub fn namespace(mut self, namespace: &str) -> Self {
         self.request.namespace = Some(namespace.to_owned());
@@ -177,7 +176,7 @@ impl TestReview {
         self
     }
 
-    /// Another name than the object's.
+    /// Overrides the object's name.
     #[must_use]
     pub fn name(mut self, name: &str) -> Self {
         name.clone_into(&mut self.request.name);
@@ -185,7 +184,7 @@ impl TestReview {
         self
     }
 
-    /// Nothing will be persisted.
+    /// Makes this a dry run.
     #[must_use]
     pub fn dry_run(mut self) -> Self {
         self.request.dry_run = true;
@@ -193,31 +192,31 @@ impl TestReview {
         self
     }
 
-    /// Who makes the request.
+    /// Sets the user who makes the request.
     #[must_use]
     pub fn user(mut self, username: &str, groups: &[&str]) -> Self {
         self.document["userInfo"] = json!({"username": username, "groups": groups});
         self
     }
 
-    /// The operation's options.
+    /// Sets the operation's options.
     #[must_use]
     pub fn options(mut self, options: Json) -> Self {
         self.options = Some(options);
         self
     }
 
-    /// What `clock::now` says, for plugins that have the capability.
+    /// Sets the time that `clock::now` returns, for plugins with the capability.
     #[must_use]
     pub fn now(mut self, now: std::time::SystemTime) -> Self {
         self.now = Some(now);
         self
     }
 
-    /// Judges the review.
+    /// Validates the review.
     ///
     /// # Panics
-    /// When the policy refuses the settings, or panics itself.
+    /// If the policy rejects the settings, or panics itself.
     pub fn validate<P: Validate>(&self) -> Outcome<()> {
         let policy = self.policy::<P>();
         let (answer, effects) =
@@ -228,8 +227,8 @@ impl TestReview {
     /// Mutates the object.
     ///
     /// # Panics
-    /// When the policy refuses the settings or panics itself, and when its answer is not one that the host would take:
-    /// a patch that does not apply, a change where no object is.
+    /// If the policy rejects the settings or panics itself, or if the host would not accept its answer. Examples are a
+    /// patch that does not apply, and a change without an object.
     pub fn mutate<P: Mutate>(&self) -> Outcome<Mutated> {
         let policy = self.policy::<P>();
         let (answer, effects) =

@@ -1,11 +1,11 @@
-//! Policies as plugin authors write them, judged by test reviews.
+//! Policies like those of plugin authors, run on test reviews.
 
 use serde_json::{Value as Json, json};
 use tollgate_sdk::log::Level;
 use tollgate_sdk::prelude::*;
 use tollgate_sdk::testing::{TestReview, manifest};
 
-/// Answers whatever its settings say.
+/// A policy that returns the answer in its settings.
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Scripted {
@@ -350,7 +350,7 @@ fn the_manifest_is_what_the_macro_was_given() {
     assert_eq!(manifest.settings_schema, None);
 }
 
-/// Reads with serde.
+/// A policy that reads with serde.
 struct Typed;
 
 impl Policy for Typed {

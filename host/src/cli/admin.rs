@@ -20,7 +20,7 @@ use tokio_rustls::TlsConnector;
 
 use super::terminal::plain;
 
-/// Where the admin listener is, and what it is shown.
+/// Flags that locate the admin listener, and the credentials for it.
 #[derive(Args, Debug)]
 pub(super) struct AdminClient {
     /// URL of the server's admin listener: https where `admin.authentication` is configured
@@ -30,26 +30,26 @@ pub(super) struct AdminClient {
         default_value = "http://127.0.0.1:8081"
     )]
     url: Uri,
-    /// PEM file of the CA of the server's certificate
+    /// PEM file of the CA that signed the server's certificate
     #[arg(long, value_name = "FILE")]
     certificate_authority: Option<PathBuf>,
-    /// Name to expect in the server's certificate, where it is not the host of the URL
+    /// Expected name in the server's certificate, if it differs from the host of the URL
     #[arg(long, value_name = "NAME")]
     tls_server_name: Option<String>,
-    /// PEM file of the certificate to show
+    /// PEM file of the client certificate
     #[arg(long, value_name = "FILE", requires = "client_key")]
     client_certificate: Option<PathBuf>,
-    /// PEM file of its private key
+    /// PEM file of the client certificate's private key
     #[arg(long, value_name = "FILE", requires = "client_certificate")]
     client_key: Option<PathBuf>,
-    /// File of the bearer token to show
+    /// File that holds the bearer token
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
 }
 
-/// How long the server may take.
+/// Longest time to wait for the server.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// More than all decisions that a server can be told to keep would be needed for a mistake.
+/// Longest answer that the client reads. The decisions that a server can keep at most fit into it.
 const LONGEST_ANSWER_BYTES: usize = 1 << 30;
 
 // === impl AdminClient ===
@@ -86,7 +86,7 @@ impl AdminClient {
         if let Some(path) = &self.token_file {
             ensure!(
                 is_tls,
-                "--token-file is for a server that speaks https, and --admin is {}",
+                "--token-file needs an https:// URL, got --admin {}",
                 self.url
             );
             let token = std::fs::read_to_string(path)
@@ -95,11 +95,10 @@ impl AdminClient {
         }
         let request = request
             .body(Empty::<Bytes>::new())
-            .context("the request cannot be made")?;
+            .context("cannot build the request")?;
         let stream = TcpStream::connect((host, port)).await.with_context(|| {
             format!(
-                "no server answers at {}; `tollgate serve` listens where admin.listen says, and --admin names another \
-                 place",
+                "cannot connect to {}: start `tollgate serve`, or pass the address of its admin.listen with --admin",
                 self.url
             )
         })?;
@@ -112,8 +111,8 @@ impl AdminClient {
         let connector = TlsConnector::from(Arc::new(self.tls()?));
         let stream = connector.connect(name, stream).await.with_context(|| {
             format!(
-                "{} does not speak TLS as expected: --certificate-authority names the CA of its certificate, and \
-                 --tls-server-name a name in it; it speaks plain HTTP (http://) without admin.authentication",
+                "TLS handshake with {} failed: pass the CA of its certificate with --certificate-authority and a \
+                 name in it with --tls-server-name, or use http:// if admin.authentication is not configured",
                 self.url
             )
         })?;
@@ -127,7 +126,8 @@ impl AdminClient {
     ) -> anyhow::Result<(StatusCode, Bytes)> {
         let broken = || {
             format!(
-                "{} broke off: is it the address of the admin listener, and http:// or https:// as it speaks?",
+                "connection to {} failed: check that it is the address of the admin listener, and that http:// or \
+                 https:// is right",
                 self.url
             )
         };
@@ -145,7 +145,7 @@ impl AdminClient {
         connection.abort();
         match status {
             StatusCode::UNAUTHORIZED => anyhow::bail!(
-                "{} wants to know who calls: --token-file has a token of admin.authentication.bearer",
+                "{} requires authentication: pass a token of admin.authentication.bearer with --token-file",
                 self.url
             ),
             StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST => {
@@ -163,7 +163,7 @@ impl AdminClient {
                 for certificate in certificates(path, "--certificate-authority")? {
                     roots.add(certificate).with_context(|| {
                         format!(
-                            "{} (--certificate-authority) holds no authority",
+                            "{} (--certificate-authority) contains no CA certificate",
                             path.display()
                         )
                     })?;
@@ -175,22 +175,22 @@ impl AdminClient {
         }
         let builder = ClientConfig::builder_with_provider(Arc::new(ring::default_provider()))
             .with_safe_default_protocol_versions()
-            .context("TLS cannot be set up")?
+            .context("cannot set up TLS")?
             .with_root_certificates(roots);
         let (Some(certificate), Some(key)) = (&self.client_certificate, &self.client_key) else {
             return Ok(builder.with_no_client_auth());
         };
         let chain = certificates(certificate, "--client-certificate")?;
         let key = PrivateKeyDer::from_pem_file(key)
-            .with_context(|| format!("{} (--client-key) holds no private key", key.display()))?;
+            .with_context(|| format!("{} (--client-key) contains no private key", key.display()))?;
         builder
             .with_client_auth_cert(chain, key)
-            .context("--client-certificate and --client-key do not fit together")
+            .context("--client-key is not the private key of --client-certificate")
     }
 }
 
 fn certificates(path: &Path, option: &str) -> anyhow::Result<Vec<CertificateDer<'static>>> {
-    let of = || format!("{} ({option}) holds no certificate in PEM", path.display());
+    let of = || format!("{} ({option}) contains no PEM certificate", path.display());
     let certificates: Vec<_> = CertificateDer::pem_file_iter(path)
         .and_then(Iterator::collect)
         .with_context(of)?;

@@ -21,29 +21,29 @@ use crate::config::{Capability, Config, PluginConfig, PluginName, Source, format
 use crate::document::Json;
 use crate::engine::Phase;
 
-/// Measure what the calls of a plugin take: latency, fuel and memory, and how they grow with the object.
+/// Measure the calls of a plugin: latency, fuel and memory, and how they grow with the object.
 ///
-/// Every call has a fresh instance, as in the server. The first one finds nothing warm: that is what a plugin costs that
-/// was just loaded.
+/// Every call gets a fresh instance, as in the server. The first call is listed on its own: nothing is warm then, as
+/// after a plugin was just loaded.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Bench {
-    /// The file of the plugin; with --config, its name there.
+    /// Plugin file, or the plugin's name if --config is given.
     #[arg(value_name = "PLUGIN")]
     plugin: String,
-    /// The configuration that has its settings and limits.
+    /// Configuration file that holds the plugin's settings and limits.
     #[arg(long, value_name = "FILE", conflicts_with = "settings")]
     config: Option<PathBuf>,
-    /// Its settings, as YAML or JSON [default: none]
+    /// Settings of the plugin, as YAML or JSON [default: none]
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
-    /// The manifest or AdmissionReview that it is called with [default: a Pod]
+    /// Manifest or AdmissionReview to call the plugin with [default: a Pod]
     #[arg(long, value_name = "FILE")]
     object: Option<PathBuf>,
-    /// How often it is called for each row.
+    /// Number of calls for each row.
     #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..))]
     calls: u32,
-    /// How to print it.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
 }
@@ -60,10 +60,10 @@ Examples:
   tollgate bench trusted-registries --config tollgate.yaml --object deploy.yaml
   tollgate bench dist/trusted-registries.wasm -o json
 
-Fuel is the same on every machine; times are this machine's, and want it to do nothing else.
-Exit code: 0 when it was measured, 1 when a call ended as a fault, 2 when it could not be measured.";
+Fuel is the same on every machine. Times are those of this machine: run nothing else on it.
+Exit code: 0 when the plugin was measured, 1 when a call ended as a fault, 2 when it could not be measured.";
 
-/// What the object is padded to, beside its own size.
+/// Sizes that the object is padded to. The object is also measured at its own size.
 const SIZES_BYTES: [usize; 3] = [10 << 10, 100 << 10, 1 << 20];
 
 // === impl Bench ===
@@ -76,7 +76,7 @@ impl Bench {
                 let mut documents = input::read(file)?;
                 if documents.len() != 1 {
                     bail!(
-                        "{}: there are {} documents in it, and one is measured",
+                        "{}: expected one document, found {}",
                         file.display(),
                         documents.len()
                     );
@@ -97,13 +97,12 @@ impl Bench {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .context("the threads cannot be started")?;
+            .context("cannot start the runtime")?;
         let (calls, depth) = (self.calls, config.requests.max_depth);
         let measured: Vec<Series> = runtime.block_on(async {
             let host = Host::set_up(&config)?;
             let loaded = host.loader.check(&plugin).await;
-            let loaded =
-                loaded.map_err(|error| anyhow!("{} is not loaded: {error}", plugin.name))?;
+            let loaded = loaded.map_err(|error| anyhow!("cannot load {}: {error}", plugin.name))?;
             let interfaces = loaded.guest.interfaces();
             let mut measured = Vec::new();
             for (phase, exports) in [
@@ -148,7 +147,7 @@ impl Bench {
         })
     }
 
-    /// The host's configuration, and the plugin in it.
+    /// Returns the host's configuration and the plugin to measure.
     fn config(&self) -> anyhow::Result<(Config, PluginConfig)> {
         if let Some(file) = &self.config {
             let config = Config::load(file)?;
@@ -163,7 +162,7 @@ impl Bench {
                 .collect();
             let found = found.ok_or_else(|| {
                 anyhow!(
-                    "{}: it has no plugin {:?}; it has {}",
+                    "{}: no plugin is named {:?}, expected one of {}",
                     file.display(),
                     self.plugin,
                     names.join(", ")
@@ -175,7 +174,7 @@ impl Bench {
         let file = Path::new(&self.plugin);
         if !file.is_file() {
             bail!(
-                "{}: there is no such file; `tollgate build` makes one, and with --config a name will do",
+                "{}: no such file; create it with `tollgate build`, or name a plugin of --config",
                 file.display()
             );
         }
@@ -184,7 +183,7 @@ impl Bench {
             .unwrap_or_default()
             .to_string_lossy()
             .replace('_', "-");
-        // Any name will do where the file's cannot be one.
+        // The file's name may not be a valid plugin name. Any valid name will do.
         let name = PluginName::parse(&stem).or_else(|_| PluginName::parse("plugin"))?;
         let mut plugin = PluginConfig::new(name, Source::File(file.to_owned()));
         plugin.capabilities.insert(Capability::Clock);
@@ -244,7 +243,7 @@ fn show(plugin: &PluginConfig, measured: &[Series], calls: u32) {
     }
 }
 
-/// To three digits, for a column.
+/// Formats a size with one decimal, for a column.
 fn size(bytes: u64) -> String {
     #[expect(clippy::cast_precision_loss, reason = "a size to be looked at")]
     let kibibytes = bytes as f64 / 1024.0;
@@ -254,7 +253,7 @@ fn size(bytes: u64) -> String {
     }
 }
 
-/// As plain as Pods are.
+/// Returns an ordinary Pod, used when no object is given.
 fn pod() -> Value {
     let container = |name: &str| {
         json!({

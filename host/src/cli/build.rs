@@ -18,33 +18,33 @@ use crate::config::{Capability, Config, ManifestRule, Match, PluginConfig, Plugi
 use crate::engine::ConfiguredBy;
 use crate::plugin::{LoadError, LoadedPlugin, Manifest, PrepareError, Stage, imports};
 
-/// Build the policy in a folder: with the language's own tools, then into a component that is checked as the host would.
+/// Build the policy in a folder with the language's own tools, and check the component as the host would.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Build {
-    /// The folder of the project.
+    /// Project folder.
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// What it is written in [default: by the files that are there]
+    /// Language of the policy [default: detected from the project's files]
     #[arg(long, value_name = "LANGUAGE", value_parser = PossibleValuesParser::new(language::names()))]
     lang: Option<String>,
-    /// Where the component goes [default: dist/NAME.wasm in the project]
+    /// File for the component [default: dist/NAME.wasm in the project]
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Check it with the settings in this file, as YAML or JSON [default: as the project's tollgate.yaml has it, or none]
+    /// Settings file for the check, as YAML or JSON [default: the settings in the project's tollgate.yaml, or none]
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
 }
 
-/// The project's own configuration.
+/// The project's own configuration file.
 const CONFIGURATION: &str = "tollgate.yaml";
 
 const EXAMPLES: &str = "\
 Examples:
-  tollgate build                              dist/NAME.wasm of the project in this folder
+  tollgate build                              this folder's project, to dist/NAME.wasm
   tollgate build policies/trusted-registries --settings settings.yaml
 
-Exit code: 0 when it was built and the host takes it, 1 when the host does not, 2 when it was not built.";
+Exit code: 0 when the host accepts the plugin, 1 when it rejects the plugin, 2 when the build failed.";
 
 // === impl Build ===
 
@@ -57,12 +57,12 @@ impl Build {
         };
         let scratch = tempfile::Builder::new().prefix("tollgate-build-").tempdir();
         let scratch =
-            scratch.context("there is no folder for temporary files: is TMPDIR writable?")?;
+            scratch.context("cannot create a temporary folder: check that TMPDIR is writable")?;
         let built = language.build(&self.folder, scratch.path())?;
         let module =
             std::fs::read(&built.file).with_context(|| built.file.display().to_string())?;
         let component = componentize(&module)
-            .map_err(|error| anyhow!("what was built is no plugin: {error}"))?;
+            .map_err(|error| anyhow!("the build result is not a plugin: {error}"))?;
         let output = self.output.clone().unwrap_or_else(|| {
             let file = Path::new("dist").join(format!("{}.wasm", built.name));
             let output = self.folder.join(file);
@@ -71,8 +71,7 @@ impl Build {
                 .map(Path::to_owned)
                 .unwrap_or(output)
         });
-        write(&output, &component)
-            .with_context(|| format!("{}: it cannot be written", output.display()))?;
+        write(&output, &component).with_context(|| format!("cannot write {}", output.display()))?;
         let imports = imports(&component);
         say!("{STRONG}{}{STRONG:#}", output.display());
         say!("  size     {} bytes", grouped(component.len() as u64));
@@ -81,7 +80,7 @@ impl Build {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .context("the threads cannot be started")?;
+            .context("cannot start the runtime")?;
         let own = match settings {
             None => own_configuration(&self.folder, &output)?,
             Some(_) => None,
@@ -108,15 +107,15 @@ impl Build {
             }
             Err(error) if !is_configured && is_at_configure(&error) => {
                 say!(
-                    "  {NOTABLE}checked{NOTABLE:#}  all but settings: {}",
+                    "  {NOTABLE}checked{NOTABLE:#}  except for settings: {}",
                     plain(&error.to_string())
                 );
-                say!("           {FAINT}--settings FILE has it checked with some{FAINT:#}");
+                say!("           {FAINT}pass settings with --settings FILE to check them{FAINT:#}");
                 Ok(ExitCode::SUCCESS)
             }
             Err(error) => {
                 say!(
-                    "  {BAD}NOT TAKEN BY THE HOST:{BAD:#} {}",
+                    "  {BAD}REJECTED BY THE HOST:{BAD:#} {}",
                     plain(&error.to_string())
                 );
                 Ok(ExitCode::from(FAILURE))
@@ -125,7 +124,7 @@ impl Build {
     }
 }
 
-/// What the project's own configuration has for the component, where it has something.
+/// Finds the component in the project's own configuration, if that lists it.
 fn own_configuration(
     folder: &Path,
     output: &Path,
@@ -161,18 +160,18 @@ fn tell(loaded: &LoadedPlugin) {
         .map(|rules| rules.rules().iter().map(ToString::to_string).collect());
     let rules: Vec<String> = rules.unwrap_or_default();
     match rules.is_empty() {
-        true => say!("  rules    {NOTABLE}none: its configuration has to have `match`{NOTABLE:#}"),
+        true => say!("  rules    {NOTABLE}none: its configuration needs `match`{NOTABLE:#}"),
         false => say!("  rules    {}", plain(&rules.join("; "))),
     }
     if let ConfiguredBy::EachCall { reason, .. } = loaded.guest.configured() {
         say!(
-            "  {NOTABLE}configured anew in every call:{NOTABLE:#} {}",
+            "  {NOTABLE}configured again in every call:{NOTABLE:#} {}",
             plain(reason)
         );
     }
 }
 
-/// What a plugin is meant for, by its own words.
+/// Returns the rules that a plugin's own manifest asks for.
 pub(super) fn rules_of(manifest: &Manifest) -> Vec<ManifestRule> {
     let rules = manifest.rules.iter().map(|rule| ManifestRule {
         operations: rule.operations.clone(),
@@ -184,15 +183,16 @@ pub(super) fn rules_of(manifest: &Manifest) -> Vec<ManifestRule> {
     rules.collect()
 }
 
-/// The plugin as a configuration would have it that grants what it imports, and asks it about everything.
+/// Builds a configuration for a plugin whose rules match everything. It grants the clock if the plugin imports it.
 pub(super) fn to_check(
     name: &str,
     file: &Path,
     settings: Option<Value>,
     imports: &[String],
 ) -> anyhow::Result<(Config, PluginConfig)> {
-    let name = PluginName::parse(&name.replace('_', "-"))
-        .map_err(|error| anyhow!("the project's name {name:?} cannot name a plugin: {error}"))?;
+    let name = PluginName::parse(&name.replace('_', "-")).map_err(|error| {
+        anyhow!("cannot use the project's name {name:?} as a plugin name: {error}")
+    })?;
     let mut config = PluginConfig::new(name, Source::File(file.to_owned()));
     if let Some(settings) = settings {
         config.settings = settings;
@@ -225,12 +225,12 @@ fn is_at_configure(error: &LoadError) -> bool {
     )
 }
 
-/// Settings out of a file.
+/// Reads settings from a file that holds exactly one document.
 pub(super) fn read_settings(file: &Path) -> anyhow::Result<Value> {
     let documents = review::input::read(file)?;
     let [document] = &documents[..] else {
         return Err(anyhow!(
-            "{}: there are {} documents in it, and settings are one",
+            "{}: expected one document with settings, found {}",
             file.display(),
             documents.len()
         ));
@@ -238,11 +238,14 @@ pub(super) fn read_settings(file: &Path) -> anyhow::Result<Value> {
     let settings: Value = serde_json::from_str(&document.content.to_text())?;
     match settings.is_object() {
         true => Ok(settings),
-        false => Err(anyhow!("{}: settings are an object", file.display())),
+        false => Err(anyhow!(
+            "{}: expected the settings to be an object",
+            file.display()
+        )),
     }
 }
 
-/// Whole or not at all: a server or `tollgate test --watch` may be about to read it.
+/// Writes the component atomically, because a server or `tollgate test --watch` may be about to read the file.
 fn write(file: &Path, component: &[u8]) -> anyhow::Result<()> {
     let folder = match file.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,
@@ -257,7 +260,7 @@ fn write(file: &Path, component: &[u8]) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// By everybody, as what a compiler writes is.
+/// Permissions that let everybody read the file, like the output of a compiler.
 fn readable() -> std::fs::Permissions {
     std::os::unix::fs::PermissionsExt::from_mode(0o644)
 }

@@ -1,9 +1,9 @@
-//! A plugin's part in a decision, for a person: shared by `review` and `explain`.
+//! Prints a plugin's part in a decision for a person. `review` and `explain` share this module.
 
 use super::terminal::{FAINT, NOTABLE, grouped, milliseconds, plain, style_of};
 use crate::decision::{Called, Decision, NotCalled, Places};
 
-/// How long names of plugins are, so that what follows them stands in one column.
+/// Returns the length of the longest plugin name, so that the text after the names lines up in a column.
 pub(super) fn width(decisions: &[&Decision]) -> usize {
     let names = decisions.iter().flat_map(|decision| {
         let called = decision.plugins.iter().map(|called| called.name.len());
@@ -12,7 +12,7 @@ pub(super) fn width(decisions: &[&Decision]) -> usize {
     names.max().unwrap_or_default()
 }
 
-/// One line: the plugin, how it ended, what it cost.
+/// Formats a called plugin as one line: its name, how the call ended, and what it cost.
 pub(super) fn line(called: &Called, width: usize) -> String {
     let style = style_of(&called.ended);
     let (name, ended) = (&called.name, &called.ended);
@@ -29,25 +29,25 @@ pub(super) fn line(called: &Called, width: usize) -> String {
     format!("{name:width$}  {style}{ended:9}{style:#}  {FAINT}{cost}{FAINT:#}")
 }
 
-/// What else is known of the call: the fault, and the places.
+/// Lists further details of the call: the exception, the second call, the fault, and the places in the object.
 pub(super) fn details(called: &Called) -> Vec<String> {
     let mut lines = Vec::new();
     if let Some(exception) = &called.excepted {
         lines.push(format!(
-            "not called, for an exception: {}",
+            "not called because of an exception: {}",
             plain(exception)
         ));
     }
     if let Some(ended) = &called.reinvoked {
         lines.push(format!(
-            "called again after a later plugin's change: {ended}"
+            "called again because a later plugin changed the object: {ended}"
         ));
     }
     if let Some(fault) = &called.fault {
         let said = match (&fault.message, &fault.text) {
             (Some(message), _) => plain(message),
             (None, Some(text)) => format!(
-                "its own words are in the log ({} bytes, SHA-256 {}…)",
+                "the plugin's text is in the log ({} bytes, SHA-256 {}…)",
                 text.bytes, text.sha256
             ),
             (None, None) => String::new(),
@@ -59,16 +59,16 @@ pub(super) fn details(called: &Called) -> Vec<String> {
         ));
     }
     if let Some(denial) = &called.denial {
-        lines.extend(places("objects to", &denial.fields));
+        lines.extend(places("denied because of", &denial.fields));
     }
     if let Some(existing) = &called.existing {
-        let what = "lets through what the old object has as well:";
+        let what = "allowed violations that the old object also has:";
         lines.extend(places(what, &existing.fields));
     }
     lines.extend(places("changed", &called.changed));
     for conflict in &called.conflicts {
         lines.push(format!(
-            "{NOTABLE}changed what {} wrote:{NOTABLE:#} {}",
+            "{NOTABLE}overwrote changes of {}:{NOTABLE:#} {}",
             conflict.with,
             plain(&conflict.pointer)
         ));
@@ -76,7 +76,7 @@ pub(super) fn details(called: &Called) -> Vec<String> {
     lines
 }
 
-/// One line for a plugin that was not called.
+/// Formats a plugin that was not called as one line.
 pub(super) fn not_called(other: &NotCalled, width: usize) -> String {
     let NotCalled { name, why } = other;
     format!("{FAINT}{name:width$}  not called: {why}{FAINT:#}")

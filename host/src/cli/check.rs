@@ -16,15 +16,15 @@ use crate::kubernetes::{Finding, judge};
 use crate::plugin::{Plugin, PluginState};
 use crate::server::{Inspected, inspect};
 
-/// Check a configuration, and everything that it names, as `serve` would load it.
+/// Check a configuration and everything that it names, as `serve` would load it.
 #[derive(Args, Debug)]
 pub(super) struct Check {
     #[command(flatten)]
     origin: Origin,
-    /// Check the configuration file only; leave everything that it names alone.
+    /// Check only the configuration file, and skip everything that it names.
     #[arg(long)]
     no_plugins: bool,
-    /// Leave the files of `tls` and `authentication` alone: they are not on this machine.
+    /// Skip the files of `tls` and `authentication`, for files that are not on this machine.
     #[arg(long)]
     no_credentials: bool,
 }
@@ -59,7 +59,8 @@ impl Check {
         }
         say!("startup: {}", config.startup);
         config.plugins = plugins;
-        // What `serve` would make is left unmade, and what it could not use must not hide what else is wrong.
+        // `check` does not create the folders that `serve` would create. A folder that is missing or not usable is left
+        // out of the configuration, so that the rest can still be checked.
         for (setting, folder) in [
             ("engine.cacheDirectory", &mut config.engine.cache_directory),
             (
@@ -82,7 +83,7 @@ impl Check {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .context("the threads cannot be started")?;
+            .context("cannot start the runtime")?;
         let set = runtime.block_on(host.loader.load_all(plugins));
         for plugin in set.all() {
             failed |= matches!(plugin.state, PluginState::Failed { .. });
@@ -104,7 +105,7 @@ fn exit_code(failed: bool) -> ExitCode {
     }
 }
 
-/// What of a plugin's rules matches nothing.
+/// Returns the rules of a plugin that match nothing.
 fn rules(plugin: &Plugin) -> Vec<Finding> {
     let configured = plugin.config.matching.as_ref();
     let matching = match &plugin.state {
@@ -127,7 +128,9 @@ fn cache(setting: &str, path: &Path, judged: anyhow::Result<Folder>) -> String {
     let path = path.display();
     match judged {
         Ok(Folder::There) => format!("{setting}: ok, {path}"),
-        Ok(Folder::Missing) => format!("{setting}: ok, {path} is not there yet; `serve` makes it"),
+        Ok(Folder::Missing) => {
+            format!("{setting}: ok, {path} does not exist yet; `serve` creates it")
+        }
         Err(error) => {
             format!("{setting}: NOT USABLE: {path}: {error:#}\n  `serve` does not start with it")
         }
@@ -149,15 +152,15 @@ fn credentials(inspected: Inspected) -> String {
             )
         }
         Err(error) => format!(
-            "{setting}: NOT USABLE: {}\n  {}; with --no-credentials this is not checked, for files that are on another \
-             machine",
+            "{setting}: NOT USABLE: {}\n  {}; if the files are on another machine, skip this check with \
+             --no-credentials",
             chain(&error),
             error.consequence()
         ),
     }
 }
 
-/// The groups whose members are not asked about, and that nobody was put into on purpose.
+/// Lists the excluded groups that callers belong to automatically, with the reason.
 fn left_out(config: &PluginConfig) -> impl Iterator<Item = (&str, &'static str)> {
     let groups = config
         .matching
@@ -182,8 +185,8 @@ fn line(plugin: &Plugin) -> String {
                 && plugin.config.failure_policy == FailurePolicy::Fail
             {
                 line.push_str(
-                    "\n  it has no `match`, so while it is not loaded it counts as asked about everything: \
-                     with failurePolicy Fail nothing passes",
+                    "\n  it has no `match`, so until it is loaded it applies to every request, and failurePolicy \
+                     Fail denies all of them",
                 );
             }
             line
@@ -198,31 +201,31 @@ fn line(plugin: &Plugin) -> String {
             let version = &loaded.manifest.version;
             let mut line = format!("{name}: ok, version {version}, {does}, {}", plugin.digest);
             if let ConfiguredBy::EachCall { reason, .. } = loaded.guest.configured() {
-                line.push_str(&format!("\n  configured anew in every call: {reason}"));
+                line.push_str(&format!("\n  configured again in every call: {reason}"));
             }
             let config = &plugin.config;
             let enforces = interfaces.validating && config.mode == Mode::Enforce;
             if enforces && config.failure_policy == FailurePolicy::Ignore {
                 line.push_str(
-                    "\n  warning: it validates under failurePolicy Ignore, so whoever can make it fail gets past it: \
-                     an object large enough to use up limits.fuel or limits.cpuTime will do",
+                    "\n  warning: it validates under failurePolicy Ignore, so a user who can make it fail bypasses \
+                     it, for example with an object that uses up limits.fuel or limits.cpuTime",
                 );
             }
             let selector = &loaded.matching.object_selector;
             if enforces && !selector.requirements.is_empty() {
                 line.push_str(&format!(
-                    "\n  warning: it validates only objects with certain labels ({selector}), and whoever may write an \
-                     object chooses its labels: what the selector leaves out gets past it"
+                    "\n  warning: it validates only objects with certain labels ({selector}), so a user who may \
+                     write an object can choose labels that bypass it"
                 ));
             }
             for (group, why) in left_out(config).filter(|_| enforces) {
                 line.push_str(&format!(
-                    "\n  warning: match.excludeGroups has {group}, and {why}: their requests get past it"
+                    "\n  warning: match.excludeGroups contains {group}, and {why}: their requests bypass it"
                 ));
             }
             for exception in expired(plugin) {
                 line.push_str(&format!(
-                    "\n  warning: an exception has expired and does not count: {exception}"
+                    "\n  warning: an exception has expired and has no effect: {exception}"
                 ));
             }
             line

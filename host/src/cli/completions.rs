@@ -8,11 +8,11 @@ use clap_complete::Shell;
 use super::Cli;
 use super::terminal::written;
 
-/// Print what a shell needs to complete the command line.
+/// Print a completion script for a shell.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Completions {
-    /// The shell.
+    /// Shell to print the script for.
     shell: Shell,
 }
 

@@ -19,12 +19,12 @@ use crate::decision::Decision;
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Explain {
-    /// The uid of the review, or its beginning: it is at the end of the message that the user was shown, in the audit
-    /// event and in the server's log. Without it, the last decisions are listed.
+    /// UID of the review, or its first characters. The UID is at the end of the message that the user sees, in the
+    /// audit event, and in the server's log. Without a UID, `explain` lists the last decisions.
     uid: Option<String>,
     #[command(flatten)]
     admin: AdminClient,
-    /// How to print it.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
 }
@@ -43,13 +43,13 @@ struct Decisions {
 const EXAMPLES: &str = "\
 Examples:
   tollgate explain                                        the last decisions, with their uids
-  tollgate explain 705ab4f5                               the one of a message that ends in (review 705ab4f5)
+  tollgate explain 705ab4f5                               the decision of a message that ends in (review 705ab4f5)
   kubectl -n tollgate-system port-forward deployment/tollgate 8081 &
-  tollgate explain --admin http://127.0.0.1:8081          of a server in a cluster
+  tollgate explain --admin http://127.0.0.1:8081          decisions of a server in a cluster
 
-Exit code: 0 when there was something to explain, 2 when not.";
+Exit code: 0 when the decisions were printed, 2 when not.";
 
-/// The list shows so many of them to a person.
+/// Number of decisions that the text output lists at most.
 const MOST_LISTED: usize = 50;
 
 // === impl Explain ===
@@ -59,11 +59,11 @@ impl Explain {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
             .build()
-            .context("the runtime cannot be started")?;
+            .context("cannot start the runtime")?;
         let answer = runtime.block_on(self.ask())?;
         let decisions: Decisions = serde_json::from_slice(&answer).with_context(|| {
             format!(
-                "{} did not answer as Tollgate does: is it the admin listener of this version?",
+                "unexpected answer from {}: check that it is the admin listener of a server of this version",
                 self.admin.url()
             )
         })?;
@@ -80,7 +80,7 @@ impl Explain {
         }
         for decision in decisions.decisions {
             let decision: Decision = serde_json::from_value(decision)
-                .context("the decision cannot be read: is the server of this version?")?;
+                .context("cannot decode the decision: check that the server has this version")?;
             explain(&decision);
         }
         Ok(ExitCode::SUCCESS)
@@ -104,17 +104,17 @@ impl Explain {
         match (status, &self.uid) {
             (StatusCode::OK, _) => Ok(body),
             (StatusCode::NOT_FOUND, Some(uid)) => bail!(
-                "{url} has no decision {uid}: {}; `tollgate explain` without a uid lists what it has",
+                "{url} has no decision {uid}: {}; list its decisions with `tollgate explain` without a uid",
                 plain(&String::from_utf8_lossy(&body))
             ),
             (status, _) => bail!(
-                "{url} answered {status}: is it the address of Tollgate's admin listener (admin.listen)?"
+                "{url} answered {status}: check that it is the address of Tollgate's admin listener (admin.listen)"
             ),
         }
     }
 }
 
-/// One line for each of the last decisions, the newest first.
+/// Prints one line for each of the last decisions, newest first.
 fn list(decisions: &[serde_json::Value]) {
     if decisions.is_empty() {
         say!("no decisions yet, or none are kept (admin.decisions.maxCount)");
@@ -140,7 +140,7 @@ fn list(decisions: &[serde_json::Value]) {
         .checked_sub(MOST_LISTED)
         .filter(|more| *more > 0)
     {
-        say!("{FAINT}and {more} earlier ones: -o json has them all{FAINT:#}");
+        say!("{FAINT}and {more} earlier decisions; list all with -o json{FAINT:#}");
     }
 }
 
@@ -188,14 +188,14 @@ fn explain(decision: &Decision) {
     }
     if let Some(message) = &decision.message {
         say!(
-            "  {FAINT}the user was told why in {} bytes (SHA-256 {}…){FAINT:#}",
+            "  {FAINT}the message to the user had {} bytes (SHA-256 {}…){FAINT:#}",
             message.bytes,
             message.sha256
         );
     }
     if decision.verdict == "overloaded" {
         say!(
-            "  the host was out of room (engine.maxConcurrentCalls), and answered 429 for the caller to try again"
+            "  the host was overloaded (engine.maxConcurrentCalls) and answered 429, so that the caller retries"
         );
     }
     let width = called::width(&[decision]);
@@ -203,11 +203,13 @@ fn explain(decision: &Decision) {
         say!("\n  {}", called::line(called, width));
         match called.rule {
             Some(rule) => say!(
-                "    {FAINT}its rule {rule} matched (/plugins lists them), {}{FAINT:#}",
+                "    {FAINT}rule {rule} of /plugins matched, {}{FAINT:#}",
                 called.digest
             ),
             None => {
-                say!("    {FAINT}asked about everything: it has no rules that are known{FAINT:#}")
+                say!(
+                    "    {FAINT}called for every request, because its rules are not known{FAINT:#}"
+                )
             }
         }
         for line in called::details(called) {

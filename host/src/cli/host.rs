@@ -1,4 +1,4 @@
-//! What `serve` and `check` both set up: the engine, and a loader for it.
+//! Sets up the engine and the loader, for `serve` and for the commands that load plugins without a server.
 
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::engine::{Engine, EngineSettings, Tier};
 use crate::metrics::Metrics;
 use crate::plugin::Loader;
 
-/// An engine and a loader, and the folder that they keep compiled code in.
+/// An engine, a loader, and the folder for their compiled code.
 pub(super) struct Host {
     pub(super) engine: Engine,
     pub(super) loader: Loader,
@@ -21,10 +21,10 @@ pub(super) struct Host {
     _cache: Option<TempDir>,
 }
 
-/// A folder that can be used.
+/// A cache folder that `serve` can use.
 pub(super) enum Folder {
     There,
-    /// It is made at the start.
+    /// The folder does not exist. `serve` creates it at startup.
     Missing,
 }
 
@@ -35,7 +35,7 @@ impl Host {
         Self::with_room_for(config, &[])
     }
 
-    /// The same with room for plugins with these limits beside those that are configured.
+    /// Like `Host::set_up`, with room for plugins that have the given limits and are not in the configuration.
     pub(super) fn with_room_for(config: &Config, others: &[Limits]) -> anyhow::Result<Self> {
         let executable = this_program()?;
         let (cache_directory, cache) = cache_directory(config.engine.cache_directory.as_deref())?;
@@ -46,7 +46,7 @@ impl Host {
             tier: Tier::Serving,
         })
         .map_err(anyhow::Error::from)
-        .context("the engine cannot be set up")?;
+        .context("cannot set up the engine")?;
         let metrics = Metrics::new();
         let engine = engine.with_max_memory(
             max_memory_bytes(config, others),
@@ -62,7 +62,7 @@ impl Host {
         if let Some(path) = &config.registries.cache_directory {
             make_private(path).with_context(|| {
                 format!(
-                    "{}: cannot be used for what is pulled (registries.cacheDirectory)",
+                    "cannot use {} for pulled plugins (registries.cacheDirectory)",
                     path.display()
                 )
             })?;
@@ -77,7 +77,7 @@ impl Host {
     }
 }
 
-/// Whether a folder can be used, and what `serve` does with it; nothing is changed.
+/// Checks whether a folder can be used, and whether `serve` would have to create it. The check changes nothing.
 pub(super) fn judge_folder(path: &Path) -> anyhow::Result<Folder> {
     match std::fs::metadata(path) {
         Ok(metadata) => judge_private(&metadata).map(|()| Folder::There),
@@ -96,12 +96,12 @@ pub(super) fn judge_folder(path: &Path) -> anyhow::Result<Folder> {
                 .unwrap_or(Path::new("/"));
             anyhow::ensure!(
                 above.is_dir(),
-                "it is not there, and {} is not a folder",
+                "it does not exist, and {} is not a folder",
                 above.display()
             );
             rustix::fs::access(above, Access::WRITE_OK | Access::EXEC_OK).with_context(|| {
                 format!(
-                    "it is not there and cannot be made: this user may not write to {}",
+                    "it does not exist, and this user may not create it in {}",
                     above.display()
                 )
             })?;
@@ -111,7 +111,7 @@ pub(super) fn judge_folder(path: &Path) -> anyhow::Result<Folder> {
     }
 }
 
-/// The most that any plugin may have of what the engine's pool counts.
+/// Returns the largest limit of any plugin for each resource that the engine's pool counts.
 fn largest(config: &Config, others: &[Limits]) -> Limits {
     let mut largest = Limits::default();
     let configured = config.plugins.iter().chain(&config.candidates);
@@ -125,35 +125,37 @@ fn largest(config: &Config, others: &[Limits]) -> Limits {
     largest
 }
 
-/// What the linear memories of all calls may take: room for one call of every plugin, whatever is configured.
+/// Returns the budget for the linear memories of all calls.
+///
+/// The budget has room for at least one call of every plugin, even if `engine.maxMemory` is smaller.
 fn max_memory_bytes(config: &Config, others: &[Limits]) -> u64 {
     let configured = config.plugins.iter().chain(&config.candidates);
     let limits = configured.map(|plugin| &plugin.limits).chain(others);
     let largest = limits.map(|limits| limits.memory_bytes).max().unwrap_or(0);
-    // An eighth is kept for small calls.
+    // The engine keeps an eighth of the budget for small calls.
     config
         .engine
         .max_memory_bytes
         .max(largest.saturating_mul(8).div_ceil(7))
 }
 
-/// What to run to have a plugin prepared: this very program, also where the file that it was started from has been
-/// replaced since.
+/// Returns the program to run for preparing a plugin: this very program, even if its file has been replaced since the
+/// start.
 fn this_program() -> anyhow::Result<PathBuf> {
     let own = PathBuf::from("/proc/self/exe");
     if own.exists() {
         return Ok(own);
     }
-    std::env::current_exe().context("the path of this program is not known")
+    std::env::current_exe().context("cannot find the path of this program")
 }
 
-/// The configured folder, made private; else one of this process's own, gone with it.
+/// Returns the configured folder after making it private, or else a temporary folder that is deleted with this process.
 fn cache_directory(configured: Option<&Path>) -> anyhow::Result<(PathBuf, Option<TempDir>)> {
     match configured {
         Some(path) => {
             make_private(path).with_context(|| {
                 format!(
-                    "{}: cannot be used for compiled code (engine.cacheDirectory)",
+                    "cannot use {} for compiled code (engine.cacheDirectory)",
                     path.display()
                 )
             })?;
@@ -162,14 +164,14 @@ fn cache_directory(configured: Option<&Path>) -> anyhow::Result<(PathBuf, Option
         None => {
             let folder = tempfile::Builder::new().prefix("tollgate-code-").tempdir();
             let folder = folder.context(
-                "no temporary folder for compiled code; name one as engine.cacheDirectory",
+                "cannot create a temporary folder for compiled code: set engine.cacheDirectory",
             )?;
             Ok((folder.path().to_owned(), Some(folder)))
         }
     }
 }
 
-/// What lies in the folder is run as it is, so nobody else may be able to write there.
+/// Creates a folder for this user alone. The host runs the code in it as it is, so nobody else may write there.
 fn make_private(path: &Path) -> anyhow::Result<()> {
     use std::os::unix::fs::DirBuilderExt as _;
     if !path.exists() {
@@ -187,12 +189,12 @@ fn judge_private(metadata: &Metadata) -> anyhow::Result<()> {
     let owner = rustix::process::geteuid().as_raw();
     anyhow::ensure!(
         metadata.uid() == owner,
-        "it belongs to user {}, and this is user {owner}",
+        "it belongs to user {}, but Tollgate runs as user {owner}",
         metadata.uid()
     );
     anyhow::ensure!(
         metadata.mode() & 0o022 == 0,
-        "others may write to it: run `chmod go-w` on it"
+        "other users may write to it: run `chmod go-w` on it"
     );
     Ok(())
 }

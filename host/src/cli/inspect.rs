@@ -17,17 +17,18 @@ use crate::config::{Config, Match, PluginConfig, Reference};
 use crate::plugin::{Manifest, componentize, exports, imports};
 use crate::registry::{Order, Signed};
 
-/// Show what a plugin is: of a file, or of an artifact in a registry. Its code is asked what it is, and nothing else.
+/// Show what a plugin is, from a file or from an artifact in a registry. The plugin's code runs only to describe
+/// itself.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Inspect {
-    /// A file, or a reference such as oci://registry.example.com/policies/image-rewrite:1.4
+    /// Plugin file, or a reference such as oci://registry.example.com/policies/image-rewrite:1.4
     #[arg(value_name = "FILE|REFERENCE")]
     plugin: String,
-    /// How to print it.
+    /// Output format.
     #[arg(long, short, value_name = "FORMAT", default_value = "text")]
     output: Format,
-    /// PEM file with public keys, such as cosign.pub, by which signatures are told. May be given several times.
+    /// PEM file with public keys, such as cosign.pub, to check signatures with. May be given several times.
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
     #[command(flatten)]
@@ -40,7 +41,7 @@ enum Format {
     Json,
 }
 
-/// What there is to say.
+/// Everything that `inspect` prints about a plugin.
 struct Inspected {
     source: String,
     digest: String,
@@ -48,9 +49,9 @@ struct Inspected {
     is_component: bool,
     exports: Vec<String>,
     imports: Vec<String>,
-    /// What it says of itself, or why the host would not take it.
+    /// The plugin's description of itself, or the reason why the host would not load it.
     manifest: Result<Manifest, String>,
-    /// None for a file.
+    /// The signatures in the registry. None for a file.
     signed: Option<Signed>,
 }
 
@@ -60,9 +61,9 @@ Examples:
   tollgate inspect oci://registry.example.com/policies/image-rewrite:1.4 --key cosign.pub
   tollgate inspect plugin.wasm -o json
 
-Exit code: 0 when it is a plugin that the host takes, 1 when it is not, 2 when there is nothing to look at.";
+Exit code: 0 when the host accepts the plugin, 1 when it rejects the plugin, 2 when the plugin could not be read.";
 
-/// What begins the name of every interface of the contract.
+/// Prefix of the name of every interface in the contract.
 const CONTRACT: &str = "tollgate:admission/";
 
 // === impl Inspect ===
@@ -74,7 +75,7 @@ impl Inspect {
             None => {
                 let path = Path::new(self.plugin.strip_prefix("file:").unwrap_or(&self.plugin));
                 let bytes = std::fs::read(path)
-                    .with_context(|| format!("{}: cannot be read", path.display()))?;
+                    .with_context(|| format!("cannot read {}", path.display()))?;
                 let digest = format!("sha256:{:x}", Sha256::digest(&bytes));
                 inspect(path.display().to_string(), digest, bytes, None)?
             }
@@ -90,7 +91,7 @@ impl Inspect {
         })
     }
 
-    /// None where it is a file. What has neither a scheme nor a file is taken for a reference.
+    /// Returns None for a file. Text that has no scheme and names no file is read as a reference.
     fn reference(&self) -> anyhow::Result<Option<Reference>> {
         let text = self.plugin.as_str();
         let is_file = text.starts_with("file:") || Path::new(text).exists();
@@ -98,7 +99,7 @@ impl Inspect {
             return Ok(None);
         }
         reference(text).map(Some).map_err(|error| {
-            anyhow::anyhow!("{text}: there is no such file, and it is no reference: {error}")
+            anyhow::anyhow!("{text}: no such file, and not a registry reference: {error}")
         })
     }
 
@@ -134,7 +135,8 @@ fn inspect(
     let (exports, imports, manifest) = match componentize(bytes) {
         Ok(component) => {
             let (exports, imports) = (exports(&component), imports(&component));
-            // Granted everything that it asks for: what it may have is for its configuration to say.
+            // Inspection grants the clock to a plugin that imports it. The plugin's configuration decides what is
+            // granted later.
             let (config, plugin) = to_check("inspected", Path::new(&source), None, &imports)?;
             let manifest = describe(&config, &plugin, component)?;
             (exports, imports, manifest)
@@ -153,7 +155,7 @@ fn inspect(
     })
 }
 
-/// In a child process, as ever.
+/// Asks the plugin for its description, in a child process.
 fn describe(
     config: &Config,
     plugin: &PluginConfig,
@@ -165,14 +167,14 @@ fn describe(
 }
 
 fn is_component(bytes: &[u8]) -> bool {
-    // The magic number, and then the version with the layer: 0 for modules, 1 for components.
+    // The magic number, then the version, then the layer: 0 for modules, 1 for components.
     bytes.starts_with(b"\0asm") && bytes.get(6) == Some(&1)
 }
 
 // === impl Inspected ===
 
 impl Inspected {
-    /// The versions of the contract that its imports and exports name: one, as a rule.
+    /// Returns the contract versions that the imports and exports name. Normally this is a single version.
     fn contract(&self) -> Vec<String> {
         let names = self.exports.iter().chain(&self.imports);
         let versions = names.filter_map(|name| {
@@ -199,7 +201,7 @@ impl Inspected {
         match self.is_component {
             true => say!("  kind         component"),
             false => say!(
-                "  kind         core module, which is made a component when it is loaded or pushed"
+                "  kind         core module, which is converted to a component when it is loaded or pushed"
             ),
         }
         say!("  contract     {}", plain(&or_none(&self.contract(), ", ")));
@@ -208,7 +210,7 @@ impl Inspected {
         match &self.manifest {
             Ok(manifest) => print_manifest(manifest),
             Err(reason) => {
-                say!("  {BAD}NOT TAKEN BY THE HOST:{BAD:#} {}", plain(reason));
+                say!("  {BAD}REJECTED BY THE HOST:{BAD:#} {}", plain(reason));
             }
         }
         if let Some(signed) = &self.signed {
@@ -241,7 +243,7 @@ impl Inspected {
                     "labels": labels,
                     "rules": manifest.rules,
                 });
-                // As JSON where it is that, and otherwise as the plugin has it.
+                // The schema is parsed as JSON. If that fails, it is printed as text.
                 told["settingsSchema"] = schema.map_or(Value::Null, |schema| {
                     serde_json::from_str(schema).unwrap_or_else(|_| schema.into())
                 });
@@ -275,13 +277,13 @@ fn print_manifest(manifest: &Manifest) {
     }
     match Inspected::rules(manifest) {
         Ok(rules) if rules.is_empty() => {
-            say!("  rules        {NOTABLE}none: its configuration has to have `match`{NOTABLE:#}");
+            say!("  rules        {NOTABLE}none: its configuration needs `match`{NOTABLE:#}");
         }
         Ok(rules) => say!("  rules        {}", plain(&rules.join("; "))),
         Err(reason) => say!("  rules        {BAD}not valid:{BAD:#} {}", plain(&reason)),
     }
     let Some(schema) = &manifest.settings_schema else {
-        say!("  settings     {FAINT}it does not say which{FAINT:#}");
+        say!("  settings     {FAINT}the plugin has no settings schema{FAINT:#}");
         return;
     };
     say!("  settings");
@@ -301,7 +303,7 @@ fn print_signatures(signed: &Signed) {
         );
     } else if signed.keys.is_empty() {
         say!(
-            "  signatures   {}, {NOTABLE}not verified{NOTABLE:#}: --key FILE tells whose they are",
+            "  signatures   {}, {NOTABLE}not verified{NOTABLE:#}: pass a public key with --key FILE",
             signed.found.len()
         );
         return;

@@ -1,5 +1,6 @@
-//! The languages that `tollgate new` and `tollgate build` know. One is a module that implements [`Language`], and a line
-//! in [`LANGUAGES`].
+//! The languages that `tollgate new` and `tollgate build` support.
+//!
+//! Each language is a module that implements [`Language`], and a line in [`LANGUAGES`].
 
 mod c;
 mod go;
@@ -18,34 +19,34 @@ use super::terminal::plain;
 
 /// A language that policies can be written in.
 pub(super) trait Language: Sync {
-    /// As `--lang` has it.
+    /// Returns the name for `--lang`.
     fn name(&self) -> &'static str;
 
-    /// The file by which a project of it is known.
+    /// Returns the file that identifies a project in this language.
     fn marker(&self) -> &'static str;
 
-    /// What a new project is made of.
+    /// Returns the template for a new project.
     fn template(&self) -> &'static Template;
 
-    /// The SDK that a new project gets.
+    /// Returns the SDK that a new project gets.
     fn sdk(&self) -> &'static Sdk;
 
-    /// Builds the project in a folder, with the language's own tools. `scratch` is a folder for what lies between.
+    /// Builds the project in a folder with the language's own tools. Intermediate files go into `scratch`.
     fn build(&self, folder: &Path, scratch: &Path) -> anyhow::Result<Built>;
 }
 
-/// What a new project is made of, beside [`COMMON`].
+/// The files and values of a new project, in addition to [`COMMON`].
 pub(super) struct Template {
-    /// Path and content, with placeholders. The policy itself is the reference policy of `languages`, whose name stands
-    /// for the project's.
+    /// Path and content of each file, with placeholders. The policy is the reference policy from `languages`. Its name
+    /// is replaced by the project's name.
     files: &'static [(&'static str, &'static str)],
-    /// The command for the policy's own tests, and what it does.
+    /// The command that runs the policy's own tests, and a description of it.
     unit_tests: &'static str,
-    /// The most that one call of the policy uses, with some to spare.
+    /// Highest fuel of one call of the policy, with some room to spare.
     fuel: u64,
 }
 
-/// What is the same in every language.
+/// Template files that all languages share.
 const COMMON: [(&str, &str); 3] = [
     (
         "README.md",
@@ -61,14 +62,14 @@ const COMMON: [(&str, &str); 3] = [
     ),
 ];
 
-/// The name of the reference policy, and its type where a language has one.
+/// The reference policy's name, and the type name that some languages use for it.
 const REFERENCE: (&str, &str) = ("trusted-registries", "TrustedRegistries");
 
-/// What the language's own tools left.
+/// The output of the language's own tools.
 pub(super) struct Built {
-    /// The name of the policy.
+    /// The policy's name.
     pub(super) name: String,
-    /// A component, or a core module with its WIT embedded.
+    /// The built file: a component, or a core module with its WIT embedded.
     pub(super) file: PathBuf,
 }
 
@@ -76,7 +77,7 @@ pub(super) struct Built {
 pub(super) struct Project<'a> {
     pub(super) name: &'a str,
     pub(super) folder: &'a Path,
-    /// A clone of the repository whose SDK is used in place of a copy of its own.
+    /// A clone of the repository. The project uses its SDK and gets no copy.
     pub(super) clone: Option<&'a Path>,
 }
 
@@ -89,24 +90,20 @@ pub(super) static LANGUAGES: &[&dyn Language] = &[
     &c::C,
 ];
 
-/// The language of a name.
+/// Finds a language by its name.
 pub(super) fn named(name: &str) -> anyhow::Result<&'static dyn Language> {
     match LANGUAGES.iter().find(|language| language.name() == name) {
         Some(language) => Ok(*language),
         None => bail!(
-            "there is no language {name:?}; there are {}",
+            "unknown language {name:?}, expected one of {}",
             names().join(", ")
         ),
     }
 }
 
-/// The language of a project, by what lies in its folder.
+/// Detects the language of a project by the files in its folder.
 pub(super) fn of_project(folder: &Path) -> anyhow::Result<&'static dyn Language> {
-    ensure!(
-        folder.is_dir(),
-        "{}: there is no such folder",
-        folder.display()
-    );
+    ensure!(folder.is_dir(), "{}: no such folder", folder.display());
     let known = LANGUAGES
         .iter()
         .filter(|language| folder.join(language.marker()).is_file());
@@ -119,7 +116,7 @@ pub(super) fn of_project(folder: &Path) -> anyhow::Result<&'static dyn Language>
                 .map(|language| format!("{} ({})", language.marker(), language.name()))
                 .collect();
             bail!(
-                "{}: no project is here; expected {}. `tollgate new NAME --lang {}` makes one",
+                "{}: found no project, expected {}; create one with `tollgate new NAME --lang {}`",
                 folder.display(),
                 markers.join(" or "),
                 LANGUAGES[0].name()
@@ -128,7 +125,7 @@ pub(super) fn of_project(folder: &Path) -> anyhow::Result<&'static dyn Language>
         _ => {
             let names: Vec<&str> = known.iter().map(|language| language.name()).collect();
             bail!(
-                "{}: the project could be {}; say which with --lang",
+                "{}: the project could be {}; choose one with --lang",
                 folder.display(),
                 names.join(" or ")
             )
@@ -136,7 +133,7 @@ pub(super) fn of_project(folder: &Path) -> anyhow::Result<&'static dyn Language>
     }
 }
 
-/// As `--lang` has them.
+/// Lists the names for `--lang`.
 pub(super) fn names() -> Vec<&'static str> {
     LANGUAGES.iter().map(|language| language.name()).collect()
 }
@@ -144,7 +141,7 @@ pub(super) fn names() -> Vec<&'static str> {
 // === impl Project ===
 
 impl Project<'_> {
-    /// Writes the files of the language's template, and the SDK unless it is a clone's.
+    /// Writes the files of the language's template. The SDK is written too, unless a clone provides it.
     pub(super) fn write(&self, language: &dyn Language) -> std::io::Result<Vec<PathBuf>> {
         let template = language.template();
         let mut written = Vec::new();
@@ -180,7 +177,7 @@ impl Project<'_> {
     }
 }
 
-/// `trusted-registries` as `TrustedRegistries`.
+/// Converts a name such as `trusted-registries` to `TrustedRegistries`.
 fn type_name(name: &str) -> String {
     let mut text = String::with_capacity(name.len());
     for word in name.split('-') {
@@ -191,7 +188,7 @@ fn type_name(name: &str) -> String {
     text
 }
 
-/// Whether what a project asks for has changed since it was installed.
+/// Returns whether the project's requirements changed after they were installed.
 fn is_newer(asked: &Path, installed: &Path) -> bool {
     let changed = |path: &Path| std::fs::metadata(path).and_then(|metadata| metadata.modified());
     match (changed(asked), changed(installed)) {
@@ -200,7 +197,7 @@ fn is_newer(asked: &Path, installed: &Path) -> bool {
     }
 }
 
-/// What a tool printed, for an error: the end of it, on one line each.
+/// Returns the last lines of a tool's output, for an error message. Blank lines are left out.
 fn last_lines(output: &[u8], count: usize) -> String {
     let text = String::from_utf8_lossy(output);
     let lines: Vec<&str> = text
@@ -217,7 +214,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_placeholder_of_every_template_is_filled() {
+    fn fills_every_placeholder_of_every_template() {
         for language in LANGUAGES {
             let folder = tempfile::tempdir().unwrap();
             let project = Project {
@@ -228,7 +225,7 @@ mod tests {
             let written = project.write(*language).unwrap();
             for file in written.iter().filter(|path| path.is_file()) {
                 let text = std::fs::read_to_string(file).unwrap();
-                // Go opens two braces of its own, and closes them elsewhere.
+                // Go code can open two braces on one line and close them on another.
                 let is_left = |line: &str| line.contains("{{") && line.contains("}}");
                 assert!(!text.lines().any(is_left), "{}:\n{text}", file.display());
                 assert!(
@@ -237,20 +234,20 @@ mod tests {
                     file.display()
                 );
             }
-            // The key that `serve` makes is in there.
+            // The generated `.gitignore` has to exclude the private key that `serve` creates.
             let ignored = std::fs::read_to_string(folder.path().join(".gitignore")).unwrap();
             assert!(ignored.contains("/dist\n") && ignored.contains("/tollgate-tls\n"));
             let policy = written.iter().any(|file| {
                 std::fs::read_to_string(file).is_ok_and(|text| text.contains("must be from one of"))
             });
-            assert!(policy, "{}: there is no policy", language.name());
+            assert!(policy, "{}: no file contains the policy", language.name());
             assert_eq!(of_project(folder.path()).unwrap().name(), language.name());
         }
         assert_eq!(type_name("no-latest"), "NoLatest");
     }
 
     #[test]
-    fn a_folder_without_a_project_says_how_to_make_one() {
+    fn suggests_tollgate_new_for_folder_without_project() {
         let folder = tempfile::tempdir().unwrap();
         let error = of_project(folder.path()).err().unwrap().to_string();
         assert!(
@@ -262,7 +259,7 @@ mod tests {
                 .err()
                 .unwrap()
                 .to_string()
-                .contains("there are rust, go, ts, js, python, c")
+                .contains("expected one of rust, go, ts, js, python, c")
         );
     }
 }

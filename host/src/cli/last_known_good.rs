@@ -1,4 +1,4 @@
-//! The configuration that was last in force, for a start at which the file is not valid or gone.
+//! Finds the last known good configuration, for a start at which the file is invalid or missing.
 
 use std::path::{Path, PathBuf};
 
@@ -8,15 +8,16 @@ use super::host::{Folder, judge_folder};
 use crate::config::{Config, Origin, cache_directories, folder_of};
 use crate::registry::LastGood;
 
-/// What a start may fall back to.
+/// Flags for the last known good configuration.
 #[derive(Args, Debug)]
 #[group(multiple = false)]
 pub(super) struct LastKnownGood {
-    /// Folder to find the last known good configuration in when the file cannot be read: its `registries.cacheDirectory`.
-    /// By default it is looked for where the file names it, as far as the file can be read.
+    /// Folder that holds the last known good configuration: the configuration's `registries.cacheDirectory`. Needed
+    /// when the configuration file cannot be read. By default, Tollgate takes the folder from as much of the file as it
+    /// can read.
     #[arg(long, value_name = "FOLDER")]
     last_known_good: Option<PathBuf>,
-    /// Exit when the configuration file is not valid, rather than serve the last known good configuration.
+    /// Exit when the configuration file is invalid, instead of serving the last known good configuration.
     #[arg(long)]
     no_last_known_good: bool,
 }
@@ -24,7 +25,7 @@ pub(super) struct LastKnownGood {
 // === impl LastKnownGood ===
 
 impl LastKnownGood {
-    /// The configuration that was last in force; none where there is none, or none is wanted.
+    /// Returns the last known good configuration. None if there is none or if `--no-last-known-good` is given.
     pub(super) fn find(&self, origin: &Origin) -> Option<Config> {
         let Origin::File(path) = origin else {
             return None;
@@ -41,7 +42,7 @@ impl LastKnownGood {
 }
 
 fn recorded(folder: &Path, path: &Path) -> Option<Config> {
-    // Whoever may write there decides what is let through.
+    // A folder that other users can write to is ignored: its content decides which requests are allowed.
     if !matches!(judge_folder(folder), Ok(Folder::There)) {
         return None;
     }
@@ -49,7 +50,7 @@ fn recorded(folder: &Path, path: &Path) -> Option<Config> {
     match Config::of_document(&document, folder_of(path)) {
         Ok(config) => Some(config),
         Err(problems) => {
-            tracing::warn!(%problems, folder = %folder.display(), "the last known good configuration cannot be read; it is not used");
+            tracing::warn!(%problems, folder = %folder.display(), "cannot read the last known good configuration; ignoring it");
             None
         }
     }

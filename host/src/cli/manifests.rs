@@ -25,35 +25,35 @@ use crate::server::{Endpoint, bundle_path};
 pub(super) struct Manifests {
     #[command(flatten)]
     origin: Origin,
-    /// The service in front of the host. [default: tls.selfSigned.service]
+    /// Service in front of the host. [default: tls.selfSigned.service]
     #[arg(long, value_name = "NAMESPACE/NAME[:PORT]", value_parser = read_service, conflicts_with = "url")]
     service: Option<Address>,
-    /// Where kube-apiserver reaches a host outside the cluster.
+    /// URL at which kube-apiserver reaches a host outside the cluster.
     #[arg(long, value_parser = read_url)]
     url: Option<Address>,
-    /// PEM file of the CA that kube-apiserver is to trust. [default: ca.crt in tls.selfSigned.directory; with a
-    /// certificate from files none, which leaves kube-apiserver its own]
+    /// PEM file of the CA that kube-apiserver trusts for the host. [default: ca.crt in tls.selfSigned.directory. If the
+    /// certificate comes from files, there is no default: kube-apiserver then uses its own CAs]
     #[arg(long, value_name = "FILE")]
     ca: Option<PathBuf>,
-    /// The name of both configurations.
+    /// Name of both configurations.
     #[arg(long, default_value = "tollgate", value_parser = read_name)]
     name: String,
-    /// A webhook for each plugin, at /mutate/NAME and /validate/NAME, rather than one for all.
+    /// Register one webhook per plugin, at /mutate/NAME and /validate/NAME, instead of one for all plugins.
     #[arg(long)]
     per_plugin: bool,
-    /// How long kube-apiserver waits, 1 to 30. [default: as little as the plugins need, and at least 5]
+    /// Timeout of kube-apiserver, 1 to 30. [default: the shortest that the plugins need, and at least 5]
     #[arg(long, value_name = "SECONDS", value_parser = read_seconds)]
     timeout_seconds: Option<u32>,
-    /// Whether the mutating webhooks are called again when another webhook has changed the object. [default: IfNeeded
-    /// where a plugin has that as its reinvocationPolicy]
+    /// Whether kube-apiserver calls the mutating webhooks again after another webhook changed the object. [default:
+    /// IfNeeded if a plugin has that as its reinvocationPolicy]
     #[arg(long, value_name = "POLICY")]
     reinvocation_policy: Option<Reinvocation>,
-    /// A further namespace whose objects are left out, beside kube-system, kube-node-lease and the service's own.
-    /// May be given several times.
+    /// Further namespace to exclude, in addition to kube-system, kube-node-lease and the service's own. May be given
+    /// several times.
     #[arg(long, value_name = "NAMESPACE", value_parser = read_namespace)]
     exclude_namespace: Vec<String>,
-    /// A group whose members' requests are left out, so that they can mend the cluster whatever the plugins do. May be
-    /// given several times. [default: tollgate:break-glass, for `kubectl --as=NAME --as-group=tollgate:break-glass`]
+    /// Group whose members' requests skip all plugins, so that they can repair the cluster. May be given several times.
+    /// [default: tollgate:break-glass, for `kubectl --as=NAME --as-group=tollgate:break-glass`]
     #[arg(long, value_name = "GROUP", value_parser = read_group)]
     break_glass_group: Vec<String>,
 }
@@ -61,10 +61,10 @@ pub(super) struct Manifests {
 /// Kubernetes' reinvocationPolicy.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Reinvocation {
-    /// Once for each request.
+    /// Call the webhooks once per request.
     #[value(name = "Never")]
     Never,
-    /// Once more when a later webhook has changed the object.
+    /// Call the webhooks once more after a later webhook changed the object.
     #[value(name = "IfNeeded")]
     IfNeeded,
 }
@@ -88,7 +88,7 @@ impl Manifests {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .context("the threads cannot be started")?;
+            .context("cannot start the runtime")?;
         let set = runtime.block_on(host.loader.load_all(plugins));
         if let Some(failures) = failures(&set) {
             tell!("{failures}");
@@ -108,7 +108,7 @@ impl Manifests {
         }
         anyhow::ensure!(
             !documents.is_empty(),
-            "there is nothing to register: the configuration has no plugins"
+            "nothing to register: the configuration has no plugins"
         );
         let yaml = Webhooks::to_yaml(&documents)?;
         say!("{}", yaml.trim_end_matches('\n'));
@@ -124,8 +124,8 @@ impl Manifests {
             Tls::Files { .. } => None,
         };
         let service = configured.context(
-            "say where kube-apiserver reaches the host: --service NAMESPACE/NAME, --url, or tls.selfSigned.service \
-             in the configuration",
+            "the address of the host for kube-apiserver is missing: pass --service NAMESPACE/NAME or --url, or set \
+             tls.selfSigned.service in the configuration",
         )?;
         Ok(Address::Service {
             namespace: service.namespace.clone(),
@@ -142,15 +142,15 @@ impl Manifests {
             (Some(file), _) => read_bundle(file).map(Some),
             (None, Tls::SelfSigned(settings)) => {
                 let bundle = read_bundle(&bundle_path(settings)).context(
-                    "the self-signed CA cannot be read; `tollgate serve` makes it at its first start, and --ca names \
-                     a copy of it",
+                    "cannot read the self-signed CA: start `tollgate serve` once to create it, or pass a copy with \
+                     --ca",
                 )?;
                 Ok(Some(bundle))
             }
             (None, Tls::Files { .. }) => {
                 tell!(
-                    "tollgate: no caBundle: kube-apiserver goes by the CAs of its own system, unless something such \
-                     as cert-manager puts one in; --ca FILE adds it here"
+                    "tollgate: no caBundle: kube-apiserver uses the CAs of its own system, unless a tool such as \
+                     cert-manager adds one; add it here with --ca FILE"
                 );
                 Ok(None)
             }
@@ -195,7 +195,7 @@ impl Manifests {
 
 const HTTPS_PORT: u16 = 443;
 
-/// The plugins that could not be loaded: nobody knows what they are to be registered for.
+/// Describes the plugins that could not be loaded. Their rules are unknown, so they cannot be registered.
 fn failures(set: &PluginSet) -> Option<String> {
     let failure = |plugin: &Plugin| match &plugin.state {
         PluginState::Failed { reason } => Some(format!(
@@ -208,10 +208,7 @@ fn failures(set: &PluginSet) -> Option<String> {
     if lines.is_empty() {
         return None;
     }
-    lines.push(
-        "nothing is printed, because what these plugins are to be called for is not known"
-            .to_owned(),
-    );
+    lines.push("nothing is printed, because the rules of these plugins are not known".to_owned());
     Some(lines.join("\n"))
 }
 
@@ -233,7 +230,9 @@ fn participant(plugin: &Plugin) -> Option<Participant<'_>> {
     })
 }
 
-/// kube-apiserver refuses a certificate that is for another name, and with it every request under `Fail`.
+/// Checks that the certificate covers the address.
+///
+/// kube-apiserver rejects a certificate for another name. Under `Fail` that denies every request.
 fn check_names(settings: &SelfSigned, address: &Address) -> anyhow::Result<()> {
     let (wanted, remedy) = match address {
         Address::Service {
@@ -243,7 +242,7 @@ fn check_names(settings: &SelfSigned, address: &Address) -> anyhow::Result<()> {
             format!("tls.selfSigned.service: {name}.{namespace}"),
         ),
         Address::Url(url) => {
-            let uri: http::Uri = url.parse().context("--url is no URL")?;
+            let uri: http::Uri = url.parse().context("--url is not a URL")?;
             let host = uri.host().unwrap_or_default();
             let host = host
                 .trim_start_matches('[')
@@ -263,7 +262,7 @@ fn check_names(settings: &SelfSigned, address: &Address) -> anyhow::Result<()> {
     };
     anyhow::ensure!(
         settings.subject_names().iter().any(is_for),
-        "the self-signed certificate is not for {wanted}, so kube-apiserver would refuse it: set {remedy}"
+        "the self-signed certificate is not valid for {wanted}, so kube-apiserver would reject it: set {remedy}"
     );
     Ok(())
 }
@@ -274,7 +273,7 @@ fn read_bundle(path: &Path) -> anyhow::Result<Vec<u8>> {
     let mut certificates = CertificateDer::pem_slice_iter(&pem);
     anyhow::ensure!(
         matches!(certificates.next(), Some(Ok(_))),
-        "{} holds no certificate: expected PEM with one or more CERTIFICATE sections",
+        "{} contains no certificate: expected PEM with one or more CERTIFICATE sections",
         path.display()
     );
     Ok(pem)
@@ -322,30 +321,30 @@ fn read_namespace(text: &str) -> Result<String, String> {
         .ok_or_else(|| "expected the name of a namespace".to_owned())
 }
 
-/// It becomes a text in a CEL expression.
+/// Reads a group's name. The name becomes a string in a CEL expression.
 fn read_group(text: &str) -> Result<String, String> {
     let plain = |character: char| !character.is_control() && !matches!(character, '\'' | '\\');
     if text.trim().is_empty() || text.trim() != text || !text.chars().all(plain) {
         return Err("expected the name of a group, without ', \\ and spaces around it".to_owned());
     }
     if text.contains('*') {
-        return Err("expected the whole name of a group: patterns match nobody here".to_owned());
+        return Err("expected the exact name of a group: patterns are not supported".to_owned());
     }
     if let Some(why) = why_everybody(text) {
         return Err(format!(
-            "{why}, so no plugin would be asked about their requests; expected a group that somebody is put into on \
+            "{why}, so their requests would bypass every plugin; expected a group whose members are chosen on \
              purpose, such as tollgate:break-glass"
         ));
     }
     Ok(text.to_owned())
 }
 
-/// What somebody should know who leaves out such a group.
+/// Returns a warning for a break-glass group that is too wide.
 fn wide_group(group: &str) -> Option<String> {
     is_of_namespace(group).then(|| {
         format!(
-            "warning: --break-glass-group {group}: all service accounts of that namespace are in it, so whoever may use \
-             or create one there gets past every plugin"
+            "warning: --break-glass-group {group}: all service accounts of that namespace are members, so anyone who \
+             may use or create one there bypasses every plugin"
         )
     })
 }
@@ -403,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_to_leave_out_groups_that_everybody_is_in() {
+    fn rejects_break_glass_groups_with_automatic_members() {
         for group in [
             "system:authenticated",
             "system:unauthenticated",
@@ -424,7 +423,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_an_address_that_the_self_signed_certificate_is_not_for() {
+    fn rejects_address_outside_self_signed_certificate() {
         let text = "allowEmpty: true\ntls: { selfSigned: { service: gate.policy, names: ['*.example.com', 'fd00::1'] } }";
         let config = Config::parse(text, Path::new(".")).expect("valid");
         let Tls::SelfSigned(settings) = config.tls else {
@@ -441,15 +440,15 @@ mod tests {
         assert_eq!(
             refusal(read_service("gate/policy")).as_deref(),
             Some(
-                "the self-signed certificate is not for policy.gate.svc, so kube-apiserver would refuse it: set \
-                 tls.selfSigned.service: policy.gate"
+                "the self-signed certificate is not valid for policy.gate.svc, so kube-apiserver would reject it: \
+                 set tls.selfSigned.service: policy.gate"
             )
         );
         assert_eq!(
             refusal(read_url("https://a.b.example.com")).as_deref(),
             Some(
-                "the self-signed certificate is not for a.b.example.com, so kube-apiserver would refuse it: set \
-                 tls.selfSigned.names: [a.b.example.com]"
+                "the self-signed certificate is not valid for a.b.example.com, so kube-apiserver would reject it: \
+                 set tls.selfSigned.names: [a.b.example.com]"
             )
         );
     }

@@ -11,19 +11,19 @@ use super::language::{self, Project};
 use super::terminal::{FAINT, STRONG, say};
 use crate::config::PluginName;
 
-/// Make a project with a policy that is worth reading, its tests and its suite.
+/// Create a policy project from a template, with unit tests and a test suite.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct New {
-    /// The name of the policy, and of the folder that is made: at most 40 of a-z, 0-9 and -.
+    /// Name of the policy and of the new folder: at most 40 of a-z, 0-9 and -, beginning with a letter.
     name: String,
-    /// What it is to be written in.
+    /// Language to write the policy in.
     #[arg(long, value_name = "LANGUAGE", value_parser = PossibleValuesParser::new(language::names()))]
     lang: String,
-    /// Where the folder is made.
+    /// Folder to create the project in.
     #[arg(long = "in", value_name = "FOLDER", default_value = ".")]
     parent: PathBuf,
-    /// A clone of Tollgate's repository whose SDK is used, in place of a copy in the project.
+    /// Clone of Tollgate's repository. The project uses the SDK in it instead of a copy.
     #[arg(long, value_name = "FOLDER")]
     sdk: Option<PathBuf>,
 }
@@ -47,7 +47,7 @@ impl New {
         let folder = folder.strip_prefix(".").unwrap_or(&folder);
         ensure!(
             !folder.exists(),
-            "{}: it is there already, and nothing is overwritten; choose another name, or remove it",
+            "{}: already exists; choose another name, or remove it",
             folder.display()
         );
         let sdk = self.sdk.as_deref().map(clone).transpose()?;
@@ -58,7 +58,7 @@ impl New {
         };
         let files = project
             .write(language)
-            .with_context(|| format!("{}: it cannot be written", folder.display()))?;
+            .with_context(|| format!("cannot write {}", folder.display()))?;
         say!(
             "{STRONG}{}{STRONG:#}: a policy in {}",
             folder.display(),
@@ -77,17 +77,20 @@ impl New {
 
 fn check_name(name: &str) -> anyhow::Result<()> {
     if let Err(error) = PluginName::parse(name) {
-        bail!("{name:?} cannot name a policy: {error}; such as trusted-registries");
+        bail!(
+            "{name:?} cannot be the name of a policy: {error}; choose a name such as trusted-registries"
+        );
     }
-    // What it names in the languages' own code begins with a letter.
+    // In source code, the policy's name has to begin with a letter.
     ensure!(
         name.starts_with(|first: char| first.is_ascii_lowercase()),
-        "{name:?} cannot name a policy: it has to begin with a letter, such as trusted-registries"
+        "{name:?} cannot be the name of a policy: it must begin with a letter; choose a name such as \
+         trusted-registries"
     );
     Ok(())
 }
 
-/// The clone, as a path that holds wherever the project is.
+/// Returns the absolute path of the clone, so that it is valid wherever the project is.
 fn clone(folder: &Path) -> anyhow::Result<PathBuf> {
     let folder =
         std::fs::canonicalize(folder).with_context(|| format!("--sdk: {}", folder.display()))?;
@@ -95,7 +98,7 @@ fn clone(folder: &Path) -> anyhow::Result<PathBuf> {
         return Ok(folder);
     }
     Err(anyhow!(
-        "--sdk: {} is not a clone of Tollgate's repository: there is no folder guest-sdk in it",
+        "--sdk: {} is not a clone of Tollgate's repository: it has no folder guest-sdk",
         folder.display()
     ))
 }
@@ -105,7 +108,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_name_that_cannot_be_one_is_told_with_one_that_can() {
+    fn suggests_valid_name_for_invalid_one() {
         for name in ["Trusted", "a_b", "-a", "1st", "", "../up", &"a".repeat(41)] {
             let error = check_name(name).unwrap_err().to_string();
             assert!(error.contains("such as trusted-registries"), "{error}");

@@ -18,10 +18,10 @@ use crate::registry::{Order, Registry};
 /// Push a plugin to a registry.
 #[derive(Args, Debug)]
 pub(super) struct Push {
-    /// The plugin: a component, or a core module with embedded WIT, which is pushed as a component.
+    /// Plugin file: a component, or a core module with embedded WIT. A core module is pushed as a component.
     #[arg(value_name = "PLUGIN.wasm")]
     plugin: PathBuf,
-    /// Where to, such as oci://registry.example.com/policies/image-rewrite:1.4
+    /// Reference to push to, such as oci://registry.example.com/policies/image-rewrite:1.4
     #[arg(value_name = "REFERENCE", value_parser = reference)]
     to: Reference,
     #[command(flatten)]
@@ -31,32 +31,33 @@ pub(super) struct Push {
 /// Pull a plugin from a registry into a file.
 #[derive(Args, Debug)]
 pub(super) struct Pull {
-    /// Where from, such as oci://registry.example.com/policies/image-rewrite:1.4
+    /// Reference to pull, such as oci://registry.example.com/policies/image-rewrite:1.4
     #[arg(value_name = "REFERENCE", value_parser = reference)]
     from: Reference,
-    /// The file; without it, the repository's last part and `.wasm`, in the working directory.
+    /// File to write [default: the last part of the repository's name and `.wasm`, in the working directory]
     #[arg(long, short, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// PEM file with public keys, such as cosign.pub: one of them has to have signed the plugin. May be given several times.
+    /// PEM file with public keys, such as cosign.pub. One of the keys must have signed the plugin. May be given several
+    /// times.
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
     #[command(flatten)]
     access: Access,
 }
 
-/// How the registry is reached.
+/// Flags for access to the registry.
 #[derive(Args, Debug)]
 pub(super) struct Access {
-    /// A configuration file, whose `registries` and `engine.maxPlugin` count.
+    /// Configuration file to take `registries` and `engine.maxPlugin` from.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// A config file of docker or podman with credentials; without it, where these look for theirs.
+    /// Config file of docker or podman with credentials [default: where docker and podman look for theirs]
     #[arg(long, value_name = "FILE")]
     credentials: Option<PathBuf>,
-    /// PEM file of the CAs that the registry is to be trusted by, in place of the system's.
+    /// PEM file of the CAs to trust for the registry, instead of the system's CAs.
     #[arg(long, value_name = "FILE", conflicts_with = "plain_http")]
     ca: Option<PathBuf>,
-    /// Speak to the registry without TLS.
+    /// Connect to the registry without TLS.
     #[arg(long)]
     plain_http: bool,
 }
@@ -72,8 +73,7 @@ pub(super) fn reference(text: &str) -> Result<Reference, String> {
 impl Push {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         let path = self.plugin.display();
-        let bytes =
-            std::fs::read(&self.plugin).with_context(|| format!("{path}: cannot be read"))?;
+        let bytes = std::fs::read(&self.plugin).with_context(|| format!("cannot read {path}"))?;
         let component = crate::plugin::componentize(bytes).with_context(|| path.to_string())?;
         let (registry, _) = self.access.registry(&self.to)?;
         let size = component.len();
@@ -101,7 +101,7 @@ impl Pull {
             limit_bytes: max_plugin_bytes,
         }))??;
         if let Some(reason) = &pulled.stale {
-            say!("from the cache, because the registry does not have it ready: {reason}");
+            say!("used the cached copy, because the pull failed: {reason}");
         }
         let name = self.from.repository.rsplit('/').next().unwrap_or_default();
         let path = self
@@ -109,7 +109,7 @@ impl Pull {
             .unwrap_or_else(|| Path::new(name).with_extension("wasm"));
         let bytes = pulled.bytes.unwrap_or_default();
         std::fs::write(&path, &bytes)
-            .with_context(|| format!("{}: cannot be written", path.display()))?;
+            .with_context(|| format!("cannot write {}", path.display()))?;
         say!(
             "pulled {} to {} ({} bytes)",
             self.from,
@@ -124,7 +124,7 @@ impl Pull {
 // === impl Access ===
 
 impl Access {
-    /// The registries, and how large a plugin may be.
+    /// Returns the registry client and the maximum size of a plugin.
     pub(super) fn registry(&self, reference: &Reference) -> anyhow::Result<(Registry, u64)> {
         let (mut registries, engine): (Registries, Option<EngineConfig>) = match &self.config {
             Some(path) => {
@@ -158,12 +158,10 @@ impl Access {
     }
 }
 
-/// Waits for what a registry has to say.
+/// Runs an asynchronous registry operation to its end.
 pub(super) fn block_on<T>(work: impl Future<Output = T>) -> anyhow::Result<T> {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build();
-    Ok(runtime
-        .context("the runtime cannot be started")?
-        .block_on(work))
+    Ok(runtime.context("cannot start the runtime")?.block_on(work))
 }

@@ -27,50 +27,51 @@ use crate::telemetry::LogFormat;
 
 /// Review manifests or AdmissionReviews through the whole configuration, without a server.
 ///
-/// Each document goes to the mutators and, when they allow it, changed as they changed it to the validators: by the
-/// code that the server runs, with its limits.
+/// Each document goes to the mutators. If they allow it, the changed document goes to the validators. The command runs
+/// the server's own code, with its limits.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Review {
-    /// Files with YAML or JSON: manifests, lists of them, AdmissionReviews; any number in one file. `-` is standard
-    /// input.
+    /// Files with YAML or JSON: manifests, lists of them, AdmissionReviews. A file may hold any number of them. `-` is
+    /// standard input.
     #[arg(required = true, value_name = "FILE")]
     files: Vec<PathBuf>,
     #[command(flatten)]
     origin: Origin,
     #[command(flatten)]
     asking: Asking,
-    /// How to print it.
+    /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
-    /// Name every plugin at every document, those that were not called and why included.
+    /// Show every plugin for every document, including plugins that were not called, with the reason.
     #[arg(short, long)]
     verbose: bool,
-    /// Log to standard error: a level, or target=level pairs such as warn,plugin=debug.
+    /// Log to standard error, with a level or target=level pairs such as warn,plugin=debug.
     #[arg(long, value_name = "FILTER")]
     log: Option<String>,
 }
 
-/// What kube-apiserver would say of a manifest. AdmissionReviews say it themselves.
+/// Flags for the parts of a review that kube-apiserver would add to a manifest. AdmissionReviews contain these parts
+/// already.
 #[derive(Args, Debug, Default)]
 pub(super) struct Asking {
-    /// What is asked for the manifests [default: CREATE, or UPDATE of what --old has]
+    /// Operation for the manifests [default: CREATE, or UPDATE for objects in --old]
     #[arg(long, value_enum, ignore_case = true)]
     pub(super) operation: Option<AskedOperation>,
-    /// Who asks [default: tollgate-review]
+    /// Name of the requesting user [default: tollgate-review]
     #[arg(long, value_name = "NAME")]
     pub(super) user: Option<String>,
-    /// A group of the user, beside system:authenticated; may be given several times.
+    /// Group of the user, in addition to system:authenticated. May be given several times.
     #[arg(long, value_name = "NAME")]
     pub(super) group: Vec<String>,
-    /// The objects as they were before, for UPDATE, and as they are, for DELETE: they are found by kind, namespace and
-    /// name.
+    /// File with the old objects for UPDATE, and with the current objects for DELETE. Objects are matched by kind,
+    /// namespace and name.
     #[arg(long, value_name = "FILE")]
     pub(super) old: Option<PathBuf>,
-    /// The namespace of manifests that name none [default: default]
+    /// Namespace of manifests that name none [default: default]
     #[arg(long, value_name = "NAME")]
     pub(super) namespace: Option<String>,
-    /// Nothing would be stored, as with `kubectl --dry-run=server`.
+    /// Mark the requests as dry runs, like `kubectl --dry-run=server`.
     #[arg(long)]
     pub(super) dry_run: bool,
 }
@@ -108,7 +109,7 @@ impl Review {
     pub(super) fn run(self) -> anyhow::Result<ExitCode> {
         anyhow::ensure!(
             self.asking.operation != Some(AskedOperation::Create) || self.asking.old.is_none(),
-            "--operation CREATE has no use for --old: what is created was not there before. Leave one of them out"
+            "--operation CREATE cannot have --old: a created object has no old version; leave one of them out"
         );
         let config = self.origin.load()?;
         if let Some(filter) = &self.log {
@@ -125,7 +126,7 @@ impl Review {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .context("the threads cannot be started")?;
+            .context("cannot start the runtime")?;
         let maker = Maker::new(&self.asking, &documents, old);
         let common = maker.assumptions();
         let prepared: Vec<_> = documents
@@ -168,7 +169,7 @@ impl Review {
     }
 }
 
-/// The pipeline as `serve` would have it. A plugin that is not loaded is at its failurePolicy here as there.
+/// Builds the pipeline that `serve` would use. A plugin that is not loaded follows its failurePolicy, as in the server.
 async fn pipeline(host: &Host, config: Config) -> (Pipeline, crate::config::Requests) {
     let set = host.loader.load_all(config.plugins).await;
     report_failed(&set);
@@ -190,11 +191,11 @@ fn report_failed(set: &PluginSet) {
             let counts = match config.mode {
                 Mode::Enforce => {
                     format!(
-                        "counts by its failurePolicy {}",
+                        "its failurePolicy {} applies",
                         config.failure_policy.as_str()
                     )
                 }
-                mode => format!("refuses nothing in mode {}", mode.as_str()),
+                mode => format!("it denies nothing in mode {}", mode.as_str()),
             };
             tell!(
                 "{NOTABLE}the plugin {} is not loaded, and {counts}:{NOTABLE:#} {}",
@@ -246,7 +247,7 @@ impl AskedOperation {
         }
     }
 
-    /// The kind of its options.
+    /// Returns the kind of the operation's options.
     fn options(self) -> &'static str {
         match self {
             Self::Create => "CreateOptions",

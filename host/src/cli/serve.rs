@@ -25,7 +25,7 @@ use crate::server::{Instance, Listen, Server, Signals};
 pub(super) struct Serve {
     #[command(flatten)]
     origin: Origin,
-    /// Where to serve HTTPS, over what the configuration says.
+    /// HTTPS listen address (overrides `listen`).
     #[arg(long, value_name = "ADDRESS:PORT")]
     listen: Option<SocketAddr>,
     /// Listen address of /plugins, /candidates, /decisions and /reload (overrides `admin.listen`).
@@ -59,9 +59,10 @@ impl Serve {
             .on_thread_start(memory::begin)
             .on_thread_park(memory::idle)
             .build()
-            .context("the threads cannot be started")?;
+            .context("cannot start the runtime")?;
         let ended = runtime.block_on(self.serve(origin, config, is_last_known_good));
-        // What still blocks is a client that holds on or a file system that hangs: neither is waited for.
+        // Only a client that keeps its connection open or a hanging file system can still block here. Tollgate waits
+        // for neither.
         runtime.shutdown_background();
         ended
     }
@@ -72,9 +73,9 @@ impl Serve {
         config: Config,
         is_last_known_good: bool,
     ) -> anyhow::Result<ExitCode> {
-        let mut signals = Signals::listen().context("no signal handler could be set up")?;
+        let mut signals = Signals::listen().context("cannot set up the signal handlers")?;
         let hangups = tokio::signal::unix::signal(SignalKind::hangup());
-        let hangups = hangups.context("no signal handler could be set up")?;
+        let hangups = hangups.context("cannot set up the signal handlers")?;
         let last_good = LastGood::new(&config.registries, origin.path());
         let others = last_good.as_ref().map(LastGood::limits).unwrap_or_default();
         let host = Host::with_room_for(&config, &others)?;
@@ -114,7 +115,7 @@ impl Serve {
             }
         });
         tokio::pin!(running);
-        // A start may take long, and a probe must not take it for a hang.
+        // A start can take long. Probes must be answered meanwhile, so that nobody takes the start for a hang.
         listening.announce_start();
         let pipeline = Pipeline::new(
             host.engine.clone(),
@@ -131,7 +132,7 @@ impl Serve {
         let reconciling = reconciler.run(pipeline.clone(), opened);
         let reconciling = AbortOnDropHandle::new(tokio::spawn(reconciling));
         tokio::select! {
-            opened = opening => opened.context("the plugins could not be loaded")?,
+            opened = opening => opened.context("loading the plugins ended unexpectedly")?,
             _ = &mut running => return Ok(ExitCode::SUCCESS),
             _ = signals.next() => return Ok(ExitCode::from(FAILURE)),
         }
@@ -160,7 +161,7 @@ impl Serve {
             .is_err()
         {
             tracing::warn!(
-                "audits were still under way at the end of requests.shutdownGracePeriod"
+                "stopping before all audits finished, because requests.shutdownGracePeriod is over"
             );
         }
         Ok(ExitCode::SUCCESS)

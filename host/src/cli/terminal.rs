@@ -1,4 +1,4 @@
-//! What people read: colours only where they are wanted, numbers that can be compared.
+//! Formats output for people: colours only where they are wanted, numbers that can be compared.
 //!
 //! `anstream` leaves colours out unless the output is a terminal, and honours NO_COLOR and CLICOLOR_FORCE.
 
@@ -12,7 +12,7 @@ use super::USAGE;
 
 use crate::pipeline::text::{Limit, one_line};
 
-/// Prints a line on standard output. Whoever reads may stop at any line, as `head` does: the exit code says the same.
+/// Prints a line on standard output. The reader may stop at any line, as `head` does, without changing the exit code.
 macro_rules! say {
     ($($argument:tt)*) => {{
         use std::io::Write as _;
@@ -20,7 +20,7 @@ macro_rules! say {
     }};
 }
 
-/// Prints a line on standard error, where somebody reads it.
+/// Prints a line on standard error, for people.
 macro_rules! tell {
     ($($argument:tt)*) => {{
         use std::io::Write as _;
@@ -30,43 +30,44 @@ macro_rules! tell {
 
 pub(super) use {say, tell};
 
-/// Why standard output could not be written to. It is the process's own, and so is this.
+/// The first error of standard output. Both belong to the whole process.
 static LOST: OnceLock<io::Error> = OnceLock::new();
 
-/// Takes note of output that could not be written, as on a full disk. A reader that went away has what it wanted.
+/// Records an output error, such as a full disk. A closed pipe is no error: the reader has all that it wanted.
 pub(super) fn written(result: io::Result<()>) {
     if let Err(error) = result
         && error.kind() != io::ErrorKind::BrokenPipe
     {
-        // The first reason is the one to tell.
+        // Only the first error is kept.
         let _: Result<(), io::Error> = LOST.set(error);
     }
 }
 
-/// The exit code of the process: that of the command, unless output was lost. Half of an output must not look whole.
+/// Returns the exit code of the process: the command's own, unless output was lost. Partial output must not look
+/// complete.
 pub(super) fn exit_code(of_command: ExitCode) -> ExitCode {
     let Some(error) = LOST.get() else {
         return of_command;
     };
-    tell!("tollgate: standard output cannot be written to: {error}");
+    tell!("tollgate: cannot write to standard output: {error}");
     ExitCode::from(USAGE)
 }
 
-/// For what has to be found first.
+/// For text that has to be found first.
 pub(super) const STRONG: Style = Style::new().bold();
-/// For what can be skipped.
+/// For text that can be skipped.
 pub(super) const FAINT: Style = Style::new().dimmed();
-/// For what is as it should be, and for what was added.
+/// For good results and for added lines.
 pub(super) const GOOD: Style = AnsiColor::Green.on_default();
-/// For what is not, and for what was removed.
+/// For bad results and for removed lines.
 pub(super) const BAD: Style = AnsiColor::Red.on_default();
-/// For what should be noticed.
+/// For text that deserves attention.
 pub(super) const NOTABLE: Style = AnsiColor::Yellow.on_default();
 
-/// A line is not longer than this, whatever a document or a plugin has to say.
+/// Maximum length of a line, whatever a document or a plugin contains.
 const LONGEST_LINE_BYTES: usize = 4096;
 
-/// The style that goes with how a review or a call ended.
+/// Returns the style for the result of a review or a call.
 pub(super) fn style_of(ended: &str) -> Style {
     match ended {
         "denied" | "error" | "fault" | "overloaded" => BAD,
@@ -75,12 +76,12 @@ pub(super) fn style_of(ended: &str) -> Style {
     }
 }
 
-/// Text from outside on one line, without what a terminal would obey.
+/// Returns outside text on one line, without terminal control sequences.
 pub(super) fn plain(text: &str) -> String {
     one_line(text, Limit::Bytes(LONGEST_LINE_BYTES))
 }
 
-/// `1,234,567`.
+/// Formats a number such as `1,234,567`.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
@@ -93,7 +94,7 @@ pub(super) fn grouped(number: u64) -> String {
     text
 }
 
-/// `0.35 ms`, `12.3 ms`, `450 ms`.
+/// Formats a duration such as `0.35 ms`, `12.3 ms` or `450 ms`.
 pub(super) fn milliseconds(milliseconds: f64) -> String {
     let decimals = match milliseconds {
         ..10.0 => 2,
@@ -103,7 +104,7 @@ pub(super) fn milliseconds(milliseconds: f64) -> String {
     format!("{milliseconds:.decimals$} ms")
 }
 
-/// Whose: `shop/web`, or `web` where there is no namespace.
+/// Returns `namespace/name`, such as `shop/web`, or only the name if there is no namespace.
 pub(super) fn full_name(namespace: Option<&str>, name: &str) -> String {
     let name = if name.is_empty() {
         "(no name yet)"
@@ -135,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn a_terminal_is_not_commanded() {
+    fn replaces_terminal_control_characters() {
         assert_eq!(plain("a\u{1b}[31mb\nc"), "a [31mb c");
         assert_eq!(full_name(None, ""), "(no name yet)");
     }

@@ -24,37 +24,37 @@ use self::run::{Options, Tested, run};
 use super::terminal::{BAD, say};
 use super::{FAILURE, USAGE};
 
-/// Run the suites of a policy: reviews through the code that the server runs, and what is expected of them.
+/// Run the test suites of a policy through the code that the server runs.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Test {
-    /// Suites, or folders to look for them in: files with names like policy.test.yaml.
+    /// Suites, or folders to search for suites. A suite is a file with a name like policy.test.yaml.
     #[arg(value_name = "FOLDER|FILE", default_value = ".")]
     paths: Vec<PathBuf>,
-    /// Run only the cases whose name contains this.
+    /// Run only the cases whose name contains this text.
     #[arg(long, value_name = "TEXT")]
     filter: Option<String>,
-    /// Write what the cases with `snapshot: true` come to into their snapshot files.
+    /// Write the results of the cases with `snapshot: true` to their snapshot files.
     #[arg(long)]
     update: bool,
-    /// Show what another version of the plugin does otherwise, and what each makes of the other's output. In a suite
-    /// with several plugins: its name and the file.
+    /// Compare with another version of the plugin, and run each version on the other's output. In a suite with several
+    /// plugins, give the plugin's name and the file.
     #[arg(long, value_name = "[NAME=]OLD.wasm")]
     against: Option<Against>,
-    /// The settings of that other version, in place of the suite's and its cases': YAML or JSON. For a version that does
-    /// not know all settings of this one.
+    /// Settings of the other version, as YAML or JSON, instead of those of the suite and its cases. Use this if the
+    /// other version does not know all settings of this one.
     #[arg(long, value_name = "FILE", requires = "against")]
     against_settings: Option<PathBuf>,
     /// Run again whenever a suite, or a file that it names, changes.
     #[arg(long)]
     watch: bool,
-    /// Write the results as JUnit XML, too.
+    /// Write the results also as JUnit XML to this file.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
-    /// Write the results as JSON, too.
+    /// Write the results also as JSON to this file.
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
-    /// Show every case with what each plugin said and used, not only those that fail.
+    /// Show every case with the results and costs of its plugins, not only failed cases.
     #[arg(short, long)]
     verbose: bool,
 }
@@ -63,9 +63,9 @@ const EXAMPLES: &str = "\
 Examples:
   tollgate test                              every suite below this folder
   tollgate test policy.test.yaml --filter \"10 replicas\"
-  tollgate test --update                     accept what the snapshots are to be
-  tollgate test --against released.wasm      what changed since then
-  tollgate test --watch                      again at every change
+  tollgate test --update                     accept the current results as snapshots
+  tollgate test --against released.wasm      the differences from a released version
+  tollgate test --watch                      test again at every change
   tollgate test --junit results.xml          for CI
 
 Exit code: 0 when all cases pass, 1 when one fails, 2 when a suite could not be run.";
@@ -77,13 +77,13 @@ impl Test {
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
-            .context("the threads cannot be started")?;
+            .context("cannot start the runtime")?;
         if self.watch {
             let mut last = Vec::new();
             watch::forever(|| {
                 match self.once(&runtime) {
                     Ok((_, files)) => last = files,
-                    // What cannot be read may be corrected, so what there was last stays watched.
+                    // A file that cannot be read may be corrected, so the files of the previous run stay watched.
                     Err(error) => {
                         say!("{BAD}{error:#}{BAD:#}");
                         let suites = find::suites(&self.paths);
@@ -97,7 +97,7 @@ impl Test {
         Ok(exit_code(&tested))
     }
 
-    /// Runs all suites, and writes the results; also says which files they were made of.
+    /// Runs all suites and writes the results. Also returns the files that the suites depend on.
     fn once(
         &self,
         runtime: &tokio::runtime::Runtime,
@@ -127,7 +127,7 @@ impl Test {
         }
         if tested.iter().all(|suite| suite.cases.is_empty()) {
             bail!(
-                "no case has a name with {:?} in it",
+                "no case has a name that contains {:?}",
                 self.filter.as_deref().unwrap_or_default()
             );
         }
@@ -143,7 +143,7 @@ impl Test {
 }
 
 fn write(file: &Path, text: &str) -> anyhow::Result<()> {
-    std::fs::write(file, text).with_context(|| format!("{}: cannot be written", file.display()))
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
 }
 
 fn exit_code(tested: &[Tested]) -> ExitCode {

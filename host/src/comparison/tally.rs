@@ -1,4 +1,4 @@
-//! What has been compared so far, for as long as plugin and candidate are the same.
+//! Counts comparisons and keeps the last differences. The counts start anew when the plugin or its shadow changes.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -12,28 +12,28 @@ use crate::config::{Limits, format_count};
 use crate::document::Json;
 use crate::pipeline::text::{Limit, one_line};
 
-/// Counts, and the last differences.
+/// The counts of a plugin and its shadow, and their last differences.
 #[derive(Debug)]
 pub struct Tally(Mutex<State>);
 
 #[derive(Debug)]
 struct State {
     since: OffsetDateTime,
-    /// Calls that both came to an end of their own.
+    /// Repeated calls that the shadow finished in time.
     compared: u64,
     differed: u64,
-    /// The candidate's calls that the clock ended.
+    /// The shadow's calls that ran out of time.
     unfinished: u64,
-    /// Calls of the plugin that there was no room to repeat.
+    /// Calls of the plugin that were not repeated, for lack of room.
     dropped: u64,
-    /// The candidate's, by name.
+    /// The shadow's faults, by kind.
     faults: BTreeMap<&'static str, u64>,
-    /// Calls that came near the limit of fuel, and past it.
+    /// The shadow's calls that came near the fuel limit or ran out of fuel.
     near: u64,
     most_fuel: u64,
     fuel: Mean,
     live_fuel: Mean,
-    /// The newest last.
+    /// The kept differences, oldest first.
     differences: VecDeque<Kept>,
 }
 
@@ -51,37 +51,37 @@ struct Kept {
     difference: Difference,
 }
 
-/// One request, as both of them had it.
+/// One request, as the plugin and its shadow answered it.
 #[derive(Debug)]
 pub struct Call<'c> {
-    /// The review's.
+    /// The uid of the review.
     pub uid: &'c str,
-    /// `mutate` or `validate`.
+    /// The phase: `mutate` or `validate`.
     pub phase: &'static str,
     /// The object as the user sent it.
     pub user: Option<&'c Json>,
-    /// What the plugin made of it, and its fuel.
+    /// The plugin's verdict, and the fuel that its call used.
     pub live: (&'c Verdict, u64),
-    /// Likewise, the candidate.
+    /// The shadow's verdict, and the fuel that its call used.
     pub candidate: (&'c Verdict, u64),
 }
 
-/// What comparing one request came to.
+/// The result of comparing one request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Compared {
-    /// Where the two differ.
+    /// The difference between the two verdicts, if any.
     pub difference: Option<Difference>,
-    /// The clock ended the candidate's call: nothing was compared.
+    /// Whether the shadow's call ran out of time. If so, nothing was compared.
     pub unfinished: bool,
-    /// The candidate came near its limit of fuel, or past it, for so many times now.
+    /// If the shadow came near its fuel limit or ran out of fuel: how many of its calls have done so by now.
     pub near: Option<u64>,
 }
 
-/// Differences that are kept of one candidate.
+/// Maximum number of differences kept of one shadow.
 const MOST_DIFFERENCES: usize = 100;
-/// Longer than any uid that kube-apiserver makes.
+/// Maximum length of a kept uid, in bytes: longer than any uid that kube-apiserver makes.
 const UID_BYTES: usize = 64;
-/// More of the fuel that it may have is near the limit.
+/// Percentage of the fuel limit above which a call counts as near the limit.
 const NEAR_PERCENT: u64 = 80;
 const OUT_OF_FUEL: &str = "out-of-fuel";
 
@@ -94,7 +94,7 @@ impl Default for Tally {
 }
 
 impl Tally {
-    /// Nothing has been compared yet.
+    /// An empty tally, which counts from now on.
     #[must_use]
     pub fn new() -> Self {
         Self(Mutex::new(State {
@@ -112,12 +112,12 @@ impl Tally {
         }))
     }
 
-    /// There was no room to repeat a call.
+    /// Counts a call that was not repeated, for lack of room.
     pub fn dropped(&self) {
         self.lock().dropped += 1;
     }
 
-    /// Takes note of a call that was repeated, under these limits.
+    /// Compares the two verdicts of a repeated call and counts the result. `limits` are the limits of the shadow.
     pub fn take(&self, call: &Call<'_>, limits: &Limits) -> Compared {
         let (live, live_fuel) = call.live;
         let (candidate, fuel) = call.candidate;
@@ -161,7 +161,7 @@ impl Tally {
         }
     }
 
-    /// The counts.
+    /// The counts, as `/plugins` and `/candidates` show them.
     #[must_use]
     pub fn summary(&self, limits: &Limits) -> Value {
         let state = self.lock();
@@ -184,7 +184,7 @@ impl Tally {
         })
     }
 
-    /// The last differences, the newest first.
+    /// The kept differences, newest first.
     #[must_use]
     pub fn differences(&self) -> Vec<Value> {
         let state = self.lock();

@@ -1,4 +1,4 @@
-//! What counts as a difference, and what is told of it.
+//! Tests which results count as different, and how a tally counts and reports them.
 
 use serde_json::json;
 
@@ -38,7 +38,7 @@ fn told(live: &Verdict, candidate: &Verdict) -> Value {
 }
 
 #[test]
-fn objects_count_and_not_how_they_were_arrived_at() {
+fn compares_objects_and_not_patches() {
     let object = json!({"metadata": {"labels": {"a": "b"}}});
     let one = passes(Ended::Unchanged, object.clone());
     assert_eq!(told(&one, &passes(Ended::Patched, object)), Value::Null);
@@ -54,7 +54,7 @@ fn objects_count_and_not_how_they_were_arrived_at() {
 }
 
 #[test]
-fn denials_are_the_same_in_other_words_and_differ_by_their_fields() {
+fn compares_denials_by_fields_and_not_by_text() {
     let one = denies(&["/spec/a", "/spec/b"], "first");
     assert_eq!(
         told(&one, &denies(&["/spec/b", "/spec/a"], "other")),
@@ -72,7 +72,7 @@ fn denials_are_the_same_in_other_words_and_differ_by_their_fields() {
 }
 
 #[test]
-fn a_fault_differs_from_an_answer_and_not_from_another_fault() {
+fn fault_differs_from_answer_but_not_from_other_fault() {
     let allows = Verdict::new(&Ok(Ended::Allowed), None, Secrecy::Open);
     assert_eq!(
         told(&allows, &bad_patch()),
@@ -86,7 +86,7 @@ fn a_fault_differs_from_an_answer_and_not_from_another_fault() {
 }
 
 #[test]
-fn a_name_that_was_made_of_a_secret_is_not_told_whichever_of_them_made_it() {
+fn withholds_names_derived_from_secrets() {
     let user = Json::from(json!({"data": {"password": "aHVudGVyMg=="}}));
     let live = Verdict::new(&Ok(Ended::Unchanged), Some(user.clone()), Secrecy::Sealed);
     let made = json!({"data": {"password": "aHVudGVyMg==", "hunter2": ""}});
@@ -98,7 +98,7 @@ fn a_name_that_was_made_of_a_secret_is_not_told_whichever_of_them_made_it() {
 }
 
 #[test]
-fn keeps_some_pointers_and_says_how_many_more_there_are() {
+fn limits_pointers_and_counts_the_rest() {
     let many: serde_json::Map<String, Value> = (0..50)
         .map(|index| (format!("{index:03}"), json!(index)))
         .collect();
@@ -110,7 +110,7 @@ fn keeps_some_pointers_and_says_how_many_more_there_are() {
 }
 
 #[test]
-fn counts_what_it_is_told_and_keeps_the_last_differences() {
+fn counts_calls_and_keeps_last_differences() {
     let limits = Limits {
         fuel: 1000,
         ..Limits::default()

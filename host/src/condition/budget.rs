@@ -1,7 +1,7 @@
-//! What an evaluation may still cost.
+//! The remaining budget of an evaluation.
 //!
-//! A value like any other to CEL: the metered expression hands it to the functions that charge it. Its name cannot
-//! be written in an expression.
+//! To CEL the budget is an ordinary value: the metered expression passes it to the functions that charge it. An
+//! expression cannot contain its name.
 
 use std::any::Any;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use cel::ExecutionError;
 use cel::common::types::{CelBytes, CelList, CelMap, CelOptional, CelString, Type};
 use cel::common::value::{StaticVal, Val};
 
-/// Under which name it stands in the context.
+/// The name of the budget in the context.
 pub(super) const VARIABLE: &str = "@budget";
-/// Text of this length counts as one value.
+/// Length of text that costs one unit.
 const BYTES_PER_UNIT: usize = 64;
 
 static TYPE: Type = Type::new_unspecified_type("@budget");
 
-/// What is left, shared by all conditions of a plugin's turn.
+/// The remaining units, shared by all conditions of a plugin's turn.
 #[derive(Clone, Debug)]
 pub(super) struct Budget(Arc<AtomicU64>);
 
@@ -29,7 +29,7 @@ impl Budget {
         Self(Arc::new(AtomicU64::new(units)))
     }
 
-    /// Takes units off; an error, from then on, when there are not so many.
+    /// Subtracts units. Returns an error once no units are left.
     pub(super) fn charge(&self, units: usize) -> Result<(), ExecutionError> {
         let units = u64::try_from(units).unwrap_or(u64::MAX);
         let left = self.0.load(Ordering::Relaxed).saturating_sub(units);
@@ -48,7 +48,7 @@ impl Budget {
         self.0.load(Ordering::Relaxed) == 0
     }
 
-    /// Charges for text and bytes by their length, for anything else as for one value.
+    /// Charges for text and bytes by their length. Any other value costs one unit.
     pub(super) fn weigh_text(&self, value: &dyn Val) -> Result<(), ExecutionError> {
         let bytes = if let Some(text) = value.downcast_ref::<CelString<'_>>() {
             text.inner().len()
@@ -60,7 +60,7 @@ impl Budget {
         self.charge(1 + bytes / BYTES_PER_UNIT)
     }
 
-    /// Charges for a value and all that is in it.
+    /// Charges for a value and everything in it.
     pub(super) fn weigh(&self, value: &dyn Val) -> Result<(), ExecutionError> {
         if let Some(list) = value.downcast_ref::<CelList<'_>>() {
             self.charge(1)?;
@@ -72,7 +72,7 @@ impl Budget {
         if let Some(map) = value.downcast_ref::<CelMap<'_>>() {
             self.charge(1)?;
             return map.inner().values().try_for_each(|member| {
-                // The name.
+                // Each member's name costs one unit.
                 self.charge(1)?;
                 self.weigh(member.as_ref())
             });
@@ -90,7 +90,7 @@ impl Budget {
         self.weigh_text(value)
     }
 
-    /// Charges for what `in` looks through: a map is asked for a name, a list is gone through.
+    /// Charges for the right side of `in`. A look-up in a map costs one unit. A list costs its whole size.
     pub(super) fn weigh_container(&self, value: &dyn Val) -> Result<(), ExecutionError> {
         if value.downcast_ref::<CelMap<'_>>().is_some() {
             self.charge(1)

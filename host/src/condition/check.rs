@@ -1,7 +1,7 @@
-//! Refuses at load what could never be evaluated: unknown names above all.
+//! Refuses expressions at load that could never be evaluated, mostly because of unknown names.
 //!
-//! kube-apiserver type-checks an expression; here only `request` has a type, as the object's is not known. What
-//! an expression makes of values of the wrong type is an error at the time.
+//! kube-apiserver type-checks expressions. Here only `request` has a type, because the object's type is unknown. A
+//! value of a wrong type is an error during evaluation.
 
 use std::collections::BTreeSet;
 
@@ -12,7 +12,7 @@ use cel::{ParseErrors, Program};
 use super::functions;
 use super::needs::{OBJECT, OLD_OBJECT, REQUEST};
 
-/// The names of types are values.
+/// Names of types. CEL treats them as values.
 const TYPES: [&str; 10] = [
     "bool",
     "bytes",
@@ -25,7 +25,7 @@ const TYPES: [&str; 10] = [
     "type",
     "uint",
 ];
-/// What Kubernetes' AdmissionRequest has; object and oldObject are variables.
+/// The fields of Kubernetes' AdmissionRequest. `object` and `oldObject` are variables instead.
 const REQUEST_FIELDS: &[(&str, &[&str])] = &[
     ("uid", &[]),
     ("kind", &["group", "version", "kind"]),
@@ -41,19 +41,19 @@ const REQUEST_FIELDS: &[(&str, &[&str])] = &[
     ("dryRun", &[]),
     ("options", &[]),
 ];
-/// A variable of Kubernetes' that asks the API server.
+/// A variable of Kubernetes that asks the API server.
 const AUTHORIZER: &str = "authorizer";
-/// Evaluating is recursive, on a thread's stack.
+/// Maximum nesting depth. Evaluation is recursive, on a thread's stack.
 const DEEPEST: usize = 64;
 
 struct Checker<'p> {
     program: &'p Program,
-    /// Names that comprehensions have given, innermost last.
+    /// Names that comprehensions define, innermost last.
     scope: Vec<&'p str>,
     problems: Vec<String>,
 }
 
-/// The parser's words, each with its place.
+/// Formats the parser's errors with their places.
 pub(super) fn syntax(errors: &ParseErrors) -> Vec<String> {
     let errors = errors.errors.iter().take(10).map(|error| {
         let (line, column) = error.pos;
@@ -67,7 +67,7 @@ pub(super) fn syntax(errors: &ParseErrors) -> Vec<String> {
     errors.collect()
 }
 
-/// Everything that is wrong with what was parsed.
+/// Returns all problems of a parsed expression.
 pub(super) fn check(program: &Program) -> Result<(), Vec<String>> {
     let mut checker = Checker {
         program,
@@ -79,7 +79,7 @@ pub(super) fn check(program: &Program) -> Result<(), Vec<String>> {
     if let Some(found) = literal_type(&expression.expr) {
         checker.note(
             expression,
-            format!("it is always {found}, and a condition is true or false"),
+            format!("the result is always {found}, expected a boolean"),
         );
     }
     if checker.problems.is_empty() {
@@ -89,7 +89,7 @@ pub(super) fn check(program: &Program) -> Result<(), Vec<String>> {
     }
 }
 
-/// An operator as it is written, or a function's name.
+/// Returns an operator as it is written, or a function's name.
 pub(super) fn operator(name: &str) -> &str {
     let name = name.trim_start_matches('@');
     match name {
@@ -100,7 +100,7 @@ pub(super) fn operator(name: &str) -> &str {
     }
 }
 
-/// The names of all fields that an expression reads; none when it reads one whose name only the data knows.
+/// Returns the names of all fields that an expression reads. None if a name depends on the data.
 pub(super) fn fields(expression: &Expression) -> Option<BTreeSet<String>> {
     let mut fields = BTreeSet::new();
     let mut waiting = vec![expression];
@@ -146,7 +146,7 @@ pub(super) fn fields(expression: &Expression) -> Option<BTreeSet<String>> {
     Some(fields)
 }
 
-/// How the evaluator's name of an arithmetic operator is written.
+/// Maps the evaluator's name of an arithmetic operator to its sign.
 pub(super) fn arithmetic_sign(name: &str) -> &str {
     match name {
         "add" => "+",
@@ -166,7 +166,7 @@ impl<'p> Checker<'p> {
             if depth == DEEPEST + 1 {
                 self.note(
                     expression,
-                    format!("it is nested deeper than {DEEPEST} levels"),
+                    format!("the expression is nested deeper than {DEEPEST} levels"),
                 );
             }
             return;
@@ -201,10 +201,7 @@ impl<'p> Checker<'p> {
                 self.scope.truncate(outside);
             }
             Expr::Struct(made) => {
-                self.note(
-                    expression,
-                    format!("the type `{}` is not known here", made.type_name),
-                );
+                self.note(expression, format!("unknown type `{}`", made.type_name));
             }
             Expr::Literal(_) | Expr::Unspecified => {}
         }
@@ -219,19 +216,19 @@ impl<'p> Checker<'p> {
         }
         let why = match name {
             AUTHORIZER => {
-                "`authorizer` is not known here: it asks the API server, which is not in a review; such a \
-                 condition belongs in the webhook configuration"
+                "`authorizer` is not available here: it needs the API server; write this condition into the webhook \
+                 configuration"
             }
             "namespaceObject" => {
-                "`namespaceObject` is not known here: a review holds the namespace's name (request.namespace) \
-                 and nothing else of it"
+                "`namespaceObject` is not available here: a review contains only the namespace's name \
+                 (request.namespace)"
             }
             _ => "",
         };
         if why.is_empty() {
             self.note(
                 expression,
-                format!("`{name}` is not known, expected object, oldObject or request"),
+                format!("unknown name `{name}`, expected object, oldObject or request"),
             );
         } else {
             self.note(expression, why.to_owned());
@@ -240,7 +237,7 @@ impl<'p> Checker<'p> {
 
     fn check_call(&mut self, expression: &'p Expression, call: &'p CallExpr, below: usize) {
         let name = call.func_name.as_str();
-        // Operators have names that cannot be written.
+        // Operators have internal names, which cannot be written in an expression.
         let is_operator = |name: &str| !name.starts_with(|first: char| first.is_ascii_alphabetic());
         let namespace = match call.target.as_deref().map(|target| &target.expr) {
             Some(Expr::Ident(target)) if !self.scope.contains(&target.as_str()) => {
@@ -249,13 +246,10 @@ impl<'p> Checker<'p> {
             _ => false,
         };
         if !namespace {
-            // Of a chain that begins with what is not there, the beginning says enough.
+            // If a chain of calls begins with `authorizer`, the problem at its beginning is reported and is enough.
             let explained = call.target.as_deref().is_some_and(begins_with_authorizer);
             if !is_operator(name) && !functions::is_known(name) && !explained {
-                self.note(
-                    expression,
-                    format!("the function `{name}` is not known here"),
-                );
+                self.note(expression, format!("unknown function `{name}`"));
             }
             if let Some(target) = &call.target {
                 self.check(target, below);
@@ -271,7 +265,7 @@ impl<'p> Checker<'p> {
         {
             self.note(
                 expression,
-                "the pattern of `matches` is not a regular expression, or a very large one"
+                "the pattern of `matches` is not a valid regular expression, or is too large"
                     .to_owned(),
             );
         }
@@ -283,7 +277,7 @@ impl<'p> Checker<'p> {
         call.args.iter().for_each(|arg| self.check(arg, below));
     }
 
-    /// A field of `request` that there is not.
+    /// Reports a field that `request` does not have.
     fn check_field(&mut self, expression: &Expression, operand: &Expression, field: &str) {
         let is_request = |operand: &Expression| {
             matches!(&operand.expr, Expr::Ident(name) if name == REQUEST)
@@ -294,9 +288,7 @@ impl<'p> Checker<'p> {
                 return;
             }
             let why = if field == OBJECT || field == OLD_OBJECT {
-                format!(
-                    "`request.{field}` is not known, expected `{field}`, which is a variable of its own"
-                )
+                format!("`request` has no field `{field}`, expected the variable `{field}`")
             } else {
                 let fields: Vec<&str> = REQUEST_FIELDS.iter().map(|(known, _)| *known).collect();
                 format!(
@@ -361,7 +353,7 @@ fn begins_with_authorizer(expression: &Expression) -> bool {
     }
 }
 
-/// The type of what is written down, where that is not a boolean.
+/// Returns the type of a literal, a list or a map. None for a boolean, and for all other expressions.
 fn literal_type(expr: &Expr) -> Option<&'static str> {
     Some(match expr {
         Expr::Literal(LiteralValue::Boolean(_)) => return None,

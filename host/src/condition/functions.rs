@@ -1,7 +1,7 @@
-//! What expressions can call: CEL's standard library, Kubernetes' strings, and the host's own functions that count.
+//! The functions for expressions: CEL's standard library, Kubernetes' strings library, and the host's own functions.
 //!
-//! The host's own have names with `@`, which no expression can write. Those that stand in for functions of the
-//! strings library do the same at a cost that is charged before it arises.
+//! The host's own functions charge the budget. Their names begin with `@`, so that no expression can contain them.
+//! Those that replace functions of the strings library return the same results, and charge before they do the work.
 
 use std::any::Any;
 use std::collections::BTreeMap;
@@ -21,18 +21,18 @@ pub(super) const WHOLE: &str = "@whole";
 pub(super) const CONTAINER: &str = "@container";
 pub(super) const MATCHES: &str = "matches";
 
-/// Functions of the strings library whose cost is more than the length of what they are given. The host has its own.
+/// Functions of the strings library that cost more than the length of their arguments. The host replaces them.
 const OWN: [&str; 5] = ["indexOf", "join", "lastIndexOf", "replace", "split"];
-/// Functions that hold or hand on a value whole.
+/// Functions that keep a value or pass it on as a whole.
 const OF_OPTIONALS: [&str; 4] = ["hasValue", "or", "orValue", "value"];
-/// Those that are called by a qualified name.
+/// Functions with a qualified name.
 const QUALIFIED: [(&str, &str); 4] = [
     ("optional", "none"),
     ("optional", "of"),
     ("optional", "ofNonZeroValue"),
     ("strings", "quote"),
 ];
-/// The rest of what can be called; operators have names that nobody can write.
+/// All other functions. Operators have names that nobody can write.
 const OTHERS: [&str; 34] = [
     "bool",
     "bytes",
@@ -70,33 +70,33 @@ const OTHERS: [&str; 34] = [
     "value",
 ];
 
-/// A turn of a loop costs as much as some values that are looked at.
+/// Cost of one iteration of a loop.
 const TURN_UNITS: usize = 5;
-/// A pattern that only the data knows is no longer than this.
+/// Maximum length of a pattern that comes from the data.
 const LONGEST_PATTERN_BYTES: usize = 1024;
-/// What a compiled pattern may take: one that is written down, and one that only the data knows.
+/// Maximum size of a compiled pattern: for a literal pattern, and below for one from the data.
 const LARGEST_PATTERN_BYTES: usize = 1 << 20;
 const LARGEST_FOREIGN_PATTERN_BYTES: usize = 1 << 18;
-/// What compiling one of the latter costs, and more for each byte: it can take milliseconds.
+/// Base cost of compiling a pattern from the data, and below the cost per byte. Compiling can take milliseconds.
 const PATTERN_UNITS: usize = 20_000;
 const PATTERN_UNITS_PER_BYTE: usize = 200;
-/// Text of this length is searched at the cost of one value, for each 16 bytes of pattern.
+/// Length of text that costs one unit to search, for each 16 bytes of the pattern.
 const SEARCHED_BYTES_PER_UNIT: usize = 16;
 
 static PATTERN_TYPE: Type = Type::new_unspecified_type("@pattern");
 
-/// Patterns that are written down in an expression, compiled once.
+/// The literal patterns of an expression, compiled once.
 #[derive(Default)]
 pub(super) struct Regexes(BTreeMap<String, Pattern>);
 
 #[derive(Clone, Debug)]
 struct Pattern(Regex);
 
-/// What CEL's expressions find.
+/// Creates the environment in which CEL evaluates expressions.
 pub(super) fn environment() -> Env {
     let mut env = Env::stdlib();
     env.add_extension(extensions::strings)
-        .expect("the strings library is not there yet");
+        .expect("the strings library is added only once");
     let one = || vec![DYN_TYPE];
     let two = || vec![DYN_TYPE, DYN_TYPE];
     let three = || vec![DYN_TYPE, DYN_TYPE, DYN_TYPE];
@@ -124,27 +124,27 @@ pub(super) fn environment() -> Env {
     for (name, types, function) in own {
         let id = format!("{name}/{}", types.len());
         env.add_overload(name, &id, types, function)
-            .expect("each has a name and a number of arguments of its own");
+            .expect("no two functions have the same name and number of arguments");
     }
     env
 }
 
-/// Whether a function can be called on a value, or without one.
+/// Returns whether a function can be called, on a value or without one.
 pub(super) fn is_known(name: &str) -> bool {
     OTHERS.contains(&name) || is_own(name)
 }
 
-/// Whether `target.name` is the qualified name of a function.
+/// Returns whether `target.name` is the qualified name of a function.
 pub(super) fn is_qualified(target: &str, name: &str) -> bool {
     QUALIFIED.contains(&(target, name))
 }
 
-/// Whether what a function is called on is the first part of the function's name.
+/// Returns whether the target of a call is the first part of a qualified function name.
 pub(super) fn is_namespace(target: &Expr) -> bool {
     matches!(target, Expr::Ident(name) if QUALIFIED.iter().any(|(namespace, _)| name == namespace))
 }
 
-/// Whether the host has its own in place of the strings library's.
+/// Returns whether the host replaces this function of the strings library.
 pub(super) fn is_own(name: &str) -> bool {
     OWN.contains(&name)
 }
@@ -153,12 +153,12 @@ pub(super) fn is_of_optionals(name: &str) -> bool {
     OF_OPTIONALS.contains(&name)
 }
 
-/// The name of the host's own.
+/// Returns the name of the host's replacement.
 pub(super) fn own_name(name: &str) -> String {
     format!("@{name}")
 }
 
-/// Compiles a pattern that is written down.
+/// Compiles a literal pattern.
 pub(super) fn pattern(text: &str) -> Result<Regex, regex::Error> {
     pattern_within(text, LARGEST_PATTERN_BYTES)
 }
@@ -170,7 +170,7 @@ fn pattern_within(text: &str, bytes: usize) -> Result<Regex, regex::Error> {
 // === impl Regexes ===
 
 impl Regexes {
-    /// Compiles a pattern and says under which name it is found; none when it is not valid.
+    /// Compiles a pattern and returns the name of its variable. None if the pattern is invalid.
     pub(super) fn keep(&mut self, text: &str) -> Option<String> {
         let name = format!("@pattern{}", self.0.len());
         self.0.insert(name.clone(), Pattern(pattern(text).ok()?));
@@ -209,7 +209,7 @@ impl StaticVal for Pattern {}
 type Args<'b, 'v> = Vec<CowVal<'b, 'v>>;
 type Answer<'b, 'v> = Result<CowVal<'b, 'v>, ExecutionError>;
 
-/// Which of several occurrences.
+/// The occurrence that a search returns.
 #[derive(Clone, Copy)]
 enum Side {
     First,
@@ -261,7 +261,7 @@ fn matches<'b, 'v>(args: Args<'b, 'v>) -> Answer<'b, 'v> {
     Ok(CowVal::owned(CelBool::from(found)))
 }
 
-/// `indexOf` and `lastIndexOf`, in characters.
+/// Implements `indexOf` and `lastIndexOf`, in characters.
 fn position<'b, 'v>(args: &Args<'b, 'v>, side: Side) -> Answer<'b, 'v> {
     let function = match side {
         Side::First => "indexOf",
@@ -292,7 +292,7 @@ fn position<'b, 'v>(args: &Args<'b, 'v>, side: Side) -> Answer<'b, 'v> {
             subject[from..].find(wanted).map(|at| from + at)
         }
         Side::Last => {
-            // An occurrence may begin at the offset, and go on behind it.
+            // A match may begin at the offset and extend beyond it.
             let until = offset.map_or(subject.len(), |offset| {
                 let end = byte_at(offset) + wanted.len();
                 subject.floor_char_boundary(end)
@@ -348,7 +348,7 @@ fn join<'b, 'v>(args: &Args<'b, 'v>) -> Answer<'b, 'v> {
     Ok(CowVal::owned(CelString::from(parts.join(separator))))
 }
 
-/// An empty separator splits between characters.
+/// Implements `split`. An empty separator splits between characters.
 fn split<'b, 'v>(args: &Args<'b, 'v>) -> Answer<'b, 'v> {
     const FUNCTION: &str = "split";
     let budget = budget(args)?;

@@ -1,4 +1,4 @@
-//! For fuzzing: what an expression gives with and without being metered.
+//! Functions for fuzzing: they compare the results of an expression with and without metering.
 
 use cel::{Context, Value};
 
@@ -7,14 +7,14 @@ use super::{BUDGET, Condition, ENVIRONMENT};
 use crate::document::Json;
 use crate::review::request::AdmissionRequest;
 
-/// What evaluating an expression came to.
+/// The result of an evaluation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Evaluated {
-    /// Its value, or none where there is an error.
+    /// The value. None if there was an error.
     pub value: Option<bool>,
-    /// The budget that was used up.
+    /// The units that were used.
     pub units: u64,
-    /// Whether that was all of it.
+    /// Whether the whole budget was used.
     pub is_spent: bool,
 }
 
@@ -34,7 +34,7 @@ pub fn metered(
     }
 }
 
-/// Evaluates the expression as it was written, by the crate alone: with no bound on what it costs.
+/// Evaluates the original expression with the crate alone. The cost has no bound.
 #[must_use]
 pub fn unmetered(
     condition: &Condition,

@@ -1,13 +1,12 @@
-//! Rewrites an expression so that its evaluation counts what it costs.
+//! Rewrites an expression so that its evaluation counts its own cost.
 //!
-//! - Each turn of a comprehension begins with `@turn(@budget) ? … : false`, which is an error once the budget is
+//! - Each iteration of a comprehension begins with `@turn(@budget) ? … : false`. This is an error once the budget is
 //!   spent.
-//! - A value that goes into something whose cost follows the value's size – a comparison, a concatenation, a
-//!   function, a copy – goes through `@text`, `@whole` or `@container`, which charge for it and hand it on.
-//! - Functions whose cost is a product of two sizes are replaced by the host's own, which know the budget.
+//! - The cost of a comparison, a concatenation, a function or a copy depends on the size of its values. Such values
+//!   pass through `@text`, `@whole` or `@container`. These functions charge for the value and return it.
+//! - Functions whose cost is the product of two sizes are replaced by the host's own functions, which know the budget.
 //!
-//! The shapes that the evaluator recognises (the steps of `map` and `filter`, to which it appends in place) are
-//! kept.
+//! The evaluator recognises some shapes, which are kept: the steps of `map` and `filter`, where it appends in place.
 
 use cel::common::ast::{
     CallExpr, ComprehensionExpr, EntryExpr, Expr, ListExpr, LiteralValue, SelectExpr, operators,
@@ -17,18 +16,18 @@ use cel::parser::Expression;
 use super::budget;
 use super::functions::{self, Regexes};
 
-/// How a value is weighed.
+/// How a value is charged.
 #[derive(Clone, Copy)]
 enum Weight {
-    /// Text by its length.
+    /// Text, by its length.
     Text,
-    /// With everything in it.
+    /// A value with everything in it.
     Whole,
-    /// What `in` looks through.
+    /// The right side of `in`.
     Container,
 }
 
-/// The expression, metered; patterns that are written down in it are compiled once and kept in `regexes`.
+/// Returns the metered expression. Literal patterns in it are compiled once and kept in `regexes`.
 pub(super) fn meter(expression: &Expression, regexes: &mut Regexes) -> Expression {
     let expr = match &expression.expr {
         Expr::Call(call) => meter_call(call, regexes),
@@ -59,7 +58,7 @@ pub(super) fn meter(expression: &Expression, regexes: &mut Regexes) -> Expressio
     with_expr(expression, expr)
 }
 
-/// How many levels an expression is nested.
+/// Returns the nesting depth of an expression.
 pub(super) fn depth(expression: &Expression) -> usize {
     let parts: Vec<&Expression> = match &expression.expr {
         Expr::Call(call) => call
@@ -124,7 +123,7 @@ fn meter_call(call: &CallExpr, regexes: &mut Regexes) -> Expr {
     })
 }
 
-/// An operator, or a function that is called without a target.
+/// Meters an operator, or a function that is called without a target.
 fn operation(name: &str, args: &[Expression], regexes: &mut Regexes) -> Expr {
     use operators::{
         ADD, CONDITIONAL, DIVIDE, EQUALS, IN, LOGICAL_AND, LOGICAL_NOT, LOGICAL_OR, MODULO,
@@ -136,7 +135,7 @@ fn operation(name: &str, args: &[Expression], regexes: &mut Regexes) -> Expr {
             | SUBSTRACT | MULTIPLY | DIVIDE | MODULO,
             _,
         ) => args.iter().map(|arg| meter(arg, regexes)).collect(),
-        // Compared with a literal, a value is looked at no further than that goes.
+        // A comparison with a literal reads no more of the value than the literal's length.
         (EQUALS | NOT_EQUALS, [left, right]) if is_literal(left) || is_literal(right) => {
             weigh_all(args, Weight::Text, regexes)
         }
@@ -148,7 +147,7 @@ fn operation(name: &str, args: &[Expression], regexes: &mut Regexes) -> Expr {
         (operators::INDEX, [value, index]) => {
             vec![meter(value, regexes), weigh(index, Weight::Text, regexes)]
         }
-        // What is found is copied into the optional.
+        // The value that is found is copied into the optional.
         (OPT_INDEX | OPT_SELECT, [value, index]) => vec![
             weigh(value, Weight::Whole, regexes),
             weigh(index, Weight::Text, regexes),
@@ -175,7 +174,7 @@ fn meter_comprehension(
     regexes: &mut Regexes,
 ) -> ComprehensionExpr {
     let mut metered = ComprehensionExpr {
-        // Every element is copied to be named.
+        // Every element is copied when it gets its name.
         iter_range: weigh(&comprehension.iter_range, Weight::Whole, regexes),
         accu_init: weigh(&comprehension.accu_init, Weight::Whole, regexes),
         result: meter(&comprehension.result, regexes),
@@ -210,7 +209,7 @@ fn meter_comprehension(
     metered
 }
 
-/// The condition and the elements of the step of `map` or `filter`.
+/// Returns the condition and the elements of a `map` or `filter` step.
 fn append_step(comprehension: &ComprehensionExpr) -> Option<(Option<&Expression>, &[Expression])> {
     let is_accumulator = |expression: &Expression| matches!(&expression.expr, Expr::Ident(name) if *name == comprehension.accu_var);
     fn call<'e>(expression: &'e Expression, name: &str) -> Option<&'e [Expression]> {
@@ -244,7 +243,7 @@ fn append_step(comprehension: &ComprehensionExpr) -> Option<(Option<&Expression>
     }
 }
 
-/// The expression behind a charge for one turn: it is not evaluated when the budget is spent.
+/// Puts a charge for one iteration before an expression. If the budget is spent, the expression is not evaluated.
 fn turn(expression: Expression) -> Expression {
     let charge = plain(global(functions::TURN, vec![ident(budget::VARIABLE)]));
     let never = plain(Expr::Literal(LiteralValue::Boolean(false.into())));
@@ -261,7 +260,7 @@ fn weigh_all(expressions: &[Expression], weight: Weight, regexes: &mut Regexes) 
 
 fn weigh(expression: &Expression, weight: Weight, regexes: &mut Regexes) -> Expression {
     let metered = meter(expression, regexes);
-    // What is written down costs what the expression's own length allows.
+    // The cost of a literal, a list or a map is limited by the length of the expression.
     if matches!(
         expression.expr,
         Expr::Literal(_) | Expr::List(_) | Expr::Map(_)
@@ -292,7 +291,7 @@ fn ident(name: &str) -> Expression {
     plain(Expr::Ident(name.to_owned()))
 }
 
-/// An expression that stands nowhere in the text.
+/// Creates an expression that has no place in the text.
 fn plain(expr: Expr) -> Expression {
     Expression { id: 0, expr }
 }

@@ -1,6 +1,7 @@
-//! The places of a review that an expression reads: only those are made CEL values.
+//! Finds the places of a review that an expression reads. Only these places become CEL values.
 //!
-//! `object.metadata.labels['app'] == 'web'` needs one label of an object that can have a hundred thousand values.
+//! For example, `object.metadata.labels['app'] == 'web'` needs one label of an object that can have a hundred thousand
+//! values.
 
 use std::collections::BTreeMap;
 
@@ -19,18 +20,18 @@ pub(super) const OBJECT: &str = "object";
 pub(super) const OLD_OBJECT: &str = "oldObject";
 pub(super) const REQUEST: &str = "request";
 
-/// What is needed of each variable; one that is not there is not named in the expression.
+/// The needed parts of each variable. Variables that the expression does not name are missing.
 #[derive(Debug, Default)]
 pub(super) struct Needs {
     variables: BTreeMap<&'static str, Need>,
 }
 
-/// What is needed of a value. Without anything: whether it is there, and of what type.
+/// The needed parts of a value. An empty need asks only for the existence and the type of the value.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Need {
-    /// All of it.
+    /// Whether the whole value is needed.
     pub(super) whole: bool,
-    /// These members.
+    /// The needed members.
     pub(super) members: BTreeMap<Box<str>, Need>,
 }
 
@@ -43,7 +44,7 @@ impl Needs {
         needs
     }
 
-    /// Puts the variables into the context.
+    /// Adds the variables to the context.
     pub(super) fn bind<'v>(
         &self,
         context: &mut Context<'_, 'v>,
@@ -62,7 +63,8 @@ impl Needs {
         Ok(())
     }
 
-    /// `whole` says whether the value itself is looked at, and not only whether it is there.
+    /// Records the places that an expression reads. `whole` says whether the value itself is needed, or only its
+    /// existence.
     fn read(&mut self, expression: &Expression, whole: bool) {
         if let Some((variable, path)) = place(expression) {
             self.note(variable, &path, whole);
@@ -70,7 +72,7 @@ impl Needs {
         }
         match &expression.expr {
             Expr::Select(select) => {
-                // What is tested for is only asked whether it is there.
+                // `has()` only asks whether the field exists.
                 if let (true, Some((variable, mut path))) = (select.test, place(&select.operand)) {
                     path.push(&select.field);
                     self.note(variable, &path, false);
@@ -124,7 +126,7 @@ impl Needs {
     }
 }
 
-/// The variable and the names behind it, where an expression is nothing but that.
+/// Returns the variable and the names after it. None for any other expression.
 fn place(expression: &Expression) -> Option<(&'static str, Vec<&str>)> {
     match &expression.expr {
         Expr::Ident(name) => {
@@ -194,7 +196,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_an_expression_names_is_needed() {
+    fn needs_only_what_expression_names() {
         for (text, expected) in [
             ("true", ""),
             ("object.metadata.name == 'a'", "object/metadata/name"),

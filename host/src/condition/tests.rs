@@ -1,4 +1,4 @@
-//! What an operator can write, what it comes to, and what it may cost.
+//! Tests of the expressions that an operator can write, of their results, and of their costs.
 
 use std::time::{Duration, Instant};
 
@@ -70,9 +70,9 @@ fn problems(text: &str) -> String {
 }
 
 #[test]
-fn evaluates_what_kubernetes_documents() {
+fn evaluates_examples_of_kubernetes_documentation() {
     for (text, expected) in [
-        // kubernetes.io: Dynamic Admission Control, matchConditions.
+        // Source: kubernetes.io, Dynamic Admission Control, matchConditions.
         (
             "!(request.resource.group == 'coordination.k8s.io' && request.resource.resource == 'leases')",
             true,
@@ -82,7 +82,8 @@ fn evaluates_what_kubernetes_documents() {
             "request.resource.group != 'rbac.authorization.k8s.io'",
             true,
         ),
-        // The cases of k8s.io/apiserver/pkg/admission/plugin/webhook/{mutating,validating} and testing/testcase.go.
+        // Source: the cases of k8s.io/apiserver/pkg/admission/plugin/webhook/{mutating,validating} and
+        // testing/testcase.go.
         ("object.metadata.namespace == 'shop'", true),
         ("true", true),
         ("false", false),
@@ -199,7 +200,7 @@ fn evaluates_objects() {
 }
 
 #[test]
-fn object_and_old_object_are_null_where_there_is_none() {
+fn missing_objects_are_null() {
     let created = |text| evaluate_on(deployment(), Value::Null, text);
     let deleted = |text| evaluate_on(Value::Null, deployment(), text);
     assert_eq!(created("oldObject == null && object != null"), Ok(true));
@@ -211,7 +212,7 @@ fn object_and_old_object_are_null_where_there_is_none() {
 }
 
 #[test]
-fn the_strings_library_is_there() {
+fn supports_strings_library() {
     for text in [
         "'tacocat'.indexOf('c') == 2",
         "'tacocat'.indexOf('c', 3) == 4",
@@ -245,21 +246,21 @@ fn the_strings_library_is_there() {
 }
 
 #[test]
-fn an_error_says_what_it_is_and_no_value() {
+fn errors_name_the_cause_without_values() {
     assert_snapshot!(evaluate("object.spec.missing == 1").unwrap_err(), @"failed: no such key: missing");
     assert_snapshot!(evaluate("object[object.metadata.name] == 1").unwrap_err(), @"failed: no such key");
     assert_snapshot!(evaluate("object.metadata.name > 1").unwrap_err(), @"failed: `>` cannot be applied to string and int");
     assert_snapshot!(evaluate("object.metadata.name + 1 == 'a'").unwrap_err(), @"failed: `+` cannot be applied to these types");
     assert_snapshot!(evaluate("object.metadata.finalizers[7] == 'a'").unwrap_err(), @"failed: index out of bounds");
-    assert_snapshot!(evaluate("object.metadata.name").unwrap_err(), @"gives a value of the type string, and a condition is true or false");
+    assert_snapshot!(evaluate("object.metadata.name").unwrap_err(), @"returned a value of the type string, expected a boolean");
     assert_snapshot!(evaluate("object.metadata.name && true").unwrap_err(), @"failed: `&&` cannot be applied to string and bool");
-    assert_snapshot!(evaluate("timestamp(object.metadata.name) < timestamp(0)").unwrap_err(), @"failed: `timestamp` cannot take this value");
-    assert_snapshot!(evaluate("object.metadata.name.matches(object.metadata.name + '(')").unwrap_err(), @"failed: `matches` cannot take this value");
+    assert_snapshot!(evaluate("timestamp(object.metadata.name) < timestamp(0)").unwrap_err(), @"failed: `timestamp` does not accept this value");
+    assert_snapshot!(evaluate("object.metadata.name.matches(object.metadata.name + '(')").unwrap_err(), @"failed: `matches` does not accept this value");
     assert_snapshot!(evaluate("1 / (object.spec.replicas - 3) == 1").unwrap_err(), @"failed: division by zero");
     assert_snapshot!(evaluate("object.spec.replicas.startsWith('a')").unwrap_err(), @"failed: `startsWith` cannot be applied to int and string");
-    assert_snapshot!(evaluate("object.spec.replicas.all(x, true)").unwrap_err(), @"failed: its values are not of the types that it expects");
+    assert_snapshot!(evaluate("object.spec.replicas.all(x, true)").unwrap_err(), @"failed: a value has an unexpected type");
     assert_snapshot!(evaluate("9223372036854775807 + object.spec.replicas > 0").unwrap_err(), @"failed: a number is too large");
-    // The names that could be values are not told, not even where the text has the same words.
+    // A name that could be a value is not shown, even if the text contains the same word.
     let text = "object.metadata.labels[object.metadata.name] == 'web' && object.web == 1";
     assert_snapshot!(evaluate(text).unwrap_err(), @"failed: no such key");
     for text in [
@@ -275,22 +276,22 @@ fn an_error_says_what_it_is_and_no_value() {
 }
 
 #[test]
-fn an_error_gives_way_to_what_decides_without_it() {
+fn ignores_errors_that_do_not_affect_the_result() {
     assert_eq!(evaluate("object.spec.missing == 1 || true"), Ok(true));
     assert_eq!(evaluate("object.spec.missing == 1 && false"), Ok(false));
     assert!(evaluate("object.spec.missing == 1 || false").is_err());
 }
 
 #[test]
-fn refuses_at_load_what_could_never_be_evaluated() {
+fn rejects_expressions_that_can_never_be_evaluated() {
     assert_snapshot!(problems("object.spec.replicas >"), @"line 1, column 24: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}");
     assert_snapshot!(problems("object.metadata.name == 'a' &&\n  foo == bar"), @r#"
-line 2, column 3: `foo` is not known, expected object, oldObject or request
-line 2, column 10: `bar` is not known, expected object, oldObject or request
+line 2, column 3: unknown name `foo`, expected object, oldObject or request
+line 2, column 10: unknown name `bar`, expected object, oldObject or request
 "#);
-    assert_snapshot!(problems("authorizer.group('').resource('pods').check('create').allowed()"), @"line 1, column 1: `authorizer` is not known here: it asks the API server, which is not in a review; such a condition belongs in the webhook configuration");
-    assert_snapshot!(problems("namespaceObject.metadata.labels.a == 'b'"), @"line 1, column 1: `namespaceObject` is not known here: a review holds the namespace's name (request.namespace) and nothing else of it");
-    assert_snapshot!(problems("request.object.spec.replicas == 1"), @"line 1, column 8: `request.object` is not known, expected `object`, which is a variable of its own");
+    assert_snapshot!(problems("authorizer.group('').resource('pods').check('create').allowed()"), @"line 1, column 1: `authorizer` is not available here: it needs the API server; write this condition into the webhook configuration");
+    assert_snapshot!(problems("namespaceObject.metadata.labels.a == 'b'"), @"line 1, column 1: `namespaceObject` is not available here: a review contains only the namespace's name (request.namespace)");
+    assert_snapshot!(problems("request.object.spec.replicas == 1"), @"line 1, column 8: `request` has no field `object`, expected the variable `object`");
     assert_snapshot!(problems("request.user == 'a' || request.userInfo.name == 'a' || has(request.kind.name)"), @r#"
 line 1, column 8: `request` has no field `user`, expected uid, kind, resource, subResource, requestKind, requestResource, requestSubResource, name, namespace, operation, userInfo, dryRun, options
 line 1, column 40: `request.userInfo` has no field `name`, expected username, uid, groups, extra
@@ -298,24 +299,24 @@ line 1, column 59: `request.kind` has no field `name`, expected group, version, 
 "#);
     assert_snapshot!(problems("request['user'] == 'a'"), @"line 1, column 8: `request` has no field `user`, expected uid, kind, resource, subResource, requestKind, requestResource, requestSubResource, name, namespace, operation, userInfo, dryRun, options");
     assert_snapshot!(problems("object.spec.size.isQuantity() || quantity('1Gi') == object.x"), @r#"
-line 1, column 28: the function `isQuantity` is not known here
-line 1, column 42: the function `quantity` is not known here
+line 1, column 28: unknown function `isQuantity`
+line 1, column 42: unknown function `quantity`
 "#);
-    assert_snapshot!(problems("'abc'.reverse() == 'cba'"), @"line 1, column 14: the function `reverse` is not known here");
-    assert_snapshot!(problems("'%d'.format([1]) == '1'"), @"line 1, column 12: the function `format` is not known here");
-    assert_snapshot!(problems("object.metadata.name.matches('(')"), @"line 1, column 29: the pattern of `matches` is not a regular expression, or a very large one");
-    assert_snapshot!(problems("'a'"), @"line 1, column 1: it is always a string, and a condition is true or false");
-    assert_snapshot!(problems("google.protobuf.Duration{} == object"), @"line 1, column 25: the type `google.protobuf.Duration` is not known here");
+    assert_snapshot!(problems("'abc'.reverse() == 'cba'"), @"line 1, column 14: unknown function `reverse`");
+    assert_snapshot!(problems("'%d'.format([1]) == '1'"), @"line 1, column 12: unknown function `format`");
+    assert_snapshot!(problems("object.metadata.name.matches('(')"), @"line 1, column 29: the pattern of `matches` is not a valid regular expression, or is too large");
+    assert_snapshot!(problems("'a'"), @"line 1, column 1: the result is always a string, expected a boolean");
+    assert_snapshot!(problems("google.protobuf.Duration{} == object"), @"line 1, column 25: unknown type `google.protobuf.Duration`");
     assert_snapshot!(problems("has(object)"), @"line 1, column 6: invalid argument to has() macro");
-    assert_snapshot!(problems("[1].all(x, y > x)"), @"line 1, column 12: `y` is not known, expected object, oldObject or request");
+    assert_snapshot!(problems("[1].all(x, y > x)"), @"line 1, column 12: unknown name `y`, expected object, oldObject or request");
     assert_snapshot!(problems(""), @"line 1, column 2: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}");
     assert_snapshot!(problems(&format!("object.a == '{}'", "x".repeat(9000))), @"got 9014 bytes, expected at most 8192");
-    assert_snapshot!(problems(&format!("{}true{}", "!(".repeat(90), ")".repeat(90))), @"line 1, column 131: it is nested deeper than 64 levels");
+    assert_snapshot!(problems(&format!("{}true{}", "!(".repeat(90), ")".repeat(90))), @"line 1, column 131: the expression is nested deeper than 64 levels");
     assert!(problems(&"(".repeat(5000)).len() < 2000);
 }
 
 #[test]
-fn a_name_can_be_given_to_an_element() {
+fn macro_variables_may_shadow_known_names() {
     assert_eq!(
         evaluate("[{'user': 1}].all(request, request.user == 1)"),
         Ok(true)
@@ -323,7 +324,7 @@ fn a_name_can_be_given_to_an_element() {
     assert_eq!(evaluate("[1].map(x, [2].map(x, x)[0])[0] == 2"), Ok(true));
 }
 
-/// A list of numbers, a text, and labels, all long.
+/// A review with a long list of numbers, a long text, and many labels.
 fn large() -> Value {
     let list: Vec<u32> = (0..100_000).collect();
     json!({
@@ -376,7 +377,7 @@ fn no_expression_costs_more_than_the_budget() {
 }
 
 #[test]
-fn what_is_worth_its_cost_is_evaluated_on_large_objects() {
+fn evaluates_cheap_expressions_on_large_objects() {
     for text in [
         "object.list.all(x, x >= 0)",
         "object.list.map(x, x + 1).size() == 100000",
@@ -392,7 +393,7 @@ fn what_is_worth_its_cost_is_evaluated_on_large_objects() {
 }
 
 #[test]
-fn the_deepest_expressions_do_not_overflow_a_thread() {
+fn deepest_expressions_do_not_overflow_the_stack() {
     let nested = |open: &str, close: &str, depth: usize| {
         format!(
             "{}object.spec.replicas == 3{}",
@@ -431,9 +432,10 @@ fn the_deepest_expressions_do_not_overflow_a_thread() {
     assert_eq!(evaluate(&chain), Ok(false));
 }
 
-/// k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions/matcher_test.go, TestMatch: what each condition
-/// comes to, and whether the webhook is called (none: an error, which follows the failure policy). Where the
-/// evaluator as a whole fails there, a condition fails here.
+/// Source: k8s.io/apiserver/pkg/admission/plugin/webhook/matchconditions/matcher_test.go, TestMatch.
+///
+/// Each case has the results of the conditions, and whether the webhook is called. None stands for an error, which
+/// follows the failure policy. If the evaluator as a whole fails there, a condition fails here.
 #[test]
 fn decides_as_kube_apiserver_does() {
     const TRUE: &str = "true";
@@ -485,7 +487,7 @@ fn decides_as_kube_apiserver_does() {
 }
 
 #[test]
-fn the_first_error_is_the_one_that_is_told() {
+fn reports_the_first_error() {
     let conditions = [
         Condition::compile("first", "object.a.b == 1").unwrap(),
         Condition::compile("second", "object.c.d == 1").unwrap(),
@@ -513,7 +515,7 @@ fn conditions_share_one_budget() {
 }
 
 #[test]
-fn what_is_decided_inline_is_what_would_be_decided_in_full() {
+fn inline_decisions_equal_full_decisions() {
     let pairs = "object.list.all(x, object.list.all(y, x <= y || x >= y))";
     let cheap = "object.list.size() > 3";
     let never = "object.list.size() < 3";
@@ -527,9 +529,9 @@ fn what_is_decided_inline_is_what_would_be_decided_in_full() {
         (vec![cheap], &long, true),
         (vec![pairs], &long, false),
         (vec![cheap, pairs], &long, false),
-        // False before it costs too much.
+        // The false condition comes before the expensive one.
         (vec![never, pairs], &long, true),
-        // Whether the second one is false is not known before the first one has been paid for.
+        // The first condition uses up the budget, so it is unknown whether the second one is false.
         (vec![pairs, never], &long, false),
     ] {
         let text = format!("{conditions:?}");

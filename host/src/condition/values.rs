@@ -1,4 +1,4 @@
-//! JSON as CEL values, as far as it is needed. Text is borrowed.
+//! Converts JSON to CEL values, as far as it is needed. Text is borrowed.
 
 use std::collections::HashMap;
 
@@ -15,7 +15,7 @@ use crate::review::request::AdmissionRequest;
 
 type Boxed<'v> = Box<dyn Val + 'v>;
 
-/// What is needed of a value.
+/// Returns the needed parts of a value.
 pub(super) fn value<'v>(
     json: &'v Json,
     need: &Need,
@@ -39,7 +39,7 @@ pub(super) fn value<'v>(
     }
 }
 
-/// What is needed of the request. As in Kubernetes, `object` and `oldObject` are not in it.
+/// Returns the needed parts of the request. As in Kubernetes, `object` and `oldObject` are not part of it.
 pub(super) fn request<'v>(
     request: &'v AdmissionRequest,
     need: &Need,

@@ -1,26 +1,26 @@
-//! Who may call: what a client has to show before a review of its is judged.
+//! Authentication: what a client must present before the server evaluates its reviews.
 
 use std::path::{Path, PathBuf};
 
 use super::read::Fields;
 
-/// What a client has to show. Without any of it, whoever reaches the port may call.
+/// The credentials that a client must present. Without any of these, anybody who reaches the port may call.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Authentication {
-    /// A certificate, in the TLS handshake.
+    /// Accepted client certificates, checked in the TLS handshake.
     pub client_certificate: Option<ClientCertificate>,
-    /// The file of bearer tokens, one of which will do.
+    /// File of bearer tokens. A client must present one of them.
     pub bearer: Option<PathBuf>,
-    /// The file of names and hashed passwords, one of which will do.
+    /// File of names and hashed passwords. A client must present one pair.
     pub basic: Option<PathBuf>,
 }
 
-/// Which client certificates are accepted.
+/// The client certificates that are accepted.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ClientCertificate {
-    /// The PEM file of the authorities that may have issued it.
+    /// PEM file of the CAs that may have issued the certificate.
     pub ca: PathBuf,
-    /// Who it may be for: common names, DNS names or URIs. Empty accepts everyone whom the authorities vouch for.
+    /// Accepted common names, DNS names or URIs. Empty accepts every certificate of the CAs.
     pub subjects: Vec<String>,
 }
 
@@ -36,7 +36,7 @@ impl Authentication {
         let mut fields = fields.section("authentication");
         if is_given && fields.is_empty() {
             fields.reject(
-                "clientCertificate, bearer or basic; leave the key out to let everybody call",
+                "clientCertificate, bearer or basic; leave the key out to accept every caller",
             );
         }
         let client_certificate = fields
@@ -82,7 +82,7 @@ impl ClientCertificate {
         let nodes = fields.optional("subjects").and_then(|node| {
             let nodes = node.elements("subjects of certificates")?;
             if nodes.is_empty() {
-                node.reject("subjects; leave the key out to accept all that the CA vouches for");
+                node.reject("subjects; leave the key out to accept every certificate of the CA");
             }
             Some(nodes)
         });

@@ -1,4 +1,4 @@
-//! `candidate` of an entry under `plugins`: another version that sees the same requests and decides nothing.
+//! `candidate` of an entry under `plugins`: a shadow version that sees the same requests and decides nothing.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use super::policy::{Conflicts, ReinvocationPolicy};
 use super::problem::Collector;
 use super::read::Node;
 
-/// What a candidate has where it does not say: what the plugin has whose candidate it is.
+/// Values of the serving plugin. The shadow version takes those that its own keys do not set.
 pub(super) struct Live<'l> {
     pub(super) limits: &'l Limits,
     pub(super) signature_keys: &'l [PathBuf],
     pub(super) capabilities: &'l BTreeSet<Capability>,
 }
 
-/// What a candidate's own keys say.
+/// The keys of the shadow version itself.
 pub(super) struct Candidate {
     source: Source,
     signature_keys: Vec<PathBuf>,
@@ -54,7 +54,8 @@ impl Candidate {
             fields.problem(
                 "capabilities",
                 format!(
-                    "got {more}, which the plugin itself is not granted: its candidate may have no more than it has"
+                    "got {more}, which the plugin itself does not have: a candidate may have only capabilities of \
+                     its plugin"
                 ),
             );
         }
@@ -73,8 +74,8 @@ impl Candidate {
         })
     }
 
-    /// The candidate as it is to run: what it is asked about and how its answer is read are the plugin's own, and
-    /// nothing of it counts.
+    /// Returns the shadow version as it runs. It uses the plugin's rules and the plugin's reading of answers. Its mode
+    /// is audit and its failurePolicy is Ignore, so it decides nothing.
     pub(super) fn of(self, plugin: &PluginConfig) -> PluginConfig {
         PluginConfig {
             name: plugin.name.of_candidate(),

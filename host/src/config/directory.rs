@@ -1,4 +1,4 @@
-//! A folder of plugins in place of a configuration file.
+//! Reads a folder of plugins in place of a configuration file.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -7,7 +7,7 @@ use super::plugin::{PluginConfig, PluginName, Source};
 use super::problem::{Collector, ConfigError, Problems};
 use super::read::quoted;
 
-/// Each `*.wasm` file of the folder, in the order of their names.
+/// Lists each `*.wasm` file of the folder, in the order of their names.
 pub(crate) fn plugins(directory: &Path) -> Result<Vec<PluginConfig>, ConfigError> {
     let unreadable = |source| ConfigError::Read {
         what: "plugin folder",
@@ -40,7 +40,10 @@ pub(crate) fn plugins(directory: &Path) -> Result<Vec<PluginConfig>, ConfigError
         if let Some(earlier) = first.insert(name.clone(), path.clone()) {
             problems.add(
                 file_name(&path),
-                format!("would be the plugin {name}, as {} is", file_name(&earlier)),
+                format!(
+                    "the file would be the plugin {name}, and so would {}; rename one of them",
+                    file_name(&earlier)
+                ),
             );
         }
         plugins.push(PluginConfig::new(name, Source::File(path)));
@@ -48,7 +51,7 @@ pub(crate) fn plugins(directory: &Path) -> Result<Vec<PluginConfig>, ConfigError
     problems.finish(Some(plugins)).map_err(invalid)
 }
 
-/// Hidden files are what editors and volume mounts leave behind.
+/// Returns whether a file is a plugin. Hidden files are skipped: editors and volume mounts leave them behind.
 fn is_plugin(path: &Path) -> bool {
     let hidden = path
         .file_name()
@@ -60,7 +63,8 @@ fn is_plugin(path: &Path) -> bool {
         && path.is_file()
 }
 
-/// The stem, with `-` for `_`: cargo writes the crate `my-plugin` to `my_plugin.wasm`.
+/// Derives the plugin's name from the file's stem. `_` becomes `-`, because cargo writes the crate `my-plugin` to
+/// `my_plugin.wasm`.
 fn name_of(path: &Path, problems: &Collector) -> Option<PluginName> {
     let stem = path
         .file_stem()
@@ -71,7 +75,7 @@ fn name_of(path: &Path, problems: &Collector) -> Option<PluginName> {
     if let Err(error) = &name {
         problems.add(
             file_name(path),
-            format!("the file's name cannot name a plugin: {error}; rename the file"),
+            format!("cannot derive a plugin's name from the file's name: {error}; rename the file"),
         );
     }
     name.ok()

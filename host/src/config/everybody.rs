@@ -1,30 +1,30 @@
-//! Groups that nobody has to be put into: leaving out their members leaves out nearly every request.
+//! Groups that callers belong to automatically. Excluding such a group excludes nearly every request.
 
-/// Kubernetes puts callers into these by itself.
+/// Groups that Kubernetes adds callers to automatically.
 const EVERYBODY: [(&str, &str); 4] = [
     (
         "system:authenticated",
-        "everybody with credentials is in it",
+        "all authenticated users are members",
     ),
     (
         "system:unauthenticated",
-        "everybody without credentials is in it",
+        "all unauthenticated users are members",
     ),
     (
         "system:serviceaccounts",
-        "all service accounts of all namespaces are in it, controllers that create Pods for others included",
+        "all service accounts of all namespaces are members, including controllers that create Pods for others",
     ),
-    ("system:nodes", "all kubelets are in it"),
+    ("system:nodes", "all kubelets are members"),
 ];
 const OF_NAMESPACE: &str = "system:serviceaccounts:";
 
-/// Why a group has members that nobody chose; none for any other group.
+/// Returns why callers belong to a group automatically. None for any other group.
 pub(crate) fn why_everybody(group: &str) -> Option<&'static str> {
     let known = EVERYBODY.iter().find(|(known, _)| *known == group);
     known.map(|(_, why)| *why)
 }
 
-/// Whether all service accounts of a namespace are in a group: whoever may create one there is, too.
+/// Returns whether a group contains all service accounts of a namespace. Anybody who may create one there can join it.
 pub(crate) fn is_of_namespace(group: &str) -> bool {
     group.starts_with(OF_NAMESPACE)
 }

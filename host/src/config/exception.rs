@@ -1,6 +1,6 @@
-//! What a plugin is not asked about for a while.
+//! Exceptions: requests that a plugin is not called for until a given time.
 //!
-//! An exception has an end and a reason, because one without them is forgotten.
+//! An exception must have an end and a reason. Otherwise people would forget it.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -10,9 +10,9 @@ use time::{Date, Month, OffsetDateTime, Time};
 
 use super::read::{Fields, Node};
 
-/// Requests that a plugin is not asked about until a day.
+/// An exception: requests that a plugin is not called for until a given time.
 ///
-/// Each list that is not empty has to hold what the request has; at least one is not empty.
+/// Every list that is not empty must match the request. At least one list is not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exception {
     /// The object's namespace.
@@ -30,9 +30,9 @@ pub struct Exception {
 /// The end of an exception.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Until {
-    /// As it was written.
+    /// The end as it was written.
     text: Box<str>,
-    /// From then on it does not count.
+    /// The first moment at which the exception no longer applies.
     end: OffsetDateTime,
 }
 
@@ -40,7 +40,7 @@ const LISTS: &str = "namespaces, names, users or groups";
 const UNTIL_EXPECTED: &str = "a day, such as 2026-12-31, which is the last one (in UTC), or a time, such as \
     2026-12-31T18:00:00Z";
 const REASON_EXPECTED: &str = "a text that says why";
-/// It is repeated in annotations.
+/// Maximum length of a reason. The host repeats it in annotations.
 const LONGEST_REASON_BYTES: usize = 500;
 
 // === impl Exception ===
@@ -55,7 +55,7 @@ impl Exception {
         let given = ["namespaces", "names", "users", "groups"];
         if !given.iter().any(|key| fields.has(key)) {
             node.reject(&format!(
-                "at least one of {LISTS}; to have the plugin asked about nothing write enabled: false"
+                "at least one of {LISTS}; to disable the plugin, write enabled: false"
             ));
         }
         let until = fields
@@ -75,25 +75,25 @@ impl Exception {
         })
     }
 
-    /// Whether it still counts.
+    /// Returns whether the exception still applies.
     #[must_use]
     pub fn is_active(&self, now: SystemTime) -> bool {
         OffsetDateTime::from(now) < self.until.end
     }
 
-    /// When it ends, as it was written.
+    /// Returns the end as it was written.
     #[must_use]
     pub fn until(&self) -> &str {
         &self.until.text
     }
 
-    /// Why it is there.
+    /// Returns the reason.
     #[must_use]
     pub fn reason(&self) -> &str {
         &self.reason
     }
 
-    /// What it says about whom, by the configuration's keys; only lists that are not empty.
+    /// Lists the conditions by their configuration keys. Empty lists are left out.
     pub fn lists(&self) -> impl Iterator<Item = (&'static str, &[Box<str>])> {
         let lists = [
             ("namespaces", self.namespaces.as_slice()),
@@ -105,7 +105,7 @@ impl Exception {
     }
 }
 
-/// The reason and the end.
+/// Writes the reason and the end.
 impl fmt::Display for Exception {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{} (until {})", self.reason, self.until.text)
@@ -128,7 +128,7 @@ impl Until {
     }
 }
 
-/// The beginning of the day after `2026-12-31`.
+/// Returns the start of the day after a date such as `2026-12-31`.
 fn end_of_day(text: &str) -> Option<OffsetDateTime> {
     let digits = |text: &str, count: usize| {
         let plain = text.len() == count && text.bytes().all(|byte| byte.is_ascii_digit());
@@ -153,14 +153,14 @@ fn read_reason(node: &Node<'_>) -> Option<Box<str>> {
     Some(reason.into())
 }
 
-/// Names, exactly as they are; an empty list would be one that holds nothing.
+/// Reads a list of exact names. An empty list is refused, because it would match nothing.
 pub(super) fn read_names(fields: &mut Fields<'_>, key: &'static str) -> Option<Vec<Box<str>>> {
     let Some(node) = fields.optional(key) else {
         return Some(Vec::new());
     };
     let nodes = node.elements("names")?;
     if nodes.is_empty() {
-        node.reject("names; leave the key out when it is not about them");
+        node.reject("at least one name, or leave the key out");
         return None;
     }
     let names = nodes.iter().map(|node| {
@@ -171,7 +171,7 @@ pub(super) fn read_names(fields: &mut Fields<'_>, key: &'static str) -> Option<V
         }
         Some(Box::from(name))
     });
-    // Read to the end, so that every problem is noted.
+    // All names are read before a failure is returned, so that every problem is reported.
     let names: Vec<Option<Box<str>>> = names.collect();
     names.into_iter().collect()
 }
@@ -181,7 +181,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_day_is_part_of_the_exception_and_a_time_is_not() {
+    fn exception_includes_last_day_and_excludes_end_time() {
         let end = |text: &str| end_of_day(text).map(|end| end.format(&Rfc3339).unwrap());
         assert_eq!(end("2026-12-31").as_deref(), Some("2027-01-01T00:00:00Z"));
         assert_eq!(end("2028-02-28").as_deref(), Some("2028-02-29T00:00:00Z"));

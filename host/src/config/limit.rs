@@ -1,7 +1,7 @@
-//! Every number that bounds something: its key, unit, default, bounds, and what happens at it.
+//! All limits: key, unit, default, bounds, and the effect of reaching the limit.
 //!
-//! One table for three readers: the parser takes defaults and bounds from it, `docs/configuration.md` is
-//! checked against it by a test, and a person finds all limits in one place.
+//! This table has three readers. The parser takes defaults and bounds from it. A test compares `docs/reference/configuration.md`
+//! with it. People find all limits in one place.
 
 use std::time::Duration;
 
@@ -12,14 +12,14 @@ use super::quantity::{
 };
 use super::read::Fields;
 
-/// What an amount counts.
+/// The unit of an amount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// A plain number, with decimal suffixes.
     Count,
     /// Bytes, with binary or decimal suffixes.
     Bytes,
-    /// Time, in Go's syntax; the amount is in nanoseconds.
+    /// A time in Go's syntax. The amount is in nanoseconds.
     Duration,
     /// Hundredths.
     Percent,
@@ -28,52 +28,52 @@ pub enum Unit {
 /// One limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limit {
-    /// Where it stands in the configuration file.
+    /// The key in the configuration file.
     pub key: &'static str,
-    /// What its amounts count.
+    /// The unit of the amounts.
     pub unit: Unit,
-    /// When the key is left out.
+    /// The value if the key is missing.
     pub default: u64,
-    /// The least that is accepted.
+    /// The smallest accepted value.
     pub minimum: u64,
-    /// The most that is accepted.
+    /// The largest accepted value.
     pub maximum: u64,
-    /// What enforces it.
+    /// The mechanism that enforces the limit.
     pub mechanism: &'static str,
-    /// What happens at it.
+    /// The effect of reaching the limit: a kind of fault, or `none:` and another effect.
     pub fault: &'static str,
 }
 
-/// What one plugin may use: per call where nothing else is said.
+/// The limits of one plugin. They apply per call unless stated otherwise.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct Limits {
-    /// Units of work: about one per WebAssembly instruction, and what host functions charge.
+    /// Units of work: about one per WebAssembly instruction, plus the charges of host functions.
     pub fuel: u64,
-    /// Time spent running, waiting for a processor not included.
+    /// Time that the plugin runs, without waiting for a processor.
     pub cpu_time: Duration,
     /// Time from the start of the call to its answer.
     pub timeout: Duration,
-    /// All linear memories together.
+    /// Size of all linear memories together.
     pub memory_bytes: u64,
-    /// Linear memories.
+    /// Number of linear memories.
     pub memories: u32,
-    /// Tables.
+    /// Number of tables.
     pub tables: u32,
-    /// Elements of one table.
+    /// Number of elements of one table.
     pub table_elements: u32,
-    /// Core instances that one call may create.
+    /// Number of core instances that one call may create.
     pub instances: u32,
-    /// What one call may hand to the host in all: the arguments of host functions and the answer.
+    /// Bytes that one call may pass to the host in total: the arguments of host functions and the answer.
     pub output_bytes: u64,
-    /// Operations of one patch.
+    /// Number of operations of one patch.
     pub patch_operations: u32,
-    /// Warnings of one answer.
+    /// Number of warnings of one answer.
     pub warnings: u32,
-    /// Audit annotations of one answer.
+    /// Number of audit annotations of one answer.
     pub annotations: u32,
-    /// Log lines of one call.
+    /// Number of log lines of one call.
     pub log_lines: u32,
-    /// Calls of this plugin at the same time.
+    /// Number of concurrent calls of this plugin.
     pub concurrency: u32,
 }
 
@@ -92,7 +92,7 @@ macro_rules! limits {
             mechanism: $mechanism, fault: $fault,
         };)*
 
-        /// Every limit there is, in the order of the documentation.
+        /// Every limit, in the order of the documentation.
         pub const LIMITS: &[Limit] = &[$($name),*];
     };
 }
@@ -100,20 +100,20 @@ macro_rules! limits {
 limits! {
     FUEL = "limits.fuel" Count 100_000_000, 1 => 1_000_000_000_000,
         "wasmtime fuel; host functions charge it too", "out-of-fuel";
-    // 30 s is the longest that kube-apiserver waits for a webhook.
+    // 30 s is the longest time that kube-apiserver waits for a webhook.
     CPU_TIME = "limits.cpuTime" Duration 250 * MILLISECOND, MILLISECOND => 30 * SECOND,
         "epoch ticks of 1 ms, counted while the plugin runs", "cpu-deadline";
     TIMEOUT = "limits.timeout" Duration 500 * MILLISECOND, MILLISECOND => 30 * SECOND,
         "timer around the call", "deadline";
     MEMORY = "limits.memory" Bytes 32 * MI, 64 * KI => 4 * GI,
-        "resource limiter, when a linear memory is made or grows", "memory";
+        "resource limiter, when a linear memory is created or grows", "memory";
     MEMORIES = "limits.memories" Count 4, 1 => 16,
         "resource limiter, at instantiation", "none: the plugin is not loaded";
     TABLES = "limits.tables" Count 8, 1 => 64,
         "resource limiter, at instantiation", "none: the plugin is not loaded";
     TABLE_ELEMENTS = "limits.tableElements" Count 20_000, 1 => 1_000_000,
-        "resource limiter, when a table is made or grows", "memory";
-    // A component of Python has 33 and more.
+        "resource limiter, when a table is created or grows", "memory";
+    // A Python component has 33 or more.
     INSTANCES = "limits.instances" Count 64, 1 => 64,
         "resource limiter, at instantiation", "none: the plugin is not loaded";
     OUTPUT = "limits.output" Bytes 4 * MI, KI => 64 * MI,
@@ -134,52 +134,52 @@ limits! {
         "counted over all requests being read or answered, as their bytes arrive", "none: HTTP 429 with Retry-After, which kube-apiserver retries";
     MAX_DECODED = "requests.maxDecoded" Bytes 256 * MI, 16 * MI => 64 * GI,
         "counted while reviews and plugins' answers are decoded, before the memory is allocated", "none: HTTP 429 with Retry-After; unreadable for a review that is too large by itself, output-too-large for an answer";
-    // kube-apiserver keeps 25 idle ones: this is that for forty of them.
+    // kube-apiserver keeps 25 idle connections. 1,000 is enough for forty kube-apiservers.
     MAX_CONNECTIONS = "requests.maxConnections" Count 1_000, 16 => 100_000,
-        "counted when a connection is accepted", "none: an idle connection of the client that has most is closed";
+        "counted when a connection is accepted", "none: an idle connection of the client with the most connections is closed";
     MARGIN_PERCENT = "requests.deadlineMargin.percent" Percent 10, 0 => 50,
         "subtracted from `?timeout=`; the larger of the two margins counts", "deadline";
     MARGIN_AT_LEAST = "requests.deadlineMargin.atLeast" Duration 50 * MILLISECOND, 0 => 5 * SECOND,
         "subtracted from `?timeout=`; the larger of the two margins counts", "deadline";
     DEFAULT_TIMEOUT = "requests.defaultTimeout" Duration 10 * SECOND, SECOND => 30 * SECOND,
         "the deadline of a request without `?timeout=`", "deadline";
-    // kube-apiserver keeps idle connections for 90 s: a server that closes first loses requests.
+    // kube-apiserver keeps idle connections for 90 s. A server that closes one first loses requests.
     IDLE_TIMEOUT = "requests.idleTimeout" Duration 120 * SECOND, 91 * SECOND => 60 * MINUTE,
         "timer per connection", "none: the connection is closed";
     SHUTDOWN_GRACE_PERIOD = "requests.shutdownGracePeriod" Duration 30 * SECOND, 0 => 10 * MINUTE,
-        "timer from SIGTERM on", "none: what still runs is cut off";
+        "timer from SIGTERM on", "none: unfinished requests are aborted";
     MAX_DEPTH = "requests.maxDepth" Count 120, 16 => 500,
-        "counted while JSON is parsed, and in what a plugin makes of it", "bad-patch for a plugin's answer, unreadable for a request";
+        "counted while JSON is parsed, and in patched objects", "bad-patch for a plugin's answer, unreadable for a request";
     MAX_DECISIONS = "admin.decisions.maxCount" Count 1_000, 0 => 100_000,
-        "the oldest decision goes when a new one comes", "none";
+        "the oldest decision is evicted for a new one", "none";
     MAX_DECISION_BYTES = "admin.decisions.maxBytes" Bytes 2 * MI, 64 * KI => GI,
-        "likewise", "none";
+        "the oldest decision is evicted for a new one", "none";
     MAX_CONCURRENT_CALLS = "engine.maxConcurrentCalls" Count 128, 1 => 1_024,
         "semaphore below the size of the instance pool", "none: HTTP 429 with Retry-After";
     MAX_MEMORY = "engine.maxMemory" Bytes 512 * MI, 64 * MI => 1024 * GI,
-        "counted when a linear memory is made or grows", "none: HTTP 429 with Retry-After";
+        "counted when a linear memory is created or grows", "none: HTTP 429 with Retry-After";
     MAX_WASM_STACK = "engine.maxWasmStack" Bytes 512 * KI, 64 * KI => 8 * MI,
-        "wasmtime's stack limit, for every plugin alike", "trap";
+        "wasmtime's stack limit, the same for every plugin", "trap";
     MAX_PLUGIN = "engine.maxPlugin" Bytes 64 * MI, KI => GI,
-        "what is read of the file", "none: the plugin is not loaded";
+        "counted while the file is read", "none: the plugin is not loaded";
     LOAD_TIMEOUT = "engine.loadTimeout" Duration 60 * SECOND, SECOND => 30 * MINUTE,
-        "CPU time of each child process that prepares a plugin; four times that by the clock", "none: the plugin is not loaded";
+        "CPU time of each child process that prepares a plugin; its wall-clock time may be four times as long", "none: the plugin is not loaded";
     LOAD_MEMORY = "engine.loadMemory" Bytes GI, 64 * MI => 64 * GI,
         "data of each child process that prepares a plugin (RLIMIT_DATA)", "none: the plugin is not loaded";
     STARTUP_GRACE = "startupGrace" Duration 5 * MINUTE, 0 => 60 * MINUTE,
-        "timer from the start on, while a plugin under Fail was never loaded; `never` without `startupPeers`", "none: /readyz is 503 so long, and while a peer has all of its plugins";
+        "timer from the start, while a plugin under failurePolicy Fail has never been loaded; the default is `never` without `startupPeers`", "none: /readyz answers 503 during this time, and while a peer has all of its plugins";
     POLL_INTERVAL = "registries.pollInterval" Duration MINUTE, SECOND => 24 * 60 * MINUTE,
-        "timer per tag, within a tenth more or less", "none";
+        "timer per tag, randomized by up to 10 %", "none";
     PULL_TIMEOUT = "registries.timeout" Duration 30 * SECOND, SECOND => 30 * MINUTE,
-        "timer around one pull and all that it tries again", "none: the plugin stays as it is";
+        "timer around one pull and its retries", "none: the plugin keeps its version";
     MAX_CACHE = "registries.maxCache" Bytes GI, MI => 1024 * GI,
-        "what was not used for longest goes", "none";
+        "the least recently used artifacts are evicted", "none";
 }
 
 // === impl Unit ===
 
 impl Unit {
-    /// As documentation names it.
+    /// Returns the unit's name in the documentation.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -223,7 +223,7 @@ impl Unit {
 // === impl Limit ===
 
 impl Limit {
-    /// The last part of the key.
+    /// Returns the last part of the key.
     #[must_use]
     pub fn name(&self) -> &'static str {
         self.key.rsplit('.').next().unwrap_or(self.key)
@@ -233,7 +233,7 @@ impl Limit {
         Duration::from_nanos(self.default)
     }
 
-    /// For limits whose bounds fit.
+    /// Returns the default as 32 bits, for limits whose bounds fit.
     pub(crate) fn default_u32(&self) -> u32 {
         u32::try_from(self.default).unwrap_or(u32::MAX)
     }
@@ -242,7 +242,7 @@ impl Limit {
 // === impl Limits ===
 
 impl Limits {
-    /// Reads the keys that are given; `base` has the rest.
+    /// Reads the keys that are given, and takes the other values from `base`.
     pub(crate) fn read(mut fields: Fields<'_>, base: &Self, max_concurrent_calls: u32) -> Self {
         let limits = Self {
             fuel: fields.amount(&FUEL, base.fuel),

@@ -1,4 +1,4 @@
-//! Where the server listens: for kube-apiserver, for administrators, and for probes.
+//! The addresses of the server: for kube-apiserver, for administrators, and for probes.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, SocketAddrV4};
 use std::path::Path;
@@ -13,9 +13,9 @@ use super::server::DecisionLimits;
 pub struct Admin {
     /// IP address and port.
     pub listen: SocketAddr,
-    /// What a client has to show. With it, the listener speaks TLS.
+    /// The authentication of clients. If it is configured, the listener uses TLS.
     pub authentication: Option<Authentication>,
-    /// Names that a request's `Host` may have beside those of the loopback interface.
+    /// Accepted names in a request's `Host`, in addition to those of the loopback interface.
     pub hosts: Vec<String>,
 }
 
@@ -29,7 +29,7 @@ pub(super) struct Listeners {
 
 const LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 8443));
 const ADMIN_LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::LOCALHOST, 8081));
-/// kubelet and Prometheus come by the pod's address.
+/// kubelet and Prometheus use the pod's address.
 const PROBES_LISTEN: SocketAddr = SocketAddr::V4(SocketAddrV4::new(Ipv4Addr::UNSPECIFIED, 8080));
 
 const HOST_EXPECTED: &str = "a DNS name or an IP address without a port, such as tollgate.internal";
@@ -49,7 +49,7 @@ impl Listeners {
             .has("authentication")
             .then(|| Authentication::read(&mut section, folder));
         if authentication.is_none() {
-            // Asked for so that it is a known key.
+            // Reads the key to mark it as known.
             let _ = section.optional("authentication");
         }
         let admin = Admin {
@@ -67,7 +67,7 @@ impl Listeners {
         if share_a_port(listen, admin_listen) {
             section.problem(
                 "listen",
-                format!("got {admin_listen}, expected another port than `listen` has"),
+                format!("got {admin_listen}, expected a port other than that of `listen`"),
             );
         }
         let decisions = DecisionLimits::read(&mut section);
@@ -83,7 +83,7 @@ impl Listeners {
                 };
                 section.problem(
                     "listen",
-                    format!("got {probes}{by_default}, expected another port than `{key}` has"),
+                    format!("got {probes}{by_default}, expected a port other than that of `{key}`"),
                 );
             }
         }
@@ -100,23 +100,23 @@ impl Listeners {
 // === impl Admin ===
 
 impl Admin {
-    /// What is wrong with an address that others than this machine can reach while nothing is asked of them.
+    /// Returns a problem if other machines can reach the address without authentication.
     #[must_use]
     pub fn exposed(&self) -> Option<String> {
         let loopback = self.listen.ip().to_canonical().is_loopback();
         (!loopback && self.authentication.is_none()).then(|| {
             format!(
-                "missing, expected clientCertificate, bearer or basic: admin.listen is {}, which is no loopback \
-                 address, and whoever reached it could read decisions and reload plugins; probes and metrics are at \
-                 probes.listen",
+                "missing, expected clientCertificate, bearer or basic: admin.listen is {}, which is not a loopback \
+                 address, so anyone who reaches it could read decisions and reload plugins; probes and metrics are \
+                 at probes.listen",
                 self.listen
             )
         })
     }
 }
 
-/// Whether both cannot be had at once. An unspecified address takes the port on all of them; port 0 is whichever one is
-/// free.
+/// Returns whether two addresses conflict. An unspecified address takes the port on all addresses. Port 0 means any
+/// free port and never conflicts.
 fn share_a_port(one: SocketAddr, other: SocketAddr) -> bool {
     let same_address =
         one.ip() == other.ip() || one.ip().is_unspecified() || other.ip().is_unspecified();

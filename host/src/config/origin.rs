@@ -1,4 +1,4 @@
-//! Where a configuration is read from, again and again while it is served.
+//! The source of a configuration, which is read again while the configuration is served.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -6,23 +6,23 @@ use std::path::{Path, PathBuf};
 use super::Config;
 use super::problem::ConfigError;
 
-/// Where a configuration comes from.
+/// The source of a configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A configuration file.
     File(PathBuf),
-    /// A folder of plugins, and every default.
+    /// A folder of plugins. All other values are defaults.
     Directory(PathBuf),
 }
 
 // === impl Origin ===
 
 impl Origin {
-    /// Reads it as it is now.
+    /// Reads the current configuration.
     ///
     /// # Errors
     ///
-    /// When it cannot be read, or all that is wrong with it.
+    /// When the source cannot be read, or the list of all problems in it.
     pub fn load(&self) -> Result<Config, ConfigError> {
         match self {
             Self::File(path) => Config::load(path),
@@ -30,7 +30,7 @@ impl Origin {
         }
     }
 
-    /// The file or folder.
+    /// Returns the file or folder.
     #[must_use]
     pub fn path(&self) -> &Path {
         match self {

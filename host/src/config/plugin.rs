@@ -1,4 +1,4 @@
-//! One entry under `plugins`.
+//! An entry under `plugins`: its source, its settings, and the effect of its answers.
 
 use std::borrow::Borrow;
 use std::collections::BTreeSet;
@@ -19,46 +19,47 @@ use super::registry::Reference;
 use super::rule::Match;
 use super::written::Written;
 
-/// A plugin as it is to run.
+/// The configuration of one plugin.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PluginConfig {
-    /// Unique among the plugins.
+    /// The plugin's name, unique among the plugins.
     pub name: PluginName,
-    /// Whether it is loaded and asked at all.
+    /// Whether the plugin is loaded and called.
     pub enabled: bool,
-    /// Where its WebAssembly comes from.
+    /// The source of the plugin's WebAssembly.
     pub source: Source,
-    /// PEM files with keys, by one of which its artifact has to be signed; none where it need not be.
+    /// PEM files with public keys. The artifact must be signed by one of them. Empty means that no signature is
+    /// required.
     pub signature_keys: Vec<PathBuf>,
-    /// What it is called for; none means the rules of its own `describe`.
+    /// The requests that the plugin is called for. None means the rules from its own `describe`.
     pub matching: Option<Match>,
-    /// A JSON object for its `configure`.
+    /// A JSON object for the plugin's `configure`.
     pub settings: Value,
-    /// What its verdicts count for.
+    /// The effect of the plugin's verdicts.
     pub mode: Mode,
-    /// What its faults count for.
+    /// The effect of the plugin's faults.
     pub failure_policy: FailurePolicy,
-    /// Whether it is called again when a later plugin changed the object.
+    /// Whether the plugin is called again after a later plugin changed the object.
     pub reinvocation_policy: ReinvocationPolicy,
-    /// What it means when it changes what an earlier plugin wrote.
+    /// The effect of changing a value that an earlier plugin wrote.
     pub conflicts: Conflicts,
-    /// What its denial means where the old object had given reason for the same.
+    /// The effect of a denial that the old object would have caused too.
     pub existing_violations: ExistingViolations,
-    /// What it is not asked about for a while.
+    /// Requests that the plugin is not called for until a given time.
     pub exceptions: Vec<Exception>,
-    /// What it may use.
+    /// The plugin's limits.
     pub limits: Limits,
-    /// What it may import beside the contract.
+    /// The imports that the plugin may use in addition to the contract.
     pub capabilities: BTreeSet<Capability>,
-    /// Whether an object that it answers may lack fields which the one it was given has.
+    /// Whether the plugin may return a whole object that lacks fields of the given object.
     pub allow_removals: bool,
     /// Whether log records name the object and the user of a request.
     pub log_identities: bool,
-    /// The entry as it was written; never compared.
+    /// The entry as it was written. Comparisons ignore it.
     pub(crate) written: Written,
 }
 
-/// What a plugin has where its entry does not say.
+/// Values for plugins whose entries do not set them.
 pub(crate) struct Defaults {
     pub(crate) limits: Limits,
     pub(crate) conflicts: Conflicts,
@@ -66,41 +67,42 @@ pub(crate) struct Defaults {
     pub(crate) log_identities: bool,
 }
 
-/// The name of a plugin: a DNS-1123 label of at most 40 characters, because it becomes part of paths,
-/// metrics and of audit annotation keys, which have 63. A candidate has the name of its plugin with `.candidate`
-/// behind it. Cloning is cheap.
+/// The name of a plugin: a DNS-1123 label of at most 40 characters. Cloning is cheap.
+///
+/// The name becomes part of paths, metrics and audit annotation keys, which are limited to 63 characters. A shadow
+/// version has the name of its plugin followed by `.candidate`.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PluginName(Arc<str>);
 
-/// Text that cannot name a plugin.
+/// The error for text that cannot name a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
-    "a plugin's name is at most 40 of a-z, 0-9 and -, and begins and ends with a letter or digit"
+    "a plugin's name has at most 40 characters of a-z, 0-9 and -, and begins and ends with a letter or digit"
 )]
 pub struct PluginNameError;
 
-/// Where a plugin's WebAssembly comes from.
+/// The source of a plugin's WebAssembly.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
-    /// A file: a component, or a core module that can be made one.
+    /// A file: a component, or a core module that can be turned into one.
     File(PathBuf),
     /// An artifact in a registry.
     Oci(Reference),
 }
 
-/// What a plugin's verdicts count for.
+/// The effect of a plugin's verdicts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Mode {
-    /// Denials deny, mutations mutate.
+    /// Denials deny and mutations mutate.
     #[default]
     Enforce,
-    /// Denials become warnings; nothing is changed.
+    /// Denials become warnings, and mutations have no effect.
     Warn,
-    /// Runs after the answer; counted and logged only.
+    /// The plugin runs after the answer. Its verdicts are only counted and logged.
     Audit,
 }
 
-/// What a plugin's faults count for.
+/// The effect of a plugin's faults.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum FailurePolicy {
     /// A fault denies the request.
@@ -110,19 +112,20 @@ pub enum FailurePolicy {
     Ignore,
 }
 
-/// Something that a plugin can import only when it is granted.
+/// An import that a plugin may use only if the configuration grants it.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub enum Capability {
     /// The time of day.
     Clock,
 }
 
-/// Behind a plugin's name, it is its candidate's: no plugin's name has a dot.
+/// Suffix of a shadow version's name. No plugin's name contains a dot, so the suffix is unique.
 const CANDIDATE: &str = ".candidate";
-/// More than this would not leave room in an annotation's key.
+/// Maximum length of a name. A longer name would leave too little room in an annotation's key.
 const LONGEST_NAME: usize = 40;
 
-const NAME_EXPECTED: &str = "a name of at most 40 of a-z, 0-9 and -, such as image-rewrite";
+const NAME_EXPECTED: &str =
+    "a name of at most 40 characters of a-z, 0-9 and -, such as image-rewrite";
 pub(super) const SOURCE_EXPECTED: &str = "file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as \
      oci://registry.example.com/policies/image-rewrite:1.4";
 
@@ -142,7 +145,7 @@ impl Default for Defaults {
 // === impl PluginConfig ===
 
 impl PluginConfig {
-    /// A plugin with every default.
+    /// Creates a plugin with every default.
     #[must_use]
     pub fn new(name: PluginName, source: Source) -> Self {
         let written = Written::of_source(&name, &source);
@@ -167,7 +170,7 @@ impl PluginConfig {
         }
     }
 
-    /// The same, written like this.
+    /// Returns the same configuration with another written form.
     pub(super) fn written_as(self, written: &Written) -> Self {
         Self {
             written: written.clone(),
@@ -175,14 +178,14 @@ impl PluginConfig {
         }
     }
 
-    /// Gives it another mode.
+    /// Changes the mode.
     pub(crate) fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
         self.written = self.written.with("mode", mode.as_str().into());
     }
 
-    /// Whether the code that runs is the same under both, given the same bytes: all else is about when it is asked
-    /// and what its answer counts for.
+    /// Returns whether both configurations run the same code, given the same bytes. The remaining keys only control
+    /// when the plugin is called and what its answer means.
     pub(crate) fn runs_like(&self, other: &Self) -> bool {
         self.enabled == other.enabled
             && self.source == other.source
@@ -192,13 +195,13 @@ impl PluginConfig {
             && self.capabilities == other.capabilities
     }
 
-    /// Whether it is a plugin's candidate, which decides nothing.
+    /// Returns whether this is a shadow version, which decides nothing.
     #[must_use]
     pub fn is_candidate(&self) -> bool {
         self.name.candidate_of().is_some()
     }
 
-    /// Reads an entry: the plugin, and its candidate where it has one.
+    /// Reads an entry: the plugin, and its shadow version if there is one.
     pub(crate) fn read(
         node: &Node<'_>,
         folder: &Path,
@@ -287,7 +290,7 @@ impl PluginConfig {
     }
 }
 
-/// The keys of what comes from this source. Where there is none, what is wrong is told of it.
+/// Reads the signature keys for a source. If no artifact can be signed, the key `signatures` is a problem.
 pub(super) fn read_signature_keys(
     fields: &mut Fields<'_>,
     source: Option<&Source>,
@@ -307,20 +310,20 @@ pub(super) fn read_signature_keys(
     Vec::new()
 }
 
-/// The settings, where there are any.
+/// Reads the settings, if there are any.
 pub(super) fn read_settings(fields: &mut Fields<'_>, problems: &Collector) -> Option<Value> {
     let node = fields.optional("settings")?;
-    // Never shown: settings may hold what is nobody's business.
+    // The message does not show the value, because settings may hold secrets.
     if !node.value().is_object() {
         problems.add(
             node.path(),
-            "expected an object; what is in it is up to the plugin",
+            "expected an object; the plugin defines its keys",
         );
     }
     Some(node.value().clone()).filter(Value::is_object)
 }
 
-/// The keys that signatures have to be made with.
+/// Reads the keys that a signature may be made with.
 pub(crate) fn read_keys(
     mut fields: Fields<'_>,
     folder: &Path,
@@ -353,7 +356,7 @@ pub(super) fn read_capabilities(fields: &mut Fields<'_>) -> BTreeSet<Capability>
 // === impl PluginName ===
 
 impl PluginName {
-    /// Its text, which it shares.
+    /// Returns the name's shared text.
     pub(crate) fn shared(&self) -> Arc<str> {
         self.0.clone()
     }
@@ -362,7 +365,7 @@ impl PluginName {
     ///
     /// # Errors
     ///
-    /// When it is not a DNS-1123 label, or longer than 40 characters.
+    /// When the text is not a DNS-1123 label, or is longer than 40 characters.
     pub fn parse(text: &str) -> Result<Self, PluginNameError> {
         if is_label(text, LONGEST_NAME) {
             Ok(Self(Arc::from(text)))
@@ -371,25 +374,25 @@ impl PluginName {
         }
     }
 
-    /// The name as text.
+    /// Returns the name as text.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// The name of this plugin's candidate.
+    /// Returns the name of this plugin's shadow version.
     #[must_use]
     pub fn of_candidate(&self) -> Self {
         Self(format!("{self}{CANDIDATE}").into())
     }
 
-    /// The name of the plugin whose candidate has this name; none where it is a plugin's.
+    /// Returns the plugin's name if this is a shadow version's name. None if it is a plugin's.
     #[must_use]
     pub fn candidate_of(&self) -> Option<&str> {
         self.0.strip_suffix(CANDIDATE)
     }
 
-    /// The name of the entry under `plugins`: a candidate's is its plugin's.
+    /// Returns the name of the entry under `plugins`. A shadow version shares its plugin's entry.
     pub(crate) fn entry(&self) -> &str {
         self.candidate_of().unwrap_or(self.as_str())
     }
@@ -415,7 +418,7 @@ impl AsRef<str> for PluginName {
     }
 }
 
-/// So that a map by name can be asked with a `&str`.
+/// Allows look-ups with a `&str` in a map by name.
 impl Borrow<str> for PluginName {
     fn borrow(&self) -> &str {
         &self.0
@@ -430,7 +433,7 @@ impl std::str::FromStr for PluginName {
     }
 }
 
-/// A DNS-1123 label, the way Kubernetes names most things.
+/// Returns whether text is a DNS-1123 label, which is how Kubernetes names most things.
 pub(crate) fn is_label(text: &str, longest: usize) -> bool {
     let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
     !text.is_empty()
@@ -446,7 +449,7 @@ impl Source {
     pub(super) fn read(node: &Node<'_>, folder: &Path) -> Option<Self> {
         let text = node.text(SOURCE_EXPECTED)?;
         if let Some(path) = text.strip_prefix("file:") {
-            // `file://host/path` has a host, `file:///path` has none.
+            // `file://host/path` has a host. `file:///path` has none.
             let has_host = path.starts_with("//") && !path.starts_with("///");
             if !path.is_empty() && !has_host {
                 return Some(Self::File(join(folder, path)));
@@ -479,7 +482,7 @@ impl Mode {
         ("audit", Self::Audit),
     ];
 
-    /// As it is written in a configuration file.
+    /// Returns the mode as it is written in a configuration file.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -494,7 +497,7 @@ impl FailurePolicy {
     const WORDS: &'static [(&'static str, Self)] =
         &[("Fail", Self::Fail), ("Ignore", Self::Ignore)];
 
-    /// As Kubernetes writes it.
+    /// Returns the policy as Kubernetes writes it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -507,7 +510,7 @@ impl FailurePolicy {
 impl Capability {
     const WORDS: &'static [(&'static str, Self)] = &[("clock", Self::Clock)];
 
-    /// As it is written in a configuration file.
+    /// Returns the capability as it is written in a configuration file.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,34 +1,34 @@
-//! What happens when plugins come into each other's way, and to what is wrong already.
+//! Policies for mutators that change each other's values, and for violations that existed before the request.
 
 use std::fmt;
 
-/// Whether a mutator is called again when a later plugin changed the object.
+/// Whether a mutator is called again after a later plugin changed the object.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ReinvocationPolicy {
-    /// It is called once.
+    /// The mutator is called once.
     #[default]
     Never,
-    /// It is called once more.
+    /// The mutator is called once more.
     IfNeeded,
 }
 
-/// What a mutator's change of something that an earlier one wrote means.
+/// The effect of a mutator changing a value that an earlier mutator wrote.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Conflicts {
-    /// The later one's value stands; it is recorded.
+    /// The later value wins, and the conflict is recorded.
     #[default]
     Last,
-    /// It is a fault of the later one.
+    /// The conflict is a fault of the later mutator.
     Deny,
 }
 
-/// What a denial means whose reason was there before the request.
+/// The effect of a denial whose reason existed before the request.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ExistingViolations {
-    /// The same as any other.
+    /// The denial counts like any other.
     #[default]
     Deny,
-    /// An UPDATE passes with a warning when it adds none.
+    /// An UPDATE that adds no violation passes with a warning.
     Allow,
 }
 
@@ -38,7 +38,7 @@ impl ReinvocationPolicy {
     pub(crate) const WORDS: &'static [(&'static str, Self)] =
         &[("Never", Self::Never), ("IfNeeded", Self::IfNeeded)];
 
-    /// As Kubernetes writes it.
+    /// Returns the policy as Kubernetes writes it.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -52,7 +52,7 @@ impl Conflicts {
     pub(crate) const WORDS: &'static [(&'static str, Self)] =
         &[("last", Self::Last), ("deny", Self::Deny)];
 
-    /// As it is written in a configuration file.
+    /// Returns the policy as it is written in a configuration file.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -66,7 +66,7 @@ impl ExistingViolations {
     pub(crate) const WORDS: &'static [(&'static str, Self)] =
         &[("deny", Self::Deny), ("allow", Self::Allow)];
 
-    /// As it is written in a configuration file.
+    /// Returns the policy as it is written in a configuration file.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {

@@ -1,54 +1,54 @@
-//! What is wrong with a configuration, in words for the person who wrote it.
+//! Problems in a configuration, in words for its author.
 //!
-//! Problems are collected, not returned one by one: whoever corrects a file wants the whole list.
+//! Problems are collected, because an author wants the whole list at once.
 
 use std::cell::RefCell;
 use std::fmt;
 use std::path::PathBuf;
 
-/// One thing that is wrong, and where.
+/// A problem and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
-    /// A key path such as `plugins[2].limits.fuel`, or a line and column where there is no key yet.
+    /// A key path such as `plugins[2].limits.fuel`, or a line and column if no key is known yet.
     pub place: String,
-    /// What was given, what was expected, what to do.
+    /// The given value, the expected value, and the remedy.
     pub message: String,
 }
 
-/// Nobody reads on, and a plugin's mistakes must not flood the log.
+/// Maximum number of problems that are shown. Nobody reads more, and a plugin's mistakes must not flood the log.
 const MOST_SHOWN: usize = 200;
 
-/// Everything that is wrong; displayed one per line.
+/// All problems, displayed one per line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problems(Vec<Problem>);
 
-/// Why there is no configuration.
+/// The reason why no configuration could be loaded.
 #[derive(Debug, thiserror::Error)]
 pub enum ConfigError {
     /// The file or folder cannot be read.
     #[error("cannot read the {what} {}", path.display())]
     Read {
-        /// What was to be read: `configuration file`, `plugin folder`.
+        /// The kind of source: `configuration file` or `plugin folder`.
         what: &'static str,
-        /// Where.
+        /// The path.
         path: PathBuf,
-        /// What the operating system said.
+        /// The operating system's error.
         #[source]
         source: std::io::Error,
     },
-    /// It was read, and is wrong.
+    /// The configuration was read and is invalid.
     #[error("{origin}: {problems}")]
     Invalid {
         /// The file or folder, or `configuration` for text without a file.
         origin: String,
-        /// All that is wrong with it.
+        /// All problems in it.
         problems: Problems,
     },
 }
 
-/// Where a reader puts the problems that it meets.
+/// A list that readers add their problems to.
 ///
-/// Behind a `RefCell` so that nested readers can share one while each is on its own branch of the document.
+/// It is behind a `RefCell`, so that nested readers can share it while each reads its own branch of the document.
 #[derive(Debug, Default)]
 pub(crate) struct Collector(RefCell<Vec<Problem>>);
 
@@ -67,12 +67,12 @@ impl fmt::Display for Problem {
 // === impl Problems ===
 
 impl Problems {
-    /// Each problem, in the order of the document as far as there is one.
+    /// Iterates over the problems, in the order of the document as far as possible.
     pub fn iter(&self) -> impl Iterator<Item = &Problem> {
         self.0.iter()
     }
 
-    /// A list of one.
+    /// Creates a list with one problem.
     pub(crate) fn one(place: impl Into<String>, message: impl Into<String>) -> Self {
         Self(vec![Problem {
             place: place.into(),
@@ -110,7 +110,7 @@ impl Collector {
         });
     }
 
-    /// The value, when nothing was wrong.
+    /// Returns the value if there was no problem.
     pub(crate) fn finish<T>(self, value: Option<T>) -> Result<T, Problems> {
         let problems = self.0.into_inner();
         match value {

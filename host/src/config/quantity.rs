@@ -1,7 +1,7 @@
-//! Amounts as people write them: `100M`, `32Mi`, `1m30s`.
+//! Reads and writes amounts in their usual forms: `100M`, `32Mi`, `1m30s`.
 //!
-//! Counts and bytes follow Kubernetes' quantities, durations follow Go's `time.ParseDuration`, because that
-//! is what kube-apiserver puts into `?timeout=`.
+//! Counts and bytes follow Kubernetes' quantities. Durations follow Go's `time.ParseDuration`, because kube-apiserver
+//! uses that format in `?timeout=`.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -20,29 +20,29 @@ const BINARY: &[(&str, u64)] = &[
     ("Ti", 1 << 40),
 ];
 
-/// Go counts durations in signed 64-bit nanoseconds; what is longer is not a duration.
+/// Longest duration. Go counts durations in signed 64-bit nanoseconds.
 const LONGEST_NANOSECONDS: u128 = i64::MAX as u128;
 
-/// Text that is not a duration as Go writes them.
+/// The error for text that is not a duration in Go's syntax.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DurationError {
-    /// No number where one has to be.
+    /// A number is missing.
     #[error("a duration is numbers with units, such as 500ms, 1.5s or 1m30s")]
     Malformed,
-    /// A number without `ns`, `us`, `ms`, `s`, `m` or `h`.
+    /// A number has no unit: `ns`, `us`, `ms`, `s`, `m` or `h`.
     #[error(
         "every number of a duration needs one of the units ns, us, ms, s, m, h: write 10s, not 10"
     )]
     Unit,
-    /// Below zero.
+    /// The duration is negative.
     #[error("a duration cannot be negative here")]
     Negative,
-    /// More than Go's longest, some 292 years.
+    /// The duration is longer than Go's longest, about 292 years.
     #[error("the duration is too long")]
     TooLong,
 }
 
-/// Reads a duration in Go's syntax, such as `10s`, `1.5s`, `1m30s` or `0`; refuses negative ones.
+/// Reads a duration in Go's syntax, such as `10s`, `1.5s`, `1m30s` or `0`. Negative durations are refused.
 ///
 /// # Errors
 ///
@@ -73,7 +73,7 @@ pub fn parse_go_duration(text: &str) -> Result<Duration, DurationError> {
         );
         let scale = match unit {
             "ns" => 1,
-            // Both are micro: U+00B5, and the Greek letter U+03BC.
+            // Both are the micro sign: U+00B5, and the Greek letter U+03BC.
             "us" | "\u{b5}s" | "\u{3bc}s" => 1_000,
             "ms" => 1_000_000,
             "s" => 1_000_000_000,
@@ -93,7 +93,7 @@ pub fn parse_go_duration(text: &str) -> Result<Duration, DurationError> {
     if negative && nanoseconds > 0 {
         return Err(DurationError::Negative);
     }
-    // Cannot fail after the comparison above.
+    // This cannot fail after the comparison above.
     u64::try_from(nanoseconds)
         .map(Duration::from_nanos)
         .map_err(|_| DurationError::TooLong)
@@ -121,7 +121,7 @@ pub(crate) fn parse_count(text: &str) -> Option<u64> {
     parse_quantity(text, DECIMAL)
 }
 
-/// Writes a count with the largest suffix that loses nothing.
+/// Writes a count with the largest suffix that keeps it exact.
 #[must_use]
 pub fn format_count(count: u64) -> String {
     format_quantity(count, DECIMAL)
@@ -132,7 +132,7 @@ pub(crate) fn parse_bytes(text: &str) -> Option<u64> {
     parse_quantity(text, BINARY).or_else(|| parse_quantity(text, DECIMAL))
 }
 
-/// Writes a number of bytes with the largest binary suffix that loses nothing.
+/// Writes a number of bytes with the largest binary suffix that keeps it exact.
 #[must_use]
 pub fn format_bytes(bytes: u64) -> String {
     format_quantity(bytes, BINARY)
@@ -145,7 +145,7 @@ fn parse_quantity(text: &str, suffixes: &[(&str, u64)]) -> Option<u64> {
     );
     let (_, scale) = suffixes.iter().find(|(name, _)| *name == suffix)?;
     let (numerator, denominator) = scaled(number, u128::from(*scale))?;
-    // Half a byte is a mistake, not something to round.
+    // A fraction of a byte is a mistake and is not rounded.
     if !numerator.is_multiple_of(denominator) {
         return None;
     }
@@ -164,13 +164,13 @@ fn format_quantity(value: u64, suffixes: &[(&str, u64)]) -> String {
     text
 }
 
-/// `1.5` times the scale as an exact fraction. None when it is not a number, or far too large.
+/// Returns a number such as `1.5` times the scale, as an exact fraction. None if it is not a number, or far too large.
 fn scaled(number: &str, scale: u128) -> Option<(u128, u128)> {
     let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && fraction.is_empty() || fraction.contains('.') {
         return None;
     }
-    // More digits than these are below a nanosecond and below a byte of a terabyte.
+    // Further digits are smaller than a nanosecond, and smaller than a byte of a terabyte.
     let fraction = fraction.get(..18).unwrap_or(fraction);
     let denominator = 10_u128.pow(u32::try_from(fraction.len()).ok()?);
     let whole: u128 = if whole.is_empty() {
@@ -240,7 +240,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_go_does_not_take_for_a_duration() {
+    fn rejects_durations_that_go_rejects() {
         for (text, error) in [
             ("", DurationError::Malformed),
             ("-", DurationError::Malformed),
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_amounts_the_way_they_are_read() {
+    fn written_amounts_read_back_unchanged() {
         for count in [
             0,
             1,

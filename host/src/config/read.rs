@@ -1,7 +1,7 @@
-//! A reader over the parsed document: typed values out, problems into a list.
+//! Reads typed values from the parsed document, and collects problems in a list.
 //!
-//! serde stops at the first error and knows no key path. Here every getter answers with a value or notes a
-//! problem, and reading goes on either way.
+//! serde stops at the first error and does not know key paths. Here every getter returns a value or records a problem,
+//! and reading continues in both cases.
 
 use std::borrow::Cow;
 use std::net::SocketAddr;
@@ -16,19 +16,19 @@ use super::problem::Collector;
 /// Longer values are cut in messages.
 const SHOWN_CHARACTERS: usize = 60;
 
-/// A value and the way to it.
+/// A value and its key path.
 pub(crate) struct Node<'a> {
     path: String,
     value: &'a Value,
     problems: &'a Collector,
 }
 
-/// The members of an object; remembers which keys were asked for, so that the rest are known to be mistakes.
+/// The members of an object. It remembers the keys that were read, so that the remaining keys are known to be mistakes.
 pub(crate) struct Fields<'a> {
     path: String,
     members: Option<&'a Map<String, Value>>,
     known: Vec<&'static str>,
-    /// Keys that are no mistake of spelling, and are refused all the same.
+    /// Keys that are spelled correctly and are refused nevertheless.
     refused: Vec<&'static str>,
     problems: &'a Collector,
 }
@@ -52,7 +52,7 @@ impl<'a> Node<'a> {
         self.value
     }
 
-    /// Notes that something else was expected here.
+    /// Records that something else was expected here.
     pub(crate) fn reject(&self, expected: &str) {
         self.problems.add(
             self.path.clone(),
@@ -74,7 +74,7 @@ impl<'a> Node<'a> {
         })
     }
 
-    /// The elements of a list.
+    /// Returns the elements of a list.
     pub(crate) fn elements(&self, of: &str) -> Option<Vec<Node<'a>>> {
         let Some(elements) = self.value.as_array() else {
             self.reject(&format!("a list of {of}"));
@@ -96,7 +96,7 @@ impl<'a> Node<'a> {
         text
     }
 
-    /// Text that may look like a number or a boolean, and then has to be in quotes.
+    /// Reads text. Text that looks like a number or a boolean has to be in quotes.
     pub(crate) fn quotable_text(&self, expected: &str) -> Option<&'a str> {
         match self.value {
             Value::Number(_) | Value::Bool(_) => {
@@ -114,7 +114,7 @@ impl<'a> Node<'a> {
         value
     }
 
-    /// One of a few words, spelled exactly so.
+    /// Reads one of a few words, with exact spelling.
     pub(crate) fn word<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
         let given = self.value.as_str();
         if let Some((_, value)) = words.iter().find(|(word, _)| Some(*word) == given) {
@@ -125,7 +125,7 @@ impl<'a> Node<'a> {
         None
     }
 
-    /// An amount within the bounds of its limit, in the limit's unit.
+    /// Reads an amount within the bounds of its limit, in the limit's unit.
     pub(crate) fn amount(&self, limit: &Limit) -> Option<u64> {
         let text = match self.value {
             Value::String(text) => Cow::from(text),
@@ -159,7 +159,7 @@ impl<'a> Node<'a> {
         address
     }
 
-    /// A path; a relative one starts at the configuration file's folder.
+    /// Reads a path. A relative path starts at the configuration file's folder.
     pub(crate) fn path_in(&self, folder: &Path) -> Option<PathBuf> {
         match self.text("a path")? {
             "" => {
@@ -174,23 +174,23 @@ impl<'a> Node<'a> {
 // === impl Fields ===
 
 impl<'a> Fields<'a> {
-    /// Notes a problem at one of the keys.
+    /// Records a problem at one of the keys.
     pub(crate) fn problem(&self, key: &str, message: impl Into<String>) {
         self.problems.add(child(&self.path, key), message);
     }
 
-    /// Whether the key is written down, with whatever value.
+    /// Returns whether the key is written, with any value.
     pub(crate) fn has(&self, key: &str) -> bool {
         self.members
             .is_some_and(|members| members.contains_key(key))
     }
 
-    /// Whether it is an object without members.
+    /// Returns whether this is an object without members.
     pub(crate) fn is_empty(&self) -> bool {
         self.members.is_some_and(serde_json::Map::is_empty)
     }
 
-    /// Says what was expected in the place of the object.
+    /// Records a problem: the object is empty, and something else was expected.
     pub(crate) fn reject(&self, expected: &str) {
         self.problems.add(
             self.path.clone(),
@@ -198,7 +198,7 @@ impl<'a> Fields<'a> {
         );
     }
 
-    /// The value of a key that may be left out.
+    /// Returns the value of a key that may be missing.
     pub(crate) fn optional(&mut self, key: &'static str) -> Option<Node<'a>> {
         self.known.push(key);
         let value = self.members?.get(key)?;
@@ -217,7 +217,7 @@ impl<'a> Fields<'a> {
         Some(node)
     }
 
-    /// Refuses a key that Kubernetes has and this host cannot have, with the reason.
+    /// Refuses a key that Kubernetes has and this host cannot support, and reports the reason.
     pub(crate) fn refuse(&mut self, key: &'static str, why: &str) {
         self.refused.push(key);
         if self.has(key) {
@@ -225,7 +225,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The value of a key that must be there.
+    /// Returns the value of a key that must exist.
     pub(crate) fn required(&mut self, key: &'static str, expected: &str) -> Option<Node<'a>> {
         self.known.push(key);
         match self.members.and_then(|members| members.get(key)) {
@@ -245,7 +245,7 @@ impl<'a> Fields<'a> {
         }
     }
 
-    /// The members under a key that may be left out, which is the same as leaving every one of them out.
+    /// Returns the members under an optional key. A missing key is read like an empty object.
     pub(crate) fn section(&mut self, key: &'static str) -> Fields<'a> {
         let fields = self.optional(key).and_then(|node| node.object());
         fields.unwrap_or_else(|| Fields {
@@ -257,19 +257,19 @@ impl<'a> Fields<'a> {
         })
     }
 
-    /// The amount of a limit, or the fallback.
+    /// Reads the amount of a limit, or returns the fallback.
     pub(crate) fn amount(&mut self, limit: &Limit, fallback: u64) -> u64 {
         self.optional(limit.name())
             .and_then(|node| node.amount(limit))
             .unwrap_or(fallback)
     }
 
-    /// The amount of a limit whose bounds fit 32 bits.
+    /// Reads the amount of a limit whose bounds fit into 32 bits.
     pub(crate) fn amount_u32(&mut self, limit: &Limit, fallback: u32) -> u32 {
         u32::try_from(self.amount(limit, u64::from(fallback))).unwrap_or(fallback)
     }
 
-    /// The duration of a limit, or the fallback.
+    /// Reads the duration of a limit, or returns the fallback.
     pub(crate) fn duration(&mut self, limit: &Limit, fallback: Duration) -> Duration {
         debug_assert_eq!(limit.unit, Unit::Duration);
         let amount = self
@@ -278,7 +278,7 @@ impl<'a> Fields<'a> {
         amount.map_or(fallback, Duration::from_nanos)
     }
 
-    /// Ends the object: each key that nobody asked for is a problem.
+    /// Ends the object. Each key that was not read is a problem.
     pub(crate) fn finish(self) {
         let Some(members) = self.members else { return };
         let mut unknown: Vec<&str> = members
@@ -298,7 +298,7 @@ impl<'a> Fields<'a> {
     }
 }
 
-/// `a, b or c`, and the one that was perhaps meant.
+/// Formats words as `a, b or c`, and suggests the word that was probably meant.
 pub(crate) fn choice(words: &[&str], given: Option<&str>) -> String {
     match given.and_then(|given| closest(given, words)) {
         Some(word) => format!("{}; did you mean {word}?", list(words)),
@@ -306,12 +306,12 @@ pub(crate) fn choice(words: &[&str], given: Option<&str>) -> String {
     }
 }
 
-/// A path; a relative one starts at the folder. A leading `./` goes, for the sake of messages.
+/// Joins a path to a folder. An absolute path stays as it is. A leading `./` is removed, to keep messages short.
 pub(crate) fn join(folder: &Path, path: &str) -> PathBuf {
     folder.join(path.strip_prefix("./").unwrap_or(path))
 }
 
-/// A value for a message: one line, not long, control characters escaped.
+/// Formats a value for a message: one short line with escaped control characters.
 pub(crate) fn shown(value: &Value) -> String {
     match value {
         Value::Null => "nothing".to_owned(),
@@ -323,7 +323,7 @@ pub(crate) fn shown(value: &Value) -> String {
     }
 }
 
-/// Text for a message: control and formatting characters escaped, quotes as they are.
+/// Escapes control and formatting characters of a text for a message. Quotes stay as they are.
 pub(crate) fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -335,7 +335,7 @@ pub(crate) fn escaped(text: &str) -> String {
     escaped
 }
 
-/// Text for a message: quoted, escaped and cut.
+/// Quotes, escapes and cuts a text for a message.
 pub(crate) fn quoted(text: &str) -> String {
     match text.char_indices().nth(SHOWN_CHARACTERS) {
         Some((end, _)) => format!("{:?}…", &text[..end]),
@@ -343,7 +343,7 @@ pub(crate) fn quoted(text: &str) -> String {
     }
 }
 
-/// The path of a member.
+/// Returns the path of a member.
 pub(crate) fn child(path: &str, key: &str) -> String {
     let plain = !key.is_empty()
         && key
@@ -364,7 +364,7 @@ fn list(words: &[&str]) -> String {
     }
 }
 
-/// The word that was meant: the same but for case and separators, or else a typing mistake away.
+/// Returns the word that was probably meant: one that differs only in case and separators, or by a typing mistake.
 fn closest<'w>(given: &str, words: &[&'w str]) -> Option<&'w str> {
     fn plain(word: &str) -> String {
         word.chars()
@@ -372,7 +372,7 @@ fn closest<'w>(given: &str, words: &[&'w str]) -> Option<&'w str> {
             .flat_map(char::to_lowercase)
             .collect()
     }
-    // Comparing is quadratic, and no key is as long as this.
+    // The comparison is quadratic, and no key is this long.
     if given.len() > SHOWN_CHARACTERS {
         return None;
     }

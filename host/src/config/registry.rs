@@ -1,4 +1,4 @@
-//! References to artifacts in registries, and how registries are spoken to.
+//! References to artifacts in registries, and the access to registries.
 
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -10,30 +10,30 @@ use regex::Regex;
 use super::limit;
 use super::read::{Fields, Node};
 
-/// An artifact in a registry: `registry/repository:tag`, `registry/repository@sha256:…`, or both, where the digest is
-/// what counts.
+/// A reference to an artifact: `registry/repository:tag`, `registry/repository@sha256:…`, or both. With both, the
+/// digest decides.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Reference {
-    /// Host and, where it has one, port.
+    /// The registry's host and, optionally, port.
     pub registry: String,
     /// The repository's name.
     pub repository: String,
-    /// A name that may move.
+    /// The tag, which may move to another artifact.
     pub tag: Option<String>,
-    /// What it is, as `sha256:` and 64 hexadecimal digits.
+    /// The artifact's digest: `sha256:` and 64 hexadecimal digits.
     pub digest: Option<String>,
 }
 
-/// What is wrong with a text that is no reference.
+/// The reason why a text is not a reference.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReferenceError {
-    /// It has another shape.
+    /// The text has another form.
     #[error(
         "expected the registry's host, the repository, and a tag or a digest, such as \
          registry.example.com/policies/image-rewrite:1.4 or registry.example.com/policies/image-rewrite@sha256:…"
     )]
     Shape,
-    /// The first part is no host.
+    /// The first part is not a host.
     #[error(
         "expected the registry's host first, with a dot or a port, or localhost, such as \
          registry.example.com/policies/image-rewrite:1.4"
@@ -44,12 +44,12 @@ pub enum ReferenceError {
         "expected a repository in lower case, such as registry.example.com/policies/image-rewrite:1.4"
     )]
     Case,
-    /// It has neither a tag nor a digest.
+    /// The reference has neither a tag nor a digest.
     #[error(
         "expected a tag or a digest behind the repository, such as :1.4 or @sha256:…; no tag is assumed"
     )]
     Unpinned,
-    /// The digest is of another kind.
+    /// The digest uses an unsupported algorithm.
     #[error(
         "expected a digest of `sha256:` and 64 hexadecimal digits; no other algorithm is supported"
     )]
@@ -59,48 +59,48 @@ pub enum ReferenceError {
         "expected a digest of `sha256:` and 64 hexadecimal digits, found {found} digits; write the whole digest"
     )]
     DigestLength {
-        /// How many there are.
+        /// The number of characters found.
         found: usize,
     },
-    /// The digest has characters that are no hexadecimal digits in lower case.
+    /// The digest has characters that are not lower-case hexadecimal digits.
     #[error(
         "expected a digest of `sha256:` and 64 hexadecimal digits in lower case, found another character among them"
     )]
     DigestDigits,
 }
 
-/// How registries are spoken to.
+/// The access to registries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Registries {
-    /// How often a tag is looked at.
+    /// Interval at which a tag is polled.
     pub poll_interval: Duration,
-    /// How long one pull may take, with everything that it tries again.
+    /// Timeout of one pull, with all its retries.
     pub timeout: Duration,
-    /// Where what was pulled is kept; without it nothing is.
+    /// Cache folder for pulled artifacts. Without it, nothing is cached.
     pub cache_directory: Option<PathBuf>,
-    /// What may be kept there.
+    /// Maximum size of the cache.
     pub max_cache_bytes: u64,
-    /// A config file of docker or podman; without it, where these look for theirs.
+    /// A config file of docker or podman with credentials. Without it, the files that docker and podman look for are
+    /// used.
     pub credentials: Option<PathBuf>,
-    /// What is different about some of them.
+    /// Settings for individual registries.
     pub hosts: Vec<RegistryHost>,
 }
 
-/// What is different about a registry.
+/// Settings for one registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RegistryHost {
     /// Host and port, as references write them.
     pub host: String,
-    /// The CAs that it is to be trusted by, in place of the system's.
+    /// PEM file of the CAs to trust, instead of the system's CAs.
     pub ca: Option<PathBuf>,
-    /// Whether it is spoken to without TLS.
+    /// Whether the connection is made without TLS.
     pub plain_http: bool,
 }
 
-const HOST_EXPECTED: &str =
-    "a host and, where it has one, a port, such as registry.example.com:5000";
+const HOST_EXPECTED: &str = "a host with an optional port, such as registry.example.com:5000";
 
-/// As the distribution specification and its reference implementation have it.
+/// The form of references in the distribution specification and its reference implementation.
 static REFERENCE: LazyLock<Option<Regex>> = LazyLock::new(|| {
     let host = r"(?:\[[0-9a-fA-F:]+\]|[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?)(?::[0-9]{1,5})?";
     let part = r"[a-z0-9]+(?:(?:\.|_|__|-+)[a-z0-9]+)*";
@@ -116,7 +116,7 @@ static HOST: LazyLock<Option<Regex>> = LazyLock::new(|| {
         .ok()
 });
 
-/// The longest name of a repository.
+/// Maximum length of a repository's name.
 const LONGEST_REPOSITORY: usize = 255;
 
 // === impl Reference ===
@@ -126,7 +126,7 @@ impl Reference {
     ///
     /// # Errors
     ///
-    /// When it is none, or has neither a tag nor a digest: nothing is taken to be `latest`.
+    /// When the text is not a reference, or has neither a tag nor a digest. The tag `latest` is never assumed.
     pub fn parse(text: &str) -> Result<Self, ReferenceError> {
         let shape = || ReferenceError::of(text);
         let captures = REFERENCE
@@ -162,7 +162,8 @@ impl Reference {
     }
 }
 
-/// `policies/image-rewrite:1.4` has no host: the first part of a host has a dot or a port, or is localhost.
+/// Returns whether text is a host: it has a dot or a port, or is localhost. So `policies/image-rewrite:1.4` has no
+/// host.
 fn is_host(text: &str) -> bool {
     text.contains(['.', ':']) || text == "localhost"
 }
@@ -170,7 +171,7 @@ fn is_host(text: &str) -> bool {
 // === impl ReferenceError ===
 
 impl ReferenceError {
-    /// What is wrong with a text that does not match as a whole.
+    /// Finds the reason why a text is not a reference.
     fn of(text: &str) -> Self {
         const ALGORITHM: &str = "sha256:";
         if let Some((before, digest)) = text.split_once('@') {
@@ -249,7 +250,7 @@ impl Registries {
         registries
     }
 
-    /// What is different about a registry.
+    /// Returns the settings for a registry, if there are any.
     #[must_use]
     pub fn host(&self, host: &str) -> Option<&RegistryHost> {
         self.hosts.iter().find(|known| known.host == host)
@@ -290,7 +291,7 @@ impl RegistryHost {
         if plain_http && ca.is_some() {
             fields.problem(
                 "ca",
-                "expected no ca where plainHTTP is true: there is no TLS to trust",
+                "expected no ca if plainHTTP is true, because there is no TLS",
             );
         }
         fields.finish();
@@ -307,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_references_and_writes_them_as_they_were() {
+    fn references_read_back_unchanged() {
         let digest = format!("sha256:{}", "a".repeat(64));
         for text in [
             "registry.example.com/policies/image-rewrite:1.4".to_owned(),
@@ -321,7 +322,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_with_a_reference() {
+    fn explains_invalid_references() {
         let table = [
             ("registry.example.com/a", ReferenceError::Unpinned),
             ("policies/image-rewrite:1.4", ReferenceError::Host),
@@ -357,7 +358,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_nothing_for_granted() {
+    fn rejects_incomplete_references() {
         for text in [
             "",
             "registry.example.com",

@@ -1,9 +1,11 @@
-//! Which requests a plugin is for: Kubernetes' rules, namespaces and users by name, labels, and conditions.
+//! The requests that a plugin is called for: Kubernetes' rules, names of namespaces and users, labels, and conditions.
 //!
-//! Validated as kube-apiserver validates the rules of a webhook, and a little further: a rule that could
-//! never match anything (`apiGroups: [core]`, `resources: [Pod]`) is a mistake, and so is an overlap that
-//! kube-apiserver only sees when it is written in one of two orders. Patterns are split here, once, so that
-//! matching allocates nothing.
+//! Rules are validated as kube-apiserver validates the rules of a webhook, and more strictly:
+//!
+//! - A rule that could never match anything is a mistake, such as `apiGroups: [core]` or `resources: [Pod]`.
+//! - An overlap is a mistake in both orders. kube-apiserver only detects it in one.
+//!
+//! Patterns are split here once, so that matching allocates nothing.
 
 mod judge;
 
@@ -18,26 +20,26 @@ use super::selector::LabelSelector;
 use crate::condition::{Condition, MOST_CONDITIONS};
 use judge::{Item, Items};
 
-/// What a plugin is called for.
+/// The requests that a plugin is called for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Match {
-    /// Any of these has to match; never empty.
+    /// Rules, at least one of which must match. The list is never empty.
     pub(crate) rules: Vec<Rule>,
-    /// Only objects in these, when there are any.
+    /// Namespaces of the objects that the plugin is called for. Empty means all namespaces.
     pub(crate) namespaces: Vec<Box<str>>,
-    /// Not objects in these.
+    /// Namespaces whose objects are excluded.
     pub(crate) exclude_namespaces: Vec<Box<str>>,
-    /// Not requests of these users.
+    /// Users whose requests are excluded.
     pub(crate) exclude_users: Vec<Box<str>>,
-    /// Not requests of users in any of these groups.
+    /// Groups whose members' requests are excluded.
     pub(crate) exclude_groups: Vec<Box<str>>,
-    /// Only objects whose labels, new or old, are so.
+    /// Selector that the new or the old labels of the object must match.
     pub(crate) object_selector: LabelSelector,
-    /// All of these have to hold.
+    /// Conditions. All of them must hold.
     pub(crate) conditions: Vec<Condition>,
 }
 
-/// Kubernetes' RuleWithOperations, ready to be compared with.
+/// Kubernetes' RuleWithOperations, in a form that is ready for matching.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Rule {
     pub(crate) operations: Operations,
@@ -47,16 +49,16 @@ pub struct Rule {
     pub(crate) scope: Scope,
 }
 
-/// A rule as a plugin's `describe` gives it.
+/// A rule from a plugin's `describe`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManifestRule {
     /// `CREATE`, `UPDATE`, `DELETE`, `CONNECT` or `*`.
     pub operations: Vec<String>,
-    /// Such as `apps`; the core group is the empty string.
+    /// API groups such as `apps`. The core group is the empty string.
     pub api_groups: Vec<String>,
-    /// Such as `v1`.
+    /// API versions such as `v1`.
     pub api_versions: Vec<String>,
-    /// Such as `pods`, `pods/status`, `pods/*`, `*/scale`.
+    /// Resources such as `pods`, `pods/status`, `pods/*`, `*/scale`.
     pub resources: Vec<String>,
     /// `Cluster`, `Namespaced` or `*`, which is also the default.
     pub scope: Option<String>,
@@ -66,21 +68,21 @@ pub struct ManifestRule {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Operations(u8);
 
-/// A name, or all of them.
+/// A name, or all names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Pattern {
     Any,
     Exactly(Box<str>),
 }
 
-/// A resource and a subresource; the empty subresource is the resource itself.
+/// A resource and a subresource. An empty subresource means the resource itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ResourcePattern {
     pub(crate) resource: Pattern,
     pub(crate) sub_resource: Pattern,
 }
 
-/// Where the objects live.
+/// The scope of the objects.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Scope {
     #[default]
@@ -92,9 +94,9 @@ pub(crate) enum Scope {
 const MOST_MANIFEST_RULES: usize = 64;
 const MOST_MANIFEST_TEXTS: usize = 128;
 
-const NAMESPACE_SELECTOR: &str = "cannot be evaluated here: a review does not hold the labels of the object's \
-    namespace; write it into the webhook configuration, or name namespaces under `namespaces` or `excludeNamespaces`";
-const CONDITION_NAME_EXPECTED: &str = "a name of at most 63 of letters, digits, -, _ and .";
+const NAMESPACE_SELECTOR: &str = "cannot be evaluated here: a review does not contain the labels of the object's namespace; write it into the webhook configuration, or name namespaces under `namespaces` or `excludeNamespaces`";
+const CONDITION_NAME_EXPECTED: &str =
+    "a name of at most 63 characters: letters, digits, -, _ and .";
 
 const RULE_EXAMPLE: &str = "at least one rule, such as \
     {operations: [CREATE, UPDATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods]}";
@@ -102,11 +104,11 @@ const RULE_EXAMPLE: &str = "at least one rule, such as \
 // === impl Match ===
 
 impl Match {
-    /// The rules that a plugin gives of itself, judged like those of a configuration file.
+    /// Reads the rules from a plugin's `describe`. They are validated like those of a configuration file.
     ///
     /// # Errors
     ///
-    /// All that is wrong with them, by paths such as `describe.rules[0].operations[1]`.
+    /// The list of all problems, by paths such as `describe.rules[0].operations[1]`.
     pub fn from_manifest_rules(rules: &[ManifestRule]) -> Result<Self, Problems> {
         let problems = Collector::default();
         if rules.is_empty() {
@@ -115,7 +117,7 @@ impl Match {
                 "empty; the plugin names no rules, so write `match` in its configuration",
             );
         }
-        // A plugin is not trusted: its rules are compared with every request, and errors go to the log.
+        // A plugin is not trusted. The host compares its rules with every request and logs the errors in them.
         if rules.len() > MOST_MANIFEST_RULES {
             let message = format!(
                 "got {} rules, expected at most {MOST_MANIFEST_RULES}",
@@ -139,23 +141,23 @@ impl Match {
         problems.finish(Some(matching))
     }
 
-    /// The rules, in the order in which they are tried.
+    /// Returns the rules, in the order in which they are tried.
     #[must_use]
     pub fn rules(&self) -> &[Rule] {
         &self.rules
     }
 
-    /// Only objects in these namespaces, when there are any.
+    /// Lists the namespaces that the plugin is limited to. An empty list means all.
     pub(crate) fn namespaces(&self) -> impl Iterator<Item = &str> {
         self.namespaces.iter().map(|name| &**name)
     }
 
-    /// Not objects in these namespaces.
+    /// Lists the excluded namespaces.
     pub(crate) fn excluded_namespaces(&self) -> impl Iterator<Item = &str> {
         self.exclude_namespaces.iter().map(|name| &**name)
     }
 
-    /// Not requests of users in these groups.
+    /// Lists the excluded groups.
     pub(crate) fn excluded_groups(&self) -> impl Iterator<Item = &str> {
         self.exclude_groups.iter().map(|name| &**name)
     }
@@ -196,7 +198,7 @@ impl Match {
         {
             fields.problem(
                 "excludeNamespaces",
-                format!("{} is in `namespaces` too", quoted(name)),
+                format!("{} is also in `namespaces`", quoted(name)),
             );
         }
         let exclude_users = read_names(&mut fields, "excludeUsers");
@@ -293,7 +295,7 @@ impl Rule {
     }
 }
 
-/// One line for people, in Kubernetes' words.
+/// Writes the rule as one line for people, in Kubernetes' words.
 impl fmt::Display for Rule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fn join<T: fmt::Display>(
@@ -426,7 +428,7 @@ fn read_conditions(node: &Node<'_>, problems: &Collector) -> Vec<Condition> {
                 if !is_condition_name(name) {
                     node.reject(CONDITION_NAME_EXPECTED);
                 } else if names.contains(&name) {
-                    node.reject("another name: there is a condition with this one already");
+                    node.reject("another name, because another condition already has this one");
                 } else {
                     names.push(name);
                 }
@@ -440,7 +442,8 @@ fn read_conditions(node: &Node<'_>, problems: &Collector) -> Vec<Condition> {
         let Some(expression) = expression else {
             continue;
         };
-        // One without a name is a problem already, and its expression is judged all the same.
+        // A condition without a name is already a problem. Its expression is compiled nevertheless, to report all
+        // problems.
         match Condition::compile(name.unwrap_or_default(), expression) {
             Ok(condition) => conditions.push(condition),
             Err(wrong) => {
@@ -453,7 +456,7 @@ fn read_conditions(node: &Node<'_>, problems: &Collector) -> Vec<Condition> {
     conditions
 }
 
-/// The last part of a qualified name: it stands in messages.
+/// Returns whether text is the last part of a qualified name. The name appears in messages.
 fn is_condition_name(text: &str) -> bool {
     let at_ends = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();

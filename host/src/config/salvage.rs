@@ -1,4 +1,4 @@
-//! What can be read of a configuration file that is not valid: where its caches are.
+//! Reads the cache folders from a configuration file that is invalid.
 
 use std::fs::File;
 use std::io::Read as _;
@@ -8,7 +8,8 @@ use super::yaml;
 
 const KEY: &str = "cacheDirectory";
 
-/// The folders that a file names as caches, whatever else is wrong with it. What is in them has to prove itself.
+/// Returns the cache folders that a file names, even if the file is otherwise invalid. The content of the folders is
+/// validated later.
 #[must_use]
 pub fn cache_directories(path: &Path) -> Vec<PathBuf> {
     let mut bytes = Vec::new();
@@ -31,7 +32,7 @@ fn values(text: &str) -> impl Iterator<Item = &str> {
         .filter_map(value)
 }
 
-/// The value behind a key: quoted, or up to what ends a plain one.
+/// Returns the value after a key: quoted text, or plain text up to its end.
 fn value(rest: &str) -> Option<&str> {
     let rest = rest.trim_start_matches(['"', '\'']).trim_start();
     let rest = rest.strip_prefix(':')?.trim_start();
@@ -47,7 +48,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_caches_in_files_that_are_not_valid() {
+    fn finds_cache_paths_in_invalid_files() {
         let rows: [(&str, &[&str]); 7] = [
             (
                 "registries:\n  cacheDirectory: /var/cache/a\nplugins: [",
@@ -73,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn paths_start_at_the_folder_of_the_file() {
+    fn resolves_paths_from_folder_of_file() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("tollgate.yaml");
         std::fs::write(&path, "registries: { cacheDirectory: cache }\nplugins: 7").unwrap();

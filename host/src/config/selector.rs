@@ -1,6 +1,6 @@
 //! Kubernetes' label selectors.
 //!
-//! Judged as kube-apiserver judges those of a webhook, so that what is refused there is refused here.
+//! They are validated as kube-apiserver validates those of a webhook, so that both refuse the same selectors.
 
 use std::fmt;
 
@@ -9,13 +9,13 @@ use serde_json::Value;
 use super::problem::Collector;
 use super::read::{Node, child, quoted};
 
-/// Which labels an object has to have; without requirements any object is selected.
+/// The labels that an object must have. Without requirements, every object matches.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct LabelSelector {
     pub(crate) requirements: Vec<Requirement>,
 }
 
-/// What one label has to be.
+/// The requirement for one label.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Requirement {
     pub(crate) key: Box<str>,
@@ -40,14 +40,14 @@ enum Operator {
 }
 
 const KEY_EXPECTED: &str = "the key of a label, such as app or example.com/tier";
-const VALUE_EXPECTED: &str = "the value of a label: at most 63 of letters, digits, -, _ and ., with a letter or digit at both ends";
+const VALUE_EXPECTED: &str = "the value of a label: at most 63 characters (letters, digits, -, _ and .), with a letter or digit at both ends";
 const OPERATORS: &[(&str, Operator)] = &[
     ("In", Operator::In),
     ("NotIn", Operator::NotIn),
     ("Exists", Operator::Exists),
     ("DoesNotExist", Operator::DoesNotExist),
 ];
-/// Kubernetes' limits of names and DNS subdomains.
+/// Kubernetes' limits for names and DNS subdomains.
 const LONGEST_NAME_BYTES: usize = 63;
 const LONGEST_PREFIX_BYTES: usize = 253;
 
@@ -82,7 +82,7 @@ impl LabelSelector {
     }
 }
 
-/// As kubectl writes it: `app=web,tier in (front,back),!legacy`.
+/// Writes the selector as kubectl does: `app=web,tier in (front,back),!legacy`.
 impl fmt::Display for LabelSelector {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (index, requirement) in self.requirements.iter().enumerate() {
@@ -184,7 +184,7 @@ fn match_label(path: &str, key: &str, value: &Value, problems: &Collector) -> Op
     }
 }
 
-/// Kubernetes' qualified name: `name`, or `prefix/name` with a DNS subdomain.
+/// Returns whether text is Kubernetes' qualified name: `name`, or `prefix/name` with a DNS subdomain as prefix.
 fn is_key(text: &str) -> bool {
     let (prefix, name) = match text.split_once('/') {
         Some((prefix, name)) => (Some(prefix), name),

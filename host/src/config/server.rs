@@ -1,4 +1,4 @@
-//! What the server listens to, how it treats requests, and what the engine may use.
+//! The certificate, the handling of requests, and the resources of the engine.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -10,26 +10,26 @@ use super::plugin::is_label;
 use super::quantity::format_bytes;
 use super::read::{Fields, Node};
 
-/// Where the certificate comes from.
+/// The source of the server's certificate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Tls {
     /// PEM files.
     Files {
-        /// The certificate and what leads to its CA.
+        /// The certificate and its chain up to the CA.
         certificate: PathBuf,
         /// The private key.
         key: PathBuf,
     },
-    /// Made at start.
+    /// A certificate that the server creates at startup.
     SelfSigned(SelfSigned),
 }
 
-/// A CA and a certificate of the server's own.
+/// A CA and a certificate that the server creates itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SelfSigned {
-    /// Where the CA is kept, with its certificate for use as caBundle.
+    /// Folder of the CA, with its certificate for use as caBundle.
     pub directory: PathBuf,
-    /// DNS names and IP addresses beside `localhost`, `127.0.0.1` and `::1`.
+    /// DNS names and IP addresses, in addition to `localhost`, `127.0.0.1` and `::1`.
     pub names: Vec<String>,
     /// The Kubernetes service in front of the server.
     pub service: Option<ServiceName>,
@@ -44,39 +44,39 @@ pub struct ServiceName {
     pub namespace: String,
 }
 
-/// How many decisions are kept for those who ask afterwards.
+/// Limits for the decisions that are kept for later questions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DecisionLimits {
-    /// Decisions; none are kept with 0.
+    /// Maximum number of decisions. With 0, none are kept.
     pub max_count: u32,
-    /// What they may take in memory.
+    /// Maximum size of the decisions in memory.
     pub max_bytes: u64,
 }
 
-/// How requests are treated.
+/// The handling of requests.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Requests {
-    /// The longest body of one request.
+    /// Maximum size of one request's body.
     pub max_body_bytes: u64,
-    /// All bodies together that are being read or answered.
+    /// Maximum size of all bodies that are being read or answered.
     pub max_bytes_in_flight: u64,
-    /// The memory that all decoded documents may take together.
+    /// Maximum memory of all decoded documents together.
     pub max_decoded_bytes: u64,
-    /// Connections at the same time.
+    /// Maximum number of concurrent connections.
     pub max_connections: u32,
-    /// What is kept back of the time that the caller gives.
+    /// Time that is subtracted from the caller's timeout.
     pub deadline_margin: Margin,
-    /// The time of a request that does not say.
+    /// Timeout of a request that names none.
     pub default_timeout: Duration,
-    /// How long a connection may stay idle.
+    /// Time after which an idle connection is closed.
     pub idle_timeout: Duration,
-    /// How long requests in flight may take after SIGTERM.
+    /// Time that requests in flight may take after SIGTERM.
     pub shutdown_grace_period: Duration,
-    /// How deep JSON may be nested.
+    /// Maximum nesting depth of JSON.
     pub max_depth: u32,
 }
 
-/// A share of a time, but not less than a minimum.
+/// A share of a time, with a minimum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Margin {
     /// The share, in hundredths.
@@ -85,22 +85,22 @@ pub struct Margin {
     pub at_least: Duration,
 }
 
-/// What the engine may use, for all plugins together.
+/// The resources that the engine may use, for all plugins together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EngineConfig {
-    /// Calls of plugins at the same time.
+    /// Maximum number of concurrent calls of plugins.
     pub max_concurrent_calls: u32,
-    /// The linear memories of all calls together.
+    /// Maximum size of the linear memories of all calls together.
     pub max_memory_bytes: u64,
-    /// The WebAssembly stack of one call.
+    /// Size of the WebAssembly stack of one call.
     pub max_wasm_stack_bytes: u64,
-    /// The size of a plugin's file.
+    /// Maximum size of a plugin's file.
     pub max_plugin_bytes: u64,
-    /// The time that snapshotting and compiling a plugin may take.
+    /// Time that snapshotting and compiling a plugin may take.
     pub load_timeout: Duration,
-    /// The memory that snapshotting and compiling a plugin may take.
+    /// Memory that snapshotting and compiling a plugin may take.
     pub load_memory_bytes: u64,
-    /// Where compiled plugins are kept between starts; without it nothing is kept.
+    /// Folder for compiled plugins between starts. Without it, none are kept.
     pub cache_directory: Option<PathBuf>,
 }
 
@@ -136,7 +136,7 @@ impl Tls {
                 key: path(key),
             })
         } else {
-            // Asked for so that they are known keys.
+            // Reads the keys to mark them as known.
             let _ = (tls.optional("certificate"), tls.optional("key"));
             None
         };
@@ -172,7 +172,7 @@ impl SelfSigned {
         }
     }
 
-    /// The host names and addresses that the certificate is for, each once.
+    /// Returns the host names and addresses that the certificate is for, each once.
     #[must_use]
     pub fn subject_names(&self) -> Vec<String> {
         let mut names = vec![
@@ -205,7 +205,7 @@ fn read_subject_name(node: &Node<'_>) -> Option<String> {
 // === impl ServiceName ===
 
 impl ServiceName {
-    /// The names under which the service is reached; kube-apiserver asks for the one that ends in `.svc`.
+    /// Returns the service's DNS names. kube-apiserver uses the one that ends in `.svc`.
     pub fn dns_names(&self) -> impl Iterator<Item = String> {
         ["", ".svc", ".svc.cluster.local"]
             .into_iter()
@@ -317,7 +317,7 @@ impl Requests {
 // === impl Margin ===
 
 impl Margin {
-    /// What to keep back of that time; never more than the time itself.
+    /// Returns the margin for a time, which is never more than the time itself.
     #[must_use]
     pub fn of(self, time: Duration) -> Duration {
         (time * self.percent / 100).max(self.at_least).min(time)

@@ -1,4 +1,4 @@
-//! How long a start keeps requests away that it would deny, and whom it asks about that.
+//! How long a start stays unready instead of denying requests, and which replicas it asks meanwhile.
 
 use std::fmt;
 use std::net::IpAddr;
@@ -9,16 +9,17 @@ use super::plugin::is_label;
 use super::quantity::format_duration;
 use super::read::{Fields, Node};
 
-/// What a start does while plugins cannot be loaded without which requests are denied.
+/// The behaviour of a start while required plugins cannot be loaded. Without such a plugin, requests would be denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Startup {
-    /// For how long the server is not ready because of them; none for as long as they are not loaded.
+    /// How long the server stays unready because of these plugins. None means until they are loaded.
     pub grace: Option<Duration>,
-    /// The other replicas. While one of them serves with all of its plugins, the server is not ready, whatever `grace`.
+    /// The other replicas. While one of them serves with all its plugins, the server stays unready, regardless of
+    /// `grace`.
     pub peers: Vec<PeerAddress>,
 }
 
-/// Where replicas answer probes: a name that stands for all of them, or one of them.
+/// Address at which replicas answer probes: a name for all of them, or one replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PeerAddress {
     /// A DNS name or an IP address.
@@ -36,8 +37,10 @@ const PEER_EXPECTED: &str = "the host and port of other replicas' probes.listen,
 // === impl Startup ===
 
 impl Startup {
-    /// Without peers, a replica knows of no reason to become ready while it denies: others that serve well would be
-    /// replaced by it. So it does not, unless the file says when.
+    /// Reads the settings of a start.
+    ///
+    /// Without peers, a replica cannot see whether others serve well. If it became ready while it denies, a rollout
+    /// would replace them. So it stays unready by default, unless the file sets a time.
     pub(super) fn read(fields: &mut Fields<'_>) -> Self {
         let grace = fields.optional(GRACE).map(|node| read_grace(&node));
         let peers = fields
@@ -58,27 +61,28 @@ impl Startup {
 
 impl fmt::Display for Startup {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("while an enforcing plugin under failurePolicy Fail cannot be loaded, ")?;
+        f.write_str("while a plugin with mode enforce and failurePolicy Fail cannot be loaded, ")?;
         let Some(grace) = self.grace else {
             let why = if self.peers.is_empty() {
                 " (startupGrace: never, which is the default without startupPeers)"
             } else {
                 " (startupGrace: never)"
             };
-            return write!(f, "a start is not ready{why}");
+            return write!(f, "the server is not ready{why}");
         };
         let grace = format_duration(grace);
         if self.peers.is_empty() {
             return write!(
                 f,
-                "a start is not ready for {grace}, and then denies what the plugin would be asked about (startupGrace); \
-                 without startupPeers, a rollout goes on with that"
+                "the server is not ready for {grace} (startupGrace), and then denies the requests that match the \
+                 plugin; without startupPeers, a rollout continues after that"
             );
         }
         let peers: Vec<String> = self.peers.iter().map(ToString::to_string).collect();
         write!(
             f,
-            "a start is not ready for {grace} (startupGrace), nor while one of {} has all of its plugins (startupPeers)",
+            "the server is not ready for {grace} (startupGrace), nor while one of {} has all of its plugins \
+             (startupPeers)",
             peers.join(", ")
         )
     }

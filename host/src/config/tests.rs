@@ -1,4 +1,4 @@
-//! The configuration file as a person meets it: what a small one means, and what a wrong one is told.
+//! Tests of the configuration file as a person meets it: the meaning of a small file, and the messages for a wrong one.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,7 +22,7 @@ fn error(text: &str) -> String {
 }
 
 #[test]
-fn rejects_everything_that_is_wrong_at_once() {
+fn reports_all_problems_at_once() {
     assert_snapshot!(error(r#"
 listen: ":8443"
 admin: { lisen: 127.0.0.1:8081 }
@@ -76,9 +76,9 @@ configuration: 40 problems
   limits.memory: got 8Gi, expected 64Ki to 4Gi
   limits.concurrency: got 100, expected at most 64, which is engine.maxConcurrentCalls
   limits.memry: unknown key, did you mean memory?
-  plugins[0].name: got "Image_Rewrite", expected a name of at most 40 of a-z, 0-9 and -, such as image-rewrite
+  plugins[0].name: got "Image_Rewrite", expected a name of at most 40 characters of a-z, 0-9 and -, such as image-rewrite
   plugins[0].source: got "oci://policies/image-rewrite", expected the registry's host first, with a dot or a port, or localhost, such as registry.example.com/policies/image-rewrite:1.4
-  plugins[0].settings: expected an object; what is in it is up to the plugin
+  plugins[0].settings: expected an object; the plugin defines its keys
   plugins[0].mode: got "dryrun", expected enforce, warn or audit
   plugins[0].failurePolicy: got "ignore", expected Fail or Ignore; did you mean Ignore?
   plugins[0].limits.cpuTime: got 10, expected a duration with its unit, such as 500ms, 1.5s or 1m30s
@@ -89,7 +89,7 @@ configuration: 40 problems
   plugins[1].source: got "./labels.wasm", expected file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as oci://registry.example.com/policies/image-rewrite:1.4
   plugins[1].match.rules: missing, expected at least one rule, such as {operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}; without `match` the plugin's own rules apply
   plugins[1].timeout: unknown key, expected name, source, signatures, enabled, match, settings, mode, failurePolicy, reinvocationPolicy, conflicts, existingViolations, exceptions, limits, capabilities, allowRemovals or candidate
-  plugins[2].name: got "labels", which is the name of plugins[1] already
+  plugins[2].name: got "labels", which is already the name of plugins[1]
   plugins[2].match.rules[0].operations[1]: got "MODIFY", expected CREATE, UPDATE, DELETE, CONNECT or "*"
   plugins[2].match.rules[0].operations[2]: got "create", expected CREATE, UPDATE, DELETE, CONNECT or "*"; did you mean CREATE?
   plugins[2].match.rules[0].apiGroups[0]: got "core", expected "", which is the name of the core group
@@ -99,8 +99,8 @@ configuration: 40 problems
   plugins[2].match.rules[0].scope: got "namespaced", expected Cluster, Namespaced or "*"; did you mean Namespaced?
   plugins[2].match.rules[1].apiGroups: got an empty list, expected at least one; "*" stands for all
   plugins[2].match.rules[1].apiVersions: missing, expected a list of API versions, such as [v1]
-  plugins[2].match.rules[1].operations: "*" is all operations: leave out the others, or the "*"
-  plugins[2].match.rules[1].resources: "*" is all resources: leave out those without a subresource, or the "*"
+  plugins[2].match.rules[1].operations: "*" covers all operations: leave out the others, or the "*"
+  plugins[2].match.rules[1].resources: "*" covers all resources: leave out those without a subresource, or the "*"
   plugins[2].match.excludeNamespaces[0]: got "kube-*", expected the name of a namespace; patterns are not supported
   plugins[2].match.namespaces: got an empty list, expected namespaces; leave the key out to match all
   plugins[3]: got "just-a-name", expected an object
@@ -108,7 +108,7 @@ configuration: 40 problems
 }
 
 #[test]
-fn rejects_broken_yaml_by_line_and_column() {
+fn reports_line_and_column_of_invalid_yaml() {
     assert_snapshot!(error("plugins:\n  - name: a\n   source: file:a.wasm\n"), @r#"
 configuration: 1 problem
   line 3, column 4: not valid YAML: while parsing a block collection, did not find expected '-' indicator
@@ -209,7 +209,7 @@ configuration: 1 problem
 }
 
 #[test]
-fn rejects_registries_and_signatures_that_cannot_be() {
+fn rejects_invalid_registries_and_signatures() {
     let text = "
 registries:
   pollInterval: 10ms
@@ -223,15 +223,15 @@ plugins:
     assert_snapshot!(error(text), @r#"
 configuration: 5 problems
   registries.pollInterval: got 10ms, expected 1s to 24h
-  registries.hosts[0].host: got "https://registry.example.com", expected a host and, where it has one, a port, such as registry.example.com:5000
-  registries.hosts[1].ca: expected no ca where plainHTTP is true: there is no TLS to trust
+  registries.hosts[0].host: got "https://registry.example.com", expected a host with an optional port, such as registry.example.com:5000
+  registries.hosts[1].ca: expected no ca if plainHTTP is true, because there is no TLS
   plugins[0].signatures: expected none: only artifacts of registries are signed, and `source` is a file
   plugins[1].signatures.key: unknown key, did you mean keys?
 "#);
 }
 
 #[test]
-fn a_plugin_has_the_signature_keys_of_the_file_unless_it_names_its_own() {
+fn signature_keys_of_plugin_override_those_of_file() {
     let config = parse(
         "
 signatures: { keys: [cosign.pub, /keys/next.pub] }
@@ -251,7 +251,7 @@ plugins:
 }
 
 #[test]
-fn rejects_hostile_text_without_repeating_it_raw() {
+fn escapes_hostile_text_in_problems() {
     let long = "x".repeat(5_000);
     let text = format!("allowEmpty: true\n\"a\\n\\e[31m\": 1\nlisten: \"\\e[31m\\u202e{long}\"\n");
     assert_snapshot!(error(&text), @r#"
@@ -478,7 +478,7 @@ operations=* apiGroups=* apiVersions=* resources=*/* scope=Cluster
 }
 
 #[test]
-fn a_plugins_own_conflicts_come_before_the_files() {
+fn conflicts_of_plugin_override_those_of_file() {
     let conflicts = |file: &str, plugin: &str| {
         let text = format!("{file}\nplugins: [{{name: a, source: 'file:a'{plugin}}}]");
         parse(&text).plugins[0].conflicts
@@ -493,7 +493,7 @@ fn a_plugins_own_conflicts_come_before_the_files() {
 }
 
 #[test]
-fn rejects_selectors_conditions_and_exceptions_that_make_no_sense() {
+fn rejects_invalid_selectors_conditions_and_exceptions() {
     assert_snapshot!(error(r#"
 conflicts: first
 plugins:
@@ -534,46 +534,46 @@ configuration: 39 problems
   plugins[0].enabled: got "no", expected true or false
   plugins[0].match.excludeUsers[0]: got "system:*", expected an exact name; patterns are not supported
   plugins[0].match.excludeUsers[1]: got 7, expected a name; put it in quotes
-  plugins[0].match.excludeGroups: got an empty list, expected names; leave the key out when it is not about them
+  plugins[0].match.excludeGroups: got an empty list, expected at least one name, or leave the key out
   plugins[0].match.objectSelector.matchLabels.-app: expected the key of a label, such as app or example.com/tier
   plugins[0].match.objectSelector.matchLabels["Example.com/a"]: expected the key of a label, such as app or example.com/tier
-  plugins[0].match.objectSelector.matchLabels.count: expected the value of a label: at most 63 of letters, digits, -, _ and ., with a letter or digit at both ends; put it in quotes
-  plugins[0].match.objectSelector.matchLabels.tier: got "no spaces", expected the value of a label: at most 63 of letters, digits, -, _ and ., with a letter or digit at both ends
+  plugins[0].match.objectSelector.matchLabels.count: expected the value of a label: at most 63 characters (letters, digits, -, _ and .), with a letter or digit at both ends; put it in quotes
+  plugins[0].match.objectSelector.matchLabels.tier: got "no spaces", expected the value of a label: at most 63 characters (letters, digits, -, _ and .), with a letter or digit at both ends
   plugins[0].match.objectSelector.matchExpressions[0].operator: got "in", expected In, NotIn, Exists or DoesNotExist; did you mean In?
   plugins[0].match.objectSelector.matchExpressions[1].values: missing, expected at least one value
   plugins[0].match.objectSelector.matchExpressions[2].values: got an empty list, expected at least one value
   plugins[0].match.objectSelector.matchExpressions[3].values: got a list, expected no values: this operator takes none
   plugins[0].match.objectSelector.matchExpressions[4].key: missing, expected the key of a label, such as app or example.com/tier
-  plugins[0].match.objectSelector.matchExpressions[5].values[1]: got "-", expected the value of a label: at most 63 of letters, digits, -, _ and ., with a letter or digit at both ends
+  plugins[0].match.objectSelector.matchExpressions[5].values[1]: got "-", expected the value of a label: at most 63 characters (letters, digits, -, _ and .), with a letter or digit at both ends
   plugins[0].match.matchConditions[0].expression: line 1, column 24: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}
-  plugins[0].match.matchConditions[1].expression: line 1, column 1: `params` is not known, expected object, oldObject or request
-  plugins[0].match.matchConditions[1].expression: line 1, column 19: `authorizer` is not known here: it asks the API server, which is not in a review; such a condition belongs in the webhook configuration
-  plugins[0].match.matchConditions[2].name: got "broken", expected another name: there is a condition with this one already
-  plugins[0].match.matchConditions[3].name: got "a b", expected a name of at most 63 of letters, digits, -, _ and .
+  plugins[0].match.matchConditions[1].expression: line 1, column 1: unknown name `params`, expected object, oldObject or request
+  plugins[0].match.matchConditions[1].expression: line 1, column 19: `authorizer` is not available here: it needs the API server; write this condition into the webhook configuration
+  plugins[0].match.matchConditions[2].name: got "broken", expected another name, because another condition already has this one
+  plugins[0].match.matchConditions[3].name: got "a b", expected a name of at most 63 characters: letters, digits, -, _ and .
   plugins[0].match.matchConditions[3].expression: got 7, expected a CEL expression, such as "request.operation != 'DELETE'"; put it in quotes
-  plugins[0].match.matchConditions[4].name: missing, expected a name of at most 63 of letters, digits, -, _ and .
-  plugins[0].match.matchConditions[4].expression: line 1, column 24: the function `isQuantity` is not known here
-  plugins[0].match.namespaceSelector: cannot be evaluated here: a review does not hold the labels of the object's namespace; write it into the webhook configuration, or name namespaces under `namespaces` or `excludeNamespaces`
+  plugins[0].match.matchConditions[4].name: missing, expected a name of at most 63 characters: letters, digits, -, _ and .
+  plugins[0].match.matchConditions[4].expression: line 1, column 24: unknown function `isQuantity`
+  plugins[0].match.namespaceSelector: cannot be evaluated here: a review does not contain the labels of the object's namespace; write it into the webhook configuration, or name namespaces under `namespaces` or `excludeNamespaces`
   plugins[0].reinvocationPolicy: got "ifNeeded", expected Never or IfNeeded; did you mean IfNeeded?
   plugins[0].conflicts: got "Deny", expected last or deny; did you mean deny?
   plugins[0].existingViolations: got "warn", expected deny or allow
-  plugins[0].exceptions[0]: got an object, expected at least one of namespaces, names, users or groups; to have the plugin asked about nothing write enabled: false
+  plugins[0].exceptions[0]: got an object, expected at least one of namespaces, names, users or groups; to disable the plugin, write enabled: false
   plugins[0].exceptions[0].until: got "tomorrow", expected a day, such as 2026-12-31, which is the last one (in UTC), or a time, such as 2026-12-31T18:00:00Z
   plugins[0].exceptions[0].reason: got "", expected a text that says why, of at most 500 bytes
-  plugins[0].exceptions[1].namespaces: got an empty list, expected names; leave the key out when it is not about them
+  plugins[0].exceptions[1].namespaces: got an empty list, expected at least one name, or leave the key out
   plugins[0].exceptions[1].until: got "2026-02-30", expected a day, such as 2026-12-31, which is the last one (in UTC), or a time, such as 2026-12-31T18:00:00Z
   plugins[0].exceptions[1].reason: missing, expected a text that says why
   plugins[0].exceptions[2].users[0]: got "*", expected an exact name; patterns are not supported
   plugins[0].exceptions[2].until: got "2026-12-31T18:00", expected a day, such as 2026-12-31, which is the last one (in UTC), or a time, such as 2026-12-31T18:00:00Z
   plugins[0].exceptions[2].untill: unknown key, did you mean until?
-  plugins[0].exceptions[3]: got an object, expected at least one of namespaces, names, users or groups; to have the plugin asked about nothing write enabled: false
+  plugins[0].exceptions[3]: got an object, expected at least one of namespaces, names, users or groups; to disable the plugin, write enabled: false
   plugins[0].exceptions[3].until: missing, expected a day, such as 2026-12-31, which is the last one (in UTC), or a time, such as 2026-12-31T18:00:00Z
   plugins[0].exceptions[3].reason: missing, expected a text that says why
 "#);
 }
 
 #[test]
-fn bounds_the_conditions_of_a_plugin() {
+fn limits_number_of_conditions() {
     let conditions: Vec<String> = (0..65)
         .map(|index| format!("{{name: c{index}, expression: 'true'}}"))
         .collect();
@@ -595,7 +595,7 @@ fn a_smaller_engine_lowers_the_default_concurrency() {
 }
 
 #[test]
-fn a_candidate_has_what_its_plugin_has_where_it_does_not_say() {
+fn candidate_inherits_missing_keys_from_its_plugin() {
     let config = parse(
         r"
 limits: { fuel: 7M }
@@ -637,7 +637,7 @@ plugins:
     assert_eq!(candidate.limits, plugin.limits);
     assert_eq!(candidate.capabilities, plugin.capabilities);
     assert_eq!(candidate.existing_violations, plugin.existing_violations);
-    // Nothing of it counts, and what it is not asked about is for its plugin to say.
+    // A shadow version decides nothing. It is not called for requests that an exception of its plugin covers.
     assert_eq!(candidate.mode, Mode::Audit);
     assert_eq!(candidate.failure_policy, FailurePolicy::Ignore);
     assert!(candidate.exceptions.is_empty());
@@ -650,7 +650,7 @@ plugins:
 }
 
 #[test]
-fn rejects_candidates_that_cannot_be() {
+fn rejects_invalid_candidates() {
     assert_snapshot!(error(r"
 plugins:
   - { name: a, source: file:a.wasm, candidate: { settings: [secret], mode: warn } }
@@ -660,12 +660,12 @@ plugins:
 "), @r#"
 configuration: 8 problems
   plugins[0].candidate.source: missing, expected file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as oci://registry.example.com/policies/image-rewrite:1.4
-  plugins[0].candidate.settings: expected an object; what is in it is up to the plugin
+  plugins[0].candidate.settings: expected an object; the plugin defines its keys
   plugins[0].candidate.mode: unknown key, expected source, signatures, settings, limits or capabilities
   plugins[1].candidate.signatures: expected none: only artifacts of registries are signed, and `source` is a file
-  plugins[1].candidate.capabilities: got clock, which the plugin itself is not granted: its candidate may have no more than it has
+  plugins[1].candidate.capabilities: got clock, which the plugin itself does not have: a candidate may have only capabilities of its plugin
   plugins[2].candidate: got "file:d.wasm", expected an object
-  plugins[3].name: got "d.candidate", expected a name of at most 40 of a-z, 0-9 and -, such as image-rewrite
+  plugins[3].name: got "d.candidate", expected a name of at most 40 characters of a-z, 0-9 and -, such as image-rewrite
   plugins[3].candidate.limits.fuel: got 0, expected 1 to 1T
 "#);
 }
@@ -680,7 +680,7 @@ fn rejects_two_listeners_on_one_port() {
     assert!(listeners("127.0.0.1:0", "127.0.0.1:0").is_ok());
     assert_snapshot!(listeners("0.0.0.0:8443", "127.0.0.1:8443").unwrap_err(), @r#"
 configuration: 1 problem
-  admin.listen: got 127.0.0.1:8443, expected another port than `listen` has
+  admin.listen: got 127.0.0.1:8443, expected a port other than that of `listen`
 "#);
 }
 
@@ -689,16 +689,16 @@ fn rejects_probes_on_the_port_of_another_listener() {
     let error = |text: &str| Config::parse(text, Path::new(".")).unwrap_err();
     assert_snapshot!(error("allowEmpty: true\nlisten: 0.0.0.0:8080"), @r#"
 configuration: 1 problem
-  probes.listen: got 0.0.0.0:8080 by default, expected another port than `listen` has
+  probes.listen: got 0.0.0.0:8080 by default, expected a port other than that of `listen`
 "#);
     assert_snapshot!(error("allowEmpty: true\nprobes: {listen: 127.0.0.1:8081}"), @r#"
 configuration: 1 problem
-  probes.listen: got 127.0.0.1:8081, expected another port than `admin.listen` has
+  probes.listen: got 127.0.0.1:8081, expected a port other than that of `admin.listen`
 "#);
 }
 
 #[test]
-fn rejects_an_admin_listener_that_others_reach_without_authentication() {
+fn rejects_reachable_admin_listener_without_authentication() {
     let admin = |listen: &str| {
         let text = format!("allowEmpty: true\nadmin: {{listen: '{listen}'}}");
         Config::parse(&text, Path::new("."))
@@ -716,21 +716,21 @@ fn rejects_an_admin_listener_that_others_reach_without_authentication() {
     }
     assert_snapshot!(admin("0.0.0.0:9081").unwrap_err(), @r#"
 configuration: 1 problem
-  admin.authentication: missing, expected clientCertificate, bearer or basic: admin.listen is 0.0.0.0:9081, which is no loopback address, and whoever reached it could read decisions and reload plugins; probes and metrics are at probes.listen
+  admin.authentication: missing, expected clientCertificate, bearer or basic: admin.listen is 0.0.0.0:9081, which is not a loopback address, so anyone who reaches it could read decisions and reload plugins; probes and metrics are at probes.listen
 "#);
 }
 
 #[test]
-fn says_what_a_start_does_without_a_plugin() {
+fn describes_start_without_a_plugin() {
     let says = |keys: &str| {
         parse(&format!("allowEmpty: true\n{keys}"))
             .startup
             .to_string()
     };
-    assert_snapshot!(says(""), @"while an enforcing plugin under failurePolicy Fail cannot be loaded, a start is not ready (startupGrace: never, which is the default without startupPeers)");
-    assert_snapshot!(says("startupGrace: 30s"), @"while an enforcing plugin under failurePolicy Fail cannot be loaded, a start is not ready for 30s, and then denies what the plugin would be asked about (startupGrace); without startupPeers, a rollout goes on with that");
-    assert_snapshot!(says("startupPeers: ['peers:8080', '[::1]:8080']"), @"while an enforcing plugin under failurePolicy Fail cannot be loaded, a start is not ready for 5m (startupGrace), nor while one of peers:8080, [::1]:8080 has all of its plugins (startupPeers)");
-    assert_snapshot!(says("startupGrace: never\nstartupPeers: ['peers:8080']"), @"while an enforcing plugin under failurePolicy Fail cannot be loaded, a start is not ready (startupGrace: never)");
+    assert_snapshot!(says(""), @"while a plugin with mode enforce and failurePolicy Fail cannot be loaded, the server is not ready (startupGrace: never, which is the default without startupPeers)");
+    assert_snapshot!(says("startupGrace: 30s"), @"while a plugin with mode enforce and failurePolicy Fail cannot be loaded, the server is not ready for 30s (startupGrace), and then denies the requests that match the plugin; without startupPeers, a rollout continues after that");
+    assert_snapshot!(says("startupPeers: ['peers:8080', '[::1]:8080']"), @"while a plugin with mode enforce and failurePolicy Fail cannot be loaded, the server is not ready for 5m (startupGrace), nor while one of peers:8080, [::1]:8080 has all of its plugins (startupPeers)");
+    assert_snapshot!(says("startupGrace: never\nstartupPeers: ['peers:8080']"), @"while a plugin with mode enforce and failurePolicy Fail cannot be loaded, the server is not ready (startupGrace: never)");
     let error = Config::parse(
         "allowEmpty: true\nstartupGrace: soon\nstartupPeers: [peers, 'peers:0']",
         Path::new("."),
@@ -765,17 +765,17 @@ configuration: 3 problems
 }
 
 #[test]
-fn asks_nothing_of_clients_by_default_and_rejects_what_names_no_file() {
+fn accepts_all_clients_by_default_and_rejects_missing_files() {
     let config = parse("allowEmpty: true");
     assert_eq!(config.authentication, Authentication::default());
     assert_snapshot!(error("allowEmpty: true\nauthentication: {}"), @r#"
 configuration: 1 problem
-  authentication: got an empty object, expected clientCertificate, bearer or basic; leave the key out to let everybody call
+  authentication: got an empty object, expected clientCertificate, bearer or basic; leave the key out to accept every caller
 "#);
     assert_snapshot!(error("allowEmpty: true\nauthentication: { clientCertificate: { subjects: [] }, bearer: tokens, basic: {}, token: x }"), @r#"
 configuration: 5 problems
   authentication.clientCertificate.ca: missing, expected the path of a PEM file with the CA of the clients' certificates
-  authentication.clientCertificate.subjects: got an empty list, expected subjects; leave the key out to accept all that the CA vouches for
+  authentication.clientCertificate.subjects: got an empty list, expected subjects; leave the key out to accept every certificate of the CA
   authentication.bearer: got "tokens", expected an object
   authentication.basic.file: missing, expected the path of a file with names and passwords, as `htpasswd -B` writes it
   authentication.token: unknown key, expected clientCertificate, bearer or basic
@@ -783,7 +783,7 @@ configuration: 5 problems
 }
 
 #[test]
-fn rejects_rules_as_kubernetes_does_whatever_their_order() {
+fn rejects_rules_as_kubernetes_does_in_any_order() {
     let resources = |resources: &str| {
         let rule = format!(
             "{{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: [{resources}]}}"
@@ -837,7 +837,7 @@ fn rejects_rules_as_kubernetes_does_whatever_their_order() {
 }
 
 #[test]
-fn rejects_rules_that_can_never_match_and_says_what_was_meant() {
+fn suggests_corrections_for_rules_that_never_match() {
     assert_snapshot!(error(r#"
 plugins:
   - name: a
@@ -884,7 +884,7 @@ plugins:
 }
 
 #[test]
-fn judges_the_rules_of_a_plugin_by_the_same_measure() {
+fn checks_rules_of_manifest_like_those_of_file() {
     let texts = |texts: &[&str]| texts.iter().map(ToString::to_string).collect::<Vec<_>>();
     let good = ManifestRule {
         operations: texts(&["CREATE"]),
@@ -922,7 +922,7 @@ fn judges_the_rules_of_a_plugin_by_the_same_measure() {
 }
 
 #[test]
-fn bounds_the_rules_of_a_plugin() {
+fn limits_rules_of_a_plugin_manifest() {
     let rule = ManifestRule {
         operations: vec!["\u{1b}".repeat(500); 500],
         ..ManifestRule::default()
@@ -935,14 +935,14 @@ fn bounds_the_rules_of_a_plugin() {
 "#);
 }
 
-/// The documentation of what this module reads.
+/// The page that documents this module.
 fn documentation() -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/configuration.md");
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/reference/configuration.md");
     std::fs::read_to_string(path).unwrap()
 }
 
 #[test]
-fn the_documentation_has_the_table_of_limits() {
+fn documentation_contains_table_of_limits() {
     let mut expected = String::new();
     for limit in LIMITS {
         let (unit, default) = (limit.unit.name(), limit.unit.format(limit.default));
@@ -962,18 +962,21 @@ fn the_documentation_has_the_table_of_limits() {
     }
     assert!(
         documentation().contains(&expected),
-        "docs/configuration.md lacks these rows:\n{expected}"
+        "docs/reference/configuration.md lacks these rows:\n{expected}"
     );
 }
 
-/// The pages with examples of configuration: the guides, and each plugin's own.
+/// The pages with configuration examples: the guides, and each plugin's own page.
 fn pages() -> Vec<PathBuf> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
     let files = |folder: &str| {
         let entries = std::fs::read_dir(root.join(folder)).unwrap();
         entries.map(|entry| entry.unwrap().path())
     };
-    let guides = files("docs").filter(|path| path.extension().is_some_and(|end| end == "md"));
+    let guides = ["docs", "docs/concepts", "docs/guides", "docs/reference"]
+        .into_iter()
+        .flat_map(files)
+        .filter(|path| path.extension().is_some_and(|end| end == "md"));
     let plugins = files("plugins").map(|folder| folder.join("README.md"));
     [root.join("README.md")]
         .into_iter()
@@ -983,7 +986,7 @@ fn pages() -> Vec<PathBuf> {
 }
 
 #[test]
-fn every_example_of_the_documentation_is_valid() {
+fn documented_examples_are_valid() {
     let pages: Vec<String> = pages()
         .iter()
         .map(|path| std::fs::read_to_string(path).unwrap())
@@ -992,12 +995,12 @@ fn every_example_of_the_documentation_is_valid() {
         .iter()
         .flat_map(|page| page.split("```yaml\n").skip(1))
         .filter_map(|rest| rest.split("```").next())
-        // Kubernetes' own, and suites of `tollgate test`.
+        // Leaves out Kubernetes' own manifests and suites of `tollgate test`.
         .filter(|example| !example.starts_with("apiVersion:") && !example.contains("cases:"))
         .collect();
     assert!(examples.len() > 20, "{}", examples.len());
     for example in examples {
-        // A fragment need not have plugins.
+        // A fragment may have no plugins.
         let empty = if example.contains("plugins:") {
             ""
         } else {
@@ -1008,7 +1011,7 @@ fn every_example_of_the_documentation_is_valid() {
 }
 
 #[test]
-fn makes_a_plugin_of_each_file_in_a_folder() {
+fn loads_each_file_in_a_folder_as_plugin() {
     let folder = tempfile::tempdir().unwrap();
     let touch = |name: &str| std::fs::write(folder.path().join(name), "").unwrap();
     let problem = || {
@@ -1046,14 +1049,14 @@ plugins: 1 problem
     touch("Second Try.wasm");
     assert_snapshot!(problem(), @r#"
 plugins: 2 problems
-  "Second Try.wasm": the file's name cannot name a plugin: a plugin's name is at most 40 of a-z, 0-9 and -, and begins and ends with a letter or digit; rename the file
-  "required_labels.wasm": would be the plugin required-labels, as "required-labels.wasm" is
+  "Second Try.wasm": cannot derive a plugin's name from the file's name: a plugin's name has at most 40 characters of a-z, 0-9 and -, and begins and ends with a letter or digit; rename the file
+  "required_labels.wasm": the file would be the plugin required-labels, and so would "required-labels.wasm"; rename one of them
 "#);
     folder.close().unwrap();
 }
 
 #[test]
-fn says_which_file_is_wrong() {
+fn names_the_invalid_file() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("tollgate.yaml");
     let problem = || {

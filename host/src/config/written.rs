@@ -1,4 +1,4 @@
-//! A configuration as it was written, so that it can be recorded and read again.
+//! Keeps a configuration as it was written, so that it can be recorded and read again.
 
 use std::fmt;
 use std::path::Path;
@@ -10,19 +10,20 @@ use super::Config;
 use super::plugin::{PluginConfig, PluginName, Source};
 use super::problem::{Collector, Problems};
 
-/// A part of a configuration as it was written, with the defaults of the file that it stood in. Two values that mean the
-/// same may be written in different ways, so this never makes a difference where configurations are compared.
+/// A part of a configuration as it was written, with the defaults of its file.
+///
+/// The same meaning can be written in different ways. So comparisons of configurations ignore this type.
 #[derive(Clone)]
 pub(crate) struct Written(Arc<Value>);
 
-/// Keys whose values an entry takes from the file where it has none of its own.
+/// Keys that an entry takes from the file if the entry does not set them.
 const DEFAULTS: [&str; 2] = ["conflicts", "signatures"];
 const PLUGINS: &str = "plugins";
 
 // === impl Written ===
 
 impl Written {
-    /// The file without its plugins.
+    /// Keeps the file without its plugins.
     pub(super) fn of_file(document: &Value) -> Self {
         let mut document = document.clone();
         if let Some(keys) = document.as_object_mut() {
@@ -32,7 +33,7 @@ impl Written {
         Self(Arc::new(document))
     }
 
-    /// An entry under `plugins` of a file.
+    /// Keeps an entry under `plugins` of a file.
     pub(super) fn of_entry(entry: &Value, file: &Value) -> Self {
         let mut entry = entry.clone();
         if !entry.is_object() {
@@ -56,7 +57,7 @@ impl Written {
             if takes(&entry) {
                 entry[key] = value.clone();
             }
-            // A candidate takes those of its plugin, where that has any.
+            // A shadow version takes the signature keys of its plugin, if the plugin has any.
             let is_candidates = key == "signatures" && !is_artifact(&entry);
             let candidate = entry.get_mut("candidate").filter(|node| node.is_object());
             if let Some(candidate) = candidate.filter(|node| is_candidates && takes(node)) {
@@ -66,13 +67,13 @@ impl Written {
         Self(Arc::new(entry))
     }
 
-    /// An entry that says nothing but where its plugin is.
+    /// Creates an entry with only a name and a source.
     pub(super) fn of_source(name: &PluginName, source: &Source) -> Self {
         let entry = json!({ "name": name.as_str(), "source": source.to_string() });
         Self(Arc::new(entry))
     }
 
-    /// The same with another value under a key.
+    /// Returns the same part with another value under a key.
     pub(super) fn with(&self, key: &str, value: Value) -> Self {
         let mut written = Value::clone(&self.0);
         written[key] = value;
@@ -80,7 +81,7 @@ impl Written {
     }
 }
 
-/// `own` over `defaults`, key by key.
+/// Merges `own` over `defaults`, key by key.
 fn over(defaults: &Value, own: Option<&Value>) -> Value {
     let mut all: Map<String, Value> = defaults.as_object().cloned().unwrap_or_default();
     let own = own.and_then(Value::as_object);
@@ -98,7 +99,7 @@ impl PartialEq for Written {
     }
 }
 
-/// Settings may be secret.
+/// Hides the content, because settings may be secret.
 impl fmt::Debug for Written {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("Written")
@@ -108,7 +109,7 @@ impl fmt::Debug for Written {
 // === impl Config ===
 
 impl Config {
-    /// A document that reads as this configuration with these entries in the place of its own.
+    /// Returns a document that reads as this configuration, with these entries instead of the file's.
     pub(crate) fn document<'c>(&self, entries: impl Iterator<Item = &'c PluginConfig>) -> Value {
         let entries: Vec<Value> = entries
             .filter(|entry| !entry.is_candidate())
@@ -116,7 +117,7 @@ impl Config {
             .collect();
         let mut document = Value::clone(&self.written.0);
         document[PLUGINS] = entries.into();
-        // What each entry takes from these it has itself.
+        // Each entry already contains the values that it takes from these keys.
         if let Some(keys) = document.as_object_mut() {
             for key in ["limits"].iter().chain(&DEFAULTS) {
                 keys.remove(*key);
@@ -125,10 +126,10 @@ impl Config {
         document
     }
 
-    /// Reads a document of [`Config::document`] for a file that stands in `folder`.
+    /// Reads a document from [`Config::document`], for a file in `folder`.
     ///
     /// # Errors
-    /// All that is wrong with it.
+    /// The list of all problems in the document.
     pub(crate) fn of_document(document: &Value, folder: &Path) -> Result<Self, Problems> {
         let problems = Collector::default();
         let config = super::read_config(document, folder, &problems);
@@ -140,7 +141,7 @@ impl Config {
 mod tests {
     use super::*;
 
-    /// Everything that an entry may take from its file, and everything that it may have itself.
+    /// A file with every value that an entry may take from its file, and every value that an entry may set itself.
     const FILE: &str = "
 listen: 127.0.0.1:0
 limits: { fuel: 5M, memory: 16Mi }
@@ -173,7 +174,7 @@ plugins:
 ";
 
     #[test]
-    fn a_document_reads_as_what_it_was_made_of() {
+    fn written_document_reads_back_unchanged() {
         let config = Config::parse(FILE, Path::new("/etc/tollgate")).unwrap();
         let document = config.document(config.plugins.iter());
         let text = document.to_string();
@@ -185,7 +186,7 @@ plugins:
     }
 
     #[test]
-    fn entries_of_several_files_keep_what_each_has() {
+    fn merged_entries_keep_settings_of_their_files() {
         let other = FILE
             .replace("fuel: 5M", "fuel: 6M")
             .replace("conflicts: deny", "conflicts: last");

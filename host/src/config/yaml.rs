@@ -1,4 +1,4 @@
-//! YAML text into a plain value, with one syntax problem by line and column.
+//! Parses YAML text into a plain value. A syntax problem is reported by line and column.
 
 use std::path::Path;
 
@@ -11,15 +11,15 @@ use serde_saphyr::{
 use super::problem::Collector;
 use super::read::{escaped, quoted};
 
-/// A configuration file is written by people; what is longer than this is something else.
+/// Maximum size of a configuration file. People write these files, so a longer one is a mistake.
 pub(crate) const LONGEST_FILE_BYTES: u64 = 4 << 20;
 
-/// Of keys and values, each time that an alias stands for one included.
+/// Maximum number of keys and values. Each use of an alias counts the values that it stands for.
 const MOST_VALUES: usize = 1_000_000;
 const MOST_LEVELS: usize = 64;
 
-/// Reads the text. A duplicate key is noted, and reading goes on with the first of the two, so that the
-/// other problems are reported too.
+/// Reads the text. A duplicate key is recorded as a problem. Reading then continues with the first value, so that other
+/// problems are reported too.
 pub(crate) fn read(text: &str, problems: &Collector) -> Option<Value> {
     let error = match serde_saphyr::from_str_with_options(text, options(DuplicateKeyPolicy::Error))
     {
@@ -35,7 +35,7 @@ pub(crate) fn read(text: &str, problems: &Collector) -> Option<Value> {
     }
 }
 
-/// Whether there is anything beside comments and white space.
+/// Returns whether the text contains only comments, white space and `---`.
 pub(crate) fn is_blank(text: &str) -> bool {
     text.lines()
         .map(str::trim)
@@ -44,8 +44,8 @@ pub(crate) fn is_blank(text: &str) -> bool {
 
 fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
     let mut budget = Budget::default();
-    // As many as a file has room for that is not made of brackets alone. What aliases stand for counts, so that a bomb of
-    // them ends; how often one is used does not matter.
+    // A file has room for this many values, unless it consists of brackets alone. The values behind an alias count at
+    // each use, which stops an alias bomb. The ratio of uses to anchors is not limited.
     budget.max_nodes = MOST_VALUES;
     budget.max_events = 4 * MOST_VALUES;
     budget.max_aliases = MOST_VALUES;
@@ -56,7 +56,7 @@ fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
     let mut options = Options::default();
     options.budget = Some(budget);
     options.duplicate_keys = duplicate_keys;
-    // `yes`, `no`, `on` and `off` are text, as YAML 1.2 has it: a plugin may be named so.
+    // `yes`, `no`, `on` and `off` are text, as in YAML 1.2. A plugin may have such a name.
     options.strict_booleans = true;
     options.with_snippet = false;
     options
@@ -68,7 +68,7 @@ fn note(text: &str, error: &Error, problems: &Collector) {
         Some(location) => format!("line {}, column {}", location.line(), location.column()),
         None => String::new(),
     };
-    // The formatter leaves control characters as they were written.
+    // The formatter does not escape control characters.
     let said = escaped(&UserMessageFormatter.format_message(error));
     let message = match within_aliases(error) {
         Error::DuplicateMappingKey { key: Some(key), .. } => {
@@ -77,12 +77,12 @@ fn note(text: &str, error: &Error, problems: &Collector) {
         Error::Budget {
             breach: BudgetBreach::Depth { .. },
             ..
-        } => format!("it is nested deeper than {MOST_LEVELS} levels"),
+        } => format!("nested deeper than {MOST_LEVELS} levels"),
         Error::Budget { .. }
         | Error::AliasReplayLimitExceeded { .. }
-        | Error::AliasReplayStackDepthExceeded { .. } => format!(
-            "it comes to more than {MOST_VALUES} keys and values, with what its aliases stand for"
-        ),
+        | Error::AliasReplayStackDepthExceeded { .. } => {
+            format!("more than {MOST_VALUES} keys and values, including those of aliases")
+        }
         _ if is_star(text, error) => {
             "* begins the name of an alias in YAML; put it in quotes if it is text".to_owned()
         }
@@ -91,7 +91,7 @@ fn note(text: &str, error: &Error, problems: &Collector) {
     problems.add(place, message);
 }
 
-/// The error itself, where it is one in what an alias stands for.
+/// Returns the inner error if the error is inside an alias.
 fn within_aliases(mut error: &Error) -> &Error {
     while let Error::AliasError { error: within, .. } = error {
         error = within;
@@ -99,7 +99,7 @@ fn within_aliases(mut error: &Error) -> &Error {
     error
 }
 
-/// Whether the error is about a `*`: Kubernetes' rules are full of them, and YAML takes them for aliases.
+/// Returns whether the error is about a `*`. Kubernetes' rules often contain it, and YAML reads it as an alias.
 fn is_star(text: &str, error: &Error) -> bool {
     let Some(location) = error.location() else {
         return false;
@@ -115,7 +115,7 @@ fn is_star(text: &str, error: &Error) -> bool {
     line.chars().nth(column.saturating_sub(1)) == Some('*')
 }
 
-/// The folder that a file's relative paths start at.
+/// Returns the folder at which a file's relative paths start.
 pub(crate) fn folder_of(path: &Path) -> &Path {
     match path.parent() {
         Some(folder) if !folder.as_os_str().is_empty() => folder,

@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use super::Decision;
 use crate::config::DecisionLimits;
 
-/// Keeps the last decisions and forgets the oldest ones.
+/// A buffer that keeps the last decisions and drops the oldest ones.
 #[derive(Debug)]
 pub struct Ring<T> {
     limits: DecisionLimits,
@@ -22,18 +22,18 @@ struct Kept<T> {
 #[derive(Debug)]
 struct Entry<T> {
     decision: Arc<Decision>,
-    /// What belongs to it and is not part of what it takes.
+    /// Data kept with the decision. Its size does not count.
     with: T,
     bytes: u64,
 }
 
-/// Fewer characters of a uid are no uid.
+/// Minimum length of a uid's prefix, in bytes. Shorter texts are not searched for as a prefix.
 const SHORTEST_PREFIX_BYTES: usize = 4;
 
 // === impl Ring ===
 
 impl<T: Clone> Ring<T> {
-    /// An empty one.
+    /// An empty ring with these limits.
     #[must_use]
     pub fn new(limits: DecisionLimits) -> Self {
         Self {
@@ -45,14 +45,14 @@ impl<T: Clone> Ring<T> {
         }
     }
 
-    /// Whether anything is kept at all.
+    /// Whether this ring keeps decisions at all.
     #[must_use]
     pub fn is_on(&self) -> bool {
         self.limits.max_count > 0
     }
 
-    /// Adds a decision. The oldest ones go, as far as there is no room for it; one for which there is none goes
-    /// itself.
+    /// Adds a decision, and drops the oldest ones to make room for it. A decision that is larger than the whole ring is
+    /// not kept.
     pub fn push(&self, decision: Decision, with: T) {
         let bytes = decision.bytes() as u64;
         if !self.is_on() || bytes > self.limits.max_bytes {
@@ -63,7 +63,7 @@ impl<T: Clone> Ring<T> {
             with,
             bytes,
         };
-        // What is forgotten is freed after the lock is given back.
+        // Dropped decisions are freed after the lock is released.
         let mut forgotten = Vec::new();
         let mut kept = self.lock();
         while kept.entries.len() >= self.limits.max_count as usize
@@ -80,15 +80,17 @@ impl<T: Clone> Ring<T> {
         drop(kept);
     }
 
-    /// Those that are kept, the newest first.
+    /// The kept decisions, newest first.
     #[must_use]
     pub fn recent(&self) -> Vec<(Arc<Decision>, T)> {
         let kept = self.lock();
         kept.entries.iter().rev().map(Entry::shared).collect()
     }
 
-    /// Those of one review, the newest first: kube-apiserver may ask again. Where no review has the uid, those of all
-    /// reviews whose uids begin with it, as long as it has at least four characters.
+    /// The decisions of one review, newest first. A review can have several, because kube-apiserver may send it again.
+    ///
+    /// If no review has this uid, returns the decisions of all reviews whose uid begins with it. For that, `uid` needs
+    /// at least four bytes.
     #[must_use]
     pub fn of(&self, uid: &str) -> Vec<(Arc<Decision>, T)> {
         let same = self.those(|known| known == uid);

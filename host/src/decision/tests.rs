@@ -63,7 +63,7 @@ fn limits(max_count: u32, max_bytes: u64) -> DecisionLimits {
 }
 
 #[test]
-fn no_value_and_no_word_of_a_plugin_is_kept() {
+fn keeps_no_values_and_no_plugin_text() {
     let denial = outcome::Denial {
         message: "marker".to_owned(),
         code: Some(422),
@@ -76,7 +76,7 @@ fn no_value_and_no_word_of_a_plugin_is_kept() {
     };
     let reports = [
         report(Ended::Denied(denial)),
-        report(fault("trap", "it gave up: marker")),
+        report(fault("trap", "the plugin aborted: marker")),
         report(fault("bad-patch", "bad patch: marker")),
     ];
     let mut decision = decision("u-1");
@@ -94,11 +94,11 @@ fn no_value_and_no_word_of_a_plugin_is_kept() {
 }
 
 #[test]
-fn what_the_host_says_of_a_fault_is_kept() {
+fn keeps_host_text_about_faults() {
     for (kind, said) in [
         (
             "deadline",
-            "deadline passed: it had 3.0 ms of CPU in the 500 ms that there were for it",
+            "deadline passed after 500 ms: the plugin ran for 3.0 ms",
         ),
         (
             "match-condition",
@@ -111,7 +111,7 @@ fn what_the_host_says_of_a_fault_is_kept() {
 }
 
 #[test]
-fn long_names_and_many_places_are_cut() {
+fn truncates_long_names_and_many_places() {
     let uid = "u".repeat(1_000_000);
     assert!(decision(&uid).uid.len() <= LONGEST_NAME_BYTES);
     let mut report = report(Ended::Patched);
@@ -124,7 +124,7 @@ fn long_names_and_many_places_are_cut() {
 }
 
 #[test]
-fn the_ring_forgets_the_oldest_past_its_number() {
+fn ring_evicts_oldest_over_count_limit() {
     let ring = Ring::new(limits(2, 1 << 20));
     for uid in ["a", "b", "c", "b"] {
         ring.push(decision(uid), ());
@@ -140,7 +140,7 @@ fn the_ring_forgets_the_oldest_past_its_number() {
 }
 
 #[test]
-fn the_ring_forgets_the_oldest_past_its_bytes() {
+fn ring_evicts_oldest_over_byte_limit() {
     let one = decision("a").bytes() as u64;
     let ring = Ring::new(limits(1000, 3 * one));
     for _ in 0..10 {
@@ -150,19 +150,26 @@ fn the_ring_forgets_the_oldest_past_its_bytes() {
     let mut large = decision("b");
     large.plugins = vec![Called::of(&report(Ended::Allowed), None); 100];
     ring.push(large, ());
-    assert!(ring.of("b").is_empty(), "there is no room for it");
-    assert_eq!(ring.recent().len(), 3, "and nothing went for it");
+    assert!(
+        ring.of("b").is_empty(),
+        "a decision over the byte limit is not kept"
+    );
+    assert_eq!(
+        ring.recent().len(),
+        3,
+        "a decision over the byte limit evicts nothing"
+    );
 }
 
 #[test]
-fn a_ring_of_none_keeps_none() {
+fn ring_of_size_zero_keeps_nothing() {
     let ring = Ring::new(limits(0, 1 << 20));
     ring.push(decision("a"), ());
     assert!(!ring.is_on() && ring.recent().is_empty());
 }
 
 #[test]
-fn an_object_of_a_collection_that_is_deleted_has_its_name() {
+fn names_object_of_deleted_collection() {
     let mut request = request("u-1");
     request.name.clear();
     request.operation = crate::review::request::Operation::Delete;
@@ -179,7 +186,7 @@ fn an_object_of_a_collection_that_is_deleted_has_its_name() {
 }
 
 #[test]
-fn a_decision_is_found_by_the_beginning_of_its_uid() {
+fn finds_decision_by_uid_prefix() {
     let ring = Ring::new(limits(10, 1 << 20));
     let uids = [
         "705ab4f5-6393-11e8-b7cc-42010a800002",
@@ -195,10 +202,17 @@ fn a_decision_is_found_by_the_beginning_of_its_uid() {
         found.map(|(decision, ())| decision.uid.clone()).collect()
     };
     assert_eq!(found(uids[0]), [uids[0]]);
-    assert_eq!(found("705ab4f5"), [uids[1], uids[0]], "the newest first");
+    assert_eq!(found("705ab4f5"), [uids[1], uids[0]], "newest first");
     assert_eq!(found("705ab4f5-6"), [uids[0]]);
-    assert_eq!(found("1f3b"), ["1f3b"], "its whole uid comes first");
+    assert_eq!(
+        found("1f3b"),
+        ["1f3b"],
+        "an exact match wins over prefix matches"
+    );
     assert_eq!(found("1f3b0"), [uids[2]]);
-    assert!(found("705").is_empty(), "too short to be meant");
+    assert!(
+        found("705").is_empty(),
+        "prefixes of three characters match nothing"
+    );
     assert!(found("6393").is_empty());
 }

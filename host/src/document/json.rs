@@ -1,21 +1,21 @@
-//! The value type.
+//! The JSON value type.
 
 use std::fmt;
 use std::sync::Arc;
 
 use indexmap::IndexMap;
 
-/// One JSON value; cloning it copies no content.
+/// One JSON value. Cloning it copies no content.
 ///
-/// Equality is exact: `1` and `1.0` differ, member order does not matter. See [`Json::equivalent`] for
-/// RFC 6902's numeric equality.
+/// Equality is exact: `1` and `1.0` differ. The order of members does not matter. For RFC 6902's numeric equality,
+/// see [`Json::equivalent`].
 #[derive(Clone)]
 pub enum Json {
-    /// `null`
+    /// The value `null`.
     Null,
-    /// `true` or `false`
+    /// The value `true` or `false`.
     Bool(bool),
-    /// A number, with the digits it was written with.
+    /// A number, with the digits that it was written with.
     Number(Number),
     /// A string.
     Text(Arc<str>),
@@ -25,10 +25,10 @@ pub enum Json {
     Object(Arc<Object>),
 }
 
-/// A number in its exact text.
+/// A number with its exact text.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub enum Number {
-    /// An integer whose text is the canonical one of this value.
+    /// An integer whose text is the canonical text of this value.
     Integer(i64),
     /// Any other number, as written.
     Text(Arc<str>),
@@ -36,10 +36,10 @@ pub enum Number {
 
 /// The members of a JSON object, in document order.
 ///
-/// The hasher is seeded per process: the names come from whoever may write to the cluster.
+/// The hasher is seeded per process, because the names come from any user who may write to the cluster.
 pub type Object = IndexMap<Arc<str>, Json, foldhash::fast::RandomState>;
 
-/// A capacity for a container of which somebody else said how large it is.
+/// Returns a safe capacity for a container whose size was claimed by somebody else: 1024 at most.
 #[must_use]
 pub fn sensible_capacity(claimed: usize) -> usize {
     claimed.min(1024)
@@ -48,19 +48,19 @@ pub fn sensible_capacity(claimed: usize) -> usize {
 // === impl Json ===
 
 impl Json {
-    /// An empty object.
+    /// Creates an empty object.
     #[must_use]
     pub fn empty_object() -> Self {
         Self::Object(Arc::default())
     }
 
-    /// A string.
+    /// Creates a string.
     #[must_use]
     pub fn text(text: &str) -> Self {
         Self::Text(Arc::from(text))
     }
 
-    /// The members, when this is an object.
+    /// Returns the members if this is an object.
     #[must_use]
     pub fn as_object(&self) -> Option<&Object> {
         match self {
@@ -69,7 +69,7 @@ impl Json {
         }
     }
 
-    /// The elements, when this is an array.
+    /// Returns the elements if this is an array.
     #[must_use]
     pub fn as_array(&self) -> Option<&[Json]> {
         match self {
@@ -78,7 +78,7 @@ impl Json {
         }
     }
 
-    /// The string, when this is one.
+    /// Returns the text if this is a string.
     #[must_use]
     pub fn as_text(&self) -> Option<&str> {
         match self {
@@ -87,7 +87,7 @@ impl Json {
         }
     }
 
-    /// The boolean, when this is one.
+    /// Returns the boolean if this is one.
     #[must_use]
     pub fn as_bool(&self) -> Option<bool> {
         match self {
@@ -102,13 +102,13 @@ impl Json {
         matches!(self, Self::Null)
     }
 
-    /// The member of that name, when this is an object that has it.
+    /// Returns the member with that name if this is an object that has it.
     #[must_use]
     pub fn member(&self, name: &str) -> Option<&Json> {
         self.as_object()?.get(name)
     }
 
-    /// What kind of value this is, in JSON's words.
+    /// Returns the name of the value's type in JSON.
     #[must_use]
     pub fn type_name(&self) -> &'static str {
         match self {
@@ -121,7 +121,8 @@ impl Json {
         }
     }
 
-    /// Whether both are the same allocation, or equal scalars: true means equal, false means "look".
+    /// Whether both are the same allocation, or equal scalars. True means that they are equal. False means that the
+    /// caller has to compare them.
     #[must_use]
     pub fn is_same(&self, other: &Self) -> bool {
         match (self, other) {
@@ -135,7 +136,7 @@ impl Json {
         }
     }
 
-    /// Equality as RFC 6902 section 4.6 has it: numbers by value.
+    /// Whether both are equal as defined by RFC 6902 section 4.6, which compares numbers by value.
     #[must_use]
     pub fn equivalent(&self, other: &Self) -> bool {
         if self.is_same(other) {
@@ -158,7 +159,7 @@ impl Json {
         }
     }
 
-    /// How many containers are nested at the deepest place; a scalar has depth 0.
+    /// Returns the number of nested containers at the deepest place. A scalar has depth 0.
     #[must_use]
     pub fn depth(&self) -> u32 {
         match self {
@@ -168,7 +169,7 @@ impl Json {
         }
     }
 
-    /// Values in this tree, itself included. Stops counting past `limit`.
+    /// Counts the values in this tree, including itself. Stops counting beyond `limit`.
     #[must_use]
     pub fn count_nodes(&self, limit: usize) -> usize {
         let mut count = 1;
@@ -211,8 +212,7 @@ impl PartialEq for Json {
 
 impl Eq for Json {}
 
-/// Says what kind of value this is and how large, never what it holds: a value must not reach a log by way of
-/// `{:?}`.
+/// Shows the type and the size of the value, never its content: `{:?}` must not carry a value into a log.
 impl fmt::Debug for Json {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -249,7 +249,7 @@ impl From<serde_json::Value> for Json {
 // === impl Number ===
 
 impl Number {
-    /// From text that is a JSON number already.
+    /// Creates a number from text that is a valid JSON number.
     #[must_use]
     pub fn from_text(text: &str) -> Self {
         let canonical = matches!(
@@ -262,7 +262,7 @@ impl Number {
         }
     }
 
-    /// The nearest double.
+    /// Returns the nearest double.
     #[must_use]
     pub fn as_f64(&self) -> f64 {
         match self {
@@ -275,14 +275,14 @@ impl Number {
         }
     }
 
-    /// Whether both are the same number, however written: `1`, `1.0` and `10e-1` are.
+    /// Whether both are the same number, however they are written: `1`, `1.0` and `10e-1` are equal.
     #[must_use]
     pub fn equivalent(&self, other: &Self) -> bool {
         self == other || self.decimal() == other.decimal()
     }
 
-    /// Sign, significant digits without leading or trailing zeros, and the exponent of the last digit.
-    /// An exponent beyond 64 bits saturates, which only a number written to provoke it notices.
+    /// Returns the sign, the significant digits without leading or trailing zeros, and the exponent of the last
+    /// digit. An exponent beyond 64 bits saturates, which only affects numbers written to provoke it.
     fn decimal(&self) -> (bool, Vec<u8>, i64) {
         let text = match self {
             Self::Integer(integer) => integer.to_string(),

@@ -1,4 +1,4 @@
-//! JSON text into a document, within a depth.
+//! Parses JSON text into a document, within limits on depth, values and memory.
 
 use std::fmt;
 use std::sync::Arc;
@@ -8,43 +8,43 @@ use jiter::{Jiter, JiterError, JiterErrorType, JsonErrorType, Peek};
 use super::room::{self, Meter};
 use super::{Account, Json, NoRoom, Number, Object};
 
-/// Why a text is not a document that the host takes. Carries a position, never the text.
+/// Why a text is not a document that the host accepts. Holds a position, never the text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ParseError {
-    /// What was wrong.
+    /// The kind of the problem.
     pub kind: ParseErrorKind,
-    /// The byte at which it was noticed.
+    /// The byte at which the problem was noticed.
     pub offset: usize,
 }
 
-/// What was wrong with a JSON text.
+/// A problem with a JSON text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ParseErrorKind {
     /// Containers are nested deeper than the limit.
     TooDeep {
-        /// The limit.
+        /// The limit that was exceeded.
         max_depth: u32,
     },
-    /// It has more values than the host takes in.
+    /// The text has more values than the host accepts.
     TooMany {
-        /// The limit.
+        /// The limit that was exceeded.
         max_values: u32,
     },
-    /// There is no memory for it.
+    /// The memory for the document is not available.
     NoRoom(NoRoom),
-    /// It is not JSON (RFC 8259).
+    /// The text is not JSON (RFC 8259).
     Syntax(&'static str),
 }
 
-/// Reads one JSON document. Of members with the same name the last one counts, as in Go.
+/// Parses one JSON document. If members have the same name, the last one counts, as in Go.
 ///
 /// # Errors
-/// When the text is not JSON, or is nested deeper than `max_depth`.
+/// When the text is not JSON, is nested deeper than `max_depth`, or has more than [`MAX_VALUES`].
 pub fn parse(text: &[u8], max_depth: u32) -> Result<Json, ParseError> {
     parse_up_to(text, max_depth, MAX_VALUES)
 }
 
-/// [`parse`] with as many values as the caller has room for.
+/// Like [`parse`], but with the caller's limit on the number of values.
 ///
 /// # Errors
 /// When the text is not JSON, is nested deeper than `max_depth`, or has more than `max_values`.
@@ -52,11 +52,12 @@ pub fn parse_up_to(text: &[u8], max_depth: u32, max_values: u32) -> Result<Json,
     read(text, max_depth, max_values, &Account::unlimited())
 }
 
-/// [`parse`] with memory that is taken from an account before it is allocated. The document is in the account
-/// from then on.
+/// Like [`parse`], but charges an account for the memory before it is allocated. The account then holds the
+/// document's memory.
 ///
 /// # Errors
-/// When the text is not JSON, is nested deeper than `max_depth`, or the account has no room for it.
+/// When the text is not JSON, is nested deeper than `max_depth`, has more than [`MAX_VALUES`], or the account has no
+/// room for it.
 pub fn parse_within(text: &[u8], max_depth: u32, account: &Account) -> Result<Json, ParseError> {
     read(text, max_depth, MAX_VALUES, account)
 }
@@ -76,11 +77,12 @@ fn read(
     document
 }
 
-/// Reads members of the object at the top of a text that may be cut off or be nested too deep further on:
-/// every member that could be read is handed to `take`, in order, until it returns false or the text gives out.
-/// With `inside` set, the members of the top-level member of that name are read instead of the top level's.
+/// Reads the first members of a text that may be cut off, or be nested too deep further on. The host uses it to
+/// identify a review that is too large to accept.
 ///
-/// A request that is too large to take still has to be told apart by its head: this is how.
+/// Members of the top-level object go to `take`, in order, until the member `inside`. Then only the members of
+/// `inside` are read. Each of those goes to `take` twice: first without its value, then with it. Reading ends when
+/// `take` returns false, or when the text ends or cannot be read.
 pub fn parse_prefix_member(
     text: &[u8],
     inside: &str,
@@ -92,8 +94,9 @@ pub fn parse_prefix_member(
     let _: Result<(), ParseError> = reader.prefix(inside, &mut take);
 }
 
-/// JSON values in one document. Text of three bytes, `{},`, becomes some hundred in memory, so a cap on bytes alone
-/// would not bound what a review takes; the largest object that Kubernetes takes, at three bytes a value, is below.
+/// Most JSON values in one document. Three bytes of text, `{},`, take about a hundred bytes of memory, so a limit on
+/// bytes alone would not bound the memory of a review. The largest object that Kubernetes accepts stays below this
+/// limit, even at three bytes a value.
 pub const MAX_VALUES: u32 = 2_000_000;
 
 struct Reader<'j> {
@@ -102,13 +105,13 @@ struct Reader<'j> {
     max_values: u32,
     values: u32,
     meter: Meter<'j>,
-    /// Elements of the arrays that are being read, the innermost array's last.
+    /// Elements of the arrays being read. Those of the innermost array are last.
     elements: Vec<Json>,
-    /// Members of the objects that are being read, the innermost object's last.
+    /// Members of the objects being read. Those of the innermost object are last.
     members: Vec<(Arc<str>, Json)>,
 }
 
-/// A shorter text is read without accounting for the place where its escapes are resolved.
+/// For texts up to this length, the memory for resolving escapes is not accounted for.
 const ESCAPES_BYTES: usize = 64 << 10;
 
 // === impl Reader ===
@@ -127,7 +130,7 @@ impl<'j> Reader<'j> {
     }
 
     fn document(&mut self, text: &[u8]) -> Result<Json, ParseError> {
-        // Strings with escapes are resolved in a place that may grow to twice the longest of them.
+        // The buffer in which escapes are resolved may grow to twice the length of the longest string.
         self.take(escapes(text))?;
         let peek = self.jiter.peek()?;
         let value = self.value(peek, 0)?;
@@ -179,7 +182,7 @@ impl<'j> Reader<'j> {
     fn number(&mut self, peek: Peek) -> Result<Json, ParseError> {
         let offset = self.jiter.current_index();
         let bytes = self.jiter.known_number_bytes(peek)?;
-        // jiter reads `NaN` and the like as numbers where it is told to; RFC 8259 has none.
+        // jiter can read `NaN` and the like as numbers, but RFC 8259 has none.
         match std::str::from_utf8(bytes) {
             Ok(text) if matches!(text.as_bytes().last(), Some(b'0'..=b'9')) => {
                 let number = Number::from_text(text);
@@ -271,7 +274,7 @@ impl<'j> Reader<'j> {
     ) -> Result<(), ParseError> {
         let mut name: Option<String> = self.jiter.next_object()?.map(str::to_owned);
         while let Some(key) = name {
-            // Announced before it is read: its being there is worth knowing even where it cannot be read.
+            // Announce the member before reading it: `take` needs to know of it even if it cannot be read.
             if !take(&key, None) {
                 return Ok(());
             }
@@ -286,13 +289,13 @@ impl<'j> Reader<'j> {
     }
 }
 
-/// A name or a string in memory of its own.
+/// Copies a name or a string into memory that is accounted for.
 fn taken(meter: &mut Meter<'_>, text: &str) -> Result<Arc<str>, ParseError> {
     meter.take(room::text(text.len())).map_err(at(0))?;
     Ok(Arc::from(text))
 }
 
-/// Puts a value on a stack whose growth is paid for.
+/// Pushes a value onto a stack, and accounts for the stack's growth.
 fn push<T>(stack: &mut Vec<T>, value: T, meter: &mut Meter<'_>) -> Result<(), NoRoom> {
     let capacity = stack.capacity();
     if stack.len() == capacity {
@@ -312,7 +315,7 @@ fn at(offset: usize) -> impl Fn(NoRoom) -> ParseError {
     }
 }
 
-/// What resolving escapes can take.
+/// Returns the memory that resolving escapes can take, in bytes.
 fn escapes(text: &[u8]) -> u64 {
     if text.len() > ESCAPES_BYTES && text.contains(&b'\\') {
         2 * text.len() as u64
@@ -327,7 +330,7 @@ impl From<JiterError> for ParseError {
     fn from(error: JiterError) -> Self {
         let what = match error.error_type {
             JiterErrorType::JsonError(kind) => describe(&kind),
-            JiterErrorType::WrongType { .. } => "a value of another type was expected",
+            JiterErrorType::WrongType { .. } => "unexpected type of value",
         };
         Self {
             kind: ParseErrorKind::Syntax(what),
@@ -362,11 +365,11 @@ fn describe(kind: &JsonErrorType) -> &'static str {
         JsonErrorType::EofWhileParsingList
         | JsonErrorType::EofWhileParsingObject
         | JsonErrorType::EofWhileParsingString
-        | JsonErrorType::EofWhileParsingValue => "the text ends too early",
-        JsonErrorType::ExpectedColon => "`:` expected",
-        JsonErrorType::ExpectedListCommaOrEnd => "`,` or `]` expected",
-        JsonErrorType::ExpectedObjectCommaOrEnd => "`,` or `}` expected",
-        JsonErrorType::ExpectedSomeIdent | JsonErrorType::ExpectedSomeValue => "a value expected",
+        | JsonErrorType::EofWhileParsingValue => "unexpected end of the text",
+        JsonErrorType::ExpectedColon => "expected `:`",
+        JsonErrorType::ExpectedListCommaOrEnd => "expected `,` or `]`",
+        JsonErrorType::ExpectedObjectCommaOrEnd => "expected `,` or `}`",
+        JsonErrorType::ExpectedSomeIdent | JsonErrorType::ExpectedSomeValue => "expected a value",
         JsonErrorType::InvalidEscape | JsonErrorType::UnexpectedEndOfHexEscape => {
             "an invalid escape"
         }
@@ -375,9 +378,9 @@ fn describe(kind: &JsonErrorType) -> &'static str {
             "invalid Unicode"
         }
         JsonErrorType::ControlCharacterWhileParsingString => "a control character in a string",
-        JsonErrorType::KeyMustBeAString => "a member name in quotes expected",
+        JsonErrorType::KeyMustBeAString => "expected a member name in quotes",
         JsonErrorType::TrailingComma => "a trailing comma",
-        JsonErrorType::TrailingCharacters => "something behind the document",
+        JsonErrorType::TrailingCharacters => "unexpected text after the document",
         _ => "a syntax error",
     }
 }
@@ -387,7 +390,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn writes_what_it_read() {
+    fn documents_survive_round_trip() {
         for text in [
             r#"{"b":1,"a":[true,false,null,"x\"\\\n\u0001é"],"":{}}"#,
             "[9007199254740993,1.0,-0,1e400,12345678901234567890123,0]",
@@ -398,7 +401,7 @@ mod tests {
     }
 
     #[test]
-    fn of_two_members_of_one_name_the_last_counts() {
+    fn last_of_duplicate_members_counts() {
         assert_eq!(
             parse(br#"{"a":1,"b":2,"a":3}"#, 8).unwrap().to_text(),
             r#"{"a":3,"b":2}"#
@@ -406,7 +409,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_json() {
+    fn rejects_invalid_json() {
         for text in [
             "",
             "{",
@@ -436,7 +439,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_nested_too_deep() {
+    fn rejects_too_deep_nesting() {
         let nested = |levels: usize| format!("{}{}", "[".repeat(levels), "]".repeat(levels));
         assert!(parse(nested(8).as_bytes(), 8).is_ok());
         let error = parse(nested(1000).as_bytes(), 8).unwrap_err();
@@ -444,7 +447,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_has_too_many_values() {
+    fn rejects_too_many_values() {
         let text = format!("[{}0]", "0,".repeat(MAX_VALUES as usize));
         let error = parse(text.as_bytes(), 8).unwrap_err();
         assert!(
@@ -454,7 +457,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_the_head_of_a_text_that_is_cut_off() {
+    fn reads_head_of_truncated_text() {
         let text = br#"{"kind":"AdmissionReview","request":{"uid":"1","name":"n","object":{"data":"aaaaaaa"#;
         let mut seen = Vec::new();
         parse_prefix_member(text, "request", 8, &Account::unlimited(), |name, value| {

@@ -6,40 +6,40 @@ use std::sync::Arc;
 
 use super::Json;
 
-/// A well-formed JSON Pointer; `""` is the whole document.
+/// A well-formed JSON Pointer. `""` is the whole document.
 #[derive(Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Pointer(Arc<str>);
 
 /// Why a text is not a JSON Pointer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PointerError {
-    /// It neither is empty nor starts with a slash.
-    #[error("a JSON Pointer is empty or starts with `/`")]
+    /// The text is not empty and does not start with a slash.
+    #[error("a JSON Pointer must be empty or start with `/`")]
     NoLeadingSlash,
     /// A `~` is followed by something other than `0` or `1`.
-    #[error("in a JSON Pointer `~` is followed by `0` (for `~`) or `1` (for `/`)")]
+    #[error("in a JSON Pointer, `~` must be followed by `0` (for `~`) or `1` (for `/`)")]
     BadEscape,
 }
 
-/// What an array makes of a token.
+/// The meaning of a token in an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ArrayIndex {
     /// The element at that position.
     At(usize),
-    /// `-`: behind the last element.
+    /// The token `-`: the place after the last element.
     End,
 }
 
 // === impl Pointer ===
 
 impl Pointer {
-    /// The whole document.
+    /// Returns the pointer to the whole document.
     #[must_use]
     pub fn root() -> Self {
         Self(Arc::from(""))
     }
 
-    /// Reads a pointer strictly.
+    /// Parses a pointer strictly.
     ///
     /// # Errors
     /// When the text is not a JSON Pointer.
@@ -48,10 +48,10 @@ impl Pointer {
         Ok(Self(Arc::from(text)))
     }
 
-    /// Whether a text is a JSON Pointer.
+    /// Checks that a text is a JSON Pointer.
     ///
     /// # Errors
-    /// When it is not one.
+    /// When the text is not a JSON Pointer.
     pub fn check(text: &str) -> Result<(), PointerError> {
         if !(text.is_empty() || text.starts_with('/')) {
             return Err(PointerError::NoLeadingSlash);
@@ -65,7 +65,7 @@ impl Pointer {
         Ok(())
     }
 
-    /// From tokens that are not escaped yet.
+    /// Creates a pointer from tokens that are not escaped yet.
     pub fn from_tokens<T: AsRef<str>>(tokens: impl IntoIterator<Item = T>) -> Self {
         let mut text = String::new();
         for token in tokens {
@@ -74,7 +74,7 @@ impl Pointer {
         Self(Arc::from(text))
     }
 
-    /// The text, escapes included.
+    /// Returns the text, including escapes.
     #[must_use]
     pub fn as_str(&self) -> &str {
         &self.0
@@ -86,12 +86,12 @@ impl Pointer {
         self.0.is_empty()
     }
 
-    /// The tokens, unescaped.
+    /// Returns the tokens, unescaped.
     pub fn tokens(&self) -> impl Iterator<Item = Cow<'_, str>> + Clone {
         tokens(&self.0)
     }
 
-    /// The pointer to a member or element below this one.
+    /// Returns the pointer to a member or element below this one.
     #[must_use]
     pub fn child(&self, token: &str) -> Self {
         let mut text = String::with_capacity(self.0.len() + token.len() + 1);
@@ -100,7 +100,7 @@ impl Pointer {
         Self(Arc::from(text))
     }
 
-    /// The container and the last token; none for the whole document.
+    /// Returns the container and the last token. None for the whole document.
     #[must_use]
     pub fn split_last(&self) -> Option<(Self, Cow<'_, str>)> {
         let (parent, last) = self.0.rsplit_once('/')?;
@@ -132,7 +132,7 @@ impl fmt::Debug for Pointer {
 // === impl Json ===
 
 impl Json {
-    /// What stands at a pointer given as text, without allocating.
+    /// Returns the value at a pointer given as text. Does not allocate.
     ///
     /// # Errors
     /// When the text is not a JSON Pointer.
@@ -141,13 +141,13 @@ impl Json {
         Ok(self.walk(tokens(pointer)))
     }
 
-    /// What stands at a pointer.
+    /// Returns the value at a pointer.
     #[must_use]
     pub fn lookup(&self, pointer: &Pointer) -> Option<&Json> {
         self.walk(pointer.tokens())
     }
 
-    /// The member or element that a token names here.
+    /// Returns the member or element that a token names in this value.
     #[must_use]
     pub fn child(&self, token: &str) -> Option<&Json> {
         match self {
@@ -169,7 +169,7 @@ impl Json {
     }
 }
 
-/// RFC 6901's array index: digits without a leading zero, or `-`.
+/// Parses an array index of RFC 6901: digits without a leading zero, or `-`.
 #[must_use]
 pub fn array_index(token: &str) -> Option<ArrayIndex> {
     match token.as_bytes() {
@@ -215,7 +215,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_the_examples_of_rfc_6901() {
+    fn reads_examples_of_rfc_6901() {
         let document = Json::from(serde_json::json!({
             "foo": ["bar", "baz"], "": 0, "a/b": 1, "c%d": 2, "e^f": 3, "g|h": 4, "i\\j": 5, "k\"l": 6, " ": 7, "m~n": 8,
             "~1/~": 9
@@ -243,7 +243,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_not_a_pointer() {
+    fn rejects_invalid_pointers() {
         for (text, error) in [
             ("a", PointerError::NoLeadingSlash),
             ("/~", PointerError::BadEscape),
@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn a_prefix_ends_at_a_token() {
+    fn prefix_ends_at_token_boundary() {
         let pointer = |text| Pointer::parse(text).unwrap();
         assert!(pointer("/a").is_prefix_of(&pointer("/a/b")));
         assert!(pointer("").is_prefix_of(&pointer("/a")));

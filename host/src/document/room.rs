@@ -1,9 +1,11 @@
-//! Memory that is shared by all reviews, counted before it is allocated.
+//! Memory that all reviews share, counted before it is allocated.
 //!
-//! A few bytes of JSON can become a hundred in memory: `{"":0}` is an object with a table of its own. So a cap
-//! on bytes from the wire does not bound what reviews take. [`Room`] caps the memory of all decoded documents;
-//! each review has an [`Account`] in it, which is charged while its documents are read, answers of plugins
-//! included, and which gives everything back when the review is over.
+//! A few bytes of JSON can take a hundred bytes of memory: `{"":0}` becomes an object with its own table. A limit on
+//! received bytes therefore does not bound the memory of reviews.
+//!
+//! [`Room`] limits the memory of all decoded documents. Each review has an [`Account`] in it. The account is charged
+//! while the review's documents are read, including the plugins' answers. When the review is over, the account gives
+//! everything back.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -12,40 +14,41 @@ use prometheus_client::metrics::gauge::Gauge;
 
 use super::{Json, Object};
 
-/// Memory that many accounts share: that of all decoded documents, or the linear memories of all calls.
+/// Memory that many accounts share: the memory of all decoded documents, or the linear memories of all calls.
 #[derive(Debug)]
 pub struct Room {
     limit_bytes: u64,
-    /// Kept for accounts of `small_bytes` or less.
+    /// Bytes reserved for accounts that hold `small_bytes` or less.
     reserve_bytes: u64,
     small_bytes: u64,
     used_bytes: AtomicU64,
     gauge: Gauge,
 }
 
-/// What one review, or one call, takes of the [`Room`]. Clones share one account; the last one gives everything back.
+/// The part of a [`Room`] that one review or one call takes. Clones share one account, and the last clone gives
+/// everything back.
 #[derive(Clone, Debug)]
 pub struct Account {
     held: Arc<Held>,
 }
 
-/// There is no room for a document.
+/// The memory for a document is not available.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoRoom {
-    /// Other reviews have it: it is worth trying again.
-    #[error("other reviews have taken the memory for decoded documents (requests.maxDecoded)")]
+    /// Other reviews hold the memory. A retry may succeed.
+    #[error("other reviews use up the memory for decoded documents (requests.maxDecoded)")]
     Crowded,
-    /// It would not fit if it were alone.
+    /// The document would not fit even if it were alone.
     #[error("it takes more than {most_bytes} bytes of memory when decoded (requests.maxDecoded)")]
     TooLarge {
-        /// What one review may take.
+        /// Most bytes that one review may take.
         most_bytes: u64,
     },
 }
 
 #[derive(Debug)]
 struct Held {
-    /// None without a limit.
+    /// None if there is no limit.
     room: Option<Arc<Room>>,
     /// The account that this one is a part of.
     whole: Option<Account>,
@@ -53,34 +56,34 @@ struct Held {
     crowded: AtomicBool,
 }
 
-/// Charges an account in steps, for many small allocations of one thread.
+/// Charges an account in steps, for many small allocations on one thread.
 pub(super) struct Meter<'a> {
     account: &'a Account,
-    /// What it has taken from the account.
+    /// Bytes taken from the account.
     taken: u64,
-    /// Of that, what is not used yet.
+    /// Bytes taken from the account but not used yet.
     left: u64,
 }
 
-/// One in so many parts of the room is kept for small accounts.
+/// One part in this many of the room is reserved for small accounts.
 const RESERVE_PART: u64 = 8;
 
-/// What a meter takes at a time.
+/// Bytes that a meter takes from its account at a time.
 const STEP_BYTES: u64 = 16 << 10;
 
-/// The two counters in front of what an [`Arc`] holds.
+/// Size of the two counters in front of the content of an [`Arc`].
 const COUNTERS: usize = 16;
 
-/// A member of an object in its table: its hash, its name and its value.
+/// Size of an object's member in its table: the hash, the name and the value.
 const MEMBER: usize = 8 + size_of::<Arc<str>>() + size_of::<Json>();
 
 // === what values take ===
 
-/// What the allocator takes for a block: mimalloc has four size classes between one power of two and the next, and
-/// fewer for small blocks. Large ones have pages of their own around them.
+/// Returns the bytes that the allocator takes for a block. mimalloc has four size classes between two powers of two,
+/// and fewer for small blocks. A large block gets separate pages around it.
 pub(super) fn block(bytes: usize) -> u64 {
     const LARGE: usize = 1 << 20;
-    /// A block that would fill its class goes into the next one.
+    /// A block that would fill its class goes into the next class.
     const BEHIND: usize = 8;
     let class = match bytes {
         0..=32 => bytes.next_multiple_of(16),
@@ -92,12 +95,12 @@ pub(super) fn block(bytes: usize) -> u64 {
     (class + around) as u64
 }
 
-/// A name or a string of so many bytes.
+/// Returns the bytes for a name or a string of this length.
 pub(super) fn text(length: usize) -> u64 {
     block(COUNTERS + length)
 }
 
-/// An array with room for so many elements, without what they hold.
+/// Returns the bytes for an array with this capacity, without the content of its elements.
 pub(crate) fn array(capacity: usize) -> u64 {
     block(COUNTERS + size_of::<Vec<Json>>()) + elements(capacity)
 }
@@ -109,19 +112,19 @@ fn elements(capacity: usize) -> u64 {
     }
 }
 
-/// An object with room for so many members, without their names and what they hold.
+/// Returns the bytes for an object with this capacity, without its names and the content of its values.
 pub(crate) fn object(capacity: usize) -> u64 {
     let head = block(COUNTERS + size_of::<Object>());
     if capacity == 0 {
         return head;
     }
-    // As hashbrown has it: seven in eight buckets are used, and each has an index and a control byte.
+    // As in hashbrown: seven in eight buckets are used, and each has an index and a control byte.
     let buckets = match capacity {
         0..4 => 4,
         4..8 => 8,
         _ => (capacity * 8 / 7).next_power_of_two(),
     };
-    // The table is aligned to 16 bytes, which small blocks are by themselves.
+    // The table is aligned to 16 bytes. Small blocks have this alignment anyway.
     let table = match buckets * 9 + 16 {
         small @ 0..=64 => small,
         large => large + 16,
@@ -132,7 +135,7 @@ pub(crate) fn object(capacity: usize) -> u64 {
 // === impl Room ===
 
 impl Room {
-    /// A room of `limit_bytes`, whose use `gauge` shows. An eighth of it is kept for accounts of up to
+    /// Creates a room of `limit_bytes`. `gauge` shows its use. An eighth is reserved for accounts of up to
     /// `small_bytes`.
     #[must_use]
     pub fn new(limit_bytes: u64, small_bytes: u64, gauge: Gauge) -> Arc<Self> {
@@ -145,13 +148,13 @@ impl Room {
         })
     }
 
-    /// An empty account for one review.
+    /// Creates an empty account for one review.
     #[must_use]
     pub fn account(self: &Arc<Self>) -> Account {
         Account::new(Some(Arc::clone(self)), None)
     }
 
-    /// What one account may take.
+    /// Returns the most bytes that one account may take.
     fn most_bytes(&self) -> u64 {
         self.limit_bytes - self.reserve_bytes
     }
@@ -175,13 +178,13 @@ impl Room {
 // === impl Account ===
 
 impl Account {
-    /// An account without a limit, for documents that no client sends.
+    /// Creates an account without a limit, for documents that no client sends.
     #[must_use]
     pub fn unlimited() -> Self {
         Self::new(None, None)
     }
 
-    /// An account for one document of the review: what it takes is the review's, until the document is gone.
+    /// Creates an account for one document of the review. The review is charged for the document until it is dropped.
     #[must_use]
     pub fn part(&self) -> Self {
         Self::new(None, Some(self.clone()))
@@ -201,7 +204,7 @@ impl Account {
     /// Takes memory that is about to be allocated.
     ///
     /// # Errors
-    /// When other reviews have taken the room, or when this one would not fit if it were alone.
+    /// When other reviews hold the memory, or when this review would not fit even if it were alone.
     pub fn take(&self, bytes: u64) -> Result<(), NoRoom> {
         if let Some(whole) = &self.held.whole {
             whole.take(bytes)?;
@@ -235,7 +238,7 @@ impl Account {
         Err(refused)
     }
 
-    /// Gives back what was taken and is not used any more.
+    /// Gives back memory that is not used any more.
     pub fn give_back(&self, bytes: u64) {
         if let Some(whole) = &self.held.whole {
             self.held.bytes.fetch_sub(bytes, Relaxed);
@@ -246,13 +249,13 @@ impl Account {
         }
     }
 
-    /// What it has taken.
+    /// Returns the bytes that the account has taken.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.held.bytes.load(Relaxed)
     }
 
-    /// Whether it was ever refused something for the sake of other reviews.
+    /// Whether the account was ever refused memory because other reviews held it.
     #[must_use]
     pub fn was_crowded(&self) -> bool {
         self.held.crowded.load(Relaxed)
@@ -304,12 +307,12 @@ impl<'a> Meter<'a> {
         Ok(())
     }
 
-    /// Gives back memory that has been freed.
+    /// Gives back memory that was freed.
     pub(super) fn give_back(&mut self, bytes: u64) {
         self.left += bytes;
     }
 
-    /// Everything that was allocated with it has been freed.
+    /// Gives back everything that the meter took. The caller has freed it.
     pub(super) fn undo(&mut self) {
         self.left = self.taken;
     }
@@ -328,7 +331,7 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     #[test]
-    fn tells_what_is_too_large_from_what_others_have_no_room_for() {
+    fn distinguishes_too_large_review_from_crowded_room() {
         let gauge = Gauge::default();
         let room = Room::new(80 * MIB, MIB, gauge.clone());
         let one = room.account();
@@ -347,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_a_reserve_for_small_reviews() {
+    fn keeps_reserve_for_small_reviews() {
         let room = Room::new(80 * MIB, MIB, Gauge::default());
         let large = room.account();
         assert_eq!(large.take(70 * MIB), Ok(()));
@@ -361,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn a_part_is_the_reviews_until_it_is_gone() {
+    fn part_counts_for_its_review_until_dropped() {
         let room = Room::new(80 * MIB, MIB, Gauge::default());
         let review = room.account();
         assert_eq!(review.take(MIB), Ok(()));
@@ -375,7 +378,7 @@ mod tests {
     }
 
     #[test]
-    fn a_meter_gives_back_what_it_did_not_use() {
+    fn meter_returns_unused_bytes() {
         let room = Room::new(80 * MIB, MIB, Gauge::default());
         let account = room.account();
         let mut meter = Meter::new(&account);

@@ -12,16 +12,16 @@ pub struct Pattern<'p>(Vec<Cow<'p, str>>);
 
 /// A place that a pattern matched.
 pub struct Node<'d> {
-    /// Where it is.
+    /// The pointer to the place.
     pub pointer: String,
-    /// What stands there.
+    /// The value at the place.
     pub value: &'d Json,
 }
 
 // === impl Pattern ===
 
 impl<'p> Pattern<'p> {
-    /// Reads a pattern strictly.
+    /// Parses a pattern strictly.
     ///
     /// # Errors
     /// When the text is not a JSON Pointer.
@@ -41,10 +41,10 @@ impl<'p> Pattern<'p> {
         ))
     }
 
-    /// Hands over every place that matches, in document order.
+    /// Passes every matching place to `found`, in document order.
     ///
-    /// `step` is called before each value that is looked at, matching or not, and may end the walk: no value
-    /// is looked at twice, so the cost is linear in the document.
+    /// `step` is called before each value that is visited, matching or not, and may end the walk. No value is visited
+    /// twice, so the cost is linear in the document.
     pub fn select<'d, B>(
         &self,
         document: &'d Json,
@@ -123,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn a_star_stands_for_elements_and_members() {
+    fn star_matches_elements_and_members() {
         let pod = serde_json::json!({"spec": {
             "containers": [{"image": "a"}, {"name": "no image"}, {"image": "b"}],
             "a/b": {"image": "c"},
@@ -143,7 +143,7 @@ mod tests {
     }
 
     #[test]
-    fn the_walk_ends_when_a_step_says_so() {
+    fn walk_ends_when_step_says_so() {
         let document = Json::from(serde_json::json!([[1, 2], [3, 4]]));
         let mut steps = 0;
         let end = Pattern::parse("/*/*").unwrap().select(

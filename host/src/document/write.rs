@@ -1,4 +1,4 @@
-//! JSON text out of a document.
+//! Writes a document as JSON text.
 
 use std::io::Write as _;
 
@@ -7,7 +7,7 @@ use super::{Json, Number};
 // === impl Json ===
 
 impl Json {
-    /// The compact JSON text.
+    /// Returns the compact JSON text.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut bytes = Vec::with_capacity(128);

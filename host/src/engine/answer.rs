@@ -1,4 +1,4 @@
-//! What a plugin answered, read once and strictly.
+//! Reads a plugin's answer strictly, after the call has ended.
 
 use super::bindings::types::{self, NewValue, PatchOperation, PlaceValue, Verdict};
 use super::call::{CallError, Overload};
@@ -10,46 +10,48 @@ use crate::document::{Account, Json, NoRoom, ParseError, ParseErrorKind, Pointer
 use crate::patch::Operation;
 use crate::pipeline::outcome::{Cause, Denial};
 
-/// What a plugin answered.
+/// A plugin's answer to a review.
 #[derive(Debug)]
 pub enum Answer {
-    /// `mutate`: leave the object as it is.
+    /// `mutate`: leave the object unchanged.
     Unchanged,
-    /// `mutate`: change it. The account has what the decoded answer takes.
+    /// `mutate`: change the object. The account holds the memory of the decoded answer.
     Mutation(Mutation, Account),
-    /// `validate`: let it pass.
+    /// `validate`: allow the request.
     Allow,
-    /// Either: refuse the request.
+    /// `mutate` or `validate`: deny the request.
     Deny(Denial),
 }
 
-/// How a mutator wants the object changed.
+/// How a mutator wants to change the object.
 #[derive(Debug)]
 pub enum Mutation {
-    /// By RFC 6902 operations.
+    /// Apply RFC 6902 operations.
     Operations(Vec<Operation>),
-    /// By an RFC 7386 merge patch.
+    /// Apply an RFC 7386 merge patch.
     MergePatch(Json),
-    /// Into this.
+    /// Replace the object with this one.
     Object(Json),
 }
 
-/// An answer as the bindings have it: read when the guest's time has stopped.
+/// An answer in the types of the bindings. The host reads it after the guest has stopped.
 pub(super) enum RawAnswer {
     Mutation(types::Mutation),
     Verdict(Verdict),
 }
 
-/// Containers nested deeper than this are refused in an answer; what the object may have in all is checked when
-/// the answer is applied.
+/// Maximum nesting of containers in an answer. The limit for the whole object is checked when the answer is applied.
 const MAX_DEPTH: u32 = 512;
-/// Causes beyond this are dropped from a denial: kubectl prints them one to a line.
+/// Maximum number of causes in a denial; the rest are dropped. kubectl prints one cause per line.
 const MAX_CAUSES: usize = 256;
 
 // === impl RawAnswer ===
 
 impl RawAnswer {
-    /// Reads the answer. `object` is what the plugin was shown; `memory` is the review's.
+    /// Reads the answer.
+    ///
+    /// `object` is the object as the user sent it; its names may be repeated in texts. `memory` is the account of the
+    /// review.
     pub(super) fn read(
         self,
         secrecy: Secrecy,
@@ -71,12 +73,12 @@ impl RawAnswer {
             }
             Self::Mutation(types::Mutation::MergePatch(text)) => {
                 let patch =
-                    read_json(&text, &memory).map_err(|error| bad("its merge patch", &error))?;
+                    read_json(&text, &memory).map_err(|error| bad("the merge patch", &error))?;
                 Ok(Answer::Mutation(Mutation::MergePatch(patch), memory))
             }
             Self::Mutation(types::Mutation::Object(text)) => {
                 let object = read_json(&text, &memory)
-                    .map_err(|error| bad("the object that it answered", &error))?;
+                    .map_err(|error| bad("the returned object", &error))?;
                 Ok(Answer::Mutation(Mutation::Object(object), memory))
             }
         }
@@ -91,7 +93,7 @@ fn read_operations(
     let limit = limits.patch_operations as usize;
     if operations.len() > limit {
         let what = format!(
-            "a patch of {} operations; it may have {limit} (limits.patchOperations)",
+            "the patch has {} operations; the limit is {limit} (limits.patchOperations)",
             operations.len()
         );
         return Err(Fault::OutputTooLarge { what }.into());
@@ -168,7 +170,7 @@ fn read_denial(denial: types::Denial, secrecy: Secrecy, object: Option<&Json>) -
     Denial {
         message: text(denial.message),
         code: denial.code.filter(|_| !withheld),
-        // A reason is a word of the plugin's own choosing too.
+        // The plugin chooses the reason freely, so the reason is withheld too.
         reason: denial.reason.filter(|_| !withheld).map(cut),
         causes: denial
             .causes

@@ -1,6 +1,6 @@
-//! The contract as Rust, generated from `wit/`.
+//! Rust bindings of the contract, generated from `wit/`.
 
-/// What every plugin may import, and the lifecycle that every plugin exports.
+/// Bindings for every plugin: the imports that each may use, and the lifecycle that each exports.
 pub mod every_plugin {
     wasmtime::component::bindgen!({
         path: "../wit",
@@ -18,7 +18,7 @@ pub mod every_plugin {
     });
 }
 
-/// What a mutator exports besides.
+/// Bindings for the interface that mutators export in addition.
 pub mod every_mutator {
     wasmtime::component::bindgen!({
         path: "../wit",
@@ -34,7 +34,7 @@ pub mod every_mutator {
     });
 }
 
-/// What a validator exports besides.
+/// Bindings for the interface that validators export in addition.
 pub mod every_validator {
     wasmtime::component::bindgen!({
         path: "../wit",

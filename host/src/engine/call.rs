@@ -1,4 +1,4 @@
-//! One call of a plugin: from a permit to run to what it answered, what it cost or how it failed.
+//! Runs one call of a plugin, from the permit to its answer or fault, and reports its cost.
 
 use std::pin::pin;
 use std::sync::Arc;
@@ -20,39 +20,39 @@ use super::state::{CallState, Subject};
 use super::{Engine, FUEL_BETWEEN_YIELDS, Phase};
 use crate::document::{Account, NoRoom};
 
-/// What a call came to.
+/// The result and the cost of one call.
 #[derive(Debug)]
 pub struct CallReport {
-    /// What the plugin answered, or why it did not.
+    /// The plugin's answer, or the reason why there is none.
     pub result: Result<Answer, CallError>,
-    /// What it wants shown to the user.
+    /// Warnings that the plugin wants to show to the user.
     pub warnings: Vec<String>,
-    /// What it wants in the audit log.
+    /// Annotations that the plugin wants in the audit log.
     pub annotations: Vec<(String, String)>,
-    /// Whether the content of a Secret is known to it.
+    /// Whether the plugin has read the content of a Secret.
     pub secrecy: Secrecy,
-    /// What its answer can rest on.
+    /// The kinds of information that the answer may depend on.
     pub grounds: Grounds,
-    /// Fuel used. Of a call that a clock ended, a million of it may be missing.
+    /// Fuel used. If a clock ended the call, up to 1,000,000 fuel may be missing from this number.
     pub fuel: u64,
     /// CPU time used.
     pub cpu: Duration,
-    /// Time by the clock, waiting for its turn included.
+    /// Wall-clock time, including the wait for a permit.
     pub wall: Duration,
-    /// The memory that it ended with, which is the most that it had: WebAssembly gives none back.
+    /// Linear memory at the end of the call, in bytes. This is also the peak: WebAssembly never returns memory.
     pub memory_bytes: u64,
 }
 
-/// Why there is no answer.
+/// Why a call has no answer.
 #[derive(Debug)]
 pub enum CallError {
-    /// The plugin's doing.
+    /// The plugin failed.
     Fault(Fault),
-    /// The host's: it has no room to run the plugin in time.
+    /// The host has no room to run the plugin in time.
     Overload(Overload),
 }
 
-/// The host has more to do than it can.
+/// The host has more work than it can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Overload;
 
@@ -70,7 +70,9 @@ struct Permits {
 // === impl Guest ===
 
 impl Guest {
-    /// Calls the plugin in a fresh instance, before `deadline` or not at all.
+    /// Calls the plugin in a fresh instance.
+    ///
+    /// The call ends at `deadline`, or earlier when the plugin's `limits.timeout` is over.
     pub async fn call(
         &self,
         engine: &Engine,
@@ -126,7 +128,7 @@ impl Guest {
         let outcome = {
             let run = Metered {
                 meter: &meter,
-                // Without WASI there is nothing to wait for but a processor.
+                // Without WASI, a guest can wait for a processor only.
                 woken: self.imports_wasi.then(|| meter.woken()),
                 future: pin!(self.run(&mut store, phase)),
             };
@@ -157,7 +159,7 @@ impl Guest {
         };
         let result = match outcome {
             Ok(answer) => {
-                // The names that the user gave, not those that an earlier plugin may have made.
+                // Use the names that the user sent. An earlier plugin may have added other names.
                 let known = state.subject.as_ref().and_then(|subject| {
                     let request = &subject.request;
                     request.object.as_ref().or(request.old_object.as_ref())
@@ -184,7 +186,7 @@ impl Guest {
         if state.dropped_log_lines > 0 {
             tracing::warn!(
                 plugin = %self.name, dropped = state.dropped_log_lines, limit = self.limits.log_lines,
-                "log lines of the plugin were dropped (limits.logLines)"
+                "dropped log lines of the plugin (limits.logLines)"
             );
         }
         CallReport {
@@ -200,7 +202,7 @@ impl Guest {
         }
     }
 
-    /// Asks the plugin what it is. For loading only.
+    /// Asks the plugin to describe itself. Used only while a plugin is loaded.
     pub(crate) async fn describe(
         &self,
         engine: &Engine,
@@ -221,7 +223,8 @@ impl Guest {
         session.read(outcome)
     }
 
-    /// Hands the plugin its settings and keeps the instance, for a snapshot of it. For loading only.
+    /// Passes the settings to the plugin and keeps the instance, so that a snapshot can be taken. Used only while a
+    /// plugin is loaded.
     pub(crate) async fn configure(
         &self,
         engine: &Engine,
@@ -258,7 +261,7 @@ impl Guest {
             store.data_mut().subject = subject;
             if matches!(configured, Configured::Rejected(_)) {
                 let what =
-                    "it accepted its settings when it was loaded and rejects them now".to_owned();
+                    "the plugin accepted its settings at load and rejects them now".to_owned();
                 return Err(Stop::Contract(what).into());
             }
         }
@@ -281,12 +284,17 @@ impl Guest {
                         .await?,
                 ))
             }
-            _ => Err(Stop::Contract(format!("it does not export `{}`", phase.name())).into()),
+            _ => {
+                Err(Stop::Contract(format!("the plugin does not export `{}`", phase.name())).into())
+            }
         }
     }
 
-    /// A permit of the plugin's, then one of the engine's. Waiting for the plugin's own is the plugin's fault
-    /// (none), waiting for the engine's is the host's.
+    /// Acquires one of the plugin's permits, then one of the engine's.
+    ///
+    /// # Errors
+    /// `None` when the deadline passes in the wait for the plugin's own permit: the plugin is at fault. `Overload` when
+    /// the deadline passes in the wait for the engine's permit: the host is at fault.
     async fn permits(
         &self,
         engine: &Engine,
@@ -302,7 +310,7 @@ impl Guest {
         })
     }
 
-    /// A store with every limit armed.
+    /// Creates a store with every limit set.
     fn store(
         &self,
         engine: &Engine,
@@ -317,8 +325,8 @@ impl Guest {
         let mut store = Store::new(engine.wasmtime(), state);
         store.limiter(|state| state);
         store.set_fuel(fuel).expect("the engine meters fuel");
-        // Compiled code keeps what it has used to itself until it calls, returns or runs out: so that it runs out now
-        // and then, and what a clock ends is known to have used something.
+        // Compiled code keeps its fuel count in a local variable until it calls, returns or runs out of fuel. The
+        // interval makes it run out now and then, so a call that a clock ends has reported some of its fuel.
         store
             .fuel_async_yield_interval(Some(FUEL_BETWEEN_YIELDS))
             .expect("the engine meters fuel");
@@ -346,7 +354,7 @@ impl Guest {
     }
 }
 
-/// A store for `describe` or `configure`, metered like a call's.
+/// A store for `describe` or `configure`, metered like the store of a call.
 struct LoadSession {
     store: Store<CallState>,
     meter: Arc<Meter>,
@@ -364,8 +372,8 @@ impl LoadSession {
         let began = Instant::now();
         let meter = Arc::new(Meter::start());
         let state = CallState::new(guest.name.clone(), None, guest.limits.clone());
-        // Nothing polls a `Metered` here: a tick charges what has passed by the clock, which in a process that
-        // does nothing else is the same.
+        // No `Metered` is polled here, so a tick charges wall-clock time. That is the same as CPU time in a process
+        // that does nothing else.
         let store = guest.store(engine, state, fuel, time, began + time, &meter);
         Self {
             store,
@@ -394,8 +402,9 @@ impl LoadSession {
     }
 }
 
-/// Whether a call ended for want of something of the host's: a free slot of the pool, memory that other calls
-/// have, or memory that the system would not give.
+/// Whether a call ended because the host lacked something.
+///
+/// The host can lack a free slot in the pool, memory that other calls hold, or memory that the system refused.
 fn is_the_hosts(error: &wasmtime::Error) -> bool {
     error.downcast_ref::<NoRoom>().is_some()
         || error.downcast_ref::<PoolConcurrencyLimitError>().is_some()

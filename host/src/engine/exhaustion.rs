@@ -1,9 +1,11 @@
-//! Recognises that a plugin handed over more than host-call fuel allows.
+//! Recognises wasmtime's error for exhausted host-call fuel: the plugin handed over more than its output limit.
 //!
-//! wasmtime counts the bytes of what it lifts and ends the call with an error whose type is private to it. The host
-//! therefore provokes one such error in an engine of its own, with a component of a few bytes that returns a text for
-//! which there is no fuel, and compares: an error that renders as that one does is one of that type. Nothing of
-//! wasmtime's words stands in this code, and a plugin's words never come here: bare messages are read before.
+//! wasmtime counts the bytes that it lifts, and ends the call with an error of a private type. The host therefore
+//! provokes one such error itself and compares. For this it runs a component of a few bytes in a separate engine; the
+//! component returns a text without any fuel left. An error that renders the same way has the same type.
+//!
+//! This code does not contain wasmtime's wording. A plugin's own text is never compared either: the caller handles bare
+//! messages first.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -17,26 +19,26 @@ use wasm_encoder::{
 use wasmtime::component::Linker;
 use wasmtime::{Config, OptLevel, Store};
 
-/// The error to compare with. Provoked when it is first needed, which takes milliseconds; cloning shares it.
+/// The reference error, rendered. The host provokes it on first use, which takes milliseconds. Clones share it.
 #[derive(Clone, Default)]
 pub(super) struct Exhaustion(Arc<OnceLock<Option<String>>>);
 
-/// The function that returns a text.
+/// Name of the exported function that returns a text.
 const FUNCTION: &str = "text";
 const MEMORY: &str = "memory";
 
 // === impl Exhaustion ===
 
 impl Exhaustion {
-    /// Whether an error says that host-call fuel is used up.
+    /// Whether the error says that host-call fuel is used up.
     pub(super) fn is(&self, error: &wasmtime::Error) -> bool {
         let known = self.0.get_or_init(|| match provoke() {
             Ok(error) => Some(rendered(&error)),
             Err(error) => {
                 tracing::error!(
                     error = format!("{error:#}"),
-                    "failed to provoke wasmtime's error for host-call fuel: answers that are too large are reported \
-                     as engine-error"
+                    "failed to provoke wasmtime's error for host-call fuel: output that is too large is reported as \
+                     engine-error, not as output-too-large"
                 );
                 None
             }
@@ -58,7 +60,7 @@ fn rendered(error: &wasmtime::Error) -> String {
     format!("{cause:?}: {cause}")
 }
 
-/// The error of a call for whose result there is no fuel.
+/// Returns the error of a call that has no fuel for its result.
 fn provoke() -> wasmtime::Result<wasmtime::Error> {
     let mut config = Config::new();
     config
@@ -72,12 +74,14 @@ fn provoke() -> wasmtime::Result<wasmtime::Error> {
     let instance = Linker::new(&engine).instantiate(&mut store, &component)?;
     let function = instance.get_typed_func::<(), (String,)>(&mut store, FUNCTION)?;
     match function.call(&mut store, ()) {
-        Ok(_) => Err(wasmtime::Error::msg("the call returned")),
+        Ok(_) => Err(wasmtime::Error::msg(
+            "the call returned, although it had no host-call fuel",
+        )),
         Err(error) => Ok(error),
     }
 }
 
-/// A component whose one function returns a text of one byte.
+/// Builds a component with one function, which returns a text of one byte.
 fn component() -> Vec<u8> {
     let mut types = TypeSection::new();
     types.ty().function([], [ValType::I32]);
@@ -98,7 +102,7 @@ fn component() -> Vec<u8> {
     let mut body = Function::new([]);
     body.instructions().i32_const(0).end();
     code.function(&body);
-    // At 0 the text's address, which is 0, and at 4 its length.
+    // The address of the text (0) is stored at 0, its length at 4.
     let mut data = DataSection::new();
     data.active(0, &ConstExpr::i32_const(4), [1]);
     let mut module = Module::new();
@@ -145,7 +149,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn recognises_the_error_that_it_provoked_and_no_other() {
+    fn recognises_only_exhausted_host_call_fuel() {
         let exhaustion = Exhaustion::default();
         let error = provoke().expect("the component is valid and the call fails");
         assert!(

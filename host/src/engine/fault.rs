@@ -1,8 +1,14 @@
-//! Every way in which a plugin can fail to answer, and how each is told from the others.
+//! Defines all faults, and tells which fault a failed call ended with.
 //!
-//! A fault is read off typed values: a [`wasmtime::Trap`], a [`Stop`] that this host raised itself, an error type that
-//! wasmtime makes public. The one type that it keeps to itself is recognised by an error of that type that the host has
-//! provoked ([`Exhaustion`]). What is recognised as nothing is `engine-error`: no fault is found by elimination.
+//! A fault is derived from a typed value:
+//!
+//! - A [`wasmtime::Trap`].
+//! - A [`Stop`] that this host raised.
+//! - An error type that wasmtime makes public.
+//! - The one relevant error type that wasmtime keeps private. The host compares it with an error of that type that it
+//!   has provoked itself ([`Exhaustion`]).
+//!
+//! Any other error becomes `engine-error`. The host never finds a fault kind by elimination.
 
 mod kinds;
 
@@ -16,95 +22,95 @@ use wasmtime::{GcHeapOutOfMemory, ThrownException, Trap};
 use super::exhaustion::Exhaustion;
 use super::meter::Spent;
 
-/// The ways in which a plugin can fail to answer.
+/// A plugin's failure to answer.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Fault {
-    /// It used up its fuel.
+    /// The plugin used up its fuel.
     OutOfFuel {
-        /// What it had.
+        /// Fuel limit of the call.
         limit: u64,
     },
-    /// It used up its CPU time.
+    /// The plugin used up its CPU time.
     CpuDeadline {
-        /// What it had.
+        /// CPU time limit of the call.
         limit: Duration,
     },
-    /// The time by the clock was up.
+    /// The wall-clock deadline passed.
     Deadline {
-        /// What there was for this call.
+        /// Wall-clock time that the call was allowed.
         allowed: Duration,
-        /// What became of it; none when the plugin did not get to run.
+        /// How the call spent its time; `None` if the plugin did not start to run.
         spent: Option<Spent>,
     },
-    /// It wanted more memory, or table elements, than it may have.
+    /// The plugin wanted more memory or table elements than it may have.
     Memory(Stop),
-    /// It trapped.
+    /// The plugin trapped.
     Trap {
-        /// The code that WebAssembly has for it; none when the plugin ended the call itself.
+        /// WebAssembly trap code; `None` if the plugin ended the call itself.
         code: Option<Trap>,
-        /// What the plugin said before.
+        /// The plugin's message when it ended the call.
         abort: Option<Abort>,
     },
-    /// It threw a WebAssembly exception that nothing caught.
+    /// The plugin threw a WebAssembly exception that nothing caught.
     Exception,
-    /// It handed more to the host than it may.
+    /// The plugin handed more to the host than its limit allows.
     OutputTooLarge {
-        /// Which limit it went past.
+        /// The limit that the plugin exceeded.
         what: String,
     },
-    /// It did not keep to the contract.
+    /// The plugin violated the contract.
     ContractViolation {
-        /// What it did.
+        /// How the plugin violated the contract.
         what: String,
     },
-    /// Its patch cannot be applied, or makes something that Kubernetes could not take.
+    /// The plugin's patch cannot be applied, or its result is not acceptable to Kubernetes.
     BadPatch {
-        /// Which operation, where, and why.
+        /// The operation, its place and the reason.
         what: String,
     },
-    /// The whole object that it answered with has lost something.
+    /// The plugin answered with a whole object that has lost data.
     LossyObject {
-        /// What is missing.
+        /// The data that is missing.
         what: String,
     },
-    /// It could not be loaded, so it cannot be asked.
+    /// The plugin could not be loaded, so it cannot be called.
     NotLoaded {
-        /// Why not.
+        /// The reason why it could not be loaded.
         reason: String,
     },
-    /// The object could not be shown to it: it is beyond a limit of the host's.
+    /// The host cannot show the object to the plugin, because the object exceeds a limit of the host.
     Unreadable {
-        /// Which limit.
+        /// The limit that the object exceeds.
         what: String,
     },
-    /// Whether it is for the request could not be told.
+    /// A match condition could not be evaluated, so the host cannot tell whether the plugin applies to the request.
     MatchCondition {
-        /// Which condition, and why.
+        /// The condition, and the reason why it failed.
         what: String,
     },
-    /// It changed what an earlier plugin wrote, and may not.
+    /// The plugin changed a value that an earlier plugin wrote, which its configuration forbids.
     Conflict {
-        /// Where, and whose.
+        /// The place, and the plugin that wrote the value.
         what: String,
     },
-    /// Called again on the final object it would change it once more.
+    /// When called again on the final object, the plugin would change the object once more.
     NotConverging {
-        /// Where.
+        /// The place of the further change.
         what: String,
     },
     /// The engine ended the call with an error that this host does not know.
     EngineError {
-        /// The engine's words.
+        /// The engine's error message.
         what: String,
     },
 }
 
-/// What a plugin said when it ended its call.
+/// A plugin's message when it ended its call itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Abort {
-    /// Its words.
+    /// The plugin's text.
     pub message: String,
-    /// File, line and column in its own source.
+    /// File, line and column in the plugin's source.
     pub location: Option<(String, u32, u32)>,
 }
 
@@ -114,48 +120,46 @@ pub enum Stop {
     /// The CPU time was used up.
     #[error("the CPU time is used up")]
     Cpu,
-    /// The time by the clock was up.
-    #[error("the time is up")]
+    /// The wall-clock deadline passed.
+    #[error("the deadline has passed")]
     Wall,
-    /// Too much memory was asked for.
-    #[error(
-        "it asked for {wanted_bytes} bytes of memory and may have {limit_bytes} (limits.memory)"
-    )]
+    /// The plugin asked for too much memory.
+    #[error("the plugin asked for {wanted_bytes} bytes and may have {limit_bytes} (limits.memory)")]
     Memory {
-        /// What it would have had.
+        /// Memory that the plugin would have had, in bytes.
         wanted_bytes: u64,
-        /// What it may have.
+        /// Memory that the plugin may have, in bytes.
         limit_bytes: u64,
     },
-    /// Too much memory, or too many table elements, were asked for; how much is not repeated.
+    /// The plugin asked for too much memory or too many table elements. The amount is withheld.
     #[error("{}", super::WITHHELD)]
     Withheld,
-    /// The heap for exceptions and other references was full.
-    #[error("its heap for exceptions and references is full")]
+    /// The plugin's heap for exceptions and other references was full.
+    #[error("the plugin's heap for exceptions and references is full")]
     Heap,
-    /// The system would not give the memory.
-    #[error("the system did not give it the memory that it asked for")]
+    /// The system refused to give the memory.
+    #[error("the system refused the memory that the plugin asked for")]
     System,
-    /// A table was to have too many elements.
+    /// The plugin asked for a table with too many elements.
     #[error(
-        "it asked for a table of {wanted_elements} elements and may have {limit_elements} (limits.tableElements)"
+        "the plugin asked for a table of {wanted_elements} elements and may have {limit_elements} (limits.tableElements)"
     )]
     Table {
-        /// What it would have had.
+        /// Number of elements that the table would have had.
         wanted_elements: u64,
-        /// What it may have.
+        /// Number of elements that a table may have.
         limit_elements: u32,
     },
-    /// Too much was handed to the host.
-    #[error("it handed over more than {limit_bytes} bytes (limits.output)")]
+    /// The plugin handed too much to the host.
+    #[error("the plugin's output in this call exceeds {limit_bytes} bytes (limits.output)")]
     Output {
-        /// What it may hand over.
+        /// Number of bytes that the plugin may hand over.
         limit_bytes: u64,
     },
     /// The plugin ended the call.
-    #[error("the plugin ended the call: {}", .0.message)]
+    #[error("the plugin aborted the call: {}", .0.message)]
     Abort(Abort),
-    /// A host function was called with something that the contract forbids.
+    /// The plugin called a host function in a way that the contract forbids.
     #[error("{0}")]
     Contract(String),
 }
@@ -163,7 +167,7 @@ pub enum Stop {
 // === impl Fault ===
 
 impl Fault {
-    /// Every kind that there is.
+    /// Names of all fault kinds.
     pub const KINDS: [&str; 15] = [
         "out-of-fuel",
         "cpu-deadline",
@@ -182,7 +186,7 @@ impl Fault {
         "engine-error",
     ];
 
-    /// The fault's name, as metrics, annotations and documentation have it.
+    /// The fault's name in metrics, annotations and the documentation.
     #[must_use]
     pub fn kind(&self) -> &'static str {
         match self {
@@ -204,7 +208,7 @@ impl Fault {
         }
     }
 
-    /// The same fault without anything that the plugin chose: a word, or a number made of what it has read.
+    /// Removes everything that the plugin chose: its words, and numbers that may be derived from data that it read.
     #[must_use]
     pub fn without_plugins_words(self) -> Self {
         let what = super::WITHHELD.to_owned();
@@ -229,8 +233,9 @@ impl Fault {
         }
     }
 
-    /// Reads an error that a guest's call ended with. `ended` is about the call, `exhaustion` knows wasmtime's private
-    /// error.
+    /// Derives the fault from the error that a guest's call ended with.
+    ///
+    /// `ended` describes the call. `exhaustion` recognises wasmtime's private error.
     pub(super) fn read(error: &wasmtime::Error, ended: &Ended, exhaustion: &Exhaustion) -> Self {
         if let Some(stop) = error.downcast_ref::<Stop>() {
             return Self::stopped(stop, ended);
@@ -241,7 +246,8 @@ impl Fault {
                 Trap::Interrupt => Self::CpuDeadline {
                     limit: ended.cpu_time,
                 },
-                // The heap could not grow as far as the allocation needs: what the limiter said of it is lost on the way.
+                // The heap could not grow enough for the allocation. wasmtime loses the limiter's reason on the way, so
+                // use the recorded one.
                 Trap::AllocationTooLarge => {
                     Self::Memory(ended.refused.clone().unwrap_or(Stop::Heap))
                 }
@@ -262,7 +268,7 @@ impl Fault {
         }
         if let Some(exit) = error.downcast_ref::<wasmtime_wasi::I32Exit>() {
             let abort = Abort {
-                message: format!("it exited with status {}", exit.0),
+                message: format!("exit status {}", exit.0),
                 location: None,
             };
             return Self::Trap {
@@ -272,20 +278,20 @@ impl Fault {
         }
         if let Some(error) = error.downcast_ref::<ResourceTableError>() {
             return Self::ContractViolation {
-                what: format!("it misused a WASI resource: {error}"),
+                what: format!("the plugin misused a WASI resource: {error}"),
             };
         }
         if error.is::<std::str::Utf8Error>() {
             return Self::ContractViolation {
-                what: "it handed over text that is not UTF-8".to_owned(),
+                what: "the plugin passed text that is not UTF-8".to_owned(),
             };
         }
         let is_message = error.is::<&'static str>() || error.is::<String>();
-        // In a call, a bare message is what the component model says of a value that the guest handed over. While an
-        // instance is made, it can be about the pool as well.
+        // During a call, a bare message is the component model's complaint about a value that the guest handed over.
+        // During instantiation, a bare message can also be about the pool.
         if is_message && !error.is::<Instantiating>() {
             return Self::ContractViolation {
-                what: format!("what it returned cannot be read: {error}"),
+                what: format!("a value that the plugin passed cannot be read: {error}"),
             };
         }
         if !is_message && exhaustion.is(error) {
@@ -327,7 +333,8 @@ impl Fault {
     }
 }
 
-/// Whether the system refused memory, or what comes of it. In a call that is the host's trouble, not the plugin's.
+/// Whether the system refused memory, or the error is a consequence of that. During a call this is the host's problem,
+/// not the plugin's.
 pub(super) fn is_for_want_of_memory(error: &wasmtime::Error) -> bool {
     error
         .downcast_ref::<wasmtime::error::OutOfMemory>()
@@ -336,24 +343,24 @@ pub(super) fn is_for_want_of_memory(error: &wasmtime::Error) -> bool {
         || error.downcast_ref::<rustix::io::Errno>().is_some()
 }
 
-/// What a call had, and what it used: for the texts of its fault.
+/// The limits of a call and its use of them, for the texts of its fault.
 pub(super) struct Ended {
     pub(super) fuel: u64,
     pub(super) cpu_time: Duration,
     pub(super) spent: Spent,
     pub(super) allowed: Duration,
     pub(super) output_bytes: u64,
-    /// The last growth of a memory that was refused.
+    /// The last memory growth that the host refused.
     pub(super) refused: Option<Stop>,
 }
 
-/// Context of an error: it arose while an instance was made, before any function of the contract was called.
+/// Error context: the error occurred during instantiation, before any function of the contract was called.
 #[derive(Debug)]
 pub(super) struct Instantiating;
 
 impl fmt::Display for Instantiating {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("it cannot be instantiated")
+        f.write_str("the plugin cannot be instantiated")
     }
 }
 
@@ -361,12 +368,15 @@ impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::OutOfFuel { limit } => {
-                write!(f, "out of fuel: it used all of its {limit} (limits.fuel)")
+                write!(
+                    f,
+                    "out of fuel: the plugin used all {limit} units (limits.fuel)"
+                )
             }
             Self::CpuDeadline { limit } => {
                 write!(
                     f,
-                    "CPU time used up: it ran for {} (limits.cpuTime)",
+                    "CPU time used up: the plugin ran for {} (limits.cpuTime)",
                     Milliseconds(*limit)
                 )
             }
@@ -375,7 +385,7 @@ impl fmt::Display for Fault {
                 spent: Some(spent),
             } => write!(
                 f,
-                "deadline passed: of the {} that there were for it, {spent}",
+                "deadline passed after {}: {spent}",
                 Milliseconds(*allowed)
             ),
             Self::Deadline {
@@ -384,7 +394,7 @@ impl fmt::Display for Fault {
             } => {
                 write!(
                     f,
-                    "deadline passed: it could not be started in the {} that there were for it",
+                    "deadline passed: the call could not start within {}",
                     Milliseconds(*allowed)
                 )
             }
@@ -392,7 +402,7 @@ impl fmt::Display for Fault {
             Self::Trap {
                 abort: Some(abort), ..
             } => {
-                write!(f, "it gave up: {}", abort.message)?;
+                write!(f, "the plugin aborted: {}", abort.message)?;
                 match &abort.location {
                     Some((file, line, column)) => write!(f, " (at {file}:{line}:{column})"),
                     None => Ok(()),
@@ -406,13 +416,13 @@ impl fmt::Display for Fault {
                 code: None,
                 abort: None,
             } => f.write_str("trap"),
-            Self::Exception => f.write_str("it threw an exception that nothing caught"),
+            Self::Exception => f.write_str("the plugin threw an exception that nothing caught"),
             Self::OutputTooLarge { what } => write!(f, "output too large: {what}"),
             Self::ContractViolation { what } => write!(f, "contract violation: {what}"),
             Self::BadPatch { what } => write!(f, "bad patch: {what}"),
             Self::LossyObject { what } => write!(f, "lossy object: {what}"),
             Self::NotLoaded { reason } => write!(f, "not loaded: {reason}"),
-            Self::Unreadable { what } => write!(f, "cannot be reviewed: {what}"),
+            Self::Unreadable { what } => write!(f, "unreadable review: {what}"),
             Self::MatchCondition { what } => f.write_str(what),
             Self::Conflict { what } => write!(f, "conflict: {what}"),
             Self::NotConverging { what } => write!(f, "not converging: {what}"),
@@ -421,7 +431,7 @@ impl fmt::Display for Fault {
     }
 }
 
-/// A duration as people compare them: `3 ms`, `0.4 ms`.
+/// Displays a duration in milliseconds for people: `30 ms`, `0.4 ms`.
 pub(super) struct Milliseconds(pub(super) Duration);
 
 impl fmt::Display for Milliseconds {
@@ -435,7 +445,7 @@ impl fmt::Display for Milliseconds {
     }
 }
 
-/// An error and everything that it was caused by, in one line.
+/// Formats an error and all its causes in one line.
 #[must_use]
 pub fn chain(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();

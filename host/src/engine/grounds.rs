@@ -1,37 +1,38 @@
-//! What the answer to an UPDATE can rest on, by what the call has asked the host for.
+//! Records the kinds of information that a call has read: the possible grounds for its answer to an UPDATE.
 //!
-//! Every read is a call of the host's, so a plugin that has not asked who makes the request cannot deny by that.
+//! A plugin reads everything through host calls. A plugin that has not asked for the user therefore cannot base a
+//! denial on the user.
 
 use super::bindings::review::Part;
 
-/// What a call has asked for.
+/// The kinds of information that a call has read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Grounds {
-    /// Something of the object or of the old one.
+    /// The plugin read something of the object or of the old object.
     pub object: bool,
-    /// What garbage collection goes by, of either object: finalizers and owners.
+    /// The plugin read finalizers or owners of either object. Garbage collection depends on both.
     pub collection: bool,
-    /// Who makes the request (`userInfo`), or with which options, which name a manager of fields.
+    /// The plugin read the user (`userInfo`), or the request's options, which name a field manager.
     pub who: bool,
-    /// What time it is.
+    /// The plugin read the time.
     pub when: bool,
 }
 
-/// How much of what lies below a place is handed out with it.
+/// How much of the data below a place a read hands out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Depth {
-    /// The value alone; of a container its length.
+    /// The value only. A container shows its length.
     Value,
-    /// The names of its members, too.
+    /// The value and the names of its members.
     Names,
-    /// Everything.
+    /// The value and everything below it.
     All,
 }
 
 const COLLECTION: [&[&str]; 3] = [
     &["metadata", "finalizers"],
     &["metadata", "ownerReferences"],
-    // A Namespace's.
+    // Namespaces have finalizers in their spec.
     &["spec", "finalizers"],
 ];
 const USER: &[&str] = &["userInfo"];
@@ -39,7 +40,7 @@ const USER: &[&str] = &["userInfo"];
 // === impl Grounds ===
 
 impl Grounds {
-    /// What two calls have asked for.
+    /// Combines the information that two calls have read.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {
@@ -50,7 +51,7 @@ impl Grounds {
         }
     }
 
-    /// Takes note of a read. `at` is a well-formed pointer, or a pattern.
+    /// Records a read. `at` is a well-formed pointer or pattern.
     pub(super) fn reads(&mut self, part: Part, at: &str, depth: Depth) {
         match part {
             Part::Object | Part::OldObject => {
@@ -63,12 +64,12 @@ impl Grounds {
     }
 }
 
-/// Whether a read at a place shows something of another one.
+/// Whether a read at `at` shows something of `place`.
 fn shows(at: &str, depth: Depth, place: &[&str]) -> bool {
     let mut tokens = at.split('/').skip(1);
     for (above, name) in place.iter().enumerate() {
         match tokens.next() {
-            // Neither name has anything that a pointer would escape.
+            // Neither name contains a character that a pointer would escape.
             Some(token) if token == *name || token == "*" => {}
             Some(_) => return false,
             None => {
@@ -94,7 +95,7 @@ mod tests {
     }
 
     #[test]
-    fn only_reads_that_show_the_user_ask_who() {
+    fn only_reads_that_show_user_set_who() {
         for (at, depth, expected) in [
             ("/userInfo/username", Depth::Value, true),
             ("/userInfo/groups/*", Depth::Value, true),
@@ -115,7 +116,7 @@ mod tests {
     }
 
     #[test]
-    fn only_reads_that_show_finalizers_or_owners_ask_for_what_is_collected() {
+    fn only_reads_that_show_finalizers_or_owners_set_collection() {
         for (at, depth, expected) in [
             ("/metadata/finalizers", Depth::Value, true),
             ("/metadata/finalizers/0", Depth::Value, true),

@@ -1,4 +1,4 @@
-//! A plugin, linked and ready: what a call starts from.
+//! Links a plugin, so that calls can start from it.
 
 use std::sync::Arc;
 
@@ -25,113 +25,113 @@ pub struct Guest {
     pub(super) imports_wasi: bool,
 }
 
-/// Where a fresh instance has its settings from.
+/// How a fresh instance gets its settings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ConfiguredBy {
     /// The component is a snapshot, taken after `configure`.
     Snapshot,
-    /// `configure` is called in every fresh instance before anything else.
+    /// The host calls `configure` in every fresh instance, before anything else.
     EachCall {
-        /// The settings, as JSON.
+        /// Settings as JSON.
         settings: String,
-        /// Why there is no snapshot.
+        /// The reason why there is no snapshot.
         reason: String,
     },
 }
 
-/// Which of the contract's interfaces a plugin exports.
+/// The interfaces of the contract that a plugin exports.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Interfaces {
-    /// `mutating`
+    /// Whether the plugin exports `mutating`.
     pub mutating: bool,
-    /// `validating`
+    /// Whether the plugin exports `validating`.
     pub validating: bool,
 }
 
-/// Why a component is not a plugin.
+/// Why a component cannot be used as a plugin.
 #[derive(Debug, thiserror::Error)]
 pub enum GuestError {
-    /// It cannot be compiled.
+    /// The component cannot be compiled.
     #[error("it is not a valid component: {0}")]
     Invalid(String),
-    /// Its compiled code cannot be used.
+    /// The compiled code cannot be used.
     #[error("the compiled code cannot be used: {detail}")]
     Code {
-        /// wasmtime's words.
+        /// wasmtime's error message.
         detail: String,
     },
-    /// It needs more than its limits let it have.
-    #[error("it needs {needed} {what}, and may have {limit} ({setting})")]
+    /// The component needs more than its limits allow.
+    #[error("it needs {needed} {what}; the limit is {limit} ({setting})")]
     Limited {
-        /// What there is too little of.
+        /// The resource that is limited.
         what: &'static str,
-        /// How many.
+        /// Number that the component needs.
         needed: u32,
-        /// How many it may have.
+        /// Number that the component may have.
         limit: u32,
-        /// The setting that says so.
+        /// Configuration key of the limit.
         setting: &'static str,
     },
-    /// It needs something that is not there.
+    /// The component imports something that this host does not have.
     #[error(
         "it imports `{name}`, which this host does not have; a plugin may import tollgate:admission/review, \
          /logging and /types @{version}, the capabilities that its configuration grants, and WASI 0.2"
     )]
     UnknownImport {
-        /// What it imports.
+        /// Name of the import.
         name: String,
-        /// The contract's version here.
+        /// Contract version of this host.
         version: &'static str,
     },
-    /// It needs something that was not granted.
+    /// The component imports a capability that is not granted.
     #[error(
-        "it imports `{name}`, a capability that is not granted to it: add `capabilities: [{capability}]` to the \
-         plugin's configuration if it should have it"
+        "it imports `{name}`, a capability that is not granted: if the plugin should have it, add \
+         `capabilities: [{capability}]` to its configuration"
     )]
     NotGranted {
-        /// What it imports.
+        /// Name of the import.
         name: String,
-        /// What would have to be granted.
+        /// Name of the capability to grant.
         capability: &'static str,
     },
-    /// It was made for another version of the contract.
+    /// The component was built for another version of the contract.
     #[error(
-        "it was built for `{name}`; this host serves tollgate:admission@{version}: rebuild it against that"
+        "it was built for `{name}`, but this host serves tollgate:admission@{version}: rebuild it for this version"
     )]
     OtherVersion {
-        /// What it imports or exports.
+        /// Name of the import or export.
         name: String,
-        /// The contract's version here.
+        /// Contract version of this host.
         version: &'static str,
     },
-    /// It does not export what a plugin has to.
+    /// The component lacks an export that every plugin needs.
     #[error(
-        "it does not export `{0}`: a plugin exports the interface `lifecycle` and `mutating`, `validating` or both"
+        "it does not export `{0}`: a plugin exports the interface `lifecycle`, and `mutating`, `validating` or both"
     )]
     MissingExport(String),
-    /// What it imports or exports has another shape than the contract's.
+    /// An import or export has a different type from the contract's.
     #[error("it does not fit the contract tollgate:admission@{version}: {detail}")]
     Mismatch {
-        /// wasmtime's words.
+        /// wasmtime's error message.
         detail: String,
-        /// The contract's version here.
+        /// Contract version of this host.
         version: &'static str,
     },
 }
 
-/// What a component needs to be instantiated, as far as it is written in it. One that is not valid is found out by whoever
-/// compiles it.
+/// Resources that a component needs for instantiation, as far as its own sections tell. Invalid components are not
+/// detected here; the compiler rejects them.
 #[derive(Default)]
 struct Needs {
     instances: u32,
-    /// Of its largest table.
+    /// Number of elements of the component's largest table.
     table_elements: u32,
 }
 
-/// The version of the contract that this host serves.
+/// Contract version that this host serves.
 const CONTRACT_VERSION: &str = "0.1.0";
 const PACKAGE: &str = "tollgate:admission/";
-/// Capabilities by the interface that has them.
+/// Interfaces that need a capability: interface name, capability name, capability.
 const CAPABILITIES: [(&str, &str, Capability); 1] = [("clock", "clock", Capability::Clock)];
 
 // === impl Interfaces ===
@@ -150,10 +150,12 @@ impl Interfaces {
 // === impl Guest ===
 
 impl Guest {
-    /// Compiles a component and links it. Nothing of it runs. For processes that can be lost.
+    /// Compiles a component and links it, without running any of its code.
+    ///
+    /// The compiler can crash, so call this only in a process that the host can lose.
     ///
     /// # Errors
-    /// When it is not a component of the contract, or needs what it is not granted.
+    /// When the bytes are not a component of the contract, or the component needs something that is not granted.
     pub fn link(
         engine: &Engine,
         name: PluginName,
@@ -162,7 +164,8 @@ impl Guest {
         capabilities: impl IntoIterator<Item = Capability>,
         limits: Arc<Limits>,
     ) -> Result<Self, GuestError> {
-        // Beyond the pool that is laid out for the limits, compiling it would fail in wasmtime's words.
+        // The pool is laid out for the limits. Compiling a larger component would fail with an error in wasmtime's
+        // words.
         let needs = Needs::of(component);
         fit(
             "core instances",
@@ -182,10 +185,10 @@ impl Guest {
         Self::of(engine, name, &component, configured, capabilities, limits)
     }
 
-    /// Links a component that was compiled elsewhere.
+    /// Links a component that was compiled in another process.
     ///
     /// # Errors
-    /// When the code cannot be used, or the component needs what it is not granted.
+    /// When the code cannot be used, or the component needs something that is not granted.
     pub(crate) fn link_code(
         engine: &Engine,
         name: PluginName,
@@ -197,6 +200,24 @@ impl Guest {
         let component = engine.mapped(code).map_err(|error| GuestError::Code {
             detail: format!("{error:#}"),
         })?;
+        Self::of(engine, name, &component, configured, capabilities, limits)
+    }
+
+    /// Links a component from code that another process compiled for an engine with the same settings. Only for a
+    /// confined process that runs a plugin once.
+    pub(crate) fn link_bytes(
+        engine: &Engine,
+        name: PluginName,
+        code: &[u8],
+        capabilities: impl IntoIterator<Item = Capability>,
+        limits: Arc<Limits>,
+    ) -> Result<Self, GuestError> {
+        let component = engine
+            .read_component(code)
+            .map_err(|error| GuestError::Code {
+                detail: format!("{error:#}"),
+            })?;
+        let configured = ConfiguredBy::Snapshot;
         Self::of(engine, name, &component, configured, capabilities, limits)
     }
 
@@ -259,12 +280,12 @@ impl Guest {
         })
     }
 
-    /// Its code, for an engine with the same settings.
+    /// Serialises the compiled code, for an engine with the same settings.
     pub(crate) fn code(&self) -> wasmtime::Result<Vec<u8>> {
         self.instance.component().serialize()
     }
 
-    /// Which interfaces it exports.
+    /// The interfaces that the plugin exports.
     #[must_use]
     pub fn interfaces(&self) -> Interfaces {
         Interfaces {
@@ -273,13 +294,13 @@ impl Guest {
         }
     }
 
-    /// Where its instances have their settings from.
+    /// How the plugin's instances get their settings.
     #[must_use]
     pub fn configured(&self) -> &ConfiguredBy {
         &self.configured
     }
 
-    /// The limits that every call of it has.
+    /// The limits of every call of this plugin.
     #[must_use]
     pub fn limits(&self) -> &Limits {
         &self.limits
@@ -313,7 +334,7 @@ impl Needs {
     }
 }
 
-/// Whether everything that a component imports is there and granted, and it exports what a plugin does.
+/// Checks that every import exists and is granted, and that the required interfaces are exported.
 fn admit(
     engine: &Engine,
     component: &Component,
@@ -360,14 +381,14 @@ fn admit(
         let largest = required.num_memories.max(required.num_tables);
         if largest > PER_COMPONENT {
             return Err(GuestError::Invalid(format!(
-                "it has {largest} memories or tables; a component may have at most {PER_COMPONENT}"
+                "it has {largest} memories or tables; a component may have at most {PER_COMPONENT} of each"
             )));
         }
     }
     Ok(interfaces)
 }
 
-/// Whether it needs no more of something than a setting lets it have.
+/// Checks that a component needs no more of a resource than its limit allows.
 fn fit(
     what: &'static str,
     needed: u32,
@@ -417,7 +438,7 @@ fn admit_import(name: &str, capabilities: &[Capability]) -> Result<(), GuestErro
     }
 }
 
-/// Interface and version of a name of the contract's package.
+/// Splits a name of the contract's package into interface and version.
 fn contract_interface(name: &str) -> Option<(&str, &str)> {
     name.strip_prefix(PACKAGE)?.split_once('@')
 }
@@ -431,7 +452,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn admits_the_contract_wasi_and_what_is_granted() {
+    fn admits_contract_wasi_and_granted_capabilities() {
         for name in [
             "tollgate:admission/review@0.1.0",
             "tollgate:admission/types@0.1.0",
@@ -443,7 +464,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_everything_else_by_name() {
+    fn refuses_other_imports_by_name() {
         let refused = |name: &str| admit_import(name, &[]).unwrap_err().to_string();
         assert!(refused("tollgate:admission/clock@0.1.0").contains("capabilities: [clock]"));
         assert!(refused("tollgate:admission/review@0.9.0").contains("rebuild it"));

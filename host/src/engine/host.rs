@@ -1,9 +1,13 @@
-//! The host's side of the contract: what a plugin may ask.
+//! Implements the host functions of the contract: everything that a plugin may ask.
 //!
-//! Nothing here can be interrupted, so everything is paid for in fuel before the plugin has it: [`FUEL_PER_CALL`]
-//! for each call, [`FUEL_PER_BYTE`] for each byte that crosses in either direction, [`FUEL_PER_NODE`] for each
-//! JSON value that is looked at and [`FUEL_PER_MATCH`] for each that `select` hands out. A flood of calls ends like a loop does, and what a call costs does not depend on
-//! the machine.
+//! A host function cannot be interrupted, so the plugin pays fuel for its result before it gets the result:
+//!
+//! - [`FUEL_PER_CALL`] for each call.
+//! - [`FUEL_PER_BYTE`] for each byte that crosses in either direction.
+//! - [`FUEL_PER_NODE`] for each JSON value that the host looks at.
+//! - [`FUEL_PER_MATCH`] for each JSON value that `select` hands out.
+//!
+//! A flood of host calls therefore ends like an endless loop, and the cost of a call does not depend on the machine.
 
 use std::ops::ControlFlow;
 use std::time::UNIX_EPOCH;
@@ -25,14 +29,15 @@ use crate::review::request;
 
 type Host<'a> = StoreContextMut<'a, CallState>;
 
-/// What a text may have at most before the rest of it is cut off: long enough for any message.
+/// Maximum length of a text in bytes; the rest is cut off. Long enough for any message.
 const MAX_TEXT_BYTES: usize = 4096;
 
-/// A record of `select` in the plugin's memory, besides its texts.
+/// Size of a `select` record in the plugin's memory, without its texts.
 const NODE_BYTES: u64 = 32;
 
-/// The contract's own interfaces. Linked by hand and not through the generated traits: those are given the state
-/// only, and what a function costs is paid from the store.
+/// Links the contract's own interfaces.
+///
+/// The host links them by hand: the generated traits get only the state, but a function's fuel is paid from the store.
 pub(super) fn add_contract(linker: &mut Linker<CallState>) -> wasmtime::Result<()> {
     let mut review = linker.instance("tollgate:admission/review@0.1.0")?;
     review.func_wrap("request", |host: Host<'_>, (): ()| Ok((request(host)?,)))?;
@@ -99,8 +104,8 @@ fn get(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<Valu
 fn get_json(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<String>> {
     let found = find(&mut host, part, at, Depth::All)?;
     let Some(value) = found else { return Ok(None) };
-    // Writing is bounded by the size of the review, which the host took in; the text is paid for before
-    // the plugin has it.
+    // The size of the review, which the host accepted, bounds this write. The plugin pays for the text before it gets
+    // it.
     let text = value.to_text();
     charge_bytes(&mut host, text.len())?;
     reads(&mut host, part, at, &value);
@@ -133,7 +138,7 @@ fn select(mut host: Host<'_>, part: Part, pattern: &str) -> wasmtime::Result<Vec
     let mut secrecy = host.data().secrecy;
     let mut nodes = Vec::new();
     let mut wanted_bytes: u64 = 0;
-    // Both closures draw on the same purse.
+    // Both closures pay from the same fuel.
     let purse = std::cell::Cell::new(host.get_fuel()?);
     let pay = |amount: u64| match purse.get().checked_sub(amount) {
         Some(rest) => {
@@ -148,7 +153,7 @@ fn select(mut host: Host<'_>, part: Part, pattern: &str) -> wasmtime::Result<Vec
         |node| {
             let bytes = (node.pointer.len() + text_bytes(node.value)) as u64;
             pay(FUEL_PER_MATCH.saturating_add(bytes.saturating_mul(FUEL_PER_BYTE)))?;
-            // What cannot fit into the plugin's memory is not collected in the host's.
+            // Do not collect more in the host's memory than fits into the plugin's memory.
             wanted_bytes = wanted_bytes.saturating_add(bytes + NODE_BYTES);
             if wanted_bytes > limit_bytes {
                 return ControlFlow::Break(Some(Stop::Memory {
@@ -172,7 +177,7 @@ fn select(mut host: Host<'_>, part: Part, pattern: &str) -> wasmtime::Result<Vec
             ControlFlow::Continue(())
         },
     );
-    // The text of a fault can have a length that it has found.
+    // Store the secrecy before an error returns: the text of a fault can contain a length that was read here.
     host.data_mut().secrecy = secrecy;
     match end {
         ControlFlow::Continue(()) => {}
@@ -201,7 +206,7 @@ fn annotate(mut host: Host<'_>, key: String, value: String) -> wasmtime::Result<
     subject_of(state)?;
     state.take(key.len() + value.len())?;
     if state.annotations.len() < state.limits.annotations as usize {
-        // A key is the plugin's word too.
+        // The plugin chooses the key, so the key can carry content too.
         let key = if state.secrecy.withholds() {
             "withheld".to_owned()
         } else {
@@ -280,7 +285,8 @@ fn subject<'a>(host: &'a mut Host<'_>) -> wasmtime::Result<&'a Subject> {
 fn subject_of(state: &CallState) -> wasmtime::Result<&Subject> {
     state.subject.as_ref().ok_or_else(|| {
         Stop::Contract(
-            "it asked for the review in `describe` or `configure`, where there is none".to_owned(),
+            "the plugin asked for the review in `describe` or `configure`, where no review exists"
+                .to_owned(),
         )
         .into()
     })
@@ -316,7 +322,7 @@ fn find(host: &mut Host<'_>, part: Part, at: &str, depth: Depth) -> wasmtime::Re
 }
 
 fn malformed(error: &PointerError) -> wasmtime::Error {
-    Stop::Contract(format!("it used a malformed pointer: {error}")).into()
+    Stop::Contract(format!("the plugin used a malformed pointer: {error}")).into()
 }
 
 fn reads(host: &mut Host<'_>, part: Part, at: &str, value: &Json) {
@@ -377,7 +383,7 @@ fn contract_value(value: &Json) -> Value {
     }
 }
 
-/// An integer that is not written canonically: only `-0` is left.
+/// Reads an integer that is not written canonically. The only such integer here is `-0`.
 fn integer_text(number: &Number) -> Option<i64> {
     match number {
         Number::Integer(integer) => Some(*integer),
@@ -412,8 +418,9 @@ fn contract_request(subject: &Subject) -> AdmissionRequest {
     }
 }
 
-/// A text for a log line or a fault: cut, and without the control characters that would make it look like
-/// several lines, or like somebody else's.
+/// Prepares a text for a log line or a fault: cuts it and replaces control characters.
+///
+/// Control characters could make the text look like several lines, or like somebody else's line.
 fn one_line(text: String) -> String {
     let text = cut(text);
     if text.contains(char::is_control) {
@@ -423,7 +430,7 @@ fn one_line(text: String) -> String {
     }
 }
 
-/// Cuts a text at a character boundary.
+/// Cuts a text at a character boundary, to at most `MAX_TEXT_BYTES` and an ellipsis.
 pub(super) fn cut(mut text: String) -> String {
     if text.len() > MAX_TEXT_BYTES {
         text.truncate(text.floor_char_boundary(MAX_TEXT_BYTES));

@@ -1,4 +1,4 @@
-//! How much time a call has had: CPU while it ran, and by the clock.
+//! Measures a call's time: CPU time, and wall-clock time by cause.
 
 use std::fmt;
 use std::pin::Pin;
@@ -13,50 +13,50 @@ use rustix::time::{ClockId, clock_gettime};
 use super::TICK;
 use super::fault::Milliseconds;
 
-/// The time of one call, shared between the future that runs it and the epoch's callback inside.
+/// The time of one call. The future that runs the call and the epoch callback inside it share this meter.
 ///
-/// Up to its first tick a call's CPU time is taken to be the time that it ran for by the clock, which costs no
-/// system call, and a tick at most; from then on its thread's CPU clock is read, so that a host short of CPU is not
+/// Until its first tick, a call is charged wall-clock time as CPU time, for one tick at most. This costs no system
+/// call. After the first tick, the meter reads the thread's CPU clock. A host that is short of CPU is therefore not
 /// mistaken for a guest that spins.
 pub(super) struct Meter {
     started: Instant,
-    /// When the slice under way began, on the clock in use; nanoseconds.
+    /// Start of the current slice in nanoseconds, on the clock in use.
     slice_began: AtomicU64,
-    /// The same by the wall clock, where another one is in use.
+    /// Start of the current slice by the wall clock, while the meter uses the CPU clock.
     slice_began_by_clock: AtomicU64,
     spent: AtomicU64,
-    /// Time in which it could have run and did not.
+    /// Time in which the call was ready to run and did not run, in nanoseconds.
     waited: AtomicU64,
-    /// Since when it can run again, or waits for something else; 0 while it runs for the first time.
+    /// End of the last slice that left the call pending, in nanoseconds since `started`; 0 before the first pause.
     paused: AtomicU64,
     ticked: AtomicBool,
 }
 
-/// What became of the time that there was for a call.
+/// How a call spent its wall-clock time.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Spent {
-    /// Waiting for one of the plugin's own places.
+    /// Time waiting for one of the plugin's own permits.
     pub queued: Duration,
-    /// On a processor.
+    /// Time on a processor.
     pub cpu: Duration,
-    /// Able to run, without a processor.
+    /// Time ready to run, but without a processor.
     pub waited: Duration,
-    /// Waiting for something of its own choosing, such as a timer.
+    /// Time waiting for something that the plugin chose, such as a timer.
     pub slept: Duration,
 }
 
 /// Runs a future and charges its slices to a meter.
 pub(super) struct Metered<'m, F> {
     pub(super) meter: &'m Meter,
-    /// Takes note of when the future is woken; none where every pause is a yield.
+    /// Records when the future is woken; `None` when every pause is a yield.
     pub(super) woken: Option<Arc<Woken>>,
     pub(super) future: F,
 }
 
-/// A waker that remembers when it was used.
+/// A waker that records the time of its first use.
 pub(super) struct Woken {
     started: Instant,
-    /// Nanoseconds; 0 while nobody has woken it since it was last looked at.
+    /// Time of the wake-up in nanoseconds; 0 if there was none since the last look.
     at: AtomicU64,
     inner: AtomicWaker,
 }
@@ -81,8 +81,9 @@ impl Meter {
         Duration::from_nanos(self.spent.load(Ordering::Relaxed))
     }
 
-    /// What became of the time since `began`, which was before the meter started, in a call that can wait for something
-    /// else than a processor, or cannot.
+    /// How the call spent its time since `began`, which lies before the start of the meter.
+    ///
+    /// `can_sleep` says whether the call can wait for anything other than a processor.
     pub(super) fn spent(&self, began: Instant, can_sleep: bool) -> Spent {
         let queued = self.started.saturating_duration_since(began);
         let cpu = self.cpu();
@@ -101,7 +102,7 @@ impl Meter {
         }
     }
 
-    /// A note of when a future is woken, for one that can wait for something else than a processor.
+    /// Creates a waker for a future that can wait for something other than a processor.
     pub(super) fn woken(&self) -> Arc<Woken> {
         Arc::new(Woken {
             started: self.started,
@@ -110,12 +111,12 @@ impl Meter {
         })
     }
 
-    /// At a tick, inside a slice: charges what the slice has had so far and says how much that makes in all.
+    /// Charges the current slice at a tick, and returns the CPU time of the call so far.
     pub(super) fn tick(&self) -> Duration {
         if self.ticked.swap(true, Ordering::Relaxed) {
             self.end_slice();
         } else {
-            // The clock went on while others had the processor, which may have been for much longer than a tick.
+            // The wall clock went on while other threads had the processor, possibly for much longer than a tick.
             let slice = self
                 .clock()
                 .saturating_sub(self.slice_began.load(Ordering::Relaxed));
@@ -153,7 +154,9 @@ impl Meter {
         }
     }
 
-    /// The call goes on after a pause, at whose end it was woken; none where it could have gone on at once.
+    /// Ends a pause: charges the time since the wake-up as waiting for a processor.
+    ///
+    /// `woken` is `None` when the call was ready for the whole pause.
     fn resume(&self, woken: Option<&Woken>) {
         let paused = self.paused.load(Ordering::Relaxed);
         if paused == 0 {
@@ -162,7 +165,7 @@ impl Meter {
         let now = self.clock();
         let ready = match woken.map(|woken| woken.at.swap(0, Ordering::Relaxed)) {
             None => paused,
-            // Polled, and not by its own waker: the timer around the call.
+            // The timer around the call polled it, not its own waker.
             Some(0) => now,
             Some(at) => at.max(paused),
         };
@@ -222,7 +225,7 @@ impl Wake for Woken {
 
     fn wake_by_ref(self: &Arc<Self>) {
         let now = nanoseconds(self.started.elapsed()).max(1);
-        // The first time counts: from then on it could have run.
+        // Only the first wake-up counts: the call is ready from then on.
         let _: Result<u64, u64> =
             self.at
                 .compare_exchange(0, now, Ordering::Relaxed, Ordering::Relaxed);
@@ -233,7 +236,7 @@ impl Wake for Woken {
 // === impl Spent ===
 
 impl fmt::Display for Spent {
-    /// The parts that matter, the largest with what it means.
+    /// Writes the parts of a tick or more, and explains the largest part.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self {
             queued,
@@ -241,10 +244,10 @@ impl fmt::Display for Spent {
             waited,
             slept,
         } = *self;
-        write!(f, "it ran for {}", Milliseconds(cpu))?;
+        write!(f, "the plugin ran for {}", Milliseconds(cpu))?;
         let parts = [
             (waited, "waited for a processor for"),
-            (queued, "waited for one of its places for"),
+            (queued, "waited for a free slot for"),
             (slept, "slept for"),
         ];
         for (part, what) in parts {
@@ -254,11 +257,11 @@ impl fmt::Display for Spent {
         }
         let largest = cpu.max(waited).max(queued).max(slept);
         f.write_str(if largest == cpu {
-            ": a runaway, or too much work"
+            ": an endless loop, or too much work"
         } else if largest == waited {
-            ": other calls and processes had the processors"
+            ": other calls and processes used the processors"
         } else if largest == queued {
-            ": too many calls of it at once (limits.concurrency)"
+            ": too many concurrent calls of this plugin (limits.concurrency)"
         } else {
             ": the plugin waits for a timer"
         })
@@ -272,7 +275,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn does_not_charge_for_a_processor_that_others_had() {
+    fn does_not_charge_time_without_processor() {
         let meter = Meter::start();
         meter.begin_slice();
         std::thread::sleep(TICK * 50);
@@ -286,7 +289,7 @@ mod tests {
     }
 
     #[test]
-    fn charges_for_work_from_the_first_tick_on() {
+    fn charges_cpu_time_after_first_tick() {
         let meter = Meter::start();
         meter.begin_slice();
         meter.tick();
@@ -297,9 +300,9 @@ mod tests {
         assert!(meter.tick() >= Duration::from_millis(5));
     }
 
-    /// Yields once, is woken at once, and is polled late.
+    /// The future yields once, is woken at once, and is polled late.
     #[tokio::test]
-    async fn a_call_that_is_ready_and_not_run_waits_for_a_processor() {
+    async fn ready_call_that_does_not_run_waits_for_processor() {
         for woken in [false, true] {
             let meter = Meter::start();
             let mut yielded = false;
@@ -326,7 +329,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_call_that_waits_for_a_timer_sleeps() {
+    async fn call_that_waits_for_timer_sleeps() {
         let meter = Meter::start();
         let run = Metered {
             meter: &meter,
@@ -339,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_most_of_the_time_went_into() {
+    fn explains_largest_part_of_time() {
         let milliseconds = Duration::from_millis;
         let spent = |queued, cpu, waited, slept| {
             let spent = Spent {
@@ -352,20 +355,20 @@ mod tests {
         };
         assert_eq!(
             spent(0, 490, 9, 0),
-            "it ran for 490 ms, waited for a processor for 9.0 ms: a runaway, or too much work"
+            "the plugin ran for 490 ms, waited for a processor for 9.0 ms: an endless loop, or too much work"
         );
         assert_eq!(
             spent(0, 47, 153, 0),
-            "it ran for 47 ms, waited for a processor for 153 ms: other calls and processes had the processors"
+            "the plugin ran for 47 ms, waited for a processor for 153 ms: other calls and processes used the processors"
         );
         assert_eq!(
             spent(120, 20, 60, 0),
-            "it ran for 20 ms, waited for a processor for 60 ms, waited for one of its places for 120 ms: too many \
-             calls of it at once (limits.concurrency)"
+            "the plugin ran for 20 ms, waited for a processor for 60 ms, waited for a free slot for 120 ms: too many \
+             concurrent calls of this plugin (limits.concurrency)"
         );
         assert_eq!(
             spent(0, 0, 0, 200),
-            "it ran for 0.0 ms, slept for 200 ms: the plugin waits for a timer"
+            "the plugin ran for 0.0 ms, slept for 200 ms: the plugin waits for a timer"
         );
     }
 }

@@ -1,9 +1,9 @@
-//! Costly work of the host's own, on threads of its own, a few at a time.
+//! Runs the host's own costly work on separate threads, a few tasks at a time.
 //!
-//! What a request makes the host compute – a match condition over thousands of values, a comparison of two large
-//! objects – is bounded by counted steps and takes up to a tenth of a second. On a thread that serves it would hold up
-//! every other request and the calls of the same review. It is therefore done here, where so much can be under way at
-//! once that half of the processors are left to the servers.
+//! Examples are a match condition over thousands of values, and a comparison of two large objects. A step count bounds
+//! such work, but it can take up to a tenth of a second. On a serving thread it would hold up every other request, and
+//! the other calls of the same review. The number of tasks is limited, so that half of the processors stay free for
+//! serving.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ use tokio::sync::Semaphore;
 use tokio::task::spawn_blocking;
 use tokio::time::timeout_at;
 
-/// Places for costly work. Cloning shares them.
+/// A limited number of places for costly work. Clones share the places.
 #[derive(Clone, Debug)]
 pub(crate) struct Offload {
     places: Arc<Semaphore>,
@@ -23,34 +23,35 @@ pub(crate) struct Offload {
 // === impl Offload ===
 
 impl Offload {
-    /// So many at a time.
+    /// Allows `places` tasks at a time.
     pub(super) fn new(places: usize) -> Self {
         Self {
             places: Arc::new(Semaphore::new(places)),
         }
     }
 
-    /// Half as many at a time as there are processors, and one at least.
+    /// Allows half as many tasks at a time as there are processors, and at least one.
     pub(super) fn beside_the_servers() -> Self {
         let processors = available_parallelism().map_or(1, usize::from);
         Self::new((processors / 2).max(1))
     }
 
-    /// A place, where one is free.
+    /// Takes a place if one is free.
     #[cfg(test)]
     pub(crate) fn try_place(&self) -> Option<tokio::sync::OwnedSemaphorePermit> {
         self.places.clone().try_acquire_owned().ok()
     }
 
-    /// Does the work on another thread; none where it did not get a place before the deadline. Work that has begun is
-    /// finished, also when nobody waits for it any more, and keeps its place until then.
+    /// Runs `work` on another thread. Returns `None` if no place was free before the deadline.
+    ///
+    /// Work that has begun always finishes, and keeps its place until then, even if nobody waits for it any more.
     pub(crate) async fn run<T: Send + 'static>(
         &self,
         deadline: Instant,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let place = timeout_at(deadline.into(), self.places.clone().acquire_owned());
-        // Never closed.
+        // The semaphore is never closed.
         let place = place.await.ok()?.ok()?;
         let work = spawn_blocking(move || {
             let done = work();
@@ -61,7 +62,7 @@ impl Offload {
             Ok(done) => Some(done),
             Err(error) => match error.try_into_panic() {
                 Ok(panic) => resume_unwind(panic),
-                // The runtime is shutting down, and the request goes with it.
+                // The runtime is shutting down, and the request ends with it.
                 Err(_) => None,
             },
         }
@@ -99,7 +100,7 @@ mod tests {
 
     #[tokio::test]
     #[should_panic(expected = "the work panics")]
-    async fn a_panic_reaches_who_waits() {
+    async fn panic_reaches_waiting_caller() {
         let later = Instant::now() + Duration::from_secs(60);
         let work = || panic!("the work panics");
         Offload::new(1).run(later, work).await;

@@ -1,37 +1,39 @@
-//! Keeps the content of Secrets out of everything that is written down.
+//! Keeps the content of Secrets out of logs, warnings, annotations, denials and faults.
 //!
-//! A plugin that reviews a Secret may well put what it read into a message, and no search for the value finds
-//! it once it is cut, encoded or hashed. So what counts is what the plugin has read: an instance is fresh for
-//! every call, so one that has not read the content cannot speak of it. From the first read on, every text of
-//! that call is withheld: log lines, warnings, annotations, denial messages, the text of a panic.
+//! A plugin that reviews a Secret can put the content into a message. A search for the value would not find a cut,
+//! encoded or hashed copy. Tollgate therefore tracks the plugin's reads. Every call has a fresh instance, so a plugin
+//! that has not read the content in this call cannot repeat it. After the first read, Tollgate withholds every text of
+//! that call: log lines, warnings, annotations, denial messages and panic texts.
 //!
-//! Nor may content be moved to where the next plugin could read it unnoticed, in this call or – mutate and
-//! validate are two calls that share nothing – in the next: a mutator that has read or copied content may change
-//! `data`, `stringData` and annotations, all of which count as content, and nothing else ([`is_content`]).
+//! A mutator must not move content to a place where the next plugin could read it unnoticed. The next plugin may run in
+//! the same call or in a later one; mutate and validate are two calls that share nothing. A mutator that has read or
+//! copied content may therefore change only `data`, `stringData` and annotations, which all count as content
+//! ([`is_content`]).
 //!
-//! A patch reads as well: `test` compares, `copy` and `move` take along, and any operation that needs something to be
-//! there fails where it is not ([`goes_by_content`]).
+//! A patch can read content too: `test` compares it, `copy` and `move` take it along. An operation that needs an
+//! existing value fails where there is none ([`goes_by_content`]).
 
 use crate::document::{Json, Pointer};
 use crate::patch::Operation;
 
-/// Stands where a plugin's own words would.
+/// Placeholder for a withheld text.
 pub const WITHHELD: &str = "[withheld: the plugin has read the content of a Secret]";
 
-/// Whether a plugin's words can be repeated.
+/// Whether a plugin's texts may be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Secrecy {
     /// The review is not about a Secret.
     Open,
-    /// The review is about a Secret, of which only the outside has been read so far.
+    /// The review is about a Secret, and the plugin has read only its outside.
     Sealed,
-    /// The content of a Secret has been read.
+    /// The plugin has read the content of a Secret.
     Broken,
 }
 
-/// What may be read of a Secret without being able to tell anything of its content.
+/// Fields of a Secret that tell nothing about its content.
 const OUTSIDE: [&str; 4] = ["apiVersion", "kind", "type", "immutable"];
-/// Likewise, of its metadata. Annotations are not among them: `kubectl apply` keeps the whole Secret in one.
+/// Metadata of a Secret that tells nothing about its content. Annotations are excluded, because `kubectl apply` keeps
+/// the whole Secret in one.
 const OUTSIDE_METADATA: [&str; 10] = [
     "name",
     "generateName",
@@ -48,14 +50,14 @@ const OUTSIDE_METADATA: [&str; 10] = [
 // === impl Secrecy ===
 
 impl Secrecy {
-    /// At the start of a review.
+    /// The secrecy at the start of a review.
     #[must_use]
     pub fn of(is_secret: bool) -> Self {
         if is_secret { Self::Sealed } else { Self::Open }
     }
 
-    /// Takes note that there is something at a pointer, whatever it is: a name among those of its parent's members.
-    /// `pointer` is well formed.
+    /// Records that the plugin learned that something exists at a well-formed `pointer`. Tollgate treats this as a read
+    /// of the parent's member names.
     pub(super) fn finds(&mut self, pointer: &str) {
         if *self == Self::Sealed
             && let Some((parent, _)) = pointer.rsplit_once('/')
@@ -64,8 +66,7 @@ impl Secrecy {
         }
     }
 
-    /// Takes note that a value with content – not only its type or its member names – is handed out.
-    /// `pointer` is well formed.
+    /// Records that the plugin got the value at a well-formed `pointer`, not only its type or its member names.
     pub(super) fn reads(&mut self, pointer: &str, value: &Json) {
         let tells_nothing = matches!(value, Json::Null | Json::Bool(_));
         if *self == Self::Sealed && !tells_nothing && !is_outside(pointer) {
@@ -73,7 +74,7 @@ impl Secrecy {
         }
     }
 
-    /// As it is for a mutator whose patch copies content without having read it, or goes by what the content is.
+    /// The secrecy of a mutator whose patch copies content without a read, or succeeds depending on the content.
     #[must_use]
     pub fn going_by_content(self) -> Self {
         match self {
@@ -82,8 +83,8 @@ impl Secrecy {
         }
     }
 
-    /// Takes note that the names of the members at a pointer, or a name in it, are handed out: a mutator that ran
-    /// before can have made one of a value. `pointer` is well formed.
+    /// Records that the plugin got member names at a well-formed `pointer`, or learned of one name. An earlier mutator
+    /// may have turned a value into a name.
     pub(super) fn reads_names(&mut self, pointer: &str) {
         if *self == Self::Sealed && !matches!(pointer, "" | "/metadata") && !is_outside(pointer) {
             *self = Self::Broken;
@@ -96,7 +97,7 @@ impl Secrecy {
         self == Self::Broken
     }
 
-    /// The text, or what stands for it.
+    /// Returns the text, or the placeholder if texts are withheld.
     #[must_use]
     pub fn text(self, text: String) -> String {
         if self.withholds() {
@@ -106,8 +107,8 @@ impl Secrecy {
         }
     }
 
-    /// A pointer that a plugin wrote, cut where it leaves the names that `document` already had: a name can be
-    /// made of a value.
+    /// Returns a pointer that a plugin wrote, cut at the first name that `document` does not have. A plugin can turn a
+    /// value into a name.
     #[must_use]
     pub fn pointer(self, pointer: &str, document: Option<&Json>) -> String {
         if !self.withholds() {
@@ -129,8 +130,9 @@ impl Secrecy {
     }
 }
 
-/// Whether a place of a Secret may be written by a plugin that has read its content: what stands here counts as
-/// content for every plugin that comes after, in this call and in the next.
+/// Whether a plugin that has read a Secret's content may write to this place of the Secret.
+///
+/// A value at such a place counts as content for every later plugin, in this call and in the next.
 #[must_use]
 pub fn is_content(pointer: &str) -> bool {
     let mut tokens = pointer.split('/').skip(1);
@@ -140,13 +142,14 @@ pub fn is_content(pointer: &str) -> bool {
     )
 }
 
-/// Whether a patch's operation copies content of a Secret, or whether it can be carried out says something of that
-/// content: a plugin would find out one guess in each call.
+/// Whether a patch operation copies content of a Secret, or succeeds depending on that content.
+///
+/// A plugin could use the success of an operation to test one guess in each call.
 #[must_use]
 pub fn goes_by_content(operation: &Operation) -> bool {
-    // Like a read of all that stands there.
+    // The operation reads the whole value.
     let reads_value = |pointer: &Pointer| !is_outside(pointer.as_str());
-    // It fails where there is nothing: where it does not, something was found.
+    // The operation fails where nothing exists, so its success tells that something exists.
     let needs = |pointer: &str| {
         let mut secrecy = Secrecy::Sealed;
         secrecy.finds(pointer);

@@ -1,4 +1,4 @@
-//! What a store holds for the length of one call.
+//! Defines the data that a store holds during one call.
 
 use std::sync::Arc;
 
@@ -14,31 +14,31 @@ use crate::config::{Limits, PluginName};
 use crate::document::{Account, Json, NoRoom};
 use crate::review::request::{AdmissionRequest, Operation};
 
-/// What a call is about.
+/// The review that a call evaluates.
 #[derive(Clone)]
 pub struct Subject {
-    /// The request, as it came.
+    /// The request, unchanged.
     pub request: Arc<AdmissionRequest>,
-    /// The object, as the mutators before left it; none on DELETE.
+    /// The object as the earlier mutators left it; `None` on DELETE.
     pub object: Option<Json>,
 }
 
-/// What a store holds.
+/// The data of a store during one call.
 pub(crate) struct CallState {
     pub(super) plugin: PluginName,
-    /// None while the plugin is being loaded: the review cannot be asked then.
+    /// The review; `None` while the plugin is being loaded, when it cannot ask for a review.
     pub(super) subject: Option<Subject>,
     pub(super) limits: Arc<Limits>,
     pub(super) clock: Clock,
     pub(super) secrecy: Secrecy,
     pub(super) grounds: Grounds,
-    /// Only a denial of an UPDATE is ever asked what it rests on.
+    /// Whether the request is an UPDATE. Grounds are needed only for denials of an UPDATE.
     pub(super) is_update: bool,
-    /// The last growth that was refused: the heap for references forgets why it could not grow.
+    /// The last memory growth that was refused. The heap for references does not keep the reason why it could not grow.
     pub(super) refused: Option<Stop>,
     pub(super) output_bytes: u64,
     pub(super) memory_bytes: u64,
-    /// What the linear memories take of those of all calls.
+    /// The part that the linear memories take of the memory for all calls.
     pub(super) memory: Account,
     pub(super) warnings: Vec<String>,
     pub(super) annotations: Vec<(String, String)>,
@@ -74,7 +74,7 @@ impl CallState {
         }
     }
 
-    /// Takes note of a read, where somebody may want to know what the answer rests on.
+    /// Records a read if the grounds of the answer may be needed later.
     pub(super) fn takes_note(&mut self, part: Part, at: &str, depth: Depth) {
         if self.is_update {
             self.grounds.reads(part, at, depth);
@@ -93,7 +93,7 @@ impl CallState {
         Ok(())
     }
 
-    /// Whether a resource that WASI handed out is still held.
+    /// Whether the plugin still holds a WASI resource.
     pub(crate) fn holds_resources(&self) -> bool {
         self.wasi
             .as_ref()
@@ -109,7 +109,8 @@ impl ResourceLimiter for CallState {
         maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         if maximum.is_some_and(|maximum| desired > maximum) {
-            // Past what the module itself declares: it is told so, as WebAssembly has it.
+            // The growth exceeds the module's own declared maximum. As WebAssembly requires, the module gets an error
+            // value.
             return Ok(false);
         }
         let grown = desired.saturating_sub(current) as u64;
@@ -142,7 +143,7 @@ impl ResourceLimiter for CallState {
         &mut self,
         _current: usize,
         desired: usize,
-        // The pool's, which says nothing of the module.
+        // The maximum of the pool, which is unrelated to the module.
         _maximum: Option<usize>,
     ) -> wasmtime::Result<bool> {
         let limit_elements = self.limits.table_elements;

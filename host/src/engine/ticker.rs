@@ -1,18 +1,19 @@
-//! The thread that moves the epoch.
+//! The thread that increments the epoch.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread::Thread;
 use std::time::Duration;
 
-/// Moves an engine's epoch until it is dropped, as long as something runs that could look at it. An OS thread, not a
-/// task: a runtime whose threads all run guests would not get round to it.
+/// Increments an engine's epoch until it is dropped, while a guest runs that could check the epoch.
+///
+/// The ticker is an OS thread, not a task. A runtime whose threads all run guests would not get round to a task.
 pub(super) struct Ticker {
     shared: Arc<Shared>,
     thread: Thread,
 }
 
-/// Something runs: the epoch moves for as long as this lives.
+/// A guard for a running guest: the epoch moves while it exists.
 pub(super) struct Running(Arc<Shared>);
 
 #[derive(Default)]
@@ -22,8 +23,8 @@ struct Shared {
     is_parked: AtomicBool,
 }
 
-/// Ticks with nothing to tick for, after which the thread sleeps until something runs. So that a thread under steady
-/// load is not put to sleep and woken for every request.
+/// Number of ticks without a running guest after which the thread sleeps. Under steady load, the thread is therefore
+/// not put to sleep and woken for every request.
 const IDLE_TICKS: u32 = 100;
 
 // === impl Ticker ===
@@ -53,16 +54,16 @@ impl Ticker {
                     }
                 }
             })
-            .expect("a process that cannot start one more thread at start-up cannot serve")
+            .expect("the epoch thread can be started")
             .thread()
             .clone();
         Self { shared, thread }
     }
 
-    /// To be held while a guest can run.
+    /// Returns a guard to hold while a guest can run. Wakes the thread if it sleeps.
     pub(super) fn running(&self) -> Running {
-        // In one order with the two lines of `park`: either this sees that the thread is parked, or the thread sees
-        // that something runs.
+        // Sequentially consistent with the two lines of `park`. Either this thread sees that the ticker is parked, or
+        // the ticker sees that something runs.
         self.shared.running.fetch_add(1, Ordering::SeqCst);
         if self.shared.is_parked.load(Ordering::SeqCst)
             && self.shared.is_parked.swap(false, Ordering::SeqCst)
@@ -83,7 +84,7 @@ impl Drop for Ticker {
 // === impl Shared ===
 
 impl Shared {
-    /// Sleeps until something runs, or for no reason.
+    /// Sleeps until something runs. The thread can also wake up without a reason.
     fn park(&self) {
         self.is_parked.store(true, Ordering::SeqCst);
         if self.running.load(Ordering::SeqCst) == 0 && !self.stop.load(Ordering::SeqCst) {
@@ -109,7 +110,7 @@ mod tests {
 
     use super::*;
 
-    /// Runs a loop that ends at the first tick; false when none came within a second's worth of fuel.
+    /// Runs a loop that ends at the second tick. Returns `false` if the loop used a second's worth of fuel first.
     fn sees_a_tick(engine: &wasmtime::Engine, ticker: &Ticker) -> bool {
         let spin = wat::parse_str(r#"(module (func (export "spin") (loop (br 0))))"#);
         let module = Module::new(engine, spin.expect("the text is WebAssembly"));
@@ -126,15 +127,15 @@ mod tests {
             }
         });
         let module = module.expect("the module compiles");
-        let instance = Instance::new(&mut store, &module, &[]).expect("it has no imports");
+        let instance = Instance::new(&mut store, &module, &[]).expect("the module has no imports");
         let spin = instance.get_typed_func::<(), ()>(&mut store, "spin");
-        let ended = spin.expect("it is exported").call(&mut store, ());
+        let ended = spin.expect("`spin` is exported").call(&mut store, ());
         assert!(ended.is_err(), "a loop without end cannot return");
         ticks.load(Ordering::Relaxed) == 2
     }
 
     #[test]
-    fn ticks_for_what_runs_and_wakes_from_its_sleep_for_it() {
+    fn ticks_while_guest_runs_and_wakes_from_sleep() {
         let mut config = Config::new();
         config.epoch_interruption(true).consume_fuel(true);
         let engine = wasmtime::Engine::new(&config).expect("the engine can be made");
@@ -142,7 +143,10 @@ mod tests {
         assert!(sees_a_tick(&engine, &ticker));
         let began = std::time::Instant::now();
         while !ticker.shared.is_parked.load(Ordering::SeqCst) {
-            assert!(began.elapsed() < Duration::from_secs(30), "it never sleeps");
+            assert!(
+                began.elapsed() < Duration::from_secs(30),
+                "the ticker never sleeps"
+            );
             std::thread::sleep(Duration::from_millis(5));
         }
         assert!(sees_a_tick(&engine, &ticker));

@@ -1,8 +1,13 @@
-//! WASI with nothing behind it.
+//! WASI without access to anything outside the guest.
 //!
-//! Some toolchains keep WASI imports that their guests never use, so they are linked for everyone: no files, no
-//! network, no environment, no arguments, closed streams, a clock that stands still and randomness from a fixed
-//! seed. What a plugin is to decide by – the time of day, for one – it has to ask the host for by name.
+//! Some toolchains keep WASI imports that their guests never use, so the host links WASI for every plugin. WASI offers:
+//!
+//! - No files, network, environment or arguments.
+//! - Closed streams.
+//! - A clock that stands still.
+//! - Randomness from a fixed seed.
+//!
+//! A plugin that needs real data, for example the time of day, must import that capability from the host by name.
 
 use std::time::Duration;
 
@@ -12,7 +17,7 @@ use wasmtime_wasi::{HostMonotonicClock, HostWallClock, WasiCtx, WasiCtxView, Was
 
 use super::state::CallState;
 
-/// A store's share of WASI.
+/// The WASI part of a store.
 pub(super) struct Wasi {
     context: WasiCtx,
     pub(super) table: ResourceTable,
@@ -20,7 +25,7 @@ pub(super) struct Wasi {
 
 struct Frozen;
 
-/// Streams, pollables and the like that a plugin may hold at once.
+/// Number of resources that a plugin may hold at once, for example streams and pollables.
 const MAX_RESOURCES: usize = 256;
 
 // === impl Wasi ===
@@ -33,7 +38,7 @@ impl Wasi {
             .secure_random(Deterministic::new(vec![0x54, 0x6f, 0x6c, 0x6c]))
             .insecure_random(Deterministic::new(vec![0x67, 0x61, 0x74, 0x65]))
             .insecure_random_seed(0x546f_6c6c_6761_7465)
-            // Drawn in one go, which no tick interrupts.
+            // Random bytes are drawn in one step that no tick interrupts.
             .max_random_size(4096)
             .allow_tcp(false)
             .allow_udp(false)
@@ -68,7 +73,7 @@ impl HostMonotonicClock for Frozen {
 
 impl WasiView for CallState {
     fn ctx(&mut self) -> WasiCtxView<'_> {
-        // Made at the first use: few guests ever come here, and a call should not pay for it.
+        // Created on first use: few guests ever use WASI, and the others should not pay for it.
         let wasi = self.wasi.get_or_insert_with(|| Box::new(Wasi::inert()));
         WasiCtxView {
             ctx: &mut wasi.context,

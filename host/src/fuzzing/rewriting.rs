@@ -1,5 +1,7 @@
-//! One plugin as it came and as it is served: configured in each call, and as a snapshot, joined and trimmed. What they
-//! answer has to be the same.
+//! Compares a plugin before and after rewriting: both must answer alike.
+//!
+//! The original plugin is configured in each call. The rewritten plugin is a snapshot, joined with its shim and
+//! trimmed.
 
 use std::fmt;
 use std::panic::AssertUnwindSafe;
@@ -20,7 +22,7 @@ use crate::patch::write_all;
 use crate::plugin::{componentize, trim, without_shim};
 use crate::review::decode::decode;
 
-/// Rewrites plugins, and calls what comes of it.
+/// Rewrites plugins and calls every form of them.
 pub struct Rewriting {
     engine: Engine,
     runtime: tokio::runtime::Runtime,
@@ -28,33 +30,33 @@ pub struct Rewriting {
     subjects: Vec<Subject>,
 }
 
-/// What came of a plugin.
+/// The result of comparing the forms of a plugin.
 #[derive(Debug)]
 pub enum Compared {
-    /// It could not have been loaded as it came.
+    /// The original plugin cannot be loaded.
     Refused(String),
-    /// There is no snapshot of it, so it is served as it came.
+    /// The plugin has no snapshot, so the host serves the original.
     AsItCame(String),
-    /// All forms of it answered alike.
+    /// All forms answered alike.
     Alike(Alike),
 }
 
-/// What was the same.
+/// Details of a comparison in which all forms answered alike.
 #[derive(Clone, Debug, Default)]
 pub struct Alike {
-    /// Whether there was a shim to take out.
+    /// Whether the component had a shim that was taken out.
     pub is_joined: bool,
-    /// Bytes of the snapshot.
+    /// Size of the snapshot in bytes.
     pub snapshot_bytes: usize,
-    /// Bytes of what is served.
+    /// Size of the component that is served, in bytes.
     pub served_bytes: usize,
-    /// Calls that were answered.
+    /// Number of calls that were answered.
     pub answers: u32,
     /// Kinds of faults that calls ended with.
     pub faults: Vec<&'static str>,
 }
 
-/// What a call came to, to be compared with another's.
+/// The result of one call, for comparison with another call.
 #[derive(Clone)]
 struct Seen {
     answer: String,
@@ -65,20 +67,23 @@ struct Seen {
     memory_bytes: u64,
 }
 
-/// A form of the plugin.
+/// One form of the plugin: the original or a rewritten one.
 struct Form {
     name: &'static str,
     guest: Guest,
 }
 
-/// For one call, for `describe` and for `configure`.
+/// Fuel for one call, for `describe` and for `configure`.
 const FUEL: u64 = 1_000_000;
-/// What instantiating may cost besides: it is part of every call, and of `configure` where the plugin is as it came.
+/// Extra fuel that instantiation may cost. Instantiation is part of every call, and of `configure` in the original
+/// plugin.
 const INSTANTIATION_FUEL: u64 = 64;
-/// What exceptions that `configure` throws leave on the plugin's heap of objects, which no snapshot takes along.
+/// Memory difference that is tolerated, in bytes. Exceptions in `configure` leave objects on the plugin's heap, and a
+/// snapshot does not contain that heap.
 const HEAP_BYTES: u64 = 1 << 20;
 const SETTINGS: &str = r#"{"labels":["team"],"limit":7}"#;
-/// Long enough that no clock decides on a slow machine; fuel ends a call within some milliseconds.
+/// Time limit for every call. Fuel ends a call within some milliseconds, so this limit never decides, even on a slow
+/// machine.
 const LONG: Duration = Duration::from_secs(30);
 const REVIEWS: [&str; 2] = [
     r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u-1","kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},"name":"web","namespace":"shop","operation":"CREATE","userInfo":{"username":"jane","groups":["dev"]},"object":{"apiVersion":"v1","kind":"Pod","metadata":{"name":"web","labels":{"app":"web"},"annotations":{"a/b":"1"}},"spec":{"containers":[{"name":"a","image":"registry.test/a:1"},{"name":"b","image":"b"}]}}}}"#,
@@ -88,10 +93,10 @@ const REVIEWS: [&str; 2] = [
 // === impl Rewriting ===
 
 impl Rewriting {
-    /// An engine that compiles without optimising.
+    /// Creates an engine that compiles without optimising.
     ///
     /// # Errors
-    /// When there are not enough addresses for it.
+    /// When the address space is too small for the engine.
     pub fn new() -> anyhow::Result<Self> {
         let limits = Limits {
             fuel: FUEL,
@@ -123,12 +128,13 @@ impl Rewriting {
         })
     }
 
-    /// Rewrites a core module with its world embedded as the child process does, and calls the plugin in each form.
+    /// Rewrites a core module with its WIT world embedded, as the child process does, and calls the plugin in each
+    /// form.
     ///
     /// # Errors
-    /// The difference, or the step of the rewriting that failed.
+    /// The difference between the forms, or the rewriting step that failed.
     pub fn compare(&self, module: Vec<u8>) -> anyhow::Result<Compared> {
-        let component = componentize(module).context("it does not become a component")?;
+        let component = componentize(module).context("cannot make a component from the module")?;
         self.runtime.block_on(self.compare_component(&component))
     }
 
@@ -139,7 +145,7 @@ impl Rewriting {
             settings: settings.clone(),
             reason: String::new(),
         };
-        // `configure` comes out of the call's fuel.
+        // `configure` uses fuel of the call.
         let plain = match self.link(component, configured, 2 * FUEL) {
             Ok(plain) => plain,
             Err(error) => return refused(&error),
@@ -163,7 +169,7 @@ impl Rewriting {
             .context("the instrumented component does not link")?;
         let told = instrumented.describe(&self.engine, FUEL, LONG).await;
         same(
-            "what `describe` says",
+            "the result of `describe`",
             &format!("{manifest:?}"),
             &format!("{told:?}"),
         )?;
@@ -177,7 +183,11 @@ impl Rewriting {
                     &format!("{configured:?}"),
                     &format!("{again:?}"),
                 )?;
-                same("its fuel", &configure_fuel, &(FUEL - store.get_fuel()?))?;
+                same(
+                    "the fuel of `configure`",
+                    &configure_fuel,
+                    &(FUEL - store.get_fuel()?),
+                )?;
                 if let Configured::Rejected(_) = configured {
                     return refused(&"settings");
                 }
@@ -192,7 +202,7 @@ impl Rewriting {
                 return refused(&format!("configure: {}", fault.kind()));
             }
             (plain, again) => anyhow::bail!(
-                "`configure` gives {plain:?} as it came and {:?} instrumented",
+                "`configure` differs: original {plain:?}, instrumented {:?}",
                 again.map(|(_, _, configured)| configured)
             ),
         };
@@ -207,7 +217,8 @@ impl Rewriting {
             store: &mut store,
             instance,
         };
-        // It panics where one of its own functions traps, as when the memory that a plugin has filled cannot grow.
+        // The snapshot panics if one of its own functions traps, for example when the plugin has filled the memory and
+        // it cannot grow.
         let snapshot = AssertUnwindSafe(wizer.snapshot_component(&context, &mut source));
         let snapshot = match snapshot.catch_unwind().await {
             Ok(Ok(snapshot)) => snapshot,
@@ -216,19 +227,19 @@ impl Rewriting {
         };
         drop(store);
 
-        let joined = without_shim(&snapshot).context("the shim cannot be taken out")?;
+        let joined = without_shim(&snapshot).context("cannot remove the shim")?;
         let served =
-            trim(joined.as_deref().unwrap_or(&snapshot)).context("it cannot be trimmed")?;
-        // Each step by itself for one of three plugins.
+            trim(joined.as_deref().unwrap_or(&snapshot)).context("cannot trim the component")?;
+        // In addition to the served form, check one intermediate step per plugin, chosen by the size of the snapshot.
         let step = match (snapshot.len() % 3, &joined) {
             (0, Some(joined)) => ("the joined snapshot", joined.clone()),
             (1, _) => {
-                let trimmed = trim(&snapshot).context("the snapshot cannot be trimmed")?;
+                let trimmed = trim(&snapshot).context("cannot trim the snapshot")?;
                 ("the trimmed snapshot", trimmed)
             }
             _ => ("the snapshot", snapshot.clone()),
         };
-        let forms = [step, ("what is served", served.clone())];
+        let forms = [step, ("the served component", served.clone())];
         let mut alike = Alike {
             is_joined: joined.is_some(),
             snapshot_bytes: snapshot.len(),
@@ -272,7 +283,7 @@ impl Rewriting {
                     let seen = self.seen(&form.guest, phase, subject).await;
                     anyhow::ensure!(
                         seen.agrees_with(&first),
-                        "{} on review {number}:\nas it came: {first}\n{}: {seen}",
+                        "{} on review {number} differs:\nthe original: {first}\n{}: {seen}",
                         phase.name(),
                         form.name
                     );
@@ -298,7 +309,7 @@ impl Rewriting {
             fuel,
             ..Limits::clone(&self.limits)
         };
-        let name = PluginName::parse("generated").expect("it is a name");
+        let name = PluginName::parse("generated").expect("the name is valid");
         Guest::link(
             &self.engine,
             name,
@@ -320,7 +331,7 @@ impl Seen {
             Err(crate::engine::CallError::Fault(found)) => {
                 fault = Some(found.kind());
                 match found {
-                    // What it had is not the same for all forms.
+                    // The fuel limit is not the same for all forms.
                     crate::engine::Fault::OutOfFuel { .. } => "out of fuel".to_owned(),
                     other => format!("{other:?}"),
                 }
@@ -339,11 +350,11 @@ impl Seen {
 }
 
 impl Seen {
-    /// Whether it is what the plugin gives as it came.
+    /// Whether this result agrees with that of the original plugin.
     fn agrees_with(&self, as_it_came: &Self) -> bool {
         let (spent, first) = (self.fuel, as_it_came.fuel);
         if first + INSTANTIATION_FUEL >= FUEL {
-            // As it came it has twice the fuel, and may come to its end.
+            // The original plugin has twice the fuel, so it may reach the end of the call.
             let is_near = first <= FUEL + INSTANTIATION_FUEL;
             return self.fault == Some("out-of-fuel")
                 || is_near && self.answer == as_it_came.answer;
@@ -371,12 +382,12 @@ impl fmt::Display for Seen {
 fn same<T: PartialEq + fmt::Debug>(what: &str, before: &T, after: &T) -> anyhow::Result<()> {
     anyhow::ensure!(
         before == after,
-        "{what}: {before:?} as it came, {after:?} instrumented"
+        "{what} differs: original {before:?}, instrumented {after:?}"
     );
     Ok(())
 }
 
-/// An answer with the values in it.
+/// Formats an answer with the values in it.
 fn shown(answer: &Answer) -> String {
     match answer {
         Answer::Mutation(Mutation::Operations(operations), _) => {

@@ -1,8 +1,14 @@
-//! Which entries of a rule can match nothing that Kubernetes asks about.
+//! Finds entries of a rule that cannot match any request of Kubernetes.
 //!
-//! Certain is what is a mistake under every release: another name of a resource, another group's resource, a version that
-//! was removed, an operation that a subresource is never asked about with. A name that is close to nothing may come with
-//! a later release, and is only suspected.
+//! A finding is certain if the entry is a mistake in every release. The certain mistakes are:
+//!
+//! - a misspelt name, or another name of a resource such as its kind
+//! - a resource of another group
+//! - a version that was removed
+//! - an operation that never occurs with a subresource
+//!
+//! Two findings are only suspected. An unknown name that resembles no known name may belong to a later release. An
+//! unknown group with a dot in its name may be a group of custom resources.
 
 use std::fmt;
 
@@ -14,30 +20,30 @@ use crate::review::request::Operation;
 /// An entry of a rule that matches nothing.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Finding {
-    /// Where it stands, such as `match.rules[0].resources`.
+    /// The place of the entry, such as `match.rules[0].resources`.
     pub(crate) place: String,
-    /// What is wrong, and what was probably meant.
+    /// The problem, and the probably intended entry.
     pub(crate) text: String,
-    /// Whether it is a mistake under every release of Kubernetes.
+    /// Whether the entry is a mistake in every release of Kubernetes.
     pub(crate) is_certain: bool,
 }
 
-/// A rule with what is known of its groups.
+/// A rule, with the known resources of its groups.
 struct Judged<'r> {
     rule: &'r Rule,
-    /// Whether custom resources may be meant, of which nothing is known.
+    /// Whether the rule may mean custom resources, which are unknown.
     is_open: bool,
-    /// What Kubernetes has in the groups of the rule.
+    /// Kubernetes' own resources in the groups of the rule.
     known: Vec<&'static Resource>,
 }
 
-/// Subresources that are connected to; nothing else is asked about with CONNECT.
+/// Subresources for connections. CONNECT occurs only with these.
 const CONNECTED: [&str; 4] = ["attach", "exec", "portforward", "proxy"];
-/// A subresource that is only read, which is never asked about.
+/// A subresource that can only be read. Reading never calls a webhook.
 const READ_ONLY: &str = "log";
 
-/// Everything in a plugin's rules that matches nothing. `is_configured` says whether they are the configuration's, or those
-/// of the plugin's own `describe`.
+/// Returns everything in a plugin's rules that matches nothing. `is_configured` says whether the rules come from the
+/// configuration or from the plugin's own `describe`.
 pub(crate) fn judge(matching: &Match, is_configured: bool) -> Vec<Finding> {
     let whose = if is_configured { "match" } else { "describe" };
     let mut findings = Vec::new();
@@ -81,7 +87,7 @@ impl<'r> Judged<'r> {
         }
     }
 
-    /// The groups that there cannot be, and those that probably are misspelt.
+    /// Finds groups that cannot exist, and groups that are probably misspelt.
     fn groups(&self) -> Vec<(bool, String)> {
         let mut found = Vec::new();
         for group in &self.rule.api_groups {
@@ -93,7 +99,7 @@ impl<'r> Judged<'r> {
             }
             let named = self.groups_of_resources();
             let near = closest(name, groups()).or_else(|| {
-                // `rbac.k8s.io` for `rbac.authorization.k8s.io`.
+                // Suggests `rbac.authorization.k8s.io` for `rbac.k8s.io`, for example.
                 let (first, rest) = name.split_once('.')?;
                 let mut groups = groups().filter(|_| rest == "k8s.io");
                 groups.find(|group| group.split('.').next() == Some(first))
@@ -102,7 +108,7 @@ impl<'r> Judged<'r> {
                 found.extend(near.map(|near| {
                     (
                         false,
-                        format!("{name} is no API group of Kubernetes {RELEASE}: is {near} meant?"),
+                        format!("{name} is not an API group of Kubernetes {RELEASE}: did you mean {near}?"),
                     )
                 }));
                 continue;
@@ -117,14 +123,15 @@ impl<'r> Judged<'r> {
             found.push((
                 true,
                 format!(
-                    "there is no API group {name}, and groups of custom resources have a dot in their names; expected {expected}"
+                    "unknown API group {name}: groups of custom resources have a dot in their names; expected \
+                     {expected}"
                 ),
             ));
         }
         found
     }
 
-    /// The groups in which Kubernetes has resources of the names in the rule.
+    /// Lists the groups in which Kubernetes has the resources that the rule names.
     fn groups_of_resources(&self) -> Vec<&'static str> {
         let named = resources().iter().filter(|resource| {
             let mut patterns = self.rule.resources.iter();
@@ -137,7 +144,7 @@ impl<'r> Judged<'r> {
         groups
     }
 
-    /// What is wrong with a pattern, and in which list of the rule.
+    /// Finds the problem of a pattern, and the list of the rule that it is in.
     fn resource(
         &self,
         pattern: &ResourcePattern,
@@ -150,7 +157,7 @@ impl<'r> Judged<'r> {
             .filter(|resource| pattern.resource.matches(resource.name))
             .collect();
         if named.is_empty() {
-            // What is said of the group says it already.
+            // The finding about the group is enough.
             let said = has_bad_group && !self.is_open && self.known.is_empty();
             let found = (!said).then(|| self.unknown_resource(pattern)).flatten()?;
             return Some(("resources", found));
@@ -177,10 +184,10 @@ impl<'r> Judged<'r> {
         Some(("apiVersions", found))
     }
 
-    /// A name that no resource in the rule's groups has.
+    /// Reports a name that no resource in the rule's groups has.
     fn unknown_resource(&self, pattern: &ResourcePattern) -> Option<(bool, String)> {
         let Pattern::Exactly(name) = &pattern.resource else {
-            // `"*"` in groups that are open or unknown.
+            // `"*"` can match resources in open or unknown groups.
             return None;
         };
         let in_rule = |resource: &&Resource| {
@@ -189,7 +196,7 @@ impl<'r> Judged<'r> {
                 .any(|known| std::ptr::eq(*known, *resource))
         };
         if let Some(meant) = by_other_name(name).find(in_rule) {
-            // Somebody may call a custom resource so.
+            // A custom resource may have this name.
             let is_certain = !self.is_open;
             return Some((
                 is_certain,
@@ -239,7 +246,7 @@ impl<'r> Judged<'r> {
         ))
     }
 
-    /// A subresource that none of these has.
+    /// Reports a subresource that none of these resources has.
     fn unknown_sub_resource(
         &self,
         pattern: &ResourcePattern,
@@ -248,7 +255,7 @@ impl<'r> Judged<'r> {
         let Pattern::Exactly(sub_resource) = &pattern.sub_resource else {
             return None;
         };
-        // A group that is open may have custom resources of the same name.
+        // An open group may have custom resources of the same name.
         if self.is_open {
             return None;
         }
@@ -259,7 +266,7 @@ impl<'r> Judged<'r> {
             Some(READ_ONLY) => (
                 true,
                 format!(
-                    "{pattern} matches nothing: logs are only read, and plugins are asked about changes"
+                    "{pattern} matches nothing: logs can only be read, and plugins are called only for changes"
                 ),
             ),
             Some(near) => (
@@ -279,7 +286,8 @@ impl<'r> Judged<'r> {
         Some(found)
     }
 
-    /// Subresources that are connected to, and only those, are asked about with CONNECT.
+    /// Reports operations that never occur with a subresource. Subresources for connections occur only with CONNECT,
+    /// and all others never do.
     fn operations(&self, pattern: &ResourcePattern) -> Option<(bool, String)> {
         let operations = self.rule.operations;
         let Pattern::Exactly(sub_resource) = &pattern.sub_resource else {
@@ -289,9 +297,7 @@ impl<'r> Judged<'r> {
         if is_connected && !operations.contains(Operation::Connect) {
             return Some((
                 true,
-                format!(
-                    "{pattern} is asked about with CONNECT alone, and the rule has {operations}"
-                ),
+                format!("{pattern} has only the operation CONNECT, and the rule has {operations}"),
             ));
         }
         let mut connect = Operations::default();
@@ -299,7 +305,7 @@ impl<'r> Judged<'r> {
         (operations == connect && !is_connected && !self.is_open).then(|| {
             (
                 true,
-                format!("{pattern} is never asked about with CONNECT, which is for subresources such as pods/exec"),
+                format!("{pattern} never has the operation CONNECT, which is for subresources such as pods/exec"),
             )
         })
     }
@@ -386,13 +392,13 @@ fn is_known_group(name: &str) -> bool {
 fn has_sub_resource(resource: &Resource, pattern: &Pattern) -> bool {
     match pattern {
         Pattern::Exactly(name) if name.is_empty() => true,
-        // `*` stands for the resource itself as well.
+        // `*` matches the resource itself as well.
         Pattern::Any => true,
         Pattern::Exactly(name) => **name != *READ_ONLY && resource.sub_resources.contains(&&**name),
     }
 }
 
-/// `v1beta1`, `v2alpha1`.
+/// Returns whether a version is a preview, such as `v1beta1` or `v2alpha1`.
 fn is_preview(version: &str) -> bool {
     version.contains("alpha") || version.contains("beta")
 }

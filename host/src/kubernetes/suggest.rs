@@ -1,13 +1,13 @@
-//! What somebody meant who wrote a name that does not exist.
+//! Suggests the intended name for a name that does not exist.
 
 use super::{Resource, resources};
 
-/// More letters than these are another word.
+/// Maximum number of edits. With more edits, it is another word.
 const MOST_EDITS: usize = 2;
 
-/// The name that is closest to a text, when it is close enough.
+/// Returns the name that is closest to a text, if it is close enough.
 pub(super) fn closest<'n>(text: &str, names: impl IntoIterator<Item = &'n str>) -> Option<&'n str> {
-    // `ab` is not meant by `cd`.
+    // Short texts allow fewer edits: `ab` does not mean `cd`.
     let most = MOST_EDITS.min(text.len() / 3);
     let near = names.into_iter().filter_map(|name| {
         let edits = edits(text, name);
@@ -16,7 +16,7 @@ pub(super) fn closest<'n>(text: &str, names: impl IntoIterator<Item = &'n str>) 
     near.min().map(|(_, name)| name)
 }
 
-/// The resources of Kubernetes that are called by another of their names: by kind, in the singular, for short.
+/// Finds Kubernetes' resources by another of their names: the kind, the singular, or a short name.
 pub(super) fn by_other_name(text: &str) -> impl Iterator<Item = &'static Resource> {
     let text = text.to_lowercase();
     resources().iter().filter(move |resource| {
@@ -24,7 +24,7 @@ pub(super) fn by_other_name(text: &str) -> impl Iterator<Item = &'static Resourc
     })
 }
 
-/// Letters that have to be added, removed or exchanged to make one text of the other.
+/// Counts the letters that have to be added, removed or exchanged to turn one text into the other.
 fn edits(one: &str, other: &str) -> usize {
     let other: Vec<char> = other.chars().collect();
     let mut row: Vec<usize> = (0..=other.len()).collect();
@@ -45,7 +45,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_was_meant() {
+    fn suggests_the_closest_word() {
         let groups = ["apps", "batch", "policy"];
         assert_eq!(closest("app", groups), Some("apps"));
         assert_eq!(closest("aps", groups), Some("apps"));

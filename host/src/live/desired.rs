@@ -1,21 +1,21 @@
-//! Where the desired plugins come from: a file or a folder today.
+//! The source of the desired plugins: today a file or a folder.
 
 use std::path::PathBuf;
 
 use crate::config::{Config, ConfigError, Origin};
 
-/// A source of the desired state. It is read again whenever one of its files has changed.
+/// A source of the desired state. Tollgate reads it again whenever one of its files has changed.
 pub(super) trait Desired: Send + Sync + 'static {
-    /// What people call it.
+    /// The name of the source, as `/plugins` shows it.
     fn name(&self) -> String;
 
-    /// The files or folders whose stamps change when [`Desired::read`] has something new to say.
+    /// The files or folders whose stamps change when [`Desired::read`] would return something else.
     fn files(&self) -> Vec<PathBuf>;
 
-    /// Reads it as it is now. May block.
+    /// Reads the current state of the source. May block.
     ///
     /// # Errors
-    /// When it cannot be read, or all that is wrong with it.
+    /// When the source cannot be read. For an invalid configuration, the error lists all problems.
     fn read(&self) -> Result<Config, ConfigError>;
 }
 

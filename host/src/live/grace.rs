@@ -1,15 +1,18 @@
-//! How long a start keeps requests away that it would deny, because plugins could not be loaded.
+//! Decides how long a starting replica stays unready because plugins could not be loaded.
 //!
-//! Two things must not happen. A rollout must not replace replicas that serve well by this one: so it is not ready while
-//! one of them is there, which it asks them itself. And when all replicas start at once, one plugin that nobody can load
-//! must not leave the cluster without any: so it becomes ready after a while where no replica is better off.
+//! Without these plugins the replica would deny requests. Two things must not happen:
+//!
+//! - A rollout must not replace replicas that serve well with this one. So the replica asks its peers, and stays
+//!   unready while one of them is ready with all of its plugins.
+//! - When all replicas start at once, one plugin that cannot be loaded must not leave the cluster without any replica.
+//!   So the replica becomes ready after `startupGrace`, if no peer is better off.
 //!
 //! ```text
-//! starting ──▶ all are loaded ─────────────────────────────────────────────────▶ ready, for good
-//!     └──────▶ some are not ──▶ startupGrace is over, and no peer has all of its own ──▶ ready
+//! starting ──▶ all plugins are loaded ─────────────────────────────────────────────────────────▶ ready, for good
+//!     └──────▶ some are missing ──▶ startupGrace is over, and no peer has all of its plugins ──▶ ready
 //! ```
 //!
-//! Once ready, a replica stays so: what fails to load later changes nothing of what serves.
+//! Once ready, a replica stays ready: a later failure to load a plugin changes nothing in the plugins that serve.
 
 mod peers;
 
@@ -26,34 +29,34 @@ use crate::pipeline::Pipeline;
 use crate::plugin::PluginSet;
 use crate::server::Instance;
 
-/// How often the peers are asked.
+/// How often the replica asks its peers.
 const PERIOD: Duration = Duration::from_secs(2);
-/// How often in a row none may be found that is better off, before this replica does without plugins: one that is busy may
-/// miss an answer.
+/// How many times in a row the replica must find no better peer before it becomes ready without plugins. A busy peer
+/// may miss one answer.
 const TIMES_ALONE: u32 = 3;
 
-/// Whether this replica may be ready although plugins are missing.
+/// Decides whether this replica may be ready although plugins are missing.
 pub(super) struct Grace {
     startup: Startup,
     instance: Instance,
     began: Instant,
-    /// Whether it has been ready.
+    /// Whether the wait is over, for good.
     is_over: AtomicBool,
     asked: ArcSwap<Asked>,
 }
 
-/// What came of asking the peers.
+/// The result of asking the peers.
 #[derive(Debug)]
 struct Asked {
     standing: Standing,
-    /// How often in a row none was found that is better off.
+    /// How many times in a row no better peer was found.
     times_alone: u32,
 }
 
-/// What to do about missing plugins.
+/// The decision about missing plugins.
 #[derive(Debug, Eq, PartialEq)]
 enum Decision {
-    /// Be ready without them.
+    /// Become ready without the missing plugins.
     Ready,
     /// Wait, for this reason.
     Wait(String),
@@ -62,7 +65,7 @@ enum Decision {
 // === impl Grace ===
 
 impl Grace {
-    /// From now on.
+    /// Starts the grace period now.
     pub(super) fn new(startup: Startup, instance: Instance) -> Self {
         Self {
             startup,
@@ -73,7 +76,8 @@ impl Grace {
         }
     }
 
-    /// For `/readyz`: what is still waited for, and until when; none where nothing is.
+    /// The text for `/readyz`: the awaited plugins, and until when the replica waits for them; `None` if the wait is
+    /// over.
     pub(super) fn waiting(&self, live: &PluginSet) -> Option<String> {
         if self.is_over.load(Ordering::Relaxed) {
             return None;
@@ -83,27 +87,25 @@ impl Grace {
             return None;
         };
         let decision = decide(&self.startup, self.began.elapsed(), &self.asked.load());
-        // It is the task's to become ready: the peers may have to be asked once more.
+        // Only `run` ends the wait, because the peers may have to be asked once more.
         let why = match decision {
-            Decision::Ready => {
-                "the other replicas are being asked a last time (startupPeers)".to_owned()
-            }
+            Decision::Ready => "asking the other replicas one last time (startupPeers)".to_owned(),
             Decision::Wait(why) => why,
         };
         Some(format!(
-            "waiting for plugins under failurePolicy Fail that are not loaded: {names}; whatever they would be asked about is \
-             denied; {why}"
+            "waiting for plugins under failurePolicy Fail that are not loaded: {names}; requests that they match are denied; \
+             {why}"
         ))
     }
 
-    /// Sees to the end of the waiting.
+    /// Runs until the wait is over: asks the peers, decides, and logs the decision.
     pub(super) async fn run(self: Arc<Self>, pipeline: Arc<Pipeline>) {
         let mut told = String::new();
         loop {
             let Some(plugins) = awaited(&pipeline.live()) else {
                 self.is_over.store(true, Ordering::Relaxed);
                 if !told.is_empty() {
-                    tracing::info!("the plugins that were waited for are loaded: ready");
+                    tracing::info!("ready: all awaited plugins are loaded");
                 }
                 return;
             };
@@ -117,7 +119,7 @@ impl Grace {
                     self.is_over.store(true, Ordering::Relaxed);
                     tracing::error!(
                         plugins,
-                        "startupGrace is over: ready without these; what they would be asked about is denied"
+                        "startupGrace is over: ready without these plugins; requests that they match are denied"
                     );
                     return;
                 }
@@ -127,7 +129,7 @@ impl Grace {
                 }
                 Decision::Wait(_) => {}
             }
-            // Not later than when the time is over.
+            // Wake no later than at the end of the grace period.
             let grace = self.startup.grace.unwrap_or(Duration::MAX);
             let left = grace.saturating_sub(self.began.elapsed());
             let next = if left.is_zero() {
@@ -143,9 +145,9 @@ impl Grace {
 fn decide(startup: &Startup, elapsed: Duration, asked: &Asked) -> Decision {
     let until = match startup.grace {
         None if startup.peers.is_empty() => {
-            "not ready before they are loaded (startupGrace: never, which is the default without startupPeers)".to_owned()
+            "not ready until they are loaded (startupGrace: never, which is the default without startupPeers)".to_owned()
         }
-        None => "not ready before they are loaded (startupGrace: never)".to_owned(),
+        None => "not ready until they are loaded (startupGrace: never)".to_owned(),
         Some(grace) => {
             let left = grace.saturating_sub(elapsed);
             if left.is_zero() {
@@ -155,7 +157,7 @@ fn decide(startup: &Startup, elapsed: Duration, asked: &Asked) -> Decision {
                 if startup.peers.is_empty() {
                     left
                 } else {
-                    format!("{left}, unless a replica has all of its plugins by then (startupPeers)")
+                    format!("{left}, unless another replica has all of its plugins by then (startupPeers)")
                 }
             }
         }
@@ -165,7 +167,7 @@ fn decide(startup: &Startup, elapsed: Duration, asked: &Asked) -> Decision {
         Standing::NoPeers if is_over => Decision::Ready,
         Standing::NoneComplete if is_over && asked.times_alone >= TIMES_ALONE => Decision::Ready,
         Standing::NoneComplete if is_over => Decision::Wait(format!(
-            "{until}; the other replicas are asked again (startupPeers)"
+            "{until}; asking the other replicas again (startupPeers)"
         )),
         Standing::NoneComplete | Standing::NoPeers | Standing::NotAsked => Decision::Wait(until),
         Standing::Complete(address) => Decision::Wait(format!(
@@ -173,7 +175,7 @@ fn decide(startup: &Startup, elapsed: Duration, asked: &Asked) -> Decision {
              by this one"
         )),
         Standing::Unknown(why) => Decision::Wait(format!(
-            "{until}; whether another replica is ready with all of its plugins cannot be known: {why}"
+            "{until}; cannot find out whether another replica is ready with all of its plugins: {why}"
         )),
     }
 }
@@ -199,7 +201,7 @@ impl Default for Asked {
     }
 }
 
-/// The names of the plugins that are waited for; none where there are none.
+/// The names of the plugins that the replica waits for; `None` if there are none.
 pub(super) fn awaited(live: &PluginSet) -> Option<String> {
     let names: Vec<&str> = live.awaited().map(|config| config.name.as_str()).collect();
     (!names.is_empty()).then(|| names.join(", "))
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn is_ready_when_the_grace_is_over_and_no_peer_is_better_off() {
+    fn becomes_ready_after_grace_when_no_peer_is_complete() {
         let startup = startup(Some(MINUTE), 1);
         let why = reason(&startup, Duration::from_secs(50), Standing::NoneComplete);
         assert!(
@@ -245,12 +247,12 @@ mod tests {
             "{why}"
         );
         assert_eq!(reason(&startup, MINUTE, Standing::NoneComplete), "ready");
-        // Before they have answered once, nothing is known of them.
+        // Before the peers have answered once, their state is unknown.
         assert_ne!(reason(&startup, MINUTE, Standing::NotAsked), "ready");
     }
 
     #[test]
-    fn asks_again_when_a_peer_that_was_better_off_does_not_answer() {
+    fn asks_again_when_complete_peer_stops_answering() {
         let startup = startup(Some(MINUTE), 1);
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
         let mut asked = Asked::default().next(Standing::Complete(address));
@@ -263,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn is_never_ready_beside_a_peer_that_has_all_of_its_plugins() {
+    fn stays_unready_beside_complete_peer() {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 8080));
         for grace in [Some(Duration::ZERO), Some(MINUTE), None] {
             let why = reason(
@@ -276,18 +278,18 @@ mod tests {
     }
 
     #[test]
-    fn waits_while_nothing_is_known_of_the_peers() {
-        let unknown = Standing::Unknown("peers:8080 cannot be resolved".to_owned());
+    fn waits_while_peers_cannot_be_resolved() {
+        let unknown = Standing::Unknown("cannot resolve peers:8080".to_owned());
         let why = reason(&startup(Some(MINUTE), 1), 100 * MINUTE, unknown);
         assert!(
-            why.contains("startupGrace (1m) is over; whether another"),
+            why.contains("startupGrace (1m) is over; cannot find out whether another"),
             "{why}"
         );
-        assert!(why.contains("peers:8080 cannot be resolved"), "{why}");
+        assert!(why.contains("cannot resolve peers:8080"), "{why}");
     }
 
     #[test]
-    fn without_peers_the_configured_time_decides() {
+    fn grace_alone_decides_without_peers() {
         assert_eq!(
             reason(&startup(Some(MINUTE), 0), MINUTE, Standing::NoPeers),
             "ready"

@@ -1,4 +1,4 @@
-//! Carries out the loads and recalls that the reconciler asks for.
+//! Runs the loads and recalls that the reconciler orders.
 
 use std::sync::Arc;
 
@@ -7,7 +7,7 @@ use crate::config::PluginConfig;
 use crate::plugin::{LoadError, Loader, PluginCode};
 use crate::registry::{Patience, Served, Start};
 
-/// The code of a plugin, shared by those who call it.
+/// The code of a plugin, shared by all of its callers.
 pub(super) type SharedCode = Arc<PluginCode>;
 
 impl Code for SharedCode {
@@ -20,7 +20,7 @@ impl Code for SharedCode {
     }
 }
 
-/// Loads a plugin. `fetched` is told of the digest as soon as the bytes are there.
+/// Loads a plugin. Calls `fetched` with the digest as soon as the bytes have arrived.
 pub(super) async fn load(
     loader: &Loader,
     patience: &Patience,
@@ -31,7 +31,8 @@ pub(super) async fn load(
     let held_back = order.held_back.clone();
     match try_load(loader, patience, order, &mut digest, fetched).await {
         Ok(outcome) => Ok(outcome),
-        // It was only compared with a version that is not to be tried again yet, and nothing is known of another one.
+        // The load was only to check whether there is a version other than the held-back one. The check failed without
+        // finding one.
         Err(_) if held_back.is_some() && digest.is_empty() => Ok(Outcome::HeldBack),
         Err(error) => Err(Failure {
             reason: error.to_string(),
@@ -75,7 +76,7 @@ async fn try_load(
         .as_ref()
         .filter(|_| order.serves || order.held_back.is_some())
     {
-        // What serves has been the tag's at least as lately as what the cache has.
+        // The serving version was current for the tag at least as recently as the cached one.
         return Err(LoadError::Stale(reason.clone()));
     }
     if order.held_back.as_ref() == Some(&artifact.digest) {
@@ -93,14 +94,14 @@ async fn try_load(
     })
 }
 
-/// Loads what served before the start.
+/// Loads the version that served before the start.
 pub(super) async fn recall(
     loader: &Loader,
     patience: &Patience,
     order: RecallOrder,
     served: Option<Served>,
 ) -> Result<Recalled<SharedCode>, String> {
-    let served = served.ok_or("its record is gone")?;
+    let served = served.ok_or("its record is missing")?;
     let start = Start {
         patience,
         replaceable: false,

@@ -1,4 +1,4 @@
-//! What the reconciler decides, in the log.
+//! Writes the reconciler's notes to the log.
 
 use super::reconcile::{HeldBecause, Note};
 use super::status::Status;
@@ -15,16 +15,21 @@ pub(super) fn tell(note: &Note, status: &Status) {
             let (plugin, digest) = (name.as_str(), &trouble.digest);
             let (reason, retry_in_seconds) = (&trouble.reason, retry_in.as_secs_f32());
             if *is_news {
-                tracing::error!(plugin, %digest, reason, retry_in_seconds, "failed to load plugin; keeping what serves");
+                tracing::error!(plugin, %digest, reason, retry_in_seconds, "failed to load plugin; keeping the serving version, if there is one");
             } else {
-                tracing::debug!(plugin, reason, retry_in_seconds, "still not loaded");
+                tracing::debug!(
+                    plugin,
+                    reason,
+                    retry_in_seconds,
+                    "plugin still fails to load"
+                );
             }
         }
         Note::AsDesired { name } => {
-            tracing::info!(plugin = %name, "the plugin is as configured again");
+            tracing::info!(plugin = %name, "plugin serves as configured again");
         }
         Note::Recalled { name, digest } => {
-            tracing::warn!(plugin = %name, %digest, "the plugin serves as it did before the start");
+            tracing::warn!(plugin = %name, %digest, "serving the last known good version of the plugin");
         }
         Note::Held(held) => {
             for (name, because) in &held.plugins {
@@ -39,26 +44,26 @@ pub(super) fn tell(note: &Note, status: &Status) {
         }
         Note::Released => {
             tracing::info!(
-                "the whole configuration is in force; no plugin is kept at a previous one any more"
+                "the whole configuration is in effect; no plugin is kept at its previous configuration any more"
             );
         }
         Note::Invalid { reason } if status.lock().read.is_none() => {
             tracing::error!(
                 reason,
-                "the configuration is not valid; serving the last known good. Correct the file: it is taken up as soon as it is valid"
+                "the configuration is not valid; serving the last known good; correct the file: Tollgate loads it as soon as it is valid"
             );
         }
         Note::Invalid { reason } => {
             tracing::error!(
                 reason,
-                "the configuration is not valid; keeping what it said before"
+                "the configuration is not valid; keeping the previous configuration; correct the file: Tollgate loads it as soon as it is valid"
             );
         }
         Note::NeedsRestart { keys } => {
             let keys = keys.join(", ");
             tracing::warn!(
                 keys,
-                "these settings require a restart; the rest of the configuration is in force"
+                "these settings require a restart; the rest of the configuration is in effect"
             );
         }
     }

@@ -1,16 +1,16 @@
-//! The reconciler: what to do so that the desired plugins serve. A pure state machine, without IO and without a clock of
-//! its own.
+//! The reconciler: decides on the steps that make the desired plugins serve. A pure state machine, without IO and
+//! without its own clock.
 //!
 //! ```text
-//! Event (configuration read, load ended, reload asked for, time)
-//!   → loads      one for each plugin, identified by its inputs        loads
-//!   → recalls    what served before this start, where a load fails    start
-//!   → places     which entry is in force with which code              placement
-//!   → Steps      load, abort, publish, record, answer, note
+//! Event (configuration read, load ended, reload requested, time passed)
+//!   → loads      one for each plugin, identified by its inputs                    loads
+//!   → recalls    the versions that served before this start, if a load fails      start
+//!   → places     the entries in effect, with their code                           placement
+//!   → steps      load, abort, publish, record, answer, note
 //! ```
 //!
-//! The task in `live/task.rs` carries the steps out and reports what came of them as events. Whatever is ready is
-//! published at once: a plugin that takes minutes to load, or never returns, delays nobody else.
+//! The task in `live/task.rs` runs the steps and reports the results as events. The reconciler publishes code as soon
+//! as it is ready. A plugin that takes minutes to load, or never returns, delays no other load.
 
 mod loads;
 mod place;
@@ -41,25 +41,25 @@ use reload::Waiter;
 use start::{Recall, Start};
 use trouble::Jitter;
 
-/// What is desired, what serves, and what is under way in between.
+/// The desired state, the serving state, and the work under way between the two.
 pub(crate) struct State<C> {
     poll_interval: Duration,
     jitter: Jitter,
     tickets: u64,
-    /// The entries of the last valid configuration: plugins in order, then candidates.
+    /// The entries of the last valid configuration: plugins in order, then shadows.
     desired: Vec<PluginConfig>,
-    /// Of the files that loads read, as they were last seen at rest.
+    /// The stamps of the files that loads read, as last seen at rest.
     stamps: Stamps,
-    /// What is wrong with the configuration as it is now.
+    /// The problems of the current configuration, if it is not valid.
     invalid: Option<String>,
-    /// Keys of the configuration that differ from those of the start and take a restart.
+    /// Keys of the configuration that have changed since the start and require a restart.
     needs_restart: Vec<&'static str>,
     tracks: BTreeMap<PluginName, Track<C>>,
-    /// What is in force, in order.
+    /// The plugins in effect, in order.
     places: Vec<Place<C>>,
-    /// What was last handed out; none before the start is over.
+    /// The places that were published last; `None` before the start is over.
     published: Option<Vec<Place<C>>>,
-    /// Enforcing entries that do not serve as desired, and for which others wait.
+    /// Enforcing entries that do not serve as desired, and for which other plugins are held.
     awaited: BTreeSet<PluginName>,
     holding: Option<Holding>,
     start: Option<Start>,
@@ -69,11 +69,11 @@ pub(crate) struct State<C> {
     now: Instant,
 }
 
-/// Plugins that are kept at their previous configuration.
+/// Plugins that are held at their previous configuration.
 struct Holding {
     since: Instant,
     plugins: BTreeMap<PluginName, HeldBecause>,
-    /// What was last said about it.
+    /// The awaited and the held plugins, as last reported; `None` before the first report.
     told: Option<(BTreeSet<PluginName>, BTreeMap<PluginName, HeldBecause>)>,
 }
 
@@ -81,7 +81,7 @@ struct Holding {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) struct Ticket(u64);
 
-/// What has happened.
+/// An event that the reconciler reacts to.
 #[expect(
     clippy::large_enum_variant,
     reason = "one exists at a time, and none in the course of a review"
@@ -89,15 +89,15 @@ pub(crate) struct Ticket(u64);
 pub(crate) enum Event<C> {
     /// The configuration and the stamps of all files were read.
     Read {
-        /// The entries, and the keys that take a restart; or all that is wrong.
+        /// The entries, with the keys that require a restart; or all problems.
         read: Result<(Vec<PluginConfig>, Vec<&'static str>), String>,
         stamps: Stamps,
-        /// Whether everything is to be loaded again, changed or not.
+        /// Whether to load everything again, changed or not.
         everything: bool,
-        /// Who waits for what comes of it.
+        /// The callers who wait for the result.
         asks: Vec<Ask>,
     },
-    /// The bytes of a load are there.
+    /// The bytes of a load have arrived.
     Fetched { ticket: Ticket, digest: Arc<str> },
     /// A load has ended.
     Loaded {
@@ -113,43 +113,44 @@ pub(crate) enum Event<C> {
     Tick,
 }
 
-/// What a load came to.
+/// The result of a load that has not failed.
 #[derive(Clone, Debug)]
 pub(crate) enum Outcome<C> {
-    /// Other code than what serves.
+    /// The code is new. If `is_cached` is set, no registry was asked.
     New { loaded: Loaded<C>, is_cached: bool },
-    /// The digest is that of the code that serves. Cached: nobody asked the registry.
+    /// The digest is the one that the caller has. If `is_cached` is set, no registry was asked.
     Unchanged { is_cached: bool },
-    /// It is still the version that is not to be tried again yet, or the look at it failed.
+    /// The version is still the held-back one, or the check for another version failed.
     HeldBack,
 }
 
-/// Why a load failed.
+/// A failed load.
 #[derive(Clone, Debug)]
 pub(crate) struct Failure {
     pub(crate) reason: String,
-    /// Of the bytes that cannot be used; empty when the bytes are not the reason.
+    /// Digest of the unusable bytes; empty if the bytes are not the reason.
     pub(crate) digest: Arc<str>,
 }
 
-/// A load that is to be begun.
+/// An order to begin a load.
 #[derive(Clone, Debug)]
 pub(crate) struct Order {
     pub(crate) ticket: Ticket,
     pub(crate) config: PluginConfig,
-    /// The digest of the code that runs like this already.
+    /// The digest of the code that already runs as `config` says.
     pub(crate) have: Option<Arc<str>>,
-    /// Whether code that runs like this serves: then nothing comes from the cache in its place.
+    /// Whether code that runs as `config` says is loaded already. If so, a stale version from the cache must not
+    /// replace it.
     pub(crate) serves: bool,
-    /// A version that is not to be tried again yet.
+    /// A version that must not be tried again yet.
     pub(crate) held_back: Option<Arc<str>>,
-    /// The digest that the reference is known to stand for: no registry is asked where the cache has it.
+    /// The digest that the reference is known to stand for. If the cache has it, no registry is asked.
     pub(crate) at_hand: Option<Arc<str>>,
-    /// During the start: whether something else of the plugin can serve meanwhile.
+    /// Set during the start: whether another version of the plugin can serve meanwhile.
     pub(crate) at_start: Option<bool>,
 }
 
-/// What is to be done.
+/// A step for the task to run.
 #[expect(
     clippy::large_enum_variant,
     reason = "one exists at a time, and none in the course of a review"
@@ -157,24 +158,24 @@ pub(crate) struct Order {
 pub(crate) enum Step<C> {
     /// Begin a load.
     Load(Order),
-    /// Give up a load or a recall.
+    /// Abort a load or a recall.
     Abort(Ticket),
-    /// Load what served before this start.
+    /// Load the version that served before this start.
     Recall(RecallOrder),
-    /// Put these in force. The names are of those that treat requests in another way than before.
+    /// Put these places into effect. `changed` names the plugins that treat requests differently than before.
     Publish {
         places: Vec<Place<C>>,
         changed: BTreeSet<PluginName>,
     },
-    /// Record what serves as the last known good.
+    /// Record the serving plugins as the last known good.
     Record,
-    /// Answer somebody who asked for a reload.
+    /// Answer a caller who asked for a reload.
     Answer { ask: Ask, report: Report },
-    /// Tell the log and the metrics.
+    /// Report a note to the log and the metrics.
     Note(Note),
 }
 
-/// Something for the log and the metrics.
+/// A note for the log and the metrics.
 #[derive(Clone, Debug)]
 pub(crate) enum Note {
     /// A load has failed.
@@ -186,25 +187,25 @@ pub(crate) enum Note {
     },
     /// A plugin that was in trouble is as desired.
     AsDesired { name: PluginName },
-    /// What served before the start serves again.
+    /// The version that served before the start serves again.
     Recalled { name: PluginName, digest: Arc<str> },
-    /// Plugins are kept at their previous configuration.
+    /// Plugins are held at their previous configuration.
     Held(Held),
-    /// The whole configuration is in force again.
+    /// The whole configuration is in effect again.
     Released,
     /// The configuration is not valid.
     Invalid { reason: String },
-    /// Keys have changed that take a restart.
+    /// Keys have changed that require a restart.
     NeedsRestart { keys: Vec<&'static str> },
 }
 
-/// Others are told about a hold by which nothing has failed yet after this: loading takes its time.
+/// How long a hold stays unreported if no load has failed. Loading takes time, so a short hold is normal.
 const QUIET: Duration = Duration::from_secs(5);
 
 // === impl State ===
 
 impl<C: Code> State<C> {
-    /// A state in which nothing has been loaded. `seed` makes replicas differ in the times of their retries and polls.
+    /// A state in which nothing is loaded. `seed` makes the times of retries and polls differ between replicas.
     pub(crate) fn new(
         desired: Vec<PluginConfig>,
         last_known_good: LastKnownGood,
@@ -234,7 +235,7 @@ impl<C: Code> State<C> {
         }
     }
 
-    /// Takes note of an event, and says what to do.
+    /// Handles an event and returns the steps to run.
     pub(crate) fn apply(&mut self, event: Event<C>, now: Instant) -> Vec<Step<C>> {
         let mut steps = Vec::new();
         let mut new_asks = Vec::new();
@@ -266,7 +267,7 @@ impl<C: Code> State<C> {
         steps
     }
 
-    /// When [`Event::Tick`] is due, if nothing else happens before.
+    /// When [`Event::Tick`] is due, unless another event happens before.
     pub(crate) fn next_wake(&self) -> Option<Instant> {
         let holding = self.holding.as_ref().filter(|_| self.start.is_none());
         let hold = holding.filter(|holding| holding.told.is_none());
@@ -280,19 +281,19 @@ impl<C: Code> State<C> {
         times.into_iter().flatten().min()
     }
 
-    /// Every file that loads of the desired plugins read.
+    /// All files that loads of the desired plugins read.
     pub(crate) fn files(&self) -> Vec<std::path::PathBuf> {
         let enabled = self.desired.iter().filter(|entry| entry.enabled);
         enabled.flat_map(files).cloned().collect()
     }
 
-    /// The plugins that are desired or in force.
+    /// The plugins that are desired or in effect.
     pub(crate) fn names(&self) -> impl Iterator<Item = &PluginName> {
         let in_force = self.places.iter().map(|place| &place.config.name);
         self.desired.iter().map(|entry| &entry.name).chain(in_force)
     }
 
-    /// What is in force.
+    /// The plugins in effect, in order.
     pub(crate) fn places(&self) -> &[Place<C>] {
         &self.places
     }
@@ -325,7 +326,7 @@ impl<C: Code> State<C> {
         }
     }
 
-    /// Decides what is in force, and hands it out where it differs.
+    /// Decides which plugins are in effect, and publishes them if they have changed.
     fn settle(&mut self, now: Instant, steps: &mut Vec<Step<C>>) {
         self.arrange(now, steps);
         steps.extend(self.begin_recalls(now));
@@ -352,7 +353,7 @@ impl<C: Code> State<C> {
                 waiter.changed.extend(changed.iter().cloned());
             }
             let is_other = !changed.is_empty();
-            // A start is over when what it serves is recorded; later changes do not wait for the disk.
+            // The first plugins are recorded before they are published. Later changes do not wait for the disk.
             steps.extend(is_first.then_some(Step::Record));
             steps.push(Step::Publish {
                 places: self.places.clone(),
@@ -391,7 +392,7 @@ impl<C: Code> State<C> {
         steps.extend(self.end_recalls());
     }
 
-    /// Says once who is held for whom, when something has failed or it takes long.
+    /// Reports once which plugins are held and for which others, after a failure or when the hold takes long.
     fn tell_of_hold(&mut self, now: Instant) -> Option<Step<C>> {
         let has_failed = self.awaited.iter().any(|name| {
             let track = self.tracks.get(name);
@@ -435,13 +436,13 @@ impl<C: Code> Known<C> for State<C> {
             None => (start::LOADING.to_owned(), Arc::from("")),
         };
         if let Some(error) = self.recalls.get(&entry.name).and_then(Recall::error) {
-            reason = format!("{reason}; what served before the start cannot be had: {error}");
+            reason = format!("{reason}; failed to load the last known good: {error}");
         }
         (reason, digest)
     }
 }
 
-/// The names of those that are new, gone, or treat requests in another way.
+/// The names of the plugins that are new, are gone, or treat requests differently.
 fn changes<C: Code>(before: &[Place<C>], after: &[Place<C>]) -> BTreeSet<PluginName> {
     let same = |one: &Place<C>, places: &[Place<C>]| {
         let other = places

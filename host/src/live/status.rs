@@ -1,4 +1,4 @@
-//! What is told of the reconciler beside the plugins that serve.
+//! The status of the reconciler, as `/plugins`, `/readyz` and the answers to reloads show it.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
@@ -11,16 +11,16 @@ use super::reconcile::{Held, HeldBecause, Report, Snapshot, Trouble};
 use crate::config::PluginName;
 use crate::plugin::{PluginSet, PluginState};
 
-/// Shared between the task that reconciles, which writes it, and whoever asks.
+/// The status, written by the task that reconciles and read by the admin pages.
 #[derive(Debug)]
 pub(super) struct Status(Mutex<Told>);
 
-/// What is told.
+/// The data of the status.
 #[derive(Debug)]
 pub(super) struct Told {
     /// The configuration file or folder.
     origin: String,
-    /// When it was last read and found to be valid; none where the last known good serves since the start.
+    /// When the configuration was last read and valid; `None` if the last known good has served since the start.
     pub(super) read: Option<OffsetDateTime>,
     pub(super) snapshot: Snapshot,
 }
@@ -40,7 +40,7 @@ impl Status {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Adds to what `/plugins` says of the plugins that serve.
+    /// Adds the status of the reconciler to the page `/plugins`.
     pub(super) fn tell(&self, page: &mut Value) {
         let told = self.lock();
         let snapshot = &told.snapshot;
@@ -110,41 +110,42 @@ impl Status {
         }
     }
 
-    /// For `/readyz?verbose`, beside what is said of those that serve and were never loaded.
+    /// Lines for `/readyz?verbose`. Failed plugins that were never loaded are left out, because the page names them
+    /// elsewhere.
     pub(super) fn lines(&self, live: &PluginSet) -> Vec<String> {
         let told = self.lock();
         let snapshot = &told.snapshot;
         let invalid = snapshot.invalid.iter().map(|reason| {
             let what = if told.read.is_none() {
-                "the last known good serves since the start"
+                "serving the last known good since the start"
             } else {
-                "what it said before is in force"
+                "the previous configuration stays in effect"
             };
-            format!("the configuration is not valid, {what}: {reason}")
+            format!("the configuration is not valid; {what}: {reason}")
         });
         let restart = (!snapshot.needs_restart.is_empty()).then(|| {
             let keys = snapshot.needs_restart.join(", ");
-            format!("changed and not in force before a restart: {keys}")
+            format!("these changed settings require a restart: {keys}")
         });
         let loading = snapshot.loading.iter().map(|(name, loading)| {
             let source = &loading.source;
             let since = at(loading.since);
-            format!("plugin {name} is being loaded from {source} since {since}; what served before goes on")
+            format!("plugin {name} has been loading from {source} since {since}; the serving version, if any, stays until then")
         });
         let troubles = snapshot.troubles.iter().filter_map(|(name, (_, trouble))| {
             let reason = &trouble.reason;
             if let Some(plugin) = name.candidate_of() {
                 return Some(format!(
-                    "the candidate of plugin {plugin} is not as configured, which changes no answer: {reason}"
+                    "the shadow of plugin {plugin} (candidate) does not run as configured; no answer is affected: {reason}"
                 ));
             }
             match live.get(name.as_str()).map(|plugin| &plugin.state) {
                 Some(PluginState::Loaded(_)) => Some(format!(
-                    "plugin {name} is not as configured, what was loaded before serves: {reason}"
+                    "plugin {name} does not serve as configured; the previous version keeps serving: {reason}"
                 )),
                 Some(PluginState::Failed { .. }) => None,
                 Some(PluginState::Disabled) | None => Some(format!(
-                    "plugin {name} is not asked about anything, because it is not there yet: {reason}"
+                    "plugin {name} is not called yet, because no version of it is loaded: {reason}"
                 )),
             }
         });
@@ -160,7 +161,7 @@ impl Status {
         told.collect()
     }
 
-    /// For `/readyz` before anything serves: what is waited for.
+    /// The line for `/readyz` before any plugin serves, with the plugins that are being loaded.
     pub(super) fn start(&self) -> String {
         let told = self.lock();
         let waits: Vec<String> = told
@@ -170,13 +171,13 @@ impl Status {
             .map(|(name, loading)| format!("{name} ({})", loading.source))
             .collect();
         format!(
-            "the plugins are being loaded, and reviews answered with 503; waiting for: {}",
+            "the plugins are being loaded; reviews are answered with 503; waiting for: {}",
             waits.join(", ")
         )
     }
 }
 
-/// One line about a plugin that is kept at its previous configuration.
+/// One line about a plugin that is held at its previous configuration.
 fn line(held: &Held, name: &PluginName, because: HeldBecause) -> String {
     let awaited: Vec<String> = held
         .awaited
@@ -185,10 +186,10 @@ fn line(held: &Held, name: &PluginName, because: HeldBecause) -> String {
         .collect();
     let change = match because {
         HeldBecause::Changed => "keeps its previous configuration",
-        HeldBecause::Removed => "stays in force although it was removed",
+        HeldBecause::Removed => "stays in effect although it was removed",
     };
     format!(
-        "plugin {name} {change} since {}, because plugin {}: {}",
+        "plugin {name} {change} (since {}), because plugin {}: {}",
         at(held.since),
         awaited.join(" and plugin "),
         held.what_to_do(name)
@@ -202,7 +203,7 @@ fn change(because: HeldBecause) -> &'static str {
     }
 }
 
-/// What `/plugins` says of a failed load.
+/// The part of `/plugins` about a failed load.
 fn tell(trouble: &Trouble) -> Value {
     let mut told = json!({
         "reason": trouble.reason,
@@ -216,7 +217,7 @@ fn tell(trouble: &Trouble) -> Value {
     told
 }
 
-/// What is told to whoever asked for a reload.
+/// The answer to a caller who asked for a reload.
 pub(super) fn answer(report: &Report) -> Value {
     let mut told = json!({
         "result": report.result(),
@@ -242,7 +243,8 @@ fn names<'n>(names: impl Iterator<Item = &'n PluginName>) -> Value {
     names.map(PluginName::as_str).collect()
 }
 
-/// Where `/plugins` tells of a plugin or a candidate, and whether something of it is there already.
+/// The place of a plugin or a shadow in `/plugins`, which is added if it is missing. The flag says whether the plugin
+/// was there already.
 fn place<'p>(
     plugins: &'p mut Vec<Value>,
     name: &PluginName,
@@ -251,7 +253,7 @@ fn place<'p>(
     let entry = name.entry();
     let found = plugins.iter().position(|plugin| plugin["name"] == entry);
     let Some(index) = found else {
-        // Nothing of it serves, and nothing that serves has changed for its sake.
+        // The plugin is new: none of its versions serves.
         plugins.push(json!({ "name": name.as_str(), "source": source, "state": "pending" }));
         let last = plugins.len() - 1;
         return (&mut plugins[last], false);
@@ -260,7 +262,7 @@ fn place<'p>(
     if name.candidate_of().is_none() {
         return (plugin, true);
     }
-    // Only the candidate is told to be in trouble: what its plugin answers does not depend on it.
+    // The trouble is reported for the shadow only, because the plugin's answers do not depend on it.
     let candidate = &mut plugin["candidate"];
     if candidate.is_null() {
         *candidate = json!({ "source": source, "state": "pending" });
@@ -268,7 +270,7 @@ fn place<'p>(
     (candidate, true)
 }
 
-/// A moment of this process by the calendar.
+/// Converts a moment of this process to a timestamp.
 fn at(moment: Instant) -> String {
     let (now, today) = (Instant::now(), OffsetDateTime::now_utc());
     timestamp(if moment > now {
@@ -278,7 +280,7 @@ fn at(moment: Instant) -> String {
     })
 }
 
-/// To the second.
+/// Formats a time as RFC 3339, to the second.
 fn timestamp(time: OffsetDateTime) -> String {
     let time = time.replace_nanosecond(0).unwrap_or(time);
     time.format(&Rfc3339).unwrap_or_default()

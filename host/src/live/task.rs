@@ -1,4 +1,4 @@
-//! The task that carries out what the reconciler decides, and tells it what happens.
+//! The task of the reconciler: runs its steps and reports events to it.
 
 use std::collections::hash_map::RandomState;
 use std::collections::{BTreeMap, BTreeSet};
@@ -32,67 +32,67 @@ use crate::plugin::{Loader, Plugin, PluginSet, PluginState};
 use crate::registry::{LastGood, Patience, Served};
 use crate::server::Reloaded;
 
-/// Brings what serves to what is desired, for as long as it runs.
+/// Brings the serving plugins in line with the desired ones, for as long as it runs.
 pub struct Reconciler {
     source: Arc<dyn Desired>,
     loader: Arc<Loader>,
     metrics: Arc<Metrics>,
     status: Arc<Status>,
-    /// What the process was started with: some of it stays until its end.
+    /// The configuration of the start. Some of its keys apply until the process ends.
     started: Config,
     state: State<SharedCode>,
     watch: Watch,
-    /// The records of what serves; none where nothing is kept.
+    /// The records of the serving plugins; `None` if nothing is kept.
     last_good: Option<LastGood>,
-    /// What was recorded of each plugin since the last renewal.
+    /// The version of each plugin that has been recorded since the last renewal.
     recorded: BTreeMap<PluginName, Served>,
     hangups: Signal,
     asked: mpsc::Receiver<Asking>,
     asking: mpsc::Sender<Asking>,
 }
 
-/// What a server begins with.
+/// The inputs of a server's start.
 pub struct Begin {
-    /// Where the configuration is read from.
+    /// The source of the configuration.
     pub origin: Origin,
     /// The configuration to begin with.
     pub config: Config,
-    /// Whether that is the last known good one, because what is there now is not valid.
+    /// Whether that configuration is the last known good, because the current one is not valid.
     pub is_last_known_good: bool,
-    /// The records of what served before this start, which are used where something desired cannot be loaded, and kept up
-    /// to date; none where nothing is kept.
+    /// The records of the versions that served before this start; `None` if nothing is kept. Tollgate keeps the records
+    /// up to date. If a desired version cannot be loaded, Tollgate falls back to its record.
     pub last_good: Option<LastGood>,
 }
 
-/// What runs beside the task.
+/// The work that runs beside the task.
 struct Work {
     pipeline: Arc<Pipeline>,
-    /// Told when the first plugins are published.
+    /// Notified when the first plugins are published.
     opened: Option<oneshot::Sender<()>>,
     patience: Arc<Patience>,
     loads: JoinSet<Event<SharedCode>>,
     under_way: BTreeMap<Ticket, AbortHandle>,
     fetched: mpsc::Sender<Event<SharedCode>>,
-    /// A look at the files. However long it takes, everything else goes on.
+    /// The poll or read of the files that is under way. The task does not wait for slow file systems.
     look: Option<Look>,
-    /// Whether everything is to be read at the next look, changed or not.
+    /// Whether the next read loads everything again, changed or not.
     everything: bool,
     callers: BTreeMap<Ask, Caller>,
-    /// Callers for whom the next look is.
+    /// The callers for whom the next read is.
     queued: Vec<Ask>,
     next_caller: u64,
-    /// What the metrics say of each plugin.
+    /// The values of the metrics, by plugin.
     gauges: BTreeMap<PluginName, Gauges>,
 }
 
-/// What the metrics say of a plugin.
+/// The values of the metrics for one plugin.
 #[derive(Clone, Copy, PartialEq, Eq)]
 struct Gauges {
     is_degraded: bool,
     is_held: bool,
 }
 
-/// Somebody who asked for a reload.
+/// A caller who asked for a reload.
 struct Caller {
     asking: Asking,
     since: Instant,
@@ -100,11 +100,11 @@ struct Caller {
     is_read: bool,
 }
 
-/// A look at the files that is under way.
+/// A poll or a read of the files that is under way.
 enum Look {
-    /// At their stamps.
+    /// A poll of the stamps.
     Glance(AbortOnDropHandle<Stamps>),
-    /// At everything.
+    /// A read of the configuration and of all stamps.
     Read {
         reading: AbortOnDropHandle<Reading>,
         everything: bool,
@@ -112,7 +112,7 @@ enum Look {
     },
 }
 
-/// What a look came to.
+/// The result of a poll or a read.
 #[expect(
     clippy::large_enum_variant,
     reason = "one exists at a time, and none in the course of a review"
@@ -122,23 +122,25 @@ enum Seen {
     Read(Result<Reading, JoinError>),
 }
 
-/// A change is seen after twice this at most, for a file has to rest for one look.
+/// How often the files are polled. Tollgate sees a change after at most twice this time, because a file must be at rest
+/// between two polls.
 const PERIOD: Duration = Duration::from_millis(100);
-/// How often what serves is recorded although nothing has changed: old records of nobody's are removed one day.
+/// How often records are renewed although nothing has changed. Other servers delete records that nobody renews, see
+/// `LONGEST_UNUSED` in `registry/last_good.rs`.
 const RENEWAL: Duration = Duration::from_secs(24 * 3600);
-/// Callers who ask for a reload and wait their turn.
+/// Maximum number of callers who wait to ask for a reload.
 const CALLERS: usize = 16;
-/// Digests of fetched bytes that wait to be noted, one for each load at most. One that finds no room is not noted: it
-/// only spares a start a look at what served before.
+/// Maximum number of fetched digests that wait to be noted; each load has at most one. A digest that finds no room is
+/// dropped. At worst, a start then recalls a version that it need not recall.
 const FETCHED: usize = 1024;
-/// A caller is not left waiting for a file system that hangs.
+/// Maximum time that a caller waits for the files to be read, in case the file system hangs.
 const LONGEST_READ: Duration = Duration::from_secs(10);
 const HANGS: &str = "reading the configuration and the plugins' files takes more than 10 s";
 
 // === impl Reconciler ===
 
 impl Reconciler {
-    /// A reconciler. `hangups` are the process's SIGHUPs.
+    /// Creates a reconciler. `hangups` are the SIGHUPs of the process.
     #[must_use]
     pub fn new(begin: Begin, loader: Loader, metrics: Arc<Metrics>, hangups: Signal) -> Self {
         let Begin {
@@ -184,15 +186,15 @@ impl Reconciler {
         self.asking.clone()
     }
 
-    /// Runs for as long as the plugins are served. `opened` is told when the first of them are in force.
+    /// Runs for as long as plugins are served. Notifies `opened` when the first plugins are in effect.
     pub async fn run(mut self, pipeline: Arc<Pipeline>, opened: oneshot::Sender<()>) {
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut renewals = interval_at(Instant::now() + RENEWAL, RENEWAL);
         let (fetched, mut all_fetched) = mpsc::channel(FETCHED);
         let mut work = Work::new(pipeline, opened, fetched);
-        // The files are read before anything is loaded, and the configuration once more: it may have changed since it was
-        // read for the start.
+        // Stamp the files before anything is loaded. Read the configuration again, because it may have changed since
+        // the start read it.
         self.begin_read(&mut work);
         loop {
             let wake = self.state.next_wake().map(Instant::from_std);
@@ -204,9 +206,9 @@ impl Reconciler {
                 seen = look(&mut work.look) => self.saw(seen, &mut work),
                 Some(done) = work.loads.join_next() => {
                     let mut next = Some(done);
-                    // All that are there: they are published at the same time, where they can be.
+                    // Handle all finished loads together, so that they are published at the same time where possible.
                     while let Some(done) = next {
-                        // One that was given up for another is an error.
+                        // The task of an aborted load ends with an error.
                         if let Ok(event) = done {
                             self.apply(event, &mut work);
                         }
@@ -222,7 +224,7 @@ impl Reconciler {
                     self.record();
                 }
                 _ = self.hangups.recv() => {
-                    tracing::info!("SIGHUP: reading the configuration and all plugins again");
+                    tracing::info!("SIGHUP: reloading the configuration and all plugins");
                     work.everything = true;
                     self.begin_read(&mut work);
                 }
@@ -234,7 +236,7 @@ impl Reconciler {
         }
     }
 
-    /// Looks whether a file has changed, unless a look is under way.
+    /// Polls the stamps of the files, unless a poll or a read is under way.
     fn glance(&mut self, work: &mut Work) {
         work.answer_late();
         if work.look.is_some() {
@@ -246,7 +248,7 @@ impl Reconciler {
         work.look = Some(Look::Glance(glance));
     }
 
-    /// Reads the configuration and stamps all files, in the place of a glance at them.
+    /// Reads the configuration and stamps all files. A poll that is under way is dropped.
     fn begin_read(&mut self, work: &mut Work) {
         if matches!(work.look, Some(Look::Read { .. })) {
             return;
@@ -283,7 +285,7 @@ impl Reconciler {
                 let event = self.understood(reading, everything, asks);
                 self.apply(event, work);
             }
-            // The thread was lost. Its callers are answered when they have waited for long enough.
+            // The thread has failed. The callers are answered when their waiting time is over.
             (Seen::Read(_), _) => {}
         }
         if work.everything {
@@ -306,7 +308,7 @@ impl Reconciler {
         }
     }
 
-    /// Tells the reconciler what has happened, and does what it says.
+    /// Passes an event to the reconciler and runs its steps.
     fn apply(&mut self, event: Event<SharedCode>, work: &mut Work) {
         match &event {
             Event::Loaded { ticket, .. } | Event::Recalled { ticket, .. } => {
@@ -317,7 +319,7 @@ impl Reconciler {
         let mut is_reload = matches!(event, Event::Read { .. });
         let mut is_swap = false;
         let steps = self.state.apply(event, std::time::Instant::now());
-        // Whoever sees the plugins of these steps is told of them, too.
+        // Update the status first, so that it fits the plugins that these steps publish.
         let is_degraded = self.account(work);
         let mut answers = Vec::new();
         for step in steps {
@@ -374,16 +376,16 @@ impl Reconciler {
         let ticket = order.ticket;
         let fetched = work.fetched.clone();
         let tell = move |digest| {
-            // Nobody listens at the end of the process.
+            // If the queue is full or the process ends, the digest is dropped.
             drop(fetched.try_send(Event::Fetched { ticket, digest }));
         };
-        // In a task of its own, so that a panic is a failure of this load.
+        // Load in a separate task, so that a panic is only a failure of this load.
         let loading = tokio::spawn(async move { load(&loader, &patience, order, tell).await });
         let loading = AbortOnDropHandle::new(loading);
         let task = work.loads.spawn(async move {
             let outcome = loading.await.unwrap_or_else(|lost| {
                 Err(Failure {
-                    reason: format!("the task that loads it was lost: {lost}"),
+                    reason: format!("the task that loads the plugin failed: {lost}"),
                     digest: Arc::from(""),
                 })
             });
@@ -407,16 +409,16 @@ impl Reconciler {
             if let Some(last_good) = &self.last_good {
                 last_good.clear_out();
             }
-            // Nobody listens at the end of the process.
+            // At the end of the process nobody receives this.
             let _: Result<(), ()> = opened.send(());
         } else if !changed.is_empty() {
             let names: Vec<&str> = changed.iter().map(PluginName::as_str).collect();
             let changed = names.join(", ");
-            tracing::info!(changed, "the plugins were swapped");
+            tracing::info!(changed, "swapped plugins");
         }
     }
 
-    /// What a place is to the pipeline: what it was, where nothing about it has changed.
+    /// The plugin of a place. If nothing has changed, this is the plugin that already serves.
     fn plugin(&self, place: Place<SharedCode>, live: &PluginSet) -> Arc<Plugin> {
         let earlier = live.find(place.config.name.as_str());
         if let Some(earlier) = earlier.filter(|earlier| is_of(earlier, &place)) {
@@ -444,12 +446,12 @@ impl Reconciler {
         })
     }
 
-    /// Records what serves, where that is news.
+    /// Records the configuration and the plugins in effect, and deletes records that are not needed any more.
     fn record(&mut self) {
         let Some(last_good) = &self.last_good else {
             return;
         };
-        // A candidate serves nobody.
+        // A shadow answers no requests, so it is not recorded.
         let in_force = || {
             let places = self.state.places().iter();
             places.filter(|place| !place.config.is_candidate())
@@ -468,14 +470,14 @@ impl Reconciler {
                 self.recorded.insert(name.clone(), served);
             }
         }
-        // After the records of the plugins that it names, and before those that it does not name are gone.
+        // Record the configuration after the plugins that it names, and before deleting the records of other plugins.
         let entries = in_force().map(|place| &place.config);
         last_good.record_configuration(self.started.document(entries));
         last_good.retain(&names);
         self.loader.tidy();
     }
 
-    /// Brings status and metrics up to date, and says whether something desired does not serve.
+    /// Updates the status and the metrics. Returns whether the desired state does not fully serve.
     fn account(&self, work: &mut Work) -> bool {
         let snapshot = self.state.snapshot();
         let is_degraded = snapshot.is_degraded();
@@ -506,7 +508,7 @@ impl Reconciler {
     }
 }
 
-/// Whether a plugin is what a place says.
+/// Whether the plugin is the same as the place describes.
 fn is_of(plugin: &Plugin, place: &Place<SharedCode>) -> bool {
     let same = match (&plugin.state, &place.serving) {
         (PluginState::Loaded(loaded), Serving::Code(code)) => {
@@ -525,7 +527,7 @@ fn is_of(plugin: &Plugin, place: &Place<SharedCode>) -> bool {
     same && plugin.config == place.config
 }
 
-/// Waits for the look that is under way.
+/// Waits for the poll or the read that is under way.
 async fn look(look: &mut Option<Look>) -> Seen {
     match look {
         None => std::future::pending().await,
@@ -558,7 +560,7 @@ impl Work {
         }
     }
 
-    /// Has everything read at the next look, and keeps the caller until there is an answer.
+    /// Queues a caller for the next read, which will load everything again.
     fn queue(&mut self, asking: Asking) {
         let ask = Ask(self.next_caller);
         self.next_caller += 1;
@@ -578,11 +580,11 @@ impl Work {
         };
         let complete = report.is_complete();
         let report = answer(report);
-        // The caller may have gone.
+        // The caller may be gone.
         drop(caller.asking.send(Reloaded { complete, report }));
     }
 
-    /// Answers callers for whom a file system has not been read in time.
+    /// Answers callers for whom the files have not been read in time.
     fn answer_late(&mut self) {
         let is_late =
             |_: &Ask, caller: &mut Caller| !caller.is_read && caller.since.elapsed() > LONGEST_READ;
@@ -597,14 +599,14 @@ impl Work {
 // === impl LastGood ===
 
 impl LastGood {
-    /// What was in force when it was last recorded.
+    /// The state that was recorded last.
     fn last_known_good(&self, origin: &Origin) -> LastKnownGood {
         let entries = self.configuration().and_then(|document| {
             let config = Config::of_document(&document, folder_of(origin.path()));
             match config {
                 Ok(config) => Some(config.plugins),
                 Err(problems) => {
-                    tracing::warn!(%problems, "the recorded configuration cannot be read any more; it is not used");
+                    tracing::warn!(%problems, "ignoring the recorded configuration, because it is not valid any more");
                     None
                 }
             }

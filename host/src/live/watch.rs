@@ -1,4 +1,4 @@
-//! Which files have changed, and whether they have come to rest.
+//! Detects changed files, and waits until they are no longer being written.
 
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -10,41 +10,43 @@ use crate::engine::chain;
 use crate::memory;
 use crate::stamp::Stamp;
 
-/// What was read of a source of the desired state.
+/// The result of reading a source of the desired state.
 pub(super) struct Reading {
-    /// The configuration, or all that is wrong with it.
+    /// The configuration, or all of its problems.
     pub(super) read: Result<Config, String>,
-    /// Of its own files and of those that loads read, from before any of them was read.
+    /// The stamps of the source's own files and of the files that loads read. All were taken before any of these files
+    /// was read.
     pub(super) stamps: Stamps,
 }
 
-/// Which files have changed since they were last read.
+/// Detects files that have changed since they were last read.
 #[derive(Debug, Default)]
 pub(super) struct Watch {
-    /// As they were when they were read.
+    /// The stamps when the files were last read.
     read: Stamps,
-    /// As they were at the last look.
+    /// The stamps at the last poll.
     seen: Stamps,
     restless_since: Option<Instant>,
 }
 
-/// Files that are written without a pause are read all the same after this.
+/// Files that change without a pause are read after this time anyway.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// The stamps of these files as they are now. May block.
+/// The current stamps of these files. May block.
 pub(super) fn stamps(paths: impl IntoIterator<Item = PathBuf>) -> Stamps {
     let stamp = |path: PathBuf| {
         let stamp = Stamp::of(&path);
         (path, stamp)
     };
     let stamps = paths.into_iter().map(stamp).collect();
-    // These are the threads that have read and linked the plugins, each of which comes by here within a second or two.
-    // What one of them gives back of large reviews is most of what all threads have freed.
+    // The threads that read and link the plugins also run this function, each at least once every second or two. After
+    // large reviews, one such thread gives back most of the memory that all threads have freed.
     memory::idle();
     stamps
 }
 
-/// Reads a source, and stamps its files. `known` are the files of the plugins that were desired before. May block.
+/// Reads a source and stamps its files. If the source is invalid, stamps `known`: the files of the plugins that were
+/// desired before. May block.
 pub(super) fn read(source: &dyn Desired, known: Vec<PathBuf>) -> Reading {
     let mut stamped = stamps(source.files());
     let read = source.read().map_err(|error| chain(&error));
@@ -66,14 +68,15 @@ pub(super) fn read(source: &dyn Desired, known: Vec<PathBuf>) -> Reading {
 // === impl Watch ===
 
 impl Watch {
-    /// These are about to be read.
+    /// Sets the stamps of the last read, which were taken before the files were read.
     pub(super) fn reading(&mut self, stamps: Stamps) {
         self.read = stamps;
         self.restless_since = None;
     }
 
-    /// Whether any file differs from when it was read, and all of them have been the same for two looks: one that is
-    /// being written, or the half of a volume that has been swapped, is not for reading yet.
+    /// Whether a file has changed since it was last read, and all files have the same stamps as at the last poll. A
+    /// file that is being written, or a volume that is half swapped, must not be read yet. After `LONGEST_WAIT`,
+    /// changed files are read anyway.
     pub(super) fn has_changed(&mut self, now: Stamps) -> bool {
         let changed = now != self.read;
         let rests = now == self.seen;
@@ -99,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn sees_a_change_once_the_file_rests() {
+    fn detects_change_once_file_rests() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("plugin.wasm");
         let mut watch = Watch::default();
@@ -107,12 +110,12 @@ mod tests {
         watch.reading(Stamps::from([(path.clone(), Stamp::of(&path))]));
         assert!(!look(&mut watch, &path));
         fs::write(&path, "another").unwrap();
-        assert!(!look(&mut watch, &path), "it may still be being written");
+        assert!(!look(&mut watch, &path), "the file may not be complete yet");
         fs::write(&path, "another one").unwrap();
         assert!(!look(&mut watch, &path));
         assert!(look(&mut watch, &path));
         fs::remove_file(&path).unwrap();
         assert!(!look(&mut watch, &path));
-        assert!(look(&mut watch, &path), "that it is gone is a change, too");
+        assert!(look(&mut watch, &path), "a deleted file counts as changed");
     }
 }

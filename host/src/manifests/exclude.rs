@@ -1,21 +1,21 @@
-//! What is never asked about, because a webhook that does not answer would then take the cluster down, or keep an
-//! administrator from mending it. Selectors cannot say these things; conditions in CEL can.
+//! Exclusions for requests that must never depend on a webhook. If the webhook did not answer, the cluster could fail,
+//! or an administrator could not repair it. Selectors cannot express these exclusions. CEL conditions can.
 
 use std::collections::BTreeSet;
 
 use super::{DOMAIN, rules::RegisteredRule, webhook::MatchCondition};
 
-/// Namespaces that a cluster lives by.
+/// Namespaces that a cluster depends on.
 pub(crate) const NAMESPACES: [&str; 2] = ["kube-system", "kube-node-lease"];
 
-/// Heartbeats and leader elections.
+/// Leases, used for heartbeats and leader elections.
 const LEASES: (&str, &str) = ("coordination.k8s.io", "leases");
 
-/// Where kube-apiserver is asked who somebody is and what they may do, by components as well.
+/// API groups for authentication and authorization checks. Components use them too.
 const REVIEW_GROUPS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
 
-/// The conditions, each only where the rules could match what it leaves out. Break-glass is first: it is the one
-/// that somebody looks for in a hurry.
+/// Returns the conditions. Each is included only if the rules could match the excluded requests. Break-glass comes
+/// first, because somebody may look for it in a hurry.
 pub(super) fn conditions(
     rules: &[RegisteredRule],
     break_glass_groups: &BTreeSet<String>,

@@ -1,12 +1,14 @@
-//! Plugins that one webhook for all would keep from what they are for.
+//! Finds plugins that would miss requests in a webhook shared by all plugins.
 //!
-//! With `matchPolicy: Equivalent` kube-apiserver converts an object that comes by another version of its API to the one
-//! of a rule, but only where no rule of the webhook matches it as it came (webhook/generic/webhook.go,
-//! ShouldCallHook). What is joined into one webhook has all rules: where one plugin's rule matches a version that
-//! another plugin's do not, nothing is converted for the other, and the host does not call it, as its rules do not
-//! match. Alone in a webhook it would have been called.
+//! With `matchPolicy: Equivalent`, kube-apiserver converts an object from another API version to the version of a rule.
+//! It does so only if no rule of the webhook matches the object as it came (webhook/generic/webhook.go,
+//! ShouldCallHook).
 //!
-//! Groups count as well as versions where a resource is in several; since Kubernetes 1.22 only Events are.
+//! A shared webhook has the rules of all plugins. If one plugin's rule matches a version that another plugin's rules do
+//! not, kube-apiserver does not convert the object. The host then does not call the other plugin, because its rules do
+//! not match. In its own webhook, that plugin would have been called.
+//!
+//! If a resource is in several groups, groups count like versions. Since Kubernetes 1.22 this is true only of Events.
 
 use std::fmt;
 
@@ -17,13 +19,13 @@ use crate::{
     server::Endpoint,
 };
 
-/// The group whose resources have one version, `v1`, for good.
+/// The core group. Its resources will always have the single version `v1`.
 const CORE: &str = "";
 /// The only version of the core group.
 const CORE_VERSION: &str = "v1";
-/// The resource that is in two groups, and these: an Event that is created in one can be converted to the other.
+/// The resource that is in two groups, with these groups. An Event created in one group can be converted to the other.
 const IN_TWO_GROUPS: (&str, [&str; 2]) = ("events", [CORE, "events.k8s.io"]);
-/// Stands for a name that no rule names: only a pattern for all matches it.
+/// Stands for a name that no rule names. Only a wildcard matches it.
 const ANY_OTHER: &str = "*";
 
 const OPERATIONS: [Operation; 4] = [
@@ -34,7 +36,7 @@ const OPERATIONS: [Operation; 4] = [
 ];
 const SCOPES: [Scope; 2] = [Scope::Cluster, Scope::Namespaced];
 
-/// The plugins of an endpoint that one webhook for all would hide, each with the first other one that hides it.
+/// The plugins of an endpoint that would miss requests in a shared webhook, each with the first plugin that causes it.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub struct Hiding {
     endpoint: Endpoint,
@@ -45,9 +47,9 @@ pub struct Hiding {
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Hidden {
     plugin: String,
-    /// The one whose rules match the other versions.
+    /// The plugin whose rules match the other versions.
     by: String,
-    /// What both are for, such as `horizontalpodautoscalers.autoscaling`.
+    /// The resource that both plugins are for, such as `horizontalpodautoscalers.autoscaling`.
     resource: String,
 }
 
@@ -58,7 +60,7 @@ struct Place<'r> {
     sub_resource: &'r str,
 }
 
-/// What one webhook for these plugins of an endpoint would hide.
+/// Finds the plugins of an endpoint that would miss requests in a shared webhook.
 pub(super) fn find(endpoint: Endpoint, plugins: &[Participant<'_>]) -> Option<Hiding> {
     let hidden = |plugin: &Participant<'_>| {
         plugins.iter().find_map(|other| {
@@ -78,8 +80,8 @@ pub(super) fn find(endpoint: Endpoint, plugins: &[Participant<'_>]) -> Option<Hi
     })
 }
 
-/// A resource that some of `hiding` match in a version that none of `rules` matches, while some of these would have it
-/// converted.
+/// Returns a resource that `hiding` matches in a version that `rules` does not match, although a rule in `rules` would
+/// get it by conversion.
 fn hides(hiding: &[Rule], rules: &[Rule]) -> Option<String> {
     hiding
         .iter()
@@ -94,7 +96,8 @@ fn hides(hiding: &[Rule], rules: &[Rule]) -> Option<String> {
         })
 }
 
-/// What the first rule can match so that the second could have it converted, whatever the version.
+/// Returns the resources that both rules match, regardless of the version, so that kube-apiserver could convert an
+/// object for the second rule.
 fn places<'r>(hiding: &'r Rule, rule: &'r Rule) -> Vec<Place<'r>> {
     let mut places = Vec::new();
     let pairs = hiding
@@ -135,7 +138,8 @@ fn places<'r>(hiding: &'r Rule, rule: &'r Rule) -> Vec<Place<'r>> {
     places
 }
 
-/// Whether all that both rules are about there is matched by `rules` as it comes.
+/// Returns whether `rules` matches a version of the place without conversion, for every operation and scope that both
+/// rules cover.
 fn is_matched(
     rules: &[Rule],
     hiding: &Rule,
@@ -160,7 +164,7 @@ fn is_matched(
     })
 }
 
-/// The versions of a group that a rule matches.
+/// Lists the versions of a group that a rule matches.
 fn versions<'r>(rule: &'r Rule, group: &str) -> impl Iterator<Item = &'r str> {
     let in_core = group == CORE;
     rule.api_versions
@@ -185,7 +189,7 @@ fn covers(outer: Scope, inner: Scope) -> bool {
     outer == Scope::All || outer == inner
 }
 
-/// A name that both match.
+/// Returns a name that both patterns match.
 fn common<'p>(one: &'p Pattern, other: &'p Pattern) -> Option<&'p str> {
     match (one, other) {
         (Pattern::Any, Pattern::Any) => Some(ANY_OTHER),
@@ -204,7 +208,7 @@ impl Place<'_> {
     }
 }
 
-/// As kubectl names resources.
+/// Writes the place as kubectl names resources.
 impl fmt::Display for Place<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.resource)?;
@@ -220,7 +224,7 @@ impl fmt::Display for Place<'_> {
 
 // === impl Hiding ===
 
-/// For whoever registers the plugins.
+/// Writes a message for the person who registers the plugins.
 impl fmt::Display for Hiding {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let plugins = match self.endpoint {
@@ -234,9 +238,9 @@ impl fmt::Display for Hiding {
         } = &self.first;
         write!(
             f,
-            "each of the {plugins} plugins gets a webhook of its own: in one for all, {plugin} would not be called for \
-             {resource} in every version, because kube-apiserver converts only what no rule of a webhook matches as it \
-             comes, and {by} is for more versions of it"
+            "each of the {plugins} plugins gets its own webhook: in a shared webhook, {plugin} would not be called \
+             for {resource} in every version, because {by} has rules for more of its versions, and kube-apiserver \
+             converts an object only if no rule of the webhook matches it as it is"
         )?;
         for Hidden {
             plugin,
@@ -244,8 +248,13 @@ impl fmt::Display for Hiding {
             resource,
         } in &self.others
         {
-            write!(f, "; nor {plugin} for {resource}, because of {by}")?;
+            write!(
+                f,
+                "; the same holds for {plugin} and {resource}, because of {by}"
+            )?;
         }
-        f.write_str("; where their rules name the same apiGroups and apiVersions for it, one webhook is enough")
+        f.write_str(
+            "; to share one webhook, write the same apiGroups and apiVersions into their rules",
+        )
     }
 }

@@ -1,8 +1,14 @@
-//! The union of rules: whatever any of them matches and nothing else, in as few rules as come about.
+//! Computes the union of rules: it matches exactly what any of the rules matches, with as few rules as this method
+//! finds.
 //!
-//! A rule is a product of sets. One that another covers goes; two that differ in one set only become one with the
-//! union of that set, which matches exactly what the two matched. What one repeats of another is taken out of it.
-//! Nothing else is joined: that would match more.
+//! A rule is a product of sets. The method has three steps:
+//!
+//! - A rule that another rule covers is removed.
+//! - Two rules that differ in only one set are joined. The joined rule has the union of that set, and matches exactly
+//!   what both rules matched.
+//! - An element is removed from a rule if another rule already covers it.
+//!
+//! No other rules are joined, because the result would match more.
 
 use serde::Serialize;
 
@@ -29,7 +35,7 @@ pub(super) struct RegisteredRule {
     scope: &'static str,
 }
 
-/// The sets of one rule, each without what another element of it covers.
+/// The sets of one rule. No element covers another element of the same set.
 #[derive(Clone, Debug, Eq, PartialEq)]
 struct Product {
     operations: Vec<&'static str>,
@@ -39,14 +45,14 @@ struct Product {
     scope: Scope,
 }
 
-/// The union of the rules.
+/// Returns the union of the rules.
 pub(super) fn union<'a>(rules: impl Iterator<Item = &'a Rule>) -> Vec<RegisteredRule> {
     let mut products: Vec<Product> = rules.map(Product::of).collect();
     while reduce(&mut products) || trim(&mut products) {}
     products.into_iter().map(Product::registered).collect()
 }
 
-/// Takes one product out, where another covers it or can take it in; false when there is none.
+/// Removes one product if another one covers it or can be joined with it. Returns false if there is none.
 fn reduce(products: &mut Vec<Product>) -> bool {
     for first in 0..products.len() {
         for second in 0..products.len() {
@@ -58,7 +64,7 @@ fn reduce(products: &mut Vec<Product>) -> bool {
                 return true;
             }
             if let Some(joined) = products[first].joined(&products[second]) {
-                // Where the earlier of the two stood.
+                // The joined product takes the earlier place of the two.
                 products[first.min(second)] = joined;
                 products.remove(first.max(second));
                 return true;
@@ -68,7 +74,7 @@ fn reduce(products: &mut Vec<Product>) -> bool {
     false
 }
 
-/// Takes one element out of a set of one product, where all that it stands for is in another; false when there is none.
+/// Removes one element from a set of a product if another product covers it. Returns false if there is none.
 fn trim(products: &mut [Product]) -> bool {
     for index in 0..products.len() {
         for (slice, rest) in products[index].slices() {
@@ -86,7 +92,7 @@ fn trim(products: &mut [Product]) -> bool {
 // === impl RegisteredRule ===
 
 impl RegisteredRule {
-    /// Whether it can match a resource of a group, or one of its subresources.
+    /// Returns whether the rule can match a resource of a group, or one of its subresources.
     pub(super) fn can_match(&self, group: &str, resource: &str) -> bool {
         let in_group = |name: &String| name == "*" || name == group;
         let of_resource = |pattern: &String| {
@@ -130,7 +136,7 @@ impl Product {
             && (self.scope == Scope::All || self.scope == other.scope)
     }
 
-    /// Both in one, where they differ in one set only.
+    /// Joins two products that differ in only one set.
     fn joined(&self, other: &Self) -> Option<Self> {
         let same = [
             self.operations == other.operations,
@@ -155,7 +161,8 @@ impl Product {
         })
     }
 
-    /// The product with one element of one set, and with the others of that set, for each that can be taken out.
+    /// Lists the ways to split the product at one set: the product with one element, and the product with the other
+    /// elements.
     fn slices(&self) -> Vec<(Self, Self)> {
         let mut slices = Vec::new();
         let mut slice = |one: Self, rest: Self| slices.push((one, rest));
@@ -223,12 +230,13 @@ fn all_in<T: PartialEq + AsRef<str>>(inner: &[T], outer: &[T]) -> bool {
     outer.iter().any(|name| name.as_ref() == "*") || inner.iter().all(|name| outer.contains(name))
 }
 
-/// Whether `outer` matches all that `inner` matches. The empty subresource is the resource itself, which `/*` matches.
+/// Returns whether `outer` matches all that `inner` matches. The empty subresource is the resource itself. `/*` matches
+/// it too.
 fn covers(outer: &(String, String), inner: &(String, String)) -> bool {
     (outer.0 == "*" || outer.0 == inner.0) && (outer.1 == "*" || outer.1 == inner.1)
 }
 
-/// Each element alone, and the others; nothing for a set of one.
+/// Lists each element with the remaining elements. A set with one element gives an empty list.
 fn split<T: Clone>(set: &[T]) -> Vec<(Vec<T>, Vec<T>)> {
     if set.len() < 2 {
         return Vec::new();
@@ -242,7 +250,7 @@ fn concatenated<T: Clone>(first: &[T], second: &[T]) -> Vec<T> {
     first.iter().chain(second).cloned().collect()
 }
 
-/// In Kubernetes' order, and `*` for all of them.
+/// Sorts operations in Kubernetes' order. All operations become `*`.
 fn operations(given: Vec<&'static str>) -> Vec<&'static str> {
     let of_all = OPERATIONS.map(Operation::as_str);
     let present: Vec<_> = of_all

@@ -1,4 +1,4 @@
-//! The union of rules as tables, and the printed configurations as a person reads them.
+//! Tests of the union of rules, as tables, and of the printed configurations.
 
 use std::path::Path;
 
@@ -14,7 +14,7 @@ fn config(plugins: &str) -> Config {
     }
 }
 
-/// A plugin that mutates when its name says so, validates when it says so, and both when it says neither.
+/// Creates a participant. Its name says whether it mutates or validates. If the name says neither, it does both.
 fn participant(plugin: &PluginConfig) -> Participant<'_> {
     let name = plugin.name.as_str();
     Participant {
@@ -83,7 +83,7 @@ fn rule(operations: &str, groups: &str, versions: &str, resources: &str, scope: 
     )
 }
 
-/// The union of rules in the short form `operations groups versions resources scope`, quoted where YAML wants it.
+/// Returns the union of rules in the short form `operations groups versions resources scope`, quoted as in YAML.
 fn union(rules: &[[&str; 5]]) -> Vec<String> {
     let rules: Vec<String> = rules
         .iter()
@@ -170,7 +170,7 @@ fn joins_rules_that_differ_in_one_set() {
 }
 
 #[test]
-fn joins_nothing_that_would_match_more() {
+fn keeps_rules_apart_if_joined_rule_matches_more() {
     for rules in [
         [
             ["CREATE", "\"\"", "v1", "pods", ALL],
@@ -194,7 +194,7 @@ fn joins_nothing_that_would_match_more() {
 }
 
 #[test]
-fn drops_what_another_rule_covers() {
+fn drops_rules_that_another_rule_covers() {
     for (wide, narrow) in [
         (
             [ALL, ALL, ALL, "\"*/*\"", ALL],
@@ -225,7 +225,7 @@ fn drops_what_another_rule_covers() {
         assert_eq!(union(&[wide, narrow]), alone);
         assert_eq!(union(&[narrow, wide]), alone);
     }
-    // A wildcard for resources covers no subresources.
+    // A wildcard for resources does not cover subresources.
     let all_resources = ["CREATE", "apps", "v1", ALL, ALL];
     let scale = ["CREATE", "apps", "v1", "deployments/scale", ALL];
     assert_eq!(
@@ -235,7 +235,7 @@ fn drops_what_another_rule_covers() {
 }
 
 #[test]
-fn takes_out_what_another_rule_matches_already() {
+fn removes_overlap_with_other_rules() {
     assert_eq!(
         union(&[
             ["CREATE, UPDATE", "\"\"", "v1", "pods", ALL],
@@ -265,7 +265,7 @@ fn takes_out_what_another_rule_matches_already() {
 }
 
 #[test]
-fn goes_on_joining_until_nothing_can_be_joined() {
+fn joins_rules_until_none_can_be_joined() {
     assert_eq!(
         union(&[
             ["CREATE", "apps", "v1", "deployments", ALL],
@@ -281,9 +281,10 @@ fn goes_on_joining_until_nothing_can_be_joined() {
     );
 }
 
-/// Every request of a small world, by every set of two rules of another: the union matches what the two match.
+/// Checks that the union of two rules matches exactly what the two rules match. The test tries every set of two rules
+/// with every request of a small world.
 #[test]
-fn matches_exactly_what_the_rules_match() {
+fn joined_rules_match_the_same_requests() {
     let sets = [
         ["CREATE", "apps", "v1", "pods", "Namespaced"],
         ["CREATE, UPDATE", "apps", ALL, "pods/*", ALL],
@@ -381,7 +382,7 @@ fn prints_one_webhook_for_each_plugin() {
 }
 
 #[test]
-fn a_webhook_of_one_plugin_asks_for_no_more_than_the_plugin_does() {
+fn webhook_of_one_plugin_has_its_selector_and_conditions() {
     let rules = rule("CREATE", "\"\"", "v1", "pods", ALL);
     let selector = "{matchLabels: {stage: prod}, matchExpressions: [{key: app, operator: Exists}, \
                     {key: tier, operator: NotIn, values: [lab, test]}]}";
@@ -424,21 +425,21 @@ fn a_webhook_of_one_plugin_asks_for_no_more_than_the_plugin_does() {
     - v1
     - v1beta1
     "#);
-    // One that selects everything is left out.
+    // A selector that matches everything is left out.
     assert!(!second.contains("objectSelector"), "{second}");
     assert!(!second.contains("b-judge/"), "{second}");
-    // What one of several is not for, another may be for.
+    // One plugin's exclusions must not apply to the other plugins of a shared webhook.
     let text = printed(&registration(), &plugins);
     assert!(!text.contains("objectSelector"), "{text}");
     assert!(!text.contains("a-judge/has-a-node"), "{text}");
 
-    // kube-apiserver may see another version there than the host.
+    // kube-apiserver may see another version of the resource there than the host.
     let resource = "{name: of-pods, expression: request.resource.version == 'v1'}, {name: b, expression: 'true'}";
     let text = printed(&apart, &plugins.replace(condition, resource));
     assert!(!text.contains("a-judge/of-pods"), "{text}");
     assert!(text.contains("a-judge/b"), "{text}");
 
-    // More than kube-apiserver takes are for the host alone.
+    // If there are more conditions than kube-apiserver accepts, only the host evaluates them.
     let many: Vec<String> = (0..MOST_CONDITIONS)
         .map(|index| format!("{{name: c{index}, expression: 'true'}}"))
         .collect();
@@ -453,7 +454,7 @@ fn a_webhook_of_one_plugin_asks_for_no_more_than_the_plugin_does() {
 }
 
 #[test]
-fn leaves_out_what_a_cluster_lives_by_where_the_rules_could_match_it() {
+fn excludes_vital_resources_that_rules_could_match() {
     let everything = rule(ALL, ALL, ALL, "\"*/*\"", ALL);
     let plugins = format!("- {{name: judge, source: 'file:a', match: {{rules: [{everything}]}}}}");
     let registration = Registration {
@@ -484,25 +485,25 @@ fn slow(plugins: &[(&str, &str)]) -> String {
 }
 
 #[test]
-fn refuses_chains_that_cannot_finish_while_kube_apiserver_waits() {
+fn rejects_chains_slower_than_kube_apiserver_waits() {
     let three = slow(&[
         ("a-change", "10s"),
         ("b-change", "10s"),
         ("c-change", "7500ms"),
     ]);
-    assert_snapshot!(refusal(&registration(), &three), @"the mutating plugins, one after another, may take 27500ms (a-change 10s + b-change 10s + c-change 7500ms), and of the 30 s that kube-apiserver waits (the most that Kubernetes allows) 27s are left when requests.deadlineMargin is kept back: lower limits.timeout so that the sum is at most 27s, or register the plugins one by one with --per-plugin");
+    assert_snapshot!(refusal(&registration(), &three), @"the mutating plugins, called in sequence, may take 27500ms (a-change 10s + b-change 10s + c-change 7500ms), but of the 30 s that kube-apiserver waits (the most that Kubernetes allows) only 27s are left after requests.deadlineMargin: lower limits.timeout so that the sum is at most 27s, or give each plugin its own webhook with --per-plugin");
     let long = slow(&[("a-judge", "28s"), ("b-judge", "1s")]);
-    assert_snapshot!(refusal(&registration(), &long), @"the validating plugins, at the same time, may take 28s (a-judge 28s, b-judge 1s), and of the 30 s that kube-apiserver waits (the most that Kubernetes allows) 27s are left when requests.deadlineMargin is kept back: lower limits.timeout to at most 27s");
+    assert_snapshot!(refusal(&registration(), &long), @"the validating plugins, called in parallel, may take 28s (a-judge 28s, b-judge 1s), but of the 30 s that kube-apiserver waits (the most that Kubernetes allows) only 27s are left after requests.deadlineMargin: lower limits.timeout to at most 27s");
     let short = Registration {
         timeout_seconds: Some(2),
         ..registration()
     };
     let two = slow(&[("a-change", "1s"), ("b-change", "1s")]);
-    assert_snapshot!(refusal(&short, &two), @"the mutating plugins, one after another, may take 2s (a-change 1s + b-change 1s), and of the 2 s that kube-apiserver waits (--timeout-seconds) 1800ms are left when requests.deadlineMargin is kept back: --timeout-seconds 3 is enough, or lower limits.timeout");
+    assert_snapshot!(refusal(&short, &two), @"the mutating plugins, called in sequence, may take 2s (a-change 1s + b-change 1s), but of the 2 s that kube-apiserver waits (--timeout-seconds) only 1800ms are left after requests.deadlineMargin: set --timeout-seconds 3, or lower limits.timeout");
 }
 
 #[test]
-fn reckons_with_every_call_that_may_be_made() {
+fn timeout_covers_every_possible_call() {
     let again = slow(&[("a-change", "4s"), ("b-change", "4s")]).replacen(
         "source:",
         "reinvocationPolicy: IfNeeded, source:",
@@ -521,7 +522,7 @@ fn reckons_with_every_call_that_may_be_made() {
         refusal(&registration(), &too_often)
             .contains("may take 28s (a-change 3 × 7s + b-change 7s)")
     );
-    // Alone in its webhook nobody changes the object after it.
+    // In its own webhook, no other plugin changes the object afterwards.
     let apart = Registration {
         per_plugin: true,
         ..registration()
@@ -536,7 +537,7 @@ fn reckons_with_every_call_that_may_be_made() {
 }
 
 #[test]
-fn waits_for_as_little_as_is_enough_and_not_for_audits() {
+fn chooses_smallest_sufficient_timeout_without_audits() {
     let seconds = |plugins: &[(&str, &str)]| {
         let text = printed(&registration(), &slow(plugins));
         let lines = text
@@ -559,7 +560,7 @@ fn waits_for_as_little_as_is_enough_and_not_for_audits() {
     assert!(printed(&registration(), &audit).contains("timeoutSeconds: 23\n"));
 }
 
-/// Rules in the short form `groups versions resources`, with `core` for the core group.
+/// Writes a plugin with rules in the short form `groups versions resources`, with `core` for the core group.
 fn judge(name: &str, rules: &str) -> String {
     let one = |rule: &str| {
         let lists: Vec<String> = rule
@@ -596,7 +597,7 @@ fn hiding(plugins: &str) -> Option<String> {
 }
 
 #[test]
-fn a_plugin_is_hidden_where_another_matches_what_would_have_been_converted_for_it() {
+fn detects_plugins_hidden_by_rules_of_another() {
     for (plugin, other, expected) in [
         ("autoscaling v2 hpas", "* * *", Some("hpas.autoscaling")),
         (
@@ -621,13 +622,13 @@ fn a_plugin_is_hidden_where_another_matches_what_would_have_been_converted_for_i
         ("autoscaling v2 hpas", "autoscaling v1 hpas/status", None),
         ("autoscaling v2 hpas", "apps,batch * *", None),
         ("autoscaling * hpas", "* * */*", None),
-        // What another rule of the plugin's own matches as it comes is not hidden.
+        // An object that another rule of the same plugin matches directly is not hidden.
         (
             "autoscaling v2 hpas; autoscaling v1 *",
             "autoscaling v1,v2 hpas",
             None,
         ),
-        // The core group has one version.
+        // The core group has only one version.
         ("core v1 pods", "* * */*", None),
         ("core v1 pods,pods/status", "core * */*", None),
         ("core v2 pods", "* * */*", None),
@@ -646,7 +647,7 @@ fn a_plugin_is_hidden_where_another_matches_what_would_have_been_converted_for_i
         let found = hiding(&plugins);
         let hides_a = found
             .as_ref()
-            .filter(|text| text.contains("in one for all, a-judge would"));
+            .filter(|text| text.contains("in a shared webhook, a-judge would"));
         match expected {
             None => assert_eq!(hides_a, None, "{plugin} with {other}"),
             Some(resource) => {
@@ -661,7 +662,7 @@ fn a_plugin_is_hidden_where_another_matches_what_would_have_been_converted_for_i
 }
 
 #[test]
-fn nothing_is_hidden_by_rules_for_other_operations_or_scopes() {
+fn rules_for_other_operations_or_scopes_hide_nothing() {
     let plugin = |name: &str, operations: &str, versions: &str, scope: &str| {
         format!(
             "- {{name: {name}-judge, source: 'file:a', match: {{rules: [{}]}}}}\n",
@@ -686,7 +687,7 @@ fn nothing_is_hidden_by_rules_for_other_operations_or_scopes() {
 }
 
 #[test]
-fn where_one_webhook_would_hide_a_plugin_each_has_its_own() {
+fn separates_webhooks_if_a_shared_one_hides_a_plugin() {
     let hpa = judge("hpa-limit", "autoscaling v2 horizontalpodautoscalers");
     let labels = judge("labels", "* * *");
     let pods = judge("pods", "core v1 pods");
@@ -701,8 +702,8 @@ fn where_one_webhook_would_hide_a_plugin_each_has_its_own() {
         paths,
         ["hpa-limit", "labels", "pods", "events"].map(|name| format!("/validate/{name}-judge"))
     );
-    assert_snapshot!(hiding(&plugins).expect("hidden"), @"each of the validating plugins gets a webhook of its own: in one for all, hpa-limit-judge would not be called for horizontalpodautoscalers.autoscaling in every version, because kube-apiserver converts only what no rule of a webhook matches as it comes, and labels-judge is for more versions of it; nor events-judge for events.events.k8s.io, because of labels-judge; where their rules name the same apiGroups and apiVersions for it, one webhook is enough");
-    // Nobody is hidden from a webhook that would be apart anyway, or by who does something else.
+    assert_snapshot!(hiding(&plugins).expect("hidden"), @"each of the validating plugins gets its own webhook: in a shared webhook, hpa-limit-judge would not be called for horizontalpodautoscalers.autoscaling in every version, because labels-judge has rules for more of its versions, and kube-apiserver converts an object only if no rule of the webhook matches it as it is; the same holds for events-judge and events.events.k8s.io, because of labels-judge; to share one webhook, write the same apiGroups and apiVersions into their rules");
+    // No plugin is hidden if it gets its own webhook anyway. Plugins of the other endpoint do not hide it either.
     let apart = Registration {
         per_plugin: true,
         ..registration()

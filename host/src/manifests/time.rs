@@ -1,4 +1,4 @@
-//! What the plugins of a webhook may take together, and how long kube-apiserver therefore has to wait.
+//! Computes how long the plugins of a webhook may take together, and the timeout that kube-apiserver needs for that.
 
 use std::{ops::RangeInclusive, time::Duration};
 
@@ -8,17 +8,18 @@ use crate::{
     server::{Endpoint, usable_time},
 };
 
-/// What Kubernetes takes as `timeoutSeconds`.
+/// The range that Kubernetes accepts for `timeoutSeconds`.
 pub const TIMEOUT_BOUNDS_SECONDS: RangeInclusive<u32> = 1..=30;
 
-/// Less is not printed unasked: a new connection, or a moment without a processor, is no reason to fail.
+/// Shortest timeout that is printed by default. A new connection or a short wait for a processor must not cause a
+/// failure.
 const LEAST_SECONDS: u32 = 5;
 
 /// The plugins may take longer than kube-apiserver waits.
 #[derive(Clone, Debug, Eq, PartialEq, thiserror::Error)]
 #[error(
-    "{what} may take {} ({sum}), and of the {seconds} s that kube-apiserver waits ({setting}) {} are left when \
-     requests.deadlineMargin is kept back: {remedy}",
+    "{what} may take {} ({sum}), but of the {seconds} s that kube-apiserver waits ({setting}) only {} are left after \
+     requests.deadlineMargin: {remedy}",
     format_duration(*.chain), format_duration(*.left)
 )]
 pub struct TooSlow {
@@ -31,7 +32,8 @@ pub struct TooSlow {
     remedy: String,
 }
 
-/// The `timeoutSeconds` of a webhook for these plugins: as asked for, else the least that is enough.
+/// Returns the `timeoutSeconds` of a webhook for these plugins: the requested value, or else the smallest that is
+/// enough.
 pub(super) fn seconds(
     endpoint: Endpoint,
     plugins: &[Participant<'_>],
@@ -58,9 +60,10 @@ pub(super) fn seconds(
         "the most that Kubernetes allows"
     };
     let remedy = match enough {
-        Some(enough) => format!("--timeout-seconds {enough} is enough, or lower limits.timeout"),
+        Some(enough) => format!("set --timeout-seconds {enough}, or lower limits.timeout"),
         None if plugins.len() > 1 && endpoint == Endpoint::Mutate => format!(
-            "lower limits.timeout so that the sum is at most {}, or register the plugins one by one with --per-plugin",
+            "lower limits.timeout so that the sum is at most {}, or give each plugin its own webhook with \
+             --per-plugin",
             format_duration(left(most))
         ),
         None => format!(
@@ -69,8 +72,8 @@ pub(super) fn seconds(
         ),
     };
     let what = match endpoint {
-        Endpoint::Mutate => "the mutating plugins, one after another,",
-        Endpoint::Validate => "the validating plugins, at the same time,",
+        Endpoint::Mutate => "the mutating plugins, called in sequence,",
+        Endpoint::Validate => "the validating plugins, called in parallel,",
     };
     Err(TooSlow {
         what,
@@ -83,7 +86,8 @@ pub(super) fn seconds(
     })
 }
 
-/// Mutators run one after another, validators at the same time, and audits after the answer.
+/// Returns the longest time of all plugins together. Mutators run in sequence and validators in parallel. Plugins in
+/// mode audit run after the answer and do not count.
 fn chain(endpoint: Endpoint, plugins: &[Participant<'_>]) -> Duration {
     let times = waited_for(plugins).map(|plugin| plugin.timeout * calls(endpoint, plugin, plugins));
     match endpoint {
@@ -107,17 +111,18 @@ fn sum(endpoint: Endpoint, plugins: &[Participant<'_>]) -> String {
     })
 }
 
-/// How often a plugin is called for one request at most.
+/// Returns how often a plugin is called for one request at most.
 fn calls(endpoint: Endpoint, plugin: &Participant<'_>, plugins: &[Participant<'_>]) -> u32 {
     let others = plugins.len() > 1;
     match endpoint {
-        // Again when another has changed the object, and a last time to see whether it is content.
+        // The plugin is called again if another plugin changed the object, and a last time to check that nothing
+        // changes any more.
         Endpoint::Mutate
             if others && plugin.reinvocation_policy == ReinvocationPolicy::IfNeeded =>
         {
             3
         }
-        // Once about the new object, and once about the old one.
+        // The plugin is called once for the new object and once for the old one.
         Endpoint::Validate if plugin.existing_violations == ExistingViolations::Allow => 2,
         _ => 1,
     }

@@ -1,4 +1,4 @@
-//! Kubernetes' own types, as far as they are printed, with their fields in Kubernetes' order.
+//! Kubernetes' own types, with only the printed fields, in Kubernetes' order.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -9,7 +9,7 @@ use super::rules::RegisteredRule;
 use crate::config::{self, LabelTest};
 use crate::server::Endpoint;
 
-/// The label that Kubernetes puts on each namespace, with its name.
+/// The label with a namespace's name. Kubernetes sets it on every namespace.
 const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 
 /// A MutatingWebhookConfiguration or a ValidatingWebhookConfiguration.
@@ -22,19 +22,19 @@ pub struct Webhooks {
     webhooks: Vec<Webhook>,
 }
 
-/// Where kube-apiserver reaches the host.
+/// Address at which kube-apiserver reaches the host.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Address {
     /// A service in the cluster.
     Service {
-        /// Its namespace.
+        /// The service's namespace.
         namespace: String,
-        /// Its name.
+        /// The service's name.
         name: String,
-        /// Its port.
+        /// The service's port.
         port: u16,
     },
-    /// An `https` URL without query; the webhook's path is put behind it.
+    /// An `https` URL without a query. The webhook's path is appended to it.
     Url(String),
 }
 
@@ -111,14 +111,14 @@ pub(super) struct MatchCondition {
 // === impl Webhooks ===
 
 impl Webhooks {
-    /// YAML, one document for each.
+    /// Writes the configurations as YAML, one document each.
     ///
     /// # Errors
     ///
-    /// Never, as far as is known: there is nothing in it that YAML could not say.
+    /// None are known: YAML can represent every value in the configurations.
     pub fn to_yaml(documents: &[Self]) -> Result<String, serde_saphyr::ser::Error> {
         let options = serde_saphyr::ser_options! {
-            // Folding would put line breaks into the caBundle and into CEL.
+            // Folding would add line breaks to the caBundle and to CEL.
             prefer_block_scalars: false,
         };
         serde_saphyr::to_string_multiple_with_options(documents, options)
@@ -195,7 +195,7 @@ impl LabelSelector {
         }
     }
 
-    /// None where it selects everything.
+    /// Converts a label selector. None if it selects everything.
     pub(super) fn of_objects(selector: &config::LabelSelector) -> Option<Self> {
         let requirements = selector.requirements.iter().map(|requirement| {
             let (operator, values) = match &requirement.test {

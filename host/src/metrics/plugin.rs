@@ -1,7 +1,7 @@
-//! What one plugin did and cost.
+//! The metrics of one plugin: calls, faults and costs.
 //!
-//! A family's lookup hashes and compares labels under a lock. A plugin's series are therefore
-//! resolved once, at load, and a call then only touches atomics.
+//! A lookup in a family hashes and compares labels under a lock. The series of a plugin are therefore resolved once, at
+//! load. After that, a call touches only atomics.
 
 use std::{
     sync::{Arc, OnceLock, atomic::AtomicU64},
@@ -14,13 +14,14 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
-/// What a call takes, in seconds: 10 µs is a small policy, 1 s past the default limit.
+/// Buckets for the duration of a call, in seconds. A small policy takes 10 µs. The last bucket, 1 s, is above the
+/// default limit.
 const CALL_BUCKETS_SECONDS: [f64; 16] = [
     0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025,
     0.05, 0.1, 0.25, 0.5, 1.0,
 ];
 
-/// Which of its exports a plugin was called by.
+/// The export through which a plugin was called.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Phase {
     /// `mutate`.
@@ -29,33 +30,33 @@ pub enum Phase {
     Validate,
 }
 
-/// How a call ended.
+/// The result of a call.
 #[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
 pub enum Outcome {
     /// A validator let the object pass.
     Allowed,
-    /// The plugin said no.
+    /// The plugin denied the request.
     Denied,
     /// A mutator changed the object.
     Patched,
     /// A mutator left the object as it was.
     Unchanged,
-    /// The plugin did not answer, or not validly.
+    /// The plugin gave no answer, or an invalid one.
     Fault,
 }
 
-/// What a call took.
+/// The cost of a call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     /// Wall time.
     pub duration: Duration,
-    /// Time on a processor.
+    /// CPU time.
     pub cpu_time: Duration,
-    /// Fuel.
+    /// Fuel consumed.
     pub fuel: u64,
 }
 
-/// The counters of one plugin. Cheap to clone, and free of locks on the way of a call.
+/// The metrics of one plugin. Cloning is cheap, and counting a call takes no lock.
 #[derive(Clone, Debug)]
 pub struct PluginMetrics {
     inner: Arc<Inner>,
@@ -65,8 +66,8 @@ pub struct PluginMetrics {
 struct Inner {
     name: String,
     families: PluginFamilies,
-    // Resolved when a plugin is loaded that exports the phase, so that one which only validates does
-    // not show twenty series of zeros for `mutate`.
+    // A phase is resolved when a plugin that exports it is loaded. A plugin that only validates therefore does not show
+    // twenty series of zeros for `mutate`.
     phases: [OnceLock<PhaseMetrics>; 2],
 }
 
@@ -123,7 +124,7 @@ struct PluginLabels {
 // === impl Phase ===
 
 impl Phase {
-    /// `mutate` or `validate`.
+    /// Returns `mutate` or `validate`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -144,7 +145,7 @@ impl Outcome {
         Self::Fault,
     ];
 
-    /// The word in the label `outcome`.
+    /// Returns the value of the label `outcome`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -160,7 +161,8 @@ impl Outcome {
 // === impl PluginMetrics ===
 
 impl PluginMetrics {
-    /// Shows faults of these kinds at zero: an alert on an increase needs a value before the first one.
+    /// Creates the series of these faults at zero, because an alert on an increase needs a value before the first
+    /// fault.
     pub fn expect(&self, phase: Phase, faults: &[&'static str], failure_policy: &'static str) {
         for fault in faults {
             let labels = self.fault_labels(phase, fault, failure_policy);
@@ -168,7 +170,7 @@ impl PluginMetrics {
         }
     }
 
-    /// Shows everything else that can be counted of a phase at zero.
+    /// Creates all other series of a phase at zero.
     pub fn begin(&self, phase: Phase) {
         self.phase(phase);
         let families = &self.inner.families;
@@ -184,7 +186,7 @@ impl PluginMetrics {
         }
     }
 
-    /// Counts a call that was run, whatever came of it.
+    /// Counts a call that ran, whatever its result.
     pub fn call(&self, phase: Phase, outcome: Outcome, cost: Cost) {
         let metrics = self.phase(phase);
         metrics.calls[outcome as usize].inc();
@@ -193,32 +195,32 @@ impl PluginMetrics {
         metrics.fuel.inc_by(cost.fuel);
     }
 
-    /// Counts a fault by its kind and by the failure policy that decided what it means. Call
-    /// [`PluginMetrics::call`] with [`Outcome::Fault`] as well.
+    /// Counts a fault by its kind and by the failure policy that applied to it. Call [`PluginMetrics::call`] with
+    /// [`Outcome::Fault`] as well.
     pub fn fault(&self, phase: Phase, fault: &'static str, failure_policy: &'static str) {
         let labels = self.fault_labels(phase, fault, failure_policy);
         self.inner.families.faults.get_or_create(&labels).inc();
     }
 
-    /// Counts a request that the plugin was not asked about because of an exception.
+    /// Counts a request that was not sent to the plugin because of an exception.
     pub fn excepted(&self, phase: Phase) {
         let labels = self.phase_labels(phase);
         self.inner.families.excepted.get_or_create(&labels).inc();
     }
 
-    /// Counts an UPDATE that was let through because what is wrong with it is not new.
+    /// Counts an UPDATE that was allowed because its violation existed before.
     pub fn existing_violation(&self) {
         let family = &self.inner.families.existing_violations;
         family.get_or_create(&self.labels()).inc();
     }
 
-    /// Counts a second call, for a later plugin's change.
+    /// Counts a second call, made because a later plugin changed the object.
     pub fn reinvocation(&self) {
         let family = &self.inner.families.reinvocations;
         family.get_or_create(&self.labels()).inc();
     }
 
-    /// Counts an object that the plugin would have gone on changing.
+    /// Counts an object that the plugin would have changed once more after its second call.
     pub fn not_converging(&self) {
         let family = &self.inner.families.not_converging;
         family.get_or_create(&self.labels()).inc();
@@ -292,23 +294,23 @@ impl PluginFamilies {
         );
         registry.register_with_unit(
             "plugin_cpu",
-            "Processor time that a plugin took",
+            "CPU time that a plugin used",
             Unit::Seconds,
             families.cpu_seconds.clone(),
         );
         registry.register(
             "plugin_fuel",
-            "Fuel that a plugin burnt",
+            "Fuel that a plugin used",
             families.fuel.clone(),
         );
         registry.register(
             "plugin_excepted",
-            "Requests that a plugin was not asked about because of an exception",
+            "Requests for which a plugin was not called because of an exception",
             families.excepted.clone(),
         );
         registry.register(
             "plugin_existing_violations",
-            "Updates let through because what a plugin denies was there before",
+            "Updates allowed because all violations that a plugin denied existed before",
             families.existing_violations.clone(),
         );
         registry.register(
@@ -318,12 +320,12 @@ impl PluginFamilies {
         );
         registry.register(
             "plugin_not_converging",
-            "Objects that a mutator would have changed once more after its second call",
+            "Objects that a mutator would have changed again after its second call",
             families.not_converging.clone(),
         );
         registry.register(
             "plugin_degraded",
-            "1 while what the configuration wants of a plugin cannot be loaded, and what was loaded before serves",
+            "1 while the desired state of a plugin cannot be loaded and its previous state serves",
             families.degraded.clone(),
         );
         registry.register(
@@ -390,7 +392,7 @@ mod tests {
     use crate::metrics::Metrics;
 
     #[test]
-    fn what_can_be_counted_is_there_before_it_is() {
+    fn exports_counters_as_zero_before_first_event() {
         let metrics = Metrics::new();
         let plugin = metrics.plugin("labels");
         plugin.expect(Phase::Validate, &["deadline", "trap"], "Ignore");
@@ -412,7 +414,7 @@ mod tests {
             assert!(text.contains(&line), "{line} is not in\n{text}");
         }
         assert!(!text.contains("phase=\"mutate\""));
-        // A reload does not set back what was counted.
+        // A reload does not reset the counters.
         plugin.fault(Phase::Validate, "trap", "Ignore");
         metrics
             .plugin("labels")

@@ -1,8 +1,7 @@
-//! RFC 6902 applied strictly, all or nothing, within limits.
+//! Applies RFC 6902 patches strictly, all or nothing, within limits.
 //!
-//! The patch comes from a plugin that may be broken or hostile, and this code runs outside the sandbox where
-//! neither fuel nor epochs reach. So everything here is counted: the depth, the size of what the patch puts in,
-//! and the steps that it takes.
+//! The patch comes from a plugin that may be broken or hostile. This code runs outside the sandbox, where neither
+//! fuel nor epochs stop it. Therefore everything is counted: the depth, the size of the added values, and the steps.
 
 mod error;
 
@@ -15,22 +14,22 @@ use super::Operation;
 use super::measure::measure;
 use crate::document::{Account, ArrayIndex, Json, Object, Pointer, array_index, room};
 
-/// What a patch may cost.
+/// Limits on what a patch may cost.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ApplyLimits {
-    /// Containers nested at the deepest place of the result.
+    /// Most levels of nested containers in the result.
     pub max_depth: u32,
-    /// Values that `add`, `replace` and `copy` put in, all together, whether or not a later operation takes
-    /// them out again: the result has at most this many more than the document had.
+    /// Most values that `add`, `replace` and `copy` put in, all together, even if a later operation removes them
+    /// again. The result has at most this many values more than the document had.
     pub max_added_nodes: usize,
-    /// Bytes of the same, before escaping.
+    /// Most bytes in those values, before escaping.
     pub max_added_bytes: usize,
-    /// Path tokens walked, array elements and members moved or copied, values measured and compared. A step
-    /// takes a few nanoseconds.
+    /// Most steps, of a few nanoseconds each. A step is a path token walked, an array element or a member moved or
+    /// copied, or a value measured or compared.
     pub max_steps: usize,
 }
 
-/// Applies operations one by one and counts what they cost.
+/// Applies operations one by one and counts their cost.
 pub(super) struct Applier {
     limits: ApplyLimits,
     memory: Account,
@@ -39,19 +38,19 @@ pub(super) struct Applier {
     steps: usize,
 }
 
-/// Where a path leads.
+/// The place that a path leads to.
 enum Place<'d, 'p> {
     Root(&'d mut Json),
     In(&'d mut Json, Cow<'p, str>),
 }
 
-/// The document with all operations applied, as RFC 6902 has it, or unchanged.
+/// Applies all operations, as defined by RFC 6902, and returns the result. `document` stays unchanged.
 ///
-/// What is not touched stays shared with `document`. Of RFC 6902's liberties: the root can be replaced, also by
-/// `add`, but not removed.
+/// Parts that the patch does not change stay shared with `document`. Where RFC 6902 leaves a choice: the root can be
+/// replaced, also by `add`, but not removed.
 ///
 /// # Errors
-/// Names the first operation that does not apply, and why.
+/// Names the first operation that does not apply, and the reason.
 pub fn apply(
     document: &Json,
     operations: &[Operation],
@@ -60,10 +59,10 @@ pub fn apply(
     apply_within(document, operations, limits, &Account::unlimited())
 }
 
-/// [`apply`] with memory that is taken from an account for every container that is copied.
+/// Like [`apply`], but charges an account for every container that is copied.
 ///
 /// # Errors
-/// Names the first operation that does not apply, and why.
+/// Names the first operation that does not apply, and the reason.
 pub fn apply_within(
     document: &Json,
     operations: &[Operation],
@@ -91,7 +90,7 @@ pub fn apply_within(
 // === impl ApplyLimits ===
 
 impl ApplyLimits {
-    /// For operations that this host wrote itself.
+    /// For operations that the host wrote itself.
     pub(super) const NONE: Self = Self {
         max_depth: u32::MAX,
         max_added_nodes: usize::MAX,
@@ -101,8 +100,8 @@ impl ApplyLimits {
 }
 
 impl Default for ApplyLimits {
-    /// 256 levels; a million values and 16 MiB, five times the largest object that kube-apiserver takes; 32
-    /// million steps, which is a tenth of a second.
+    /// Allows 256 levels, a million values, 16 MiB and 32 million steps. These bytes are five times the largest
+    /// object that kube-apiserver takes, and these steps take a tenth of a second.
     fn default() -> Self {
         Self {
             max_depth: 256,
@@ -126,8 +125,8 @@ impl Applier {
         }
     }
 
-    /// Applies one operation in place and hands back the value that it took out or replaced. After an error the
-    /// document is in between and has to be dropped.
+    /// Applies one operation in place, and returns the value that it removed or replaced. After an error the document
+    /// is only partly changed and must be dropped.
     pub(super) fn operation(
         &mut self,
         document: &mut Json,
@@ -207,7 +206,7 @@ impl Applier {
 
     fn count_comparison(&mut self, found: &Json, expected: &Json) -> Result<(), ApplyErrorKind> {
         if matches!(expected, Json::Number(_) | Json::Array(_) | Json::Object(_)) {
-            // Numbers are compared digit by digit, and nothing keeps one from having a million.
+            // Numbers are compared digit by digit, and a number can have a million digits.
             for (size, visited) in [measure(found), measure(expected)] {
                 self.step(visited.saturating_add(size.bytes / 16))?;
             }
@@ -218,7 +217,7 @@ impl Applier {
     fn check_depth(&self, path: &Pointer, depth: u32) -> Result<(), ApplyErrorKind> {
         let above = u32::try_from(path.tokens().count()).unwrap_or(u32::MAX);
         let max_depth = self.limits.max_depth;
-        // A scalar is no level of its own: it stands in a container that is there already.
+        // A scalar adds no level of its own, because the container that it stands in is already there.
         if depth > 0 && above.saturating_add(depth) > max_depth {
             return Err(ApplyErrorKind::TooDeep { max_depth });
         }
@@ -299,7 +298,7 @@ impl Applier {
         Ok(std::mem::replace(place, value))
     }
 
-    /// Walks to the container that a path's last token names a place in.
+    /// Walks to the container in which a path's last token names a place.
     fn place<'d, 'p>(
         &mut self,
         document: &'d mut Json,
@@ -324,7 +323,7 @@ impl Applier {
         Ok(Place::In(here, token))
     }
 
-    /// What stands at a path, to be read.
+    /// Returns the value at a path, for reading.
     fn find<'d>(&mut self, document: &'d Json, path: &Pointer) -> Result<&'d Json, ApplyErrorKind> {
         let mut here = document;
         let last = path.tokens().count();
@@ -379,7 +378,7 @@ impl Applier {
         }
     }
 
-    /// The members for changing; while somebody else holds them too, that copies them.
+    /// Returns the members for changing. If they are shared, they are copied first.
     fn members<'d>(
         &mut self,
         members: &'d mut Arc<Object>,
@@ -407,7 +406,7 @@ impl Applier {
     }
 }
 
-/// What a container of `length` may have room for once it has been copied and something was put in.
+/// Returns the capacity that a container of `length` may have after it was copied and something was added.
 fn with_growth(length: usize) -> usize {
     2 * length + 4
 }
@@ -427,12 +426,12 @@ fn existing_index(
     }
 }
 
-/// The first tokens of a path.
+/// Returns the first tokens of a path, as a pointer.
 fn prefix(path: &Pointer, tokens: usize) -> Pointer {
     Pointer::from_tokens(path.tokens().take(tokens))
 }
 
-/// The container that a path's last token is looked up in.
+/// Returns the container in which a path's last token is looked up.
 fn above(path: &Pointer) -> Pointer {
     path.split_last()
         .map_or_else(Pointer::root, |(parent, _)| parent)

@@ -1,19 +1,26 @@
-//! The difference between two documents, as the fewest and smallest operations that make one of the other.
+//! Finds the difference between two documents, as the fewest and smallest operations that turn one into the other.
 //!
-//! Only `add`, `replace` and `remove`, and only forms that strict RFC 6902 and kube-apiserver's library apply
-//! alike: canonical indices (never `-`), every parent there and a container, nothing removed or replaced that
-//! does not exist, nothing added at the root.
+//! The result has only `add`, `replace` and `remove`, in forms that strict RFC 6902 and kube-apiserver's library
+//! apply alike:
 //!
-//! - Equal places are not touched. An object is never replaced by an object nor an array by an array, save for
-//!   the fallback below: the difference is made inside them.
+//! - Indexes are canonical (never `-`).
+//! - Every parent exists and is a container.
+//! - No operation removes or replaces something that does not exist, and none adds at the root.
+//!
+//! Further rules:
+//!
+//! - Equal places are not touched. The difference is made inside objects and arrays. An object replaces an object, or
+//!   an array an array, only as the fallback below.
 //! - Arrays are aligned: see [`align`].
-//! - Operations come in the order of the arrays they are about, left to right, with a run of removals last to
-//!   first. So the path of every operation but such a removal is also its place in the final document.
+//! - Operations on an array come from left to right, with a run of removals from last to first. Except for such
+//!   removals, the path of an operation is also its place in the final document.
 //! - `1` and `1.0` differ: a number is its text.
 //!
-//! **Bounds.** Time is linear in what differs, save for arrays, where it is that of Myers' algorithm up to some
-//! ten million comparisons; an array that would need more is replaced as a whole. Each array operation costs whoever applies it the array's length, so where operations
-//! times length exceed [`MAX_MOVES`], the container is replaced as a whole.
+//! **Bounds.** The time is linear in the size of the difference. Arrays take the time of Myers' algorithm, up to
+//! about ten million comparisons. An array that needs more is replaced as a whole.
+//!
+//! Applying an array operation takes time in proportion to the array's length. If operations times length exceed
+//! [`MAX_MOVES`], the container is replaced as a whole.
 
 mod align;
 mod fingerprint;
@@ -29,11 +36,12 @@ use align::{Step, align};
 use super::Operation;
 use crate::document::{Json, Object, Pointer};
 
-/// Elements moved by all insertions and removals in one container, past which it is replaced instead: 4 million
-/// are some 10 milliseconds in kube-apiserver, and let an array of 2,000 change completely.
+/// Most elements that all insertions and removals in one container may move. Beyond that, the container is replaced.
+/// 4 million moves take some 10 milliseconds in kube-apiserver, and are enough to change an array of 2,000
+/// completely.
 const MAX_MOVES: usize = 4_000_000;
 
-/// The operations that make `target` of `original`; none when they are equal. Deterministic.
+/// Returns the operations that turn `original` into `target`. Empty if they are equal. The result is deterministic.
 #[must_use]
 pub fn diff(original: &Json, target: &Json) -> Vec<Operation> {
     let mut differ = Differ::default();
@@ -71,7 +79,7 @@ impl<'d> Differ<'d> {
         if removed.saturating_mul(before.len()) > MAX_MOVES {
             return self.replace(whole);
         }
-        // Last to first: an object keeps its order, so a removal moves the members behind it.
+        // Removals go from last to first: an object keeps its order, so a removal moves the members after it.
         for name in before
             .keys()
             .rev()
@@ -88,7 +96,8 @@ impl<'d> Differ<'d> {
     }
 
     fn array(&mut self, before: &'d [Json], after: &'d [Json], whole: &Json) {
-        // So many have to move whatever the alignment, which need not be looked for then.
+        // At least this many elements change, whatever the alignment is. If that is too many already, no alignment is
+        // needed.
         let at_least = before.len().abs_diff(after.len());
         if at_least.saturating_mul(before.len().max(after.len())) > MAX_MOVES {
             return self.replace(whole);

@@ -1,11 +1,11 @@
-//! What a mutation may not do, whatever its plugin says.
+//! Rejects mutations that no plugin may make.
 //!
-//! A patched object that Kubernetes cannot decode, or that is suddenly another object, is refused by
-//! kube-apiserver in the user's face and past the webhook's `failurePolicy`. Here it is the plugin's fault
-//! instead. Only what changed is looked at: an object that came in odd may go out odd.
+//! kube-apiserver rejects a patched object that Kubernetes cannot decode, or that has become another object. The user
+//! gets that error, and the webhook's `failurePolicy` does not apply. Tollgate makes it the plugin's fault instead.
+//! Only changes are checked: an object that was invalid before may stay invalid.
 //!
-//! A whole object as the answer has two more ways to go wrong that nobody notices for months: it went through
-//! types that do not know all of its fields, or through a language whose numbers are doubles.
+//! A whole object as the answer can go wrong in two more ways, which may stay unnoticed for months. The object went
+//! through types that do not know all of its fields, or through a language whose numbers are doubles.
 
 mod loss;
 mod metadata;
@@ -13,81 +13,88 @@ mod metadata;
 use super::{Operation, Shown};
 use crate::document::{Json, Pointer};
 
-/// In which form a mutator gave its answer.
+/// The form of a mutator's answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerForm {
-    /// Operations or a merge patch: everything in it was meant.
+    /// Operations or a merge patch. Everything in them is intended.
     Operations,
-    /// The object as it should be: what is not in it may have been dropped unawares.
+    /// The whole object. Parts that are missing may have been dropped by mistake.
     WholeObject {
-        /// Whether the plugin declared that what is missing is meant to be.
+        /// Whether the plugin declared that missing parts are removed on purpose.
         allow_removals: bool,
     },
 }
 
-/// A mutation that must not be.
+/// A mutation that is not permitted.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IntegrityError {
-    /// What came out is no object.
-    #[error("the mutated object is of type {found}; a Kubernetes object was expected")]
+    /// The result is not an object.
+    #[error("the mutated object is of type {found}; expected a Kubernetes object")]
     NotAnObject {
-        /// Its type.
+        /// The type of the result.
         found: &'static str,
     },
-    /// The object would be another one, the update one of another version, or its field managers' record be falsified.
-    #[error("{} was changed; a mutation keeps apiVersion, kind and metadata.{{name,namespace,uid,resourceVersion,managedFields}}", Shown(.path))]
+    /// A field that must stay was changed. The object would become another one, the update would apply to another
+    /// version, or the field managers' record would be falsified.
+    #[error("{} was changed; a mutation must keep apiVersion, kind and \
+        metadata.{{name,namespace,uid,resourceVersion,managedFields}}", Shown(.path))]
     IdentityChanged {
-        /// The field.
+        /// The changed field.
         path: Pointer,
     },
     /// Kubernetes cannot decode the metadata.
-    #[error("{} is {found} and Kubernetes cannot decode that; it has to be {expected}", Shown(.path))]
+    #[error("{} is {found}, which Kubernetes cannot decode; expected {expected}", Shown(.path))]
     MetadataUndecodable {
-        /// The field.
+        /// The invalid field.
         path: Pointer,
-        /// What Kubernetes decodes there.
+        /// The value that Kubernetes decodes there.
         expected: &'static str,
-        /// What stands there.
+        /// The value that stands there.
         found: &'static str,
     },
     /// A whole object came back without something that it had.
     #[error(
-        "the returned object lacks {}, which the object had, and {others} more; return all fields, answer with a \
-         patch, or set allowRemovals if it was meant to go",
+        "the returned object lacks {}, which the original object has, and {others} more; return all fields, answer \
+         with a patch, or set allowRemovals if the removal is intended",
         Shown(.path)
     )]
     FieldsDropped {
-        /// One of the places; what stands left of it in the same arrays may have been dropped already.
+        /// One of the dropped places. Elements further left in the same arrays may have been dropped before it, which
+        /// shifts its indexes.
         path: Pointer,
-        /// How many there are besides.
+        /// The number of other dropped places.
         others: usize,
     },
-    /// A whole object came back with numbers that are the same double but were written otherwise.
+    /// A whole object came back with numbers that are the same double but are written differently.
     #[error(
-        "the number at {} came back with another text but the same value as a double, and so did {others} more; \
-         pass numbers through unchanged, or answer with a patch",
+        "the number at {} was returned with another text but the same value as a double, and {others} more; return \
+         numbers unchanged, or answer with a patch",
         Shown(.path)
     )]
     PrecisionLost {
-        /// The first of the numbers, in the object as it is after.
+        /// The first of the numbers, as a place in the new object.
         path: Pointer,
-        /// How many there are besides.
+        /// The number of other places.
         others: usize,
     },
 }
 
-/// Refuses a mutation that must not be. `changes` has to be [`diff`](super::diff)`(before, after)`.
+/// Rejects a mutation that is not permitted. `changes` has to be [`diff`](super::diff)`(before, after)`.
 ///
-/// `metadata.generateName` may change: kube-apiserver derives the name from it after admission, and on update
-/// does not look at it. For Kubernetes an absent member and a null one are the same, and here too: neither
-/// counts as changed into the other, nor as dropped.
+/// `metadata.generateName` may change: kube-apiserver derives the name from it after admission, and ignores it on
+/// update. An absent member and a null member are the same, as in Kubernetes. A change from one to the other is
+/// neither a change nor a loss.
 ///
-/// In a whole object, a member or an array element that `changes` remove counts as dropped, unless an equal
-/// element comes elsewhere in the same array; and a value that became null. A value that became another one does
-/// not, save an object or array with content that became something else.
+/// In a whole object, these values count as dropped:
+///
+/// - A removed member or array element, unless an equal element is added elsewhere in the same array.
+/// - A value that became null.
+/// - An object or array with content that became another type.
+///
+/// Any other changed value does not count as dropped.
 ///
 /// # Errors
-/// Names the first thing that is wrong.
+/// Names the first problem.
 pub fn check(
     before: &Json,
     after: &Json,
@@ -112,7 +119,7 @@ pub fn check(
 // === impl IntegrityError ===
 
 impl IntegrityError {
-    /// Whether this is the fault `lossy object`; otherwise it is `bad patch`.
+    /// Whether this is the fault `lossy object`. Otherwise it is `bad patch`.
     #[must_use]
     pub fn is_lossy(&self) -> bool {
         matches!(
@@ -121,7 +128,7 @@ impl IntegrityError {
         )
     }
 
-    /// The place that it is about.
+    /// Returns the place of the problem.
     #[must_use]
     pub fn path(&self) -> Pointer {
         match self {

@@ -1,7 +1,7 @@
-//! How large a value is when it is written out, found without writing it out.
+//! Measures how large a value is when written out, without writing it.
 //!
-//! A `copy` shares what it copies, so thirty of them can describe a gigabyte in a kilobyte of memory. Shared
-//! containers are therefore measured once and counted as often as they occur.
+//! A `copy` shares the value that it copies, so thirty copies can describe a gigabyte in a kilobyte of memory. Shared
+//! containers are therefore measured once, and counted as often as they occur.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,15 +11,15 @@ use crate::document::{Json, Number};
 /// The size of a value as a tree.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Size {
-    /// Values, containers included.
+    /// Number of values, including containers.
     pub(super) nodes: usize,
     /// Bytes of names, strings and digits, before escaping.
     pub(super) bytes: usize,
-    /// Containers nested at the deepest place.
+    /// Levels of nested containers at the deepest place.
     pub(super) depth: u32,
 }
 
-/// The size of `value`, and how many values were looked at to know it.
+/// Returns the size of `value`, and the number of values that were visited to measure it.
 pub(super) fn measure(value: &Json) -> (Size, usize) {
     let mut measure = Measure {
         known: HashMap::default(),
@@ -76,7 +76,7 @@ impl Measure {
         container: &Arc<C>,
         content: impl FnOnce(&mut Self, &C) -> Size,
     ) -> Size {
-        // What nobody else holds cannot occur twice.
+        // A container with a single owner cannot occur twice.
         let key = (Arc::strong_count(container) > 1).then(|| Arc::as_ptr(container).addr());
         if let Some(size) = key.and_then(|key| self.known.get(&key)) {
             return *size;
@@ -111,7 +111,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn shared_content_counts_as_often_as_it_occurs_and_is_visited_once() {
+    fn counts_shared_content_per_occurrence_but_visits_it_once() {
         let mut value = Json::from(serde_json::json!(["x"]));
         for _ in 0..100 {
             value = Json::Array(Arc::new(vec![value.clone(), value]));
@@ -125,7 +125,7 @@ mod tests {
     }
 
     #[test]
-    fn the_size_is_close_to_that_of_the_text() {
+    fn size_is_close_to_text_size() {
         let value =
             Json::from(serde_json::json!({"name": "text", "list": ["a", "b", {}], "flag": true}));
         let (size, visited) = measure(&value);

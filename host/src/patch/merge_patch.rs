@@ -1,11 +1,11 @@
-//! RFC 7386 JSON Merge Patch.
+//! Applies RFC 7386 JSON Merge Patches.
 
 use std::sync::Arc;
 
 use crate::document::{Account, Json, NoRoom, room};
 
-/// The document with a merge patch applied: members of the patch are merged in, those that are null are
-/// removed, everything that is not an object replaces what stands there.
+/// Applies a merge patch to the document and returns the result. Members of the patch are merged in, and members that
+/// are null are removed. A patch that is not an object replaces the value.
 ///
 /// Every patch applies to every document. Parts that the patch does not change stay shared with `document`.
 #[must_use]
@@ -37,10 +37,10 @@ pub fn merge_patch(document: &Json, patch: &Json) -> Json {
     Json::Object(members)
 }
 
-/// [`merge_patch`] with memory that is taken from an account for every container that may be copied.
+/// Like [`merge_patch`], but charges an account for every container that may be copied.
 ///
 /// # Errors
-/// When the account has no room for them.
+/// When the account has no room for the copies.
 pub fn merge_patch_within(document: &Json, patch: &Json, memory: &Account) -> Result<Json, NoRoom> {
     take_copies(Some(document), patch, memory)?;
     Ok(merge_patch(document, patch))
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_does_not_change_stays_shared() {
+    fn unchanged_parts_stay_shared() {
         let document = Json::from(json!({"a": {"b": "c"}, "d": ["e"]}));
         let merged = merge_patch(
             &document,

@@ -5,44 +5,44 @@ use crate::document::{Json, Pointer, PointerError};
 /// One operation of a JSON Patch.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Operation {
-    /// Puts a member or an array element in; a member that is there is replaced.
+    /// Adds a member or an array element. An existing member is replaced.
     Add {
-        /// Where.
+        /// The place to add the value at.
         path: Pointer,
-        /// What.
+        /// The value to add.
         value: Json,
     },
-    /// Takes a member or an array element out.
+    /// Removes a member or an array element.
     Remove {
-        /// Which.
+        /// The place of the value to remove.
         path: Pointer,
     },
-    /// Puts another value in the place of one that is there.
+    /// Replaces an existing value.
     Replace {
-        /// Where.
+        /// The place of the value to replace.
         path: Pointer,
-        /// What.
+        /// The new value.
         value: Json,
     },
-    /// Takes a value out and puts it in elsewhere.
+    /// Moves a value to another place.
     Move {
-        /// Where it is.
+        /// The place to move the value from.
         from: Pointer,
-        /// Where it goes.
+        /// The place to move the value to.
         path: Pointer,
     },
-    /// Puts a value in a second place.
+    /// Copies a value to a second place.
     Copy {
-        /// Where it is.
+        /// The place to copy the value from.
         from: Pointer,
-        /// Where it also goes.
+        /// The place to copy the value to.
         path: Pointer,
     },
-    /// Fails the whole patch unless an equal value stands there.
+    /// Fails the whole patch unless the value at the place is equal.
     Test {
-        /// Where.
+        /// The place to test.
         path: Pointer,
-        /// The value expected.
+        /// The expected value.
         value: Json,
     },
 }
@@ -51,44 +51,44 @@ pub enum Operation {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("operation {index} of the patch cannot be read")]
 pub struct OperationError {
-    /// Which operation, from 0. Also 0 when the patch as a whole is not an array.
+    /// The operation's index, starting at 0. Also 0 if the patch as a whole is not an array.
     pub index: usize,
-    /// What is wrong with it.
+    /// The problem with the operation.
     #[source]
     pub kind: OperationErrorKind,
 }
 
-/// What is wrong with an operation.
+/// A problem with an operation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum OperationErrorKind {
     /// The patch is not an array.
-    #[error("a JSON Patch is an array of operations, this is of type {0}")]
+    #[error("expected a JSON Patch, which is an array of operations; found type {0}")]
     NotAnArray(&'static str),
     /// The operation is not an object.
-    #[error("an operation is an object, this is of type {0}")]
+    #[error("expected an operation, which is an object; found type {0}")]
     NotAnObject(&'static str),
-    /// A member that this operation needs is missing.
+    /// A required member is missing.
     #[error("it has no member `{0}`; add one")]
     Missing(&'static str),
-    /// A member that has to be a string is not.
-    #[error("its member `{member}` has to be a string and is of type {found}")]
+    /// A member that has to be a string is not one.
+    #[error("its member `{member}` must be a string, but is of type {found}")]
     NotAString {
-        /// The member.
+        /// The name of the member.
         member: &'static str,
-        /// The type found.
+        /// The type that was found.
         found: &'static str,
     },
-    /// The operation is none of RFC 6902's.
+    /// RFC 6902 does not define the operation.
     #[error(
-        "its `op` is none of `add`, `remove`, `replace`, `move`, `copy`, `test` (in lower case)"
+        "its `op` must be one of `add`, `remove`, `replace`, `move`, `copy` and `test` (in lower case)"
     )]
     UnknownName,
     /// A path is not a JSON Pointer.
     #[error("its member `{member}` is not a JSON Pointer")]
     BadPointer {
-        /// `path` or `from`.
+        /// The member's name, `path` or `from`.
         member: &'static str,
-        /// Why not.
+        /// The reason why it is not a pointer.
         #[source]
         source: PointerError,
     },
@@ -97,7 +97,7 @@ pub enum OperationErrorKind {
 // === impl Operation ===
 
 impl Operation {
-    /// The place that it is about; of a move or copy the destination.
+    /// Returns the place that the operation is about. For a move or copy, this is the destination.
     #[must_use]
     pub fn path(&self) -> &Pointer {
         match self {
@@ -110,7 +110,7 @@ impl Operation {
         }
     }
 
-    /// The value that it carries, where it carries one.
+    /// Returns the operation's value, if it has one.
     #[must_use]
     pub fn value(&self) -> Option<&Json> {
         match self {
@@ -121,7 +121,7 @@ impl Operation {
         }
     }
 
-    /// RFC 6902's name of it.
+    /// Returns the operation's name in RFC 6902.
     #[must_use]
     pub fn name(&self) -> &'static str {
         match self {
@@ -134,7 +134,7 @@ impl Operation {
         }
     }
 
-    /// Appends its JSON text.
+    /// Appends the operation's JSON text.
     pub fn write(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"op\":\"");
         out.extend_from_slice(self.name().as_bytes());
@@ -150,8 +150,8 @@ impl Operation {
         out.push(b'}');
     }
 
-    /// Reads a JSON Patch as RFC 6902 has it: members that it does not define are ignored, everything that it
-    /// does define is required where it is used.
+    /// Reads a JSON Patch as defined by RFC 6902. Unknown members are ignored, and the members that an operation uses
+    /// are required.
     ///
     /// # Errors
     /// Names the first operation that cannot be read.
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn writes_what_it_reads() {
+    fn operations_survive_round_trip() {
         let text = concat!(
             r#"[{"op":"add","path":"/a~1b","value":null},{"op":"remove","path":"/\"\n"},"#,
             r#"{"op":"replace","path":"","value":{"x":[1.0]}},{"op":"move","from":"/a","path":"/b"},"#,
@@ -278,7 +278,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_is_not_a_patch() {
+    fn rejects_values_that_are_not_patches() {
         use OperationErrorKind as Kind;
         for (patch, kind) in [
             (serde_json::json!({}), Kind::NotAnArray("object")),

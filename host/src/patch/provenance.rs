@@ -1,16 +1,23 @@
-//! Who wrote what: finds the mutator that undoes another's work.
+//! Records which mutator wrote what, and finds a mutator that undoes another's work.
 //!
-//! Every write is remembered at the place where it stands. When array elements come or go before it, the place
-//! moves along; when an element moves within its array, what was written in it moves with it. The cost of
-//! recording a mutation follows the mutation, not the object nor the number of mutations before.
+//! Every write is recorded at its place. If array elements are added or removed before it, the place moves along. If
+//! an element moves within its array, the writes in it move with it. The cost of recording a mutation depends on the
+//! mutation, not on the object or on the number of earlier mutations.
 //!
-//! A conflict is
-//! - a change or removal of a value that another wrote, or of a value inside something that another put in whole,
-//!   or of something that has another's writes inside;
-//! - putting back what another removed: a member by its name, an element by its value or by its identity.
+//! A mutator causes a conflict in these cases:
 //!
-//! None is: a new member or element beside what another wrote; moving an element within its array; writing the
-//! value that stands there, which the difference does not even show; and whatever a writer does to its own.
+//! - It changes or removes a value that another mutator wrote.
+//! - It changes or removes a value inside something that another mutator added as a whole.
+//! - It changes or removes something that contains another mutator's writes.
+//! - It adds something again that another mutator removed. A member is recognised by its name, an element by its
+//!   value or its identity.
+//!
+//! A mutator causes no conflict in these cases:
+//!
+//! - It adds a member or an element beside another mutator's write.
+//! - It moves an element within its array.
+//! - It writes the value that is already there. The diff does not even show this.
+//! - It changes its own writes.
 
 mod changes;
 mod places;
@@ -24,26 +31,26 @@ use crate::document::{Json, Pointer};
 use changes::Changes;
 use places::{Place, Recording};
 
-/// The writes of all mutators to one object; `W` stands for a writer.
+/// The writes of all mutators to one object. `W` identifies a writer.
 #[derive(Clone, Debug)]
 pub struct Provenance<W> {
     root: Place<W>,
     state: RandomState,
 }
 
-/// A later mutator changed or removed what an earlier one wrote, or put back what it removed.
+/// A mutation that changed or removed an earlier mutator's write, or added again what that one had removed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Conflict<W> {
-    /// Where, in the object as it is after the later mutation. Of something removed: where it stood.
+    /// The place in the object after the later mutation. For something removed, the place where it stood.
     pub path: Pointer,
-    /// The writer whose work it was.
+    /// The writer whose work was undone.
     pub earlier: W,
 }
 
 // === impl Provenance ===
 
 impl<W: Copy + Eq> Provenance<W> {
-    /// Nobody has written anything.
+    /// Creates an empty record.
     #[must_use]
     pub fn new() -> Self {
         Self {
@@ -52,10 +59,10 @@ impl<W: Copy + Eq> Provenance<W> {
         }
     }
 
-    /// Remembers a mutation and says with whose work it conflicts: each earlier writer once for each place.
+    /// Records a mutation, and returns its conflicts: each earlier writer once for each place.
     ///
-    /// `changes` has to be [`diff`](super::diff)`(before, after)`: the order of its operations is relied on. An
-    /// operation that does not apply to `before` ends the recording.
+    /// `changes` has to be [`diff`](super::diff)`(before, after)`, because the recording relies on the order of its
+    /// operations. The recording ends at an operation that does not apply to `before`.
     pub fn record(&mut self, writer: W, before: &Json, changes: &[Operation]) -> Vec<Conflict<W>> {
         let changes = Changes::resolve(before, changes, &self.state);
         let mut conflicts = Vec::new();
@@ -84,8 +91,8 @@ impl<W: Copy + Eq> Provenance<W> {
         conflicts
     }
 
-    /// Where the writes of one mutator now stand, in the order of names and indices; what it removed included,
-    /// what others overwrote not. Something put in whole is one place.
+    /// Returns the places where one mutator's writes now stand, ordered by names and indexes. Removals by the mutator
+    /// are included, but not writes that others overwrote. Something added as a whole is one place.
     #[must_use]
     pub fn paths_of(&self, writer: W) -> Vec<Pointer> {
         let mut paths = Vec::new();

@@ -1,4 +1,5 @@
-//! Plugins in `mode: audit`: run after the answer, counted and logged, felt by nobody.
+//! Runs plugins in `mode: audit` after the answer is sent. Their results are counted and logged, and affect no
+//! answer.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,38 +14,38 @@ use crate::engine::{Engine, Overload, Phase, Subject};
 use crate::metrics::Metrics;
 use crate::plugin::{Plugin, Shadow};
 
-/// A call that is still to be made.
+/// An audit call that has not been made yet.
 pub(super) struct Audit {
     pub(super) plugin: Arc<Plugin>,
     pub(super) phase: Phase,
     pub(super) subject: Subject,
-    /// Its candidate, which is called after it.
+    /// The plugin's shadow, which is called after the plugin.
     pub(super) shadow: Option<Arc<Shadow>>,
 }
 
-/// Runs audits behind the answers, within a bound: past it they are dropped and counted, for nothing waits for
-/// them and each holds on to its review.
+/// Runs audits after the answers, within limits. Audits over the limit are dropped and counted: nothing waits for
+/// them, and each one keeps its review in memory.
 pub(super) struct Auditor {
     engine: Engine,
     metrics: Arc<Metrics>,
     comparer: Comparer,
-    /// Audits that have a place, running or not.
+    /// Permits for audits that wait or run.
     places: Arc<Semaphore>,
-    /// Audits that run.
+    /// Permits for audits that run.
     running: Arc<Semaphore>,
     tasks: TaskTracker,
     max_depth: u32,
 }
 
-/// Audits that may wait or run for each call that the engine takes at once.
+/// Audits that may wait or run, for each concurrent call of the engine.
 const PLACES_PER_CALL: usize = 2;
-/// Of the calls that the engine takes at once, one in this many may be an audit: enforcing comes first.
+/// One in this many of the engine's concurrent calls may be an audit, because enforcing plugins come first.
 const CALLS_PER_AUDIT: usize = 4;
 
 // === impl Audit ===
 
 impl Audit {
-    /// Makes the call, and says what is to be compared with it.
+    /// Calls the plugin. Returns its report, and the comparison to make if the plugin has a shadow.
     pub(super) async fn run(
         self,
         engine: &Engine,
@@ -100,7 +101,7 @@ impl Auditor {
         }
     }
 
-    /// Starts the audits of a review of so many bytes.
+    /// Starts the audits of a review whose body has `bytes` bytes.
     pub(super) fn start(&self, audits: Vec<Audit>, bytes: usize) {
         for audit in audits {
             let Ok(place) = self.places.clone().try_acquire_owned() else {
@@ -112,7 +113,7 @@ impl Auditor {
             let running = self.running.clone();
             let comparer = self.comparer.clone();
             self.tasks.spawn(async move {
-                // The answer goes out first.
+                // Let the server send the answer first.
                 tokio::task::yield_now().await;
                 let _turn = running.acquire().await;
                 match audit.run(&engine, max_depth).await {
@@ -124,7 +125,7 @@ impl Auditor {
         }
     }
 
-    /// Waits until nothing is under way.
+    /// Waits until no audit is running or waiting.
     pub(super) async fn finish(&self) {
         self.tasks.close();
         self.tasks.wait().await;

@@ -1,9 +1,12 @@
-//! Candidates: called behind the answers, with what their plugins were called with, and compared with them.
+//! Shadows: called after the answers, with the same input as their plugins, and compared with them.
 //!
-//! All of it happens on one thread of the lowest priority, which has a quarter of a processor at most: calls rest at
-//! every tick, and those that are over before it are paid for by pauses between them. So a candidate that spins takes
-//! neither a place in the engine from a call that counts, nor a thread, nor more than that of what the host may use
-//! where processors are rationed.
+//! All comparisons run on one thread of the lowest priority. This thread gets a quarter of a processor at most:
+//!
+//! - Calls rest at every tick.
+//! - For calls that end before their first tick, the thread pauses between calls.
+//!
+//! A shadow that spins therefore takes no engine slot and no thread from serving calls. If the host's processor time
+//! is rationed, the shadow takes no more of it than that quarter.
 
 use std::sync::{Arc, OnceLock};
 use std::thread;
@@ -19,22 +22,23 @@ use crate::engine::{CANDIDATE_CALLS, Engine, Overload, Phase, Secrecy, Subject};
 use crate::metrics::{Comparison as Counted, Metrics};
 use crate::plugin::{PluginState, Shadow};
 
-/// A call that a candidate is to repeat.
+/// A plugin's call that its shadow is to repeat.
 pub(super) struct Comparison {
     pub(super) shadow: Arc<Shadow>,
     pub(super) phase: Phase,
-    /// What the plugin was called with.
+    /// The input that the plugin was called with.
     pub(super) subject: Subject,
-    /// What the plugin made of it.
+    /// The plugin's verdict.
     pub(super) live: Verdict,
     pub(super) live_fuel: u64,
 }
 
-/// Takes comparisons and makes them when there is time, within bounds: past them they are dropped and counted.
+/// Queues comparisons and runs them when there is time, within limits. Comparisons over the limits are dropped and
+/// counted.
 #[derive(Clone)]
 pub(super) struct Comparer {
     shared: Arc<Shared>,
-    /// Starts with the first comparison; none where there is no thread to be had.
+    /// The queue's sender, created by the first comparison. Holds none if the thread could not be started.
     queue: Arc<OnceLock<Option<mpsc::Sender<Waiting>>>>,
 }
 
@@ -42,9 +46,9 @@ struct Shared {
     engine: Engine,
     metrics: Arc<Metrics>,
     max_depth: u32,
-    /// Comparisons that wait or run.
+    /// Permits for comparisons that wait or run.
     places: Arc<Semaphore>,
-    /// What their reviews have, as they came, in KiB.
+    /// Permits for the reviews that they hold, one per KiB of the body as received.
     room: Arc<Semaphore>,
 }
 
@@ -54,24 +58,24 @@ struct Waiting {
     _room: Arc<OwnedSemaphorePermit>,
 }
 
-/// How much of a processor has been used, and when there is more.
+/// Keeps the thread within its share of a processor.
 struct Share {
-    /// Until when what has been used is paid for.
+    /// The instant at which the CPU time used so far is paid for.
     paid: Instant,
-    /// CPU time of the thread when it was last looked at.
+    /// CPU time of the thread at the last check.
     spent: Duration,
 }
 
-/// Comparisons that may wait or run.
+/// Most comparisons that may wait or run.
 const PLACES: usize = 256;
-/// Of the reviews that they hold on to: in memory they have several times as much.
+/// Most KiB of review bodies that these comparisons hold. The decoded reviews take several times as much memory.
 const ROOM_KIB: u32 = 16 << 10;
 const KIB: usize = 1 << 10;
-/// One in so many parts of a processor's time.
+/// The thread gets one part in this many of a processor's time.
 const PART: u32 = 4;
-/// What was not used counts for so long.
+/// Unused time is saved up for at most this long.
 const CREDIT: Duration = Duration::from_millis(100);
-/// As nice as can be.
+/// The highest nice value, which is the lowest priority.
 const NICE: i32 = 19;
 
 // === impl Comparison ===
@@ -82,7 +86,7 @@ impl Comparison {
         metrics.compared(self.shadow.live_name(), self.phase, Counted::Dropped);
     }
 
-    /// Calls the candidate and takes note of what comes of it.
+    /// Calls the shadow and records how its verdict compares.
     async fn run(self, shared: &Shared) {
         let Ok((candidate, fuel)) = self.call(shared).await else {
             self.dropped(&shared.metrics);
@@ -114,12 +118,12 @@ impl Comparison {
                 live,
                 candidate,
                 pointers = difference.line(),
-                "the candidate differs"
+                "the shadow's result differs"
             );
         }
         let Some(near) = compared.near else { return };
         shared.metrics.candidate_near_fuel_limit(plugin);
-        // Seldom enough to be read.
+        // Log only at powers of two, so that the log stays readable.
         if near.is_power_of_two() {
             tracing::warn!(
                 plugin,
@@ -128,7 +132,7 @@ impl Comparison {
                 fuel,
                 limit = limits.fuel,
                 times = near,
-                "the candidate took more than 80 % of its limits.fuel"
+                "the shadow used more than 80 % of its limits.fuel"
             );
         }
     }
@@ -137,7 +141,7 @@ impl Comparison {
         let plugin = &self.shadow.plugin;
         let subject = self.subject.clone();
         if !self.candidate_exports_it() {
-            // As a plugin it would not be called, which leaves everything as it is.
+            // A plugin that does not export this interface would not be called, and the object would stay unchanged.
             let secrecy = Secrecy::of(subject.request.is_secret());
             let verdict = Verdict::new(&Ok(Ended::Unchanged), subject.object, secrecy);
             return Ok((verdict, 0));
@@ -182,13 +186,13 @@ impl Comparer {
         }
     }
 
-    /// Takes what is to be compared of a review of so many bytes.
+    /// Queues the comparisons of a review whose body has `bytes` bytes.
     pub(super) fn start(&self, comparisons: impl IntoIterator<Item = Comparison>, bytes: usize) {
         let mut comparisons = comparisons.into_iter().peekable();
         if comparisons.peek().is_none() {
             return;
         }
-        // A review that is larger than all of the room may have all of it.
+        // A review larger than the whole limit may take all of it.
         let wanted = u32::try_from(bytes / KIB + 1)
             .unwrap_or(u32::MAX)
             .min(ROOM_KIB);
@@ -220,7 +224,7 @@ impl Comparer {
             match thread.spawn(move || work(receiver, shared)) {
                 Ok(_) => Some(sender),
                 Err(error) => {
-                    tracing::error!(%error, "there is no thread for candidates: nothing is compared");
+                    tracing::error!(%error, "cannot start the thread for shadows; no results are compared");
                     None
                 }
             }
@@ -229,7 +233,7 @@ impl Comparer {
     }
 }
 
-/// Makes comparisons until nobody has any more.
+/// Runs comparisons until every sender is gone.
 fn work(mut queue: mpsc::Receiver<Waiting>, shared: Arc<Shared>) {
     lower_priority();
     let runtime = tokio::runtime::Builder::new_current_thread()
@@ -238,7 +242,7 @@ fn work(mut queue: mpsc::Receiver<Waiting>, shared: Arc<Shared>) {
     let runtime = match runtime {
         Ok(runtime) => runtime,
         Err(error) => {
-            tracing::error!(%error, "there is no runtime for candidates: nothing is compared");
+            tracing::error!(%error, "cannot create the runtime for shadows; no results are compared");
             return;
         }
     };
@@ -246,7 +250,7 @@ fn work(mut queue: mpsc::Receiver<Waiting>, shared: Arc<Shared>) {
         let calls = Arc::new(Semaphore::new(CANDIDATE_CALLS as usize));
         let mut share = Share::new(Instant::now(), thread_time());
         while let Some(waiting) = queue.recv().await {
-            // Never closed.
+            // The semaphore is never closed, so this always returns a permit.
             let turn = calls.clone().acquire_owned().await;
             if let Some(pause) = share.pause(Instant::now(), thread_time()) {
                 tokio::time::sleep(pause).await;
@@ -260,9 +264,11 @@ fn work(mut queue: mpsc::Receiver<Waiting>, shared: Arc<Shared>) {
     });
 }
 
-/// Puts this thread, on Linux this thread alone, behind all others. Being nice is not enough where it can be had: a
-/// thread that waits for an answer's sake may have to wait for the end of a nice one's slice, some milliseconds.
-/// Refused is as good as before: its share of a processor is bounded all the same.
+/// Gives this thread the lowest priority. On Linux, other threads are not affected.
+///
+/// A nice value alone is not enough: a serving thread may still have to wait some milliseconds for a nice thread's
+/// time slice to end. `SCHED_IDLE` avoids that. If the system refuses it, nothing breaks, because the thread's share
+/// of a processor is bounded anyway.
 #[expect(unsafe_code, reason = "rustix has no call for it")]
 fn lower_priority() {
     let _: Result<i32, _> = rustix::process::nice(NICE);
@@ -271,7 +277,7 @@ fn lower_priority() {
     let _: i32 = unsafe { libc::sched_setscheduler(0, libc::SCHED_IDLE, &raw const parameters) };
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time that this thread has used.
 fn thread_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or_default();
@@ -285,7 +291,8 @@ impl Share {
         Self { paid: now, spent }
     }
 
-    /// How long to wait, with so much CPU time spent by now; none where there is some left.
+    /// Returns how long to wait if the thread has used `spent` CPU time by now. Returns none if part of its share is
+    /// left.
     fn pause(&mut self, now: Instant, spent: Duration) -> Option<Duration> {
         let more = spent.saturating_sub(self.spent);
         self.spent = spent;
@@ -301,7 +308,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_quarter_of_a_processor_is_used_at_most() {
+    fn uses_at_most_a_quarter_of_a_processor() {
         let began = Instant::now();
         let mut share = Share::new(began, Duration::ZERO);
         let (mut now, mut spent) = (began, Duration::ZERO);
@@ -319,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_used_does_not_add_up() {
+    fn unused_share_does_not_accumulate() {
         let began = Instant::now();
         let mut share = Share::new(began, Duration::ZERO);
         let later = began + Duration::from_secs(3600);

@@ -1,4 +1,4 @@
-//! The gate that the server asks: from a body to a reply.
+//! The gate that the server calls: turns a request body into a reply.
 
 use std::sync::{Arc, Weak};
 
@@ -27,56 +27,56 @@ use crate::review::request::AdmissionRequest;
 use crate::review::respond::respond;
 use crate::server::{Body, Call, Endpoint, Gate, Readiness, Reply};
 
-/// Bodies beyond this are parsed where blocking is allowed: it takes some milliseconds.
+/// Larger bodies are parsed where blocking is allowed, because parsing them takes some milliseconds.
 const PARSE_INLINE_BYTES: usize = 512 * 1024;
-/// Nearly every review takes less than this when it is decoded.
+/// Nearly every decoded review takes less memory than this.
 const SMALL_DECODED_BYTES: u64 = 1 << 20;
-/// Where the object lies in the review: below the AdmissionReview and its request.
+/// Nesting levels above the object: the AdmissionReview and its request.
 const DEPTH_OF_OBJECT: u32 = 2;
 
-/// Takes reviews through the plugins that are live.
+/// Takes reviews through the live plugins.
 pub struct Pipeline {
     engine: Engine,
     plugins: ArcSwap<PluginSet>,
     metrics: Arc<Metrics>,
     auditor: Auditor,
     comparer: Comparer,
-    /// With the plugins that were asked, for as long as they are live.
+    /// Recorded decisions, each with the plugin set that it was made with, for as long as that set is in use.
     decisions: Ring<Weak<PluginSet>>,
     max_depth: u32,
-    /// For the decoded documents of all reviews; none without a limit.
+    /// Memory for the decoded documents of all reviews. None means no limit.
     room: Option<Arc<Room>>,
 }
 
-/// Everything that is known of one review.
+/// Everything that is known about one review.
 #[derive(Debug)]
 pub struct Examined {
-    /// The answer.
+    /// The reply that the server sends.
     pub reply: Reply,
-    /// What it rests on; none where there was no review to decide about.
+    /// The record of the decision. None if there was no review to decide about.
     pub decision: Option<Decision>,
-    /// What the plugins said; empty where the host was out of room.
+    /// The plugins' reports. Empty if the host was out of room.
     pub reports: Vec<Report>,
-    /// What the answer was made of; none where there was none to make.
+    /// The merged outcome. None if nothing was decided.
     pub outcome: Option<Outcome>,
-    /// What the plugins in mode audit said, which the answer does not show.
+    /// The reports of plugins in mode audit, which do not affect the reply.
     pub audits: Vec<Report>,
 }
 
-/// A reply, and what is still to be done and told.
+/// A reply, with the work and the records that remain after it.
 struct Judged {
     reply: Reply,
-    /// None where there was no review to decide about.
+    /// None if there was no review to decide about.
     review: Option<Reviewed>,
     audits: Vec<Audit>,
     comparisons: Vec<Comparison>,
 }
 
-/// A review, and what came of it.
+/// A review and its result.
 pub(super) struct Reviewed {
     pub(super) request: Arc<AdmissionRequest>,
     pub(super) reports: Vec<Report>,
-    /// None where nothing was decided: the host was out of room, or failed.
+    /// None if nothing was decided, because the host was out of room or failed.
     pub(super) outcome: Option<Outcome>,
     pub(super) passed_over: Vec<PassedOver>,
 }
@@ -84,7 +84,7 @@ pub(super) struct Reviewed {
 // === impl Pipeline ===
 
 impl Pipeline {
-    /// A pipeline over a set of plugins.
+    /// Creates a pipeline for a set of plugins.
     #[must_use]
     pub fn new(
         engine: Engine,
@@ -114,7 +114,7 @@ impl Pipeline {
         }
     }
 
-    /// Lets the decoded documents of all reviews take so much memory together.
+    /// Limits the memory that the decoded documents of all reviews take together.
     #[must_use]
     pub fn with_room(self, max_decoded_bytes: u64) -> Self {
         let gauge = self.metrics.decoded_bytes.clone();
@@ -124,7 +124,7 @@ impl Pipeline {
         }
     }
 
-    /// Keeps so many decisions.
+    /// Sets how many decisions are kept.
     #[must_use]
     pub fn with_decisions(self, limits: DecisionLimits) -> Self {
         Self {
@@ -133,8 +133,8 @@ impl Pipeline {
         }
     }
 
-    /// Judges one review as [`Gate::review`] does, audits included, and tells everything about it. Nothing of it is
-    /// kept, and no candidate is called.
+    /// Evaluates one review like [`Gate::review`], including audits, and returns everything about it. The pipeline
+    /// keeps no record of the review and calls no shadow.
     pub async fn examine(&self, call: Call) -> Examined {
         let plugins = self.plugins.load_full();
         let Judged {
@@ -165,12 +165,12 @@ impl Pipeline {
         }
     }
 
-    /// What is asked about the next request.
+    /// Returns the plugin set that the next request will use.
     pub(crate) fn live(&self) -> Arc<PluginSet> {
         self.plugins.load_full()
     }
 
-    /// Has these asked from the next request on. Requests in flight keep the set that they began with.
+    /// Serves this plugin set from the next request on. Requests in flight keep the set that they began with.
     pub(crate) fn publish(&self, plugins: PluginSet) {
         let plugins = Arc::new(plugins.continuing(&self.plugins.load()));
         let earlier = self.plugins.swap(plugins.clone());
@@ -212,7 +212,7 @@ impl Pipeline {
                     Err(MutateError::Unproven(what)) => {
                         tracing::error!(
                             uid = request.uid,
-                            "{what}; nothing of it was sent. This is a defect: please report it"
+                            "{what}; no patch was sent; this is a defect of Tollgate, please report it"
                         );
                         let reply = Reply::Internal(format!("tollgate: {what}"));
                         return Judged::undecided(reply, request);
@@ -255,8 +255,8 @@ impl Pipeline {
         }
     }
 
-    /// Answers for a review that cannot be shown to any plugin: each that would have been asked is at its
-    /// failurePolicy, as if it had failed.
+    /// Answers a review that cannot be shown to any plugin. The host applies the failurePolicy of each plugin that
+    /// would have been called, as if the plugin had failed.
     fn unreadable(
         &self,
         call: &Call,
@@ -344,7 +344,7 @@ impl Pipeline {
             match plugins.get(name) {
                 None => {
                     return Judged::refused(Reply::NoSuchPlugin(format!(
-                        "no plugin of the name `{name}` is configured"
+                        "no plugin named `{name}` is configured"
                     )));
                 }
                 Some(plugin) => {
@@ -385,8 +385,8 @@ impl Pipeline {
         match decoded {
             Ok(review) => {
                 let judged = self.take(call, plugins, review).await;
-                // What a plugin answered could not be read or applied for want of memory that others have: that
-                // is neither the plugin's fault nor a verdict.
+                // Other reviews held the memory, so a plugin's answer could not be read or applied. This is neither
+                // the plugin's fault nor a verdict.
                 if account.was_crowded() {
                     return Judged::refused(Reply::Crowded);
                 }
@@ -415,7 +415,7 @@ impl Pipeline {
 
 impl Gate for Pipeline {
     async fn review(&self, call: Call) -> Reply {
-        // One set from here to the end, whatever is swapped in meanwhile.
+        // The review uses this set to its end, even if another one is published meanwhile.
         let plugins = self.plugins.load_full();
         let Judged {
             reply,
@@ -487,7 +487,7 @@ impl Gate for Pipeline {
 // === impl Judged ===
 
 impl Judged {
-    /// There was no review to decide about.
+    /// For a request without a review to decide about.
     fn refused(reply: Reply) -> Self {
         Self {
             reply,
@@ -497,7 +497,7 @@ impl Judged {
         }
     }
 
-    /// The host did not get to decide.
+    /// For a review that the host could not decide.
     fn undecided(reply: Reply, request: Arc<AdmissionRequest>) -> Self {
         Self {
             reply,

@@ -1,8 +1,7 @@
-//! Whose request it is about: what a log record says, so that an operator gets from a user's complaint to the record and
-//! from the record to the user.
+//! Identifies a request in log records. With it, an operator gets from a user's complaint to the log record and back.
 //!
-//! Names of objects and users are no values of an object, and the name of a Secret is not its content. Where they must not
-//! be in a log all the same, `log.identities` leaves them out.
+//! Log records may hold the names of objects and users: a name is not a value of the object, and a Secret's name is
+//! not its content. Where logs must not contain names, `log.identities` leaves them out.
 
 use std::borrow::Cow;
 
@@ -10,7 +9,7 @@ use super::text::{Limit, one_line};
 use crate::document::Json;
 use crate::review::request::AdmissionRequest;
 
-/// What a log record says of a request.
+/// The fields of a log record that identify a request.
 pub(super) struct Identity<'r> {
     pub(super) uid: Cow<'r, str>,
     pub(super) operation: &'static str,
@@ -48,13 +47,13 @@ macro_rules! log_request {
 
 pub(super) use log_request;
 
-/// Names come from whoever sent the review, and may be as long as its body.
+/// Longest name in a log record. Names come from the sender of the review, and may be as long as the body.
 const LONGEST_NAME: Limit = Limit::Bytes(256);
 
 // === impl Identity ===
 
 impl<'r> Identity<'r> {
-    /// Of a request; without names where these are not to be logged.
+    /// Takes the identity from a request. Without `with_names`, it has no names.
     pub(super) fn of(request: &'r AdmissionRequest, with_names: bool) -> Self {
         let short = |text: &str| one_line(text, LONGEST_NAME);
         let named = |text: Option<&str>| {

@@ -1,15 +1,16 @@
-//! Whether a plugin is called for a request.
+//! Decides whether a plugin is called for a request.
 //!
-//! Rules, selectors and conditions decide exactly as kube-apiserver's do for a webhook, so that they mean here what
-//! they mean in a webhook configuration. What is cheap and says no most often comes first:
+//! Rules, selectors and conditions work exactly as kube-apiserver's do for a webhook, so they mean the same here as
+//! in a webhook configuration. Cheap checks that often exclude a plugin come first:
 //!
 //! ```text
 //! rules → namespaces → users → labels → conditions → exceptions
 //! ```
 //!
-//! Nothing is allocated before the conditions: every plugin is asked about every request. What the conditions cost
-//! follows from the object, which is the user's: past a millisecond they are evaluated elsewhere, and the plugin's standing
-//! is found in two steps.
+//! Matching allocates nothing before the conditions, because the host checks every plugin for every request.
+//!
+//! The cost of a condition depends on the object, which the user chooses. If the conditions take more than a
+//! millisecond, the host evaluates them on another thread. The plugin's standing is then found in two steps.
 
 mod labels;
 
@@ -22,41 +23,41 @@ use crate::engine::Phase;
 use crate::plugin::{Asked, Plugin};
 use crate::review::request::AdmissionRequest;
 
-/// Where a plugin stands towards a request.
+/// How a plugin stands towards a request.
 #[derive(Debug)]
 pub enum Standing<'p> {
-    /// It is not for it.
+    /// The plugin does not match the request.
     NotAsked(Mismatch),
-    /// It is called.
+    /// The plugin is called.
     Asked,
-    /// It would be called, were it not for an exception.
+    /// The plugin matches, but an exception covers the request.
     Excepted(&'p Exception),
-    /// Whether it is for it cannot be told.
+    /// The host cannot tell whether the plugin matches.
     Unclear(ConditionError),
-    /// Its conditions have to be evaluated where nobody else waits for it: these, of which one costs too much here.
+    /// The plugin's conditions have to be evaluated on another thread: all of them, and one that costs too much here.
     Costly(&'p [Condition], &'p Condition),
 }
 
-/// What keeps a plugin from a request. Found on the way of every request, so it is told by places and not by names.
+/// Why a plugin does not match a request. Matching makes one for every request, so it holds an index and no name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mismatch {
-    /// It has no part in this phase.
+    /// The plugin does not take part in this phase.
     Phase,
-    /// None of its rules is about the request.
+    /// None of its rules matches the request.
     Rules,
-    /// `namespaces` or `excludeNamespaces`.
+    /// `namespaces` or `excludeNamespaces` excludes the request.
     Namespaces,
-    /// `excludeUsers`
+    /// `excludeUsers` lists the user.
     Users,
-    /// `excludeGroups`
+    /// `excludeGroups` lists a group of the user.
     Groups,
-    /// `objectSelector`
+    /// `objectSelector` does not select the object.
     Labels,
-    /// One of `matchConditions`: its place in the list.
+    /// One of `matchConditions` is false: its index in the list.
     Condition(usize),
 }
 
-/// Whether a plugin is for a request, exceptions aside.
+/// Whether a plugin matches a request, before exceptions are considered.
 enum Decided<'p> {
     Holds,
     Fails(Mismatch),
@@ -67,7 +68,7 @@ enum Decided<'p> {
 // === impl Plugin ===
 
 impl Plugin {
-    /// Where it stands, with the object as it is at its turn.
+    /// Finds the plugin's standing, with the object as it is at the plugin's turn.
     pub(crate) fn standing(
         &self,
         phase: Phase,
@@ -82,7 +83,7 @@ impl Plugin {
         self.standing_after(decided, request)
     }
 
-    /// Where it stands, once its conditions have been decided.
+    /// Finds the plugin's standing after its conditions have been decided.
     pub(crate) fn standing_by(
         &self,
         decision: Decision,
@@ -112,8 +113,8 @@ impl Plugin {
         }
     }
 
-    /// Whether it could be asked about a request of which the object is not known: labels and conditions are taken
-    /// to hold.
+    /// Whether the plugin could be called for a request whose object is not known. Labels and conditions count as
+    /// met.
     pub(crate) fn could_be_asked(&self, phase: Phase, request: &AdmissionRequest) -> bool {
         let matches = match self.asked(phase) {
             Asked::Nothing => false,
@@ -150,13 +151,15 @@ impl From<Decision> for Decided<'_> {
 // === impl Match ===
 
 impl Match {
-    /// The index of the first rule that the request matches; none when the plugin is not for it.
+    /// Returns the index of the first rule that the request matches, or none if the plugin does not match.
     ///
-    /// Namespaces are compared by name. A Namespace object counts as being in itself, as it does for a
-    /// namespaceSelector. Any other cluster-scoped object is in no namespace, and neither `namespaces` nor
-    /// `excludeNamespaces` ever keeps a plugin from it, again as a namespaceSelector: use `scope` for that.
+    /// The host compares namespaces by name:
     ///
-    /// Labels and conditions are not looked at.
+    /// - A Namespace object counts as being in itself, as it does for a namespaceSelector.
+    /// - Any other cluster-scoped object is in no namespace. As with a namespaceSelector, such an object is never
+    ///   excluded by `namespaces` or `excludeNamespaces`. To exclude it, use `scope`.
+    ///
+    /// Labels and conditions are not checked.
     #[must_use]
     pub fn matches(&self, request: &AdmissionRequest) -> Option<usize> {
         let rule = self.matching_rule(request)?;
@@ -185,7 +188,7 @@ impl Match {
         }
     }
 
-    /// What of the namespace or the user keeps it from a request that a rule is about.
+    /// Returns which namespace or user setting excludes a request that a rule matches, if one does.
     pub(super) fn leaves_out(&self, request: &AdmissionRequest) -> Option<Mismatch> {
         let named = |list: &[Box<str>], name: &str| list.iter().any(|one| **one == *name);
         if !self.covers_namespace(request) {
@@ -201,7 +204,7 @@ impl Match {
         is_excluded.then_some(Mismatch::Groups)
     }
 
-    /// The index of the first rule that the request matches, whatever else the plugin is kept from.
+    /// Returns the index of the first rule that the request matches, regardless of all other settings.
     pub(crate) fn matching_rule(&self, request: &AdmissionRequest) -> Option<usize> {
         self.rules.iter().position(|rule| rule.matches(request))
     }
@@ -222,7 +225,7 @@ impl Match {
 // === impl Exception ===
 
 impl Exception {
-    /// Whether it is about this request, whatever the time.
+    /// Whether the exception covers this request, regardless of the time.
     #[must_use]
     pub fn covers(&self, request: &AdmissionRequest) -> bool {
         let holds = |list: &[Box<str>], name: Option<&str>| {
@@ -256,7 +259,7 @@ impl Rule {
     }
 
     fn matches_scope(&self, request: &AdmissionRequest) -> bool {
-        // kube-apiserver gives a Namespace object its own name for a namespace, yet it is cluster-scoped.
+        // kube-apiserver sets a Namespace object's namespace to its own name, but the object is cluster-scoped.
         let namespaced = || {
             let is_namespace = is_about_namespaces(request) && request.resource.version == "v1";
             !is_namespace && namespace(request).is_some()
@@ -278,13 +281,13 @@ impl Rule {
     }
 }
 
-/// An empty namespace is none.
+/// Returns the request's namespace. An empty one counts as none.
 fn namespace(request: &AdmissionRequest) -> Option<&str> {
     request.namespace.as_deref().filter(|name| !name.is_empty())
 }
 
-/// The namespace that an object is in; a Namespace object is in itself. With generateName it has no name yet, and is
-/// in one that no list can name.
+/// Returns the namespace that the object is in. A Namespace object is in itself. With generateName, a Namespace has
+/// no name yet, so no list can name its namespace.
 fn namespace_or_itself(request: &AdmissionRequest) -> Option<&str> {
     namespace(request).or_else(|| is_about_namespaces(request).then_some(request.name.as_str()))
 }

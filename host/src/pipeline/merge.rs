@@ -1,7 +1,7 @@
-//! All plugins' reports into one outcome.
+//! Merges the reports of all plugins into one outcome.
 //!
-//! A pure function, so that what a denial, a fault, a mode and a failure policy come to can be read and tested in
-//! one place. The order of the reports, which is the configured one, is the order of everything that comes out.
+//! Merging is a pure function, so the effect of a denial, a fault, a mode and a failure policy can be read and tested
+//! in one place. The output keeps the order of the reports, which is the configured order.
 
 mod annotations;
 mod status;
@@ -12,26 +12,26 @@ use crate::patch::Operation;
 use crate::pipeline::outcome::{Denial, Ended, FaultReport, Outcome, Report};
 use crate::review::request::AdmissionRequest;
 
-/// What a report comes to.
+/// The effect of a report on the request.
 enum Weight<'r> {
-    /// It refuses the request.
+    /// The plugin denies the request.
     Denies(&'r Denial),
-    /// Its plugin failed, and the request must not pass without it.
+    /// The plugin failed, and the request must not pass without it.
     FailsClosed(&'r FaultReport),
-    /// Its plugin failed, and the request passes without it.
+    /// The plugin failed, and the request passes without it.
     FailsOpen(&'r FaultReport),
-    /// It would refuse the request if it were in earnest: the user is told.
+    /// The plugin is in mode warn and would deny the request. The user gets a warning.
     Warns(&'r Denial),
-    /// Its plugin failed where nothing depends on it.
+    /// The plugin is in mode warn and failed, which has no effect on the request.
     FailsUnheard(&'r FaultReport),
-    /// Nothing against the request.
+    /// The report has nothing against the request.
     Agrees,
 }
 
-/// Makes one outcome of all reports, in plugin order. `patch` is what turns the request's object into what the
-/// mutators left; it is dropped when the request is refused.
+/// Merges all reports, in plugin order, into one outcome. `patch` turns the request's object into the mutators'
+/// result, and is dropped when the request is denied.
 ///
-/// Reports in audit mode count for nothing and leave no trace.
+/// Reports in audit mode have no effect and leave no trace.
 #[must_use]
 pub fn merge(reports: &[Report], patch: Vec<Operation>, request: &AdmissionRequest) -> Outcome {
     let reports: Vec<&Report> = reports

@@ -1,4 +1,4 @@
-//! The mutators, one after another over the evolving object; then once more those that want it.
+//! Calls the mutators one after another on the changing object, and then reinvokes those that ask for it.
 
 mod reinvoke;
 
@@ -27,25 +27,25 @@ use crate::patch::{
 use crate::plugin::{Plugin, PluginSet};
 use crate::review::request::AdmissionRequest;
 
-/// What the mutators made of the object.
+/// The result of all mutators.
 pub(super) struct Mutated {
     pub(super) reports: Vec<Report>,
-    /// Turns the request's object into the final one.
+    /// Turns the request's object into the final object.
     pub(super) patch: Vec<Operation>,
     pub(super) audits: Vec<Audit>,
     pub(super) comparisons: Vec<Comparison>,
     pub(super) passed_over: Vec<PassedOver>,
 }
 
-/// Why there is no answer at all.
+/// Why the mutators give no answer.
 pub(super) enum MutateError {
-    /// The host has too much to do.
+    /// The host is overloaded.
     Overload(Overload),
-    /// The merged patch did not stand the proof: a defect of the host, never sent.
+    /// The merged patch failed verification. This is a defect of the host, and the patch is never sent.
     Unproven(&'static str),
 }
 
-/// What every call of the chain needs.
+/// The inputs of every call in the chain.
 struct Round<'r> {
     engine: &'r Engine,
     metrics: &'r Metrics,
@@ -55,69 +55,71 @@ struct Round<'r> {
     max_depth: u32,
 }
 
-/// What a chain has come to so far.
+/// The state of the chain after the mutators called so far.
 struct Chain {
     /// Whether comparing the original and the final object can take more than a millisecond.
     heavy: bool,
     request: Arc<AdmissionRequest>,
     original: Option<Json>,
     current: Option<Json>,
-    /// How often it was changed.
+    /// The number of changes so far.
     version: u64,
-    /// What those who have changed it had read: a name in it can be made of that.
+    /// How much of a Secret the mutators that changed the object had read. Member names may contain what they read.
     secrecy: Secrecy,
     provenance: Provenance<usize>,
-    /// What the answers and copies take that `current` is made of.
+    /// Memory of the answers and copies that `current` consists of.
     memory: Vec<Account>,
-    /// Whether earlier versions of the object are kept by those who are called later.
+    /// Whether plugins that are called later keep earlier versions of the object.
     keeps_versions: bool,
 }
 
-/// A mutation that stood all checks.
+/// A mutation that passed all checks.
 struct Change {
     heavy: bool,
     after: Json,
     operations: Vec<Operation>,
-    /// What `after` takes beside what it shares with the object as it was.
+    /// Memory of `after`, without the parts that it shares with the previous object.
     memory: Account,
-    /// Whether it shares nothing with the object as it was.
+    /// Whether `after` shares nothing with the previous object.
     is_whole: bool,
 }
 
-/// What a mutator's answer comes to by itself.
+/// The result of one mutator's answer, before it joins the chain.
 struct Applied {
     ended: Result<Ended, Fault>,
     change: Option<Change>,
-    /// Whether it copies what would be the content of a Secret, or how it ended says something of that.
+    /// Whether the answer copies what counts as a Secret's content, or its outcome reveals something about that
+    /// content.
     goes_by_content: bool,
 }
 
-/// An answer that has been read and found to be what a mutator may say.
+/// A mutator's answer after all checks.
 struct Judged {
     ended: Result<Ended, Fault>,
     change: Option<Change>,
     called: Called,
-    /// What of Secrets is known to this mutator, and to those whose changes it has seen.
+    /// How much of a Secret this mutator knows, and the mutators whose changes it has seen.
     told: Secrecy,
 }
 
-/// What applying one plugin's patch may cost the host, which no fuel meters: about 100 ms at worst.
+/// Limits for applying one plugin's patch, which fuel does not meter. Within them, a patch takes about 100 ms at
+/// worst.
 const LIMITS: ApplyLimits = ApplyLimits {
     max_depth: 0,
     max_added_nodes: 500_000,
     max_added_bytes: 16 << 20,
     max_steps: 10_000_000,
 };
-/// The fault of a mutator that would take a Secret's content to where it could be read unnoticed. The host's own
-/// words: nothing of them is the plugin's.
-const SPREADS_CONTENT: &str = "the plugin has read, tested or copied the content of a Secret and changes more than its \
-    data, stringData and annotations; a plugin that labels Secrets must not read, test or copy their content (with \
-    `get-json` of the whole object it does)";
-/// A patch of more operations is applied where other requests can go on meanwhile.
+/// Fault of a mutator that would move a Secret's content to where it could be read unnoticed. The text is the host's
+/// and contains nothing from the plugin.
+const SPREADS_CONTENT: &str = "the plugin read, tested or copied the content of a Secret and changed more than its \
+    data, stringData and annotations; a plugin that labels Secrets must not read, test or copy their content \
+    (`get-json` of the whole object reads it)";
+/// A patch with more operations is applied where other requests can continue meanwhile.
 const HEAVY_OPERATIONS: usize = 256;
-/// Likewise for an answer of more JSON values.
+/// An answer with this many JSON values, or more, is applied there too.
 const HEAVY_NODES: usize = 5_000;
-/// For the host's own patch.
+/// No limits, for the host's own patch.
 const UNLIMITED: ApplyLimits = ApplyLimits {
     max_depth: u32::MAX,
     max_added_nodes: usize::MAX,
@@ -125,7 +127,7 @@ const UNLIMITED: ApplyLimits = ApplyLimits {
     max_steps: usize::MAX,
 };
 
-/// Runs every mutator that applies; `only` limits the run to one of them.
+/// Runs every mutator that matches. `only` limits the run to one plugin.
 pub(super) async fn mutate(
     engine: &Engine,
     metrics: &Metrics,
@@ -201,7 +203,7 @@ pub(super) async fn mutate(
         let shadowed = shadow.map(|shadow| (shadow.clone(), subject.clone()));
         let answered = match turn.call(engine, subject, deadline).await {
             Ok(answered) => answered,
-            // What it would have said changes nothing, so nothing is refused for want of it.
+            // A plugin in mode warn has no effect on the verdict, so the request passes without its answer.
             Err(_) if plugin.config.mode == Mode::Warn => {
                 metrics.audit_dropped();
                 passed_over.push(PassedOver::new(index, Reason::NoRoom));
@@ -230,7 +232,7 @@ pub(super) async fn mutate(
             break;
         }
     }
-    // What is refused anyway is not worth a second call.
+    // If the request is denied anyway, second calls are not worth their cost.
     if !seats.is_empty() && !reports.iter().any(Report::refuses) {
         reinvoke::reinvoke(&round, &mut chain, seats, &mut reports).await?;
     }
@@ -247,7 +249,7 @@ pub(super) async fn mutate(
 // === impl Chain ===
 
 impl Chain {
-    /// Reads a plugin's answer, with the object as it is.
+    /// Reads a plugin's answer, given the current object.
     fn judge(&self, turn: &Turn<'_>, (answer, called): Answered, max_depth: u32) -> Judged {
         let before = self.current.as_ref();
         let config = &turn.plugin.config;
@@ -255,7 +257,7 @@ impl Chain {
         Judged::new(applied, called, self.secrecy)
     }
 
-    /// Takes a plugin's answer into the chain and reports on it.
+    /// Adds a plugin's answer to the chain and returns its report.
     fn take(
         &mut self,
         turn: &Turn<'_>,
@@ -311,7 +313,7 @@ impl Chain {
         report
     }
 
-    /// Where a change undoes the work of others. It is remembered, unless it is refused for that.
+    /// Finds where a change undoes the work of others. The change is recorded, unless `conflicts: deny` rejects it.
     fn conflicts(
         &mut self,
         turn: &Turn<'_>,
@@ -332,7 +334,7 @@ impl Chain {
         })
     }
 
-    /// The merged patch, after it has been applied to the original and found to give the final object.
+    /// Returns the merged patch, after checking that it turns the original object into the final one.
     fn prove(&self) -> Result<Vec<Operation>, &'static str> {
         let (Some(original), Some(current)) = (&self.original, &self.current) else {
             return Ok(Vec::new());
@@ -343,9 +345,9 @@ impl Chain {
         let patch = diff(original, current);
         match apply(original, &patch, &UNLIMITED) {
             Ok(result) if result == *current => Ok(patch),
-            // No place is named: a member's name can be made of a Secret's content.
-            Ok(_) => Err("the merged patch does not give the final object"),
-            Err(_) => Err("the merged patch does not apply"),
+            // The error names no place, because a member's name can contain a Secret's content.
+            Ok(_) => Err("the merged patch does not produce the final object"),
+            Err(_) => Err("the merged patch cannot be applied"),
         }
     }
 }
@@ -353,11 +355,11 @@ impl Chain {
 // === impl Judged ===
 
 impl Judged {
-    /// `earlier` is what those have read whose changes are in the object.
+    /// `earlier` is how much of a Secret the mutators had read whose changes are in the object.
     fn new(applied: Applied, called: Called, earlier: Secrecy) -> Self {
         let secrecy = applied.secrecy(called.secrecy);
         let Applied { ended, change, .. } = applied;
-        // Names that an earlier one made are told no more than its own.
+        // Names made by an earlier mutator are withheld in the same way as the plugin's own.
         let told = secrecy.max(earlier);
         let (ended, change) = match change {
             Some(change) if secrecy.withholds() && !change.stays_in_content() => {
@@ -375,7 +377,7 @@ impl Judged {
         }
     }
 
-    /// What it comes to where nothing but this object is looked at.
+    /// Returns the verdict on this object alone.
     fn verdict(&self, before: Option<&Json>) -> Verdict {
         let after = self.change.as_ref().map(|change| &change.after);
         Verdict::new(&self.ended, after.or(before).cloned(), self.told)
@@ -393,7 +395,7 @@ impl Applied {
         }
     }
 
-    /// What of Secrets is known to a mutator that had read so much before it answered.
+    /// Returns how much of a Secret the mutator knows. `read` is how much it had read before it answered.
     fn secrecy(&self, read: Secrecy) -> Secrecy {
         if self.goes_by_content {
             read.going_by_content()
@@ -406,14 +408,14 @@ impl Applied {
 // === impl Change ===
 
 impl Change {
-    /// Whether it changes nothing but what would be the content of a Secret.
+    /// Whether the change stays within what counts as a Secret's content.
     fn stays_in_content(&self) -> bool {
         let mut operations = self.operations.iter();
         operations.all(|operation| is_content(operation.path().as_str()))
     }
 }
 
-/// How deep the object is nested at the place of an operation; the rest of it is as it was.
+/// Returns the nesting depth at the place of an operation. The rest of the object is unchanged.
 fn depth_of(operation: &Operation) -> u32 {
     let above = operation
         .path()
@@ -427,7 +429,7 @@ fn depth_of(operation: &Operation) -> u32 {
         .saturating_add(below)
 }
 
-/// What a mutator is told that may not change what others wrote: the first places.
+/// Builds the fault text for a mutator with `conflicts: deny`. It names the first places.
 fn refused(conflicts: &[(String, PluginName)]) -> String {
     const MOST: usize = 5;
     let places: Vec<String> = conflicts
@@ -435,7 +437,7 @@ fn refused(conflicts: &[(String, PluginName)]) -> String {
         .take(MOST)
         .map(|(place, whose)| {
             let place = one_line(place, Limit::Bytes(256));
-            format!("{place}, which {whose} wrote")
+            format!("{place}, written by {whose}")
         })
         .collect();
     let more = match conflicts.len().saturating_sub(MOST) {
@@ -448,7 +450,8 @@ fn refused(conflicts: &[(String, PluginName)]) -> String {
     )
 }
 
-/// What a mutator's answer comes to, and the change if there is one. `secrecy` is what it had read of Secrets.
+/// Evaluates a mutator's answer, and returns the change if there is one. `secrecy` is how much of a Secret it had
+/// read.
 fn judge(
     config: &PluginConfig,
     answer: Result<Answer, Fault>,
@@ -469,9 +472,10 @@ fn judge(
     let goes_by_content = match &mutation {
         _ if secrecy == Secrecy::Open => false,
         Mutation::Operations(operations) => operations.iter().any(goes_by_content),
-        // It merges whatever is there.
+        // A merge patch applies to any object, so it reveals nothing.
         Mutation::MergePatch(_) => false,
-        // It is compared with what is there, and refused for what it lacks.
+        // The host compares a whole object with the current one. A fault would reveal which fields the current one
+        // has.
         Mutation::Object(_) => true,
     };
     let heavy = is_heavy(&mutation)
@@ -491,8 +495,8 @@ fn judge(
     }
 }
 
-/// Whether applying and comparing this can take more than a millisecond. A whole object shares nothing with the
-/// one that it replaces, so it is compared in full.
+/// Whether applying and comparing this mutation can take more than a millisecond. A whole object shares nothing with
+/// the one that it replaces, so it is compared in full.
 fn is_heavy(mutation: &Mutation) -> bool {
     match mutation {
         Mutation::Operations(operations) => {
@@ -521,7 +525,7 @@ fn change(
     }
     let bad = |what: String| Fault::BadPatch { what };
     let before = before.ok_or_else(|| {
-        bad("there is no object in this request (DELETE), so there is nothing to patch; answer `unchanged`".to_owned())
+        bad("cannot patch a request without an object (DELETE); answer `unchanged`".to_owned())
     })?;
     let is_whole = matches!(&mutation, Mutation::Object(_));
     let no_room = |error: NoRoom| Fault::OutputTooLarge {
@@ -558,7 +562,8 @@ fn change(
     let depth = operations.iter().map(depth_of).max().unwrap_or_default();
     if depth > max_depth {
         return Err(bad(format!(
-            "the object would be nested {depth} levels deep; it may be {max_depth} (requests.maxDepth)"
+            "the patched object would be nested {depth} levels deep; at most {max_depth} are allowed \
+             (requests.maxDepth)"
         )));
     }
     check(before, &after, &operations, form).map_err(|error| {
@@ -579,7 +584,7 @@ fn change(
     }))
 }
 
-/// Runs a mutator whose answer goes into no chain: its report, and what it comes to.
+/// Runs a mutator outside the chain, and returns its report and its verdict.
 pub(super) async fn alone(
     engine: &Engine,
     plugin: &Arc<Plugin>,
@@ -595,7 +600,7 @@ pub(super) async fn alone(
     let (answer, called) = turn.call(engine, subject, deadline).await?;
     let secrecy = called.secrecy;
     let applied = judge(&plugin.config, answer, before.as_ref(), secrecy, max_depth);
-    // What earlier ones made names of is not known any more.
+    // It is no longer known what earlier mutators made their names of, so the host assumes the worst.
     let has_others_names = request.is_secret() && request.object != before;
     let earlier = if has_others_names {
         Secrecy::Broken

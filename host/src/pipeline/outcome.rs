@@ -1,7 +1,7 @@
-//! What each plugin reported, and what the host makes of all reports together.
+//! The reports of single plugins, and the outcome that the host merges them into.
 //!
-//! Plain data between the stages: the pipeline writes [`Report`]s, merging turns them into one [`Outcome`], and
-//! the response is written from that.
+//! These types are plain data between the stages: the pipeline writes [`Report`]s, merging turns them into one
+//! [`Outcome`], and the response is written from that.
 
 use std::sync::Arc;
 
@@ -9,145 +9,145 @@ use crate::config::{FailurePolicy, Mode, PluginConfig, PluginName};
 use crate::metrics::Cost;
 use crate::patch::Operation;
 
-/// How one plugin's turn in a review went.
+/// The result of one plugin's turn in a review.
 #[derive(Clone, Debug)]
 pub struct Report {
-    /// Which plugin.
+    /// The plugin's name.
     pub plugin: PluginName,
-    /// What its verdict counts for.
+    /// The effect of the plugin's verdict.
     pub mode: Mode,
-    /// What its failing counts for.
+    /// The effect of the plugin's fault.
     pub failure_policy: FailurePolicy,
-    /// What it answered, or how it failed to.
+    /// The plugin's answer, or its fault.
     pub ended: Ended,
-    /// What it has to say to the user, as it said it.
+    /// Warnings for the user, as the plugin wrote them.
     pub warnings: Vec<String>,
-    /// What it wants recorded, as it said it.
+    /// Audit annotations, as the plugin wrote them.
     pub annotations: Vec<(String, String)>,
-    /// The places that it changed, as pointers.
+    /// The places that the plugin changed, as pointers.
     pub changed: Vec<String>,
-    /// The places where it changed what an earlier plugin wrote, and which plugin that was.
+    /// The places where the plugin changed an earlier plugin's write, with that plugin's name.
     pub conflicts: Vec<(String, PluginName)>,
-    /// What it would have refused, were it not as bad in the old object.
+    /// Violations that the plugin would have denied if the old object had not had them already.
     pub existing: Option<Denial>,
-    /// How its second call ended, where there was one.
+    /// The result of the plugin's second call, if there was one.
     pub reinvoked: Option<&'static str>,
-    /// The places that it would change once more in the final object, after its second call.
+    /// The places that the plugin would change again in the final object, after its second call.
     pub unsettled: Vec<String>,
-    /// What its call took.
+    /// The cost of the plugin's calls.
     pub cost: Cost,
-    /// The plugin's content, as `sha256:…`.
+    /// The digest of the plugin's content, as `sha256:…`.
     pub digest: Arc<str>,
 }
 
 /// The end of a plugin's turn.
 #[derive(Clone, Debug)]
 pub enum Ended {
-    /// A validator has nothing against the request.
+    /// The validator has nothing against the request.
     Allowed,
-    /// A mutator left the object as it is.
+    /// The mutator left the object unchanged.
     Unchanged,
-    /// A mutator changed the object.
+    /// The mutator changed the object.
     Patched,
-    /// It refuses the request.
+    /// The plugin denies the request.
     Denied(Denial),
-    /// It did not come to an answer that counts.
+    /// The plugin failed to give a valid answer.
     Faulted(FaultReport),
-    /// It was not asked, for the reason that stands in the configuration.
+    /// The plugin was not called, because of an exception in the configuration. Holds its reason.
     Excepted(String),
 }
 
-/// A plugin's refusal, in its own words.
+/// A plugin's denial, in its own words.
 #[derive(Clone, Debug, Default)]
 pub struct Denial {
-    /// What the user reads first.
+    /// The message that the user reads first.
     pub message: String,
-    /// The HTTP status that it wants.
+    /// The HTTP status that the plugin asks for.
     pub code: Option<u16>,
-    /// The StatusReason that it wants.
+    /// The StatusReason that the plugin asks for.
     pub reason: Option<String>,
     /// The single reasons.
     pub causes: Vec<Cause>,
 }
 
-/// One reason for a refusal, in the plugin's own words.
+/// One reason for a denial, in the plugin's own words.
 #[derive(Clone, Debug, Default)]
 pub struct Cause {
     /// The offending field, as a pointer.
     pub field: Option<String>,
-    /// What is wrong.
+    /// The description of the problem.
     pub message: String,
-    /// A CauseType.
+    /// The CauseType that the plugin asks for.
     pub reason: Option<String>,
 }
 
-/// How a plugin failed.
+/// A plugin's fault.
 #[derive(Clone, Debug)]
 pub struct FaultReport {
-    /// The fault's name, such as `out-of-fuel`.
+    /// The kind of the fault, such as `out-of-fuel`.
     pub kind: &'static str,
-    /// For whoever has to act; holds nothing that must not be shown.
+    /// The text for the person who has to act. Holds nothing that must not be shown.
     pub message: String,
 }
 
-/// The one answer that all reports come to.
+/// The single answer that all reports are merged into.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outcome {
-    /// The verdict.
+    /// Whether the request is allowed.
     pub allowed: bool,
-    /// Why not; set exactly when not allowed.
+    /// The reason for a denied request. Set exactly when `allowed` is false.
     pub status: Option<Status>,
-    /// What turns the request's object into the final one; empty when not allowed.
+    /// The operations that turn the request's object into the final one. Empty when `allowed` is false.
     pub patch: Vec<Operation>,
-    /// For the user, ready to be sent.
+    /// Warnings for the user, ready to be sent.
     pub warnings: Vec<String>,
-    /// For the audit log, ready to be sent: valid, distinct keys.
+    /// Audit annotations, ready to be sent. Their keys are valid and distinct.
     pub audit_annotations: Vec<(String, String)>,
 }
 
-/// A refusal as Kubernetes' `metav1.Status` has it.
+/// A denial as Kubernetes' `metav1.Status`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
     /// HTTP status, 400 or above.
     pub code: u16,
-    /// A StatusReason that fits the code.
+    /// StatusReason that fits the code.
     pub reason: &'static str,
-    /// What the user reads; never empty.
+    /// Message for the user, never empty.
     pub message: String,
-    /// What it is about.
+    /// The object and the single reasons.
     pub details: Option<StatusDetails>,
 }
 
-/// `metav1.StatusDetails`; empty strings are left out.
+/// Kubernetes' `metav1.StatusDetails`. Empty strings are left out.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct StatusDetails {
     /// The object's name.
     pub name: String,
     /// The group of its kind.
     pub group: String,
-    /// Its kind.
+    /// The object's kind.
     pub kind: String,
-    /// Its uid.
+    /// The object's uid.
     pub uid: String,
     /// The single reasons.
     pub causes: Vec<StatusCause>,
 }
 
-/// `metav1.StatusCause`.
+/// Kubernetes' `metav1.StatusCause`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatusCause {
-    /// A CauseType that Kubernetes knows.
+    /// CauseType that Kubernetes knows.
     pub reason: &'static str,
-    /// What is wrong, after the plugin's name.
+    /// The plugin's name and the description of the problem.
     pub message: String,
-    /// The field, written as Kubernetes writes it.
+    /// The field path, in the notation of Kubernetes.
     pub field: Option<String>,
 }
 
 // === impl Report ===
 
 impl Report {
-    /// A report that says no more than how the turn ended.
+    /// Creates a report that holds only how the turn ended.
     #[must_use]
     pub fn new(config: &PluginConfig, digest: Arc<str>, ended: Ended) -> Self {
         Self {
@@ -167,7 +167,7 @@ impl Report {
         }
     }
 
-    /// Adds what the same plugin's second call came to.
+    /// Adds the report of the same plugin's second call.
     pub fn add(&mut self, second: Self) {
         self.reinvoked = Some(second.ended.as_str());
         for place in second.changed {
@@ -181,13 +181,13 @@ impl Report {
         self.cost.fuel += second.cost.fuel;
         self.warnings.extend(second.warnings);
         self.annotations.extend(second.annotations);
-        // What the first call changed stands, whatever the second one left.
+        // If the second call changed nothing, the first call's change still stands.
         if !matches!(second.ended, Ended::Unchanged) {
             self.ended = second.ended;
         }
     }
 
-    /// Whether it refuses the request.
+    /// Whether this report denies the request.
     #[must_use]
     pub fn refuses(&self) -> bool {
         self.mode == Mode::Enforce
@@ -202,7 +202,7 @@ impl Report {
 // === impl Ended ===
 
 impl Ended {
-    /// The end's name, as a log line or a metric's label has it.
+    /// Returns the name for log lines and metric labels.
     #[must_use]
     pub fn as_str(&self) -> &'static str {
         match self {

@@ -1,15 +1,16 @@
-//! Plugins that a request passed over for a reason that nobody can find out afterwards, as it depends on the object, on
-//! the user's groups or on how busy the host was. A few bytes each; made words of when somebody asks.
+//! Plugins that were not called for a reason that cannot be found out afterwards: it depends on the object, on the
+//! user's groups or on the load of the host. An entry takes a few bytes, and becomes text only when an operator asks
+//! for it.
 
 use std::borrow::Cow;
 
 use super::matching::Mismatch;
 use crate::config::Match;
 
-/// A plugin that was not called, and why.
+/// A plugin that was not called, with the reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassedOver {
-    /// Its place among the plugins of the request.
+    /// Index of the plugin in its plugin set.
     plugin: usize,
     reason: Reason,
 }
@@ -17,9 +18,9 @@ pub struct PassedOver {
 /// Why a plugin was not called.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reason {
-    /// Its `match` is not for the request.
+    /// The plugin's `match` excludes the request.
     Match(Mismatch),
-    /// The host was out of room, and its mode is `warn`.
+    /// The host was out of room, and the plugin's mode is `warn`.
     NoRoom,
 }
 
@@ -30,7 +31,7 @@ impl PassedOver {
         Self { plugin, reason }
     }
 
-    /// None where the configuration and the names that are kept will tell as much.
+    /// Creates an entry. Returns none if the reason can be found again from the configuration and the recorded names.
     pub(super) fn by_match(plugin: usize, mismatch: Mismatch) -> Option<Self> {
         match mismatch {
             Mismatch::Phase | Mismatch::Rules => None,
@@ -50,10 +51,10 @@ impl PassedOver {
 // === impl Reason ===
 
 impl Reason {
-    /// In words, for a plugin that is asked about these.
+    /// Describes the reason in words. `matching` is the plugin's `match`.
     pub(super) fn describe(self, matching: Option<&Match>) -> Cow<'static, str> {
         match self {
-            Self::NoRoom => Cow::Borrowed("the host had no room for it (mode warn)"),
+            Self::NoRoom => Cow::Borrowed("the host had no room for the call (mode warn)"),
             Self::Match(mismatch) => mismatch.describe(matching),
         }
     }
@@ -64,23 +65,23 @@ impl Reason {
 impl Mismatch {
     fn describe(self, matching: Option<&Match>) -> Cow<'static, str> {
         Cow::Borrowed(match self {
-            Self::Phase => "it has no part in this",
+            Self::Phase => "it does not take part in this phase",
             Self::Rules => "none of its rules matches",
             Self::Namespaces => {
-                "a rule matches, and `namespaces` or `excludeNamespaces` leaves out this namespace"
+                "a rule matches, but `namespaces` or `excludeNamespaces` excludes this namespace"
             }
-            Self::Users => "a rule matches, and `excludeUsers` has this user",
-            Self::Groups => "a rule matches, and `excludeGroups` has a group of this user",
-            Self::Labels => "a rule matches, and its `objectSelector` does not",
+            Self::Users => "a rule matches, but `excludeUsers` lists this user",
+            Self::Groups => "a rule matches, but `excludeGroups` lists a group of this user",
+            Self::Labels => "a rule matches, but its `objectSelector` does not",
             Self::Condition(index) => {
                 let condition = matching.and_then(|matching| matching.conditions.get(index));
                 let Some(condition) = condition else {
                     return Cow::Borrowed(
-                        "a rule matches, and one of its `matchConditions` is false",
+                        "a rule matches, but one of its `matchConditions` is false",
                     );
                 };
                 return Cow::Owned(format!(
-                    "a rule matches, and its matchCondition `{}` is false",
+                    "a rule matches, but its matchCondition `{}` is false",
                     condition.name()
                 ));
             }

@@ -1,4 +1,4 @@
-//! The record of a decision, made of what is there when it has been taken.
+//! Builds the record of a decision from the data at hand after the decision.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ use crate::plugin::{Plugin, PluginSet, PluginState};
 use crate::review::request::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation};
 use crate::server::{Call, Endpoint, Reply};
 
-/// What is kept of a review: names, places, numbers and hashes.
+/// Records a review: names, places, numbers and hashes.
 pub(super) fn decision(
     call: &Call,
     plugins: &PluginSet,
@@ -30,7 +30,7 @@ pub(super) fn decision(
     } else if matches!(reply, Reply::Internal(_)) {
         decision.verdict = Cow::Borrowed("error");
     }
-    // Reports come in the order of the plugins: one walk finds them all.
+    // Reports come in the order of the plugins, so one pass finds all of them.
     let mut rest = plugins.iter();
     decision.plugins = review
         .reports
@@ -48,7 +48,7 @@ pub(super) fn decision(
     decision
 }
 
-/// One line of the list: which review, and how each plugin's call ended.
+/// Builds an entry of the list: which review it was, and how each plugin's call ended.
 pub(super) fn overview(decision: &Decision) -> Value {
     let mut value = json!(decision);
     let plugins: Vec<Value> = decision
@@ -60,7 +60,7 @@ pub(super) fn overview(decision: &Decision) -> Value {
     value
 }
 
-/// All that is known. Why a plugin was not called can be told as long as the plugins are the same.
+/// Builds the whole record. The reasons why plugins were not called are known only while the plugin set is in use.
 pub(super) fn whole(decision: &Decision, plugins: Option<Arc<PluginSet>>) -> Value {
     let mut decision = decision.clone();
     if let Some(plugins) = plugins {
@@ -69,8 +69,8 @@ pub(super) fn whole(decision: &Decision, plugins: Option<Arc<PluginSet>>) -> Val
     json!(decision)
 }
 
-/// The plugins that were not called, and why. Found out when somebody asks, from what is kept, so that reviews hardly pay
-/// for it.
+/// Lists the plugins that were not called, with the reasons. The host works this out on demand from recorded data, so
+/// reviews hardly pay for it.
 pub(super) fn not_called(decision: &Decision, plugins: &PluginSet) -> Vec<NotCalled> {
     let is_undecided = decision.verdict == "error" && decision.plugins.is_empty();
     if is_undecided || decision.verdict == "overloaded" {
@@ -89,7 +89,7 @@ pub(super) fn not_called(decision: &Decision, plugins: &PluginSet) -> Vec<NotCal
             continue;
         }
         let why = if decision.only.as_deref().is_some_and(|only| only != name) {
-            Cow::Borrowed("the path asks for another plugin alone")
+            Cow::Borrowed("the request path selects another plugin only")
         } else {
             let mut passed_over = decision.passed_over.iter();
             match passed_over.find(|passed_over| passed_over.is_of(index)) {
@@ -131,16 +131,19 @@ fn why_not(
         }
     }
     match ended_by {
-        Some(earlier) => Cow::Owned(format!("the fault of {earlier} had ended the chain")),
+        Some(earlier) => Cow::Owned(format!("a fault of {earlier} ended the chain")),
         None if plugin.config.mode == Mode::Audit => {
             Cow::Borrowed("it runs after the answer (mode audit)")
         }
-        // The object was not there to be looked at, and labels and conditions count as met then.
-        None => Cow::Borrowed("a rule matches, and `excludeGroups` or an exception keeps it away"),
+        // The host could not read the object. Labels and conditions count as met then, so only these two reasons are
+        // left.
+        None => Cow::Borrowed(
+            "a rule matches, but `excludeGroups` or an exception excludes the request",
+        ),
     }
 }
 
-/// What it is asked about: from the configuration, else from itself.
+/// Returns the plugin's `match`, from the loaded plugin if there is one, otherwise from the configuration.
 fn matching(plugin: &Plugin) -> Option<&Match> {
     match &plugin.state {
         PluginState::Loaded(loaded) => Some(&loaded.matching),
@@ -156,7 +159,7 @@ fn endpoint(decision: &Decision) -> Endpoint {
     }
 }
 
-/// The request as far as it is known, for rules to be compared with.
+/// Rebuilds the request from the recorded names, to compare rules with it.
 fn request(decision: &Decision) -> AdmissionRequest {
     AdmissionRequest {
         uid: decision.uid.clone(),

@@ -1,29 +1,29 @@
-//! Text from plugins, made fit for where it goes.
+//! Makes text from plugins safe for its destination.
 //!
-//! kube-apiserver drops a warning that holds a control character and an audit annotation whose key is not a
-//! qualified name, and a terminal obeys what an escape sequence tells it. All of these work in the size that is
-//! kept, not in the size that a plugin sent.
+//! kube-apiserver drops a warning that holds a control character, and an audit annotation whose key is not a
+//! qualified name. A terminal obeys escape sequences. The cost of these functions follows the size that is kept, not
+//! the size that a plugin sent.
 
 use std::fmt::Write as _;
 
 use sha2::{Digest as _, Sha256};
 
-/// How much of a text is kept.
+/// The part of a text that is kept.
 #[derive(Clone, Copy, Debug)]
 pub enum Limit {
-    /// So many Unicode scalar values, which Go calls runes.
+    /// This many Unicode scalar values, which Go calls runes.
     Characters(usize),
-    /// So many bytes of UTF-8.
+    /// This many bytes of UTF-8.
     Bytes(usize),
 }
 
-/// What is put where a text was cut.
+/// Marks the place where a text was cut.
 const ELLIPSIS: char = '…';
-/// `IsQualifiedName`'s limit on the part behind the slash; the part before it is the webhook's name.
+/// Limit of `IsQualifiedName` for the part after the slash. The part before the slash is the webhook's name.
 const MAX_KEY_BYTES: usize = 63;
-/// Of the key's SHA-256: 32 bits tell the few keys of one plugin apart.
+/// Digits of the key's SHA-256 that are used: 32 bits tell the few keys of one plugin apart.
 const KEY_HASH_DIGITS: usize = 8;
-/// Objects whose member names are data. Kubernetes writes those in brackets.
+/// Objects whose member names are data. Kubernetes writes such names in brackets.
 const MAPS: [&str; 13] = [
     "annotations",
     "binaryData",
@@ -40,12 +40,12 @@ const MAPS: [&str; 13] = [
     "stringData",
 ];
 
-/// The text on one line, without control characters and superfluous space, cut to the limit.
+/// Returns the text on one line, without control characters and superfluous space, cut to the limit.
 #[must_use]
 pub fn one_line(text: &str, limit: Limit) -> String {
     let mut line = String::new();
     let mut left = limit;
-    // Where to cut when the rest does not fit: behind the last character with room for the ellipsis after it.
+    // Where to cut if the rest does not fit: after the last character that leaves room for the ellipsis.
     let mut fits_with_ellipsis = 0;
     let mut pending_space = false;
     for character in text.chars() {
@@ -74,7 +74,7 @@ pub fn one_line(text: &str, limit: Limit) -> String {
     line
 }
 
-/// The items, separated, as many as fit; of the rest their number.
+/// Joins as many items as fit, with `separator` between them. If some are left out, the text ends with their number.
 #[must_use]
 pub fn joined<I>(items: I, separator: &str, max_bytes: usize) -> String
 where
@@ -100,10 +100,11 @@ where
     text
 }
 
-/// A JSON Pointer as Kubernetes prints a field: `/spec/containers/0/image` is `spec.containers[0].image`, and
-/// `/metadata/labels/app.kubernetes.io~1name` is `metadata.labels[app.kubernetes.io/name]`.
+/// Formats a JSON Pointer as Kubernetes prints a field: `/spec/containers/0/image` becomes
+/// `spec.containers[0].image`, and `/metadata/labels/app.kubernetes.io~1name` becomes
+/// `metadata.labels[app.kubernetes.io/name]`.
 ///
-/// None for the whole object. A text that is no pointer is taken for a field path that is written already.
+/// Returns none for the whole object. A text that is not a pointer counts as a field path already.
 #[must_use]
 pub fn field_path(pointer: &str) -> Option<String> {
     /// Paths in Kubernetes' own types stay below 200.
@@ -133,10 +134,11 @@ pub fn field_path(pointer: &str) -> Option<String> {
     Some(one_line(&path, LIMIT))
 }
 
-/// `<plugin>.<key>` as a key that kube-apiserver keeps.
+/// Builds an annotation key `<plugin>.<key>` that kube-apiserver keeps.
 ///
-/// A key that is a qualified name without a slash, is short enough and not `reserved` by the host stays as it is.
-/// Any other is made one, and gets a hash of what it was, so that no two keys become one. `plugin` is a DNS label.
+/// A key stays as it is if it is a qualified name without a slash, is short enough, and is not in `reserved`. Any
+/// other key is made valid and gets a hash of the original, so that two keys never become the same. `plugin` is a DNS
+/// label.
 #[must_use]
 pub fn annotation_key(plugin: &str, key: &str, reserved: &[&str]) -> String {
     let room = MAX_KEY_BYTES.saturating_sub(plugin.len() + 1);
@@ -151,7 +153,7 @@ pub fn annotation_key(plugin: &str, key: &str, reserved: &[&str]) -> String {
         }
         match character {
             'a'..='z' | 'A'..='Z' | '0'..='9' | '-' | '_' | '.' => clean.push(character),
-            // One for a whole run: a key of emoji would be nothing but dashes.
+            // Write one dash for a whole run of characters. Otherwise a key of emoji would be nothing but dashes.
             _ if clean.ends_with('-') => {}
             _ => clean.push('-'),
         }
@@ -168,7 +170,7 @@ pub fn annotation_key(plugin: &str, key: &str, reserved: &[&str]) -> String {
     name
 }
 
-/// Whether a character moves the cursor, hides text or turns its direction.
+/// Whether a character moves the cursor, hides text or changes its direction.
 fn disturbs(character: char) -> bool {
     character.is_control()
         || matches!(character, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{200b}' | '\u{feff}')
@@ -182,7 +184,7 @@ fn is_field_name(token: &str) -> bool {
         && bytes.all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'-' | b'$'))
 }
 
-/// Whether a text can be the part of a qualified name behind the slash, its length aside.
+/// Whether a text can be the part of a qualified name after the slash, apart from its length.
 fn is_name(text: &str) -> bool {
     let alphanumeric = |byte: Option<&u8>| byte.is_some_and(u8::is_ascii_alphanumeric);
     let bytes = text.as_bytes();
@@ -196,7 +198,7 @@ fn is_name(text: &str) -> bool {
 // === impl Limit ===
 
 impl Limit {
-    /// What is left after the character; none when there is no room for it.
+    /// Returns the limit that is left after the character. None if there is no room for the character.
     fn takes(self, character: char) -> Option<Self> {
         match self {
             Self::Characters(left) => left.checked_sub(1).map(Self::Characters),
@@ -210,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_has_no_control_characters_and_no_superfluous_space() {
+    fn line_has_no_control_characters_or_superfluous_space() {
         for (text, expected) in [
             ("plain", "plain"),
             ("", ""),
@@ -226,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_line_is_cut_within_its_limit() {
+    fn cuts_line_within_limit() {
         for (text, limit, expected) in [
             ("abcdef", Limit::Characters(6), "abcdef"),
             ("abcdefg", Limit::Characters(6), "abcde…"),
@@ -245,7 +247,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_of_ten_megabytes_is_cut() {
+    fn cuts_text_of_ten_megabytes() {
         assert_eq!(
             one_line(&"x".repeat(10_000_000), Limit::Characters(256))
                 .chars()
@@ -259,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_says_how_much_of_it_is_missing() {
+    fn list_reports_number_of_omitted_items() {
         assert_eq!(joined(["/a", "/b"].iter(), ",", 100), "/a,/b");
         let many: Vec<String> = (0..1000).map(|index| format!("/spec/{index}")).collect();
         assert_eq!(
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_becomes_a_field_path() {
+    fn converts_pointer_to_field_path() {
         for (pointer, expected) in [
             ("/spec/containers/0/image", "spec.containers[0].image"),
             (
@@ -308,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_valid_stays() {
+    fn keeps_valid_annotation_key() {
         for key in ["a", "checked-by", "Rule_1.v2", &"k".repeat(55)] {
             assert_eq!(
                 annotation_key("labels", key, &["patched"]),
@@ -318,7 +320,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_that_is_not_valid_is_made_so_and_stays_distinct() {
+    fn replaces_invalid_annotation_key_with_distinct_valid_one() {
         let key = |key: &str| annotation_key("labels", key, &["patched"]);
         insta::assert_snapshot!(key("patched"), @"labels.patched-d7017ebc");
         insta::assert_snapshot!(key("example.com/rule"), @"labels.example.com-rule-a50e410f");

@@ -1,4 +1,4 @@
-//! One plugin's turn: the call, what is counted and logged of it, and the report for the merge.
+//! One plugin's turn: calls the plugin, counts and logs the result, and makes the report for the merge.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,7 +16,7 @@ use crate::metrics::{Cost, Outcome};
 use crate::plugin::{Plugin, PluginState};
 use crate::review::request::AdmissionRequest;
 
-/// A turn, with everything that its end is told with.
+/// One plugin's turn in one phase.
 pub(super) struct Turn<'p> {
     pub(super) plugin: &'p Arc<Plugin>,
     pub(super) phase: Phase,
@@ -24,22 +24,22 @@ pub(super) struct Turn<'p> {
 
 /// How a turn begins.
 pub(super) enum Beginning {
-    /// The plugin is not for this request.
+    /// The plugin does not match this request.
     NotAsked(Mismatch),
-    /// It is not called, and that is to be reported.
+    /// The plugin is not called, and the turn already has its report.
     Report(Box<Report>),
-    /// It is called.
+    /// The plugin is called.
     Call,
 }
 
-/// Conditions that cost too much to be evaluated on the way of others.
+/// Conditions that cost too much to be evaluated on a serving thread.
 pub(super) struct Costly {
     conditions: Vec<Condition>,
-    /// One of them that is not decided yet.
+    /// The name of one condition that is not decided yet.
     name: Arc<str>,
 }
 
-/// What came of calling a plugin.
+/// Everything about a call except its answer.
 pub(super) struct Called {
     pub(super) warnings: Vec<String>,
     pub(super) annotations: Vec<(String, String)>,
@@ -50,7 +50,7 @@ pub(super) struct Called {
     pub(super) wall: Duration,
 }
 
-/// What the plugin answered, and what else there is to say of the call.
+/// A plugin's answer or fault, with everything else about the call.
 pub(super) type Answered = (Result<Answer, Fault>, Called);
 
 // === impl Turn ===
@@ -73,7 +73,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Finds out the same where that costs little.
+    /// Like `begin`, but returns the conditions if they cost too much to be evaluated here.
     pub(super) fn begin_inline(
         &self,
         request: &AdmissionRequest,
@@ -83,7 +83,7 @@ impl Turn<'_> {
         self.beginning(standing, request)
     }
 
-    /// Evaluates conditions on another thread, before the deadline or not at all.
+    /// Evaluates conditions on another thread. If they are not decided before the deadline, the match is unclear.
     pub(super) async fn begin_elsewhere(
         &self,
         costly: Costly,
@@ -103,7 +103,7 @@ impl Turn<'_> {
                     .to_owned(),
             }),
         };
-        // Decided in full, it costs nothing more.
+        // The conditions are decided, so the standing is never `Costly`.
         self.beginning(standing, request).unwrap_or(Beginning::Call)
     }
 
@@ -133,7 +133,7 @@ impl Turn<'_> {
         })
     }
 
-    /// Calls the plugin: its answer, and what else there is to say of the call.
+    /// Calls the plugin, and returns its answer with everything else about the call.
     pub(super) async fn call(
         &self,
         engine: &Engine,
@@ -161,7 +161,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Counts and logs the end of the turn and makes the report of it.
+    /// Counts and logs the end of the turn, and makes its report.
     pub(super) fn report(
         &self,
         request: &AdmissionRequest,
@@ -199,7 +199,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Takes note of an exception and makes the report of it.
+    /// Counts and logs an exception, and makes its report.
     fn excepted(&self, request: &AdmissionRequest, exception: &Exception) -> Report {
         let config = &self.plugin.config;
         self.plugin.metrics.excepted(self.phase);
@@ -217,12 +217,12 @@ impl Turn<'_> {
         Report::new(config, self.plugin.digest.clone(), ended)
     }
 
-    /// What a log record says of the request.
+    /// Returns the log fields that identify the request.
     pub(super) fn identity<'r>(&self, request: &'r AdmissionRequest) -> Identity<'r> {
         Identity::of(request, self.plugin.config.log_identities)
     }
 
-    /// Places, never the message: that is for the user, and may quote the object.
+    /// Logs the places of a denial, never its message. The message is for the user and may quote the object.
     fn log_denial(&self, request: &AdmissionRequest, denial: &Denial, called: &Called) {
         let fields: Vec<&str> = denial
             .causes
@@ -265,7 +265,7 @@ impl Turn<'_> {
 // === impl Called ===
 
 impl Called {
-    /// Of a plugin that did not get to run.
+    /// For a plugin that did not run.
     fn nothing(request: &AdmissionRequest) -> Self {
         Self {
             warnings: Vec::new(),
@@ -278,7 +278,7 @@ impl Called {
         }
     }
 
-    /// Adds what a further call of the same turn cost.
+    /// Adds the cost of a further call in the same turn.
     pub(super) fn add_cost(&mut self, further: &Self) {
         self.fuel += further.fuel;
         self.cpu += further.cpu;
@@ -312,7 +312,7 @@ fn read(report: CallReport) -> Result<Answered, Overload> {
     Ok((answer, called))
 }
 
-/// Whether this end settles the review: later mutators would only see an object that goes nowhere.
+/// Whether this end settles the review. Later mutators would only see an object that is never stored.
 pub(super) fn is_final(report: &Report) -> bool {
     report.mode == Mode::Enforce
         && report.failure_policy == FailurePolicy::Fail

@@ -1,4 +1,4 @@
-//! The validators, all of them, on the object as it came.
+//! Runs all validators on the object as it came in.
 
 mod existing;
 
@@ -28,7 +28,7 @@ use crate::plugin::{Plugin, PluginSet};
 use crate::review::request::AdmissionRequest;
 use existing::Excusing;
 
-/// What the validators say.
+/// The results of all validators.
 pub(super) struct Validated {
     pub(super) reports: Vec<Report>,
     pub(super) audits: Vec<Audit>,
@@ -36,21 +36,22 @@ pub(super) struct Validated {
     pub(super) passed_over: Vec<PassedOver>,
 }
 
-/// What came of one validator.
+/// The result of one validator.
 #[expect(
     clippy::large_enum_variant,
     reason = "nearly all are reports, and a box would be one allocation more in each call"
 )]
 enum Judged {
-    /// It was called, or not called for a reason that is reported: its report and what is to be compared with it.
+    /// The report, and the comparison to make. The plugin was called, or was not called for a reason that is
+    /// reported.
     Reported(Report, Option<Comparison>),
-    /// It is in mode audit: it is called behind the answer.
+    /// The plugin is in mode audit, so it is called after the answer.
     Audited(Audit),
-    /// It was passed over.
+    /// The plugin was passed over.
     PassedOver(Option<PassedOver>),
 }
 
-/// What every validator's call needs.
+/// The inputs of every validator's call.
 #[derive(Clone, Copy)]
 struct Round<'r> {
     engine: &'r Engine,
@@ -61,15 +62,17 @@ struct Round<'r> {
     first_turns: &'r FirstTurns,
 }
 
-/// Whether every validator has had its first turn. A second call, or work of the host's own that it brings with it, waits
-/// for that: it must not use up the time of a plugin that has not begun.
+/// Whether every validator has had its first turn. A second call, and the host's own work for it, waits until then.
+/// Otherwise it could use up the time of a plugin that has not begun.
 pub(super) struct FirstTurns(Semaphore);
 
-/// Runs every validator that applies; `only` limits the run to one of them.
+/// Runs every validator that matches. `only` limits the run to one plugin.
 ///
-/// All calls are under way at once, on this task: one that is done at its first turn costs nothing for it, and
-/// one that takes its time yields at every tick to the others. A call takes kilobytes while it is under way, and nearly all
-/// are done at once: they follow one another in the same place, which stays in the processor's caches.
+/// All calls run concurrently on this task. A call that finishes at its first poll adds no overhead. A longer call
+/// yields to the others at every tick.
+///
+/// The future of a call takes kilobytes. Nearly all calls finish at their first poll, so they reuse the same memory
+/// one after another. This memory stays in the processor's caches.
 pub(super) async fn validate(
     engine: &Engine,
     metrics: &Metrics,
@@ -93,7 +96,7 @@ pub(super) async fn validate(
     };
     let mut audits = Vec::new();
     let mut passed_over = Vec::new();
-    // By the plugins' places in the order.
+    // Results with the plugins' indexes, to restore the configured order.
     let mut judged: Vec<(usize, Judged)> = Vec::new();
     let mut place = None;
     let mut under_way = FuturesUnordered::new();
@@ -196,8 +199,8 @@ impl Round<'_> {
         }
     }
 
-    /// Runs one validator whose report counts, and says what is to be compared with it. What one in mode warn would have
-    /// said changes nothing, so nothing is refused when the host has no room for it.
+    /// Runs one validator whose report counts, and returns it with the comparison to make. If the host has no room, a
+    /// plugin in mode warn is passed over: its verdict has no effect, so nothing is denied for lack of it.
     async fn call(&self, index: usize, plugin: &Arc<Plugin>) -> Result<Judged, Overload> {
         let shadow = self.plugins.shadow_of(plugin).cloned();
         let subject = self.subject.clone();
@@ -234,15 +237,15 @@ impl FirstTurns {
         self.0.close();
     }
 
-    /// Waits until all have had their first turn.
+    /// Waits until all validators have had their first turn.
     async fn done(&self) {
-        // Closing it ends every wait, and there is never a permit.
+        // The semaphore never has a permit, and closing it ends every wait.
         let _: Result<_, _> = self.0.acquire().await;
     }
 }
 
-/// Runs one validator: its report, and what it comes to. Where others are called for the same review, a second call waits
-/// for their first turns.
+/// Runs one validator, and returns its report and its verdict. With `first_turns`, a second call waits until the
+/// other validators of the review have had their first turn.
 pub(super) async fn run(
     engine: &Engine,
     plugin: &Arc<Plugin>,
@@ -266,7 +269,8 @@ pub(super) async fn run(
                     first_turns.done().await;
                 }
                 let split = excusing.told_apart(&turn, engine, denial, deadline, &mut called);
-                // A call as large as the first one, for which room would be moved about with every other call.
+                // Boxed, because this future is as large as the first call's. Without the box, every call would move
+                // that much memory.
                 let split = Box::pin(split).await?;
                 existing = split.existing;
                 Ok(split.new.map_or(Ended::Allowed, Ended::Denied))

@@ -1,10 +1,10 @@
-//! Turns what a plain `cargo build` leaves – a core module with its WIT embedded – into a component.
+//! Turns the core module with embedded WIT that a plain `cargo build` produces into a component.
 
 use wasmparser::{Encoding, Parser, Payload};
 
 use super::outline::own_payloads;
 
-/// Why there is no component.
+/// Why a file cannot be made into a component.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ComponentizeError {
     #[error(
@@ -23,7 +23,7 @@ pub(crate) enum ComponentizeError {
     Encode(String),
 }
 
-/// The component itself, or the one made of a core module.
+/// Returns a component unchanged, or makes one from a core module.
 pub(crate) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, ComponentizeError> {
     let encoding = match Parser::new(0).parse_all(&bytes).next() {
         Some(Ok(Payload::Version { encoding, .. })) => encoding,
@@ -44,7 +44,7 @@ pub(crate) fn componentize(bytes: Vec<u8>) -> Result<Vec<u8>, ComponentizeError>
     encode().map_err(|error| ComponentizeError::Encode(format!("{error:#}")))
 }
 
-/// The names of what a component imports, in order.
+/// Names of a component's imports, in order.
 pub(crate) fn imports(component: &[u8]) -> Vec<String> {
     names(component, |payload| match payload {
         Payload::ComponentImportSection(section) => {
@@ -55,7 +55,7 @@ pub(crate) fn imports(component: &[u8]) -> Vec<String> {
     })
 }
 
-/// The names of what a component exports, in order.
+/// Names of a component's exports, in order.
 pub(crate) fn exports(component: &[u8]) -> Vec<String> {
     names(component, |payload| match payload {
         Payload::ComponentExportSection(section) => {
@@ -66,7 +66,7 @@ pub(crate) fn exports(component: &[u8]) -> Vec<String> {
     })
 }
 
-/// What is read of a component's own sections, and not of what lies inside it.
+/// Collects names from the component's own sections, without those of nested modules and components.
 fn names(component: &[u8], read: impl Fn(Payload<'_>) -> Vec<String>) -> Vec<String> {
     let payloads = own_payloads(component).filter_map(Result::ok);
     payloads.flat_map(read).collect()
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_what_a_file_is_when_it_is_no_plugin() {
+    fn explains_why_file_is_no_plugin() {
         let refused = |bytes: &[u8]| componentize(bytes.to_vec()).unwrap_err().to_string();
         assert!(refused(b"#!/bin/sh").starts_with("it is not WebAssembly"));
         assert!(refused(b"").starts_with("it is not WebAssembly"));
@@ -98,7 +98,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_a_component_as_it_is() {
+    fn leaves_component_unchanged() {
         let component = wat::parse_str("(component)").unwrap();
         assert_eq!(componentize(component.clone()).unwrap(), component);
     }

@@ -1,8 +1,8 @@
-//! For fuzzing: what the host reads of a child that prepares a plugin.
+//! Fuzzing access to the lines that the host reads from a child that prepares a plugin.
 
 use super::protocol::{Line, Manifest};
 
-/// Reads a line; the same line as this host writes it, and the manifest in it, within its bounds.
+/// Reads a line. Returns the line as this host would write it, and the bounded manifest if the line has one.
 #[must_use]
 pub fn line(text: &[u8]) -> Option<(Vec<u8>, Option<Manifest>)> {
     let line: Line = serde_json::from_slice(text).ok()?;

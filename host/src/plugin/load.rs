@@ -1,4 +1,4 @@
-//! Loads the configured plugins: all of them, whatever becomes of one.
+//! Loads the configured plugins. A plugin that fails does not stop the others.
 
 use std::io::Read as _;
 use std::path::{Path, PathBuf};
@@ -25,8 +25,8 @@ pub struct Loader {
     config: EngineConfig,
     metrics: Arc<Metrics>,
     registry: Registry,
-    /// As many files are read at the same time as there are processors: every thread that waits for a disk keeps
-    /// memory of its own from then on.
+    /// Allows as many file reads at once as there are processors. A thread that has waited for a disk keeps its memory
+    /// afterwards.
     reading: Semaphore,
 }
 
@@ -36,77 +36,77 @@ pub enum LoadError {
     /// The file cannot be read.
     #[error("{}: {error}", .path.display())]
     Read {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// Why.
+        /// The I/O error.
         error: std::io::Error,
     },
     /// The file is too large.
     #[error("{}: the file has more than {limit_bytes} bytes (engine.maxPlugin)", .path.display())]
     TooLarge {
-        /// Which.
+        /// Path of the file.
         path: PathBuf,
-        /// The limit.
+        /// Maximum size in bytes.
         limit_bytes: u64,
     },
-    /// It cannot be had from its registry.
+    /// The plugin could not be pulled from its registry.
     #[error(transparent)]
     Registry(#[from] RegistryError),
-    /// The registry has no answer by which what serves could be replaced.
+    /// The registry gave no current answer, and a cached one must not replace the serving version.
     #[error("{0}")]
     Stale(String),
-    /// It took longer than anything is waited for.
+    /// A step took longer than the host waits.
     #[error("{what} took more than {} s", .limit.as_secs())]
     TooSlow {
-        /// What did.
+        /// The step that took too long.
         what: &'static str,
-        /// The limit.
+        /// Time that the host waits for the step.
         limit: Duration,
     },
-    /// It failed on the way.
+    /// The plugin could not be prepared.
     #[error(transparent)]
     Prepare(#[from] PrepareError),
-    /// What was prepared cannot be linked here.
+    /// The prepared plugin cannot be linked in this process.
     #[error("link: {0}")]
     Link(#[from] GuestError),
-    /// It was prepared on a thread that was lost.
-    #[error("link: the thread that did it was lost: {0}")]
+    /// The thread that linked the plugin was lost.
+    #[error("link: the thread that links the plugin failed: {0}")]
     Thread(#[from] tokio::task::JoinError),
-    /// What served last is not what may be served today.
+    /// The last known good version may not be served under the current configuration.
     #[error("{0}")]
     NotToday(&'static str),
-    /// There are no rules to go by.
+    /// The plugin has no usable rules.
     #[error("{0}")]
     Rules(String),
-    /// The engine was set up before anybody asked for so much.
+    /// The plugin's limits exceed the engine's layout, which was fixed when the host started.
     #[error(
-        "limits.{limit}: it asks for {wanted}, and the engine was set up for {had} when the host started: restart it"
+        "limits.{limit} is {wanted}, but the engine was set up for {had} when the host started: restart the host"
     )]
     Layout {
-        /// The key under `limits`.
+        /// Key under `limits`.
         limit: &'static str,
-        /// What the plugin may have.
+        /// Value that the plugin's configuration asks for.
         wanted: u32,
-        /// What there is.
+        /// Value that the engine was set up for.
         had: u32,
     },
 }
 
-/// The bytes of a plugin, not looked at yet.
+/// The bytes of a plugin, not yet inspected.
 pub(crate) struct Artifact {
-    /// None where they are what the caller has already.
+    /// The bytes; `None` if the caller already has them.
     bytes: Option<Vec<u8>>,
     pub(crate) digest: Arc<str>,
-    /// Why it may not be what is there by now.
+    /// Why the registry may have a newer artifact by now.
     pub(crate) stale: Option<String>,
-    /// Keeps it in the cache of what was pulled.
+    /// Keeps the artifact in the cache of pulled artifacts.
     hold: Hold,
 }
 
 // === impl Artifact ===
 
 impl Artifact {
-    /// What the caller has already.
+    /// An artifact that the caller already has.
     pub(crate) fn known(digest: Arc<str>, hold: Hold) -> Self {
         Self {
             bytes: None,
@@ -125,27 +125,29 @@ impl Artifact {
         }
     }
 
-    /// Whether it is what the caller has already.
+    /// Whether the caller already has this artifact.
     pub(crate) fn is_known(&self) -> bool {
         self.bytes.is_none()
     }
 }
 
-const OTHER_PIN: &str = "it has another digest than `source` has";
-const UNSIGNED_FILE: &str = "it was a file, and what is wanted has to be signed (signatures.keys)";
-const NO_KEYS: &str = "it was an artifact of a registry, and what is wanted is a file: by which keys it may be served is not \
-     configured any more";
-/// What is kept of compiled code where a folder is configured for it: some thousand plugins in Rust, or twenty in Python.
+const OTHER_PIN: &str = "its digest is not the one that `source` pins";
+const UNSIGNED_FILE: &str =
+    "it was a file without a signature, but the configuration now requires one (signatures.keys)";
+const NO_KEYS: &str = "it came from a registry, but `source` is a file now: the configuration no longer has the keys to verify \
+     it";
+/// Size limit for compiled code in a configured cache folder: some thousand plugins in Rust, or twenty in Python.
+/// Without a configured folder, an eighth of it applies.
 const KEPT_CODE_BYTES: u64 = 2 << 30;
-/// Pulls that wait for registries at the same time.
+/// Number of plugins that `load_all` loads at once; most of them wait for registries.
 const PULLS: usize = 16;
-/// A file system that takes longer than this for a plugin is not waited for.
+/// Time that the host waits for the file system to read a plugin.
 const READ_LIMIT: Duration = Duration::from_secs(30);
 
 // === impl Loader ===
 
 impl Loader {
-    /// A loader. `executable` is the `tollgate` binary, which is run to prepare plugins.
+    /// Creates a loader. `executable` is the `tollgate` binary, which the loader runs to prepare plugins.
     #[must_use]
     pub fn new(
         engine: Engine,
@@ -172,7 +174,7 @@ impl Loader {
         }
     }
 
-    /// Speaks to registries as this says.
+    /// Sets the configuration for registries.
     #[must_use]
     pub fn with_registries(self, config: Registries) -> Self {
         Self {
@@ -181,7 +183,7 @@ impl Loader {
         }
     }
 
-    /// Loads all of them, as many at once as there are processors. One that fails is in the set as failed.
+    /// Loads all plugins, up to 16 at once. A plugin that fails is in the set as failed.
     pub async fn load_all(&self, configs: Vec<PluginConfig>) -> PluginSet {
         let plugins = futures_util::stream::iter(configs)
             .map(|config| self.load(config))
@@ -189,16 +191,16 @@ impl Loader {
         PluginSet::new(plugins.map(Arc::new).collect().await)
     }
 
-    /// Loads one, and keeps no account of it.
+    /// Loads one plugin without creating its metrics.
     ///
     /// # Errors
-    /// When it cannot be loaded.
+    /// When the plugin cannot be loaded.
     pub async fn check(&self, config: &PluginConfig) -> Result<LoadedPlugin, LoadError> {
         let artifact = self.fetch(config, None).await?;
         self.prepare(config, artifact).await
     }
 
-    /// Loads one.
+    /// Loads one plugin. If loading fails, the plugin's state says why.
     pub async fn load(&self, config: PluginConfig) -> Plugin {
         if !config.enabled {
             return self.plugin(config, Arc::from(""), PluginState::Disabled);
@@ -220,7 +222,7 @@ impl Loader {
         self.plugin(config, digest, state)
     }
 
-    /// A plugin of this code under a configuration.
+    /// Creates a plugin from loaded code and a configuration.
     pub(crate) fn plugin_of(
         &self,
         config: PluginConfig,
@@ -249,7 +251,7 @@ impl Loader {
         }
     }
 
-    /// Whether the engine, as it was set up, has room for what a plugin may have.
+    /// Checks that the engine, as it was set up, has room for a plugin's limits.
     pub(crate) fn has_room_for(&self, limits: &Limits) -> Result<(), LoadError> {
         match self.engine.lacks(limits) {
             Some((limit, wanted, had)) => Err(LoadError::Layout { limit, wanted, had }),
@@ -257,8 +259,8 @@ impl Loader {
         }
     }
 
-    /// Gets a plugin's bytes from where they are; from a registry only where they are others than those of the digest
-    /// that the caller has already.
+    /// Fetches a plugin's bytes from its source. `have` is the digest that the caller already has; a registry sends the
+    /// bytes only if its digest differs.
     pub(crate) async fn fetch(
         &self,
         config: &PluginConfig,
@@ -267,7 +269,8 @@ impl Loader {
         self.fetch_within(config, have, None).await
     }
 
-    /// What is in the cache of a digest that an artifact had, where that is all of it, and signed as it has to be.
+    /// Reads an artifact from the cache by an earlier digest. Returns `None` if the cache lacks a part of it, or if it
+    /// is not signed as required.
     pub(crate) fn at_hand(&self, config: &PluginConfig, digest: &Arc<str>) -> Option<Artifact> {
         let Source::Oci(reference) = &config.source else {
             return None;
@@ -278,7 +281,7 @@ impl Loader {
             have: None,
             limit_bytes: self.config.max_plugin_bytes,
         };
-        // What is wrong with a key is told by whoever asks the registry next.
+        // Ignore errors about keys: the next pull from the registry reports them.
         let (bytes, hold) = self.registry.at_hand(order, digest).ok()??;
         Some(Artifact {
             bytes: Some(bytes),
@@ -286,7 +289,8 @@ impl Loader {
         })
     }
 
-    /// The same, during a start with what it knows of registries.
+    /// Fetches a plugin's bytes like `fetch`. During a start, `start` knows which registries have timed out already,
+    /// and whether another version can serve meanwhile.
     pub(crate) async fn fetch_within(
         &self,
         config: &PluginConfig,
@@ -308,7 +312,7 @@ impl Loader {
                         hold,
                     })
                 };
-                // Never closed.
+                // The semaphore is never closed.
                 let _turn = self.reading.acquire().await;
                 let reading = tokio::task::spawn_blocking(read);
                 match tokio::time::timeout(READ_LIMIT, reading).await {
@@ -335,7 +339,7 @@ impl Loader {
                         %reference,
                         digest = pulled.digest,
                         reason,
-                        "the registry does not have the plugin ready; it comes from the cache as it was"
+                        "registry did not provide the plugin; using the cached version"
                     );
                 }
                 Ok(Artifact::of(pulled))
@@ -343,10 +347,10 @@ impl Loader {
         }
     }
 
-    /// What a plugin says of itself. It is not configured, and not loaded.
+    /// Asks a plugin to describe itself, without configuring or loading it.
     ///
     /// # Errors
-    /// When it is no plugin, or says nothing.
+    /// When the bytes are not a plugin, or the plugin fails to describe itself.
     pub async fn describe(
         &self,
         config: &PluginConfig,
@@ -364,12 +368,14 @@ impl Loader {
             tier: self.engine.tier(),
             cpu_seconds: self.config.load_timeout.as_secs().max(1),
             memory_bytes: self.config.load_memory_bytes,
+            code_bytes: 0,
             task: protocol::Task::Describe,
         }
     }
 
-    /// What served before this start, under the entry that it served under. Neither keys, pins nor capabilities that
-    /// have been taken away since are given back.
+    /// Loads the last known good version, under the configuration entry that it served under.
+    ///
+    /// Keys, pins and capabilities that have been withdrawn since then stay withdrawn.
     pub(crate) async fn recall(
         &self,
         before: &PluginConfig,
@@ -423,17 +429,18 @@ impl Loader {
         Ok((config, digest, code))
     }
 
-    /// The artifacts by which this can be served again.
+    /// The digests of the artifacts that are needed to serve this version again.
     pub(crate) fn needs(&self, served: &Served) -> Vec<String> {
         self.registry.needs(served)
     }
 
-    /// Lets go of what is kept for plugins that are gone, after it has been written down what serves.
+    /// Brings the artifact cache back within its size limit. Call this after the serving versions have been written to
+    /// disk, so that artifacts of removed plugins can go.
     pub(crate) fn tidy(&self) {
         self.registry.tidy();
     }
 
-    /// Takes the bytes the whole way to a plugin that can be called.
+    /// Turns the bytes into a plugin that can be called.
     async fn prepare(
         &self,
         config: &PluginConfig,
@@ -442,7 +449,7 @@ impl Loader {
         self.prepare_code(config, artifact).await?.under(config)
     }
 
-    /// Takes the bytes the whole way to code that can be called, whatever it is asked about.
+    /// Turns the bytes into code that can be called, independent of the plugin's rules.
     pub(crate) async fn prepare_code(
         &self,
         config: &PluginConfig,
@@ -484,7 +491,7 @@ impl Loader {
             tracing::warn!(
                 plugin = name,
                 reason,
-                "no snapshot: the plugin is configured anew in every call"
+                "no snapshot: the plugin is configured again in every call"
             );
         }
         if let Source::File(_) = &config.source {
@@ -501,10 +508,10 @@ impl Loader {
 // === impl PluginCode ===
 
 impl PluginCode {
-    /// The plugin under a configuration.
+    /// Combines the code with a configuration.
     ///
     /// # Errors
-    /// When neither has rules.
+    /// When neither the configuration nor the manifest has rules.
     pub(crate) fn under(&self, config: &PluginConfig) -> Result<LoadedPlugin, LoadError> {
         Ok(LoadedPlugin {
             matching: matching(config, &self.manifest)?,
@@ -513,16 +520,16 @@ impl PluginCode {
         })
     }
 
-    /// Whether it has rules to go by under a configuration.
+    /// Checks that the plugin would have rules under a configuration.
     ///
     /// # Errors
-    /// When neither has any.
+    /// When neither the configuration nor the manifest has rules.
     pub(crate) fn has_rules(&self, config: &PluginConfig) -> Result<(), LoadError> {
         matching(config, &self.manifest).map(drop)
     }
 }
 
-/// What it is asked about: from the configuration, else from itself.
+/// The plugin's rules: those of the configuration, or else those of the manifest.
 fn matching(config: &PluginConfig, manifest: &Manifest) -> Result<Match, LoadError> {
     match &config.matching {
         Some(matching) => Ok(matching.clone()),
@@ -532,7 +539,7 @@ fn matching(config: &PluginConfig, manifest: &Manifest) -> Result<Match, LoadErr
 
 fn matching_of(rules: &[super::protocol::ManifestRule]) -> Result<Match, LoadError> {
     if rules.is_empty() {
-        let text = "the plugin's `describe` names no rules and the configuration has none for it: add `match.rules`";
+        let text = "the plugin's `describe` names no rules, and neither does the configuration: add `match.rules`";
         return Err(LoadError::Rules(text.to_owned()));
     }
     let rules: Vec<ManifestRule> = rules
@@ -552,19 +559,19 @@ fn matching_of(rules: &[super::protocol::ManifestRule]) -> Result<Match, LoadErr
     })
 }
 
-/// Warns of rules that match nothing that Kubernetes has, as far as it is known: they protect nothing.
+/// Warns about rules that match nothing that Kubernetes has, as far as Tollgate knows. Such rules protect nothing.
 fn warn_of_rules(config: &PluginConfig, matching: &Match) {
     for finding in crate::kubernetes::judge(matching, config.matching.is_some()) {
         tracing::warn!(
             plugin = config.name.as_str(),
             rule = finding.place,
-            "rule matches nothing: {}",
-            finding.text
+            reason = finding.text,
+            "rule matches nothing"
         );
     }
 }
 
-/// Reads a file up to a size, whatever its size is said to be.
+/// Reads a file up to a size limit, without trusting the size that the file system reports.
 fn read(path: &Path, limit_bytes: u64) -> Result<Vec<u8>, LoadError> {
     let failed = |error| LoadError::Read {
         path: path.to_owned(),

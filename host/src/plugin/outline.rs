@@ -1,4 +1,4 @@
-//! What a component says of its core modules, which is what those who write it anew go by.
+//! Reads the structure of a component that the rewriting steps need: its core modules, instances and aliases.
 
 use wasmparser::{
     BinaryReaderError, CanonicalFunction, ComponentAlias, ComponentExternalKind,
@@ -6,31 +6,31 @@ use wasmparser::{
     Payload,
 };
 
-/// By the numbers that they have in it.
+/// The structure of a component. Positions in these lists are the component's own indices.
 #[derive(Default)]
 pub(super) struct Outline<'c> {
     pub(super) modules: Vec<&'c [u8]>,
     pub(super) instances: Vec<Instance<'c>>,
     pub(super) aliases: Vec<Alias<'c>>,
-    /// How many functions there are.
+    /// Number of core functions so far.
     functions: u32,
-    /// Whether it has what names modules or functions in ways that are not looked at: modules that are not written in it,
-    /// or are exported, and resources with a destructor.
+    /// Whether the component refers to modules or functions in ways that this reader does not follow. Such components
+    /// import, export or alias modules, or have a resource with a destructor.
     pub(super) is_unusual: bool,
 }
 
-/// What is taken from a core instance.
+/// An alias of an export of a core instance.
 pub(super) struct Alias<'c> {
     pub(super) kind: ExternalKind,
     pub(super) instance: u32,
     pub(super) name: &'c str,
-    /// How many functions there are before it, which is its number where it is one.
+    /// Number of functions before the alias. If the alias is a function, this is its index.
     pub(super) function: u32,
-    /// How many instances there are before it.
+    /// Number of instances before the alias.
     pub(super) behind: usize,
 }
 
-/// A component's own sections, and not those of what lies inside it.
+/// The component's own sections, without those of nested modules and components.
 pub(super) fn own_payloads(
     component: &[u8],
 ) -> impl Iterator<Item = Result<Payload<'_>, BinaryReaderError>> {
@@ -46,7 +46,7 @@ pub(super) fn own_payloads(
     })
 }
 
-/// Whether it is a function that is exported.
+/// Whether an export of this kind is a function.
 pub(super) fn is_function(kind: ExternalKind) -> bool {
     matches!(kind, ExternalKind::Func | ExternalKind::FuncExact)
 }
@@ -70,7 +70,7 @@ impl<'c> Outline<'c> {
         Ok(outline)
     }
 
-    /// Instances of modules, with the modules.
+    /// Indices of the instances of modules, each with the index of its module.
     pub(super) fn instantiated(&self) -> impl Iterator<Item = (u32, u32)> {
         let instances = (0..).zip(&self.instances);
         instances.filter_map(|(number, instance)| match instance {
@@ -79,7 +79,7 @@ impl<'c> Outline<'c> {
         })
     }
 
-    /// Whether there is one instance of a module.
+    /// Whether a module has exactly one instance.
     pub(super) fn is_alone(&self, module: u32) -> bool {
         let of_it = self.instantiated().filter(|(_, of)| *of == module);
         of_it.count() == 1
@@ -90,7 +90,7 @@ impl<'c> Outline<'c> {
             Payload::ModuleSection {
                 unchecked_range, ..
             } => {
-                // Where there is less, the parser comes to the end of it and says so.
+                // If the bytes are cut short, the parser reaches their end and reports it.
                 let module = component.get(unchecked_range);
                 self.modules.push(module.unwrap_or_default());
             }
@@ -190,7 +190,7 @@ mod tests {
     }
 
     #[test]
-    fn what_lies_in_another_component_is_not_counted() {
+    fn ignores_content_of_nested_components() {
         for within in ["", WITHIN] {
             let component = component(within);
             let outline = Outline::read(&component).unwrap();
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_cut_short_is_told() {
+    fn reports_truncated_component() {
         let component = component(WITHIN);
         let module = Outline::read(&component).unwrap().modules[0];
         let end = module.as_ptr_range().end.addr() - component.as_ptr().addr();

@@ -1,8 +1,12 @@
-//! The child's side: everything that is done with a plugin's bytes before they are trusted with a request.
+//! The child's side of preparing a plugin: all work on a plugin's bytes before they are trusted with a request.
 //!
-//! A child does one of two things. It runs guest code and hands back a component (`prepare/configure`), or it compiles a
-//! component and hands back machine code (`prepare/compile`). No process does both, so no guest has ever run where the
-//! code that the host executes is made. Neither can open a file or a socket (`prepare/confine`).
+//! A child does one of two tasks:
+//!
+//! - Run guest code and hand back a component (`prepare/configure`).
+//! - Compile a component and hand back machine code (`prepare/compile`).
+//!
+//! A process never does both. The code that the host executes is therefore made where no guest has ever run. A child
+//! can open neither files nor sockets (`prepare/confine`).
 
 mod compile;
 mod configure;
@@ -13,11 +17,12 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
+use super::componentize::componentize;
 use super::protocol::{Line, Order, Stage, Task};
 use crate::config::PluginName;
 use crate::engine::{ConfiguredBy, Engine, EngineSettings, Guest, GuestError, Tier};
 
-/// What a child hands back: a line, and the bytes that follow it.
+/// The result of a child: a line, and the bytes that follow it.
 struct Outcome {
     line: Line,
     bytes: Vec<u8>,
@@ -28,7 +33,7 @@ struct Refusal {
     reason: String,
 }
 
-/// An engine, and what a guest is linked with.
+/// The engine of a child, with the order that its guests are linked for.
 struct Workshop<'o> {
     engine: Engine,
     name: PluginName,
@@ -41,7 +46,8 @@ struct Teller<W>(W);
 /// Runs the child: reads an order and the bytes from `input`, writes lines and the result to `output`.
 ///
 /// # Errors
-/// When `input` or `output` break, or the order cannot be read: then there is nobody to tell.
+/// When `input` or `output` breaks, the order cannot be read, or a limit cannot be set. The child then ends without a
+/// result.
 pub fn run(input: impl Read, output: impl Write) -> anyhow::Result<()> {
     let mut input = BufReader::new(input);
     let mut line = String::new();
@@ -53,14 +59,21 @@ pub fn run(input: impl Read, output: impl Write) -> anyhow::Result<()> {
     teller.stage(Stage::Read)?;
     let mut bytes = Vec::new();
     input.read_to_end(&mut bytes)?;
+    let code_bytes = usize::try_from(order.code_bytes)?.min(bytes.len());
+    let plugin = bytes.split_off(code_bytes);
+    let (code, bytes) = (bytes, plugin);
     let outcome = match &order.task {
+        Task::CompileOnce {
+            instrument,
+            max_code_bytes,
+        } => compile::compile_once(&order, *instrument, *max_code_bytes, bytes, &mut teller),
         Task::Compile { stage } => compile::compile(&order, *stage, &bytes, &mut teller),
         Task::Describe | Task::Configure { .. } => {
-            // No more than timers: for input and output, tokio opens files of its own.
+            // Enable timers only: for input and output, tokio would open files.
             let runtime = tokio::runtime::Builder::new_current_thread()
                 .enable_time()
                 .build()?;
-            runtime.block_on(configure::configure(&order, bytes, &mut teller))
+            runtime.block_on(configure::configure(&order, &code, bytes, &mut teller))
         }
     };
     teller.end(outcome)
@@ -78,13 +91,24 @@ impl<'o> Workshop<'o> {
             tier,
         });
         let engine = engine.map_err(|error| {
-            Stage::Compile.refuses(format!("the engine cannot be set up: {error:#}"))
+            Stage::Compile.refuses(format!("failed to set up the engine: {error:#}"))
         })?;
         Ok(Self {
             engine,
             name,
             order,
         })
+    }
+
+    /// Links a component that another child compiled.
+    fn link_code(&self, code: &[u8]) -> Result<Guest, GuestError> {
+        Guest::link_bytes(
+            &self.engine,
+            self.name.clone(),
+            code,
+            self.order.capabilities.iter().copied(),
+            Arc::new(self.order.limits.clone()),
+        )
     }
 
     /// Compiles and links a component, as the host would with these limits and capabilities.
@@ -111,6 +135,13 @@ impl Stage {
     }
 }
 
+/// Makes a component of a plugin's file.
+fn component_of(bytes: Vec<u8>, teller: &mut Teller<impl Write>) -> Result<Vec<u8>, Refusal> {
+    let _ = teller.stage(Stage::Componentize);
+    caught(|| componentize(bytes).map_err(|error| error.to_string()))
+        .map_err(|reason| Stage::Componentize.refuses(reason))
+}
+
 fn attempted<T, E: std::fmt::Display>(work: impl FnOnce() -> Result<T, E>) -> Option<T> {
     caught(|| work().map_err(|error| error.to_string())).ok()
 }
@@ -125,7 +156,7 @@ fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
         .downcast_ref::<String>()
         .map(String::as_str)
         .or_else(|| panic.downcast_ref::<&str>().copied());
-    format!("panicked: {}", text.unwrap_or("no text"))
+    format!("panicked: {}", text.unwrap_or("without a message"))
 }
 
 // === impl Teller ===
@@ -137,7 +168,7 @@ impl<W: Write> Teller<W> {
         Ok(self.0.flush()?)
     }
 
-    /// Where the host is gone, the next read or write ends this process.
+    /// Reports a stage. Callers may ignore an error: if the host is gone, the next read or write ends this process.
     fn stage(&mut self, stage: Stage) -> anyhow::Result<()> {
         self.line(&Line::Stage(stage))
     }

@@ -1,8 +1,12 @@
-//! What the host and its children say to each other when a plugin is prepared.
+//! The protocol between the host and the children that prepare plugins.
 //!
-//! To a child: one line of JSON, then the bytes that it works on. From the child: a line of JSON for how it is confined,
-//! one for every stage that it enters, and one with the result, followed by the result's bytes. The stages are how the
-//! host knows what a child that was killed was at.
+//! The host sends one line of JSON, then the bytes to work on. The child answers with lines of JSON:
+//!
+//! 1. A line about its confinement.
+//! 2. A line for each stage that it enters.
+//! 3. A line with the result, followed by the result's bytes.
+//!
+//! If a child is killed, the last stage tells the host where the child was.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -13,7 +17,8 @@ use crate::config::{Capability, Limits};
 use crate::engine::Tier;
 use crate::pipeline::text::{Limit, one_line};
 
-/// What a child is to do. The bytes follow it: a plugin's, or for [`Task::Compile`] those of the component to compile.
+/// The order for a child. The bytes follow it: `code_bytes` bytes of code, if any, and then the plugin, or for
+/// [`Task::Compile`] the component to compile.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Order {
@@ -21,44 +26,54 @@ pub(super) struct Order {
     pub(super) limits: Limits,
     pub(super) capabilities: BTreeSet<Capability>,
     pub(super) max_wasm_stack_bytes: u64,
-    /// How the code is compiled that the host runs.
+    /// Tier of the code that the host will run.
     pub(super) tier: Tier,
     pub(super) cpu_seconds: u64,
     pub(super) memory_bytes: u64,
+    /// Length of the code that a child with [`Task::CompileOnce`] made of the plugin. 0: the child compiles the plugin
+    /// itself.
+    pub(super) code_bytes: u64,
     pub(super) task: Task,
 }
 
-/// The work of one child. No child that runs guest code makes the code that the host runs.
+/// The work of one child. A child that runs guest code never makes the code that the host runs.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Task {
-    /// Ask the plugin what it is. Runs guest code.
+    /// Make a component of the plugin and compile it for one run, without optimising. Runs no guest code.
+    CompileOnce {
+        /// Whether to add the instrumentation that takes a snapshot, if the component can be instrumented.
+        instrument: bool,
+        /// Size from which the code is not handed back.
+        max_code_bytes: u64,
+    },
+    /// Ask the plugin to describe itself. Runs guest code.
     Describe,
-    /// Describe and configure the plugin, and make the component that is to be compiled. Runs guest code.
+    /// Describe and configure the plugin, and make the component to compile. Runs guest code.
     Configure {
-        /// The settings, as JSON.
+        /// Settings as JSON.
         settings: String,
-        /// What to make of the plugin's memory and code after `configure`.
+        /// How to rewrite the plugin's memory and code after `configure`.
         rewriting: Rewriting,
     },
     /// Compile the component. Runs no guest code.
     Compile {
-        /// The stage to report.
+        /// Stage to report.
         stage: Stage,
     },
 }
 
-/// How a component is rewritten after `configure`. Each is the way out where the one before it fails.
+/// How a component is rewritten after `configure`. A variant is the fallback for the one before it.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Rewriting {
-    /// A snapshot of its memory, without the code that only `describe` and `configure` call.
+    /// Take a snapshot of the memory, and remove the code that only `describe` and `configure` call.
     Trimmed,
-    /// A snapshot of its memory with all of its code.
+    /// Take a snapshot of the memory, and keep all code.
     Snapshot,
-    /// None: `configure` runs in every call.
+    /// Do not rewrite: `configure` runs in every call.
     Without {
-        /// Why there is no snapshot.
+        /// The reason why there is no snapshot.
         reason: String,
     },
 }
@@ -67,23 +82,27 @@ pub(super) enum Rewriting {
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) enum Line {
-    /// It has confined itself as far as the system lets it.
+    /// The child has confined itself as far as the system allows.
     Confined {
-        /// What is missing, and why.
+        /// Protections that are missing, each with the reason.
         missing: Vec<String>,
     },
-    /// It has begun a stage.
+    /// The child has begun a stage.
     Stage(Stage),
-    /// A plugin was described, and configured where that was asked for; `component_bytes` bytes follow.
+    /// The child has described the plugin, and configured it if ordered to. `component_bytes` bytes follow.
     #[serde(rename_all = "camelCase")]
     Configured {
         manifest: Manifest,
         fallback: Option<String>,
         component_bytes: u64,
     },
-    /// A component was compiled; `code_bytes` bytes follow.
+    /// The child has compiled a component. `code_bytes` bytes follow.
     #[serde(rename_all = "camelCase")]
-    Compiled { code_bytes: u64 },
+    Compiled {
+        code_bytes: u64,
+        /// The reason why the component was not instrumented although the order asked for it.
+        fallback: Option<String>,
+    },
     /// The plugin cannot be loaded.
     Refused { stage: Stage, reason: String },
 }
@@ -92,58 +111,58 @@ pub(super) enum Line {
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub enum Stage {
-    /// Reading the bytes.
+    /// Read the plugin's bytes.
     Read,
-    /// Making a component of a core module.
+    /// Make a component from a core module.
     Componentize,
-    /// Compiling, and checking imports and exports.
+    /// Compile the component, and check its imports and exports.
     Compile,
-    /// Asking the plugin what it is.
+    /// Ask the plugin to describe itself.
     Describe,
-    /// Handing it its settings.
+    /// Pass the settings to the plugin.
     Configure,
-    /// Writing down what `configure` left.
+    /// Take a snapshot of the state after `configure`.
     Snapshot,
-    /// Compiling the snapshot.
+    /// Compile the snapshot.
     CompileSnapshot,
 }
 
-/// What a plugin says of itself.
+/// A plugin's description of itself.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Manifest {
-    /// Its name.
+    /// Name of the plugin.
     pub name: String,
-    /// Its version.
+    /// Version of the plugin.
     pub version: String,
-    /// What it is for.
+    /// Purpose of the plugin.
     pub description: String,
-    /// A JSON Schema for its settings.
+    /// JSON Schema for the plugin's settings.
     pub settings_schema: Option<String>,
-    /// The rules that it is meant for.
+    /// Rules for the requests that the plugin is meant for.
     pub rules: Vec<ManifestRule>,
-    /// More, by key.
+    /// Further information, as keys and values.
     pub labels: Vec<(String, String)>,
 }
 
-/// A rule of a manifest, as the plugin gave it.
+/// A rule of a manifest, as the plugin wrote it.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ManifestRule {
-    /// CREATE, UPDATE, DELETE, CONNECT or `*`.
+    /// Operations: CREATE, UPDATE, DELETE, CONNECT or `*`.
     pub operations: Vec<String>,
-    /// `""` for the core group.
+    /// API groups; `""` is the core group.
     pub api_groups: Vec<String>,
-    /// Such as `v1`.
+    /// API versions, such as `v1`.
     pub api_versions: Vec<String>,
-    /// Such as `pods` or `pods/ephemeralcontainers`.
+    /// Resources, such as `pods` or `pods/ephemeralcontainers`.
     pub resources: Vec<String>,
-    /// Cluster, Namespaced or `*`.
+    /// Scope: Cluster, Namespaced or `*`.
     pub scope: Option<String>,
 }
 
-/// What is kept of a manifest's texts and lists: a plugin writes them, and the host shows them in `/plugins` and –
-/// the version – in a metric's label.
+/// Limits for the names, texts and labels of a manifest (this constant and the next two). The plugin writes the
+/// manifest, and the host shows it in `/plugins`. The version is also a label of a metric.
 const MAX_NAME: Limit = Limit::Bytes(128);
 const MAX_TEXT: Limit = Limit::Bytes(4096);
 const MAX_LABELS: usize = 64;
@@ -151,7 +170,8 @@ const MAX_LABELS: usize = 64;
 // === impl Manifest ===
 
 impl Manifest {
-    /// The same within bounds, and each text in one line. Rules are not cut but judged where they are read.
+    /// Cuts texts and labels to their limits, and puts each text into one line. Rules are not cut; their reader
+    /// validates them.
     #[must_use]
     pub(super) fn bounded(self) -> Self {
         let label =

@@ -1,4 +1,4 @@
-//! The plugins as they are at one moment: what one request sees from its start to its end.
+//! The set of plugins that one request sees from start to end.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -14,70 +14,70 @@ use crate::engine::{ConfiguredBy, Guest, Phase, UNLOADED, kinds};
 use crate::metrics::{Metrics, PluginMetrics};
 use crate::registry::Hold;
 
-/// All plugins, in the order in which mutators run, and the candidates of some of them.
+/// All plugins in the order in which mutators run, and the shadows of some of them.
 #[derive(Default)]
 pub struct PluginSet {
     plugins: Vec<Arc<Plugin>>,
     shadows: Vec<Arc<Shadow>>,
 }
 
-/// A configured plugin, loaded or not.
+/// A configured plugin, whether loaded or not.
 pub struct Plugin {
-    /// What the configuration says of it.
+    /// Configuration of the plugin.
     pub config: PluginConfig,
-    /// SHA-256 of the file as `sha256:…`; empty where the file could not be read.
+    /// SHA-256 of the file as `sha256:…`; empty if the file could not be read.
     pub digest: Arc<str>,
-    /// Whether it can be called.
+    /// Whether the plugin can be called.
     pub state: PluginState,
-    /// Where its calls are counted.
+    /// Metrics of the plugin's calls.
     pub metrics: PluginMetrics,
 }
 
 /// Whether a plugin can be called.
 pub enum PluginState {
-    /// It can.
+    /// The plugin can be called.
     Loaded(Box<LoadedPlugin>),
-    /// It is not to be: it is not asked about anything.
+    /// The configuration disables the plugin, so it gets no requests.
     Disabled,
-    /// It cannot; what it would have matched gets its failurePolicy.
+    /// The plugin cannot be called. Its `failurePolicy` applies to the requests that it would match.
     Failed {
-        /// Why.
+        /// The reason why the plugin could not be loaded.
         reason: String,
     },
 }
 
-/// What a plugin is asked about.
+/// The requests that a plugin evaluates.
 pub(crate) enum Asked<'p> {
-    /// It is not asked.
+    /// No request.
     Nothing,
-    /// What matches.
+    /// The requests that match.
     About(&'p Match),
     /// Every request.
     Everything,
 }
 
-/// A plugin's code, whatever it is asked about.
+/// A plugin's code, independent of its rules.
 pub(crate) struct PluginCode {
     pub(crate) guest: Arc<Guest>,
     pub(crate) manifest: Manifest,
-    /// Keeps what it was made of in the cache of what was pulled.
+    /// Keeps the plugin's artifact in the cache.
     pub(crate) _hold: Hold,
 }
 
 /// A plugin that can be called.
 pub struct LoadedPlugin {
-    /// What is called. Shared where only the configuration around it has changed.
+    /// The linked code. Plugins share it when only the configuration around it has changed.
     pub guest: Arc<Guest>,
-    /// What it says of itself.
+    /// The plugin's description of itself.
     pub manifest: Manifest,
-    /// What it is asked about: from the configuration, else from the manifest.
+    /// Rules for the plugin's requests: from the configuration, or else from the manifest.
     pub matching: Match,
 }
 
 // === impl PluginSet ===
 
 impl PluginSet {
-    /// A set in the given order. Candidates find their plugins.
+    /// Creates a set in the given order, and assigns each shadow to its plugin.
     #[must_use]
     pub fn new(plugins: Vec<Arc<Plugin>>) -> Self {
         let (candidates, plugins): (Vec<_>, Vec<_>) = plugins
@@ -95,7 +95,7 @@ impl PluginSet {
         set
     }
 
-    /// The same, with what has been compared where both that are compared are what they were in an earlier set.
+    /// Continues the comparisons of an earlier set, for each shadow whose code and whose plugin's code are unchanged.
     pub(crate) fn continuing(mut self, earlier: &Self) -> Self {
         for shadow in &mut self.shadows {
             let name = shadow.live_name();
@@ -107,33 +107,33 @@ impl PluginSet {
         self
     }
 
-    /// The plugins in order, without candidates.
+    /// The plugins in order, without shadows.
     pub fn iter(&self) -> impl Iterator<Item = &Arc<Plugin>> {
         self.plugins.iter()
     }
 
-    /// The plugins in order, and then the candidates.
+    /// The plugins in order, then the shadows.
     pub fn all(&self) -> impl Iterator<Item = &Arc<Plugin>> {
         let candidates = self.shadows.iter().map(|shadow| &shadow.plugin);
         self.plugins.iter().chain(candidates)
     }
 
-    /// A plugin or a candidate by name.
+    /// Finds a plugin or a shadow by name.
     pub(crate) fn find(&self, name: &str) -> Option<&Arc<Plugin>> {
         self.all()
             .find(|plugin| plugin.config.name.as_str() == name)
     }
 
-    /// A plugin's candidate, where both can be called.
+    /// A plugin's shadow, if both can be called.
     pub(crate) fn shadow_of(&self, plugin: &Plugin) -> Option<&Arc<Shadow>> {
-        // Most sets have none.
+        // Most sets have no shadows.
         self.shadows
             .iter()
             .find(|shadow| shadow.live_name() == plugin.config.name.as_str())
             .filter(|shadow| shadow.is_ready())
     }
 
-    /// A plugin by name; never a candidate.
+    /// Finds a plugin by name, but never a shadow.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<&Arc<Plugin>> {
         self.plugins
@@ -141,8 +141,10 @@ impl PluginSet {
             .find(|plugin| plugin.config.name.as_str() == name)
     }
 
-    /// Those for which traffic is better kept away for a while: what they would have been asked about is denied, because
-    /// they were never loaded.
+    /// The plugins that traffic should wait for.
+    ///
+    /// Such a plugin was never loaded, is enforced and has `failurePolicy: Fail`. Tollgate denies the requests that it
+    /// would match.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = &PluginConfig> {
         let awaited = self.plugins.iter().filter(|plugin| {
             matches!(plugin.state, PluginState::Failed { .. })
@@ -152,7 +154,7 @@ impl PluginSet {
         awaited.map(|plugin| &plugin.config)
     }
 
-    /// Tells the metrics what serves from now on, in the place of the earlier set.
+    /// Updates the metrics when this set replaces the earlier one.
     pub(crate) fn announce(&self, earlier: &Self, metrics: &Metrics) {
         let (now, before) = (self.serving(), earlier.serving());
         for (name, digest, version) in before.difference(&now) {
@@ -161,12 +163,12 @@ impl PluginSet {
         for (name, digest, version) in now.difference(&before) {
             metrics.plugin_loaded(name, digest, version);
         }
-        for plugin in self.iter() {
+        for plugin in self.all() {
             plugin.begin_metrics();
         }
     }
 
-    /// Names, digests and versions.
+    /// Names, digests and versions of the loaded plugins.
     fn serving(&self) -> BTreeSet<(&str, &str, &str)> {
         let loaded = self.plugins.iter().filter_map(|plugin| {
             let PluginState::Loaded(loaded) = &plugin.state else {
@@ -178,7 +180,7 @@ impl PluginSet {
         loaded.collect()
     }
 
-    /// For `/plugins`.
+    /// The response of `/plugins`.
     #[must_use]
     pub fn status(&self) -> serde_json::Value {
         let plugins = self.plugins.iter().map(|plugin| {
@@ -193,7 +195,7 @@ impl PluginSet {
         serde_json::json!({ "plugins": plugins.collect::<Vec<_>>() })
     }
 
-    /// For `/candidates`.
+    /// The response of `/candidates`.
     pub(crate) fn comparisons(&self) -> serde_json::Value {
         let comparisons = self.shadows.iter().filter_map(|shadow| {
             let live = self.get(shadow.live_name())?;
@@ -206,7 +208,7 @@ impl PluginSet {
 // === impl Plugin ===
 
 impl Plugin {
-    /// Shows what can be counted of it at zero.
+    /// Creates the plugin's counters, so that they show zero before the first event.
     fn begin_metrics(&self) {
         let policy = self.config.failure_policy.as_str();
         for phase in [Phase::Mutate, Phase::Validate] {
@@ -222,8 +224,10 @@ impl Plugin {
         }
     }
 
-    /// What it is asked about in this phase. One that never loaded and whose rules are not in the configuration is
-    /// asked about everything: what it would have judged is not known, and skipping it would open the gate.
+    /// The requests that the plugin gets in this phase.
+    ///
+    /// A plugin that never loaded gets every request, unless the configuration has its rules. Tollgate does not know
+    /// the rules in its manifest, and skipping the plugin would open the gate.
     pub(crate) fn asked(&self, phase: Phase) -> Asked<'_> {
         match &self.state {
             PluginState::Disabled => Asked::Nothing,
@@ -299,7 +303,7 @@ impl Plugin {
     }
 }
 
-/// With the configuration's keys, and whether it still counts.
+/// Shows an exception with the configuration's keys, and whether it is still active.
 fn exception(exception: &Exception) -> serde_json::Value {
     let state = if exception.is_active(SystemTime::now()) {
         "active"
@@ -317,7 +321,7 @@ fn exception(exception: &Exception) -> serde_json::Value {
     status
 }
 
-/// What the configuration says beside the rules, with its keys.
+/// Shows the restrictions in addition to the rules, with the configuration's keys.
 fn narrowed(matching: &Match) -> serde_json::Value {
     let mut status = serde_json::json!({});
     for (key, list) in [
@@ -343,7 +347,7 @@ fn narrowed(matching: &Match) -> serde_json::Value {
     status
 }
 
-/// By the configuration's keys and in its units.
+/// Shows limits with the configuration's keys and units.
 fn limits(limits: &Limits) -> serde_json::Value {
     serde_json::json!({
         "fuel": format_count(limits.fuel),

@@ -1,4 +1,4 @@
-//! A plugin's candidate, and what comparing the two has come to.
+//! A plugin's shadow, and the comparison between the two.
 
 use std::sync::Arc;
 
@@ -8,20 +8,20 @@ use super::set::{Plugin, PluginState};
 use crate::comparison::Tally;
 use crate::engine::Guest;
 
-/// A candidate in the set of live plugins. It runs behind the answers and decides nothing.
+/// A shadow in the set of serving plugins. Its calls run after the answers and decide nothing.
 pub(crate) struct Shadow {
-    /// Its own configuration, code and state.
+    /// The shadow's own configuration, code and state.
     pub(crate) plugin: Arc<Plugin>,
-    /// Goes on for as long as the code of both is the same.
+    /// The comparison's counters, which continue while the code of both versions stays the same.
     pub(crate) tally: Arc<Tally>,
-    /// What was compared: the plugin's code, and the candidate's.
+    /// The code that is compared: the serving plugin's, then the shadow's.
     compared: Option<(Arc<Guest>, Arc<Guest>)>,
 }
 
 // === impl Shadow ===
 
 impl Shadow {
-    /// A candidate of `live`, with nothing compared yet.
+    /// Creates a shadow of `live`, without any comparisons yet.
     pub(super) fn new(plugin: Arc<Plugin>, live: Option<&Arc<Plugin>>) -> Self {
         let compared = live.and_then(guest).zip(guest(&plugin));
         Self {
@@ -31,17 +31,17 @@ impl Shadow {
         }
     }
 
-    /// The name of the plugin whose candidate it is.
+    /// Name of the plugin that this is the shadow of.
     pub(crate) fn live_name(&self) -> &str {
         self.plugin.config.name.entry()
     }
 
-    /// Whether there is anything to compare: code of both.
+    /// Whether the code of both versions is loaded, so that they can be compared.
     pub(crate) fn is_ready(&self) -> bool {
         self.compared.is_some()
     }
 
-    /// The same, with an earlier tally where both are what they were then.
+    /// Takes over the counters of an earlier shadow if the code of both versions is unchanged.
     pub(super) fn continuing(&self, earlier: &Self) -> Self {
         let same = match (&self.compared, &earlier.compared) {
             (Some((live, candidate)), Some((earlier_live, earlier_candidate))) => {
@@ -57,11 +57,11 @@ impl Shadow {
         }
     }
 
-    /// What `/plugins` says of it: itself, and what has been counted.
+    /// The shadow's entry in `/plugins`: its status and a summary of the comparison.
     pub(super) fn status(&self) -> Value {
         let mut status = self.plugin.status();
         if let Some(status) = status.as_object_mut() {
-            // The plugin's own, or without a meaning.
+            // These keys belong to the serving plugin, or have no meaning for a shadow.
             for key in [
                 "name",
                 "mode",
@@ -81,7 +81,7 @@ impl Shadow {
         status
     }
 
-    /// What `/candidates` says of it.
+    /// The shadow's entry in `/candidates`.
     pub(super) fn comparison(&self, live: &Plugin) -> Value {
         let mut told = self.tally.summary(&self.plugin.config.limits);
         told["plugin"] = self.live_name().into();

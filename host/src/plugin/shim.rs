@@ -1,12 +1,21 @@
-//! Takes the shim out of a component: the module that wit-component puts between a plugin and its host.
+//! Removes the shim from a component: the module that wit-component puts between a plugin and its host.
 //!
-//! What a plugin imports needs the plugin's memory, which is there only after the plugin is, which is not there before its
-//! imports are. So a component has three core modules: a shim, whose functions call what will be in a table; the plugin,
-//! which imports the shim's functions; and one that fills the table at last. Each is instantiated in every call.
+//! A plugin's imports need the plugin's memory, which exists only after the plugin is instantiated. The plugin,
+//! however, cannot be instantiated before its imports exist. A component therefore has three core modules, and every
+//! call instantiates all three:
 //!
-//! The plugin's own module can have that table and those functions just as well. What is not made exactly so is left as it
-//! is: a shim that does anything else, is used by more than one module, or is needed before the plugin is there. Modules and
-//! instances keep their numbers, with something empty in the shim's place.
+//! 1. The shim, whose functions call entries of a table.
+//! 2. The plugin, which imports the shim's functions.
+//! 3. The filler, which fills the table last.
+//!
+//! The plugin's own module can hold the table and the functions instead. Tollgate leaves a component unchanged if it
+//! differs from this pattern, for example:
+//!
+//! - The shim does anything else.
+//! - More than one module uses the shim.
+//! - The component needs the shim's table before the plugin exists.
+//!
+//! Modules and instances keep their indices: an empty module and an empty instance replace those of the shim.
 //!
 //! ```text
 //! before: shim (table, functions) ← plugin         after: plugin (with the table and the functions)
@@ -31,44 +40,44 @@ use wasmparser::{
 use super::outline::{Outline, is_function};
 use super::trim::Missing;
 
-/// A module with a table and functions that call what is in it, and nothing else.
+/// A module that contains only a table, and functions that call the table's entries.
 struct Shim<'c> {
     table: TableType,
-    /// As what it exports the table.
+    /// Name under which the shim exports the table.
     table_name: &'c str,
-    /// The place in the table that each of its exported functions calls.
+    /// Table index that each exported function calls, by the function's name.
     places: HashMap<&'c str, u32>,
 }
 
-/// How to do without it.
+/// A plan to remove the shim from a component.
 struct Plan<'c> {
     shim: Shim<'c>,
     shim_module: u32,
     shim_instance: u32,
-    /// The plugin's.
+    /// Index of the plugin's module.
     module: u32,
     instance: u32,
-    /// The shim's functions, by their numbers in the component, which rise.
+    /// Component indices of the shim's functions, in ascending order.
     functions: Vec<u32>,
-    /// What the plugin imports from the shim, by module and name, and the place in the table.
+    /// Table index of each function that the plugin imports from the shim, by module and name.
     imports: HashMap<(&'c str, &'c str), u32>,
 }
 
-/// Where things are in the plugin's module.
+/// Indices in the plugin's module, before and after the rewrite.
 #[derive(Default)]
 struct Layout<'c> {
-    /// How many parameters the functions of each type have.
+    /// Number of parameters of each function type.
     parameters: Vec<u32>,
-    /// Its functions' new numbers, by the old ones.
+    /// New function indices, by the old ones.
     numbers: Vec<u32>,
-    /// What it imported from the shim: the type, and the place in the table.
+    /// Type and table index of each function that the plugin imported from the shim.
     called: Vec<(u32, u32)>,
     tables: u32,
     has_tables: bool,
     exports: HashSet<&'c str>,
 }
 
-/// Writes the component anew.
+/// Rewrites the component.
 struct Rewrite<'p, 'c> {
     plan: &'p Plan<'c>,
     layout: &'p Layout<'c>,
@@ -76,13 +85,13 @@ struct Rewrite<'p, 'c> {
     instances: u32,
 }
 
-/// Writes the plugin's module anew.
+/// Rewrites the plugin's module.
 struct Join<'p, 'c> {
     plan: &'p Plan<'c>,
     layout: &'p Layout<'c>,
 }
 
-/// The same component without its shim; none where it has none, or one that is made or used in another way.
+/// Removes the shim from a component. Returns `None` if there is no shim, or if it is made or used in another way.
 ///
 /// # Errors
 /// When the component is not well-formed, or needs one of the shim's functions for anything but the plugin's imports.
@@ -109,7 +118,7 @@ pub(crate) fn without_shim(component: &[u8]) -> Result<Option<Vec<u8>>, Error<Mi
     Ok(Some(rewritten.finish()))
 }
 
-/// How many parameters the functions of each type have.
+/// Number of parameters of each function type.
 fn parameters(section: TypeSectionReader<'_>) -> Result<Vec<u32>, BinaryReaderError> {
     let types = section.into_iter_err_on_gc_types();
     types
@@ -149,7 +158,7 @@ impl<'c> Outline<'c> {
         for alias in of_shim().filter(|alias| alias.is_function()) {
             places.insert(alias.function, *shim.places.get(alias.name)?);
         }
-        // Bundles of imports, with those of their exports that are the shim's.
+        // Bundles of imports, each with its exports that come from the shim.
         let bundles: HashMap<u32, Vec<(&str, u32)>> = (0..)
             .zip(&self.instances)
             .filter_map(|(number, instance)| {
@@ -209,7 +218,7 @@ impl<'c> Outline<'c> {
 // === impl Shim ===
 
 impl<'c> Shim<'c> {
-    /// None where the module is anything else.
+    /// Reads a shim. Returns `None` if the module is anything else.
     fn read(module: &'c [u8]) -> Result<Option<Self>, BinaryReaderError> {
         let mut parameters_of = Vec::new();
         let mut types = Vec::new();
@@ -257,7 +266,7 @@ impl<'c> Shim<'c> {
                 | Payload::CodeSectionStart { .. }
                 | Payload::CustomSection(_)
                 | Payload::End(_) => {}
-                // Whoever took the snapshot has written one.
+                // The step that takes the snapshot writes an empty data section.
                 Payload::DataSection(section) if section.count() == 0 => {}
                 _ => return Ok(None),
             }
@@ -277,8 +286,9 @@ impl<'c> Shim<'c> {
     }
 }
 
-/// The place in the first table that a function of this type calls with its own parameters; none where it does anything
-/// else.
+/// Returns the index in the first table that a function calls with its own parameters.
+///
+/// Returns `None` if the function does anything else.
 fn called_place(
     body: &FunctionBody<'_>,
     kind: u32,
@@ -314,7 +324,7 @@ fn called_place(
 impl<'c> Layout<'c> {
     fn read(module: &'c [u8], plan: &Plan<'_>) -> Result<Self, BinaryReaderError> {
         let mut layout = Self::default();
-        // Of each imported function, whether it stays.
+        // For each imported function, whether it stays an import.
         let mut stays = Vec::new();
         let mut own = 0;
         for payload in Parser::new(0).parse_all(module) {
@@ -368,7 +378,7 @@ impl<'c> Layout<'c> {
 impl Reencode for Rewrite<'_, '_> {
     type Error = Missing;
 
-    /// Of the component's functions.
+    /// Maps the component's core function indices.
     fn function_index(&mut self, function: u32) -> Result<u32, Error<Missing>> {
         match self.plan.functions.binary_search(&function) {
             Ok(_) => Err(Error::UserError(Missing)),
@@ -391,7 +401,7 @@ impl ReencodeComponent for Rewrite<'_, '_> {
             | Payload::ComponentCanonicalSection(_) => {
                 component_utils::parse_component_payload(self, component, payload, whole)?;
             }
-            // Names are about functions that have other numbers now.
+            // Drop custom sections: their names refer to the old function indices.
             Payload::CustomSection(_) => {}
             other => {
                 if let Some((id, range)) = other.as_section() {
@@ -437,7 +447,7 @@ impl ReencodeComponent for Rewrite<'_, '_> {
     ) -> Result<(), Error<Missing>> {
         let number = self.instances;
         self.instances += 1;
-        // An instance of nothing keeps the numbers of the others.
+        // An empty instance keeps the indices of the other instances valid.
         let instance = match instance {
             _ if number == self.plan.shim_instance => Instance::FromExports(Box::default()),
             Instance::FromExports(exports) => {
@@ -641,10 +651,12 @@ mod tests {
         wat::parse_str(text).expect("the text is a component")
     }
 
-    /// The host of both.
+    /// A host for both the component and its rewritten form.
     fn linker(engine: &wasmtime::Engine) -> wasmtime::component::Linker<()> {
         let mut linker = wasmtime::component::Linker::new(engine);
-        let mut host = linker.instance("host").expect("it is new");
+        let mut host = linker
+            .instance("host")
+            .expect("the linker has no `host` yet");
         let bytes = |of: &str, times: u32| of.bytes().map(u32::from).sum::<u32>() % 5 * times;
         let linked = [
             host.func_wrap("count", |_, (): ()| Ok((7_u32,))),
@@ -658,25 +670,25 @@ mod tests {
         linker
     }
 
-    /// What its `judge` answers.
+    /// Calls `judge` and returns its answer.
     fn judged(component: &[u8]) -> u32 {
         let engine = wasmtime::Engine::default();
         let component = wasmtime::component::Component::new(&engine, component);
-        let component = component.expect("it is valid");
+        let component = component.expect("the component is valid");
         let mut store = wasmtime::Store::new(&engine, ());
         let instance = linker(&engine).instantiate(&mut store, &component);
-        let instance = instance.expect("it can be instantiated");
+        let instance = instance.expect("the component can be instantiated");
         let judge = instance.get_typed_func::<(), (u32,)>(&mut store, "judge");
-        let judge = judge.expect("it is exported");
-        judge.call(&mut store, ()).expect("it returns").0
+        let judge = judge.expect("`judge` is exported");
+        judge.call(&mut store, ()).expect("`judge` returns").0
     }
 
     #[test]
-    fn a_plugin_without_its_shim_answers_as_before() {
+    fn plugin_without_shim_answers_as_before() {
         let before = component(COMPONENT);
         let after = without_shim(&before).unwrap();
-        let after = after.expect("it has a shim");
-        // (a + b + c + d) % 5 * 2 = 8
+        let after = after.expect("the component has a shim");
+        // `bytes("abcd", 2)`: (a + b + c + d) % 5 * 2 = 8
         assert_eq!(
             judged(&before),
             7 + 30 + 800 + 9_000 + 60_000 + 500_000 + 1_000_000
@@ -686,7 +698,7 @@ mod tests {
         assert_eq!(outline.instantiated().count(), 2);
     }
 
-    /// A snapshot of what wit-component makes, as it is when a plugin is prepared.
+    /// Takes a snapshot of a component from wit-component, as in the preparation of a plugin.
     fn snapshot() -> Vec<u8> {
         let mut resolve = wit_parser::Resolve::default();
         let package = resolve.push_str(
@@ -710,9 +722,11 @@ mod tests {
         let world = world.expect("the world is well-formed");
         wit_component::embed_component_metadata(&mut module, &resolve, world, encoding)
             .expect("the module fits the world");
-        let plugin = crate::plugin::componentize(module).expect("it makes a component");
+        let plugin = crate::plugin::componentize(module).expect("the module becomes a component");
         let wizer = wasmtime_wizer::Wizer::new();
-        let (context, instrumented) = wizer.instrument_component(&plugin).expect("it is whole");
+        let (context, instrumented) = wizer
+            .instrument_component(&plugin)
+            .expect("the component can be instrumented");
         let engine = wasmtime::Engine::default();
         let instrumented = wasmtime::component::Component::new(&engine, instrumented);
         let mut store = wasmtime::Store::new(&engine, ());
@@ -725,16 +739,16 @@ mod tests {
             .snapshot_component(&context, &mut source)
             .now_or_never();
         snapshot
-            .expect("it waits for nothing")
-            .expect("it is taken")
+            .expect("taking the snapshot does not wait")
+            .expect("the snapshot is taken")
     }
 
     #[test]
-    fn snapshots_of_what_wit_component_makes_have_one() {
+    fn finds_shim_in_snapshots_from_wit_component() {
         let snapshot = snapshot();
         let before = Outline::read(&snapshot).unwrap();
         let after = without_shim(&snapshot).unwrap();
-        let after = after.expect("it has a shim");
+        let after = after.expect("the component has a shim");
         assert_eq!(judged(&after), 7);
         let after = Outline::read(&after).unwrap();
         assert_eq!(
@@ -744,7 +758,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_made_in_another_way_is_left_alone() {
+    fn leaves_other_patterns_unchanged() {
         let with = |instead: &[(&str, &str)]| {
             let mut text = COMPONENT.to_owned();
             for (before, after) in instead {
@@ -869,14 +883,14 @@ mod tests {
     }
 
     #[test]
-    fn a_component_without_a_shim_is_left_alone() {
+    fn leaves_component_without_shim_unchanged() {
         let plain =
             "(component (core module $m (func (export \"f\"))) (core instance (instantiate $m)))";
         assert!(without_shim(&component(plain)).unwrap().is_none());
     }
 
     #[test]
-    fn what_is_cut_off_is_an_error() {
+    fn truncated_component_is_an_error() {
         let whole = component(COMPONENT);
         for length in [9, whole.len() / 2, whole.len() - 1] {
             assert!(without_shim(&whole[..length]).is_err(), "{length}");

@@ -1,18 +1,19 @@
-//! Compiled code on disk: what a compiling child made, under the digest of its content, and by which inputs it is found
-//! again.
+//! Stores compiled code on disk under the digest of its content, and finds it again by the inputs that it was made
+//! from.
 //!
 //! ```text
 //! FOLDER/code/<sha256 of the code>       what is mapped and run
 //! FOLDER/prepared/<sha256 of the inputs> which code that is, and what else is known of the plugin
 //! ```
 //!
-//! Only the host writes here; the children that prepare plugins cannot open files at all. Files are written under
-//! another name and renamed. Code is compared with its digest while it is copied, and what is mapped is the copy: nobody
-//! can change it between the two.
+//! Only the host writes here. The children that prepare plugins cannot open files at all.
+//!
+//! The host writes each file under a temporary name and then renames it. The host copies stored code before use,
+//! compares the copy with its digest, and maps the copy, so nobody can change the code between check and use.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Read, Write as _};
-use std::os::unix::fs::DirBuilderExt as _;
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
@@ -21,7 +22,7 @@ use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tempfile::NamedTempFile;
 
-/// Keeps compiled code in a folder of this user's.
+/// Stores compiled code in a folder that belongs to this user.
 #[derive(Debug)]
 pub(super) struct Store {
     code: PathBuf,
@@ -29,7 +30,7 @@ pub(super) struct Store {
     limit_bytes: u64,
 }
 
-/// Compiled code in a file of its own, compared with its digest.
+/// Compiled code in its own file, compared with its digest.
 #[derive(Debug)]
 pub(crate) struct Code {
     file: NamedTempFile,
@@ -44,8 +45,8 @@ pub(super) struct Writing {
     bytes: u64,
 }
 
-/// The inputs that something was prepared from.
-#[derive(Clone, Debug, PartialEq, Eq)]
+/// A digest of the inputs that code was prepared from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Key(String);
 
 #[derive(Deserialize, Serialize)]
@@ -54,19 +55,20 @@ struct Record<T> {
     value: T,
 }
 
-/// Linux maps a file in the pieces that it was written in: in small ones, code that never runs takes no memory.
+/// Size of the pieces in which code is written. Linux maps a file in the pieces in which it was written: with small
+/// pieces, code that never runs takes no memory.
 const WRITTEN_AT_ONCE: usize = 4096;
-/// How many bytes of a stored file are read at once.
+/// Number of bytes that are read from a stored file at once.
 const READ_AT_ONCE: usize = 64 << 10;
-/// Files that are being written have a name that begins with this.
+/// Prefix for the names of files that are being written.
 const UNFINISHED: &str = ".new-";
-/// A file that is still unfinished after this was left by a process that was killed.
+/// Age after which an unfinished file counts as left by a killed process.
 const ABANDONED: Duration = Duration::from_secs(3600);
 
 // === impl Store ===
 
 impl Store {
-    /// A store of at most so many bytes of code, in a folder that is there and writable for this user only.
+    /// Creates a store for at most `limit_bytes` of code. The folder must exist, and only this user may write to it.
     pub(super) fn new(folder: &Path, limit_bytes: u64) -> Self {
         Self {
             code: folder.join("code"),
@@ -85,7 +87,7 @@ impl Store {
         })
     }
 
-    /// What was prepared from these inputs. Damaged files are deleted and count as missing.
+    /// Finds the code that was prepared from these inputs. Damaged files are deleted and count as missing.
     pub(super) fn recall<T: DeserializeOwned>(&self, key: &Key) -> Option<(T, Code)> {
         let path = self.prepared.join(&key.0);
         let text = fs::read(&path).ok()?;
@@ -97,18 +99,18 @@ impl Store {
             .inspect_err(|error| {
                 if error.kind() == io::ErrorKind::InvalidData {
                     let path = path.display();
-                    tracing::warn!(%path, "deleted a damaged record of compiled code; the plugin is prepared anew");
+                    tracing::warn!(%path, "deleted a damaged record of compiled code; preparing the plugin again");
                 }
                 let _: io::Result<()> = fs::remove_file(&path);
             })
             .ok()
     }
 
-    /// Keeps code that was just written, so that it is found by these inputs.
+    /// Stores code that was just written, so that these inputs find it.
     pub(super) fn keep<T: Serialize>(&self, key: &Key, value: &T, code: &Code) -> io::Result<()> {
         let path = self.code.join(&code.digest);
         if !path.exists() {
-            // A copy: whatever overwrites the stored file must not reach the one that is mapped.
+            // Store a copy: nothing that overwrites the stored file may reach the mapped file.
             let copy = unfinished(&self.code)?;
             fs::copy(code.path(), copy.path())?;
             copy.persist(&path)?;
@@ -125,14 +127,14 @@ impl Store {
         self.prune()
     }
 
-    /// A private copy of stored code, compared with its digest. Files with other content are deleted.
+    /// Makes a private copy of stored code and compares it with its digest. Files with other content are deleted.
     fn code(&self, digest: &str) -> io::Result<Code> {
         if digest.len() != 64 || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
             return Err(io::ErrorKind::InvalidData.into());
         }
         let path = self.code.join(digest);
         let mut stored = File::open(&path)?;
-        // So that what is used is pruned last.
+        // Mark the file as used, so that used code is pruned last.
         let _: io::Result<()> = stored.set_modified(SystemTime::now());
         let mut copy = self.write()?;
         let mut buffer = vec![0; READ_AT_ONCE];
@@ -150,7 +152,7 @@ impl Store {
         Err(io::ErrorKind::InvalidData.into())
     }
 
-    /// Deletes the code that was not used for longest, and the records of it, where there is too much.
+    /// Deletes the least recently used code and its records, if the code exceeds the limit.
     fn prune(&self) -> io::Result<()> {
         let mut files = Vec::new();
         for entry in fs::read_dir(&self.code)?.filter_map(Result::ok) {
@@ -171,7 +173,7 @@ impl Store {
             return Ok(());
         }
         files.sort();
-        // The newest is what has just been kept.
+        // The newest file is the one that was just stored, so keep it.
         let newest = files.len().saturating_sub(1);
         for (_, size, path) in &files[..newest] {
             if bytes <= self.limit_bytes / 4 * 3 {
@@ -191,7 +193,7 @@ impl Store {
     }
 }
 
-/// A record whose first line is the digest of the rest.
+/// Parses a record. Its first line is the digest of the rest.
 fn parse<T: DeserializeOwned>(text: &[u8]) -> Option<Record<T>> {
     let end = text.iter().position(|byte| *byte == b'\n')?;
     let (digest, body) = (&text[..end], &text[end + 1..]);
@@ -201,7 +203,7 @@ fn parse<T: DeserializeOwned>(text: &[u8]) -> Option<Record<T>> {
     serde_json::from_slice(body).ok()
 }
 
-/// A file without a final name, in a folder that is made where it is missing.
+/// Creates a file with a temporary name. Creates the folder if it is missing.
 fn unfinished(folder: &Path) -> io::Result<NamedTempFile> {
     let make = || {
         tempfile::Builder::new()
@@ -223,16 +225,29 @@ fn unfinished(folder: &Path) -> io::Result<NamedTempFile> {
 // === impl Code ===
 
 impl Code {
-    /// The file. It is deleted when this is dropped; what is mapped of it by then stays.
+    /// Path of the file. The file is deleted when this is dropped; parts that are mapped by then stay.
     pub(crate) fn path(&self) -> &Path {
         self.file.path()
+    }
+
+    /// Size of the code, in bytes.
+    pub(super) fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.as_file().metadata()?.len())
+    }
+
+    /// Reads up to `limit` bytes from `offset` on.
+    pub(super) fn read(&self, offset: u64, limit: usize) -> io::Result<Vec<u8>> {
+        let mut piece = vec![0; limit];
+        let read = self.file.as_file().read_at(&mut piece, offset)?;
+        piece.truncate(read);
+        Ok(piece)
     }
 }
 
 // === impl Writing ===
 
 impl Writing {
-    /// Writes some more.
+    /// Appends bytes to the code.
     pub(super) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         self.digest.update(bytes);
         self.bytes += bytes.len() as u64;
@@ -242,12 +257,12 @@ impl Writing {
         Ok(())
     }
 
-    /// How much has been written.
+    /// Number of bytes written so far.
     pub(super) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Nothing more comes.
+    /// Finishes writing.
     pub(super) fn end(self) -> Code {
         Code {
             file: self.file,
@@ -259,11 +274,11 @@ impl Writing {
 // === impl Key ===
 
 impl Key {
-    /// Of inputs, in order.
+    /// Computes the key of a list of inputs; their order matters.
     pub(super) fn of<'i>(inputs: impl IntoIterator<Item = &'i [u8]>) -> Self {
         let mut digest = Sha256::new();
         for input in inputs {
-            // With its length, so that no two lists of inputs read alike.
+            // Hash the length too, so that no two lists of inputs give the same bytes.
             digest.update((input.len() as u64).to_le_bytes());
             digest.update(input);
         }
@@ -295,7 +310,7 @@ mod tests {
     }
 
     #[test]
-    fn finds_code_by_the_inputs_that_it_was_made_of() {
+    fn finds_code_by_its_inputs() {
         let (_folder, store) = store(1 << 20);
         let key = Key::of([b"plugin".as_slice(), b"settings"]);
         let content = vec![7; 10_000];
@@ -309,7 +324,7 @@ mod tests {
     }
 
     #[test]
-    fn never_hands_out_code_or_records_that_were_changed() {
+    fn rejects_changed_code_and_records() {
         let (folder, store) = store(1 << 20);
         let key = Key::of([b"plugin".as_slice()]);
         for changed in ["code", "prepared"] {
@@ -326,7 +341,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_follow_a_record_out_of_its_folder() {
+    fn rejects_record_that_points_outside_folder() {
         let (folder, store) = store(1 << 20);
         let key = Key::of([b"plugin".as_slice()]);
         drop(kept(&store, &key, b"machine code"));
@@ -339,7 +354,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_mapped_outlives_the_stored_file() {
+    fn recalled_code_survives_change_of_stored_file() {
         let (folder, store) = store(1 << 20);
         let key = Key::of([b"plugin".as_slice()]);
         drop(kept(&store, &key, b"machine code"));
@@ -354,7 +369,7 @@ mod tests {
     }
 
     #[test]
-    fn deletes_what_was_not_used_for_longest() {
+    fn deletes_least_recently_used_code() {
         let (folder, store) = store(10_000);
         let key = |number: u8| Key::of([[number].as_slice()]);
         for number in 0..4 {

@@ -1,14 +1,23 @@
-//! Takes the code out of a snapshot that has done its work: what only `describe` and `configure` need.
+//! Removes code from a snapshot that only `describe` and `configure` need.
 //!
-//! Settings are parsed, patterns compiled and mistakes described before the snapshot is taken, and never again. For
-//! many a plugin that is the larger half of its code, which would be compiled, kept and mapped for nothing.
+//! Before the snapshot is taken, these functions parse settings, compile patterns and describe mistakes. Afterwards
+//! they never run again. In many plugins they are the larger half of the code, which would be compiled, kept and mapped
+//! for nothing.
 //!
-//! What can be reached is taken widely: from every other export, every element of a table, every reference, and by every
-//! call from there. It is put in the order in which it is reached: first what the exports call, so that what a review runs
-//! lies together, in few pages of memory, and what only a table leads to – mostly ways to tell of errors – behind it.
-//! Functions of `lifecycle` have to be there, because the component names them; their bodies become `unreachable`. Names
-//! and other custom sections go as well: they are about functions that have other numbers now.
-//! So they need no `post-return` either, which would be looked up for every instance.
+//! A function counts as reachable if it can be reached from any of these, directly or through calls:
+//!
+//! - An export, except the `lifecycle` functions that will never be called again.
+//! - The start function.
+//! - An element of a table.
+//! - Any other reference to a function.
+//!
+//! The remaining functions are ordered as they are reached. The functions that exports call come first, so the code
+//! that a review runs lies together in few pages of memory. Functions that only a table leads to follow; most of them
+//! report errors.
+//!
+//! The component names the functions of `lifecycle`, so they stay, but their bodies become `unreachable`. These
+//! functions no longer need `post-return`, which would be looked up for every instance. Names and other custom sections
+//! are removed, because they refer to the old function indices.
 
 use std::collections::{HashMap, HashSet};
 
@@ -25,70 +34,71 @@ use wasmparser::{
 
 use super::outline::{Outline, is_function, own_payloads};
 
-/// What the functions of `lifecycle` are called in a core module, with and without what comes after a call.
+/// Prefix of the names of `lifecycle` functions in a core module. `POST_RETURN` comes before it in the names of
+/// functions that run after a call.
 const LIFECYCLE: &str = "tollgate:admission/lifecycle@";
 const POST_RETURN: &str = "cabi_post_";
 
-/// A body without locals that is `unreachable` and nothing else.
+/// A function body with no locals and only `unreachable`.
 const UNREACHABLE: &[u8] = &[0x00, 0x00, 0x0b];
 
-/// What is read of a component, section by section.
+/// A section of a component.
 enum Piece<'c> {
-    /// A core module, by its bytes.
+    /// The bytes of a core module.
     Module(&'c [u8]),
-    /// What is lifted and lowered.
+    /// Functions that are lifted and lowered.
     Canonical(ComponentCanonicalSectionReader<'c>),
-    /// Anything else, which stays as it is.
+    /// Any other section, which stays unchanged.
     Other { id: u8, data: &'c [u8] },
 }
 
-/// What is read of a core module.
+/// The parts of a core module that decide which functions are reachable.
 #[derive(Default)]
 struct Code<'m> {
     imported_functions: u32,
     bodies: Vec<FunctionBody<'m>>,
     lifecycle: Vec<(&'m str, u32)>,
-    /// Under other names, or run at the start.
+    /// Functions that are exported under other names, or run at the start.
     exported: Vec<u32>,
-    /// What elements of tables and globals refer to.
+    /// Functions that elements of tables, tables' initial values and globals refer to.
     referred: Vec<u32>,
 }
 
-/// A core module's functions with other numbers.
+/// Renumbers the functions of a core module.
 struct Renumber<'k> {
     imported_functions: u32,
-    /// Those that stay, in their new order, by their old numbers.
+    /// Functions that stay, in their new order, with their old indices.
     kept: &'k [Kept],
     numbers: HashMap<u32, u32>,
 }
 
-/// Functions of `lifecycle` that are done.
+/// Functions of `lifecycle` that will never be called again.
 #[derive(Default)]
 struct Done<'c> {
     names: HashSet<&'c str>,
-    /// Their numbers in the component.
+    /// Indices of the functions in the component.
     functions: HashSet<u32>,
 }
 
-/// Writes what is lifted anew.
+/// Removes `post-return` from lifted functions.
 struct WithoutPostReturn<'d> {
     of: &'d HashSet<u32>,
 }
 
-/// A function is named that is not there.
+/// Error: the code refers to a function that does not exist.
 #[derive(Debug, thiserror::Error)]
-#[error("a function is named that is not there")]
+#[error("the code refers to a function that does not exist")]
 pub(crate) struct Missing;
 
-/// A function that stays.
+/// A function that stays in the module.
 #[derive(Clone, Copy)]
 struct Kept {
     function: u32,
-    /// Whether anybody can call it.
+    /// Whether the function can be called.
     is_reached: bool,
 }
 
-/// The same component without the code that nobody can call once it is configured.
+/// Removes the code that nothing can call once the component is configured.
 pub(crate) fn trim(component: &[u8]) -> Result<Vec<u8>, Error<Missing>> {
     let pieces = pieces(component)?;
     let done = only_lifted(&Outline::read(component)?)?;
@@ -118,7 +128,7 @@ fn pieces(component: &[u8]) -> Result<Vec<Piece<'_>>, BinaryReaderError> {
     for payload in own_payloads(component) {
         let payload = payload?;
         if let Some((id, range)) = payload.as_section()
-            // Where there is less, the parser comes to the end of it and says so.
+            // If the bytes are cut short, the parser reaches their end and reports it.
             && let Some(data) = component.get(range)
         {
             pieces.push(match payload {
@@ -131,8 +141,10 @@ fn pieces(component: &[u8]) -> Result<Vec<Piece<'_>>, BinaryReaderError> {
     Ok(pieces)
 }
 
-/// The functions of `lifecycle` that the component takes from a core instance exactly once, which whoever makes components
-/// does to lift them, and that no core module imports.
+/// The functions of `lifecycle` that may lose their bodies.
+///
+/// The component aliases each of them exactly once, as component tools do to lift a function, and no core module
+/// imports it.
 fn only_lifted<'c>(outline: &Outline<'c>) -> Result<Done<'c>, BinaryReaderError> {
     let mut once = HashMap::new();
     let mut others = HashSet::new();
@@ -185,7 +197,7 @@ fn trim_module(module: &[u8], done: &HashSet<&str>) -> Result<Vec<u8>, Error<Mis
 // === impl Renumber ===
 
 impl Renumber<'_> {
-    /// What a section says of a function, by its old number.
+    /// Looks up a section's entry for a function by the function's old index.
     fn own<'s, T>(&self, said: &'s [T], function: u32) -> Result<&'s T, Error<Missing>> {
         let own = function.checked_sub(self.imported_functions);
         own.and_then(|own| said.get(own as usize))
@@ -200,7 +212,7 @@ impl Reencode for Renumber<'_> {
         if function < self.imported_functions {
             return Ok(function);
         }
-        // Nothing that stays names one that does not.
+        // A function that stays never names one that goes.
         let number = self.numbers.get(&function).copied();
         number.ok_or(Error::UserError(Missing))
     }
@@ -343,7 +355,7 @@ impl<'m> Code<'m> {
         called(expression.get_operators_reader(), &mut self.referred)
     }
 
-    /// The functions that stay when nobody calls those of `lifecycle` that are done.
+    /// The functions that stay when nothing calls the `lifecycle` functions in `done`.
     fn kept(&self, done: &HashSet<&str>) -> Result<Vec<Kept>, BinaryReaderError> {
         let mut kept = Vec::new();
         let mut seen = HashSet::new();
@@ -382,7 +394,7 @@ impl<'m> Code<'m> {
     }
 }
 
-/// Adds the functions that operators call, or take a reference to.
+/// Adds the functions that the operators call or take a reference to.
 fn called(
     operators: OperatorsReader<'_>,
     functions: &mut Vec<u32>,
@@ -402,13 +414,13 @@ fn called(
 mod tests {
     use super::*;
 
-    /// A component of one module, with what the component says beside it.
+    /// Builds a component from one module and further component text.
     fn component(module: &str, beside: &str) -> Vec<u8> {
         wat::parse_str(format!("(component (core module $m {module}) {beside})"))
             .expect("the text is a component")
     }
 
-    /// The functions of the modules by the numbers that they return, -1 for one that only traps.
+    /// The last constant in each function of the modules, which identifies it; -1 for a function without one.
     fn functions(component: &[u8]) -> Vec<i32> {
         let payloads = Parser::new(0).parse_all(component);
         let bodies = payloads.filter_map(|payload| match payload.expect("it is well-formed") {
@@ -466,7 +478,7 @@ mod tests {
         (alias core export $i "tollgate:admission/validating@0.1.0#validate" (core func))
     "#;
 
-    /// What `validate` of a component's module returns.
+    /// Calls `validate` of a component's module and returns its result.
     fn judged(component: &[u8]) -> i32 {
         let pieces = pieces(component).expect("it is well-formed");
         let module = pieces.iter().find_map(|piece| match piece {
@@ -487,21 +499,22 @@ mod tests {
     }
 
     #[test]
-    fn takes_out_what_only_configure_calls_and_puts_together_what_reviews_run() {
+    fn removes_configure_code_and_groups_review_code() {
         let trimmed = trim(&component(PLUGIN, LIFTED)).unwrap();
         assert_eq!(functions(&trimmed), [9, 8, 7, 11, 10, 6, 1, -1, -1]);
     }
 
     #[test]
-    fn what_stays_does_what_it_did() {
+    fn trimmed_module_behaves_as_before() {
         let plugin = component(PLUGIN, LIFTED);
-        // Nearly all functions have the same type: one in another's place would be valid, and return something else.
+        // Nearly all functions have the same type. A function in another's place would be valid, but return something
+        // else.
         assert_eq!(judged(&plugin), 11_061_097);
         assert_eq!(judged(&trim(&plugin).unwrap()), 11_061_097);
     }
 
     #[test]
-    fn leaves_everything_else_byte_for_byte() {
+    fn keeps_other_sections_byte_for_byte() {
         let plugin = component(
             r#"(memory 1) (data (i32.const 8) "state") (func (export "f") nop)"#,
             r#"(core instance $i (instantiate $m)) (alias core export $i "f" (core func)) (component)"#,
@@ -510,7 +523,7 @@ mod tests {
     }
 
     #[test]
-    fn only_what_is_done_needs_no_post_return() {
+    fn removes_post_return_only_from_lifecycle() {
         let function = |name: &str, number: u32| {
             format!(
                 "(func (export \"{name}\") (result i32) i32.const {number})
@@ -560,7 +573,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_a_function_of_the_lifecycle_that_somebody_else_may_call() {
+    fn keeps_lifecycle_function_with_another_caller() {
         let name = "tollgate:admission/lifecycle@0.1.0#configure";
         let module = format!(r#"(func (export "{name}") (drop (i32.const 1)))"#);
         let instance = "(core instance $i (instantiate $m))";
@@ -578,10 +591,10 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_cut_off() {
+    fn refuses_truncated_component() {
         let plugin = component(PLUGIN, LIFTED);
         for length in 9..plugin.len() {
-            // Whatever it says: it neither panics nor runs for ever.
+            // The result does not matter: `trim` must neither panic nor run for ever.
             let _ = trim(&plugin[..length]);
         }
         assert!(trim(&plugin[..plugin.len() / 2]).is_err());

@@ -1,8 +1,11 @@
-//! The host's side of preparing a plugin: starts children, hears them out, and can do without any of them.
+//! The host's side of preparing a plugin: starts children, reads their results, and survives the loss of any child.
 //!
 //! ```text
 //! stored? ── yes ─────────────────────────────────────────────▶ code
 //!    │ no
+//!    ▼
+//! a child that compiles without optimising ──▶ code for one run (stored, for all settings)
+//!    │
 //!    ▼
 //! a child that runs guest code ──▶ component ──▶ a child that compiles ──▶ code
 //!    ▲                                              │ refused, or lost over the snapshot
@@ -11,6 +14,7 @@
 
 mod child;
 mod pace;
+mod turns;
 
 use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
@@ -22,120 +26,140 @@ use serde::{Deserialize, Serialize};
 
 use child::{Child, Said};
 use pace::{Lanes, Pace};
+use turns::Turns;
 
 use super::protocol::{Manifest, Order, Rewriting, Stage, Task};
 use super::store::{Code, Key, Store};
 
-/// The clock runs this many times as long as the CPU limit: the child is niced and the machine may be busy.
+/// Factor by which the wall-clock limit exceeds the CPU limit. The child is niced, and the machine may be busy.
 const WALL_FACTOR: u32 = 4;
-/// A child that neither says anything nor uses the processor for so long is ended, whatever it was at. The plugin's own
-/// code is ended much sooner, by the child itself.
+/// Time after which the host ends a child that neither says anything nor uses the processor, at any stage. A child ends
+/// the plugin's own code much sooner itself.
 const MAX_STANDSTILL: Duration = Duration::from_secs(10);
-/// The prepared component may have this many times the size of a plugin's file.
+/// Maximum size of the prepared component, as a multiple of the maximum size of a plugin's file.
 const COMPONENT_FACTOR: u64 = 4;
-/// Machine code may have this many times the size of a component.
+/// Maximum size of machine code, as a multiple of the maximum size of a component.
 const CODE_FACTOR: u64 = 4;
+/// Maximum size of the unoptimised code that one child makes and the host hands to another, as a multiple of the size of
+/// the plugin. Usual plugins have 5 to 15 times their size. The host stores and carries the code, which must stay cheap.
+const ONCE_FACTOR: u64 = 24;
+/// Unoptimised code up to this size is handed over for small plugins, too, in bytes.
+const MIN_ONCE_BYTES: u64 = 4 << 20;
 
 /// Starts children that prepare plugins.
 #[derive(Debug)]
 pub(super) struct Worker {
-    /// The `tollgate` binary.
+    /// Path of the `tollgate` binary.
     executable: PathBuf,
     max_component_bytes: u64,
     max_standstill: Duration,
     processors: usize,
     lanes: Lanes,
+    /// Compilations that other plugins with the same bytes wait for.
+    compiling: Turns<Key>,
     store: Arc<Store>,
-    /// What both this program and its engine have to agree on for code to be used again; none where it is not known.
+    /// Identity of this program and its engine. Stored code is reused only for the same identity. `None` if it is
+    /// unknown: then nothing is stored or reused.
     host: Option<Vec<u8>>,
     told_what_is_missing: AtomicBool,
 }
 
-/// A plugin that went through all stages.
+/// A plugin that has passed all stages.
 #[derive(Debug)]
 pub(super) struct Prepared {
     pub(super) known: Known,
     pub(super) code: Code,
 }
 
-/// What is known of a plugin besides its code.
+/// The facts about a plugin that are stored with its code.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct Known {
     pub(super) manifest: Manifest,
-    /// Why there is no snapshot.
+    /// The reason why there is no snapshot.
     pub(super) fallback: Option<String>,
 }
+
+/// Code for the child that configures a plugin.
+struct Once {
+    /// `None` if the code is too large to be handed over. That child then compiles the plugin itself.
+    code: Option<Code>,
+    /// The reason why the code lacks the instrumentation that takes a snapshot.
+    uninstrumented: Option<String>,
+}
+
+/// Name of the plugin in orders whose code plugins of any name share.
+const ONCE: &str = "plugin";
 
 /// Why a plugin could not be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
-    /// The plugin is at fault.
+    /// The child refused the plugin.
     #[error("{stage}: {reason}")]
     Refused {
-        /// Where it failed.
+        /// Stage in which the plugin failed.
         stage: Stage,
-        /// Why.
+        /// The reason for the refusal.
         reason: String,
     },
-    /// It took too long.
+    /// Preparing the plugin took too long.
     #[error(
-        "{stage}: it took more than {} s of CPU, or {} s by the clock (engine.loadTimeout)",
+        "{stage}: took more than {} s of CPU time, or {} s by the clock (engine.loadTimeout)",
         .limit.as_secs(), (*.limit * WALL_FACTOR).as_secs()
     )]
     TooSlow {
-        /// What it was at.
+        /// Stage of the child.
         stage: Stage,
-        /// The limit.
+        /// Limit of CPU time.
         limit: Duration,
     },
     /// The child neither said anything nor used the processor.
     #[error(
-        "{stage}: the process that prepares it did nothing for {} s and was ended; if that happens again, report it \
-         with the plugin", .limit.as_secs()
+        "{stage}: the process that prepares the plugin was idle for {} s and was killed; if this happens again, \
+         report it together with the plugin", .limit.as_secs()
     )]
     Standstill {
-        /// What it was at.
+        /// Stage of the child.
         stage: Stage,
-        /// The limit.
+        /// Time for which a child may do nothing.
         limit: Duration,
     },
-    /// The child ended on its own: for want of memory, by the system's hand, or by a panic.
+    /// The child ended early: it lacked memory, the system killed it, or it panicked.
     #[error(
-        "{stage}: the process that prepares it ended with {status}; it may have {memory_bytes} bytes of memory \
+        "{stage}: the process that prepares the plugin ended with {status}; its memory limit is {memory_bytes} bytes \
          (engine.loadMemory){}", Tail(.stderr)
     )]
     Lost {
-        /// What it was at.
+        /// Stage of the child.
         stage: Stage,
-        /// How it ended.
+        /// Exit status of the child.
         status: ExitStatus,
-        /// The limit.
+        /// Memory limit of the child, in bytes.
         memory_bytes: u64,
-        /// The beginning of what it printed.
+        /// The beginning of the child's standard error.
         stderr: String,
     },
-    /// What it made is too large.
+    /// The child's result is too large.
     #[error(
-        "the {what} has {bytes} bytes; it may have {limit_bytes} ({factor} × engine.maxPlugin)"
+        "the {what} has {bytes} bytes; the limit is {limit_bytes} ({factor} × engine.maxPlugin)"
     )]
     TooLarge {
-        /// Component or code.
+        /// The kind of result: component or code.
         what: &'static str,
-        /// How large.
+        /// Size of the result, in bytes.
         bytes: u64,
-        /// The limit.
+        /// Maximum size, in bytes.
         limit_bytes: u64,
-        /// How many times the size of a plugin that is.
+        /// The limit as a multiple of `engine.maxPlugin`.
         factor: u64,
     },
-    /// The child could not be started or heard, or its code not be written.
-    #[error("the process that prepares plugins cannot be run: {0}")]
+    /// The host could not start the child, read from it, or write its code.
+    #[error("failed to run the process that prepares the plugin: {0}")]
     Process(#[from] std::io::Error),
-    /// The child said something else.
-    #[error("the process that prepares plugins did not keep to its protocol: {0}")]
+    /// The child violated the protocol.
+    #[error("the process that prepares the plugin violated its protocol: {0}")]
     Protocol(String),
-    /// The host is ending.
-    #[error("the host is ending")]
+    /// The host is shutting down.
+    #[error("the host is shutting down")]
     Ending,
 }
 
@@ -144,7 +168,7 @@ struct Tail<'a>(&'a str);
 // === impl Worker ===
 
 impl Worker {
-    /// A worker that keeps code in `store`, for an engine that code is compatible with by `compatibility`.
+    /// Creates a worker that keeps code in `store`. `compatibility` identifies the engines that can run the code.
     pub(super) fn new(
         executable: PathBuf,
         max_plugin_bytes: u64,
@@ -159,25 +183,27 @@ impl Worker {
             max_standstill: MAX_STANDSTILL,
             processors,
             lanes: Lanes::new(processors),
+            compiling: Turns::default(),
             store: Arc::new(store),
             host,
             told_what_is_missing: AtomicBool::new(false),
         }
     }
 
-    /// Asks a plugin what it is. It is neither configured nor compiled for serving.
+    /// Asks a plugin to describe itself, without configuring it or compiling it for serving.
     pub(super) async fn describe(
         &self,
         mut order: Order,
         bytes: &[u8],
     ) -> Result<Manifest, PrepareError> {
-        order.task = Task::Describe;
         let mut pace = self.lanes.enter().await;
-        let (known, _component) = self.configured(&order, bytes, &mut pace).await?;
+        let once = self.compiled_once(&order, bytes, false, &mut pace).await?;
+        order.task = Task::Describe;
+        let (known, _component) = self.configured(&order, once.code, bytes, &mut pace).await?;
         Ok(known.manifest)
     }
 
-    /// Prepares a plugin; where a child is lost over the snapshot, does without one.
+    /// Prepares a plugin. If a child is lost over the snapshot, the worker does without a snapshot.
     pub(super) async fn prepare(
         &self,
         mut order: Order,
@@ -190,7 +216,8 @@ impl Worker {
             rewriting,
         };
         order.task = task(rewriting.clone());
-        // A plugin that is told the time may come to another result tomorrow.
+        // The only capability is the clock. A plugin that can read the time may give another result tomorrow, so do not
+        // store it.
         let key = match order.capabilities.is_empty() {
             true => self.key(&order, bytes),
             false => None,
@@ -201,8 +228,16 @@ impl Worker {
         let mut pace = self.lanes.enter().await;
         let mut why_without = None;
         loop {
+            let instrument = !matches!(rewriting, Rewriting::Without { .. });
+            let once = self
+                .compiled_once(&order, bytes, instrument, &mut pace)
+                .await?;
+            if let Some(reason) = once.uninstrumented {
+                rewriting = Rewriting::Without { reason };
+            }
             order.task = task(rewriting.clone());
-            let (mut known, component) = match self.configured(&order, bytes, &mut pace).await {
+            let configured = self.configured(&order, once.code, bytes, &mut pace).await;
+            let (mut known, component) = match configured {
                 Err(error) if error.is_about_the_snapshot() && why_without.is_none() => {
                     (rewriting, why_without) = without(error.to_string());
                     continue;
@@ -218,7 +253,7 @@ impl Worker {
             };
             order.task = Task::Compile { stage };
             let code = match self.compiled(&order, &component, &mut pace).await {
-                // The rewriting may be to blame. Where it is not, the next one is refused for the same reason.
+                // The rewriting may be the cause. If it is not, the next attempt is refused for the same reason.
                 Err(PrepareError::Refused {
                     stage: Stage::CompileSnapshot,
                     reason,
@@ -240,31 +275,38 @@ impl Worker {
                 }
                 compiled => compiled?,
             };
-            // What a lost child came to is not taken for granted at the next start.
+            // Do not reuse the result of a lost child at the next start.
             let key = key.filter(|_| why_without.is_none());
             let code = self.keep(key, &known, code).await?;
             return Ok(Prepared { known, code });
         }
     }
 
-    /// Lets a child describe the plugin, and configure it where the order says so.
+    /// Runs a child that describes the plugin, and configures it if ordered to. `code` is the result of [`Self::compiled_once`].
     async fn configured(
         &self,
         order: &Order,
+        code: Option<Code>,
         bytes: &[u8],
         pace: &mut Pace<'_>,
     ) -> Result<(Known, Vec<u8>), PrepareError> {
-        match self.child(order).run(order, bytes, pace).await? {
+        let order = Order {
+            code_bytes: code.as_ref().map_or(Ok(0), Code::bytes)?,
+            ..order.clone()
+        };
+        match self.child(&order).run(&order, code, bytes, pace).await? {
             Said::Configured {
                 manifest,
                 fallback,
                 component,
             } => Ok((Known { manifest, fallback }, component)),
-            Said::Compiled(_) => Err(PrepareError::Protocol("it compiled".to_owned())),
+            Said::Compiled { .. } => Err(PrepareError::Protocol(
+                "compiled code instead of a component".to_owned(),
+            )),
         }
     }
 
-    /// Lets another child compile the component, unless that was done before.
+    /// Runs another child that compiles the component, unless the code is already stored.
     async fn compiled(
         &self,
         order: &Order,
@@ -275,17 +317,67 @@ impl Worker {
         if let Some(((), code)) = self.recall(key.as_ref()).await? {
             return Ok(code);
         }
-        match self.child(order).run(order, component, pace).await? {
-            Said::Compiled(code) => self.keep(key, &(), code).await,
-            Said::Configured { .. } => Err(PrepareError::Protocol("it configured".to_owned())),
+        match self.child(order).run(order, None, component, pace).await? {
+            Said::Compiled { code, .. } => self.keep(key, &(), code).await,
+            Said::Configured { .. } => Err(PrepareError::Protocol(
+                "a component instead of compiled code".to_owned(),
+            )),
         }
+    }
+
+    /// Compiles a plugin for the child that configures it, unless that code is already stored.
+    ///
+    /// The code depends neither on the settings nor on the name, so that plugins of the same bytes share it.
+    async fn compiled_once(
+        &self,
+        order: &Order,
+        bytes: &[u8],
+        instrument: bool,
+        pace: &mut Pace<'_>,
+    ) -> Result<Once, PrepareError> {
+        let max_code_bytes = (bytes.len() as u64)
+            .saturating_mul(ONCE_FACTOR)
+            .max(MIN_ONCE_BYTES);
+        let order = Order {
+            plugin: ONCE.to_owned(),
+            task: Task::CompileOnce {
+                instrument,
+                max_code_bytes,
+            },
+            ..order.clone()
+        };
+        let key = self.key(&order, bytes);
+        let _turn = match &key {
+            Some(key) => Some(self.compiling.enter(key.clone()).await),
+            None => None,
+        };
+        let recalled = self.recall(key.as_ref()).await?;
+        let (uninstrumented, code) = match recalled {
+            Some(recalled) => recalled,
+            None => match self.child(&order).run(&order, None, bytes, pace).await? {
+                Said::Compiled { code, fallback } => {
+                    let code = self.keep(key, &fallback, code).await?;
+                    (fallback, code)
+                }
+                Said::Configured { .. } => {
+                    return Err(PrepareError::Protocol(
+                        "a component instead of compiled code".to_owned(),
+                    ));
+                }
+            },
+        };
+        let is_handed_over = code.bytes()? > 0;
+        Ok(Once {
+            code: is_handed_over.then_some(code),
+            uninstrumented,
+        })
     }
 
     fn child(&self, order: &Order) -> Child<'_> {
         Child::new(self, order)
     }
 
-    /// By what the result of an order is found again.
+    /// The key under which the result of an order is stored.
     fn key(&self, order: &Order, bytes: &[u8]) -> Option<Key> {
         let order = serde_json::to_vec(order).ok()?;
         let host = self.host.as_ref()?;
@@ -313,20 +405,20 @@ impl Worker {
         let (store, value) = (self.store.clone(), value.clone());
         blocking(move || {
             if let Err(error) = store.keep(&key, &value, &code) {
-                tracing::warn!(%error, "compiled code cannot be kept: the next start compiles it again; is the disk full?");
+                tracing::warn!(%error, "failed to store compiled code; the next start compiles it again: check whether the disk is full");
             }
             code
         })
         .await
     }
 
-    /// Says once what children go without.
+    /// Logs once which protections the children lack.
     fn heard_of_confinement(&self, missing: &[String]) {
         if !missing.is_empty() && !self.told_what_is_missing.swap(true, Ordering::Relaxed) {
             tracing::warn!(
                 missing = missing.join("; "),
-                "processes that prepare plugins are less confined than they should be: the system lacks what is needed; \
-                 load only plugins that you trust, or allow prctl, seccomp and close_range"
+                "processes that prepare plugins are less confined than they should be, because the system lacks \
+                 protections; load only plugins that you trust, or allow prctl, seccomp and close_range"
             );
         }
     }
@@ -347,7 +439,7 @@ fn without(reason: String) -> (Rewriting, Option<String>) {
     (rewriting, Some(reason))
 }
 
-/// Which build of the program this is.
+/// Identifies this build of the program.
 fn identity(executable: &Path) -> Option<Vec<u8>> {
     let metadata = std::fs::metadata(executable).ok()?;
     let written = metadata.modified().ok()?;
@@ -363,7 +455,7 @@ fn identity(executable: &Path) -> Option<Vec<u8>> {
 // === impl PrepareError ===
 
 impl PrepareError {
-    /// Whether the plugin may be loaded without what it failed at.
+    /// Whether the plugin may still be loaded without a snapshot.
     fn is_about_the_snapshot(&self) -> bool {
         let (Self::TooSlow { stage, .. }
         | Self::Standstill { stage, .. }

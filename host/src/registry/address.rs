@@ -1,12 +1,13 @@
-//! Where a registry may lead: which addresses are dialled for it.
+//! Decides which addresses a registry may lead to.
 //!
-//! A registry names further hosts: for tokens, and by redirects for the bytes themselves. Whoever controls it, or its
-//! name, could have the host ask the node's own services or the cloud's metadata. So every address is checked where it is
-//! dialled, after the name has been resolved, and not where it is written.
+//! A registry names further hosts: for tokens, and by redirects for the bytes themselves. An attacker who controls the
+//! registry or its name could make the host ask the node's own services or the cloud's metadata service. So Tollgate
+//! checks each address when it dials, after the name has been resolved. An address that is written in a URL is checked
+//! before the request.
 //!
-//! Behind a proxy only the proxy's address is dialled, and the proxy resolves the names. Then every name is resolved here
-//! as well before a request goes out. A name that cannot be resolved here is left to the proxy, unless it is one that only
-//! a private network knows.
+//! Behind a proxy, Tollgate dials only the proxy, and the proxy resolves the names. In this case Tollgate also resolves
+//! each name itself before it sends a request. A name that Tollgate cannot resolve is left to the proxy, unless it is
+//! one that only a private network knows.
 
 mod reach;
 
@@ -21,7 +22,7 @@ use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
 use reach::Reach;
 
-/// Looks at the addresses that are dialled for one registry.
+/// Checks the addresses that are dialled for one registry.
 #[derive(Debug)]
 pub(super) struct Dialer(Arc<Inner>);
 
@@ -35,13 +36,13 @@ struct Inner {
     home_is_private: AtomicBool,
     /// Hosts that the operator has named as proxies.
     proxies: Vec<String>,
-    /// Why an address was refused, for the message.
+    /// The reason why the last address was refused, for the error message.
     refused: Mutex<Option<String>>,
-    /// Names that could not be resolved here, and until when no further attempt is made.
+    /// Names that could not be resolved here, each with the time until which Tollgate does not try again.
     unresolved: Mutex<HashMap<String, Instant>>,
 }
 
-/// Names of metadata services, wherever they are resolved.
+/// Names of metadata services. Tollgate refuses them no matter who resolves them.
 const METADATA_NAMES: [&str; 7] = [
     "metadata.google.internal",
     "metadata.goog",
@@ -51,8 +52,8 @@ const METADATA_NAMES: [&str; 7] = [
     "metadata.tencentyun.com",
     "metadata.azure.internal",
 ];
-/// Endings of names that only a private network or a machine itself resolves (RFC 6761, 6762, 8375; `internal` is
-/// reserved by ICANN).
+/// Endings of names that only a private network or the machine itself resolves (RFC 6761, 6762, 8375; ICANN has
+/// reserved `internal`).
 const PRIVATE_ENDINGS: [&str; 6] = [
     "localhost",
     "local",
@@ -61,7 +62,8 @@ const PRIVATE_ENDINGS: [&str; 6] = [
     "svc",
     "cluster.local",
 ];
-/// Behind a proxy there may be no name service that answers, and no request is to wait for it for long.
+/// Timeout for resolving a name behind a proxy. There may be no DNS server that answers, and a request must not wait
+/// for it for long.
 const LOOKUP_TIMEOUT: Duration = Duration::from_secs(2);
 /// How long a name counts as one that only the proxy resolves.
 const UNRESOLVED_FOR: Duration = Duration::from_secs(60);
@@ -69,9 +71,9 @@ const UNRESOLVED_FOR: Duration = Duration::from_secs(60);
 // === impl Dialer ===
 
 impl Dialer {
-    /// For a registry by its host and port. `proxies` are the hosts of proxies, which are dialled in any case.
+    /// A dialer for a registry, given as host and port. `proxies` are the hosts of proxies, which are always dialled.
     pub(super) fn new(registry: &str, proxies: Vec<String>) -> Self {
-        // A URL's reading of it: `127.1` and `2130706433` are addresses too.
+        // Parse the host as in a URL, so that `127.1` and `2130706433` are addresses too.
         let url = Url::parse(&format!("http://{registry}/")).ok();
         let home = url.as_ref().map(host_of).unwrap_or_default();
         let literal = home.parse().ok().map(Reach::of);
@@ -87,12 +89,14 @@ impl Dialer {
         }))
     }
 
-    /// Checks whether a URL may be asked for: its address, or where a proxy would resolve its name, that name.
+    /// Checks whether a URL may be requested.
     ///
-    /// Without a proxy a name passes, and the addresses behind it are checked when they are dialled.
+    /// An address in the URL is checked as it is. A name of a metadata service is refused. With a proxy, any other name
+    /// is resolved and all of its addresses are checked. Without a proxy, the name passes, and its addresses are
+    /// checked when they are dialled.
     ///
     /// # Errors
-    /// The reason, when it may not.
+    /// The reason why the URL may not be requested.
     pub(super) async fn check(&self, url: &Url) -> Result<(), String> {
         let host = host_of(url);
         if let Ok(address) = host.parse() {
@@ -113,7 +117,7 @@ impl Dialer {
             Some(found) => {
                 let found: Vec<SocketAddr> = found.collect();
                 self.0.learn(&host, &found);
-                // The proxy may dial any of them.
+                // The proxy may dial any of these addresses.
                 let mut found = found.iter();
                 found.try_for_each(|address| self.0.check(&host, address.ip()))
             }
@@ -124,7 +128,7 @@ impl Dialer {
         }
     }
 
-    /// Why the last address was refused; forgets it.
+    /// Takes the reason why the last address was refused.
     pub(super) fn take_refused(&self) -> Option<String> {
         let mut refused = self
             .0
@@ -146,7 +150,7 @@ impl Resolve for Dialer {
             let host = name.as_str().to_ascii_lowercase();
             let found: Vec<SocketAddr> =
                 tokio::net::lookup_host((host.as_str(), 0)).await?.collect();
-            // The operator has named it. What a registry leads to was checked before.
+            // The operator has named this proxy. Hosts that a registry leads to have been checked before.
             if inner.proxies.contains(&host) {
                 return Ok(Box::new(found.into_iter()) as Addrs);
             }
@@ -159,7 +163,7 @@ impl Resolve for Dialer {
 // === impl Inner ===
 
 impl Inner {
-    /// Takes note of where the registry itself is.
+    /// Notes whether the registry itself is at private addresses.
     fn learn(&self, host: &str, found: &[SocketAddr]) {
         if self.is_home(host) {
             let is_private = |address: &SocketAddr| {
@@ -198,10 +202,10 @@ impl Inner {
         };
         match Reach::of(address) {
             Reach::Public => Ok(()),
-            Reach::Never(what) => Err(format!("{at} is {what}, which is never asked for plugins")),
+            Reach::Never(what) => Err(format!("{at} is {what}, which Tollgate never dials")),
             Reach::Loopback if self.home_is_loopback => Ok(()),
             Reach::Loopback => Err(format!(
-                "{at} is this machine itself, and the reference does not name it as localhost or by such an address"
+                "{at} is a loopback address, which Tollgate dials only if the reference names localhost or a loopback address"
             )),
             Reach::Private
                 if self.is_home(host) || self.home_is_private.load(Ordering::Relaxed) =>
@@ -209,22 +213,22 @@ impl Inner {
                 Ok(())
             }
             Reach::Private => Err(format!(
-                "{at} is a private address, and the registry that leads there is a public one"
+                "{at} is a private address, which Tollgate does not dial for a public registry"
             )),
         }
     }
 
-    /// Refuses names that stand for a metadata service, whoever resolves them.
+    /// Refuses names of metadata services, no matter who resolves them.
     fn check_name(&self, host: &str) -> Result<(), String> {
         if METADATA_NAMES.contains(&without_dot(host)) {
             return Err(format!(
-                "{host} is the name of a metadata service, which is never asked for plugins"
+                "{host} is the name of a metadata service, which Tollgate never dials"
             ));
         }
         Ok(())
     }
 
-    /// Judges a name that only the proxy can resolve.
+    /// Checks a name that only the proxy can resolve.
     fn check_unresolved(&self, host: &str) -> Result<(), String> {
         if self.is_home(host)
             || !is_private_name(host)
@@ -234,8 +238,8 @@ impl Inner {
             return Ok(());
         }
         Err(format!(
-            "{host} is the name of a private network, it cannot be resolved here before a proxy is asked for it, and the \
-             registry that leads there is a public one"
+            "{host} is the name of a private network and cannot be resolved without the proxy; Tollgate does not ask the \
+             proxy for such names on behalf of a public registry"
         ))
     }
 
@@ -272,12 +276,12 @@ fn host_of(url: &Url) -> String {
     host.trim_matches(['[', ']']).to_ascii_lowercase()
 }
 
-/// Without the dot that ends a name at the root.
+/// The name without a dot at its end.
 fn without_dot(host: &str) -> &str {
     host.strip_suffix('.').unwrap_or(host)
 }
 
-/// Whether no public name looks like this.
+/// Whether the name can only be private.
 fn is_private_name(host: &str) -> bool {
     let host = without_dot(host);
     let ends_so = |ending: &str| {
@@ -287,7 +291,7 @@ fn is_private_name(host: &str) -> bool {
     !host.contains('.') || PRIVATE_ENDINGS.into_iter().any(ends_so)
 }
 
-/// How harmful an address is, from 0: public, private, this machine, never a registry's.
+/// How harmful an address is: 0 for public, 1 for private, 2 for this machine, 3 for one that is never a registry's.
 pub(super) fn harm(address: IpAddr) -> u8 {
     match Reach::of(address) {
         Reach::Public => 0,
@@ -310,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_registry_at_a_private_address_may_lead_to_others() {
+    fn private_registry_may_lead_to_private_addresses() {
         let registry = "registry.example.com:5000";
         assert_eq!(
             allowed(registry, "10.1.2.3", "auth.example.com", "192.168.0.1"),
@@ -327,7 +331,7 @@ mod tests {
     }
 
     #[test]
-    fn a_public_registry_leads_to_public_addresses_only() {
+    fn public_registry_leads_to_public_addresses_only() {
         let refused = |address| {
             allowed(
                 "registry.example.com",
@@ -362,7 +366,7 @@ mod tests {
     }
 
     #[test]
-    fn nobody_leads_to_metadata_and_strangers_not_to_this_machine() {
+    fn refuses_metadata_services_and_foreign_loopback() {
         for home in ["8.8.8.8", "10.0.0.1"] {
             for address in [
                 "169.254.169.254",
@@ -376,17 +380,17 @@ mod tests {
                 "::",
             ] {
                 let refused = allowed("registry.example.com", home, "evil.example.com", address);
-                assert!(refused.unwrap_err().contains("never asked"), "{address}");
+                assert!(refused.unwrap_err().contains("never dials"), "{address}");
             }
             for address in ["127.0.0.1", "::1", "::ffff:127.0.0.1"] {
                 let refused = allowed("registry.example.com", home, "evil.example.com", address);
                 assert!(
-                    refused.unwrap_err().contains("this machine itself"),
+                    refused.unwrap_err().contains("is a loopback address"),
                     "{address}"
                 );
             }
         }
-        // Nor does the registry's own name, unless the reference says so.
+        // The registry's own name must not lead to this machine either, unless the reference says so.
         let refused = allowed(
             "registry.example.com",
             "127.0.0.1",
@@ -404,11 +408,11 @@ mod tests {
             "evil.example.com",
             "169.254.169.254",
         );
-        assert!(refused.unwrap_err().contains("never asked"));
+        assert!(refused.unwrap_err().contains("never dials"));
     }
 
     #[tokio::test]
-    async fn checks_addresses_that_are_written_in_urls() {
+    async fn checks_literal_addresses_in_urls() {
         let dialer = Dialer::new("registry.example.com", Vec::new());
         let refused = [
             "http://169.254.169.254/latest/",
@@ -432,7 +436,7 @@ mod tests {
             let url = Url::parse(url).unwrap();
             let why = dialer.check(&url).await.expect_err(url.as_str());
             assert!(
-                why.contains("never asked") || why.contains("this machine itself"),
+                why.contains("never dials") || why.contains("is a loopback address"),
                 "{url}: {why}"
             );
         }
@@ -445,13 +449,13 @@ mod tests {
     }
 
     #[test]
-    fn a_url_has_no_zone() {
+    fn url_parser_rejects_zones() {
         assert!(Url::parse("https://[fe80::1%eth0]/").is_err());
         assert!(Url::parse("https://[fe80::1%25eth0]/").is_err());
     }
 
     #[test]
-    fn a_reference_may_write_its_loopback_address_as_it_likes() {
+    fn recognizes_every_notation_of_loopback_registry() {
         for registry in ["localhost:5000", "127.1:5000", "2130706433", "[::1]:5000"] {
             let dialer = Dialer::new(registry, Vec::new());
             assert!(dialer.0.home_is_loopback, "{registry}");
@@ -463,7 +467,7 @@ mod tests {
     }
 
     #[test]
-    fn names_of_private_networks_are_not_left_to_a_proxy() {
+    fn leaves_no_private_names_to_proxy() {
         let check = |registry: &str, host: &str| {
             let dialer = Dialer::new(registry, vec!["proxy.example.com".to_owned()]);
             dialer.0.check_unresolved(host).is_ok()
@@ -491,15 +495,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn names_are_resolved_before_a_proxy_is_asked_for_them() {
+    async fn resolves_names_before_asking_proxy() {
         let url = Url::parse("https://localhost:9/").unwrap();
         let proxies = vec!["proxy.example.com".to_owned()];
         let dialer = Dialer::new("registry.example.com", proxies.clone());
         let why = dialer.check(&url).await.unwrap_err();
-        assert!(why.contains("is this machine itself"), "{why}");
+        assert!(why.contains("is a loopback address"), "{why}");
         let dialer = Dialer::new("localhost:5000", proxies);
         assert_eq!(dialer.check(&url).await, Ok(()));
-        // A proxy's own host is dialled for requests through it, and nothing that a registry may lead to.
+        // Requests through a proxy dial the proxy's own host. A registry must not lead to that host.
         let dialer = Dialer::new("registry.example.com", vec!["localhost".to_owned()]);
         assert!(dialer.check(&url).await.is_err());
     }

@@ -1,11 +1,11 @@
-//! What was pulled, kept on disk by its digest, for starts with the registry away.
+//! The cache: pulled artifacts on disk, stored by digest, for starts while the registry is unavailable.
 //!
-//! Several processes may share the folder: a file comes into being by renaming, under the name of its content, and is
-//! compared with that name whenever it is read. What a tag was last resolved to is a file of its own; the folder has to
-//! be private for its sake.
+//! Several processes may share the folder. A file is created by renaming, and its name is the digest of its content.
+//! Each read compares the content with this name. The digest that a tag was last resolved to is in a separate file,
+//! which cannot be checked this way. So the folder must be private.
 //!
-//! What goes when there is too much is what was used longest ago, and neither what something that runs, or is about to, was
-//! made of ([`Hold`]) nor what is written down as needed by a start.
+//! When the cache is too large, the content that was used longest ago is deleted. Two kinds of content always stay:
+//! content of plugins that run or are about to run ([`Hold`]), and content that a recorded start needs.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -18,7 +18,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::last_good;
 
-/// A folder of what was pulled.
+/// A folder of pulled artifacts.
 #[derive(Debug)]
 pub(super) struct Cache {
     folder: PathBuf,
@@ -28,7 +28,8 @@ pub(super) struct Cache {
 
 type Digests = Mutex<BTreeSet<String>>;
 
-/// What something was made of, or is being made of: the cache keeps it for as long as this or a clone of it is there.
+/// Digests that the cache must keep, because plugins were made from them or are being made. The hold lasts until this
+/// value and all of its clones are dropped.
 #[derive(Clone, Debug, Default)]
 pub struct Hold(Arc<Digests>);
 
@@ -43,7 +44,7 @@ impl Cache {
         }
     }
 
-    /// Keeps what will be added to it.
+    /// Creates a hold, which keeps all digests that are added to it.
     pub(super) fn hold(&self) -> Hold {
         let hold = Hold::default();
         let mut holds = self.holds.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,8 +53,8 @@ impl Cache {
         hold
     }
 
-    /// The content of a digest, where it is there, is that, and has no more bytes than this. The limit may be a
-    /// registry's word: what is longer is left alone.
+    /// The content of a digest; `None` if it is missing, damaged or longer than the limit. The limit may come from a
+    /// registry, so longer content is not deleted.
     pub(super) fn get(&self, digest: &str, limit_bytes: u64) -> Option<Vec<u8>> {
         let path = self.blob(digest)?;
         let file = File::open(&path).ok()?;
@@ -64,12 +65,12 @@ impl Cache {
             return None;
         }
         if digest_of(&bytes) != digest {
-            tracing::warn!(file = %path.display(), "a cached artifact is not what its name says; it is fetched anew");
-            // Another process may have been faster.
+            tracing::warn!(file = %path.display(), "a cached artifact does not have the digest in its name; pulling it again");
+            // Another process may have removed the file already.
             drop(fs::remove_file(&path));
             return None;
         }
-        // What was used last goes last.
+        // The modification time is the time of the last use.
         drop(file.set_modified(SystemTime::now()));
         Some(bytes)
     }
@@ -83,7 +84,7 @@ impl Cache {
         }
     }
 
-    /// Keeps what may be there already.
+    /// Keeps content that the cache may already have.
     pub(super) fn keep(&self, hold: &Hold, digest: &str, bytes: &[u8]) {
         hold.add(digest);
         if self.get(digest, bytes.len() as u64).is_none() {
@@ -91,7 +92,7 @@ impl Cache {
         }
     }
 
-    /// What a tag was last resolved to.
+    /// The digest that a tag was last resolved to.
     pub(super) fn resolved(&self, reference: &str) -> Option<String> {
         let digest = fs::read_to_string(self.tag(reference)).ok()?;
         Some(digest.trim().to_owned())
@@ -128,15 +129,16 @@ impl Cache {
         Ok(())
     }
 
-    /// Not being able to keep something is no reason not to serve it.
+    /// Logs a failed write. A plugin whose artifact cannot be kept still serves.
     fn complain(&self, error: &io::Error) {
         tracing::warn!(
             folder = %self.folder.display(), %error,
-            "what was pulled cannot be kept (registries.cacheDirectory); a start without the registry would lack it"
+            "failed to cache an artifact (registries.cacheDirectory); a restart without the registry would lack it"
         );
     }
 
-    /// Takes away what was used longest ago, but neither what is held nor what a start may fall back to.
+    /// Deletes the content that was used longest ago, until the cache is within its limit. Held content and content
+    /// that a start may need stay.
     pub(super) fn shrink(&self) {
         let mut kept = self.blobs();
         let mut total: u64 = kept.iter().map(|(_, bytes, _)| bytes).sum();
@@ -163,7 +165,7 @@ impl Cache {
         }
     }
 
-    /// The bytes that starts may fall back to, where these are more than may be kept, with what may be.
+    /// The size of the content that starts may need, and the limit, if that size exceeds the limit.
     pub(super) fn exceeded(&self) -> Option<(u64, u64)> {
         let needed = self.paths(&last_good::needed(&self.folder));
         let blobs = self.blobs().into_iter();
@@ -172,7 +174,7 @@ impl Cache {
         (needed > self.max_bytes).then_some((needed, self.max_bytes))
     }
 
-    /// When each was last used, its bytes and its path.
+    /// The time of the last use, the size in bytes, and the path of each blob.
     fn blobs(&self) -> Vec<(SystemTime, u64, PathBuf)> {
         let entries = fs::read_dir(self.folder.join("blobs").join("sha256"));
         let blobs = entries.into_iter().flatten().filter_map(|entry| {
@@ -192,14 +194,14 @@ impl Cache {
 // === impl Hold ===
 
 impl Hold {
-    /// Keeps this, too.
+    /// Adds a digest to the hold.
     pub(super) fn add(&self, digest: &str) {
         let mut digests = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         digests.insert(digest.to_owned());
     }
 }
 
-/// As registries write it.
+/// The SHA-256 of these bytes, in the notation of registries.
 pub(super) fn digest_of(bytes: &[u8]) -> String {
     format!("sha256:{:x}", Sha256::digest(bytes))
 }
@@ -209,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn gives_back_what_was_put_and_nothing_that_was_tampered_with() {
+    fn returns_intact_content_and_deletes_tampered_content() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().to_owned(), 1000);
         let digest = digest_of(b"plugin");
@@ -223,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_longer_than_somebody_says_is_not_given_and_stays() {
+    fn withholds_but_keeps_content_over_requested_limit() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().to_owned(), 1000);
         let digest = digest_of(b"plugin");
@@ -237,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn remembers_what_a_tag_was() {
+    fn remembers_digest_of_tag() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().to_owned(), 1000);
         assert_eq!(cache.resolved("registry.example.com/a:1"), None);
@@ -250,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn stays_within_its_bound() {
+    fn stays_within_size_limit() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().to_owned(), 250);
         let digests: Vec<String> = (0..5u8)
@@ -271,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_what_a_start_may_fall_back_to() {
+    fn keeps_artifacts_of_last_known_good() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().to_owned(), 150);
         let bytes = [[1; 100], [2; 100], [3; 100]];
@@ -290,7 +292,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_what_is_being_loaded_or_serves_and_no_longer() {
+    fn keeps_held_artifacts_until_released() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().to_owned(), 150);
         let bytes = [[1; 100], [2; 100]];
@@ -314,7 +316,7 @@ mod tests {
     }
 
     #[test]
-    fn says_when_what_is_needed_is_more_than_may_be_kept() {
+    fn reports_needed_artifacts_over_size_limit() {
         let folder = tempfile::tempdir().unwrap();
         let cache = Cache::new(folder.path().to_owned(), 150);
         let bytes = [[1; 100], [2; 100]];

@@ -1,4 +1,4 @@
-//! Who the host is to a registry: what docker and podman keep, read anew for every pull.
+//! The credentials for a registry, from the files of docker and podman. The files are read again for each pull.
 
 mod lookup;
 
@@ -12,18 +12,18 @@ use super::helper::Helpers;
 use crate::config::Reference;
 use lookup::{ConfigFile, Entry};
 
-/// What a file has for a repository.
+/// The entry of a file for a repository.
 #[derive(Debug, PartialEq)]
 enum Found {
     Credential(DockerCredential),
-    /// The name of a helper that is to be asked.
+    /// The name of the helper to ask.
     Helper(String),
 }
 
-/// What docker calls its own registry in its files.
+/// The name of docker's own registry in docker's files.
 const DOCKER_HUB: &str = "https://index.docker.io/v1/";
 
-/// The credential for a repository; none where there is none.
+/// The credential for a repository; `None` if there is none.
 pub(super) async fn credential(
     configured: Option<&Path>,
     reference: &Reference,
@@ -54,7 +54,7 @@ pub(super) async fn credential(
     Ok(None)
 }
 
-/// What a file has for a repository.
+/// Finds the entry of one file for a repository.
 async fn find(
     path: &Path,
     reference: &Reference,
@@ -91,7 +91,8 @@ fn failed(path: &Path, why: &str) -> RegistryError {
     ))
 }
 
-/// The credential of a config file that has one entry, and no helpers: the library would wait for them for ever.
+/// Decodes the credential in a config file that has one entry and no helpers. The library would wait for helpers
+/// forever.
 fn decode(file: &serde_json::Value, server: &str) -> Result<Option<DockerCredential>, String> {
     match docker_credential::get_credential_from_reader(file.to_string().as_bytes(), server) {
         Ok(credential) => Ok(Some(credential)),
@@ -100,7 +101,7 @@ fn decode(file: &serde_json::Value, server: &str) -> Result<Option<DockerCredent
     }
 }
 
-/// Where podman and docker look, in that order.
+/// The files that podman and docker read, in this order.
 fn places() -> Vec<PathBuf> {
     let variable = |name: &str| std::env::var_os(name).map(PathBuf::from);
     let below = |folder: Option<PathBuf>, path: &str| folder.map(|folder| folder.join(path));
@@ -125,10 +126,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn finds_what_is_there_for_the_repository_and_no_other() {
+    async fn finds_entry_for_its_repository_only() {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("config.json");
-        // user:secret
+        // The `auth` values encode `user:secret`.
         let text = r#"{
             "auths": {
                 "registry.example.com": {"auth": "dXNlcjpzZWNyZXQ="},
@@ -149,7 +150,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_file_that_is_configured_has_to_be_there() {
+    async fn configured_credentials_file_must_exist() {
         let path = Path::new("/nonexistent/config.json");
         let reference = reference("registry.example.com/policies:1");
         assert_eq!(find(path, &reference, false).await.unwrap(), None);

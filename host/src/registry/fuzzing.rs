@@ -1,4 +1,4 @@
-//! For fuzzing: what is read of a registry's answers.
+//! Entry points for fuzzing the code that reads the answers of a registry.
 
 use std::net::IpAddr;
 use std::path::Path;
@@ -7,10 +7,10 @@ use super::address;
 use super::manifest::{Manifest, is_digest};
 use super::signature::{PublicKey, signatures};
 
-/// Reads a manifest, and says which digest its one layer has.
+/// Reads a manifest and returns the digest of its one layer.
 ///
 /// # Errors
-/// Why it is not a plugin's, as an operator reads it.
+/// The reason why the manifest is not a plugin's, as an operator reads it.
 pub fn layer(manifest: &[u8]) -> Result<String, String> {
     let manifest = Manifest::read(manifest).map_err(|error| error.to_string())?;
     let layer = manifest.plugin().map_err(|error| error.to_string())?;
@@ -23,16 +23,16 @@ pub fn is_layers_digest(text: &str) -> bool {
     is_digest(text)
 }
 
-/// How many signatures a manifest of signatures has.
+/// Counts the signatures in a manifest of signatures.
 ///
 /// # Errors
-/// Why it cannot be read.
+/// The reason why the manifest cannot be read.
 pub fn count_signatures(manifest: &[u8]) -> Result<usize, String> {
     let signatures = signatures(manifest).map_err(|error| error.to_string())?;
     Ok(signatures.len())
 }
 
-/// Reads a public key, and has it judge a signature.
+/// Reads a public key and checks a signature with it.
 #[must_use]
 pub fn is_signed(key: &[u8], payload: &[u8], signature: &[u8]) -> bool {
     let Some(key) = PublicKey::of(key, Path::new("key.pub")) else {
@@ -42,7 +42,7 @@ pub fn is_signed(key: &[u8], payload: &[u8], signature: &[u8]) -> bool {
     super::signature::verify(&[key], digest, payload, signature).is_ok()
 }
 
-/// How harmful an address is, from 0: public, private, this machine, never a registry's.
+/// How harmful an address is: 0 for public, 1 for private, 2 for this machine, 3 for one that is never a registry's.
 #[must_use]
 pub fn harm(address: IpAddr) -> u8 {
     address::harm(address)

@@ -1,6 +1,8 @@
-//! Credential helpers, `docker-credential-NAME`: programs of somebody else's, which may hang. So they have a limited
-//! time, are ended with all that they started when it is over, and whoever wants the same of one that is running waits
-//! for what that says.
+//! Runs credential helpers: programs of other vendors, named `docker-credential-NAME`.
+//!
+//! A helper may hang, so its time is limited. When the time is over, the host kills the helper and all processes that
+//! it started. If a helper is already running for the same registry, callers wait for its answer and do not start it
+//! again.
 
 use std::collections::HashMap;
 use std::process::Stdio;
@@ -19,12 +21,12 @@ use tokio::process::{Child, Command};
 #[derive(Default)]
 pub(super) struct Helpers(Mutex<HashMap<Question, WeakShared<BoxFuture<'static, Said>>>>);
 
-/// What a helper is asked: its name, and the registry.
+/// The question to a helper: its name, and the registry.
 type Question = (String, String);
-/// None where it has none; the error says no more than which helper, and what it did.
+/// The result of a run; `None` if the helper has no credential. An error only names the helper and says how it failed.
 type Said = Result<Option<Answer>, String>;
 
-/// What a helper prints.
+/// The output of a helper.
 #[derive(Clone, Deserialize)]
 #[serde(rename_all = "PascalCase")]
 struct Answer {
@@ -32,21 +34,21 @@ struct Answer {
     secret: String,
 }
 
-/// A helper and what it has started, ended when this goes.
+/// A helper and the processes that it started. Dropping the group kills them.
 struct Group(Option<Pid>);
 
-/// Ten times what one takes that asks a cloud.
+/// Time limit of a run: ten times as long as a helper takes that asks a cloud.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const MAX_ANSWER_BYTES: u64 = 64 << 10;
-/// What they print, and end with 1, where they have no credential: a part of their protocol.
+/// The output of helpers that have no credential; their exit status is 1. The protocol of helpers prescribes both.
 const NOT_FOUND: &str = "credentials not found in native keychain";
-/// What they give as the name where the secret is an identity token.
+/// The user name in the output if the secret is an identity token.
 const TOKEN: &str = "<token>";
 
 // === impl Helpers ===
 
 impl Helpers {
-    /// What a helper has for a registry.
+    /// The credential that a helper has for a registry.
     pub(super) async fn ask(
         &self,
         name: &str,
@@ -62,7 +64,7 @@ impl Helpers {
         }))
     }
 
-    /// The run that is under way, or a new one. It ends when nobody waits for it any more.
+    /// The run that is under way, or a new one. A run is aborted when no caller waits for it any more.
     fn running(&self, name: &str, server: &str) -> Shared<BoxFuture<'static, Said>> {
         let mut running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         running.retain(|_, run| run.upgrade().is_some());
@@ -77,7 +79,7 @@ impl Helpers {
             match tokio::time::timeout(TIMEOUT, run(&program, &server)).await {
                 Ok(said) => said,
                 Err(_elapsed) => Err(format!(
-                    "{program} took more than {} s for {server} and was ended",
+                    "{program} took more than {} s for {server} and was killed",
                     TIMEOUT.as_secs()
                 )),
             }
@@ -90,9 +92,9 @@ impl Helpers {
     }
 }
 
-/// Nothing of what it prints is told: it may be the secret itself.
+/// Runs a helper. Errors show no part of its output, which may be the secret itself.
 async fn run(program: &str, server: &str) -> Said {
-    let cannot = |error: std::io::Error| format!("{program} cannot be run: {error}");
+    let cannot = |error: std::io::Error| format!("failed to run {program}: {error}");
     let mut child = Command::new(program)
         .arg("get")
         .stdin(Stdio::piped())
@@ -104,10 +106,10 @@ async fn run(program: &str, server: &str) -> Said {
         .map_err(cannot)?;
     let mut group = Group::of(&child);
     let (Some(mut stdin), Some(stdout)) = (child.stdin.take(), child.stdout.take()) else {
-        return Err(format!("{program} cannot be run: its pipes are missing"));
+        return Err(format!("failed to run {program}: its pipes are missing"));
     };
     let tell = async {
-        // One that ends early breaks the pipe; what it said is what counts.
+        // A helper that exits early breaks the pipe. Its output still counts.
         drop(stdin.write_all(server.as_bytes()).await);
         drop(stdin);
     };
@@ -117,17 +119,17 @@ async fn run(program: &str, server: &str) -> Said {
     heard.map_err(cannot)?;
     if text.len() as u64 == MAX_ANSWER_BYTES {
         return Err(format!(
-            "{program} printed more than a credential for {server}"
+            "the output of {program} for {server} is too long for a credential"
         ));
     }
     let status = child.wait().await.map_err(cannot)?;
-    // What it has left running on purpose, as an agent, goes on.
+    // Processes that the helper left running on purpose, such as an agent, are not killed.
     group.0 = None;
     if status.success() {
         let answer = serde_json::from_slice(&text);
         return answer
             .map(Some)
-            .map_err(|_| format!("what {program} printed for {server} is no credential"));
+            .map_err(|_| format!("the output of {program} for {server} is not a credential"));
     }
     if text.trim_ascii() == NOT_FOUND.as_bytes() {
         return Ok(None);
@@ -147,7 +149,7 @@ impl Group {
 impl Drop for Group {
     fn drop(&mut self) {
         if let Some(leader) = self.0 {
-            // It may have ended by itself.
+            // The group may already have ended.
             let _: Result<(), _> = kill_process_group(leader, Signal::KILL);
         }
     }

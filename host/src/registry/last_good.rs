@@ -1,9 +1,10 @@
-//! What served last, written down for the next start: where what is wanted cannot be had by then, this goes on.
+//! Records of the plugins that served last. If a desired version cannot be loaded at the next start, the recorded
+//! version serves.
 //!
-//! One file for each plugin, in a folder for each configuration, beside the artifacts:
-//! `last-good/<configuration>/<plugin>.json`. Settings may be secret, so nobody else may read them. A file comes into
-//! being by renaming, and names the artifacts that it needs, which the cache keeps for its sake. The configuration that is
-//! in force is beside them, as a document that reads as a configuration file does.
+//! Each configuration has a folder beside the artifacts, with one file for each plugin:
+//! `last-good/<configuration>/<plugin>.json`. Settings may be secret, so only the owner can read the files. A file is
+//! created by renaming. A record names the artifacts that it needs, and the cache keeps them. The folder also has the
+//! configuration in effect, as a document in the format of a configuration file.
 
 use std::collections::BTreeSet;
 use std::fs::{self, DirBuilder, File};
@@ -21,27 +22,27 @@ use crate::config::{Capability, Limits, PluginConfig, PluginName, Reference, Reg
 /// The records of one configuration.
 #[derive(Clone, Debug)]
 pub struct LastGood {
-    /// Of all configurations that share the cache.
+    /// The folder of all configurations that share the cache.
     all: PathBuf,
     folder: PathBuf,
 }
 
-/// What decides how a plugin runs: which bytes, and how.
+/// The version of a plugin that served: its bytes, and the parts of its entry that decide how it runs.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Served {
-    /// Where the bytes were from.
+    /// The source of the bytes.
     pub source: Source,
-    /// What they are, as `/plugins` has it.
+    /// The digest of the bytes, as `/plugins` shows it.
     pub digest: String,
-    /// What it was configured with.
+    /// The settings of the plugin.
     pub settings: Value,
-    /// What it could use.
+    /// The limits of the plugin.
     pub limits: Limits,
-    /// What it could import.
+    /// The capabilities of the plugin, which decide on its imports.
     pub capabilities: BTreeSet<Capability>,
 }
 
-/// A record as it is written.
+/// The file format of a plugin's record.
 #[derive(Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 struct Record {
@@ -54,41 +55,41 @@ struct Record {
     needs: Vec<String>,
 }
 
-/// A configuration as it is written.
+/// The file format of a recorded configuration.
 #[derive(Deserialize, Serialize)]
 struct InForce {
     version: u32,
     document: Value,
 }
 
-/// What the cache has to know of a record, whatever its version.
+/// The part of a record that the cache reads, in any version of the format.
 #[derive(Deserialize)]
 struct Needs {
     needs: Vec<String>,
 }
 
 const FOLDER: &str = "last-good";
-/// A host of another version leaves what it cannot read alone, and writes its own over it.
+/// Version of the file formats. A host ignores files of other versions, and replaces them with its own.
 const VERSION: u32 = 1;
-/// The file of the configuration. No plugin has a file like this.
+/// Name of the configuration's file. No record of a plugin has such a name.
 const CONFIGURATION: &str = "configuration.last-good";
-/// What begins a file's name until it is whole.
+/// Prefix of a file's name until the file is complete.
 const UNFINISHED: &str = ".new-";
-/// Whoever wrote a file for so long is gone.
+/// An unfinished file that is older than this is abandoned.
 const LONGEST_WRITE: Duration = Duration::from_secs(60);
-/// A configuration that nobody has served for so long is gone.
+/// A record that has not been renewed for this long counts as unused.
 const LONGEST_UNUSED: Duration = Duration::from_secs(30 * 24 * 3600);
 
 // === impl LastGood ===
 
 impl LastGood {
-    /// The records of a configuration; none where nothing is kept on disk.
+    /// The records of a configuration; `None` if nothing is kept on disk.
     #[must_use]
     pub fn new(registries: &Registries, origin: &Path) -> Option<Self> {
         Self::within(registries.cache_directory.as_ref()?, origin)
     }
 
-    /// The records of a configuration within a cache; none where there is no such path.
+    /// The records of a configuration within a cache; `None` if the path of the configuration cannot be made absolute.
     #[must_use]
     pub fn within(cache: &Path, origin: &Path) -> Option<Self> {
         let all = cache.join(FOLDER);
@@ -102,20 +103,20 @@ impl LastGood {
         Some(Self { all, folder })
     }
 
-    /// What served last of a plugin.
+    /// The recorded version of a plugin.
     #[must_use]
     pub fn of(&self, name: &PluginName) -> Option<Served> {
         Served::read(&self.path(name))
     }
 
-    /// What plugins had the last time, whether or not they are configured by now.
+    /// The limits of all recorded plugins, whether or not the plugins are still configured.
     #[must_use]
     pub fn limits(&self) -> Vec<Limits> {
         let served = files(&self.folder).filter_map(|path| Served::read(&path));
         served.map(|served| served.limits).collect()
     }
 
-    /// The configuration that was in force, as a document; none where none was recorded.
+    /// The recorded configuration, as a document; `None` if there is none that can be used.
     #[must_use]
     pub fn configuration(&self) -> Option<Value> {
         let path = self.folder.join(CONFIGURATION);
@@ -123,7 +124,7 @@ impl LastGood {
         let read: Option<InForce> = serde_json::from_slice(&text).ok();
         let in_force = read.filter(|in_force| in_force.version == VERSION);
         if in_force.is_none() {
-            tracing::warn!(file = %path.display(), "the recorded configuration is damaged or another version's; it is not used");
+            tracing::warn!(file = %path.display(), "ignoring the recorded configuration, because it is damaged or has another format version");
         }
         in_force.map(|in_force| in_force.document)
     }
@@ -137,7 +138,7 @@ impl LastGood {
         stems.collect()
     }
 
-    /// Records the configuration that is in force, and that it still is.
+    /// Records the configuration in effect, or renews its record.
     pub(crate) fn record_configuration(&self, document: Value) {
         let in_force = InForce {
             version: VERSION,
@@ -149,22 +150,23 @@ impl LastGood {
         if let Err(error) = written {
             tracing::warn!(
                 folder = %self.folder.display(), %error,
-                "failed to record the configuration in force (registries.cacheDirectory); a start could not fall back to it"
+                "failed to record the configuration in effect (registries.cacheDirectory); a restart could not fall back to it"
             );
         }
     }
 
-    /// Writes down what serves now, and that it still does; `needs` are the artifacts by which it could be served again.
+    /// Records the serving version of a plugin, or renews its record. `needs` are the digests of the artifacts that are
+    /// needed to serve it again.
     pub(crate) fn record(&self, name: &PluginName, served: &Served, needs: Vec<String>) {
         if let Err(error) = self.write(name, served, needs) {
             tracing::warn!(
                 plugin = %name, folder = %self.folder.display(), %error,
-                "what serves cannot be written down (registries.cacheDirectory); a start could not fall back to it"
+                "failed to record the serving version (registries.cacheDirectory); a restart could not fall back to it"
             );
         }
     }
 
-    /// Forgets all but these, and what a host that was killed left unfinished.
+    /// Deletes the records of all other plugins, and the files that a killed host left unfinished.
     pub(crate) fn retain(&self, names: &BTreeSet<&PluginName>) {
         for path in unfinished(&self.folder).filter(|path| is_older(path, LONGEST_WRITE)) {
             drop(fs::remove_file(&path));
@@ -172,13 +174,13 @@ impl LastGood {
         for path in files(&self.folder) {
             let name = path.file_stem().and_then(|stem| stem.to_str());
             if !name.is_some_and(|name| names.iter().any(|wanted| wanted.as_str() == name)) {
-                // It may be gone already.
+                // The file may be gone already.
                 drop(fs::remove_file(&path));
             }
         }
     }
 
-    /// Removes the records of other configurations that nobody serves any more.
+    /// Deletes the unused records of other configurations.
     pub(crate) fn clear_out(&self) {
         for folder in folders(&self.all).filter(|folder| *folder != self.folder) {
             let configuration = folder.join(CONFIGURATION);
@@ -188,7 +190,7 @@ impl LastGood {
             for path in all.filter(|path| is_unused(path)) {
                 drop(fs::remove_file(&path));
             }
-            // Which it is only when it is empty.
+            // This removes the folder only if it is empty.
             drop(fs::remove_dir(&folder));
         }
     }
@@ -213,7 +215,7 @@ impl LastGood {
         )
     }
 
-    /// Makes a file by renaming, or says of one that it still holds.
+    /// Writes a file by renaming. If the file already has this content, only renews its time.
     fn put(&self, name: &str, text: &[u8]) -> io::Result<()> {
         let path = self.folder.join(name);
         if fs::read(&path).is_ok_and(|written| written == text) {
@@ -225,7 +227,7 @@ impl LastGood {
                 _ => fs::set_permissions(folder, fs::Permissions::from_mode(0o700))?,
             }
         }
-        // For its owner alone, as all temporary files are.
+        // Temporary files can be read by their owner alone.
         let mut file = tempfile::Builder::new()
             .prefix(UNFINISHED)
             .tempfile_in(&self.folder)?;
@@ -236,7 +238,7 @@ impl LastGood {
     }
 }
 
-/// The artifacts that records of any configuration need.
+/// The artifacts that the records of all configurations need. Unused records do not count.
 pub(super) fn needed(cache: &Path) -> BTreeSet<String> {
     let records = folders(&cache.join(FOLDER)).flat_map(|folder| files(&folder));
     let needs = records.filter(|path| !is_unused(path)).filter_map(|path| {
@@ -278,7 +280,7 @@ fn entries(folder: &Path) -> impl Iterator<Item = PathBuf> + use<> {
 // === impl Served ===
 
 impl Served {
-    /// What a plugin of this configuration and these bytes is.
+    /// The version of a plugin with this configuration and these bytes.
     pub(crate) fn of(config: &PluginConfig, digest: &str) -> Self {
         Self {
             source: config.source.clone(),
@@ -307,7 +309,7 @@ impl Served {
         };
         let served = read();
         if served.is_none() {
-            tracing::warn!(file = %path.display(), "the record of what served last is damaged or another version's; it is not used");
+            tracing::warn!(file = %path.display(), "ignoring the record of the last known good, because it is damaged or has another format version");
         }
         served
     }
@@ -343,7 +345,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_was_written_and_shows_it_to_nobody_else() {
+    fn record_round_trips_and_is_private() {
         let cache = tempfile::tempdir().unwrap();
         let records = records(cache.path(), "/etc/tollgate.yaml");
         for source in ["/plugins/a.wasm", "oci://registry.example.com/a:1"] {
@@ -359,7 +361,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_record_and_one_of_another_version_are_none() {
+    fn ignores_damaged_record_and_other_format_version() {
         let cache = tempfile::tempdir().unwrap();
         let records = records(cache.path(), "/etc/tollgate.yaml");
         records.record(&name("a"), &served("/a.wasm", json!({})), Vec::new());
@@ -372,7 +374,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_is_written_only_when_it_changes() {
+    fn writes_record_only_when_it_changes() {
         use std::os::unix::fs::MetadataExt as _;
         let cache = tempfile::tempdir().unwrap();
         let records = records(cache.path(), "/etc/tollgate.yaml");
@@ -386,7 +388,7 @@ mod tests {
     }
 
     #[test]
-    fn each_configuration_has_its_own_and_forgets_its_own() {
+    fn keeps_records_of_configurations_apart() {
         let cache = tempfile::tempdir().unwrap();
         let (one, other) = (
             records(cache.path(), "/one"),
@@ -419,7 +421,7 @@ mod tests {
     }
 
     #[test]
-    fn the_configuration_is_recorded_beside_the_plugins() {
+    fn records_configuration_beside_plugins() {
         let cache = tempfile::tempdir().unwrap();
         let (one, other) = (
             records(cache.path(), "/one"),
@@ -452,7 +454,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_left_unfinished_is_removed_and_what_is_being_written_is_not() {
+    fn deletes_abandoned_files_but_no_recent_ones() {
         let cache = tempfile::tempdir().unwrap();
         let records = records(cache.path(), "/etc/tollgate.yaml");
         records.record(&name("a"), &served("/a.wasm", json!({})), Vec::new());

@@ -1,10 +1,10 @@
-//! Which of an artifact's parts is the plugin.
+//! Finds the part of an artifact that is the plugin.
 
 use serde::{Deserialize, Serialize};
 
 use super::RegistryError;
 
-/// What a plugin's artifact is described by.
+/// The manifest of a plugin's artifact.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Manifest {
@@ -17,7 +17,7 @@ pub(super) struct Manifest {
     pub(super) layers: Vec<Descriptor>,
 }
 
-/// A part of an artifact.
+/// The description of one part of an artifact.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct Descriptor {
@@ -29,10 +29,11 @@ pub(super) struct Descriptor {
 }
 
 pub(super) const OCI_MANIFEST: &str = "application/vnd.oci.image.manifest.v1+json";
-/// What the CNCF's artifact guidance for WebAssembly has.
+/// Media types of the CNCF's artifact guidance for WebAssembly.
 pub(super) const WASM_CONFIG: &str = "application/vnd.wasm.config.v0+json";
 pub(super) const WASM_LAYER: &str = "application/wasm";
-/// What `wasm-to-oci`, Kubewarden's `kwctl`, `oras` and others have written before and beside it.
+/// Other media types, which `wasm-to-oci`, Kubewarden's `kwctl`, `oras` and others have written before and beside that
+/// guidance.
 const OTHER_CONFIGS: [&str; 4] = [
     "application/vnd.wasm.config.v1+json",
     "application/vnd.oci.empty.v1+json",
@@ -48,12 +49,12 @@ const OTHER_LAYERS: [&str; 3] = [
 // === impl Manifest ===
 
 impl Manifest {
-    /// Reads a manifest of whatever kind.
+    /// Reads a manifest of any kind.
     pub(super) fn read(bytes: &[u8]) -> Result<Self, RegistryError> {
         serde_json::from_slice(bytes).map_err(|error| {
-            // It quotes what the registry has sent.
+            // The error quotes text from the registry.
             let why = shown(&error.to_string());
-            RegistryError::Artifact(format!("its manifest cannot be read: {why}"))
+            RegistryError::Artifact(format!("cannot parse its manifest: {why}"))
         })
     }
 
@@ -63,7 +64,7 @@ impl Manifest {
         let kind = self.media_type.as_deref().unwrap_or(OCI_MANIFEST);
         if kind != OCI_MANIFEST {
             return refused(format!(
-                "its manifest is `{}`; expected {OCI_MANIFEST}",
+                "its manifest is of type `{}`; expected {OCI_MANIFEST}",
                 shown(kind)
             ));
         }
@@ -73,21 +74,21 @@ impl Manifest {
             .map_or("none", |config| &config.media_type);
         if config != WASM_CONFIG && !OTHER_CONFIGS.contains(&config) {
             return refused(format!(
-                "its config is `{}`; expected {WASM_CONFIG}, or one of the older {}",
+                "its config is of type `{}`; expected {WASM_CONFIG}, or one of the older types {}",
                 shown(config),
                 OTHER_CONFIGS.join(", ")
             ));
         }
         let [layer] = self.layers.as_slice() else {
             return refused(format!(
-                "it has {} layers; expected one, of {WASM_LAYER}",
+                "it has {} layers; expected one of type {WASM_LAYER}",
                 self.layers.len()
             ));
         };
         if layer.media_type != WASM_LAYER && !OTHER_LAYERS.contains(&layer.media_type.as_str()) {
             return refused(format!(
-                "its layer is `{}`; expected {WASM_LAYER}, or one of the older {}: it is an image or something else, \
-                 and no plugin",
+                "its layer is of type `{}`; expected {WASM_LAYER}, or one of the older types {}: it is an image or \
+                 another kind of artifact",
                 shown(&layer.media_type),
                 OTHER_LAYERS.join(", ")
             ));
@@ -102,7 +103,7 @@ impl Manifest {
     }
 }
 
-/// A registry's words, cut.
+/// Text from the registry, escaped and cut to 100 characters.
 fn shown(text: &str) -> String {
     text.chars()
         .take(100)
@@ -145,7 +146,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_the_layout_for_wasm_and_those_before_it() {
+    fn accepts_current_and_older_wasm_layouts() {
         assert_eq!(read(&manifest(WASM_CONFIG, &[WASM_LAYER])), Ok(3));
         for config in OTHER_CONFIGS {
             for layer in OTHER_LAYERS {
@@ -155,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_is_no_plugin_and_says_what_it_is() {
+    fn rejects_other_artifacts_and_names_their_type() {
         let refused = |manifest: &Value| read(manifest).unwrap_err();
         assert!(
             refused(&manifest(WASM_CONFIG, &[WASM_LAYER, WASM_LAYER])).contains("it has 2 layers")

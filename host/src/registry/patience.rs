@@ -1,4 +1,5 @@
-//! How long a start waits for registries that say nothing: for each once, and not once for every plugin.
+//! Limits how long a start waits for registries that do not answer: once for each registry, and not once for each
+//! plugin.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -6,31 +7,31 @@ use std::time::Duration;
 
 use super::RegistryError;
 
-/// What a start has found out about registries.
+/// The registries that a start has waited for without success.
 #[derive(Default)]
 pub(crate) struct Patience(Mutex<HashMap<String, Lost>>);
 
-/// A plugin of the first set, which others of its registry may have been waited for already.
+/// The circumstances of a pull during the start.
 #[derive(Clone, Copy)]
 pub(crate) struct Start<'p> {
     pub(crate) patience: &'p Patience,
-    /// Whether something else of the plugin can serve meanwhile.
+    /// Whether another version of the plugin can serve meanwhile.
     pub(crate) replaceable: bool,
 }
 
-/// What a registry was waited for in vain.
+/// The longest wait for a registry that had no success, and the reason.
 struct Lost {
     waited: Duration,
     why: String,
 }
 
-/// For what can be done without.
+/// How long a start waits for a registry if it can do without the answer.
 pub(super) const SHORT: Duration = Duration::from_secs(3);
 
 // === impl Patience ===
 
 impl Patience {
-    /// Why there is no use in waiting for a registry so long, as somebody has done that.
+    /// The error to return at once, if a plugin has already waited this long for the registry without success.
     pub(super) fn is_lost(&self, host: &str, wait: Duration) -> Option<RegistryError> {
         let hosts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let lost = hosts.get(host).filter(|lost| lost.waited >= wait)?;

@@ -1,5 +1,5 @@
-//! One conversation with a registry: requests that are shown who asks, tried again where that may help, and answers of
-//! a size that was agreed on beforehand.
+//! A session with a registry: sends requests with credentials, retries where that may help, and limits the size of
+//! answers.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -26,7 +26,7 @@ use super::{Progress, RegistryError, transport};
 use crate::config::{Reference, Registries, RegistryHost};
 use crate::engine::chain;
 
-/// A registry, and how it is reached.
+/// A registry, and the client that reaches it.
 pub(super) struct Host {
     name: String,
     base: Url,
@@ -34,7 +34,7 @@ pub(super) struct Host {
     dialer: Dialer,
 }
 
-/// One conversation about one repository.
+/// A session about one repository.
 pub(super) struct Session<'c> {
     host: Arc<Host>,
     config: &'c Registries,
@@ -44,16 +44,16 @@ pub(super) struct Session<'c> {
     progress: Option<&'c dyn Progress>,
 }
 
-/// What a request's body holds.
+/// The kind of content in the body of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Body {
-    /// A plugin, or nothing.
+    /// A plugin, or no body.
     Open,
-    /// An identity token, which is for one server alone.
+    /// An identity token, which only one server may get.
     Secret,
 }
 
-/// What an authorization server hands out.
+/// The answer of an authorization server.
 #[derive(Deserialize)]
 struct Token {
     token: Option<String>,
@@ -61,22 +61,23 @@ struct Token {
 }
 
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
-/// Without a byte.
+/// Maximum time without a received byte.
 const READ_TIMEOUT: Duration = Duration::from_secs(15);
 const MAX_REDIRECTS: usize = 5;
 const ATTEMPTS: u32 = 3;
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// A registry that wants more patience is asked again by whoever wanted the plugin.
+/// Maximum pause before a retry, even if the registry asks for a longer one. The caller retries later if all attempts
+/// fail.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 const MAX_TOKEN_BYTES: u64 = 1 << 20;
 const DOCKER_CONTENT_DIGEST: HeaderName = HeaderName::from_static("docker-content-digest");
-/// What Docker Hub's references say, and where its registry is.
+/// The name of Docker Hub in references, and the host of its registry.
 const DOCKER_HUB: (&str, &str) = ("docker.io", "registry-1.docker.io");
 
 // === impl Host ===
 
 impl Host {
-    /// The file of the CAs that a registry is trusted by. Without one of its own, that is the one that the environment
+    /// The file of the CAs that are trusted for a registry. Without its own file, that is the file that `SSL_CERT_FILE`
     /// names in place of the system's.
     pub(super) fn authorities(settings: Option<&RegistryHost>) -> Option<PathBuf> {
         let own = settings.and_then(|settings| settings.ca.clone());
@@ -101,7 +102,7 @@ impl Host {
         let mut builder = Client::builder()
             .user_agent(concat!("tollgate/", env!("CARGO_PKG_VERSION")))
             .https_only(!plain_http)
-            // Each is checked before it is followed, which takes looking at names.
+            // Redirects are checked before they are followed, and these checks resolve names.
             .redirect(Policy::none())
             .dns_resolver(Arc::new(dialer.share()))
             .connect_timeout(CONNECT_TIMEOUT)
@@ -126,7 +127,7 @@ impl Host {
                     builder = builder.add_root_certificate(authority);
                 }
             }
-            // What the system trusts. One of hundreds that cannot be read is no reason not to start.
+            // The CAs of the system. If one of hundreds cannot be read, the others are still used.
             None if !plain_http => {
                 for authority in rustls_native_certs::load_native_certs().certs {
                     if let Ok(authority) = Certificate::from_der(&authority) {
@@ -152,7 +153,7 @@ impl Host {
     }
 }
 
-/// The hosts of the proxies that the environment names, which `reqwest` uses.
+/// The hosts of the proxies that the environment names and `reqwest` uses.
 fn proxies() -> Vec<String> {
     let names = ["http_proxy", "https_proxy", "all_proxy"];
     let values = names.iter().flat_map(|name| {
@@ -188,7 +189,8 @@ impl<'c> Session<'c> {
         }
     }
 
-    /// What the registry says the manifest's digest is, without the manifest; none where it does not say.
+    /// The digest of a manifest, from a header of the registry; `None` if the header is missing. The manifest itself is
+    /// not requested.
     pub(super) async fn manifest_digest(
         &mut self,
         name: &str,
@@ -202,7 +204,7 @@ impl<'c> Session<'c> {
         Ok(digest.map(str::to_owned))
     }
 
-    /// The manifest, and the digest of what came.
+    /// The manifest, with the digest of the bytes that arrived.
     pub(super) async fn manifest(
         &mut self,
         name: &str,
@@ -213,13 +215,13 @@ impl<'c> Session<'c> {
         let too_large = || RegistryError::TooLarge {
             what: "the manifest",
             limit_bytes,
-            setting: "the bound of the distribution specification",
+            setting: "the limit of the distribution specification",
         };
         let bytes = self.body(response, limit_bytes, too_large).await?;
         Ok((digest_of(&bytes), bytes))
     }
 
-    /// The bytes of a layer, which are what the manifest says they are.
+    /// The bytes of a layer, checked against the digest that the manifest names.
     pub(super) async fn blob(&mut self, layer: &Descriptor) -> Result<Vec<u8>, RegistryError> {
         let path = self.path("blobs", &layer.digest);
         let response = self.ask(Method::GET, &path, HeaderMap::new(), None).await?;
@@ -247,7 +249,7 @@ impl<'c> Session<'c> {
         Ok(bytes)
     }
 
-    /// Pushes a blob in one piece, unless it is there.
+    /// Pushes a blob in one piece, unless the registry already has it.
     pub(super) async fn push_blob(
         &mut self,
         digest: &str,
@@ -272,7 +274,7 @@ impl<'c> Session<'c> {
             .and_then(|value| value.to_str().ok());
         let at = location.and_then(|location| response.url().join(location).ok());
         let Some(mut at) = at else {
-            return Err(self.unreachable("it did not say where to upload to".to_owned()));
+            return Err(self.unreachable("its answer has no upload location".to_owned()));
         };
         at.query_pairs_mut().append_pair("digest", digest);
         let mut headers = HeaderMap::new();
@@ -309,7 +311,7 @@ impl<'c> Session<'c> {
         self.reference
     }
 
-    /// What the manifest is asked for by.
+    /// The name that the manifest is requested by: the digest if there is one, else the tag.
     pub(super) fn name(&self) -> &'c str {
         let Reference { tag, digest, .. } = self.reference;
         digest.as_deref().or(tag.as_deref()).unwrap_or_default()
@@ -319,7 +321,7 @@ impl<'c> Session<'c> {
         format!("{}/{kind}/{name}", self.reference.repository)
     }
 
-    /// Sends a request, with credentials where the registry asks for them, and again where that may help.
+    /// Sends a request. Adds credentials if the registry asks for them, and retries where that may help.
     async fn ask(
         &mut self,
         method: Method,
@@ -373,7 +375,7 @@ impl<'c> Session<'c> {
         headers: HeaderMap,
         body: Option<Bytes>,
     ) -> Result<Response, RegistryError> {
-        // Uploads may be sent elsewhere, and then without what is for the registry.
+        // Uploads may go to another server, which must not get the registry's credentials.
         let at_home = url.origin() == self.host.base.origin();
         let mut request = self.host.client.request(method, url).headers(headers);
         if let Some(authorization) = self.authorization.as_ref().filter(|_| at_home) {
@@ -385,7 +387,7 @@ impl<'c> Session<'c> {
         self.follow(request, Body::Open).await
     }
 
-    /// Sends a request and follows where it is redirected to; checks every URL before it is asked for.
+    /// Sends a request and follows redirects. Checks each URL before it is requested.
     async fn follow(&self, request: RequestBuilder, kind: Body) -> Result<Response, RegistryError> {
         let mut request = request.build().map_err(|error| self.failed(error))?;
         for _ in 0..=MAX_REDIRECTS {
@@ -402,17 +404,17 @@ impl<'c> Session<'c> {
                 return Err(RegistryError::Challenge {
                     host: self.host.name.clone(),
                     why: format!(
-                        "the identity token would be sent on to {}",
+                        "a redirect would send the identity token to {}",
                         next.url().origin().ascii_serialization()
                     ),
                 });
             }
             request = next;
         }
-        Err(self.unreachable("it redirects too often".to_owned()))
+        Err(self.unreachable("too many redirects".to_owned()))
     }
 
-    /// Does what the registry asks of those who want more than it shows to everybody.
+    /// Answers the registry's challenge: gets a token, or prepares the credentials.
     async fn authorize(&mut self, headers: &HeaderMap) -> Result<(), RegistryError> {
         let configured = self.config.credentials.as_deref();
         let credential = credential(configured, self.reference, self.helpers).await?;
@@ -423,7 +425,7 @@ impl<'c> Session<'c> {
         for header in headers.get_all(WWW_AUTHENTICATE) {
             let text = header.to_str().unwrap_or_default();
             let challenges = http_auth::parse_challenges(text)
-                .map_err(|_| challenge("its WWW-Authenticate cannot be read".to_owned()))?;
+                .map_err(|_| challenge("cannot parse its WWW-Authenticate header".to_owned()))?;
             for asked in challenges {
                 let parameter = |name: &str| {
                     let mut parameters = asked.params.iter();
@@ -446,16 +448,18 @@ impl<'c> Session<'c> {
                             self.authorization = Some(secret(&basic(&name, &password))?);
                             Ok(())
                         }
-                        // The registry says no once more, which says what to do.
+                        // The registry then refuses again, and that error says how to solve the problem.
                         _ => Ok(()),
                     };
                 }
             }
         }
-        Err(challenge("it asks for neither Bearer nor Basic".to_owned()))
+        Err(challenge(
+            "its challenge is neither Bearer nor Basic".to_owned(),
+        ))
     }
 
-    /// Has a token made by whoever makes them for the registry.
+    /// Gets a token from the authorization server of the registry.
     async fn token(
         &self,
         mut realm: Url,
@@ -469,7 +473,7 @@ impl<'c> Session<'c> {
         };
         if realm.scheme() != "https" && realm.scheme() != self.host.base.scheme() {
             return Err(challenge(format!(
-                "it would have them sent to {realm} without TLS"
+                "the credentials would be sent to {realm} without TLS"
             )));
         }
         let service = service.map(|service| ("service", service));
@@ -509,19 +513,19 @@ impl<'c> Session<'c> {
         let too_large = || RegistryError::TooLarge {
             what: "the token",
             limit_bytes: MAX_TOKEN_BYTES,
-            setting: "a bound of the host's own",
+            setting: "a fixed limit of Tollgate",
         };
         let bytes = self.body(response, MAX_TOKEN_BYTES, too_large).await?;
-        // Nothing of it is shown: it may be a token in another shape.
+        // The error shows no part of the answer, which may be a token in another format.
         let token: Token = serde_json::from_slice(&bytes)
-            .map_err(|_| challenge("the answer to the question for a token is none".to_owned()))?;
+            .map_err(|_| challenge("cannot parse the answer to the token request".to_owned()))?;
         token
             .token
             .or(token.access_token)
-            .ok_or_else(|| challenge("the answer to the question for a token has none".to_owned()))
+            .ok_or_else(|| challenge("the answer to the token request has no token".to_owned()))
     }
 
-    /// Reads a body that has at most so many bytes, whatever it says of itself.
+    /// Reads a body up to a limit, whatever length it declares.
     async fn body(
         &self,
         mut response: Response,
@@ -561,7 +565,7 @@ impl<'c> Session<'c> {
                 host: self.host.name.clone(),
                 why,
             },
-            // A URL may carry a signature of its own.
+            // A URL may carry a signature, so it is left out of the error.
             None => {
                 let error = error.without_url();
                 let hint = transport::hint(&error, self.host.is_plain_http());
@@ -580,12 +584,12 @@ impl<'c> Session<'c> {
     fn status(&self, status: StatusCode, method: &Method, path: &str) -> RegistryError {
         let hint = match status {
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN => {
-                ": the credentials are missing, wrong or not good for this repository (registries.credentials)"
+                ": the credentials are missing, wrong or not valid for this repository (registries.credentials)"
             }
             StatusCode::NOT_FOUND => {
-                ": there is no such repository, tag or digest, or it is not shown without credentials"
+                ": there is no such repository, tag or digest, or the registry hides it without credentials"
             }
-            StatusCode::TOO_MANY_REQUESTS => ": it is asked too often (registries.pollInterval)",
+            StatusCode::TOO_MANY_REQUESTS => ": too many requests; raise registries.pollInterval",
             StatusCode::BAD_REQUEST if self.host.is_plain_http() => transport::EXPECTS_TLS,
             _ => "",
         };
@@ -599,7 +603,7 @@ impl<'c> Session<'c> {
     }
 }
 
-/// The request that a redirect asks for in place of the one that it answers; none where it is no redirect.
+/// The request that a redirect asks for; `None` if the answer is no redirect.
 fn redirect(mut request: Request, response: &Response) -> Option<Request> {
     let status = response.status();
     let becomes_get = match status {
@@ -627,7 +631,7 @@ fn redirect(mut request: Request, response: &Response) -> Option<Request> {
 
 fn accept() -> HeaderMap {
     let mut headers = HeaderMap::new();
-    // An index is asked for as well, so that what is there is told and not hidden behind 404.
+    // Accept an index too, so that the error can name it. Without this, the registry could answer 404.
     let kinds = HeaderValue::from_static(
         "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json",
     );
@@ -646,14 +650,16 @@ fn basic(name: &str, password: &str) -> String {
 
 fn secret(text: &str) -> Result<HeaderValue, RegistryError> {
     let mut value = HeaderValue::from_str(text).map_err(|_| {
-        RegistryError::Credentials("it has characters that no header can carry".to_owned())
+        RegistryError::Credentials(
+            "they have characters that an HTTP header must not have".to_owned(),
+        )
     })?;
     value.set_sensitive(true);
     Ok(value)
 }
 
 fn url_encoded(parameters: &[(&str, String)]) -> String {
-    // The URL library's own writer of forms, by way of a query.
+    // A form is encoded as the query of a URL, with the encoder of the URL library.
     let Ok(mut url) = Url::parse("form:///") else {
         return String::new();
     };

@@ -1,7 +1,7 @@
-//! Whether somebody who is trusted has signed an artifact: cosign's signatures, made with a key.
+//! Checks whether a trusted key has signed an artifact. Accepts signatures that cosign made with a key.
 //!
-//! cosign signs a short text that names the digest of a manifest, and keeps it, with the signature, under a tag that is made
-//! of that digest. So the registry can take signatures away, and cannot make one.
+//! cosign signs a short text that names the digest of a manifest. cosign stores the text and the signature under a tag
+//! that is derived from the digest. So a registry can remove signatures, but it cannot make one.
 
 use std::path::{Path, PathBuf};
 
@@ -19,17 +19,17 @@ use x509_parser::x509::SubjectPublicKeyInfo;
 use super::RegistryError;
 use super::manifest::{Descriptor, Manifest};
 
-/// A key that signatures are checked with.
+/// A public key for checking signatures.
 pub(super) struct PublicKey {
-    /// What it is called in messages: the beginning of its SHA-256.
+    /// The name of the key in messages: the beginning of its SHA-256.
     pub(super) fingerprint: String,
-    /// The file that it is from.
+    /// The file that the key comes from.
     pub(super) path: PathBuf,
     kind: Kind,
     bytes: Vec<u8>,
 }
 
-/// What signatures a key makes.
+/// The kind of a key, which decides how its signatures are checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Kind {
     P256,
@@ -38,7 +38,7 @@ enum Kind {
     Rsa,
 }
 
-/// What is signed: cosign's "simple signing".
+/// The signed text: cosign's "simple signing" format.
 #[derive(Deserialize)]
 struct Payload {
     critical: Critical,
@@ -57,12 +57,15 @@ struct Image {
     digest: String,
 }
 
-/// Of one layer with a signature.
+/// Media type of a layer that holds a signed text.
 const PAYLOAD: &str = "application/vnd.dev.cosign.simplesigning.v1+json";
+/// Annotation of such a layer that holds the signature.
 const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
+/// The `type` that a signed text must have.
 const KIND: &str = "cosign container image signature";
-/// What a signature's text may be long, and how many of them are looked at.
+/// Maximum size of a signed text, in bytes.
 pub(super) const MAX_PAYLOAD_BYTES: u64 = 64 << 10;
+/// Maximum number of signatures of one artifact that are checked.
 const MAX_SIGNATURES: usize = 50;
 
 const P256: &str = "1.2.840.10045.3.1.7";
@@ -74,7 +77,7 @@ const EDWARDS: &str = "1.3.101.112";
 // === impl PublicKey ===
 
 impl PublicKey {
-    /// The keys of PEM files, of which each may hold several.
+    /// Reads keys from PEM files, each of which may hold several.
     pub(super) fn read(paths: &[PathBuf]) -> Result<Vec<Self>, RegistryError> {
         let mut keys = Vec::new();
         for path in paths {
@@ -90,12 +93,12 @@ impl PublicKey {
                 .filter(|section| section.tag() == "PUBLIC KEY")
             {
                 keys.push(Self::of(section.contents(), path).ok_or_else(|| {
-                    failed("it has a key of another kind than ECDSA P-256 or P-384, Ed25519 or RSA")
+                    failed("unsupported kind of key; expected ECDSA P-256 or P-384, Ed25519 or RSA")
                 })?);
             }
             if keys.len() == before {
                 return Err(failed(
-                    "it holds no key: expected PEM with one or more PUBLIC KEY sections, such as cosign.pub",
+                    "no key found; expected PEM with one or more PUBLIC KEY sections, such as cosign.pub",
                 ));
             }
         }
@@ -138,7 +141,7 @@ impl Kind {
     fn algorithms(self) -> Vec<&'static dyn VerificationAlgorithm> {
         match self {
             Self::P256 => vec![&ECDSA_P256_SHA256_ASN1],
-            // cosign's since 2.6, and before.
+            // cosign 2.6 and later use SHA-384, earlier versions use SHA-256.
             Self::P384 => vec![&ECDSA_P384_SHA384_ASN1, &ECDSA_P384_SHA256_ASN1],
             Self::Ed25519 => vec![&ED25519],
             Self::Rsa => vec![&RSA_PKCS1_2048_8192_SHA256],
@@ -146,12 +149,12 @@ impl Kind {
     }
 }
 
-/// The tag under which cosign keeps the signatures of a manifest.
+/// The tag under which cosign stores the signatures of a manifest.
 pub(super) fn tag(digest: &str) -> String {
     format!("{}.sig", digest.replace(':', "-"))
 }
 
-/// The parts that are signatures, each with the signature itself.
+/// The layers that hold signed texts, each with its signature.
 pub(super) fn signatures(manifest: &[u8]) -> Result<Vec<(Descriptor, Vec<u8>)>, RegistryError> {
     let manifest = Manifest::read(manifest)?;
     let layers = manifest
@@ -165,7 +168,7 @@ pub(super) fn signatures(manifest: &[u8]) -> Result<Vec<(Descriptor, Vec<u8>)>, 
     Ok(signed.take(MAX_SIGNATURES).collect())
 }
 
-/// Which of the keys has signed this text, where the text is about this manifest; else, what is wrong.
+/// Finds the key that has signed this text about this manifest. Fails with the reason if there is none.
 pub(super) fn verify<'k>(
     keys: &'k [PublicKey],
     digest: &str,
@@ -177,26 +180,26 @@ pub(super) fn verify<'k>(
         let mut what = "made with another key".to_owned();
         if keys.iter().any(|key| key.kind == Kind::Ed25519) {
             what.push_str(
-                ", or as Ed25519ph, as cosign 2.6 and later do with an Ed25519 key, which is not accepted: sign with an \
-                 ECDSA key",
+                ", or as Ed25519ph, which cosign 2.6 and later make with an Ed25519 key and Tollgate does not accept: \
+                 sign with an ECDSA key",
             );
         }
         return Err(what);
     };
-    // From here on the words are those of somebody who is trusted.
+    // From here on, the text comes from a trusted signer.
     let Ok(Payload { critical }) = serde_json::from_slice(payload) else {
-        return Err("over something else than cosign's text".to_owned());
+        return Err("with a payload that is not cosign's".to_owned());
     };
     if critical.kind != KIND {
-        return Err(format!("over something else than `{KIND}`"));
+        return Err(format!("with a payload that is not of type `{KIND}`"));
     }
     if critical.image.digest != digest {
-        return Err(format!("of {}", critical.image.digest));
+        return Err(format!("for {}", critical.image.digest));
     }
     Ok(&signer.fingerprint)
 }
 
-/// For messages: which keys would do.
+/// The names of the keys, for messages.
 pub(super) fn names(keys: &[PublicKey]) -> String {
     let names: Vec<&str> = keys.iter().map(|key| key.fingerprint.as_str()).collect();
     names.join(", ")
@@ -206,14 +209,14 @@ pub(super) fn names(keys: &[PublicKey]) -> String {
 mod tests {
     use super::*;
 
-    /// What cosign itself has made.
+    /// A signature that cosign itself has made.
     struct Made {
         repository: &'static str,
         key: &'static str,
         signature: &'static str,
     }
 
-    /// Of the artifact that all of them are for.
+    /// Digest of the artifact that all of these signatures are for.
     const DIGEST: &str = "sha256:6709a7cac516f66eaafca9072c7eea2de1217ef62cb4f2043080c803b464ffa8";
     /// ECDSA P-384 by cosign 2.5.3, over SHA-256.
     const P384_OF_2_5: Made = Made {
@@ -263,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn accepts_what_cosign_makes_with_every_kind_of_key() {
+    fn accepts_cosign_signatures_of_every_key_kind() {
         for made in [P384_OF_2_5, P384_OF_2_6, ED25519_OF_2_5] {
             assert_eq!(verified(&made, |_| ()), Ok(()), "{}", made.repository);
             let changed = verified(&made, |payload| payload.push(b' '));
@@ -272,7 +275,7 @@ mod tests {
     }
 
     #[test]
-    fn says_that_prehashed_ed25519_is_not_accepted() {
+    fn error_names_prehashed_ed25519() {
         let error = verified(&ED25519_OF_2_6, |_| ()).unwrap_err();
         assert!(error.contains("Ed25519ph"), "{error}");
         let error = verified(&P384_OF_2_6, |payload| payload.push(b' ')).unwrap_err();

@@ -1,22 +1,22 @@
-//! What an error of the connection means for the configuration: which key makes a registry reachable.
+//! Turns errors of a connection into advice: names the configuration key that makes a registry reachable.
 
 use std::error::Error;
 use std::io;
 
-/// For answers and errors of a registry with TLS under `plainHTTP: true`.
+/// Advice for a registry that uses TLS although its `plainHTTP` is true.
 pub(super) const EXPECTS_TLS: &str =
-    ": plainHTTP is true for it, but it may expect TLS (registries.hosts[].plainHTTP)";
-const SPEAKS_PLAIN_HTTP: &str = ": it does not speak TLS; where it is meant to be spoken to without, write \
+    ": plainHTTP is true for this registry, but it may expect TLS (registries.hosts[].plainHTTP)";
+const SPEAKS_PLAIN_HTTP: &str = ": the registry does not speak TLS; if that is intended, write \
      plainHTTP: true for its host (registries.hosts[].plainHTTP)";
-const MAY_SPEAK_PLAIN_HTTP: &str = ": it broke off the TLS handshake; where it is meant to be spoken to without TLS, \
+const MAY_SPEAK_PLAIN_HTTP: &str = ": the registry broke off the TLS handshake; if it is meant to be used without TLS, \
      write plainHTTP: true for its host (registries.hosts[].plainHTTP)";
 const UNKNOWN_AUTHORITY: &str =
-    ": no trusted CA has signed its certificate; name its own CA (registries.hosts[].ca)";
+    ": no trusted CA has signed its certificate; configure its CA (registries.hosts[].ca)";
 
-/// What to do about an error of the connection; empty where there is nothing to say.
+/// Advice on how to solve a connection error; empty if there is none.
 pub(super) fn hint(error: &(dyn Error + 'static), plain_http: bool) -> &'static str {
     if plain_http {
-        // A TLS server answers with an alert, or with nothing.
+        // A TLS server answers plain HTTP with an alert, or with nothing.
         let is_foreign = causes(error).into_iter().any(|cause| {
             let http = cause.downcast_ref::<hyper::Error>();
             http.is_some_and(|http| http.is_parse() || http.is_incomplete_message())
@@ -38,7 +38,7 @@ pub(super) fn hint(error: &(dyn Error + 'static), plain_http: bool) -> &'static 
     }
 }
 
-/// Whether a connection was made and ended before TLS was agreed upon.
+/// Whether the connection was made and ended before the TLS handshake was complete.
 fn broke_off_the_handshake(error: &(dyn Error + 'static)) -> bool {
     let is_connecting = error
         .downcast_ref::<reqwest::Error>()
@@ -50,7 +50,7 @@ fn broke_off_the_handshake(error: &(dyn Error + 'static)) -> bool {
         })
 }
 
-/// The error and everything below it, what an `io::Error` wraps included, which is no source of it.
+/// The error and all of its causes. This includes errors wrapped in an `io::Error`, which `source` does not return.
 fn causes<'e>(error: &'e (dyn Error + 'static)) -> Vec<&'e (dyn Error + 'static)> {
     let mut all = Vec::new();
     let mut next = Some(error);
@@ -76,7 +76,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_without_tls_is_told_from_one_that_is_not_trusted() {
+    fn distinguishes_plain_server_from_untrusted_certificate() {
         let plain = wrapped(rustls::Error::InvalidMessage(
             InvalidMessage::InvalidContentType,
         ));

@@ -1,19 +1,19 @@
-//! From a request body to an [`AdmissionRequest`].
+//! Decodes a request body into an [`AdmissionRequest`].
 //!
-//! Read by hand from the document rather than by a derived deserializer: such a one quotes what it found, and
-//! what it found may be a Secret. Tolerates what kube-apiserver leaves out or sends as null.
+//! The decoder is written by hand. A derived deserializer quotes the value that it found in its errors, and this
+//! value may be a Secret. The decoder accepts that kube-apiserver leaves members out or sends them as null.
 
 use std::sync::Arc;
 
 use super::request::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation};
 use crate::document::{Account, Json, NoRoom, Object, ParseError, ParseErrorKind, parse_within};
 
-/// The version of `admission.k8s.io` that a review came in, and is answered in.
+/// The version of `admission.k8s.io` in which a review came in and is answered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum ReviewVersion {
-    /// `admission.k8s.io/v1`
+    /// Version `admission.k8s.io/v1`.
     V1,
-    /// `admission.k8s.io/v1beta1`
+    /// Version `admission.k8s.io/v1beta1`.
     V1Beta1,
 }
 
@@ -22,69 +22,69 @@ pub enum ReviewVersion {
 pub struct Review {
     /// The version to answer in.
     pub version: ReviewVersion,
-    /// What is asked.
+    /// The request to decide about.
     pub request: AdmissionRequest,
 }
 
 /// Why a body is not an AdmissionReview that can be answered. Names places and types, never values.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum DecodeError {
-    /// It is not JSON.
+    /// The body is not JSON.
     #[error("the body is not a JSON document")]
     NotJson(#[source] ParseError),
-    /// It is nested too deep.
+    /// The body is nested too deep.
     #[error("the body is nested deeper than the limit of {max_depth} levels, at byte {offset}")]
     TooDeep {
-        /// The limit.
+        /// The limit that was exceeded.
         max_depth: u32,
         /// The byte at which it was noticed.
         offset: usize,
     },
-    /// It has too many values.
+    /// The body has too many values.
     #[error("the body has more than {max_values} JSON values")]
     TooMany {
-        /// The limit.
+        /// The limit that was exceeded.
         max_values: u32,
     },
-    /// There is no memory for it.
+    /// The memory for the review is not available.
     #[error("the review cannot be decoded: {0}")]
     NoRoom(NoRoom),
-    /// `kind` says something else.
-    #[error("the body is not an AdmissionReview: `kind` is expected to be `AdmissionReview`")]
+    /// The member `kind` is not `AdmissionReview`.
+    #[error("the body is not an AdmissionReview: `kind` must be `AdmissionReview`")]
     NotAReview,
-    /// `apiVersion` says something else.
+    /// The member `apiVersion` is not a supported version.
     #[error(
         "the AdmissionReview's `apiVersion` is not supported: expected `admission.k8s.io/v1` or \
          `admission.k8s.io/v1beta1`; check the webhook's admissionReviewVersions"
     )]
     UnsupportedVersion,
-    /// It asks for nothing.
+    /// The review has no request.
     #[error("the AdmissionReview has no `request`")]
     NoRequest,
-    /// Something without which a request cannot be judged is not there.
+    /// A member without which a request cannot be evaluated is missing.
     #[error("`{path}` is missing or empty: expected {expected}")]
     Missing {
-        /// Where.
+        /// The path of the member.
         path: &'static str,
-        /// What should be there.
+        /// The value that should be there.
         expected: &'static str,
     },
-    /// A value of another type is there.
-    #[error("`{path}` is expected to be {expected}, but is {found}")]
+    /// A value has the wrong type.
+    #[error("`{path}` must be {expected}, but is {found}")]
     WrongType {
-        /// Where.
+        /// The path of the value.
         path: &'static str,
-        /// What should be there.
+        /// The type that should be there.
         expected: &'static str,
-        /// JSON's name of the type that is there.
+        /// JSON's name of the type that was found.
         found: &'static str,
     },
-    /// `operation` is none of the four.
-    #[error("`request.operation` is expected to be one of CREATE, UPDATE, DELETE and CONNECT")]
+    /// The member `operation` is none of the four operations.
+    #[error("`request.operation` must be one of CREATE, UPDATE, DELETE and CONNECT")]
     UnknownOperation,
 }
 
-/// Reads an AdmissionReview.
+/// Decodes an AdmissionReview.
 ///
 /// # Errors
 /// When the body is not an AdmissionReview that can be answered.
@@ -92,8 +92,8 @@ pub fn decode(body: &[u8], max_depth: u32) -> Result<Review, DecodeError> {
     decode_within(body, max_depth, &Account::unlimited())
 }
 
-/// [`decode`] with memory that is taken from an account. The request keeps the account, and so the memory, for
-/// as long as it lives.
+/// Like [`decode`], but charges an account for the memory. The request keeps the account, and so the memory, for as
+/// long as it lives.
 ///
 /// # Errors
 /// When the body is not an AdmissionReview that can be answered, or the account has no room for it.
@@ -123,12 +123,12 @@ pub fn decode_within(
     Ok(Review { version, request })
 }
 
-/// Reads the members of `request`.
+/// Decodes the members of `request`.
 pub(super) fn read_request(request: &Object) -> Result<AdmissionRequest, DecodeError> {
     let uid = required(
         text(request, "uid", "request.uid")?,
         "request.uid",
-        "the uid to answer to",
+        "the uid of the request",
     )?;
     let kind = members(request, "kind", "request.kind")?;
     let resource = members(request, "resource", "request.resource")?;
@@ -237,7 +237,7 @@ fn owned(text: Option<&str>) -> String {
     text.unwrap_or_default().to_owned()
 }
 
-/// Go writes an absent string as an empty one.
+/// Returns a string that is not empty. Go writes an absent string as an empty one.
 fn filled(text: Option<&str>) -> Option<String> {
     text.filter(|text| !text.is_empty()).map(str::to_owned)
 }
@@ -253,7 +253,7 @@ fn wrong_type(path: &'static str, expected: &'static str, found: &Json) -> Decod
 // === impl ReviewVersion ===
 
 impl ReviewVersion {
-    /// Reads an `apiVersion`.
+    /// Parses an `apiVersion`.
     #[must_use]
     pub fn from_api_version(text: &str) -> Option<Self> {
         match text {
@@ -263,7 +263,7 @@ impl ReviewVersion {
         }
     }
 
-    /// The `apiVersion`.
+    /// Returns the `apiVersion`.
     #[must_use]
     pub fn api_version(self) -> &'static str {
         match self {
@@ -272,7 +272,7 @@ impl ReviewVersion {
         }
     }
 
-    /// The version alone, as a metric's label has it.
+    /// Returns the version alone, for metric labels.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -349,7 +349,7 @@ mod tests {
     }
 
     #[test]
-    fn reads_what_kube_apiserver_sends() {
+    fn reads_review_of_kube_apiserver() {
         let Review { version, request } = decode_value(&review()).unwrap();
         assert_eq!(version, ReviewVersion::V1);
         assert_eq!(
@@ -380,7 +380,7 @@ mod tests {
     }
 
     #[test]
-    fn the_document_is_the_request_without_its_parts() {
+    fn document_is_request_without_its_parts() {
         let document = decode_value(&review()).unwrap().request.document;
         let names: Vec<&str> = document
             .as_object()
@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_string_is_none_where_go_has_no_other_way_to_say_so() {
+    fn empty_subresource_and_namespace_mean_absent() {
         let mut empty = review();
         empty["request"]["subResource"] = "".into();
         empty["request"]["namespace"] = "".into();
@@ -461,21 +461,21 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_is_not_json_with_its_place() {
+    fn rejects_invalid_json_and_names_place() {
         let error = decode(br#"{"kind": oops}"#, 32).unwrap_err();
         insta::assert_snapshot!(error, @"the body is not a JSON document");
-        insta::assert_snapshot!(error.source().unwrap(), @"not JSON: a value expected at byte 9");
+        insta::assert_snapshot!(error.source().unwrap(), @"not JSON: expected a value at byte 9");
         assert!(matches!(decode(b"", 32), Err(DecodeError::NotJson(_))));
     }
 
     #[test]
-    fn rejects_what_is_nested_too_deep() {
+    fn rejects_too_deep_nesting() {
         let nested = format!("{{\"request\":{}1{}}}", "[".repeat(100), "]".repeat(100));
         insta::assert_snapshot!(decode(nested.as_bytes(), 32).unwrap_err(), @"the body is nested deeper than the limit of 32 levels, at byte 42");
     }
 
     #[test]
-    fn rejects_what_is_not_an_admission_review() {
+    fn rejects_json_that_is_not_an_admission_review() {
         for value in [json!("Pod"), Value::Null] {
             assert_eq!(with("/kind", value).unwrap_err(), DecodeError::NotAReview);
         }
@@ -494,14 +494,14 @@ mod tests {
     }
 
     #[test]
-    fn rejects_a_request_that_cannot_be_judged() {
+    fn rejects_incomplete_request() {
         for name in ["uid", "kind", "resource", "operation"] {
             assert!(
                 matches!(without("/request", name), Err(DecodeError::Missing { .. })),
                 "{name}"
             );
         }
-        insta::assert_snapshot!(with("/request/uid", "".into()).unwrap_err(), @"`request.uid` is missing or empty: expected the uid to answer to");
+        insta::assert_snapshot!(with("/request/uid", "".into()).unwrap_err(), @"`request.uid` is missing or empty: expected the uid of the request");
         assert_eq!(
             with("/request/operation", "PATCH".into()).unwrap_err(),
             DecodeError::UnknownOperation
@@ -509,7 +509,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_another_type_without_telling_the_value() {
+    fn type_errors_do_not_reveal_value() {
         for pointer in [
             "/request",
             "/kind",
@@ -530,6 +530,6 @@ mod tests {
             );
             assert!(!format!("{error} {error:?}").contains("marker"));
         }
-        insta::assert_snapshot!(with("/request/object", "marker".into()).unwrap_err(), @"`request.object` is expected to be an object or null, but is string");
+        insta::assert_snapshot!(with("/request/object", "marker".into()).unwrap_err(), @"`request.object` must be an object or null, but is string");
     }
 }

@@ -1,8 +1,8 @@
-//! What can be told of a review from the beginning of its body alone.
+//! Reads the head of a review: the beginning of its body, up to the object.
 //!
-//! A body past the size cap, or one with an object that is nested too deep, still gets an answer that matches its
-//! uid and asks only the plugins that the request matches. kube-apiserver writes kind, apiVersion and the request's
-//! metadata before the object, so the head holds them.
+//! A body may be larger than the limit, or hold an object that is nested too deep. With the head, Tollgate still
+//! answers such a review with its uid, and considers only the plugins that match the request. The head is enough,
+//! because kube-apiserver writes kind, apiVersion and the request's metadata before the object.
 
 use std::sync::Arc;
 
@@ -10,22 +10,22 @@ use super::decode::{ReviewVersion, is_part, read_request};
 use super::request::AdmissionRequest;
 use crate::document::{Account, Json, Object, parse_prefix_member};
 
-/// Deeper than kube-apiserver nests what comes before the object: `request.userInfo.extra` lists are level 5.
+/// Deeper than anything that kube-apiserver writes before the object: `request.userInfo.extra` lists are at level 5.
 const MAX_DEPTH: u32 = 16;
 
-/// A review of which the object could not be read.
+/// A review whose object could not be read.
 #[derive(Clone, Debug)]
 pub struct Head {
     /// The version to answer in.
     pub version: ReviewVersion,
-    /// What is asked, without object, old object and options, whether or not it had them.
+    /// The request without object, old object and options, even if it had them.
     ///
-    /// What stands behind the object, `dryRun` above all, is not known and has its default.
+    /// Members after the object are not known and have their defaults. The most important one is `dryRun`.
     pub request: AdmissionRequest,
 }
 
-/// Reads the head of an AdmissionReview, however the text goes on; none when version, uid, kind, resource or
-/// operation do not come before it gives out.
+/// Decodes the head of an AdmissionReview, whatever follows it. Returns none if version, uid, kind, resource or
+/// operation cannot be read before the text ends.
 #[must_use]
 pub fn decode_head(head: &[u8], account: &Account) -> Option<Head> {
     let mut version = None;
@@ -33,8 +33,8 @@ pub fn decode_head(head: &[u8], account: &Account) -> Option<Head> {
     let mut request = Object::default();
     let mut in_request = false;
     parse_prefix_member(head, "request", MAX_DEPTH, account, |name, value| {
-        // A name without its value announces a member of the request; a name that was not announced is one of
-        // the top level's, all of which come before the request's.
+        // A name without a value announces a member of the request. A name that was not announced is a top-level
+        // member, and all of those come before the members of the request.
         let Some(value) = value else {
             in_request = true;
             return !(is_part(name) && has_what_matching_needs(&request));
@@ -57,7 +57,8 @@ pub fn decode_head(head: &[u8], account: &Account) -> Option<Head> {
     Some(Head { version, request })
 }
 
-/// Where the object comes earlier than these it is read as well, in the hope that they follow.
+/// Whether the members that matching needs were read. If the object comes earlier, it is read too, because they may
+/// follow.
 fn has_what_matching_needs(request: &Object) -> bool {
     ["uid", "kind", "resource", "operation"]
         .iter()
@@ -105,14 +106,14 @@ mod tests {
     }
 
     #[test]
-    fn reads_a_body_that_is_cut_off_within_the_object() {
+    fn reads_body_truncated_within_object() {
         check(&format!(r#"{HEAD}"object":{{"data":"aaaa"#));
         check(&format!(r#"{HEAD}"obj"#));
         check(HEAD);
     }
 
     #[test]
-    fn reads_a_body_with_an_object_nested_too_deep() {
+    fn reads_body_with_too_deep_object() {
         check(&format!(
             r#"{HEAD}"object":{}{}}}}}"#,
             "[".repeat(100_000),
@@ -121,14 +122,14 @@ mod tests {
     }
 
     #[test]
-    fn does_not_look_at_the_object_once_it_knows_enough() {
+    fn skips_object_when_head_is_complete() {
         check(&format!(
             r#"{HEAD}"object":{{}},"uid":"another","oldObject":{{"#
         ));
     }
 
     #[test]
-    fn reads_past_a_small_object_where_the_members_are_sorted() {
+    fn reads_past_small_object_if_members_are_sorted() {
         let sorted = concat!(
             r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"kind":{"kind":"Pod"},"name":"n","#,
             r#""object":{"a":1},"oldObject":null,"operation":"DELETE","options":{},"resource":{"resource":"pods"},"uid":"u","#,
@@ -143,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn gives_up_where_the_head_says_too_little() {
+    fn gives_up_if_head_is_incomplete() {
         for cut in [0, 1, 20, 60, 90, 150, HEAD.len() - 60] {
             assert!(head_of(&HEAD.as_bytes()[..cut]).is_none(), "{cut}");
         }

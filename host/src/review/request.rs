@@ -1,79 +1,79 @@
-//! The AdmissionRequest, decoded: what matching and plugins ask of it.
+//! The decoded AdmissionRequest, for matching and for plugins.
 
 use std::fmt;
 
 use crate::document::{Account, Json};
 
-/// What the user asks the cluster to do.
+/// The operation that the user requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
-    /// An object is to be created.
+    /// Create an object.
     Create,
-    /// An object is to be changed.
+    /// Change an object.
     Update,
-    /// An object, or a collection of them, is to be deleted.
+    /// Delete an object or a collection of objects.
     Delete,
-    /// A connection to a subresource, such as `pods/exec`, is to be opened.
+    /// Open a connection to a subresource, such as `pods/exec`.
     Connect,
 }
 
 /// A kind with its group and version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupVersionKind {
-    /// Empty for the core group.
+    /// The API group. Empty for the core group.
     pub group: String,
-    /// Such as `v1`.
+    /// The API version, such as `v1`.
     pub version: String,
-    /// Such as `Pod`.
+    /// The kind, such as `Pod`.
     pub kind: String,
 }
 
 /// A resource with its group and version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct GroupVersionResource {
-    /// Empty for the core group.
+    /// The API group. Empty for the core group.
     pub group: String,
-    /// Such as `v1`.
+    /// The API version, such as `v1`.
     pub version: String,
-    /// In the plural, such as `pods`.
+    /// The resource in the plural, such as `pods`.
     pub resource: String,
 }
 
-/// What kube-apiserver says of the request.
+/// The request as kube-apiserver describes it.
 #[derive(Clone, Debug)]
 pub struct AdmissionRequest {
     /// Identifies the call of the webhook, not the user's request.
     pub uid: String,
-    /// What is asked.
+    /// The requested operation.
     pub operation: Operation,
     /// The kind of `object`, after any conversion.
     pub kind: GroupVersionKind,
     /// The resource, after any conversion.
     pub resource: GroupVersionResource,
-    /// Such as `status`; none for the resource itself.
+    /// The subresource, such as `status`. None for the resource itself.
     pub sub_resource: Option<String>,
-    /// Empty on CREATE with generateName and on deletecollection.
+    /// The object's name. Empty on CREATE with generateName, and when a collection is deleted.
     pub name: String,
-    /// None for cluster-scoped resources; a Namespace object's own name for itself.
+    /// The namespace. None for cluster-scoped resources. For a Namespace object, its own name.
     pub namespace: Option<String>,
-    /// Nothing will be stored.
+    /// Whether this is a dry run, which stores nothing.
     pub dry_run: bool,
-    /// The object; none on DELETE.
+    /// The object. None on DELETE.
     pub object: Option<Json>,
-    /// The object before the request; none on CREATE and CONNECT.
+    /// The object before the request. None on CREATE and CONNECT.
     pub old_object: Option<Json>,
-    /// The operation's options.
+    /// The options of the operation.
     pub options: Option<Json>,
     /// The whole AdmissionRequest without `object`, `oldObject` and `options`.
     pub document: Json,
-    /// The memory that its documents take, and what is made of them.
+    /// The memory of the request's documents and of what is made from them.
     pub memory: Account,
 }
 
 // === impl Operation ===
 
 impl Operation {
-    /// As Kubernetes writes it.
+    /// Returns the operation's name in Kubernetes.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
@@ -84,7 +84,7 @@ impl Operation {
         }
     }
 
-    /// Reads Kubernetes' spelling.
+    /// Parses the operation's name in Kubernetes.
     #[must_use]
     pub fn parse(text: &str) -> Option<Self> {
         match text {
@@ -106,26 +106,27 @@ impl fmt::Display for Operation {
 // === impl AdmissionRequest ===
 
 impl AdmissionRequest {
-    /// Whether the request is about a core Secret: its values must reach no log, metric, annotation or text.
+    /// Whether the request is about a core Secret. Its values must reach no log, metric, annotation or text.
     #[must_use]
     pub fn is_secret(&self) -> bool {
         self.resource.group.is_empty() && self.resource.resource == "secrets"
             || self.kind.group.is_empty() && self.kind.kind == "Secret"
     }
 
-    /// Who asks; empty for somebody without a name.
+    /// Returns the user's name. Empty if the user has none.
     #[must_use]
     pub fn username(&self) -> &str {
         self.user("username").and_then(Json::as_text).unwrap_or("")
     }
 
-    /// The groups of who asks.
+    /// Returns the user's groups.
     pub fn groups(&self) -> impl Iterator<Item = &str> {
         let groups = self.user("groups").and_then(Json::as_array);
         groups.unwrap_or_default().iter().filter_map(Json::as_text)
     }
 
-    /// The object's name. Where a collection is deleted only the old object has it; with generateName there is none yet.
+    /// Returns the object's name. When a collection is deleted, it comes from the old object. With generateName there
+    /// is no name yet.
     #[must_use]
     pub fn object_name(&self) -> Option<&str> {
         if !self.name.is_empty() {

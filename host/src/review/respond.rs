@@ -1,10 +1,12 @@
-//! The AdmissionReview that goes back.
+//! Writes the AdmissionReview that is sent back.
 //!
-//! Written straight into the body, in the version that came in. kube-apiserver takes an answer as a failed call when
-//! the uid, the version or the pairing of patch and patchType is wrong, which is why there is one writer for all.
+//! The response is written straight into the body, in the version of the review. If the uid, the version, or the
+//! pairing of patch and patchType is wrong, kube-apiserver treats the response as a failed call. For this reason, a
+//! single writer makes all responses.
 //!
-//! A refusal's message ends with the uid of the review, and an annotation holds it: kube-apiserver shows it nowhere else, and
-//! by it an operator gets from a user's complaint to the log records and the decision.
+//! The message of a denial ends with the review's uid: of a UUID, its first group. If there are audit annotations,
+//! one more annotation holds the uid. kube-apiserver shows the uid nowhere else. With it, an operator gets from a
+//! user's complaint to the log records and to the decision.
 
 use std::borrow::Cow;
 
@@ -17,18 +19,19 @@ use crate::pipeline::outcome::{Outcome, Status, StatusDetails};
 use crate::pipeline::text::{Limit, one_line};
 use crate::server::Endpoint;
 
-/// The annotation with the uid. No plugin's key: those have the plugin's name and a dot before them.
+/// Key of the annotation with the uid. No plugin's key is the same, because those start with the plugin's name and a
+/// dot.
 const REVIEW: &str = "review";
-/// The reason for which kubectl shows the causes in place of the message.
+/// The reason with which kubectl shows the causes instead of the message.
 const INVALID: &str = "Invalid";
-/// The first group of a UUID.
+/// Length of the first group of a UUID.
 const SHORT_UID_BYTES: usize = 8;
 const UUID_BYTES: usize = 36;
 const LONGEST_UID: Limit = Limit::Bytes(64);
 
-/// The body of the answer to a review that was decoded.
+/// Returns the response body for a decoded review.
 ///
-/// On [`Endpoint::Validate`] a patch is left out, whatever the outcome holds.
+/// On [`Endpoint::Validate`] the patch is left out, whatever the outcome holds.
 #[must_use]
 pub fn respond(
     version: ReviewVersion,
@@ -84,7 +87,7 @@ fn close(mut body: Vec<u8>) -> Vec<u8> {
     body
 }
 
-/// ` (review 705ab4f5)`; empty without a uid.
+/// Returns ` (review 705ab4f5)`. Empty without a uid.
 fn suffix(uid: &str) -> String {
     let uid = short_uid(uid);
     if uid.is_empty() {
@@ -93,7 +96,7 @@ fn suffix(uid: &str) -> String {
     format!(" (review {uid})")
 }
 
-/// The first group of a UUID, which is enough to find a review by, and otherwise all of it.
+/// Returns the first group of a UUID, which is enough to find the review. Any other uid is returned whole.
 fn short_uid(uid: &str) -> Cow<'_, str> {
     let is_uuid = uid.len() == UUID_BYTES
         && uid
@@ -106,7 +109,7 @@ fn short_uid(uid: &str) -> Cow<'_, str> {
     }
 }
 
-/// The uid is what kube-apiserver makes it; others may send anything.
+/// Returns the uid on one line. kube-apiserver sends UUIDs, but other clients may send anything.
 fn one_line_uid(uid: &str) -> Cow<'_, str> {
     let is_plain = uid.len() <= UUID_BYTES && uid.bytes().all(|byte| byte.is_ascii_graphic());
     if is_plain {
@@ -130,7 +133,7 @@ fn write_status(status: &Status, suffix: &str, body: &mut Vec<u8>) {
     body.push(b'}');
 }
 
-/// `suffix` goes behind the message of the last cause.
+/// Writes the details. `suffix` is appended to the message of the last cause.
 fn write_details(details: &StatusDetails, suffix: &str, body: &mut Vec<u8>) {
     body.extend_from_slice(b",\"details\":{");
     let named = [
@@ -256,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn allows_in_the_version_that_was_asked_in() {
+    fn answers_in_version_of_request() {
         let outcome = Outcome {
             allowed: true,
             ..Outcome::default()
@@ -266,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_patch_comes_with_its_type_and_only_from_a_mutating_webhook() {
+    fn only_mutating_webhook_returns_patch_with_its_type() {
         let outcome = Outcome {
             allowed: true,
             patch: patch(),
@@ -296,12 +299,12 @@ mod tests {
     }
 
     #[test]
-    fn a_denial_has_its_status() {
+    fn denial_has_status() {
         insta::assert_snapshot!(text(respond(ReviewVersion::V1, "u", &denied(), Endpoint::Validate)), @r#"{"kind":"AdmissionReview","apiVersion":"admission.k8s.io/v1","response":{"uid":"u","allowed":false,"status":{"metadata":{},"status":"Failure","message":"labels: says \"no\" (review u)","reason":"Forbidden","details":{"name":"nginx","kind":"Pod","causes":[{"reason":"FieldValueRequired","message":"labels: missing","field":"metadata.labels[app]"},{"reason":"FieldValueForbidden","message":"labels: no"}]},"code":403}}}"#);
     }
 
     #[test]
-    fn kubectl_shows_the_uid_of_an_invalid_object_too() {
+    fn kubectl_shows_uid_for_invalid_object() {
         let mut outcome = denied();
         outcome.status.as_mut().unwrap().reason = INVALID;
         let uid = "705ab4f5-6393-11e8-b7cc-42010a800002";
@@ -320,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn the_uid_of_kube_apiserver_is_cut_and_others_are_not() {
+    fn shortens_only_uids_of_kube_apiserver() {
         assert_eq!(
             short_uid("705ab4f5-6393-11e8-b7cc-42010a800002"),
             "705ab4f5"
@@ -332,7 +335,7 @@ mod tests {
     }
 
     #[test]
-    fn warnings_and_annotations_are_written() {
+    fn writes_warnings_and_annotations() {
         let outcome = Outcome {
             allowed: true,
             warnings: vec!["a: old".to_owned(), "b: \"older\"".to_owned()],

@@ -1,4 +1,4 @@
-//! Accepting connections, and the drain at the end.
+//! Accepts connections, and drains them at the end.
 
 use std::{
     future::Future,
@@ -24,31 +24,31 @@ use crate::server::{
     tls::Certificates,
 };
 
-/// Sockets beyond `requests.maxConnections`: of connections that wait for a place, and of those that have been
-/// evicted and are being closed.
+/// Sockets beyond `requests.maxConnections`, for connections that wait for a place and for evicted connections that are
+/// closing.
 const SPARE_SOCKETS: usize = 128;
 
-/// How many connections are evicted when the system has no more sockets.
+/// Number of connections to evict when the system has no sockets left.
 const ROOM: usize = 50;
 
-/// How long a new connection waits for a place, and how often it looks.
+/// Time that a new connection waits for a place, and the time between its attempts.
 const PLACE_TIMEOUT: Duration = Duration::from_secs(1);
 const PLACE_PERIOD: Duration = Duration::from_millis(5);
 
-/// The pause after the system refused a connection, most likely for want of file descriptors.
+/// Pause after the system failed to accept a connection, most likely because no file descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 
-/// With no new connection for so long, the kernel's queue is taken to be empty.
+/// Time without a new connection after which the kernel's queue counts as empty.
 const QUEUE_EMPTY: Duration = Duration::from_millis(10);
 
-/// How the drain ended.
+/// The result of the drain.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Drained {
-    /// Connections that were still open when the grace period was over, and were cut.
+    /// Connections that were still open at the end of the grace period, and were cut.
     pub cut_connections: usize,
 }
 
-/// The listener and what its connections need.
+/// The listener and the state that its connections need.
 struct Acceptor<G> {
     listener: TcpListener,
     certificates: Arc<Certificates>,
@@ -58,7 +58,7 @@ struct Acceptor<G> {
     connections: JoinSet<()>,
 }
 
-/// Serves until `stop`, then drains.
+/// Serves until `stop` resolves, then drains.
 pub(super) async fn run<G: Gate>(
     listener: TcpListener,
     certificates: Arc<Certificates>,
@@ -92,7 +92,7 @@ pub(super) async fn run<G: Gate>(
     let mut connections = acceptor.close().await;
     shared.phase.send_replace(Phase::Closing);
     let all = async { while connections.join_next().await.is_some() {} };
-    // Past the end, what is left is counted and cut: pods are killed anyway soon after.
+    // At the end of the grace period, the rest is counted and cut. The kubelet would kill the pod soon after anyway.
     drop(timeout_at(end, all).await);
     let drained = Drained {
         cut_connections: connections.len(),
@@ -124,7 +124,8 @@ impl<G: Gate> Acceptor<G> {
         }
     }
 
-    /// Takes what the kernel has queued – closing the listener would reset it – and closes.
+    /// Accepts the connections that the kernel has queued, because closing the listener would reset them. Then closes
+    /// it.
     async fn close(mut self) -> JoinSet<()> {
         let empty = Instant::now() + 100 * QUEUE_EMPTY;
         while Instant::now() < empty {
@@ -141,7 +142,7 @@ impl<G: Gate> Acceptor<G> {
     }
 
     fn serve(&mut self, stream: TcpStream, address: SocketAddr, socket: OwnedSemaphorePermit) {
-        // Answers are small and written at once; Nagle would only delay them.
+        // Answers are small and written at once. Nagle's algorithm would only delay them.
         drop(stream.set_nodelay(true));
         let tls = self.certificates.acceptor();
         let shared = Arc::clone(&self.shared);
@@ -158,7 +159,7 @@ impl<G: Gate> Acceptor<G> {
     }
 }
 
-/// A place for a new connection, as soon as there is one to be had.
+/// Waits until a new connection gets a place, for at most a second.
 async fn place(places: &Arc<Places>, peer: IpAddr, activity: &Arc<Activity>) -> Option<Place> {
     let until = Instant::now() + PLACE_TIMEOUT;
     loop {
@@ -170,7 +171,7 @@ async fn place(places: &Arc<Places>, peer: IpAddr, activity: &Arc<Activity>) -> 
     }
 }
 
-/// Raises the limit of open files to what the system lets this process have.
+/// Raises the soft limit of open files to the hard limit.
 fn allow_open_files() {
     let limit = getrlimit(Resource::Nofile);
     let raised = Rlimit {
@@ -178,7 +179,7 @@ fn allow_open_files() {
         maximum: limit.maximum,
     };
     if let Err(error) = setrlimit(Resource::Nofile, raised) {
-        tracing::debug!(error = %error, "cannot raise the limit of open files");
+        tracing::debug!(error = %error, "cannot raise the limit on open files");
     }
 }
 
@@ -194,7 +195,7 @@ async fn pause(error: &io::Error, places: &Places) {
         places.make_room(ROOM);
         tracing::warn!(
             error = error as &dyn std::error::Error,
-            "cannot accept connections; is the limit of open files too low?"
+            "cannot accept connections; check whether the limit on open files is too low"
         );
         sleep(ACCEPT_PAUSE).await;
     }

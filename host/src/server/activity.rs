@@ -1,8 +1,7 @@
-//! What a connection is doing, so that idle, stalled and dawdling ones can be told apart.
+//! Tracks the bytes and requests of a connection, to tell idle, stalled and slow connections apart.
 //!
-//! hyper has one timer for "no head yet", which runs between requests as well: short enough
-//! against a client that sends its head byte by byte, it would cut the idle connections that
-//! kube-apiserver keeps for 90 s. So the bytes and requests of a connection are watched here.
+//! hyper has only one timer for a head that has not arrived, and it also runs between requests. A timer short enough to
+//! stop clients that send their head byte by byte would also cut idle connections, which kube-apiserver keeps for 90 s.
 
 use std::{
     sync::{
@@ -12,52 +11,51 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The time for a head, from its first byte to its last. A head is small and comes in one piece.
+/// Time limit for a head, from its first byte to its last. A head is small and arrives in one piece.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// Twice the longest timeout of a request: without a byte in either direction for so long, while
-/// an answer is due, the client is gone.
+/// Time without a byte in either direction, while an answer is due, after which the client counts as gone. The value is
+/// twice the longest timeout of a request.
 const STALL_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How long a client that has connected during the drain may take for its handshake, and then for
-/// its request.
+/// Time limit for the handshake of a client that connects during the drain, and again for its request.
 pub(super) const FRESH_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// One connection's counters; shared by its transport, its requests and its watcher.
+/// The counters of one connection, shared by its transport, its requests and its watcher.
 #[derive(Debug)]
 pub(super) struct Activity {
     born: Instant,
     requests_in_flight: AtomicUsize,
     requests_begun: AtomicU64,
-    /// Requests whose body has come.
+    /// Number of requests whose body has arrived.
     answering: AtomicUsize,
-    /// Whether a review was answered on it.
+    /// Whether the connection has had a review answered.
     proven: AtomicBool,
-    /// Since when there has always been a request in flight.
+    /// Start of the current period in which a request has always been in flight.
     busy_since_milliseconds: AtomicU64,
-    /// When the last answer went.
+    /// When the last answer was sent.
     answered_milliseconds: AtomicU64,
     idle_since_milliseconds: AtomicU64,
     progress_milliseconds: AtomicU64,
-    /// When the first byte came that no request has claimed; [`NEVER`] when there is none.
+    /// When the first byte arrived that belongs to no request yet, or [`NEVER`].
     head_since_milliseconds: AtomicU64,
 }
 
-/// The mark for "no such moment".
+/// Marks a missing moment.
 const NEVER: u64 = u64::MAX;
 
-/// Where the server stands in its life.
+/// The phase of the server's life.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 pub(super) enum Phase {
-    /// Open for everything.
+    /// Accepts connections and requests.
     Serving,
-    /// Told to stop, and still accepting.
+    /// Has been told to stop, but still accepts connections.
     Draining,
-    /// No longer accepting; idle connections are closed.
+    /// Accepts no connections and closes idle ones.
     Closing,
 }
 
-/// How the watcher looks at a connection.
+/// The conditions under which a connection is checked.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Circumstances {
     pub(super) phase: Phase,
@@ -65,36 +63,36 @@ pub(super) struct Circumstances {
     pub(super) multiplexed: bool,
 }
 
-/// What is to become of a connection.
+/// The action to take on a connection.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Verdict {
-    /// Nothing.
+    /// Keep the connection as it is.
     Keep,
-    /// Close it in the protocol's own way, after what is in flight.
+    /// Close it in the protocol's own way, after the requests in flight.
     Retire,
     /// Drop it.
     Cut,
 }
 
-/// What a connection has shown of itself, for the choice of those that give up their place.
+/// The state of a connection, which decides whether it can be evicted.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Standing {
-    /// No review was answered on it and it has no request: perhaps not even a handshake.
+    /// No review was answered on it, and it has no request. Its handshake may not be complete either.
     Unproven {
-        /// For how long.
+        /// The time since it entered this state.
         quiet: Duration,
     },
-    /// It has had a review answered and has no request.
+    /// At least one review was answered on it, and it has no request.
     Idle {
-        /// For how long.
+        /// The time since it entered this state.
         quiet: Duration,
     },
-    /// All of its requests wait for their bodies.
+    /// All of its requests are waiting for their bodies.
     Receiving {
-        /// For how long.
+        /// The time since it entered this state, or since its last answer.
         quiet: Duration,
     },
-    /// A request of it is being answered.
+    /// At least one of its requests is being answered.
     Busy,
 }
 
@@ -116,7 +114,7 @@ impl Activity {
         })
     }
 
-    /// The handshake is done.
+    /// Notes that the handshake is complete.
     pub(super) fn established(&self) {
         self.idle_since_milliseconds.store(self.now(), Relaxed);
     }
@@ -129,13 +127,13 @@ impl Activity {
         self.head_since_milliseconds.store(NEVER, Relaxed);
     }
 
-    /// The body of a request has come.
+    /// Notes that the body of a request has arrived.
     pub(super) fn answer_began(&self) {
         self.answering.fetch_add(1, Relaxed);
     }
 
-    /// The request that [`Activity::answer_began`] was called for has ended; `proves` when its answer was a
-    /// review.
+    /// Notes that the request of an earlier [`Activity::answer_began`] has ended. `proves` tells whether its answer was
+    /// a review.
     pub(super) fn answer_ended(&self, proves: bool) {
         self.answered_milliseconds.store(self.now(), Relaxed);
         self.answering.fetch_sub(1, Relaxed);
@@ -153,7 +151,7 @@ impl Activity {
         self.verdict_at(self.now(), circumstances)
     }
 
-    /// What it has shown of itself by now.
+    /// The connection's current standing.
     pub(super) fn standing(&self) -> Standing {
         let now = self.now();
         let since = |then: u64| Duration::from_millis(now.saturating_sub(then));
@@ -180,7 +178,7 @@ impl Activity {
             let stalled = since(self.progress_milliseconds.load(Relaxed)) >= STALL_TIMEOUT;
             return match circumstances {
                 _ if stalled => Verdict::Cut,
-                // GOAWAY lets the streams in flight finish and sends the next ones elsewhere.
+                // After GOAWAY, the streams in flight finish, and the client sends the next ones elsewhere.
                 Circumstances {
                     phase: Phase::Draining | Phase::Closing,
                     multiplexed: true,
@@ -190,7 +188,7 @@ impl Activity {
             };
         }
         let head_since = self.head_since_milliseconds.load(Relaxed);
-        // An HTTP/2 connection has bytes of its own, so only its silence says something.
+        // HTTP/2 sends bytes that belong to no request, so a started head says nothing there.
         if head_since != NEVER && !circumstances.multiplexed {
             return if since(head_since) >= HEAD_TIMEOUT {
                 Verdict::Cut
@@ -211,7 +209,7 @@ impl Activity {
         }
     }
 
-    /// Bytes came.
+    /// Notes that bytes were read.
     pub(super) fn read(&self) {
         let now = self.now();
         self.progress_milliseconds.store(now, Relaxed);
@@ -222,7 +220,7 @@ impl Activity {
         }
     }
 
-    /// Bytes went.
+    /// Notes that bytes were written.
     pub(super) fn wrote(&self) {
         self.progress_milliseconds.store(self.now(), Relaxed);
     }
@@ -234,7 +232,7 @@ impl Activity {
 
 #[cfg(test)]
 impl Activity {
-    /// One that has stood like this since it was made.
+    /// Creates an activity that has had this standing since it was made.
     pub(super) fn standing_as(standing: Standing) -> Arc<Self> {
         let quiet = match standing {
             Standing::Unproven { quiet }
@@ -243,10 +241,10 @@ impl Activity {
             Standing::Busy => Duration::ZERO,
         };
         let mut activity = Self::new();
-        let inner = Arc::get_mut(&mut activity).expect("it is not shared yet");
+        let inner = Arc::get_mut(&mut activity).expect("a new activity is not shared");
         inner.born = Instant::now()
             .checked_sub(quiet)
-            .expect("the machine runs for longer");
+            .expect("the machine has been running for longer");
         inner.proven = AtomicBool::new(matches!(standing, Standing::Idle { .. }));
         match standing {
             Standing::Unproven { .. } | Standing::Idle { .. } => {}
@@ -282,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn a_connection_is_proven_by_a_review_and_busy_from_the_end_of_the_body() {
+    fn connection_is_proven_by_review_and_busy_after_body() {
         let activity = Activity::new();
         let is = |expected: fn(Standing) -> bool| assert!(expected(activity.standing()));
         is(|standing| matches!(standing, Standing::Unproven { .. }));
@@ -298,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn cuts_a_head_that_takes_too_long_and_no_body_that_does() {
+    fn closes_connection_for_slow_head_but_not_slow_body() {
         let activity = Activity::new();
         activity.read();
         assert_eq!(activity.verdict_at(2_500, SERVING), Verdict::Keep);
@@ -310,7 +308,7 @@ mod tests {
     }
 
     #[test]
-    fn closes_idle_connections_in_the_drain_and_waits_for_busy_ones() {
+    fn drain_closes_idle_connections_and_waits_for_busy_ones() {
         let activity = Activity::new();
         assert_eq!(activity.verdict_at(10, CLOSING), Verdict::Keep);
         assert_eq!(activity.verdict_at(1_000, CLOSING), Verdict::Retire);

@@ -1,7 +1,7 @@
-//! The admin listener: what is loaded, what was decided, and reading everything again.
+//! The admin listener: loaded plugins, recent decisions, and reload.
 //!
-//! On a loopback address it speaks plain HTTP with whoever is on the machine; elsewhere it speaks TLS with those who show
-//! what `admin.authentication` asks for.
+//! On a loopback address it speaks plain HTTP with anyone on the machine. On other addresses it speaks TLS with clients
+//! that pass `admin.authentication`.
 
 use std::{
     net::SocketAddr,
@@ -30,19 +30,19 @@ use crate::server::{
 
 mod access;
 
-/// Administrators and their scripts.
+/// Cap on connections: enough for administrators and their scripts.
 const MAX_CONNECTIONS: usize = 64;
 
-/// For checking a password while others are being checked.
+/// Time limit for a password check, including the wait for checks of other passwords.
 const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The one path that changes something.
+/// The only path that changes something.
 const RELOAD: &str = "/reload";
 
 const READING: &[Method] = &[Method::GET, Method::HEAD];
 const CHANGING: &[Method] = &[Method::POST];
 
-/// The admin listener, not yet serving.
+/// The admin listener before it serves.
 pub(super) struct Admin<G> {
     listener: TcpListener,
     address: SocketAddr,
@@ -50,7 +50,7 @@ pub(super) struct Admin<G> {
     clients: Option<Clients>,
 }
 
-/// Who may come.
+/// The TLS setup and the authentication of the listener's clients.
 #[derive(Clone)]
 pub(super) struct Clients {
     pub(super) acceptor: TlsAcceptor,
@@ -65,7 +65,7 @@ struct Pages<G> {
 // === impl Admin ===
 
 impl<G: Gate> Admin<G> {
-    /// `hosts` are names of this listener beside those of the loopback interface.
+    /// Creates the listener. `hosts` are names of this listener in addition to those of the loopback interface.
     pub(super) fn new(
         listener: TcpListener,
         address: SocketAddr,
@@ -143,7 +143,7 @@ async fn answer<G: Gate, B>(
 // === impl Pages ===
 
 impl<G: Gate> Pages<G> {
-    /// What a client is told that has not shown what is asked for.
+    /// Returns the answer to a client that fails authentication, or none if it passes.
     async fn refusal<B>(
         &self,
         authentication: &Authentication,
@@ -156,13 +156,13 @@ impl<G: Gate> Pages<G> {
             Ok(()) => return None,
             Err(Refused::Busy) => Page::text(
                 StatusCode::TOO_MANY_REQUESTS,
-                "passwords of others are being checked: try again\n",
+                "other password checks are in progress: try again\n",
             ),
             Err(Refused::Client(failure)) => {
                 self.shared.metrics.authentication_failed(failure);
                 Page::text(
                     StatusCode::UNAUTHORIZED,
-                    "expected what admin.authentication asks for\n",
+                    "the credentials are missing or wrong: send those that admin.authentication asks for\n",
                 )
             }
         };
@@ -190,10 +190,10 @@ impl<G: Gate> Pages<G> {
         catch_unwind(AssertUnwindSafe(|| self.read(uri))).unwrap_or_else(|_| Page::failed())
     }
 
-    /// Answers when it is done, which takes as long as the plugins that have changed take to load.
+    /// Reloads and answers when the reload is done. This takes as long as loading the changed plugins.
     async fn reload(&self) -> Page {
         match self.shared.gate.reload().await {
-            None => Page::text(StatusCode::NOT_FOUND, "there is nothing to be read again\n"),
+            None => Page::text(StatusCode::NOT_FOUND, "no configuration to reload\n"),
             Some(Reloaded { complete, report }) => {
                 let status = if complete {
                     StatusCode::OK
@@ -215,7 +215,7 @@ impl<G: Gate> Pages<G> {
                 Some(uid) => self.decisions_of(uid),
                 None => Page::text(
                     StatusCode::NOT_FOUND,
-                    "no such path: there are /plugins, /candidates, /decisions and, with POST, /reload; /livez, /readyz \
+                    "no such path: expected /plugins, /candidates, /decisions or, with POST, /reload; /livez, /readyz \
                      and /metrics are on the probes listener (probes.listen)\n",
                 ),
             },
@@ -228,7 +228,8 @@ impl<G: Gate> Pages<G> {
         if none {
             return Page::text(
                 StatusCode::NOT_FOUND,
-                "no decision of this uid is kept: the last ones are (admin.decisions), until the end of the process\n",
+                "no decision is kept for this uid: Tollgate keeps the most recent ones (admin.decisions) until the \
+                 process ends\n",
             );
         }
         Page::json(StatusCode::OK, &decisions)

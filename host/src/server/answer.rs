@@ -1,4 +1,4 @@
-//! Responses, and the body that gives everything back once it has been sent.
+//! Responses, and a response body that releases the request's resources once it is sent.
 
 use std::{
     convert::Infallible,
@@ -19,21 +19,21 @@ const POST: HeaderValue = HeaderValue::from_static("POST");
 const ONE_SECOND: HeaderValue = HeaderValue::from_static("1");
 const CLOSE: HeaderValue = HeaderValue::from_static("close");
 
-/// What is to be answered.
+/// A response before it is encoded.
 #[derive(Debug)]
 pub(super) struct Answer {
     pub(super) status: StatusCode,
     pub(super) content: Bytes,
-    /// End an HTTP/1.1 connection after this: its request body was not read to the end.
+    /// Close an HTTP/1.1 connection after this answer, because its request body was not read to the end.
     pub(super) close: bool,
-    /// How a client may show who it is, for 401.
+    /// The accepted authentication schemes, for 401.
     pub(super) challenges: Vec<HeaderValue>,
-    /// The request's bytes, held until the answer is sent.
+    /// The lease on the request's bytes, held until the answer is sent.
     pub(super) lease: Option<Arc<Lease>>,
 }
 
-/// A response body in one piece. Dropped when it is sent or the client is gone: then the request
-/// no longer counts as in flight, nor do its bytes.
+/// A response body in one piece. The server drops it after sending, or when the client has disconnected. The request
+/// and its bytes then no longer count as in flight.
 #[derive(Debug)]
 pub(super) struct AnswerBody {
     content: Bytes,
@@ -57,18 +57,18 @@ impl Answer {
     pub(super) fn overloaded() -> Self {
         Self::new(
             StatusCode::TOO_MANY_REQUESTS,
-            "Tollgate is at a limit of its own and took no decision; try again in a second",
+            "Tollgate has reached one of its own limits and made no decision; try again in a second",
         )
     }
 
     pub(super) fn starting() -> Self {
         Self::new(
             StatusCode::SERVICE_UNAVAILABLE,
-            "Tollgate is loading its plugins and took no decision; try again in a second",
+            "Tollgate is loading its plugins and made no decision; try again in a second",
         )
     }
 
-    /// `last`: the connection is to end with this answer.
+    /// Builds the response. `last` means that the connection ends with this answer.
     pub(super) fn into_response(
         self,
         version: Version,
@@ -99,7 +99,7 @@ impl Answer {
         for challenge in self.challenges {
             headers.append(header::WWW_AUTHENTICATE, challenge);
         }
-        // HTTP/2 forbids the header and has GOAWAY instead.
+        // HTTP/2 forbids this header and uses GOAWAY instead.
         if (last || self.close) && version <= Version::HTTP_11 {
             headers.insert(header::CONNECTION, CLOSE);
         }

@@ -1,8 +1,8 @@
-//! Who may call: a client certificate in the handshake, and a bearer token or a password with every request.
+//! Client authentication: a certificate in the handshake, and a bearer token or a password with every request.
 //!
-//! The certificate and the header are two layers, and each that is configured has to be passed. In the header a
-//! token or a password will do, since a request can carry only one of them. Everything is read again from its file
-//! while serving; what cannot be used is reported and does not replace what is in force.
+//! The certificate and the header are two layers. A client must pass each layer that is configured. In the header,
+//! either a token or a password is enough, because a request can carry only one of them. All files are read again while
+//! serving. An unusable file is reported and does not replace the version in use.
 
 use std::{
     path::{Path, PathBuf},
@@ -30,7 +30,7 @@ mod client;
 pub(super) use self::client::Peer;
 use self::{basic::Passwords, bearer::Tokens, client::ClientCertificates};
 
-/// What clients have to show.
+/// The credentials that clients must present.
 #[derive(Debug)]
 pub(super) struct Authentication {
     client: Option<Arc<ClientCertificates>>,
@@ -38,16 +38,16 @@ pub(super) struct Authentication {
     basic: Option<Passwords>,
 }
 
-/// Why a request is not let in.
+/// The reason why a request is refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Refused {
-    /// The client has not shown what is asked for.
+    /// The client did not present the required credential.
     Client(AuthenticationFailure),
-    /// Others kept the host from looking at the password in time.
+    /// Other password checks kept the host from checking this one in time.
     Busy,
 }
 
-/// What clients have to show cannot be read.
+/// Error when a file of credentials is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthenticationError {
     /// A file cannot be read.
@@ -57,50 +57,53 @@ pub enum AuthenticationError {
         setting: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error from the system.
         source: std::io::Error,
     },
-    /// The file of authorities holds none that can be used.
+    /// The file of authorities holds no usable authority.
     #[error(
-        "{path} (authentication.clientCertificate.ca) {problem}: expected PEM with one or more CERTIFICATE sections of authorities"
+        "{path} (authentication.clientCertificate.ca) {problem}: expected PEM with one or more CERTIFICATE sections, \
+         each with a CA certificate"
     )]
     ClientCa {
         /// The file.
         path: PathBuf,
-        /// What is wrong.
+        /// The problem with the file.
         problem: &'static str,
     },
-    /// The file of authorities holds none that is valid now.
+    /// None of the authorities in the file is valid now.
     #[error(
-        "{path} (authentication.clientCertificate.ca) holds only authorities that have expired or are not valid yet: put \
-         one there that is valid today"
+        "{path} (authentication.clientCertificate.ca) holds only CA certificates that have expired or are not valid \
+         yet: add one that is valid today"
     )]
     ClientCaOutdated {
         /// The file.
         path: PathBuf,
     },
-    /// A line is no token, or there is none.
+    /// A line is not a token, or the file holds none.
     #[error(
-        "{path} (authentication.bearer.file){} {problem}: expected one token on each line, of visible ASCII characters without spaces", at(.line)
+        "{path} (authentication.bearer.file){} {problem}: expected one token per line, of visible ASCII characters \
+         without spaces", at(.line)
     )]
     Bearer {
         /// The file.
         path: PathBuf,
-        /// The line, from 1 on; none when it is about the whole file.
+        /// The line number, from 1. None if the error is about the whole file.
         line: Option<usize>,
-        /// What is wrong.
+        /// The problem with the line or the file.
         problem: &'static str,
     },
-    /// A line is no name and hashed password, or there is none.
+    /// A line is not a name with a hashed password, or the file holds none.
     #[error(
-        "{path} (authentication.basic.file){} {problem}: expected NAME:HASH on each line with a bcrypt hash of a cost of at most {}, as `htpasswd -nB NAME` writes it", at(.line), basic::HIGHEST_COST
+        "{path} (authentication.basic.file){} {problem}: expected one NAME:HASH per line, with a bcrypt hash of cost \
+         {} or less, as `htpasswd -nB NAME` writes it", at(.line), basic::HIGHEST_COST
     )]
     Basic {
         /// The file.
         path: PathBuf,
-        /// The line, from 1 on; none when it is about the whole file.
+        /// The line number, from 1. None if the error is about the whole file.
         line: Option<usize>,
-        /// What is wrong.
+        /// The problem with the line or the file.
         problem: &'static str,
     },
 }
@@ -129,7 +132,8 @@ impl Authentication {
             let error = &error as &dyn std::error::Error;
             tracing::warn!(
                 error,
-                "serving with client authorities of which none is valid"
+                "serving although no CA certificate for clients is valid now; replace the file with one that holds a \
+                 valid CA certificate"
             );
         }
         Ok(Self {
@@ -139,13 +143,13 @@ impl Authentication {
         })
     }
 
-    /// What the TLS handshake asks about a client's certificate.
+    /// The verifier for client certificates in the TLS handshake.
     pub(super) fn verifier(&self) -> Option<Arc<dyn ClientCertVerifier>> {
         let client = Arc::clone(self.client.as_ref()?);
         Some(client)
     }
 
-    /// Counts when the authorities of client certificates end.
+    /// Sets the metric for the expiry of the client certificate authorities.
     pub(super) fn announce(&self, metrics: &Metrics) {
         if let Some(client) = &self.client
             && let Some(expiry) = client.expiry()
@@ -154,7 +158,7 @@ impl Authentication {
         }
     }
 
-    /// What `/readyz` says, in lines.
+    /// Lines for `/readyz` about the client authorities.
     pub(super) fn detail(&self, now: OffsetDateTime) -> Vec<String> {
         let client = self.client.iter().map(|client| {
             let ends = tls::ends(client.expiry(), now);
@@ -163,7 +167,7 @@ impl Authentication {
         client.collect()
     }
 
-    /// Takes up what has changed in the files; each that cannot be used is an error of its own, by its configuration key.
+    /// Reads all files again and applies changes. Returns the result for each configuration key.
     pub(super) fn refresh(&self) -> Vec<(&'static str, Result<bool, AuthenticationError>)> {
         let client = self.client.as_ref().map(|client| client.refresh());
         let bearer = self.bearer.as_ref().map(Tokens::refresh);
@@ -178,7 +182,7 @@ impl Authentication {
         .collect()
     }
 
-    /// Whether a request may come in over this connection.
+    /// Checks whether a request may be served on this connection.
     pub(super) async fn admit(
         &self,
         peer: &Peer,
@@ -213,7 +217,7 @@ impl Authentication {
         }
     }
 
-    /// What an answer of 401 says in `WWW-Authenticate`.
+    /// The `WWW-Authenticate` values of a 401 answer.
     pub(super) fn challenges(&self) -> Vec<HeaderValue> {
         let bearer = self.bearer.is_some().then_some(BEARER);
         let basic = self.basic.is_some().then_some(BASIC);
@@ -221,7 +225,7 @@ impl Authentication {
     }
 }
 
-/// What each part of `authentication` finds in its file.
+/// Reads the file of each part of `authentication`, for `tollgate check`.
 pub(super) fn inspect(
     settings: &config::Authentication,
     provider: &Arc<CryptoProvider>,
@@ -241,8 +245,8 @@ pub(super) fn inspect(
                 tls::ends(expiry, now)
             );
             let has_ended = expiry.is_some_and(|expiry| expiry <= now);
-            let warning = "a CA has expired: what it has issued is accepted for as long as that is valid; take the CA \
-                           out of the file when nobody uses it any more";
+            let warning = "a CA certificate has expired: client certificates that it issued are still accepted while \
+                they are valid; remove it from the file when no client uses it any more";
             Ok(Usable {
                 description,
                 warnings: has_ended.then(|| warning.to_owned()).into_iter().collect(),
@@ -275,7 +279,7 @@ fn read(setting: &'static str, path: &Path) -> Result<Vec<u8>, AuthenticationErr
     })
 }
 
-/// The lines that say something, from 1 on; none is shown in an error, because it may be a credential.
+/// Lines with content, numbered from 1. Errors must not show a line, because it may be a credential.
 fn lines(bytes: &[u8]) -> impl Iterator<Item = (usize, &[u8])> {
     bytes
         .split(|byte| *byte == b'\n')

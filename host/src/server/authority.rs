@@ -1,11 +1,10 @@
-//! A certificate authority of the host's own, for when nobody brings a certificate.
+//! The host's own certificate authority, used when no certificate is configured.
 //!
-//! The authority is kept in a directory and used again, because its certificate is registered as
-//! `caBundle` in the cluster. The leaf is made at start, lives in memory, and is replaced before
-//! it ends.
+//! The authority is kept in a directory and reused, because its certificate is registered as `caBundle` in the cluster.
+//! The leaf is created at start, is kept in memory only, and is replaced before it expires.
 //!
-//! Long before the authority ends, the next one joins it in `ca.crt`, which holds all that are to be
-//! trusted. It signs when it has been there for long enough to be registered everywhere:
+//! Half a year before the authority expires, the host adds its successor to `ca.crt`. This file holds all certificates
+//! that clients must trust. The successor starts to sign 30 days later, which leaves time to register it everywhere:
 //!
 //! ```text
 //! ca.crt   first           first, next                        first, next        next
@@ -13,7 +12,7 @@
 //!          ──────── half a year before its end ── 30 days later ──── first has ended ──▶
 //! ```
 //!
-//! Which certificate of `ca.crt` signs is told by the key, so that renaming one file changes it at once.
+//! The key determines which certificate of `ca.crt` signs, so renaming one file switches the signer atomically.
 
 use std::{
     fs::{self, File, OpenOptions},
@@ -36,24 +35,24 @@ const KEY_FILE: &str = "ca.key";
 const NEXT_KEY_FILE: &str = "next.key";
 const LOCK_FILE: &str = "ca.lock";
 
-/// Clocks in a cluster differ a little.
+/// Tolerance for clocks in a cluster that differ a little.
 const CLOCK_SKEW: Duration = Duration::hours(1);
 
-/// Long, because a change means registering the `caBundle` anew everywhere.
+/// Lifetime of an authority. The lifetime is long because a new authority must be registered as `caBundle` everywhere.
 const AUTHORITY_LIFETIME: Duration = Duration::days(3650);
 
-/// An authority with less than this left gets a successor.
+/// Remaining lifetime at which an authority gets a successor.
 const AUTHORITY_RESERVE: Duration = Duration::days(180);
 
-/// For how long the successor is in `ca.crt` before it signs: time to register it as `caBundle`.
+/// Time between adding the successor to `ca.crt` and its first signature, so that it can be registered as `caBundle`.
 const OVERLAP: Duration = Duration::days(30);
 
-/// An authority with less than this left does not wait for its successor to be registered.
+/// Remaining lifetime at which the successor signs at once, even if it may not be registered yet.
 const LAST_MOMENT: Duration = Duration::days(1);
 
 const LEAF_LIFETIME: Duration = Duration::days(90);
 
-/// A leaf with less than this left is replaced.
+/// Remaining lifetime at which a leaf is replaced.
 const LEAF_RESERVE: Duration = Duration::days(30);
 
 /// An authority that can issue leaves for the configured names.
@@ -67,11 +66,11 @@ pub(super) struct Authority {
     names: Vec<String>,
 }
 
-/// What the directory holds.
+/// The content of the directory.
 struct Kept {
-    /// All that is to be trusted.
+    /// All certificates that clients must trust.
     bundle: Vec<Member>,
-    /// The key of the one that signs.
+    /// The key of the certificate that signs.
     key: KeyPair,
 }
 
@@ -83,32 +82,33 @@ struct Member {
     not_after: OffsetDateTime,
 }
 
-/// The authority cannot be read, made or used.
+/// Error when the authority cannot be read, created or used.
 #[derive(Debug, thiserror::Error)]
 pub enum AuthorityError {
     /// A file or the directory cannot be used.
     #[error("cannot {action} {path}: tls.selfSigned.directory must be a writable directory")]
     File {
-        /// What was tried.
+        /// The action that failed.
         action: &'static str,
-        /// On what.
+        /// The path of the file or directory.
         path: PathBuf,
-        /// What the system said.
+        /// The error from the system.
         source: io::Error,
     },
-    /// The files are there, and are no authority.
+    /// The files exist but do not form an authority.
     #[error(
-        "{directory} holds no usable certificate authority: {problem}; put the right ca.crt and ca.key there, or remove both and a new authority is made, whose ca.crt then has to be registered as caBundle"
+        "{directory} holds no usable certificate authority: {problem}; put the right ca.crt and ca.key there, or \
+         remove both so that Tollgate creates a new authority, and then register the new ca.crt as caBundle"
     )]
     Unusable {
         /// The directory.
         directory: PathBuf,
-        /// What is wrong.
+        /// The problem with the files.
         problem: &'static str,
     },
     /// A certificate cannot be made for these names.
     #[error(
-        "cannot make a certificate: tls.selfSigned.names and .service must be DNS names or IP addresses"
+        "cannot create a certificate: tls.selfSigned.names and .service must be DNS names or IP addresses"
     )]
     Issue(#[source] rcgen::Error),
 }
@@ -121,10 +121,10 @@ pub(crate) fn bundle_path(settings: &SelfSigned) -> PathBuf {
 // === impl Authority ===
 
 impl Authority {
-    /// Reads the authority in the directory, or makes one there, and sees to its successor. Waits while
-    /// another process does the same, so that two that start at once end with the same.
+    /// Opens the authority in the directory or creates one there, and prepares its successor. Waits while another
+    /// process does the same, so two processes that start together use the same authority.
     ///
-    /// A directory that cannot be written to, such as a mounted Secret, is used as it is.
+    /// If the directory is read-only, such as a mounted Secret, the authority is used as it is.
     pub(super) fn open(settings: &SelfSigned, now: OffsetDateTime) -> Result<Self, AuthorityError> {
         let directory = settings.directory.as_path();
         let kept = match lock(directory) {
@@ -141,7 +141,7 @@ impl Authority {
         Self::of(kept, settings)
     }
 
-    /// Reads the authority in the directory, if there is one, and changes nothing.
+    /// Reads the authority in the directory, if any, and changes nothing.
     pub(super) fn kept(settings: &SelfSigned) -> Result<Option<Self>, AuthorityError> {
         let kept = read(&settings.directory)?;
         kept.map(|kept| Self::of(kept, settings)).transpose()
@@ -158,9 +158,8 @@ impl Authority {
         let successor_signs_from = kept
             .successor(directory)?
             .map(|(successor, _)| successor.signs_from());
-        let issuer = Issuer::from_ca_cert_der(&certificate, kept.key).map_err(|_| {
-            AuthorityError::unusable(directory, "ca.crt is not the certificate of an authority")
-        })?;
+        let issuer = Issuer::from_ca_cert_der(&certificate, kept.key)
+            .map_err(|_| AuthorityError::unusable(directory, "ca.crt is not a CA certificate"))?;
         Ok(Self {
             issuer,
             certificate,
@@ -171,17 +170,17 @@ impl Authority {
         })
     }
 
-    /// When the one that signs begins.
+    /// The start of the signing certificate's validity.
     pub(super) fn begin(&self) -> OffsetDateTime {
         self.begin
     }
 
-    /// When the one that signs ends.
+    /// The end of the signing certificate's validity.
     pub(super) fn expiry(&self) -> OffsetDateTime {
         self.expiry
     }
 
-    /// From when on another signs, which has to be registered by then.
+    /// When the successor starts to sign. The operator must register the successor as `caBundle` by then.
     pub(super) fn successor_signs_from(&self) -> Option<OffsetDateTime> {
         self.successor_signs_from
     }
@@ -191,12 +190,12 @@ impl Authority {
         self.certificate == other.certificate
     }
 
-    /// Whether a leaf that ends at `expiry` is to be replaced: it nears its end, and another would last longer.
+    /// Whether a leaf that ends at `expiry` must be replaced: it expires soon, and a new leaf would last longer.
     pub(super) fn is_due(&self, expiry: OffsetDateTime, now: OffsetDateTime) -> bool {
         expiry - now < LEAF_RESERVE && self.expiry - expiry > LAST_MOMENT
     }
 
-    /// A fresh leaf and its key.
+    /// Issues a new leaf with its key.
     pub(super) fn issue(
         &self,
         now: OffsetDateTime,
@@ -241,16 +240,18 @@ impl AuthorityError {
 impl Kept {
     fn signer(&self, directory: &Path) -> Result<&Member, AuthorityError> {
         self.member_of(&self.key)
-            .ok_or_else(|| AuthorityError::unusable(directory, "ca.key is not the key of ca.crt"))
+            .ok_or_else(|| AuthorityError::unusable(directory, "ca.key does not belong to ca.crt"))
     }
 
-    /// The one that signs next, and its key; what a process left that was killed in between is none.
+    /// The certificate that signs next, and its key. Returns none for a key without certificate, which a killed process
+    /// may have left.
     fn successor(&self, directory: &Path) -> Result<Option<(&Member, KeyPair)>, AuthorityError> {
         let Some(text) = read_file(&directory.join(NEXT_KEY_FILE))? else {
             return Ok(None);
         };
-        let key = KeyPair::from_pem(&text)
-            .map_err(|_| AuthorityError::unusable(directory, "next.key is no PEM private key"))?;
+        let key = KeyPair::from_pem(&text).map_err(|_| {
+            AuthorityError::unusable(directory, "next.key is not a PEM private key")
+        })?;
         Ok(self.member_of(&key).map(|member| (member, key)))
     }
 
@@ -276,9 +277,9 @@ impl Kept {
 impl Member {
     fn read(certificate: CertificateDer<'static>) -> Result<Self, &'static str> {
         let (_, parsed) = x509_parser::parse_x509_certificate(&certificate)
-            .map_err(|_| "ca.crt is no X.509 certificate")?;
+            .map_err(|_| "ca.crt is not an X.509 certificate")?;
         if !parsed.is_ca() {
-            return Err("ca.crt is not the certificate of an authority");
+            return Err("ca.crt is not a CA certificate");
         }
         let public_key = parsed.public_key().raw.to_vec();
         let validity = parsed.validity();
@@ -311,23 +312,23 @@ fn lock(directory: &Path) -> Result<File, AuthorityError> {
     Ok(lock)
 }
 
-/// What the directory holds; none when there is no authority.
+/// Reads the directory. Returns none if it holds no authority.
 fn read(directory: &Path) -> Result<Option<Kept>, AuthorityError> {
     let unusable = |problem| AuthorityError::unusable(directory, problem);
     let certificate = read_file(&directory.join(CERTIFICATE_FILE))?;
     let key = read_file(&directory.join(KEY_FILE))?;
     let (certificate, key) = match (certificate, key) {
         (Some(certificate), Some(key)) => (certificate, key),
-        // Also what a process leaves that was killed between the two: the key comes first.
+        // A process that was killed between the two writes leaves this state too: it writes the key first.
         (None, _) => return Ok(None),
-        (Some(_), None) => return Err(unusable("there is a ca.crt without its ca.key")),
+        (Some(_), None) => return Err(unusable("ca.crt exists without its ca.key")),
     };
-    let key = KeyPair::from_pem(&key).map_err(|_| unusable("ca.key is no PEM private key"))?;
+    let key = KeyPair::from_pem(&key).map_err(|_| unusable("ca.key is not a PEM private key"))?;
     let bundle: Vec<_> = CertificateDer::pem_slice_iter(certificate.as_bytes())
         .collect::<Result<_, _>>()
-        .map_err(|_| unusable("ca.crt is no PEM certificate"))?;
+        .map_err(|_| unusable("ca.crt is not a PEM certificate"))?;
     if bundle.is_empty() {
-        return Err(unusable("ca.crt is no PEM certificate"));
+        return Err(unusable("ca.crt is not a PEM certificate"));
     }
     let bundle = bundle
         .into_iter()
@@ -342,7 +343,7 @@ fn read(directory: &Path) -> Result<Option<Kept>, AuthorityError> {
 fn make(directory: &Path, now: OffsetDateTime) -> Result<Kept, AuthorityError> {
     let (key, member) = new_member(directory, now)?;
     let certificate_path = directory.join(CERTIFICATE_FILE);
-    // Killed at any point in between, this leaves a key alone, never a pair that does not fit.
+    // A process that is killed here leaves only a key, and never a pair that does not match.
     let kept = Kept {
         bundle: vec![member],
         key,
@@ -351,24 +352,24 @@ fn make(directory: &Path, now: OffsetDateTime) -> Result<Kept, AuthorityError> {
     write_file(&certificate_path, 0o644, &kept.pem())?;
     tracing::info!(
         ca_bundle = %certificate_path.display(),
-        "made a self-signed authority: register this file as caBundle"
+        "created a self-signed authority; register this file as caBundle"
     );
     Ok(kept)
 }
 
-/// Sees to the successor: puts one beside an authority that nears its end, and has it sign when it is time.
+/// Maintains the successor: adds one when the authority expires soon, and makes it sign when it is due.
 fn tend(mut kept: Kept, directory: &Path, now: OffsetDateTime) -> Result<Kept, AuthorityError> {
     let left = kept.signer(directory)?.not_after - now;
     let certificate_path = directory.join(CERTIFICATE_FILE);
     if left < AUTHORITY_RESERVE && kept.successor(directory)?.is_none() {
         let (key, member) = new_member(directory, now)?;
-        // The certificate comes second: nobody is to trust what has no key.
+        // The certificate is written second, so clients never trust a certificate that has no key.
         write_file(&directory.join(NEXT_KEY_FILE), 0o600, &key.serialize_pem())?;
         tracing::warn!(
             ca_bundle = %certificate_path.display(),
             signs_from = %member.signs_from(),
-            "the self-signed authority nears its end, and the next one is in the file beside it: register the \
-             file as caBundle before the next one signs"
+            "the self-signed authority expires soon, and its successor is in the same file; register the file as \
+             caBundle before the successor signs"
         );
         kept.bundle.push(member);
         write_file(&certificate_path, 0o644, &kept.pem())?;
@@ -380,7 +381,8 @@ fn tend(mut kept: Kept, directory: &Path, now: OffsetDateTime) -> Result<Kept, A
         fs::rename(&next_key_path, directory.join(KEY_FILE))
             .map_err(failed("rename", &next_key_path))?;
         kept.key = key;
-        tracing::info!(ca_bundle = %certificate_path.display(), "the next self-signed authority signs from now on");
+        tracing::info!(ca_bundle = %certificate_path.display(), "the successor of the self-signed authority signs \
+            from now on");
     }
     let count = kept.bundle.len();
     let signing = kept.key.subject_public_key_info();
@@ -420,11 +422,11 @@ fn read_file(path: &Path) -> Result<Option<String>, AuthorityError> {
     }
 }
 
-/// Writes beside and renames, so that a reader sees all or nothing.
+/// Writes a temporary file and renames it, so a reader never sees a partial file.
 fn write_file(path: &Path, mode: u32, text: &str) -> Result<(), AuthorityError> {
     let beside = path.with_extension("new");
     let written = || {
-        // Left by a process that was killed: its mode may be another.
+        // A killed process may have left this file with another mode.
         drop(fs::remove_file(&beside));
         let mut file = OpenOptions::new()
             .write(true)

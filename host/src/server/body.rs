@@ -1,5 +1,4 @@
-//! Reading a request's body under two caps: one for each body, one for all of them. A body has to keep
-//! coming.
+//! Reads a request's body under two caps, one for each body and one for all bodies, and at a minimum rate.
 
 use std::{net::IpAddr, sync::Arc, time::Duration};
 
@@ -10,52 +9,52 @@ use tokio::time::{Instant, sleep_until, timeout_at};
 
 use crate::server::budget::{Budget, Lease};
 
-/// How much of an oversized body is kept: enough to hold `apiVersion`, `uid` and what else an
-/// answer in kind needs, since Go writes the request before the object.
+/// Bytes kept of an oversized body. This is enough for `apiVersion`, `uid` and the other fields that an AdmissionReview
+/// answer needs, because Go writes the request before the object.
 pub(super) const HEAD_BYTES: usize = 64 * 1024;
 
-/// The least that a buffer for a body in several pieces takes.
+/// Smallest capacity of a buffer for a body that arrives in several pieces.
 const FIRST_BYTES: usize = 16 * 1024;
 
-/// A piece that is smaller than this is copied out of the connection's buffer, which it would keep alive.
+/// Pieces smaller than this are copied, because they would keep the connection's larger buffer alive.
 const COPY_BYTES: usize = 64 * 1024;
 
-/// For how long nothing may come of a body, its first byte included.
+/// Longest time without a byte of the body, also before the first byte.
 const STALL_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// The slowest rate at which a body may come, after [`STALL_TIMEOUT`]. At this rate kube-apiserver would
-/// send less than 2 MiB before it gives up.
+/// Lowest rate of a body, enforced after [`STALL_TIMEOUT`]. At this rate, kube-apiserver sends less than 2 MiB before
+/// it gives up.
 const LEAST_BYTES_PER_SECOND: u64 = 64 * 1024;
 
-/// What came of reading.
+/// Result of reading a body.
 #[derive(Debug)]
 pub(super) enum Received {
-    /// The body.
+    /// The complete body.
     Whole(Bytes, Arc<Lease>),
-    /// Its head; the rest is still to be drained.
+    /// The first bytes of an oversized body. The caller still has to drain the rest.
     TooLarge(Bytes, Arc<Lease>),
-    /// The budget has no room for it.
+    /// The budget has no room for the body.
     Crowded,
-    /// It came too slowly.
+    /// The body arrived too slowly.
     Slow,
     /// The client stopped sending.
     Broken,
 }
 
-/// Keeps the lease alive as long as the bytes.
+/// Bytes that keep their lease alive.
 struct Owned {
     bytes: Bytes,
     _lease: Arc<Lease>,
 }
 
-/// How a body has come so far.
+/// The progress of a body that is arriving.
 struct Pace {
     began: Instant,
     last: Instant,
     received_bytes: u64,
 }
 
-/// Reads `incoming`, at most `limit_bytes` of it.
+/// Reads `incoming` up to `limit_bytes`.
 pub(super) async fn receive(
     incoming: &mut Incoming,
     limit_bytes: u64,
@@ -125,10 +124,10 @@ pub(super) async fn receive(
     whole(buffer.into(), lease)
 }
 
-/// Reads and forgets until the end, `limit_bytes` or `until`; true at the end.
+/// Reads and discards up to the end of the body, `limit_bytes` or `until`. Returns true at the end of the body.
 ///
-/// A client that is still writing when the connection closes gets a reset and never sees the
-/// answer; one whose body was taken reads it, and can go on using the connection.
+/// If the connection closes while a client is still writing, the client gets a reset and never sees the answer. If the
+/// body was drained, the client reads the answer and can reuse the connection.
 pub(super) async fn drain(incoming: &mut Incoming, limit_bytes: u64, until: Instant) -> bool {
     let to_the_end = async {
         let mut drained_bytes = 0;
@@ -146,14 +145,14 @@ pub(super) async fn drain(incoming: &mut Incoming, limit_bytes: u64, until: Inst
     timeout_at(until, to_the_end).await.unwrap_or(false)
 }
 
-/// The capacity for a buffer that is to hold `length` bytes now and up to `most` in the end: at most twice
-/// what has arrived.
+/// Capacity for a buffer that holds `length` bytes now and at most `most` at the end. The result is at most twice the
+/// bytes that have arrived, or 16 KiB if that is more.
 fn grown(length: usize, most: usize) -> usize {
     let doubled = length.checked_next_power_of_two().unwrap_or(length);
     doubled.max(FIRST_BYTES).min(most).max(length)
 }
 
-/// The bytes, without a buffer around them that is much larger.
+/// Returns the bytes without a much larger buffer behind them.
 fn unpinned(data: Bytes) -> Bytes {
     if data.len() < COPY_BYTES {
         Bytes::copy_from_slice(&data)
@@ -200,7 +199,7 @@ impl Pace {
         self.received_bytes += bytes as u64;
     }
 
-    /// When the next piece is too late.
+    /// When the next piece must have arrived.
     fn due(&self) -> Instant {
         let earned = self.received_bytes.saturating_mul(1_000) / LEAST_BYTES_PER_SECOND;
         let at_least_rate = self.began + STALL_TIMEOUT + Duration::from_millis(earned);
@@ -221,7 +220,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_buffer_grows_to_twice_what_has_arrived_and_never_past_the_announced_length() {
+    fn buffer_grows_to_twice_received_up_to_announced_length() {
         const MIB: usize = 1 << 20;
         assert_eq!(grown(1, 40 * MIB), FIRST_BYTES);
         assert_eq!(grown(1, 100), 100);
@@ -230,7 +229,7 @@ mod tests {
     }
 
     #[test]
-    fn a_body_has_to_keep_coming_at_a_rate() {
+    fn body_must_keep_minimum_rate() {
         let mut pace = Pace::new();
         let began = pace.began;
         assert_eq!(pace.due(), began + STALL_TIMEOUT);
@@ -240,13 +239,13 @@ mod tests {
         assert_eq!(
             pace.due(),
             began + STALL_TIMEOUT + earned,
-            "a few bytes earn little"
+            "few bytes extend the time only a little"
         );
         pace.received_bytes = 10 << 20;
         assert_eq!(
             pace.due(),
             pace.last + STALL_TIMEOUT,
-            "many excuse no silence"
+            "many bytes do not allow a long silence"
         );
     }
 }

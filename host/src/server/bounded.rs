@@ -1,8 +1,8 @@
-//! A listener for few and small HTTP/1.1 requests that no number of clients can occupy.
+//! A listener for few, small HTTP/1.1 requests, which no number of clients can block.
 //!
-//! Each connection carries one request, whose head has to come within [`HEAD_TIMEOUT`]. At the cap on connections the one
-//! that has been open for longest makes room, so that whoever comes next is served: a probe is answered within
-//! milliseconds of its connection, while clients that hold on are the oldest by then.
+//! A connection carries one request, whose head must arrive within [`HEAD_TIMEOUT`]. At the cap on connections, the
+//! listener closes the oldest one, so it always serves the newest client. A probe is answered within milliseconds of
+//! its connection. By then, clients that hold their connections open are the oldest.
 
 use std::{
     collections::VecDeque,
@@ -28,27 +28,27 @@ use tokio::{
     time::sleep,
 };
 
-/// For a TLS handshake, and again for the head of the request.
+/// Time limit for a TLS handshake, and again for the head of the request.
 pub(super) const HEAD_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Bounds a head. hyper takes no less than 8 KiB.
+/// Limit for the size of a head. hyper accepts no limit below 8 KiB.
 const BUFFER_BYTES: usize = 16 * 1024;
 
-/// The pause after the system refused a connection, most likely for want of file descriptors.
+/// Pause after the system failed to accept a connection, most likely because no file descriptors are left.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(20);
 
-/// Whether the request of a connection is being answered: such a connection makes room last.
+/// Whether the request of a connection is being answered. Such a connection is closed last to make room.
 #[derive(Debug, Default)]
 pub(super) struct Progress(AtomicBool);
 
-/// The connections that are open, the oldest first.
+/// The open connections, oldest first.
 struct Connections {
     cap: usize,
     tasks: JoinSet<()>,
     order: VecDeque<(AbortHandle, Arc<Progress>)>,
 }
 
-/// Accepts until dropped, and has each connection served by a task of its own.
+/// Accepts connections until dropped, and serves each in its own task.
 pub(super) async fn accept<F>(
     listener: TcpListener,
     cap: usize,
@@ -64,7 +64,7 @@ pub(super) async fn accept<F>(
     loop {
         match listener.accept().await {
             Ok((stream, _)) => {
-                // Answers are small and written at once; Nagle would only delay them.
+                // Answers are small and written at once. Nagle's algorithm would only delay them.
                 drop(stream.set_nodelay(true));
                 connections.make_room();
                 let progress = Arc::new(Progress::default());
@@ -72,7 +72,7 @@ pub(super) async fn accept<F>(
                     .tasks
                     .spawn(serve(stream, Arc::clone(&progress)));
                 connections.order.push_back((task, progress));
-                // A flood of connections must not keep those that are open from being served.
+                // Lets open connections be served during a flood of new ones.
                 yield_now().await;
             }
             Err(error) if is_of_one_connection(&error) => {}
@@ -105,7 +105,7 @@ pub(super) async fn serve_one<I, F>(
         .keep_alive(false)
         .max_buf_size(BUFFER_BYTES)
         .serve_connection(TokioIo::new(stream), service);
-    // A client that breaks off is its own business.
+    // An error means that the client disconnected, which needs no handling.
     drop(connection.await);
 }
 
@@ -120,7 +120,7 @@ impl Connections {
         }
     }
 
-    /// Closes the oldest connection: of those whose request has not come, where there are any.
+    /// Closes the oldest connection whose request has not arrived, or the oldest of all if every request has.
     fn evict(&mut self) {
         let waits = |(_, progress): &(_, Arc<Progress>)| !progress.0.load(Ordering::Relaxed);
         let index = self.order.iter().position(waits).unwrap_or(0);

@@ -1,9 +1,9 @@
 //! The cap on all request bytes in flight.
 //!
-//! A lease grows with the bytes that have arrived, never with the length that a client announces. A request
-//! that does not fit is refused, because kube-apiserver retries a 429 and a queue would only eat the
-//! deadline of whoever waits in it. Before that, bodies that arrive slowly make room: first those of the
-//! client that holds most.
+//! A lease grows with the bytes that have arrived, not with the length that a client announces. If a request does not
+//! fit, slowly arriving bodies are evicted first, starting with those of the client that holds most. If that is not
+//! enough, the host refuses the request with a 429, which kube-apiserver retries. A queue would use up the deadline of
+//! the requests in it.
 
 use std::{
     cmp::Reverse,
@@ -17,20 +17,20 @@ use prometheus_client::metrics::gauge::Gauge;
 use tokio::{sync::Notify, time::timeout_at};
 use tokio_util::sync::CancellationToken;
 
-/// The largest lease that may use the reserve: nearly every review is smaller.
+/// Largest lease that may use the reserve. Nearly every review is smaller.
 pub(super) const SMALL_BYTES: u64 = 256 * 1024;
 
-/// One in so many parts of the cap is kept for small bodies.
+/// The reserve for small bodies is the cap divided by this number.
 const RESERVE_PART: u64 = 8;
 
-/// A body that has been arriving for longer than this makes room for others when the budget is short. A
-/// client in the same cluster sends a megabyte in a tenth of this.
+/// Time after which a body that is still arriving may be evicted if the budget is short. A client in the same cluster
+/// sends a megabyte in a tenth of this time.
 const SLOW_AFTER: Duration = Duration::from_millis(250);
 
-/// How long a request waits for the room that slow bodies make.
+/// Time that a request waits for slow bodies to make room.
 const ROOM_TIMEOUT: Duration = Duration::from_millis(500);
 
-/// The bytes that may be held at once, and who holds how many.
+/// The cap on bytes held at once, and the bytes that each peer holds.
 #[derive(Debug)]
 pub(super) struct Budget {
     limit_bytes: u64,
@@ -58,13 +58,13 @@ struct Arriving {
     evicted: CancellationToken,
 }
 
-/// A share of the budget, given back when dropped.
+/// A share of the budget. Dropping it returns the bytes.
 #[derive(Debug)]
 pub(super) struct Lease {
     budget: Arc<Budget>,
     peer: IpAddr,
     bytes: u64,
-    /// Its entry among the arriving bodies, until the body is complete.
+    /// Its key among the arriving bodies, until the body is complete.
     arriving: Option<u64>,
     evicted: CancellationToken,
 }
@@ -72,7 +72,7 @@ pub(super) struct Lease {
 // === impl Budget ===
 
 impl Budget {
-    /// A budget of `limit_bytes`, in which one body of `largest_bytes` always fits.
+    /// Creates a budget of `limit_bytes`, but at least `largest_bytes`, so that one largest body always fits.
     pub(super) fn new(limit_bytes: u64, largest_bytes: u64, gauge: Gauge) -> Arc<Self> {
         let limit_bytes = limit_bytes.max(largest_bytes);
         let beside_the_largest = limit_bytes - largest_bytes;
@@ -85,7 +85,7 @@ impl Budget {
         })
     }
 
-    /// An empty lease for a body of this peer that begins to arrive.
+    /// Creates an empty lease for a body of `peer` that begins to arrive.
     pub(super) fn lease(self: &Arc<Self>, peer: IpAddr) -> Lease {
         let evicted = CancellationToken::new();
         let mut state = self.state();
@@ -114,7 +114,7 @@ impl Budget {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What all leases together may come to for one of `bytes` to be granted.
+    /// The limit for the sum of all leases when a lease of `bytes` is granted.
     fn ceiling(&self, bytes: u64) -> u64 {
         if bytes > SMALL_BYTES {
             self.limit_bytes - self.reserve_bytes
@@ -127,8 +127,8 @@ impl Budget {
 // === impl State ===
 
 impl State {
-    /// Asks slow bodies to make room for `missing` bytes of `peer`; false where there are too few of them.
-    /// A peer makes room only for those that hold no more than it does, and `own` makes none for itself.
+    /// Evicts slow bodies to make room for `missing` bytes of `peer`. Returns false if they do not free enough. Only
+    /// peers that hold at least as much as `peer` make room, and the body `own` is never evicted.
     fn evict(&self, peer: IpAddr, own: Option<u64>, missing: u64, now: Instant) -> bool {
         let held = |peer: &IpAddr| self.by_peer.get(peer).copied().unwrap_or(0);
         let wanted_by = held(&peer);
@@ -161,13 +161,12 @@ impl Lease {
         self.try_cover(bytes).is_ok()
     }
 
-    /// Takes what is missing for the lease to cover `bytes`. Where there is no room, waits for the room that
-    /// slow bodies make.
+    /// Grows the lease to cover `bytes`. If there is no room, waits for slow bodies to make room.
     pub(super) async fn cover_in_time(&mut self, bytes: u64) -> bool {
         let until = tokio::time::Instant::now() + ROOM_TIMEOUT;
         let budget = Arc::clone(&self.budget);
         loop {
-            // Enabled before the look, so that what is freed in between is not missed.
+            // Enabled before the check, so that no release in between is missed.
             let mut freed = std::pin::pin!(budget.freed.notified());
             freed.as_mut().enable();
             let Err(missing) = self.try_cover(bytes) else {
@@ -184,7 +183,7 @@ impl Lease {
         }
     }
 
-    /// The bytes that are missing where there is no room.
+    /// Grows the lease to cover `bytes`. If there is no room, returns the number of missing bytes.
     fn try_cover(&mut self, bytes: u64) -> Result<(), u64> {
         let more = bytes.saturating_sub(self.bytes);
         let mut state = self.budget.state();
@@ -204,7 +203,7 @@ impl Lease {
         Ok(())
     }
 
-    /// Gives back what is more than `bytes`.
+    /// Returns the bytes beyond `bytes` to the budget.
     pub(super) fn shrink(&mut self, bytes: u64) {
         let surplus = self.bytes.saturating_sub(bytes);
         if surplus == 0 {
@@ -227,14 +226,14 @@ impl Lease {
         self.budget.freed.notify_waiters();
     }
 
-    /// The body is complete: it is being answered, and makes room for nobody.
+    /// Marks the body as complete. While it is answered, it cannot be evicted.
     pub(super) fn complete(&mut self) {
         if let Some(id) = self.arriving.take() {
             self.budget.state().arriving.remove(&id);
         }
     }
 
-    /// Cancelled when the body is to make room.
+    /// Returns a token that is cancelled when this body must make room.
     pub(super) fn evicted(&self) -> CancellationToken {
         self.evicted.clone()
     }
@@ -260,7 +259,7 @@ mod tests {
     }
 
     #[test]
-    fn refuses_what_does_not_fit_and_takes_it_once_bytes_came_back() {
+    fn rejects_body_over_budget_until_bytes_are_released() {
         let gauge = Gauge::default();
         let budget = Budget::new(100, 100, gauge.clone());
         let mut first = budget.lease(peer(1));
@@ -281,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn keeps_a_reserve_for_small_bodies() {
+    fn keeps_reserve_for_small_bodies() {
         let budget = Budget::new(8 * LARGE, LARGE, Gauge::default());
         let large: Vec<Lease> = (0..7)
             .map(|_| {
@@ -304,13 +303,13 @@ mod tests {
     }
 
     #[test]
-    fn takes_one_body_of_the_largest_size_however_small_the_cap_is() {
+    fn accepts_one_body_of_largest_size_with_any_cap() {
         let budget = Budget::new(LARGE, LARGE, Gauge::default());
         assert!(budget.lease(peer(1)).cover(LARGE));
     }
 
     #[test]
-    fn evicts_slow_bodies_of_the_peer_that_holds_most_and_no_complete_ones() {
+    fn evicts_only_slow_bodies_of_peer_that_holds_most() {
         let budget = Budget::new(1_000, 100, Gauge::default());
         let mut leases: Vec<Lease> = [(1, 300), (2, 400), (2, 200), (3, 100)]
             .into_iter()
@@ -338,7 +337,7 @@ mod tests {
         let most = leases[2].arriving;
         assert!(
             !budget.state().evict(peer(2), most, 100, later),
-            "nobody makes room for the peer that holds most"
+            "no body is evicted for the peer that holds most"
         );
         assert_eq!(evicted(&leases), [false, false, true, false]);
     }

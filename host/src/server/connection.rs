@@ -1,5 +1,4 @@
-//! One connection: TLS handshake, HTTP/1.1 or HTTP/2 as agreed by ALPN, and an end that loses no
-//! answer.
+//! Serves a connection: the TLS handshake, HTTP/1.1 or HTTP/2 as agreed by ALPN, and a close that loses no answer.
 
 use std::{
     collections::HashMap,
@@ -39,34 +38,35 @@ use crate::{
     },
 };
 
-/// For a TLS handshake, which takes milliseconds.
+/// Time limit for a TLS handshake, which normally takes milliseconds.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(3);
 
-/// For the orderly end of a connection that gives up its place.
+/// Time limit for the orderly close of an evicted connection.
 const EVICTION_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// A wrong `caBundle` fails every call; one line a minute says so as well as a thousand.
+/// Shortest time between two log lines of a kind. A wrong `caBundle` fails every call, and one line a minute is enough
+/// to report it.
 const REFUSAL_REPORT_PERIOD: Duration = Duration::from_secs(60);
 
-/// How often a connection is looked at while serving; every timeout is coarser than this.
+/// Time between checks of a connection while serving. No timeout is shorter.
 const WATCH_PERIOD: Duration = Duration::from_secs(1);
 
-/// The same in the drain, where it decides how long the end takes.
+/// Time between checks of a connection in the drain, where it determines how long the drain takes.
 const DRAIN_WATCH_PERIOD: Duration = Duration::from_millis(20);
 
-/// Heads are bounded by this on HTTP/1.1, and the buffer for bodies is, too.
+/// Limit for an HTTP/1.1 head, and for the buffer through which bodies are read.
 const HTTP1_BUFFER_BYTES: usize = 64 * 1024;
 const HTTP2_HEADER_BYTES: u32 = 16 * 1024;
 
-/// What a client may send before anybody reads it. This is outside the cap on bytes in flight, so
-/// it is kept small; kube-apiserver speaks HTTP/2 over the loopback only.
+/// Bytes that a client may send before anybody reads them. The cap on bytes in flight does not cover them, so the limit
+/// is small. kube-apiserver speaks HTTP/2 on loopback only.
 const HTTP2_STREAM_WINDOW_BYTES: u32 = 64 * 1024;
 const HTTP2_CONNECTION_WINDOW_BYTES: u32 = 128 * 1024;
 const HTTP2_STREAMS: u32 = 250;
 const HTTP2_PING_PERIOD: Duration = Duration::from_secs(30);
 const HTTP2_PING_TIMEOUT: Duration = Duration::from_secs(20);
 
-/// What every connection needs.
+/// The state that all connections share.
 #[derive(Debug)]
 pub(super) struct Shared<G> {
     pub(super) gate: Arc<G>,
@@ -74,21 +74,21 @@ pub(super) struct Shared<G> {
     pub(super) metrics: Arc<Metrics>,
     pub(super) budget: Arc<Budget>,
     pub(super) phase: watch::Sender<Phase>,
-    /// What clients have to show.
+    /// The credentials that clients must present.
     pub(super) authentication: Arc<Authentication>,
-    /// When a client's refusal of the certificate was last reported.
+    /// When the log last reported a client that rejected the certificate.
     refusal_reported: Mutex<Option<Instant>>,
-    /// When a client that was refused was last reported, and for what.
+    /// When the log last reported an unauthenticated client, by kind of failure.
     failure_reported: Mutex<HashMap<AuthenticationFailure, Instant>>,
 }
 
-/// A connection of either protocol.
+/// A connection of either HTTP version.
 trait Drive: Future<Output = hyper::Result<()>> {
-    /// Ends it after what is in flight.
+    /// Starts an orderly close: the requests in flight are still answered.
     fn retire(self: Pin<&mut Self>);
 }
 
-/// Serves a connection until its end.
+/// Serves a connection until it closes.
 pub(super) async fn serve<G: Gate>(
     stream: TcpStream,
     acceptor: TlsAcceptor,
@@ -155,7 +155,7 @@ async fn handshake<G>(
     let address = stream.peer_addr().ok();
     let mut phase = shared.phase.subscribe();
     let too_late = async {
-        // Fails only without the sender, which `shared` holds.
+        // Fails only if the sender is dropped, but `shared` holds the sender.
         let _ = phase.wait_for(|phase| *phase == Phase::Closing).await;
         sleep(FRESH_TIMEOUT).await;
     };
@@ -171,7 +171,7 @@ async fn handshake<G>(
         .get_ref()
         .and_then(|inner| inner.downcast_ref::<rustls::Error>());
     let refused = matches!(of_tls, Some(rustls::Error::AlertReceived(_)));
-    // The only certificates that a server judges are its clients'.
+    // The only certificates that a server verifies are client certificates.
     if let Some(rustls::Error::NoCertificatesPresented | rustls::Error::InvalidCertificate(_)) =
         of_tls
     {
@@ -181,17 +181,17 @@ async fn handshake<G>(
     if refused && shared.refusal_is_news() {
         tracing::warn!(
             error,
-            "a client broke off the TLS handshake; if it is kube-apiserver, compare the webhook's \
-             caBundle and the certificate's names with how it is called"
+            "a client aborted the TLS handshake; if it is kube-apiserver, check the webhook's caBundle, and that the \
+             certificate covers the name that kube-apiserver calls"
         );
     } else {
-        // Mostly port scans and TCP probes.
-        tracing::debug!(error, "a TLS handshake failed");
+        // Most of these are port scans and TCP probes.
+        tracing::debug!(error, "TLS handshake failed");
     }
     None
 }
 
-/// Drives the connection and ends it when its activity says so.
+/// Drives the connection and closes it when its activity requires that.
 async fn drive<G>(
     connection: impl Drive,
     multiplexed: bool,
@@ -209,7 +209,7 @@ async fn drive<G>(
         watch = interval(DRAIN_WATCH_PERIOD);
     }
     loop {
-        // Biased: what the socket holds is read before the connection is judged idle.
+        // Biased: read the socket before checking whether the connection is idle.
         tokio::select! {
             biased;
             _ = &mut connection => return,
@@ -218,8 +218,7 @@ async fn drive<G>(
                 match activity.standing() {
                     // There is no answer to lose.
                     Standing::Unproven { .. } | Standing::Receiving { .. } => return,
-                    // GOAWAY or the end of keep-alive: a request that is on its way is answered, or can be
-                    // sent again.
+                    // GOAWAY or the end of keep-alive. A request on its way is either answered or safe to send again.
                     Standing::Idle { .. } | Standing::Busy => connection.as_mut().retire(),
                 }
             }
@@ -247,7 +246,7 @@ async fn drive<G>(
 fn http1_builder() -> http1::Builder {
     let mut builder = http1::Builder::new();
     builder
-        // The watcher's business: hyper's own timer cannot tell a slow head from an idle client.
+        // The watcher enforces this: hyper's own timer cannot tell a slow head from an idle client.
         .header_read_timeout(None)
         .max_buf_size(HTTP1_BUFFER_BYTES);
     builder
@@ -296,7 +295,7 @@ impl<G> Shared<G> {
         *self.phase.borrow() != Phase::Serving
     }
 
-    /// Counts a client that is refused because of who it is, and reports the first of a kind in a while.
+    /// Counts a client that failed authentication, and logs each kind at most once a minute.
     pub(super) fn not_authenticated(
         &self,
         failure: AuthenticationFailure,
@@ -315,8 +314,8 @@ impl<G> Shared<G> {
         tracing::warn!(
             reason = failure.name(),
             client = address.map(tracing::field::display),
-            "a client was refused; if it is kube-apiserver, compare `authentication` with the kubeconfig \
-             that its admission configuration names for webhooks"
+            "rejected a client that failed authentication; if it is kube-apiserver, compare `authentication` with the \
+             kubeconfig that its admission configuration names for webhooks"
         );
     }
 

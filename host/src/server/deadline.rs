@@ -1,23 +1,23 @@
-//! From `?timeout=` to the moment an answer has to be ready.
+//! Computes the moment when an answer must be ready from `?timeout=`.
 
 use std::time::{Duration, Instant};
 
 use crate::config::Margin;
 
-/// The longest timeout that is believed. Kubernetes allows a webhook 30 seconds at most, and a
-/// longer one would only let a client hold memory for longer.
+/// The longest timeout that Tollgate accepts. Kubernetes allows a webhook at most 30 seconds. A longer timeout would
+/// only let a client hold memory for longer.
 pub const MAX_TIMEOUT: Duration = Duration::from_secs(30);
 
-/// When a call that came at `received` with `timeout` has to be answered.
+/// Returns when a call that arrived at `received` with `timeout` must be answered.
 ///
-/// The margin is what the way back takes: `percent` of the timeout or `at_least`, whichever is
-/// more, but never more than half of the timeout, so that a tiny timeout still leaves time to run.
+/// The margin is the time that the answer needs to reach the caller: `percent` of the timeout or `at_least`, whichever
+/// is more, but never more than half of the timeout. A very small timeout therefore still leaves time to run.
 #[must_use]
 pub fn after(received: Instant, timeout: Duration, margin: &Margin) -> Instant {
     received + usable(timeout, *margin)
 }
 
-/// What is left of a timeout for the plugins.
+/// Returns the part of a timeout that is left for the plugins.
 pub(crate) fn usable(timeout: Duration, margin: Margin) -> Duration {
     let share = timeout.saturating_mul(margin.percent) / 100;
     timeout - share.max(margin.at_least).min(timeout / 2)
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn takes_the_larger_of_share_and_least_and_never_more_than_half() {
+    fn subtracts_larger_of_share_and_minimum_up_to_half() {
         assert_eq!(left(10_000), 9_000);
         assert_eq!(left(500), 450);
         assert_eq!(left(200), 150);

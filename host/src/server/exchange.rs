@@ -1,4 +1,4 @@
-//! One request, from its head to its answer.
+//! Handles one request, from its head to its answer.
 
 use std::{
     convert::Infallible,
@@ -26,20 +26,20 @@ use crate::{
     },
 };
 
-/// How much of an oversized body is drained before the answer, in multiples of the cap.
+/// Limit on the bytes of an oversized body that are drained before the answer, as a multiple of the cap.
 const DRAIN_FACTOR: u64 = 4;
 
-/// For how long an oversized body is drained before the answer.
+/// Time limit for draining an oversized body before the answer.
 const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// For how long a refused body is drained before the answer. Draining holds no memory, and is
-/// cheaper for both sides than the handshake of a new connection.
+/// Time limit for draining a refused body before the answer. Draining holds no memory, and costs both sides less than
+/// the handshake of a new connection.
 const REFUSED_DRAIN_TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The code that a request is counted under when its client went away before the answer.
+/// Status code under which a request is counted if its client disconnected before the answer.
 const CLIENT_CLOSED_REQUEST: u16 = 499;
 
-/// A request in flight: counted from its head until its answer is sent or given up.
+/// A request in flight, counted from its head until its answer is sent or abandoned.
 #[derive(Debug)]
 pub(super) struct Exchange {
     metrics: Arc<Metrics>,
@@ -47,13 +47,13 @@ pub(super) struct Exchange {
     endpoint: &'static str,
     received: Instant,
     answered: bool,
-    /// Whether its body has come.
+    /// Whether the body of the request has arrived.
     answering: bool,
     /// Whether a review was answered.
     proves: bool,
 }
 
-/// Answers one request; never fails and never panics.
+/// Answers one request, without failing or panicking.
 pub(super) async fn answer<G: Gate>(
     shared: Arc<Shared<G>>,
     activity: Arc<Activity>,
@@ -69,7 +69,7 @@ pub(super) async fn answer<G: Gate>(
         shared.metrics.panics.inc();
         let mut answer = Answer::new(
             StatusCode::INTERNAL_SERVER_ERROR,
-            "Tollgate failed on this request; its log says where",
+            "Tollgate failed while it handled this request; its log shows where",
         );
         answer.close = true;
         answer
@@ -121,10 +121,10 @@ async fn judge<G: Gate>(
         }
         Ok(Received::Slow) => {
             return incomplete(
-                "the body came too slowly: nothing for 3 s, or less than 64 KiB a second",
+                "the body arrived too slowly: no data for 3 s, or less than 64 KiB per second",
             );
         }
-        Ok(Received::Broken) => return incomplete("the body ended before its announced end"),
+        Ok(Received::Broken) => return incomplete("the body ended before it was complete"),
         Err(_) => return incomplete("the body did not arrive within the request's timeout"),
     };
     exchange.body_came();
@@ -140,7 +140,7 @@ async fn judge<G: Gate>(
         deadline,
         body,
     });
-    // The gate keeps the deadline itself. This is the net below it: the client is gone by then.
+    // The gate enforces the deadline itself. This timeout is a safety net: when it fires, the client has given up.
     let review = timeout_at((received + route.timeout).into(), review);
     let (reply, drained) = join(review, async {
         !oversized || {
@@ -175,7 +175,7 @@ async fn judge<G: Gate>(
     answer
 }
 
-/// Refuses a request because of who sent it.
+/// Builds the answer to a client that failed authentication, or that could not be checked in time.
 fn not_admitted<G>(shared: &Shared<G>, peer: &Peer, why: Refused) -> Answer {
     let failure = match why {
         Refused::Client(failure) => failure,
@@ -192,27 +192,26 @@ fn not_admitted<G>(shared: &Shared<G>, peer: &Peer, why: Refused) -> Answer {
         ),
         AuthenticationFailure::Missing => (
             StatusCode::UNAUTHORIZED,
-            "credentials of a kind that WWW-Authenticate names have to come with the request",
+            "the request has no credentials: send credentials of a kind that WWW-Authenticate names",
         ),
-        AuthenticationFailure::Bearer => (
-            StatusCode::UNAUTHORIZED,
-            "the bearer token is not one of those that are accepted",
-        ),
+        AuthenticationFailure::Bearer => {
+            (StatusCode::UNAUTHORIZED, "the bearer token is not accepted")
+        }
         AuthenticationFailure::Basic => (
             StatusCode::UNAUTHORIZED,
-            "the name or the password is not right",
+            "the user name or the password is wrong",
         ),
     };
     let mut answer = Answer::new(status, text);
     if status == StatusCode::UNAUTHORIZED {
         answer.challenges = shared.authentication.challenges();
     }
-    // The next connection is judged in its handshake.
+    // A new connection gets its certificate checked in the handshake.
     answer.close = failure == AuthenticationFailure::Certificate;
     answer
 }
 
-/// Takes the body of a request that is refused unread; true when all of it came.
+/// Drains the body of a request that is refused without reading it. Returns true if the whole body arrived.
 async fn refused(incoming: &mut Incoming, limit_bytes: u64) -> bool {
     if incoming.is_end_stream() {
         return true;

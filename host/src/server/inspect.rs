@@ -1,6 +1,6 @@
-//! The files of `tls` and `authentication`, read as the server would read them at start: for `tollgate check`.
+//! Reads the files of `tls` and `authentication` as the server does at start, for `tollgate check`.
 //!
-//! Nothing is made or changed: where a self-signed authority is yet to be made, there is nothing to say.
+//! The functions here change nothing. If there is no self-signed authority yet, they report nothing about it.
 
 use std::sync::Arc;
 
@@ -10,31 +10,31 @@ use time::OffsetDateTime;
 use super::{AuthenticationError, CertificateError, authentication, tls};
 use crate::config::{Authentication, Tls};
 
-/// What a part of the configuration finds in its files.
+/// The result of reading the files of one part of the configuration.
 #[derive(Debug)]
 pub struct Inspected {
     /// The configuration key.
     pub setting: String,
-    /// What is there.
+    /// A description of the files, or the reason why they are unusable.
     pub result: Result<Usable, InspectError>,
 }
 
 /// Files that the server can use.
 #[derive(Debug, Default)]
 pub struct Usable {
-    /// What is in them, without anything secret.
+    /// Description of the content, without secrets.
     pub description: String,
-    /// What clients or the operator may be surprised by.
+    /// Facts that may surprise clients or the operator.
     pub warnings: Vec<String>,
 }
 
-/// Why the server could not use them.
+/// The reason why the server cannot use the files.
 #[derive(Debug, thiserror::Error)]
 pub enum InspectError {
-    /// Certificate and key.
+    /// The certificate or its key is unusable.
     #[error(transparent)]
     Certificate(#[from] CertificateError),
-    /// What clients have to show.
+    /// The credentials that clients must present are unusable.
     #[error(transparent)]
     Authentication(#[from] AuthenticationError),
 }
@@ -42,22 +42,23 @@ pub enum InspectError {
 // === impl InspectError ===
 
 impl InspectError {
-    /// What follows for a server that is started with it.
+    /// The consequence for a server that starts with these files.
     #[must_use]
     pub fn consequence(&self) -> &'static str {
         match self {
             Self::Certificate(
                 CertificateError::Outdated { .. } | CertificateError::AuthorityOutdated { .. },
-            ) => "`serve` is not ready with it",
+            ) => "`serve` starts with it but is not ready",
             Self::Authentication(AuthenticationError::ClientCaOutdated { .. }) => {
-                "`serve` starts with it, and accepts what these have issued for as long as that is valid"
+                "`serve` starts with it, and accepts client certificates of these CAs while the client certificates \
+                 are valid"
             }
             Self::Certificate(_) | Self::Authentication(_) => "`serve` does not start with it",
         }
     }
 }
 
-/// Reads every file of these sections; each that cannot be used is an error of its own.
+/// Reads every file of these sections. Every unusable file gives its own error.
 #[must_use]
 pub fn inspect(
     tls: &Tls,
@@ -91,7 +92,7 @@ pub fn inspect(
         .collect()
 }
 
-/// A number of things, in English.
+/// Formats a count with its noun in the singular or plural.
 pub(super) fn count(number: usize, of: &str) -> String {
     let plural = if number == 1 { "" } else { "s" };
     format!("{number} {of}{plural}")

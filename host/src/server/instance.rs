@@ -1,4 +1,4 @@
-//! What tells one running server from another.
+//! A number that tells one running server from another.
 
 use std::{
     collections::hash_map::RandomState,
@@ -11,17 +11,17 @@ use http::HeaderName;
 /// The header of `/readyz` with the server's [`Instance`].
 pub const INSTANCE: HeaderName = HeaderName::from_static("tollgate-instance");
 
-/// The header of `/readyz` that says whether all plugins are loaded without which requests are denied.
+/// The header of `/readyz` that tells whether every plugin without which requests are denied is loaded.
 pub const COMPLETE: HeaderName = HeaderName::from_static("tollgate-complete");
 
-/// A number that no other running server has.
+/// A random number that identifies a running server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub struct Instance(u64);
 
 // === impl Instance ===
 
 impl Instance {
-    /// A new one, from the system's random source.
+    /// Creates a new number from the system's random source.
     #[must_use]
     #[expect(
         clippy::new_without_default,

@@ -1,4 +1,4 @@
-//! What the plain listeners answer: a status, a media type and a text.
+//! The answers of the admin and probes listeners: a status, a media type and a text.
 
 use bytes::Bytes;
 use http::{HeaderName, HeaderValue, Method, Response, StatusCode, header};
@@ -9,7 +9,7 @@ use crate::metrics;
 const TEXT: &str = "text/plain; charset=utf-8";
 const JSON: &str = "application/json";
 
-/// One answer.
+/// An answer of the admin or the probes listener.
 pub(super) struct Page {
     status: StatusCode,
     content: Bytes,
@@ -31,21 +31,24 @@ impl Page {
         Self::new(StatusCode::OK, metrics::CONTENT_TYPE, content)
     }
 
-    /// The path exists, and is called by other methods.
+    /// 405: the path exists but allows other methods.
     pub(super) fn only(allowed: &'static [Method]) -> Self {
         let names: Vec<&str> = allowed.iter().map(Method::as_str).collect();
         let page = Self::text(
             StatusCode::METHOD_NOT_ALLOWED,
-            format!("only {}\n", names.join(" and ")),
+            format!("method not allowed: use {}\n", names.join(" or ")),
         );
         let names = HeaderValue::from_str(&names.join(", "));
-        // Methods are tokens, and so are lists of them.
+        // Methods are tokens, so a list of them is a valid header value.
         names.map_or(Self::failed(), |names| page.with(header::ALLOW, names))
     }
 
-    /// The host failed at it.
+    /// 500: the host failed to make the page.
     pub(super) fn failed() -> Self {
-        Self::text(StatusCode::INTERNAL_SERVER_ERROR, "failed\n")
+        Self::text(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "failed to create this page\n",
+        )
     }
 
     pub(super) fn with(mut self, name: HeaderName, value: HeaderValue) -> Self {

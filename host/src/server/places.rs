@@ -1,4 +1,4 @@
-//! The cap on connections: who has a place, and who gives one up for a new connection.
+//! The cap on connections: which connections have a place, and which one is evicted for a new one.
 
 use std::{
     cmp::Reverse,
@@ -13,14 +13,14 @@ use tokio_util::sync::CancellationToken;
 
 use crate::server::activity::{Activity, Standing};
 
-/// A connection that has shown nothing for so long gives up its place. A handshake on a busy machine takes a
+/// Time without any request after which an unproven connection may be evicted. A handshake on a busy machine takes a
 /// small part of this.
 const UNPROVEN_AFTER: Duration = Duration::from_millis(100);
 
-/// A connection whose requests have all been waiting for their bodies for so long gives up its place.
+/// Time after which a connection may be evicted if all of its requests are waiting for their bodies.
 const RECEIVING_AFTER: Duration = Duration::from_secs(1);
 
-/// The open connections, `limit` at most.
+/// The open connections, at most `limit`.
 #[derive(Debug)]
 pub(super) struct Places {
     limit: usize,
@@ -42,7 +42,7 @@ struct Taken {
     evicted: CancellationToken,
 }
 
-/// A connection's place, given up when dropped.
+/// The place of one connection. Dropping it frees the place.
 #[derive(Debug)]
 pub(super) struct Place {
     places: Arc<Places>,
@@ -50,14 +50,14 @@ pub(super) struct Place {
     evicted: CancellationToken,
 }
 
-/// How willingly a place is taken from a connection: the later variants go first.
+/// How readily a connection is evicted. Later variants are evicted first.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
 enum Rank {
-    /// It waits for bodies.
+    /// All of its requests are waiting for their bodies.
     Receiving,
-    /// It has had a review answered and is idle.
+    /// A review was answered on it, and it is idle.
     Idle,
-    /// It has had no review answered and has no request.
+    /// No review was answered on it, and it has no request.
     Unproven,
 }
 
@@ -72,8 +72,9 @@ impl Places {
         })
     }
 
-    /// A place for a new connection. At the limit, another connection gives up its own: of a peer above its
-    /// share, and there the one that has shown least for longest. None while nobody has one to give up.
+    /// Takes a place for a new connection. At the limit, this evicts another connection, in this order: connections of
+    /// peers above their share, then those of the lowest standing, then those of the peer with the most places, then
+    /// those that have been quiet for longest. Returns none while no connection can be evicted.
     pub(super) fn take(self: &Arc<Self>, peer: IpAddr, activity: &Arc<Activity>) -> Option<Place> {
         let mut state = self.state();
         if state.taken.len() >= self.limit {
@@ -98,14 +99,14 @@ impl Places {
         })
     }
 
-    /// Whether a peer that finds no place is refused at once, because it has most of them already. Where there
-    /// is nobody else, it waits.
+    /// Whether a peer that finds no place is refused at once, because it already holds more than half of them. If there
+    /// is no other peer, it waits instead.
     pub(super) fn has_most(&self, peer: IpAddr) -> bool {
         let state = self.state();
         state.by_peer.len() > 1 && state.count(peer) > self.limit / 2
     }
 
-    /// Evicts up to `count` connections, for want of something other than places.
+    /// Evicts up to `count` connections because a resource other than places is short.
     pub(super) fn make_room(&self, count: usize) {
         let mut state = self.state();
         for _ in 0..count {
@@ -124,8 +125,8 @@ impl Places {
 // === impl State ===
 
 impl State {
-    /// Whose place is given up for a connection of `newcomer`: peers above their share go first. One of a
-    /// peer that has fewer places than the newcomer's stays.
+    /// Selects the connection to evict for `newcomer`. Connections of peers above their share go first. A peer that
+    /// holds fewer places than the newcomer keeps all its places.
     fn first_to_go(&self, newcomer: Option<IpAddr>) -> Option<u64> {
         let share = self.taken.len() / self.by_peer.len().max(1);
         let least = newcomer.map_or(0, |peer| self.count(peer));
@@ -174,7 +175,7 @@ fn rank(standing: Standing) -> Option<(Rank, Duration)> {
 // === impl Place ===
 
 impl Place {
-    /// Cancelled when the connection is to give up its place.
+    /// Returns a token that is cancelled when this connection must give up its place.
     pub(super) fn evicted(&self) -> CancellationToken {
         self.evicted.clone()
     }
@@ -227,14 +228,14 @@ mod tests {
     }
 
     #[test]
-    fn evicts_nobody_below_the_limit() {
+    fn evicts_no_connection_below_limit() {
         let (places, taken) = places(3, &[(1, idle(50)), (1, unproven(50))]);
         assert!(places.take(peer(2), &unproven(0)).is_some());
         assert_eq!(evicted(&taken), [0; 0]);
     }
 
     #[test]
-    fn one_peer_alone_loses_what_has_shown_least_and_then_what_is_idle_for_longest() {
+    fn evicts_unproven_connections_before_longest_idle_ones() {
         let of = [
             (1, idle(5)),
             (1, unproven(1)),
@@ -247,12 +248,15 @@ mod tests {
             new.push(places.take(peer(1), &unproven(0)).expect("a place"));
             assert_eq!(evicted(&taken), expected);
         }
-        assert!(places.take(peer(1), &unproven(0)).is_none(), "all are new");
+        assert!(
+            places.take(peer(1), &unproven(0)).is_none(),
+            "all connections are new, so none is evicted"
+        );
         assert_eq!(evicted(&new), [0; 0]);
     }
 
     #[test]
-    fn a_peer_within_its_share_keeps_its_connections() {
+    fn keeps_connections_of_peer_within_its_share() {
         let of = [
             (1, idle(80)),
             (1, idle(70)),
@@ -269,13 +273,13 @@ mod tests {
     }
 
     #[test]
-    fn evicts_no_connection_with_a_review_that_is_being_answered() {
+    fn never_evicts_connection_with_review_in_progress() {
         let (places, taken) = places(
             2,
             &[(1, activity(Standing::Busy)), (1, activity(Standing::Busy))],
         );
         assert!(places.take(peer(1), &unproven(0)).is_none());
-        assert!(!places.has_most(peer(1)), "nobody else is there");
+        assert!(!places.has_most(peer(1)), "no other peer is connected");
         drop(taken);
         assert!(places.take(peer(1), &unproven(0)).is_some());
         assert_eq!(places.gauge.get(), 0);

@@ -1,7 +1,7 @@
-//! The probes listener: `/livez`, `/readyz` and `/metrics`, which kubelet and Prometheus read by the pod's address.
+//! The probes listener: `/livez`, `/readyz` and `/metrics`, which kubelet and Prometheus read at the pod's address.
 //!
-//! It has a thread and a runtime of its own: however busy the threads are that answer reviews, a probe waits for none of
-//! them. Nothing that it answers takes a lock that is held during work. It answers until the drain is over.
+//! The listener has its own thread and runtime, so probes never wait for the threads that answer reviews. Its answers
+//! take no lock that is held during work. The listener answers until the drain is over.
 
 use std::{
     io,
@@ -33,22 +33,22 @@ use crate::server::{
     tls::Certificates,
 };
 
-/// kubelet, a few scrapers, and the other replicas.
+/// Cap on connections: enough for kubelet, a few scrapers and the other replicas.
 const MAX_CONNECTIONS: usize = 128;
 
-/// For reading a whole answer; the metrics of a hundred plugins have a megabyte.
+/// Time limit for a client to read a whole answer. The metrics of a hundred plugins take a megabyte.
 const CONNECTION_TIMEOUT: Duration = Duration::from_secs(10);
 
 const READING: &[Method] = &[Method::GET, Method::HEAD];
 
-/// The probes listener, which serves until this is dropped.
+/// The probes listener. It serves until this value is dropped.
 #[derive(Debug)]
 pub(super) struct Probes {
     address: SocketAddr,
     stop: Option<oneshot::Sender<()>>,
 }
 
-/// What the probes tell of.
+/// The state that the probes report.
 pub(super) struct Told<G> {
     pub(super) shared: Arc<Shared<G>>,
     pub(super) certificates: Arc<Certificates>,
@@ -57,17 +57,17 @@ pub(super) struct Told<G> {
     pub(super) instance: Instance,
 }
 
-/// The last text of the metrics, and when its making began: those who came before then share it.
+/// The last metrics text and when its encoding began. Requests that arrived before that moment share the text.
 type Scrape = Mutex<Option<(Instant, Bytes)>>;
 
 // === impl Probes ===
 
 impl Probes {
-    /// Serves from now on.
+    /// Starts serving.
     ///
     /// # Errors
     ///
-    /// When there is no thread or no runtime to be had.
+    /// Fails if the thread or the runtime cannot be created.
     pub(super) fn start<G: Gate>(
         listener: TcpListener,
         address: SocketAddr,
@@ -76,7 +76,7 @@ impl Probes {
         let listener = listener.into_std()?;
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_all()
-            // The metrics are written there, one text at a time.
+            // Blocking threads encode the metrics, one text at a time.
             .max_blocking_threads(1)
             .build()?;
         let (stop, stopped) = oneshot::channel();
@@ -92,7 +92,7 @@ impl Probes {
                 };
                 tokio::select! {
                     () = run(listener, told) => {}
-                    // An error is the sender's end.
+                    // An error means that the sender was dropped, which is also a stop.
                     _ = stopped => {}
                 }
             });
@@ -115,7 +115,7 @@ impl Probes {
 impl Drop for Probes {
     fn drop(&mut self) {
         if let Some(stop) = self.stop.take() {
-            // The thread may have ended.
+            // Sending fails if the thread has already ended.
             let _: Result<(), ()> = stop.send(());
         }
     }
@@ -130,7 +130,7 @@ async fn run<G: Gate>(listener: TcpListener, told: Told<G>) {
             let served = bounded::serve_one(stream, &progress, |request| {
                 answer(Arc::clone(&told), Arc::clone(&scrape), request)
             });
-            // Past that, the client does not read.
+            // A client that exceeds the timeout is not reading.
             drop(timeout(CONNECTION_TIMEOUT, served).await);
         }
     };
@@ -153,7 +153,7 @@ async fn answer<G: Gate, B>(
     page.into_response()
 }
 
-/// Writes the metrics off this thread, one text at a time: however many ask, probes do not wait for them.
+/// Encodes the metrics off this thread, one text at a time. Probes do not wait for scrapes, however many there are.
 async fn metrics<G: Gate>(told: &Told<G>, scrape: &Scrape) -> Page {
     let asked = Instant::now();
     let mut last = scrape.lock().await;
@@ -169,7 +169,7 @@ async fn metrics<G: Gate>(told: &Told<G>, scrape: &Scrape) -> Page {
             *last = Some((began, text.clone()));
             Page::metrics(text)
         }
-        // The panic hook has reported it.
+        // The panic hook has reported the panic.
         Err(_) => Page::failed(),
     }
 }
@@ -183,8 +183,8 @@ impl<G: Gate> Told<G> {
             "/readyz" => self.readiness(is_verbose(uri)),
             _ => Page::text(
                 StatusCode::NOT_FOUND,
-                "no such path: there are /livez, /readyz and /metrics; /plugins and /decisions are on the admin listener \
-                 (admin.listen)\n",
+                "no such path: expected /livez, /readyz or /metrics; /plugins, /candidates and /decisions are on the \
+                 admin listener (admin.listen)\n",
             ),
         }
     }
@@ -225,7 +225,7 @@ impl<G: Gate> Told<G> {
         content.push_str(summary);
         let complete = if readiness.complete { "true" } else { "false" };
         let page = Page::text(status, content).with(COMPLETE, HeaderValue::from_static(complete));
-        // Hexadecimal digits are what a header may have.
+        // A header value may hold hexadecimal digits, so this does not fail.
         match HeaderValue::from_str(&self.instance.to_string()) {
             Ok(instance) => page.with(INSTANCE, instance),
             Err(_) => page,

@@ -1,4 +1,4 @@
-//! Files that are read again while serving: certificates and credentials, which others replace.
+//! Reads certificate and credential files again while serving, because others replace them.
 
 use std::{
     collections::BTreeMap,
@@ -20,19 +20,19 @@ use crate::{
     },
 };
 
-/// How often files are read again. kubelet itself needs about a minute to bring a changed Secret.
+/// Time between reads of the files. kubelet needs about a minute to deliver a changed Secret.
 const PERIOD: Duration = Duration::from_secs(5);
 
-/// How often the log says so while files cannot be used.
+/// Time between log lines about files that stay unusable for the same reason.
 const REPORT_PERIOD: Duration = Duration::from_secs(600);
 
-/// What went wrong with one of the files.
+/// The error of one of the files.
 type Failure = Box<dyn Error + Send + Sync>;
 
-/// The configuration key of a part, and what came of reading its files.
+/// The configuration key of a part, and the result of reading its files.
 type Outcome = (String, Result<(), Failure>);
 
-/// What is read again.
+/// Everything that is read again.
 #[derive(Debug)]
 pub(super) struct Sources {
     pub(super) certificates: Arc<Certificates>,
@@ -41,11 +41,11 @@ pub(super) struct Sources {
     pub(super) metrics: Arc<Metrics>,
 }
 
-/// What cannot be used of the files at this moment, for those who ask.
+/// The files that are unusable at this moment, for `/readyz`.
 #[derive(Debug, Default)]
 pub(super) struct Refusals(ArcSwap<Vec<String>>);
 
-/// A part whose files cannot be used.
+/// A part of the configuration whose files are unusable.
 #[derive(Debug)]
 struct Refused {
     reason: String,
@@ -53,8 +53,8 @@ struct Refused {
     reported: Instant,
 }
 
-/// Takes up what has changed, from time to time. What cannot be used does not replace what is in force, which is told for
-/// as long as it lasts.
+/// Reads all files periodically and applies changes. An unusable file does not replace the version in use. Tollgate
+/// reports it for as long as it stays unusable.
 pub(super) async fn keep_fresh(sources: Sources, refusals: Arc<Refusals>) {
     let mut periods = interval(PERIOD);
     let mut refused = BTreeMap::new();
@@ -65,7 +65,7 @@ pub(super) async fn keep_fresh(sources: Sources, refusals: Arc<Refusals>) {
             let sources = Arc::clone(&sources);
             spawn_blocking(move || sources.refresh()).await
         };
-        // The panic hook has reported what ended otherwise.
+        // An outcome is missing only after a panic, which the panic hook has reported.
         for (setting, outcome) in outcomes.unwrap_or_default() {
             sources
                 .metrics
@@ -76,7 +76,7 @@ pub(super) async fn keep_fresh(sources: Sources, refusals: Arc<Refusals>) {
     }
 }
 
-/// Keeps account of one part, and says in the log what is news or was last said a while ago; true when it did.
+/// Records the outcome of one part and logs news, or a repeat after 10 minutes. Returns true if it logged.
 fn note(
     refused: &mut BTreeMap<String, Refused>,
     setting: String,
@@ -86,7 +86,7 @@ fn note(
     let Err(error) = outcome else {
         let ended = refused.remove(&setting);
         if ended.is_some() {
-            tracing::info!(setting, "the files can be used again");
+            tracing::info!(setting, "certificate or credential files are usable again");
         }
         return ended.is_some();
     };
@@ -103,7 +103,7 @@ fn note(
         setting,
         error = reason,
         since = moment(since),
-        "cannot use the new certificate or credential; the old one stays in force"
+        "cannot use the new certificate or credential; keeping the previous one"
     );
     let reported = now;
     refused.insert(
@@ -121,7 +121,7 @@ fn lines(refused: &BTreeMap<String, Refused>) -> Vec<String> {
     let line = |(setting, refused): (&String, &Refused)| {
         let since = moment(refused.since);
         format!(
-            "{setting}: what its files hold cannot be used since {since}, what they held before stays in force: {}",
+            "{setting}: its files have been unusable since {since}, so their previous content stays in force: {}",
             refused.reason
         )
     };
@@ -157,7 +157,7 @@ impl Sources {
 // === impl Refusals ===
 
 impl Refusals {
-    /// What `/readyz` says of them, in lines.
+    /// Lines for `/readyz` about the unusable files.
     pub(super) fn lines(&self) -> Arc<Vec<String>> {
         self.0.load_full()
     }
@@ -168,7 +168,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn says_it_again_for_as_long_as_it_lasts_and_seldom() {
+    fn repeats_failure_every_ten_minutes_while_it_lasts() {
         let mut refused = BTreeMap::new();
         let began = Instant::now();
         let mut said = |text: Option<&str>, seconds| {
@@ -181,7 +181,7 @@ mod tests {
         let (first, line) = said(Some("it expired"), 5);
         assert!(first);
         assert!(
-            line.starts_with("tls: what its files hold cannot be used since "),
+            line.starts_with("tls: its files have been unusable since "),
             "{line}"
         );
         assert!(line.ends_with("stays in force: it expired"), "{line}");
@@ -189,9 +189,9 @@ mod tests {
         let again = times
             .filter(|seconds| said(Some("it expired"), *seconds).0)
             .count();
-        assert_eq!(again, 3, "every ten minutes");
+        assert_eq!(again, 3, "it is repeated after ten minutes");
         let (other, line) = said(Some("it is gone"), 1_810);
-        assert!(other, "another reason is news");
+        assert!(other, "a new reason is logged at once");
         assert!(line.ends_with("stays in force: it is gone"), "{line}");
         assert_eq!(said(None, 1_815), (true, String::new()));
         assert_eq!(said(None, 1_820), (false, String::new()));

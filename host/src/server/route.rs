@@ -1,4 +1,4 @@
-//! From the head of a request to what it asks for, or to the refusal that says why not.
+//! Maps the head of a request to a review call, or to a refusal with its reason.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     server::{Endpoint, deadline::MAX_TIMEOUT},
 };
 
-/// A review call that may be read.
+/// A valid review call.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Route {
     pub(super) endpoint: Endpoint,
@@ -17,14 +17,14 @@ pub(super) struct Route {
     pub(super) timeout: Duration,
 }
 
-/// A request that is no review call.
+/// The answer to a request that is not a valid review call.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) struct Refusal {
     pub(super) status: StatusCode,
     pub(super) text: String,
 }
 
-/// The endpoint and plugin that a path names.
+/// Returns the endpoint and the plugin that a path names.
 pub(super) fn place(path: &str) -> Option<(Endpoint, Option<&str>)> {
     let mut segments = path.strip_prefix('/')?.split('/');
     let endpoint = match segments.next()? {
@@ -42,20 +42,21 @@ pub(super) fn place(path: &str) -> Option<(Endpoint, Option<&str>)> {
     (named_well && segments.next().is_none()).then_some((endpoint, plugin))
 }
 
-/// Decides what the request asks for. A timeout that is absent is `default_timeout`; one past
-/// [`MAX_TIMEOUT`] is cut to it.
+/// Resolves the request to a review call. A missing timeout becomes `default_timeout`. A timeout above [`MAX_TIMEOUT`]
+/// is reduced to it.
 pub(super) fn resolve(parts: &Parts, default_timeout: Duration) -> Result<Route, Refusal> {
     let Some((endpoint, plugin)) = place(parts.uri.path()) else {
         return Err(Refusal::new(
             StatusCode::NOT_FOUND,
-            "no such path: reviews go to /mutate, /validate, /mutate/<plugin> or /validate/<plugin>; \
-             /livez, /readyz, /metrics, /plugins, /candidates and /decisions are on the admin listener",
+            "no such path: send reviews to /mutate, /validate, /mutate/<plugin> or /validate/<plugin>; /plugins, \
+             /candidates and /decisions are on the admin listener (admin.listen), and /livez, /readyz and /metrics \
+             are on the probes listener (probes.listen)",
         ));
     };
     if parts.method != Method::POST {
         return Err(Refusal::new(
             StatusCode::METHOD_NOT_ALLOWED,
-            "an AdmissionReview is sent with POST",
+            "send the AdmissionReview with POST",
         ));
     }
     json(&parts.headers)?;
@@ -106,7 +107,7 @@ fn json(headers: &HeaderMap) -> Result<(), Refusal> {
     if !identity {
         return Err(Refusal::new(
             StatusCode::UNSUPPORTED_MEDIA_TYPE,
-            "the body must come without a Content-Encoding",
+            "the body must not have a Content-Encoding",
         ));
     }
     Ok(())
@@ -158,7 +159,7 @@ mod tests {
     }
 
     #[test]
-    fn accepts_json_however_it_is_written() {
+    fn accepts_json_media_type_in_any_spelling() {
         for content_type in ["application/json", "Application/JSON; charset=utf-8"] {
             let parts = parts("POST", "/mutate", Some(content_type));
             assert!(resolve(&parts, DEFAULT).is_ok(), "{content_type}");
@@ -194,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn accepts_go_durations_and_cuts_them_to_what_kubernetes_allows() {
+    fn accepts_go_durations_up_to_kubernetes_maximum() {
         let timeout = |query: &str| post(&format!("/mutate{query}")).map(|route| route.timeout);
         assert_eq!(timeout(""), Ok(DEFAULT));
         assert_eq!(timeout("?dryRun=All"), Ok(DEFAULT));
@@ -206,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_timeouts_that_are_no_positive_duration() {
+    fn rejects_timeouts_that_are_not_positive_durations() {
         for query in [
             "timeout=",
             "timeout",

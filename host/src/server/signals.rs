@@ -1,27 +1,29 @@
-//! The signals that end the host, and what each means for the drain.
+//! The signals that end the host, and how each one drains.
 
 use std::{io, time::Duration};
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
-/// How the server was told to stop.
+/// The way in which the server was told to stop.
 ///
-/// Either way readiness goes red at once, HTTP/1.1 answers carry `Connection: close`, HTTP/2
-/// connections get GOAWAY, requests in flight are answered, and `requests.shutdownGracePeriod`
-/// bounds it all. The difference is for how long connections are still accepted: behind a Service,
-/// nodes keep sending for a moment after the pod began to end, and what they send must not be
-/// refused.
+/// In both cases:
+///
+/// - Readiness fails at once.
+/// - HTTP/1.1 answers carry `Connection: close`, and HTTP/2 connections get GOAWAY.
+/// - Requests in flight are answered.
+/// - `requests.shutdownGracePeriod` limits the whole drain.
+///
+/// The cases differ in how long the server still accepts connections. Behind a Service, nodes keep sending for a moment
+/// after the pod began to end, and these requests must not be refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub enum Stop {
-    /// SIGTERM, the orderly end of a pod: accept for another 3 s, at most a quarter of the grace
-    /// period.
+    /// SIGTERM, the orderly end of a pod: accept for another 3 s, at most a quarter of the grace period.
     Terminate,
-    /// SIGINT, somebody at a terminal: accept what has already come (100 ms), then close.
+    /// SIGINT, from a user at a terminal: accept for another 100 ms, at most a quarter of the grace period.
     Interrupt,
 }
 
-/// A stream of SIGTERM and SIGINT. From its creation on, these no longer end the process by
-/// themselves.
+/// A stream of SIGTERM and SIGINT. Once it has been created, these signals no longer end the process directly.
 #[derive(Debug)]
 pub struct Signals {
     terminate: Signal,
@@ -46,7 +48,7 @@ impl Signals {
     ///
     /// # Errors
     ///
-    /// When the system refuses a signal handler.
+    /// Fails if the system refuses a signal handler.
     pub fn listen() -> io::Result<Self> {
         Ok(Self {
             terminate: signal(SignalKind::terminate())?,
@@ -54,7 +56,7 @@ impl Signals {
         })
     }
 
-    /// The next signal. A second one, during the drain, is a wish to end now: stop polling
+    /// Waits for the next signal. A second signal during the drain asks for an immediate end: stop polling
     /// [`Server::run`](crate::server::Server::run) and exit.
     pub async fn next(&mut self) -> Stop {
         tokio::select! {

@@ -1,5 +1,5 @@
-//! The serving certificate: from files or self-signed, checked before it is served, and replaced
-//! while serving when the files change or the leaf nears its end.
+//! The serving certificate, from files or self-signed. Tollgate checks it before serving it. While serving, Tollgate
+//! replaces it when the files change or the leaf expires soon.
 
 use std::{
     net::IpAddr,
@@ -39,16 +39,16 @@ mod validity;
 pub use self::validity::Outdated;
 pub(super) use self::validity::{Validity, moment};
 
-/// How often the directory of the self-signed authority is looked at: others may have added its successor.
+/// Time between reads of the self-signed authority's directory. Another process may have added a successor.
 const AUTHORITY_PERIOD: Duration = Duration::from_secs(600);
 
-/// The certificate being served and where it comes from.
+/// The certificate that is served, and its source.
 #[derive(Debug)]
 pub(super) struct Certificates {
     source: Source,
     provider: Arc<CryptoProvider>,
     live: Arc<Live>,
-    /// Whether what is served has been valid at some moment since the start.
+    /// Whether a served certificate has been valid at any time since the start.
     was_valid: AtomicBool,
     config: Arc<ServerConfig>,
 }
@@ -61,26 +61,26 @@ enum Source {
     },
     SelfSigned {
         settings: SelfSigned,
-        /// With when its directory was last looked at; none where that is to be done. Held while files are read and
+        /// The authority, and when its directory was last read; none forces a read. Locked while files are read and
         /// locked.
         authority: Box<Mutex<(Authority, Option<Instant>)>>,
-        /// What is told of it, without waiting for anybody.
+        /// The authority's expiry, readable without waiting for the lock.
         ends: ArcSwap<AuthorityEnds>,
     },
 }
 
-/// When an authority ends, and from when on another signs.
+/// The expiry of an authority, and when its successor starts to sign.
 #[derive(Debug)]
 struct AuthorityEnds {
     expiry: OffsetDateTime,
     successor_signs_from: Option<OffsetDateTime>,
 }
 
-/// What rustls asks for a certificate: there is one, whatever name the client wants.
+/// The certificate resolver for rustls. It returns the same certificate for every name.
 #[derive(Debug)]
 struct Live(ArcSwap<CertifiedKey>);
 
-/// The certificate or its key cannot be used.
+/// Error when the certificate or its key is unusable.
 #[derive(Debug, thiserror::Error)]
 pub enum CertificateError {
     /// A file cannot be read.
@@ -90,7 +90,7 @@ pub enum CertificateError {
         setting: &'static str,
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The error from the system.
         source: std::io::Error,
     },
     /// The certificate file is not PEM, or holds no certificate.
@@ -100,7 +100,7 @@ pub enum CertificateError {
     Certificate {
         /// The file.
         path: PathBuf,
-        /// What the parser said.
+        /// The error from the parser.
         source: pem::Error,
     },
     /// The key file is not PEM, or holds no key.
@@ -110,12 +110,13 @@ pub enum CertificateError {
     Key {
         /// The file.
         path: PathBuf,
-        /// What the parser said.
+        /// The error from the parser.
         source: pem::Error,
     },
-    /// The key is not the certificate's.
+    /// The key does not belong to the certificate.
     #[error(
-        "the key in {key} (tls.key) does not belong to the first certificate in {certificate} (tls.certificate): the server's own certificate comes first in the file, and both files must be of one issue"
+        "the key in {key} (tls.key) does not belong to the first certificate in {certificate} (tls.certificate): put \
+         the server's own certificate first in the file, and take both files from the same issuance"
     )]
     Mismatch {
         /// The certificate file.
@@ -123,7 +124,7 @@ pub enum CertificateError {
         /// The key file.
         key: PathBuf,
     },
-    /// The pair parses, and still cannot be used.
+    /// The pair parses but is unusable.
     #[error(
         "{certificate} (tls.certificate) and {key} (tls.key) cannot be used: expected an X.509 v3 certificate and an RSA, ECDSA P-256, P-384 or Ed25519 key"
     )]
@@ -132,34 +133,34 @@ pub enum CertificateError {
         certificate: PathBuf,
         /// The key file.
         key: PathBuf,
-        /// What the TLS library said.
+        /// The error from the TLS library.
         source: rustls::Error,
     },
     /// The certificate is not valid now.
     #[error(
-        "{certificate} (tls.certificate) {outdated}: clients refuse it; put a certificate and its key there that are valid \
-         today"
+        "{certificate} (tls.certificate) {outdated}: clients reject it; replace it and its key with a pair that is \
+         valid today"
     )]
     Outdated {
         /// The certificate file.
         certificate: PathBuf,
-        /// Why.
+        /// The reason: expired or not valid yet.
         outdated: Outdated,
     },
     /// The self-signed authority is not valid now.
     #[error(
-        "{certificate} (tls.selfSigned.directory) {outdated}: clients refuse what it signs; put a ca.crt and ca.key there \
-         that are valid today, or start anew with a folder that can be written to, and register the ca.crt that is made \
-         there as caBundle"
+        "{certificate} (tls.selfSigned.directory) {outdated}: clients reject the certificates that it signs; put a \
+         ca.crt and ca.key there that are valid today, or restart with a writable directory and register the ca.crt \
+         that Tollgate creates there as caBundle"
     )]
     AuthorityOutdated {
         /// The authority's certificate.
         certificate: PathBuf,
-        /// Why.
+        /// The reason: expired or not valid yet.
         outdated: Outdated,
     },
-    /// The self-signed certificate cannot be made.
-    #[error("cannot make a self-signed certificate (tls.selfSigned)")]
+    /// The self-signed certificate cannot be created.
+    #[error("cannot create a self-signed certificate (tls.selfSigned)")]
     Authority(#[source] AuthorityError),
     /// The TLS library cannot be set up.
     #[error("cannot set up TLS: this is a defect of Tollgate or of the system's random source")]
@@ -169,7 +170,7 @@ pub enum CertificateError {
 // === impl Certificates ===
 
 impl Certificates {
-    /// `clients` judges the clients' certificates; without it none is asked for.
+    /// Loads the certificate. `clients` verifies client certificates. Without it, the server asks for none.
     pub(super) async fn load(
         tls: &Tls,
         provider: Arc<CryptoProvider>,
@@ -177,7 +178,7 @@ impl Certificates {
         metrics: &Metrics,
     ) -> Result<Self, CertificateError> {
         let (tls, of) = (tls.clone(), Arc::clone(&provider));
-        // Off the runtime: another process may hold the authority's lock, or be writing the files, for a moment.
+        // Not on the runtime's threads: another process may hold the authority's lock or write the files for a moment.
         let obtained = spawn_blocking(move || {
             let source = Source::open(tls)?;
             let certified = source.obtain(&of)?;
@@ -189,9 +190,9 @@ impl Certificates {
         let checked = source.check(&certified, OffsetDateTime::now_utc());
         announce(&source, &certified, metrics);
         if let Err(error) = &checked {
-            // What is wrong with it can be mended while the server waits: the files are read again.
+            // The operator can replace the certificate while the server waits, because the files are read again.
             let error = error as &dyn std::error::Error;
-            tracing::error!(error, "not ready before the certificate is valid");
+            tracing::error!(error, "not ready until the certificate is valid");
         }
         let live = Arc::new(Live(ArcSwap::from_pointee(certified)));
         let mut config = server_config(&provider, &live, clients)?;
@@ -209,7 +210,7 @@ impl Certificates {
         TlsAcceptor::from(Arc::clone(&self.config))
     }
 
-    /// The same certificate for the admin listener, which asks its clients for certificates of its own.
+    /// The acceptor for the admin listener. It serves the same certificate but verifies client certificates separately.
     pub(super) fn admin_acceptor(
         &self,
         clients: Option<Arc<dyn ClientCertVerifier>>,
@@ -225,7 +226,7 @@ impl Certificates {
         }
     }
 
-    /// What `/readyz` says of the certificates, in lines.
+    /// Lines for `/readyz` about the certificates.
     pub(super) fn detail(&self, now: OffsetDateTime) -> Vec<String> {
         let live = self.live.0.load();
         let mut lines = vec![format!(
@@ -248,8 +249,8 @@ impl Certificates {
             ));
             if let Some(from) = told.successor_signs_from {
                 lines.push(format!(
-                    "authority {}: the next one is in the file and signs from {} on; register the file as caBundle \
-                     before that",
+                    "authority {}: its successor is in the same file and signs from {} on; register the file as \
+                     caBundle before then",
                     path.display(),
                     from.date()
                 ));
@@ -258,8 +259,9 @@ impl Certificates {
         lines
     }
 
-    /// Why the server is not to be called: what it started with is not valid, and nothing valid has come since. A
-    /// certificate that expires while it is served is no reason: without endpoints kube-apiserver would only hide it.
+    /// The reason why the server must not be called: its first certificate is not valid, and no valid one has replaced
+    /// it. A certificate that expires while it is served is not a reason. If the server became unready then,
+    /// kube-apiserver would report missing endpoints instead of the expired certificate.
     pub(super) fn unusable(&self, now: OffsetDateTime) -> Option<String> {
         if self.was_valid.load(Ordering::Relaxed) {
             return None;
@@ -273,7 +275,7 @@ impl Certificates {
         }
     }
 
-    /// Replaces what is served when there is something newer that is valid; true when it did.
+    /// Replaces the served certificate if a newer valid one exists. Returns true if it did.
     pub(super) fn refresh(&self, metrics: &Metrics) -> Result<bool, CertificateError> {
         self.refresh_at(metrics, OffsetDateTime::now_utc())
     }
@@ -311,7 +313,8 @@ impl Certificates {
             tracing::warn!(
                 certificate = self.source.name(),
                 lost = lost.join(", "),
-                "the new certificate is not for all names of the one before it: who calls by these is refused"
+                "the new certificate lacks names that the previous one covers; clients that call by these names \
+                 reject it"
             );
         }
         self.was_valid.store(true, Ordering::Relaxed);
@@ -335,18 +338,18 @@ fn server_config(
     }
     .with_cert_resolver(Arc::clone(live) as Arc<dyn ResolvesServerCert>);
     if resumes {
-        // Tickets need no memory here, and resumption spares the signature, the handshake's cost.
+        // Tickets need no memory here. A resumed session skips the signature, which is the main cost of a handshake.
         config.ticketer = ring::Ticketer::new().map_err(CertificateError::Library)?;
     } else {
-        // A resumed session would bring a client's certificate along unjudged.
+        // A resumed session would skip the check of the client's certificate.
         config.session_storage = Arc::new(NoServerSessionStorage {});
         config.send_tls13_tickets = 0;
     }
     Ok(config)
 }
 
-/// Looks at the authority's directory when it is time; a new leaf where one is wanted. An authority that is not valid
-/// now does not take the place of the one before.
+/// Reads the authority's directory if that is due, and issues a new leaf if one is needed. An authority that is not
+/// valid now does not replace the previous one.
 fn renewed(
     settings: &SelfSigned,
     authority: &Mutex<(Authority, Option<Instant>)>,
@@ -373,7 +376,7 @@ fn renewed(
     Ok(certified)
 }
 
-/// A leaf by an authority that is valid.
+/// Issues a leaf, if the authority is valid now.
 fn issue(
     settings: &SelfSigned,
     authority: &Authority,
@@ -419,20 +422,20 @@ fn announce(source: &Source, certified: &CertifiedKey, metrics: &Metrics) {
     tracing::info!(%certificate, %expiry, "serving a certificate");
 }
 
-/// When a certificate ends, for people.
+/// Describes the expiry of a certificate for people.
 pub(super) fn ends(expiry: Option<OffsetDateTime>, now: OffsetDateTime) -> String {
     match expiry {
         Some(expiry) if expiry <= now => format!("EXPIRED on {}", expiry.date()),
         Some(expiry) => format!(
-            "ends on {}, in {} days",
+            "expires on {}, in {} days",
             expiry.date(),
             (expiry - now).whole_days()
         ),
-        None => "its end cannot be read".to_owned(),
+        None => "its expiry cannot be read".to_owned(),
     }
 }
 
-/// What `tls` finds in its files; none where a self-signed authority is yet to be made.
+/// Reads the files of `tls` for `tollgate check`. Returns none if there is no self-signed authority yet.
 pub(super) fn inspect(
     tls: &Tls,
     provider: &CryptoProvider,
@@ -473,7 +476,7 @@ pub(super) fn inspect(
     }
 }
 
-/// What the server's own certificate is for.
+/// The names that the server's own certificate covers.
 fn names(chain: &[CertificateDer<'_>]) -> Vec<String> {
     let Some(certificate) = chain.first() else {
         return Vec::new();
@@ -531,7 +534,7 @@ impl Source {
         }
     }
 
-    /// What to serve from the start on, whether or not it is valid: there is nothing else.
+    /// Obtains the first certificate to serve, even if it is not valid, because there is no other.
     fn obtain(&self, provider: &CryptoProvider) -> Result<CertifiedKey, CertificateError> {
         match self {
             Self::Files { certificate, key } => pair::read(certificate, key, provider),
@@ -542,8 +545,8 @@ impl Source {
         }
     }
 
-    /// Whether the server's own certificate is valid now. Whether those behind it are is for the client to say, which
-    /// may know another way to its CA.
+    /// Checks whether the server's own certificate is valid now. The rest of the chain is left to the client, which may
+    /// know another path to its CA.
     fn check(&self, certified: &CertifiedKey, now: OffsetDateTime) -> Result<(), CertificateError> {
         let Some(validity) = certified.cert.first().and_then(Validity::of) else {
             return Ok(());
@@ -556,7 +559,7 @@ impl Source {
                 certificate: certificate.clone(),
                 outdated,
             },
-            // A leaf is as valid as the authority that has signed it.
+            // A leaf is valid only as long as the authority that signed it.
             Self::SelfSigned { settings, .. } => CertificateError::AuthorityOutdated {
                 certificate: authority::bundle_path(settings),
                 outdated,

@@ -1,4 +1,4 @@
-//! The bytes of a connection: watched, and taken leave of so that no answer is lost.
+//! The byte stream of a connection: it counts bytes, and closes without losing an answer.
 
 use std::{
     io,
@@ -15,15 +15,14 @@ use tokio::{
 
 use crate::server::activity::Activity;
 
-/// After the last answer of a connection: for how long what the client still sends is read and
-/// forgotten. Closing a socket that has unread bytes resets it; a reset can overtake the answer,
-/// or on HTTP/2 the GOAWAY that says which requests may be sent again.
+/// Time for which the transport reads and discards input after the last answer. Closing a socket with unread bytes
+/// resets it. The reset can overtake the answer, or on HTTP/2 the GOAWAY that tells which requests may be sent again.
 const LINGER_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// How much is forgotten in one go before other connections get their turn.
+/// Number of reads to discard before other connections get their turn.
 const LINGER_READS: usize = 16;
 
-/// A transport that notes every byte and lingers when shut down.
+/// A transport that notes all activity and lingers when it is shut down.
 #[derive(Debug)]
 pub(super) struct Transport<T> {
     inner: T,
@@ -73,7 +72,7 @@ impl<T: AsyncRead + AsyncWrite + Unpin> AsyncWrite for Transport<T> {
         Pin::new(&mut self.inner).poll_flush(context)
     }
 
-    /// Says goodbye, and then waits for the client's.
+    /// Shuts down the sending side, then waits for the client to close its side.
     fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let this = &mut *self;
         let timer = this

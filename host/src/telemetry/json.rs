@@ -1,7 +1,7 @@
-//! One JSON object for each event: time, level, the event's fields at the top, target.
+//! Writes one JSON object per event: time, level, the event's fields at the top level, target.
 //!
-//! The formatter of `tracing-subscriber` also writes what the `log` crate records of its callers: `log.file` and
-//! `log.module_path`, which are paths of the machine that built a dependency. They say nothing to an operator.
+//! The formatter of `tracing-subscriber` also writes `log.file` and `log.module_path` for records of the `log` crate.
+//! These are paths on the machine that built a dependency, so they do not help an operator.
 
 use std::error::Error;
 use std::fmt;
@@ -15,18 +15,18 @@ use tracing_subscriber::fmt::time::{FormatTime, SystemTime};
 use tracing_subscriber::fmt::{FmtContext, FormatEvent, FormatFields};
 use tracing_subscriber::registry::LookupSpan;
 
-/// Writes events as JSON.
+/// A formatter that writes events as JSON.
 pub(super) struct JsonLines;
 
-/// Writes the fields of one event into an object.
+/// A visitor that writes the fields of one event into an object.
 struct Fields<'m, M: SerializeMap> {
     map: &'m mut M,
-    /// The target of a record of the `log` crate.
+    /// The target of a record from the `log` crate.
     target: Option<String>,
     result: Result<(), M::Error>,
 }
 
-/// What a record of the `log` crate has beside its message begins so.
+/// Prefix of the extra fields in a record of the `log` crate.
 const LOG_PREFIX: &str = "log.";
 const LOG_TARGET: &str = "log.target";
 

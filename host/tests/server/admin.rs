@@ -30,7 +30,7 @@ async fn call(
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_no_request_that_a_web_page_has_sent() {
+async fn rejects_requests_from_web_pages() {
     let fixture = Fixture::start(Settings::default()).await;
     let local = fixture.admin_address().to_string();
     let forwarded = "localhost:18081";
@@ -114,7 +114,7 @@ async fn answers_no_request_that_a_web_page_has_sent() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn refuses_to_listen_beyond_the_machine_without_authentication() {
+async fn rejects_public_address_without_authentication() {
     let mut settings = Settings::default();
     settings.admin.listen = SocketAddr::from(([0, 0, 0, 0], 0));
     let refused = Fixture::try_start(settings).await.err().expect("refused");
@@ -141,7 +141,7 @@ fn tokens(directory: &TempDir) -> Admin {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn asks_for_a_token_over_tls_where_one_is_configured() {
+async fn requires_configured_token_over_tls() {
     let directory = tempfile::tempdir().expect("a directory");
     let admin = tokens(&directory);
     let fixture = Fixture::start(Settings {

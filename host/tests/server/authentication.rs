@@ -121,14 +121,14 @@ async fn until_status(
         }
         assert!(
             Instant::now() < end,
-            "the new file is not taken up: {status:?}"
+            "the new file is not loaded: {status:?}"
         );
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn serves_clients_whose_certificate_the_ca_vouches_for_and_no_others() {
+async fn serves_only_clients_with_certificate_of_ca() {
     let (ca, files) = (Ca::new(), Files::new());
     let fixture = start(files.client_certificate(&ca, &[])).await;
     let right = with_identity(&fixture, ca.identity("kube-apiserver", &[]));
@@ -144,11 +144,11 @@ async fn serves_clients_whose_certificate_the_ca_vouches_for_and_no_others() {
     // Probes and metrics are for everybody.
     assert_eq!(fixture.probe("/livez").await.0, 200);
     let (_, detail) = fixture.probe("/readyz?verbose").await;
-    assert!(detail.contains("/ca.crt: ends on "), "{detail}");
+    assert!(detail.contains("/ca.crt: expires on "), "{detail}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn serves_only_the_subjects_that_are_named() {
+async fn serves_only_configured_subjects() {
     let (ca, files) = (Ca::new(), Files::new());
     let subjects = ["kube-apiserver", "apiserver.example.com"];
     let fixture = start(files.client_certificate(&ca, &subjects)).await;
@@ -170,7 +170,7 @@ async fn serves_only_the_subjects_that_are_named() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn turns_a_kept_connection_away_when_its_ca_is_no_longer_trusted() {
+async fn rejects_kept_connection_when_ca_is_removed() {
     let (old, new, files) = (Ca::new(), Ca::new(), Files::new());
     let authentication = files.client_certificate(&old, &[]);
     let fixture = start(authentication).await;
@@ -190,7 +190,7 @@ async fn turns_a_kept_connection_away_when_its_ca_is_no_longer_trusted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn serves_requests_with_a_token_of_the_file_and_says_what_others_lack() {
+async fn serves_only_requests_with_token_from_file() {
     let files = Files::new();
     let path = files.write("tokens", "first-token\nsecond-token\n");
     let fixture = start(Authentication {
@@ -220,7 +220,7 @@ async fn serves_requests_with_a_token_of_the_file_and_says_what_others_lack() {
         "Bearer realm=\"tollgate\""
     );
     let text = response.text().await.expect("a text");
-    assert!(text.contains("have to come with the request"), "{text}");
+    assert!(text.contains("the request has no credentials"), "{text}");
     let count = |reason: &str| {
         fixture.metric(&format!(
             "tollgate_authentication_failures_total{{reason=\"{reason}\"}}"
@@ -238,7 +238,7 @@ async fn serves_requests_with_a_token_of_the_file_and_says_what_others_lack() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn serves_requests_with_a_password_of_the_file() {
+async fn serves_requests_with_password_from_file() {
     let hashed = |password: &str| bcrypt::hash(password, 4).expect("a hash");
     let files = Files::new();
     let path = files.write("htpasswd", &format!("apiserver:{}\n", hashed("old")));
@@ -263,7 +263,7 @@ async fn serves_requests_with_a_password_of_the_file() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn asks_for_the_certificate_and_for_one_of_the_headers_when_all_are_configured() {
+async fn requires_certificate_and_header_when_all_are_configured() {
     let (ca, files) = (Ca::new(), Files::new());
     let password = bcrypt::hash("secret", 4).expect("a hash");
     let fixture = start(Authentication {

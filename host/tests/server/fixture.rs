@@ -384,5 +384,7 @@ async fn eventually(condition: impl Fn() -> bool) {
             sleep(Duration::from_millis(5)).await;
         }
     };
-    timeout(PATIENCE, met).await.expect("it comes about");
+    timeout(PATIENCE, met)
+        .await
+        .expect("the condition is met in time");
 }

@@ -65,7 +65,7 @@ async fn assert_answered_soon(fixture: &Fixture, what: &str) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn an_announced_length_takes_nothing_of_the_budget() {
+async fn announced_length_takes_no_budget() {
     let fixture = Fixture::start(Settings {
         max_body_bytes: 4 * MIB,
         max_bytes_in_flight: 8 * MIB,
@@ -87,7 +87,7 @@ async fn an_announced_length_takes_nothing_of_the_budget() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn streams_without_a_body_take_nothing_of_the_budget_and_end_soon() {
+async fn streams_without_body_take_no_budget_and_end_soon() {
     const STREAMS: usize = 100;
     let fixture = Fixture::start(Settings {
         max_body_bytes: MIB,
@@ -128,7 +128,7 @@ async fn streams_without_a_body_take_nothing_of_the_budget_and_end_soon() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_body_that_stalls_is_answered_long_before_the_requests_timeout() {
+async fn answers_stalled_body_long_before_timeout() {
     let fixture = Fixture::start(Settings::default()).await;
     let mut stream = fixture.connect().await;
     let head = raw::head("/mutate/echo?timeout=30s", "content-length: 100", "{");
@@ -140,7 +140,7 @@ async fn a_body_that_stalls_is_answered_long_before_the_requests_timeout() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn slow_bodies_make_room_when_the_budget_is_short() {
+async fn evicts_slow_bodies_when_budget_is_short() {
     let fixture = Fixture::start(Settings {
         max_body_bytes: 2 * MIB,
         max_bytes_in_flight: 8 * MIB,
@@ -169,7 +169,7 @@ async fn slow_bodies_make_room_when_the_budget_is_short() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn idle_connections_make_room_for_new_ones_at_once() {
+async fn evicts_idle_connections_for_new_ones_at_once() {
     const LIMIT: usize = 20;
     for source in [Ipv4Addr::LOCALHOST, Ipv4Addr::new(127, 0, 0, 2)] {
         let fixture = Fixture::start(Settings {
@@ -209,7 +209,7 @@ async fn idle_connections_make_room_for_new_ones_at_once() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cuts_off_half_a_head_and_a_silent_handshake_within_seconds() {
+async fn closes_partial_head_and_silent_handshake_within_seconds() {
     let fixture = Fixture::start(Settings::default()).await;
     let mut half = fixture.connect().await;
     raw::send(&mut half, "POST /mutate HTTP/1.1\r\nhost: loc").await;

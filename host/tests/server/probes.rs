@@ -49,7 +49,7 @@ const PROBES: [&str; 6] = [
 ];
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_probes_while_every_thread_of_the_server_is_busy() {
+async fn answers_probes_while_all_server_threads_are_busy() {
     let fixture = Fixture::start(Settings::default()).await;
     let client = fixture.client().http1_only().build().expect("a client");
     for _ in 0..4 {
@@ -72,7 +72,7 @@ async fn answers_probes_while_every_thread_of_the_server_is_busy() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn answers_probes_beside_clients_that_hold_on_to_the_listener() {
+async fn answers_probes_while_clients_hold_connections() {
     let fixture = Fixture::start(Settings::default()).await;
     let address = fixture.probes_address();
     for (what, count, sent) in [
@@ -97,7 +97,7 @@ async fn answers_probes_beside_clients_that_hold_on_to_the_listener() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn closes_a_connection_whose_head_does_not_come() {
+async fn closes_connection_without_request_head() {
     let fixture = Fixture::start(Settings::default()).await;
     for address in [fixture.probes_address(), fixture.admin_address()] {
         for sent in ["", "GET /livez HTTP/1.1\r\nhost: "] {
@@ -116,7 +116,7 @@ async fn closes_a_connection_whose_head_does_not_come() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn has_nothing_but_probes_and_metrics() {
+async fn serves_only_probes_and_metrics() {
     let fixture = Fixture::start(Settings::default()).await;
     for path in ["/livez", "/readyz", "/metrics"] {
         assert_eq!(fixture.probe(path).await.0, 200, "{path}");

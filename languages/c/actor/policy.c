@@ -1,4 +1,4 @@
-/* Does what the object under review says: for the conformance suite. */
+/* Follows instructions in the object under review, for the conformance suite. */
 
 #include "tollgate.h"
 

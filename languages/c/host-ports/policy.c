@@ -1,4 +1,4 @@
-/* Lets Pods have ports of their node only where the settings allow it. */
+/* Allows ports of the node in Pods only in the ranges from the settings. */
 
 #include "tollgate.h"
 
@@ -13,10 +13,10 @@ typedef struct {
 
 static range allowed[MOST_RANGES];
 static size_t allowed_count;
-/* As messages name them. */
+/* The ranges as text, for messages. */
 static tollgate_text allowed_names;
 
-/* A port; false, and the value is passed over, when it is anything else. */
+/* Reads a port. For any other value, skips it and returns false. */
 static bool read_port(tollgate_json *json, int64_t *port) {
     bool is_number = tollgate_json_kind(json) == '0';
     size_t from = json->place;
@@ -101,7 +101,7 @@ void tollgate_configure(tollgate_json settings, tollgate_settings_errors *errors
 
 /* ---- The policy ---- */
 
-/* With hostNetwork, kube-apiserver gives every port a hostPort before a plugin sees it. */
+/* With hostNetwork, kube-apiserver sets a hostPort for every port before a plugin sees the Pod. */
 static const tollgate_text places[] = {
     {"/spec/initContainers/*/ports/*/hostPort", 39},
     {"/spec/containers/*/ports/*/hostPort", 35},
@@ -125,7 +125,7 @@ const tollgate_denial *tollgate_validate(void) {
         tollgate_nodes nodes = tollgate_select(TOLLGATE_OBJECT, places[place]);
         for (size_t index = 0; index < nodes.count; index++) {
             tollgate_value port = nodes.at[index].value;
-            /* 0 is Kubernetes' way to say none. */
+            /* In Kubernetes, 0 means no port. */
             bool is_none = port.kind == TOLLGATE_NULL || (port.kind == TOLLGATE_INTEGER && port.integer == 0);
             if (!is_none && !(port.kind == TOLLGATE_INTEGER && is_allowed(port.integer))) {
                 tollgate_blame(denial, nodes.at[index].pointer, wanted);

@@ -1,12 +1,12 @@
-/* Lets Pods have images of certain registries only, and gives a tag to images that have none. */
+/* Allows only images from certain registries in Pods, and adds a tag to images without one. */
 
 #include "tollgate.h"
 
 /* ---- Images ---- */
 
-/* A reference taken apart as container runtimes do, Docker's abbreviations resolved. */
+/* A reference, split like in container runtimes, with Docker's abbreviations resolved. */
 typedef struct {
-    /* With the registry and without a tag. */
+    /* The name, including the registry and without the tag. */
     tollgate_text name;
     tollgate_text tag;
     /* Whether there is a tag or a digest. */
@@ -37,7 +37,7 @@ static tollgate_text lower(tollgate_text text) {
     return (tollgate_text){lowered, text.length};
 }
 
-/* The place behind the last of a character; 0 where it is not. */
+/* The place after the last occurrence of a character, or 0 if there is none. */
 static size_t behind_last(tollgate_text text, char character) {
     size_t place = text.length;
     while (place > 0 && text.at[place - 1] != character) {
@@ -51,7 +51,7 @@ static image parse(tollgate_text reference) {
     tollgate_text name = tollgate_cut(reference, 0, digest);
     image parsed = {.is_pinned = digest < reference.length};
     size_t tag = behind_last(name, ':');
-    /* A colon before the last slash is a port's. */
+    /* A colon before the last slash belongs to a port. */
     if (tag > behind_last(name, '/')) {
         parsed.tag = tollgate_cut(name, tag, name.length);
         parsed.is_pinned |= parsed.tag.length > 0;
@@ -76,7 +76,7 @@ static image parse(tollgate_text reference) {
     return parsed;
 }
 
-/* By component: registry.example.com is no prefix of registry.example.com.evil.io. */
+/* Compares components: registry.example.com is not a prefix of registry.example.com.evil.io. */
 static bool is_within(image image, tollgate_text prefix) {
     return tollgate_begins_with(image.name, prefix) &&
            (image.name.length == prefix.length || image.name.at[prefix.length] == '/');
@@ -88,7 +88,7 @@ enum { MOST_ALLOWED = 256 };
 
 static tollgate_text allowed[MOST_ALLOWED];
 static size_t allowed_count;
-/* As messages name them. */
+/* The registries as text, for messages. */
 static tollgate_text allowed_names;
 static tollgate_text default_tag;
 static tollgate_text message;

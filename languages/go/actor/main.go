@@ -1,4 +1,4 @@
-// Actor does what the object under review says: for the conformance suite.
+// Actor follows instructions in the object under review, for the conformance suite.
 package main
 
 import (

@@ -14,7 +14,7 @@ import (
 	tollgate "github.com/tollgate-dev/tollgate/guest-sdk/go"
 )
 
-// readCertificates is the chain in tls.crt, the server's own certificate first.
+// readCertificates returns the chain in tls.crt. The server's own certificate comes first.
 func readCertificates(secret tollgate.Document) ([]*x509.Certificate, error) {
 	blocks, err := readPEM(secret, certificateField)
 	if err != nil {
@@ -34,8 +34,8 @@ func readCertificates(secret tollgate.Document) ([]*x509.Certificate, error) {
 	return certificates, nil
 }
 
-// readKey is the private key in tls.key, in any of the forms that servers take. No error has anything
-// of the key in it.
+// readKey returns the private key in tls.key, in any form that servers accept. Its errors contain
+// nothing of the key.
 func readKey(secret tollgate.Document) (crypto.Signer, error) {
 	blocks, err := readPEM(secret, keyField)
 	if err != nil {
@@ -68,7 +68,7 @@ func parseKey(der []byte) (crypto.Signer, bool) {
 	return key, err == nil
 }
 
-// readPEM is all PEM blocks of a Secret's value, of which there is at least one.
+// readPEM returns all PEM blocks of a Secret's value, at least one.
 func readPEM(secret tollgate.Document, field string) ([]*pem.Block, error) {
 	text, _ := secret.Text(field)
 	if text == "" {
@@ -95,14 +95,14 @@ func readPEM(secret tollgate.Document, field string) ([]*pem.Block, error) {
 	return blocks, nil
 }
 
-// fits tells whether a private key is that of a certificate.
+// fits tells whether a private key belongs to a certificate.
 func fits(key crypto.Signer, certificate *x509.Certificate) bool {
 	public, ok := key.Public().(interface{ Equal(crypto.PublicKey) bool })
 	return ok && public.Equal(certificate.PublicKey)
 }
 
-// chainProblem says where the certificates are not each signed by the next, which is the order that
-// servers send them in.
+// chainProblem reports a certificate that the next one has not signed. Servers send certificates in
+// that order.
 func chainProblem(certificates []*x509.Certificate) string {
 	for index, certificate := range certificates[:len(certificates)-1] {
 		if certificate.CheckSignatureFrom(certificates[index+1]) != nil {

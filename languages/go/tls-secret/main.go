@@ -1,5 +1,5 @@
-// Package main refuses Secrets of type kubernetes.io/tls that no server could use, or no client would
-// accept.
+// Package main denies Secrets of type kubernetes.io/tls that no server can use or no client
+// accepts.
 package main
 
 import (
@@ -16,25 +16,25 @@ const (
 	keyField         = "/data/tls.key"
 )
 
-// Settings are the settings.
+// Settings are the settings of the plugin.
 type Settings struct {
-	// Domains are those that certificates may be for, with all below them; empty for any.
+	// Domains are the allowed domains, including all domains below them. Empty allows any domain.
 	Domains []string `json:"domains"`
-	// MinDaysLeft is how many days a certificate has to be valid for.
+	// MinDaysLeft is the number of days for which a certificate must still be valid.
 	MinDaysLeft int `json:"minDaysLeft"`
-	// MinRSABits is how long an RSA key has to be.
+	// MinRSABits is the minimum length of an RSA key.
 	MinRSABits int `json:"minRSABits"`
 }
 
-// SetDefaults says what holds where a setting is left out.
+// SetDefaults sets the values of missing settings.
 func (settings *Settings) SetDefaults() {
 	settings.MinRSABits = 2048
 }
 
-// Policy is what the settings become.
+// Policy is the configured policy.
 type Policy struct{ Settings }
 
-// New checks the settings.
+// New checks the settings, and creates the policy.
 func New(settings Settings) (*Policy, error) {
 	var errors tollgate.SettingsErrors
 	for index, domain := range settings.Domains {
@@ -53,7 +53,7 @@ func New(settings Settings) (*Policy, error) {
 	return &Policy{settings}, errors.IfAny()
 }
 
-// Validate blames the certificate, or the key, for everything that a server or its clients would stumble over.
+// Validate adds a cause for every problem of the certificate or the key for servers or clients.
 func (policy *Policy) Validate(review *tollgate.Review) error {
 	object := review.Object()
 	if kind, _ := object.Text("/type"); kind != "kubernetes.io/tls" {
@@ -95,7 +95,7 @@ func (policy *Policy) isWithin(name string) bool {
 	return len(policy.Domains) == 0
 }
 
-// problems is all that speaks against a certificate by itself.
+// problems returns all problems of a single certificate.
 func (policy *Policy) problems(leaf *x509.Certificate) []string {
 	problems := validity(leaf, clock.Now(), policy.MinDaysLeft)
 	problems = append(problems, weakness(leaf, policy.MinRSABits)...)

@@ -9,7 +9,7 @@ import (
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/tollgatetest"
 )
 
-// secret is one of the suite's Secrets.
+// secret reads a Secret of the suite.
 func secret(t *testing.T, name string) map[string]any {
 	t.Helper()
 	text, err := os.ReadFile("secrets/" + name + ".yaml")

@@ -2,9 +2,9 @@ package main
 
 import "strings"
 
-// image is a reference taken apart as container runtimes do, Docker's abbreviations resolved.
+// image is a reference, split like in container runtimes, with Docker's abbreviations resolved.
 type image struct {
-	// name has the registry and no tag.
+	// name includes the registry and excludes the tag.
 	name string
 	tag  string
 	// pinned tells whether there is a tag or a digest.
@@ -14,7 +14,7 @@ type image struct {
 func parse(reference string) image {
 	name, _, hasDigest := strings.Cut(reference, "@")
 	tag := ""
-	// A colon before the last slash is a port's.
+	// A colon before the last slash belongs to a port.
 	if colon := strings.LastIndexByte(name, ':'); colon > strings.LastIndexByte(name, '/') {
 		name, tag = name[:colon], name[colon+1:]
 	}
@@ -32,7 +32,8 @@ func parse(reference string) image {
 	return image{name: host + "/" + path, tag: tag, pinned: hasDigest || tag != ""}
 }
 
-// isWithin compares by component: registry.example.com is no prefix of registry.example.com.evil.io.
+// isWithin compares components: registry.example.com is not a prefix of
+// registry.example.com.evil.io.
 func (image image) isWithin(prefix string) bool {
 	return image.name == prefix || strings.HasPrefix(image.name, prefix+"/")
 }

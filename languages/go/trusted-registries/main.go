@@ -1,5 +1,5 @@
-// Package main lets Pods have images of certain registries only, and gives a tag to images that have
-// none.
+// Package main allows only images from certain registries in Pods, and adds a tag to images without
+// one.
 package main
 
 import (
@@ -11,24 +11,24 @@ import (
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/plugin"
 )
 
-// Settings are the settings.
+// Settings are the settings of the plugin.
 type Settings struct {
 	Allowed    []string `json:"allowed"`
 	DefaultTag string   `json:"defaultTag"`
 	Message    string   `json:"message"`
 }
 
-// SetDefaults says what holds where a setting is left out.
+// SetDefaults sets the values of missing settings.
 func (settings *Settings) SetDefaults() {
 	settings.Message = "images must come from trusted registries"
 }
 
-// Policy is what the settings become.
+// Policy is the configured policy.
 type Policy struct{ Settings }
 
 var isTag = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 
-// New checks the settings.
+// New checks the settings, and creates the policy.
 func New(settings Settings) (*Policy, error) {
 	var errors tollgate.SettingsErrors
 	if len(settings.Allowed) == 0 {
@@ -48,7 +48,7 @@ func New(settings Settings) (*Policy, error) {
 	return &Policy{settings}, errors.IfAny()
 }
 
-// Validate blames every image that is not of an allowed registry.
+// Validate adds a cause for every image that is not from an allowed registry.
 func (policy *Policy) Validate(review *tollgate.Review) error {
 	denial := tollgate.Deny("%s", policy.Message)
 	nodes := images(review.Object())
@@ -72,7 +72,7 @@ func (policy *Policy) Validate(review *tollgate.Review) error {
 	return denial.IfBlamed()
 }
 
-// Mutate gives the default tag to images that have neither tag nor digest.
+// Mutate adds the default tag to images with neither tag nor digest.
 func (policy *Policy) Mutate(review *tollgate.Review) (tollgate.Mutation, error) {
 	patch := new(tollgate.Patch)
 	if policy.DefaultTag == "" {

@@ -1,4 +1,4 @@
-/** Holds the JSON and YAML in ConfigMaps against the JSON Schema that they name. */
+/** Checks the JSON and YAML in ConfigMaps against the JSON Schema that they name. */
 
 import { deny, pointer, SettingsErrors } from '@tollgate/sdk';
 import type { Denial, Manifest, Review, Verdict } from '@tollgate/sdk';

@@ -1,4 +1,4 @@
-// QuickJS has no URL, which the schemas' identifiers are taken apart with.
+// QuickJS has no URL, but the schema library needs it to parse identifiers.
 import 'core-js/web/url.js';
 
 import { dereference, Validator } from '@cfworker/json-schema';
@@ -6,7 +6,7 @@ import type { OutputUnit, Schema } from '@cfworker/json-schema';
 
 export type { Schema, Validator };
 
-/** What is wrong with a value, and where in it: names and indices from the outermost on. */
+/** An error in a value, and its place: names and indices from the outermost on. */
 export interface SchemaError {
   at: string[];
   message: string;
@@ -14,7 +14,10 @@ export interface SchemaError {
 
 const drafts = { 'draft-04': '4', 'draft-07': '7', '2019-09': '2019-09', '2020-12': '2020-12' } as const;
 
-/** Throws an error when the schema refers to something that it does not have: there is no network to fetch it from. */
+/**
+ * Creates a validator. Throws if the schema refers to something that it does not contain, because a plugin has no
+ * network.
+ */
 export function validatorOf(schema: Schema): Validator {
   const known = dereference(schema);
   for (const part of Object.values(known)) {
@@ -26,7 +29,7 @@ export function validatorOf(schema: Schema): Validator {
   return new Validator(schema, drafts[named ?? '2020-12'], false);
 }
 
-/** The errors that name a reason of their own, and not those that only say that there are such errors further in. */
+/** Returns the errors with a reason of their own, and not those that only point to inner errors. */
 export function errorsOf(validator: Validator, value: unknown): SchemaError[] {
   const { errors } = validator.validate(value);
   const choices = errors.filter(({ keyword }) => keyword === 'anyOf' || keyword === 'oneOf');
@@ -39,7 +42,7 @@ export function errorsOf(validator: Validator, value: unknown): SchemaError[] {
     }));
 }
 
-/** Keywords whose errors are explained by others. */
+/** Keywords whose errors other errors explain. */
 const wrappers = new Set([
   '$ref',
   'additionalProperties',
@@ -52,7 +55,7 @@ const wrappers = new Set([
   'unevaluatedProperties',
 ]);
 
-/** Of a choice it is told that nothing fits, and not why each does not. */
+/** Whether an error belongs to a choice. For a choice, only one error is reported: that nothing fits. */
 function isWithin(error: OutputUnit, choice: OutputUnit): boolean {
   return error.keywordLocation.startsWith(`${choice.keywordLocation}/`);
 }

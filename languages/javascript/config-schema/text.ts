@@ -1,11 +1,11 @@
 import { isNode, LineCounter, parseDocument } from 'yaml';
 
-/** JSON, which YAML includes, or YAML, as a value whose parts know their lines. */
+/** A value parsed from YAML or JSON (which YAML includes), with the lines of its parts. */
 export interface Parsed {
   value: unknown;
-  /** Why it cannot be read. */
+  /** The reasons why the text cannot be parsed. */
   problems: string[];
-  /** The line, and what stands there, of the part that these names and indices lead to. */
+  /** Describes a part: its line, and the text there. The part is given by names and indices. */
   placeOf: (at: readonly string[]) => string;
 }
 
@@ -23,7 +23,7 @@ export function read(text: string): Parsed {
   try {
     return { value: document.toJS(), problems, placeOf };
   } catch (error) {
-    // Aliases that stand for more than all memory.
+    // Aliases can expand to more than all memory.
     return { value: undefined, problems: [(error as Error).message], placeOf };
   }
 }

@@ -1,6 +1,6 @@
-/** A reference taken apart as container runtimes do, Docker's abbreviations resolved. */
+/** A reference, split like in container runtimes, with Docker's abbreviations resolved. */
 export interface Image {
-  /** With the registry and without a tag. */
+  /** The name, including the registry and without the tag. */
   name: string;
   tag: string;
   /** Whether there is a tag or a digest. */
@@ -9,7 +9,7 @@ export interface Image {
 
 export function parse(reference: string): Image {
   const [named = '', digest] = reference.split('@', 2);
-  // A colon before the last slash is a port's.
+  // A colon before the last slash belongs to a port.
   const colon = named.lastIndexOf(':');
   const hasTag = colon > named.lastIndexOf('/');
   const name = hasTag ? named.slice(0, colon) : named;
@@ -24,7 +24,7 @@ export function parse(reference: string): Image {
   return { name: `${host}/${path}`, tag, pinned: digest !== undefined || tag !== '' };
 }
 
-/** By component: registry.example.com is no prefix of registry.example.com.evil.io. */
+/** Compares components: registry.example.com is not a prefix of registry.example.com.evil.io. */
 export function isWithin(image: Image, prefix: string): boolean {
   return image.name === prefix || image.name.startsWith(`${prefix}/`);
 }

@@ -1,4 +1,4 @@
-/** Lets Pods have images of certain registries only, and gives a tag to images that have none. */
+/** Allows only images from certain registries in Pods, and adds a tag to images without one. */
 
 import { deny, patch, pointer, settings as setting, SettingsErrors } from '@tollgate/sdk';
 import type { Document, Manifest, Mutation, Node, Review, Verdict } from '@tollgate/sdk';

@@ -1,4 +1,4 @@
-"""Keeps NetworkPolicies and load balancers within some ranges of addresses, and out of others."""
+"""Keeps NetworkPolicies and load balancers within the allowed ranges of addresses, and out of forbidden ones."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ manifest = Manifest(
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings."""
+    """The settings of the plugin."""
 
     allowed: list[str] = field(default_factory=list)
     forbidden: list[str] = field(default_factory=list)
@@ -33,7 +33,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Policy:
-    """What the settings become."""
+    """The configured policy."""
 
     allowed: list[Network]
     forbidden: list[Network]
@@ -41,7 +41,7 @@ class Policy:
 
 
 def configure(settings: Settings) -> Policy:
-    """Reads the ranges."""
+    """Reads the ranges from the settings."""
     errors = SettingsErrors()
     allowed = _ranges(settings.allowed, "allowed", errors)
     forbidden = _ranges(settings.forbidden, "forbidden", errors)
@@ -52,7 +52,7 @@ def configure(settings: Settings) -> Policy:
 
 
 def validate(review: Review, policy: Policy) -> Verdict:
-    """Blames every range that is not well formed, leaves what is allowed, or reaches what is forbidden."""
+    """Adds a cause for every range that is malformed, not allowed, or overlaps a forbidden one."""
     denial = Denial("this range of addresses is not permitted")
     if review.object.text("/kind") == "NetworkPolicy":
         _judge_network_policy(review.object, policy, denial)
@@ -80,7 +80,7 @@ def _judge_load_balancer(object: Document, policy: Policy, denial: Denial) -> No
 
 
 def _judge(networks: list[Network], at: str, policy: Policy, denial: Denial) -> None:
-    """Judges what a field comes to once its exceptions are taken out."""
+    """Checks the networks of a field, without its exceptions."""
     if policy.allowed and not all(_is_within(network, policy.allowed) for network in networks):
         denial.at(at, f"must be within: {', '.join(map(str, policy.allowed))}")
     for forbidden in policy.forbidden:
@@ -97,7 +97,7 @@ def _is_part(network: Network, whole: Network) -> bool:
 
 
 def _without(network: Network, excepted: list[Network]) -> list[Network]:
-    """The network without some parts of it, as the networks that are left."""
+    """Returns the network without some parts, as the remaining networks."""
     left = [network]
     for part in excepted:
         left = [rest for one in left for rest in _minus(one, part)]
@@ -113,7 +113,7 @@ def _minus(network: Network, part: Network) -> list[Network]:
 
 
 def _read(nodes: list[Node], denial: Denial) -> list[Network]:
-    """The ranges in some fields; what is none is blamed."""
+    """Reads the ranges in some fields. Adds a cause for each malformed one."""
     networks: list[Network] = []
     for node in nodes:
         try:
@@ -124,7 +124,7 @@ def _read(nodes: list[Node], denial: Denial) -> list[Network]:
 
 
 def _unmapped(network: Network) -> Network:
-    """IPv4 where it is written as IPv6, such as ::ffff:10.0.0.0/104: it must not get around what is said of IPv4."""
+    """Converts IPv4 in IPv6 form, such as ::ffff:10.0.0.0/104, so that it cannot bypass rules for IPv4."""
     if isinstance(network, IPv6Network) and network.subnet_of(MAPPED):
         return ip_network((int(network.network_address) & 0xFFFF_FFFF, network.prefixlen - MAPPED.prefixlen))
     return network
@@ -141,7 +141,7 @@ def _ranges(texts: list[str], setting: str, errors: SettingsErrors) -> list[Netw
 
 
 def _collapsed(networks: list[Network]) -> list[Network]:
-    """Neighbours made one, so that a range may lie across both."""
+    """Merges adjacent networks, so that a range may span several."""
     fours = [network for network in networks if isinstance(network, IPv4Network)]
     sixes = [network for network in networks if isinstance(network, IPv6Network)]
     return [*collapse_addresses(fours), *collapse_addresses(sixes)]

@@ -1,27 +1,27 @@
-"""Image references, taken apart as container runtimes do, Docker's abbreviations resolved."""
+"""Image references, split like in container runtimes, with Docker's abbreviations resolved."""
 
 from typing import NamedTuple
 
 
 class Image(NamedTuple):
-    """A reference taken apart."""
+    """A reference, split into its parts."""
 
     name: str
-    """With the registry and without a tag."""
+    """The name, including the registry and without the tag."""
     tag: str
     pinned: bool
     """Whether there is a tag or a digest."""
 
     def is_within(self, prefix: str) -> bool:
-        """By component: registry.example.com is no prefix of registry.example.com.evil.io."""
+        """Compares components: registry.example.com is not a prefix of registry.example.com.evil.io."""
         return self.name == prefix or self.name.startswith(prefix + "/")
 
 
 def parse(reference: str) -> Image:
-    """Takes a reference apart."""
+    """Splits a reference."""
     name, at, _ = reference.partition("@")
     tag = ""
-    # A colon before the last slash is a port's.
+    # A colon before the last slash belongs to a port.
     if name.rfind(":") > name.rfind("/"):
         name, _, tag = name.rpartition(":")
     host, slash, path = name.partition("/")
@@ -36,5 +36,5 @@ def parse(reference: str) -> Image:
 
 
 def looks_like_host(component: str) -> bool:
-    """Docker's rule."""
+    """Whether the first component is a host, by Docker's rule."""
     return component == "localhost" or "." in component or ":" in component

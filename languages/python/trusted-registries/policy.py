@@ -1,4 +1,4 @@
-"""Lets Pods have images of certain registries only, and gives a tag to images that have none."""
+"""Allows only images from certain registries in Pods, and adds a tag to images without one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ PLACES = (
 
 @dataclass(frozen=True)
 class Settings:
-    """The settings."""
+    """The settings of the plugin."""
 
     allowed: list[str] = field(default_factory=list)
     default_tag: str = ""
@@ -51,7 +51,7 @@ def configure(settings: Settings) -> Settings:
 
 
 def validate(review: Review, settings: Settings) -> Verdict:
-    """Blames every image that is not of an allowed registry."""
+    """Adds a cause for every image that is not from an allowed registry."""
     denial = Denial(settings.message)
     nodes = images(review.object)
     for node in nodes:
@@ -70,7 +70,7 @@ def validate(review: Review, settings: Settings) -> Verdict:
 
 
 def mutate(review: Review, settings: Settings) -> Mutation:
-    """Gives the default tag to images that have neither tag nor digest."""
+    """Adds the default tag to images with neither tag nor digest."""
     patch = Patch()
     if not settings.default_tag:
         return patch
@@ -83,5 +83,5 @@ def mutate(review: Review, settings: Settings) -> Mutation:
 
 
 def images(pod: Document) -> list[Node]:
-    """Every place where a Pod names an image."""
+    """Returns every place where a Pod names an image."""
     return [node for pattern in PLACES for node in pod.select(pattern)]

@@ -1,11 +1,11 @@
-//! Stamps an annotation on Deployments and demands it: the smallest pair of a mutator and a validator.
+//! Sets an annotation on Deployments and requires it: the smallest pair of a mutator and a validator.
 //!
-//! The mutator sets what is missing; what a user wrote, it leaves. The validator judges what came of it, whoever had the
-//! last word.
+//! The mutator sets a missing annotation, and does not change an existing one. The validator checks the result, whoever
+//! changed the annotation last.
 
 use tollgate_sdk::prelude::*;
 
-/// What the annotation's value has to be.
+/// The required value of the annotation.
 const ALLOWED: &str = "true";
 
 /// The policy.
@@ -68,7 +68,7 @@ impl Validate for AllowAnnotation {
     }
 }
 
-/// Whether there is an object that carries annotations: a subresource such as `scale` has none of its own.
+/// Whether the object itself has annotations. A subresource such as `scale` has none.
 fn is_covered(review: &Review) -> bool {
     review.sub_resource().is_none() && review.object().exists()
 }
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn to_write_of_a_deletion_excuses_nothing() {
-        // kube-apiserver takes it out of what is created.
+        // kube-apiserver removes this field from new objects.
         let pretended = deployment(json!({"deletionTimestamp": "2030-01-01T00:00:00Z"}));
         for review in [
             TestReview::create(pretended.clone()),

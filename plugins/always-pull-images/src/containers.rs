@@ -1,18 +1,18 @@
-//! Everything in a Pod that names an image, with the field that holds its pull policy.
+//! All items in a Pod that name an image, with the field of their pull policy.
 
 use tollgate_sdk::prelude::*;
 
-/// A container of any kind, or a volume made of an image.
+/// A container of any kind, or an image volume.
 pub(crate) struct Container {
     pub(crate) name: Option<String>,
     pub(crate) image: Option<String>,
     pub(crate) policy: Option<String>,
-    /// Where the policy is, or would be.
+    /// The place of the pull policy, which may be missing.
     pub(crate) pull_policy: Pointer,
     pub(crate) is_ephemeral: bool,
 }
 
-/// All of a Pod's, in the order of the lists.
+/// Returns all containers and image volumes of a Pod, in the order of the lists.
 pub(crate) fn all(pod: Document) -> Vec<Container> {
     let mut all = Vec::new();
     for list in ["initContainers", "containers", "ephemeralContainers"] {

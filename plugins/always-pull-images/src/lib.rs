@@ -1,8 +1,8 @@
-//! Sets and demands `imagePullPolicy: Always`.
+//! Sets and requires `imagePullPolicy: Always`.
 //!
-//! On a node that many tenants share, an image that one of them pulled with credentials can be used by all that know its
-//! name, unless each start of a container asks the registry again. Decides as the AlwaysPullImages admission controller
-//! of Kubernetes does, adds exemptions, and covers `pods/ephemeralcontainers`.
+//! Suppose that many tenants share a node, and one of them has pulled an image with credentials. Then every tenant that
+//! knows the name can use the image, unless each start of a container asks the registry again. The plugin decides like
+//! the AlwaysPullImages admission controller of Kubernetes, adds exemptions, and covers `pods/ephemeralcontainers`.
 
 mod containers;
 
@@ -13,7 +13,7 @@ use tollgate_sdk::prelude::*;
 
 use containers::Container;
 
-/// The policy, with its exemptions read.
+/// The policy, with its parsed exemptions.
 pub struct AlwaysPullImages {
     exempt: Vec<ImagePrefix>,
 }
@@ -75,7 +75,7 @@ impl Validate for AlwaysPullImages {
 }
 
 impl AlwaysPullImages {
-    /// The containers and image volumes that have another pull policy than they should.
+    /// Returns the containers and image volumes with a wrong pull policy.
     fn offenders(&self, review: &Review) -> Vec<Container> {
         let request = review.request();
         let sub_resource = request.sub_resource.as_deref();
@@ -94,7 +94,7 @@ impl AlwaysPullImages {
             .get("/metadata/annotations/kubernetes.io~1config.mirror")
             .is_some()
         {
-            // The kubelet's picture of a static Pod: changing or refusing it changes nothing on the node.
+            // A mirror Pod is the kubelet's copy of a static Pod. Changing or denying it has no effect on the node.
             return Vec::new();
         }
 
@@ -109,7 +109,7 @@ impl AlwaysPullImages {
                 return Vec::new();
             }
             if sub_resource.is_some() {
-                // Only new ephemeral containers can be added here; all else is immutable.
+                // This subresource can only add ephemeral containers. All others are immutable.
                 let old_names: BTreeSet<_> = old.iter().map(|container| &container.name).collect();
                 containers.retain(|container| {
                     container.is_ephemeral && !old_names.contains(&container.name)

@@ -1,8 +1,7 @@
-//! Refuses changes to workloads outside of configured windows: days and times in a time zone, without the dates on which
-//! everything is frozen.
+//! Denies changes to workloads outside of configured windows: days and times in a time zone, except for frozen dates.
 //!
-//! What counts as a change is a change of `spec`. Labels, annotations, finalizers and the status go through at any time,
-//! and so controllers go on working. A label lets a change through all the same, for all to see.
+//! Only a change of `spec` counts. Labels, annotations, finalizers and the status can change at any time, so
+//! controllers continue to work. A label forces a change, which leaves a warning and an audit annotation.
 
 mod schedule;
 
@@ -69,13 +68,13 @@ impl Validate for DeployWindow {
 }
 
 impl DeployWindow {
-    /// What becomes of a change while no window is open.
+    /// Decides about a change while no window is open.
     fn judge(&self, review: &Review, closed: &Closed) -> Result<(), Denial> {
         let denial = Denial::new(closed.to_string());
         let Some(label) = &self.force_label else {
             return Err(denial);
         };
-        // Of what is deleted there is only what it was.
+        // For a deletion, only the old object exists.
         let object = match review.operation() {
             Operation::Delete => review.old_object(),
             _ => review.object(),

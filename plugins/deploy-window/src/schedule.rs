@@ -1,7 +1,7 @@
-//! When changes are let through: windows that come back every week, and dates on which none of them counts.
+//! The times at which changes are allowed: weekly windows, and dates on which no window counts.
 //!
-//! All times are those of one time zone. A time that a change of the clocks skips is as much later; of one that comes
-//! twice the first counts.
+//! All times are in one time zone. A time that a change of the clocks skips is later by the skipped time. When a time
+//! occurs twice, the first one counts.
 
 use std::fmt;
 use std::time::SystemTime;
@@ -11,7 +11,7 @@ use jiff::tz::TimeZone;
 use jiff::{Timestamp, Zoned};
 use tollgate_sdk::prelude::*;
 
-/// A window as the settings have it.
+/// A window, as in the settings.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Window {
@@ -21,7 +21,7 @@ pub struct Window {
     to: String,
 }
 
-/// Dates without windows, as the settings have them; the last one is among them.
+/// Dates without windows, as in the settings. The last date is included.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Freeze {
@@ -43,14 +43,14 @@ pub enum Day {
     Sun,
 }
 
-/// The windows and freezes, read and checked. There is at least one window.
+/// The parsed and checked windows and freezes. There is at least one window.
 pub(crate) struct Schedule {
     zone: TimeZone,
     weekly: Vec<Weekly>,
     frozen: Vec<Frozen>,
 }
 
-/// Why a change is not let through.
+/// The reason why a change is denied.
 pub(crate) struct Closed<'s> {
     opens: Zoned,
     freeze: Option<&'s Frozen>,
@@ -64,12 +64,12 @@ struct Weekly {
 
 struct Frozen {
     from: Timestamp,
-    /// The first moment that is no longer frozen.
+    /// The first moment after the freeze.
     until: Timestamp,
     reason: Option<String>,
 }
 
-/// The calendar ends in the year 9999, and after a freeze a window has to open.
+/// The last year for freezes. The calendar ends in the year 9999, and a window has to open after a freeze.
 const LAST_YEAR: i16 = 9990;
 
 // === impl Schedule ===
@@ -102,7 +102,7 @@ impl Schedule {
             Weekly {
                 days: window.days.iter().map(|day| day.weekday()).collect(),
                 from: time(&window.from, at.child("from"), &mut errors),
-                // The day ends where the next one begins.
+                // The day ends when the next one begins.
                 to: match window.to.as_str() {
                     "24:00" => Time::midnight(),
                     to => time(to, at.child("to"), &mut errors),
@@ -131,7 +131,7 @@ impl Schedule {
         })
     }
 
-    /// Whether changes have to wait; none while a window is open.
+    /// Returns the reason to deny changes, or none while a window is open.
     pub(crate) fn closed(&self, now: SystemTime) -> Option<Closed<'_>> {
         let now = Timestamp::try_from(now).expect("the clock shows a year of the calendar");
         let opens = self.opens(now);
@@ -141,9 +141,9 @@ impl Schedule {
         })
     }
 
-    /// The first moment that is not before another one, lies in a window and is not frozen.
+    /// Returns the first moment from `moment` on that is in a window and not frozen.
     fn opens(&self, mut moment: Timestamp) -> Zoned {
-        // Each turn leaves a freeze for good.
+        // Each turn leaves one freeze, and never returns to it.
         loop {
             let opens = self.next_window(moment);
             match self.freeze(opens.timestamp()) {
@@ -153,11 +153,11 @@ impl Schedule {
         }
     }
 
-    /// The first moment that is not before another one and lies in a window.
+    /// Returns the first moment from `moment` on that is in a window.
     fn next_window(&self, moment: Timestamp) -> Zoned {
         let moment = moment.to_zoned(self.zone.clone());
-        // A window of the day before may reach over midnight. And a change of the clocks may leave nothing of a window
-        // of one hour; then it is the next week's.
+        // A window of the day before may span midnight. A change of the clocks may remove a whole window of one hour.
+        // Then the window of the next week counts.
         let yesterday = moment.date().yesterday().unwrap_or(Date::MIN);
         let days = std::iter::successors(Some(yesterday), |day| Some(next(*day)));
         let opening = |day: Date| {
@@ -179,8 +179,8 @@ impl Schedule {
 // === impl Weekly ===
 
 impl Weekly {
-    /// The first moment of the window of a day that is not before another one; none when there is no window on that day,
-    /// or when it is over.
+    /// Returns the first moment from `moment` on in the window of a day. None if that day has no window, or if its
+    /// window is over.
     fn opening(&self, zone: &TimeZone, day: Date, moment: &Zoned) -> Option<Zoned> {
         if !self.days.contains(&day.weekday()) {
             return None;
@@ -242,7 +242,7 @@ impl Day {
 
 fn time(text: &str, setting: Pointer, errors: &mut SettingsErrors) -> Time {
     let time = Time::strptime("%H:%M", text).ok();
-    // jiff takes 09:5 as well.
+    // jiff also accepts 09:5.
     time.filter(|_| text.len() == "hh:mm".len())
         .unwrap_or_else(|| {
             errors.at(setting, "must be a time of the day, such as \"09:30\"");

@@ -114,11 +114,11 @@ fn of_times_that_come_twice_the_first_counts_and_skipped_ones_are_later() {
     let settings =
         json!({"timeZone": "Europe/Berlin", "windows": [{"from": "01:30", "to": "02:30"}]});
     for (moment, open) in [
-        // Clocks go back at 01:00 UTC: 02:30 is at 00:30 UTC, and again at 01:30 UTC.
+        // Clocks go back at 01:00 UTC, so 02:30 occurs at 00:30 UTC and again at 01:30 UTC.
         ("2026-10-25T00:29:59Z", true),
         ("2026-10-25T00:30:00Z", false),
         ("2026-10-25T01:15:00Z", false),
-        // Clocks go forward at 01:00 UTC: in place of 02:30 it is 03:30, at 01:30 UTC.
+        // Clocks go forward at 01:00 UTC, so 02:30 becomes 03:30, at 01:30 UTC.
         ("2027-03-28T00:30:00Z", true),
         ("2027-03-28T01:29:59Z", true),
         ("2027-03-28T01:30:00Z", false),
@@ -224,7 +224,7 @@ fn what_is_being_deleted_can_lose_its_finalizers_and_not_change_otherwise() {
     let update = |after| judge(TestReview::update(before.clone(), after), night).is_allowed();
     assert!(update(going("app:1", json!([]))));
     assert!(!update(going("app:2", json!([]))));
-    // kube-apiserver takes it out of what is created.
+    // kube-apiserver removes this field from new objects.
     let pretended = TestReview::create(going("app:1", json!([])));
     assert!(!judge(pretended, night).is_allowed());
 }
@@ -274,7 +274,7 @@ fn the_denial_names_the_label_that_forces() {
     for review in [
         TestReview::create(deployment("app:1")),
         TestReview::create(labelled("app:1", "false")),
-        // What counts is the new object.
+        // The new object counts.
         TestReview::update(labelled("app:1", "true"), deployment("app:2")),
     ] {
         assert_eq!(

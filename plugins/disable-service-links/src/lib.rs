@@ -1,7 +1,7 @@
-//! Sets `enableServiceLinks: false` where nobody asked for the links.
+//! Sets `enableServiceLinks: false` unless somebody asked for the links.
 //!
-//! With them, every container gets a handful of environment variables for each Service of its namespace. Hardly anything
-//! reads these, and with some thousand of them containers start slowly or not at all.
+//! With service links, every container gets a handful of environment variables for each Service of its namespace.
+//! Hardly any program reads them. With some thousand Services, containers start slowly or not at all.
 
 use tollgate_sdk::prelude::*;
 
@@ -48,7 +48,7 @@ impl Mutate for DisableServiceLinks {
     fn mutate(&self, review: &Review) -> Result<Mutation, Denial> {
         let request = review.request();
         let object = review.object();
-        // The Pod itself, or the template that Pods are made of.
+        // The Pod itself, or a template for Pods.
         let pod = if request.kind.kind == "Pod" {
             Pointer::root()
         } else {
@@ -57,7 +57,7 @@ impl Mutate for DisableServiceLinks {
         let can_change = request.sub_resource.is_none()
             && match request.operation {
                 Operation::Create => true,
-                // The links of a Pod are immutable, and another template restarts Pods: not in passing.
+                // The links of a Pod are immutable. A new template restarts Pods, so the plugin must not cause one.
                 Operation::Update => !pod.is_root() && review.changes(&pod),
                 Operation::Delete | Operation::Connect => false,
             };
@@ -81,14 +81,14 @@ impl Mutate for DisableServiceLinks {
 }
 
 impl DisableServiceLinks {
-    /// Whether the label on the object or the template at that place keeps its links.
+    /// Whether the label on the object, or on the template at that place, keeps its links.
     fn is_kept(&self, object: Document, at: &Pointer) -> bool {
         let label = at.child("metadata").child("labels").child(&self.keep_label);
         object.text(label).as_deref() == Some("true")
     }
 }
 
-/// The kubelet's picture of a static Pod: changing it changes nothing on the node.
+/// Whether this is a mirror Pod: the kubelet's copy of a static Pod. Changing it has no effect on the node.
 fn is_mirror_pod(object: Document) -> bool {
     object
         .get("/metadata/annotations/kubernetes.io~1config.mirror")

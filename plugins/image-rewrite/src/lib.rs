@@ -1,7 +1,8 @@
 //! Rewrites image references: from `k8s.gcr.io/` to `registry.k8s.io/`, from Docker Hub to a mirror.
 //!
-//! References are compared component by component, as container runtimes read them, so that a rule for
-//! `registry.example.com` leaves `registry.example.com.evil.io` alone and one for `docker.io/library` finds `nginx`.
+//! The plugin reads references like container runtimes and compares them by component. So a rule for
+//! `registry.example.com` does not match `registry.example.com.evil.io`, and a rule for `docker.io/library` matches
+//! `nginx`.
 
 mod rewrite;
 
@@ -11,7 +12,8 @@ use tollgate_sdk::prelude::*;
 pub use rewrite::Rewrite;
 use rewrite::Rewrites;
 
-/// The name of a container is put behind this prefix, and the image that the user asked for is the value.
+/// The prefix of the annotation. The name of the container follows it, and the value is the image that the user
+/// requested.
 const ORIGINAL: &str = "original.image-rewrite.tollgate.dev";
 
 /// The policy.
@@ -58,7 +60,7 @@ impl Mutate for ImageRewrite {
         let sub_resource = review.sub_resource();
         let is_subresource = sub_resource.is_some();
         let is_update = review.operation() == Operation::Update;
-        // Which lists the API server lets this request change.
+        // The lists that kube-apiserver lets this request change.
         let lists: &[_] = match sub_resource.as_deref() {
             None if is_update => &["initContainers", "containers"],
             None => &["initContainers", "containers", "ephemeralContainers"],
@@ -66,7 +68,7 @@ impl Mutate for ImageRewrite {
             Some(_) => &[],
         };
         let pod = review.object();
-        // The kubelet's picture of a static Pod: rewriting it changes nothing on the node.
+        // A mirror Pod is the kubelet's copy of a static Pod. Changing it has no effect on the node.
         if lists.is_empty()
             || pod
                 .get("/metadata/annotations/kubernetes.io~1config.mirror")
@@ -87,10 +89,10 @@ impl Mutate for ImageRewrite {
                     && image_before(review.old_object(), list, name.as_deref()).as_ref()
                         == Some(&image)
                 {
-                    // A rewritten image would restart a container that this request does not touch.
+                    // A rewritten image would restart a container that this request does not change.
                     continue;
                 }
-                // What is no reference cannot be pulled either; the kubelet says so.
+                // An invalid reference cannot be pulled either, and the kubelet reports it.
                 let Ok(reference) = image.parse::<ImageReference>() else {
                     continue;
                 };
@@ -98,7 +100,7 @@ impl Mutate for ImageRewrite {
                     continue;
                 };
                 patch = patch.replace(at.child("image"), rewritten.to_string());
-                // Through a subresource the metadata cannot be changed.
+                // A subresource cannot change the metadata.
                 if let Some(name) = name.filter(|_| self.annotate_original && !is_subresource) {
                     let key = format!("{ORIGINAL}/{name}");
                     patch = patch.set(pod, pointer!["metadata", "annotations", key], image);
@@ -109,7 +111,7 @@ impl Mutate for ImageRewrite {
     }
 }
 
-/// The image of the container of that name before the update; none for a new container.
+/// Returns the image of the container with that name before the update. None for a new container.
 fn image_before(old_pod: Document, list: &str, name: Option<&str>) -> Option<String> {
     let length = old_pod.length(pointer!["spec", list])?;
     let at = (0..length)

@@ -1,12 +1,12 @@
-//! The rules: which one applies to an image, and the proof that applying them comes to an end.
+//! The rules: the choice of the rule for an image, and the check that rewriting ends.
 //!
-//! The longest match wins, and its result is rewritten again until nothing matches. So the output of the rules is never
-//! rewritten by them, which makes the mutation idempotent; settings that would go round in circles are refused.
+//! The rule with the longest match applies, and its result is rewritten again until no rule matches. So the rules never
+//! rewrite their own output, and the mutation is idempotent. Settings with a cycle are rejected.
 
 use tollgate_sdk::image::{ImagePrefix, ImageReference};
 use tollgate_sdk::prelude::*;
 
-/// A rule as the settings have it.
+/// A rule, as in the settings.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Rewrite {
@@ -14,7 +14,7 @@ pub struct Rewrite {
     to: String,
 }
 
-/// The rules, read and checked.
+/// The parsed and checked rules.
 pub(crate) struct Rewrites(Vec<Step>);
 
 struct Step {
@@ -55,10 +55,10 @@ impl Rewrites {
         Ok(rewrites)
     }
 
-    /// The image that the rules make of another one; none when they leave it as it is.
+    /// Returns the rewritten image. None if the rules do not change it.
     pub(crate) fn apply(&self, image: &ImageReference) -> Option<ImageReference> {
         let mut result = None;
-        // No rule applies twice on the way (see `check_end`), so this many steps are enough.
+        // No rule applies twice (see `check_end`), so this number of steps is enough.
         for _ in &self.0 {
             let image = result.as_ref().unwrap_or(image);
             let step = self
@@ -77,7 +77,7 @@ impl Rewrites {
         result
     }
 
-    /// Refuses rules of which one may apply to its own result, at once or by way of others.
+    /// Rejects rules that may apply to their own result, directly or through other rules.
     fn check_end(&self) -> Result<(), SettingsErrors> {
         let mut errors = SettingsErrors::new();
         for index in 0..self.0.len() {
@@ -98,7 +98,7 @@ impl Rewrites {
         errors.or(())
     }
 
-    /// The rules that may apply to what a rule makes.
+    /// Returns the rules that may apply to the result of a rule.
     fn followers(&self, index: usize) -> Vec<usize> {
         let Some(step) = self.0.get(index).filter(|step| !step.is_identity()) else {
             return Vec::new();
@@ -107,7 +107,7 @@ impl Rewrites {
         let mut followers = Vec::new();
         for (other, next) in self.0.iter().enumerate() {
             if next.from.contains(to) {
-                // Of those that cover the whole result only the longest can win.
+                // Of the rules that cover the whole result, only the longest can apply.
                 if covering.is_none_or(|best| self.0[best].from.length() < next.from.length()) {
                     covering = Some(other);
                 }
@@ -124,7 +124,7 @@ impl Rewrites {
 // === impl Step ===
 
 impl Step {
-    /// A rule onto itself keeps a part of a longer rule's images where they are.
+    /// Whether `from` and `to` are equal. Such a rule excludes a part of another rule's images.
     fn is_identity(&self) -> bool {
         self.from == self.to
     }

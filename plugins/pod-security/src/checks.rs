@@ -1,7 +1,7 @@
-//! The checks, and from which version on each of them applies in which form.
+//! The checks, and the versions in which each of their forms applies.
 //!
-//! The table is that of `k8s.io/pod-security-admission/policy` v0.37.2 (Apache-2.0). Its order is the order of what a
-//! user reads: baseline before restricted, and by name as bytes sort.
+//! The table is that of `k8s.io/pod-security-admission/policy` v0.37.2 (Apache-2.0). Its order is the order in the
+//! messages: baseline before restricted, and then by the bytes of the name.
 
 mod allow_privilege_escalation;
 mod app_armor_profile;
@@ -23,16 +23,16 @@ use crate::pod::Pod;
 use crate::settings::{Level, Standard};
 use crate::violation::Violation;
 
-/// Judges a Pod; none when it passes.
+/// Checks a Pod. None if the Pod passes.
 pub(crate) type Judge = fn(&Pod) -> Option<Violation>;
 
 /// A check with all of its revisions.
 struct Check {
     name: &'static str,
     level: Level,
-    /// The minor versions of Kubernetes that it took on another form in, ascending.
+    /// The minor versions of Kubernetes in which the check changed, in ascending order.
     revisions: &'static [(u8, Judge)],
-    /// The check of the level below that it takes the place of.
+    /// The check of the level below that this check replaces.
     replaces: Option<&'static str>,
 }
 
@@ -125,7 +125,7 @@ const CHECKS: [Check; 19] = [
     .in_place_of("seccompProfile_baseline"),
 ];
 
-/// The checks that a standard consists of, each in the form that it has in its version.
+/// Returns the checks of a standard, each in the form of its version.
 pub(crate) fn of(standard: &Standard) -> Vec<Judge> {
     let applicable: Vec<_> = CHECKS
         .iter()
@@ -143,12 +143,12 @@ pub(crate) fn of(standard: &Standard) -> Vec<Judge> {
         .collect()
 }
 
-/// Root within a user namespace is nobody on the node.
+/// Skips the check for Pods in a user namespace, where root has no rights on the node.
 fn unless_in_user_namespace(pod: &Pod, judge: Judge) -> Option<Violation> {
     if pod.has_host_users { judge(pod) } else { None }
 }
 
-/// Kubernetes refuses these fields in a Pod for Windows, so it cannot set them.
+/// Skips the check for Windows, because Kubernetes does not accept these fields in a Pod for Windows.
 fn unless_windows(pod: &Pod, judge: Judge) -> Option<Violation> {
     if pod.is_windows { None } else { judge(pod) }
 }
@@ -179,7 +179,7 @@ impl Check {
         self
     }
 
-    /// Its form in a version; none before its first one.
+    /// Returns the form of the check in a version. None before its first version.
     fn at(&self, minor: u8) -> Option<Judge> {
         let revisions = self.revisions.iter();
         let applicable = revisions.take_while(|(since, _)| *since <= minor);

@@ -8,8 +8,8 @@
 //!         → a denial, or a warning about a template
 //! ```
 //!
-//! Decides as the PodSecurity admission controller of Kubernetes does, and says it in the same words. What no check of
-//! the standards looks at is never read.
+//! The plugin decides like the PodSecurity admission controller of Kubernetes, and has the same texts. It never reads
+//! fields that no check needs.
 
 mod checks;
 mod pod;
@@ -29,16 +29,16 @@ use settings::{Standard, Templates};
 use subject::Subject;
 use violation::Violation;
 
-/// The audit annotation with the standard that a Pod was judged by.
+/// The audit annotation with the standard that applied to a Pod.
 const ENFORCE_POLICY: &str = "enforce-policy";
-/// The audit annotation with what a template was warned about.
+/// The audit annotation with the violations that a template was warned about.
 const AUDIT_VIOLATIONS: &str = "audit-violations";
 
-/// A warning may be cut off at 256 characters, the plugin's name included. Where all violations do not fit into one, each
-/// gets its own.
+/// The length up to which all violations go into one warning. kube-apiserver may cut a warning after 256 characters,
+/// including the plugin's name. Longer texts are split into one warning per violation.
 const LONG_WARNING: usize = 200;
 
-/// The policy, with the checks of its level and version picked out.
+/// The policy, with the checks of its level and version.
 pub struct PodSecurity {
     standard: Standard,
     templates: Templates,
@@ -81,7 +81,7 @@ impl Validate for PodSecurity {
                 if judged.as_ref().is_ok_and(Vec::is_empty) {
                     return Ok(());
                 }
-                // Looked at last: it takes both templates as a whole.
+                // Checked last, because this compares both templates as a whole.
                 let is_denied = self.templates == Templates::Deny
                     && !(is_update && update::is_unchanged(review, &at));
                 if is_denied {
@@ -143,7 +143,7 @@ impl PodSecurity {
     }
 }
 
-/// kube-apiserver decodes what it sends, so this is for whoever sends something else.
+/// The message for a malformed object. kube-apiserver decodes its objects, so only other clients can send one.
 fn unreadable(error: &ReadError) -> String {
     format!("the Pod cannot be judged: {error}")
 }

@@ -1,5 +1,5 @@
-//! The fields of a Pod that the standards speak of, read one by one: what a container runs, and all else that makes
-//! Pods large, stays with the host.
+//! The fields of a Pod that the standards need. The plugin reads them one by one, so the large parts of a Pod, such as
+//! the arguments of containers, stay with the host.
 
 mod containers;
 mod security_context;
@@ -13,14 +13,14 @@ pub(crate) use containers::{Container, Host};
 pub(crate) use security_context::{Profile, SeLinuxOptions, SecurityContext};
 pub(crate) use volumes::Volume;
 
-/// The beginning of the annotations that held AppArmor profiles of containers.
+/// The prefix of the old annotations with AppArmor profiles of containers.
 pub(crate) const APP_ARMOR: &str = "container.apparmor.security.beta.kubernetes.io/";
-/// The annotation that held a Pod's seccomp profile.
+/// The old annotation with a Pod's seccomp profile.
 pub(crate) const SECCOMP_POD: &str = "seccomp.security.alpha.kubernetes.io/pod";
-/// The beginning of the annotations that held seccomp profiles of containers.
+/// The prefix of the old annotations with seccomp profiles of containers.
 pub(crate) const SECCOMP_CONTAINER: &str = "container.seccomp.security.alpha.kubernetes.io/";
 
-/// A Pod, or what a template would make one of.
+/// A Pod, or the Pod of a template.
 pub(crate) struct Pod {
     document: Document,
     at: Pointer,
@@ -28,7 +28,7 @@ pub(crate) struct Pod {
     pub(crate) host_network: bool,
     pub(crate) host_pid: bool,
     pub(crate) host_ipc: bool,
-    /// Whether its users are those of the node. In a user namespace of its own, root is nobody.
+    /// Whether its users are those of the node. In a user namespace of its own, root has no rights on the node.
     pub(crate) has_host_users: bool,
     pub(crate) is_windows: bool,
     pub(crate) security_context: SecurityContext,
@@ -37,7 +37,7 @@ pub(crate) struct Pod {
     pub(crate) containers: Vec<Container>,
 }
 
-/// An annotation that holds a profile.
+/// An annotation with a profile.
 pub(crate) struct Annotation {
     pub(crate) key: String,
     pub(crate) value: String,
@@ -46,7 +46,7 @@ pub(crate) struct Annotation {
 // === impl Pod ===
 
 impl Pod {
-    /// Reads the Pod that stands at a pointer.
+    /// Reads the Pod at a pointer.
     pub(crate) fn read(document: Document, at: Pointer) -> Result<Self, ReadError> {
         let spec = [at.as_str(), "/spec"].concat();
         let flag = |name: &str| read::<bool>(document, &[&spec, name].concat());
@@ -67,35 +67,36 @@ impl Pod {
         })
     }
 
-    /// The hosts that containers have the kubelet connect to.
+    /// Returns the hosts that containers make the kubelet connect to.
     pub(crate) fn hosts(&self) -> Vec<Host<'_>> {
         containers::hosts(self.document, &self.containers)
     }
 
-    /// The place of an annotation.
+    /// Returns the place of an annotation.
     pub(crate) fn annotation(&self, key: &str) -> Pointer {
         self.at.child("metadata").child("annotations").child(key)
     }
 
-    /// The place of a field of the Pod's security context, of several levels where need be.
+    /// Returns the place of a field in the Pod's security context. The field may have several levels.
     pub(crate) fn security_context(&self, field: &str) -> Pointer {
         [self.at.as_str(), "/spec/securityContext/", field]
             .concat()
             .into()
     }
 
-    /// The place of a field of the spec.
+    /// Returns the place of a field in the spec.
     pub(crate) fn spec(&self, field: &str) -> Pointer {
         self.at.child("spec").child(field)
     }
 }
 
-/// The value at a pointer, JSON null being none as it is for Kubernetes.
+/// Returns the value at a pointer. JSON null is none, as in Kubernetes.
 fn read<T: DeserializeOwned>(document: Document, at: &str) -> Result<Option<T>, ReadError> {
     Ok(document.read::<Option<T>>(at)?.flatten())
 }
 
-/// Only those with profiles: `kubectl apply` keeps a copy of the object in another one.
+/// Returns only the annotations with profiles, because `kubectl apply` keeps a copy of the object in another
+/// annotation.
 fn annotations(document: Document, at: &Pointer) -> Result<Vec<Annotation>, ReadError> {
     let at = Pointer::from([at.as_str(), "/metadata/annotations"].concat());
     let mut annotations = Vec::new();

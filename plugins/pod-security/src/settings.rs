@@ -1,10 +1,10 @@
-//! The settings: a level, a version, and what is to happen to templates.
+//! The settings: a level, a version, and the action for templates.
 
 use std::fmt;
 
 use serde::Deserialize;
 
-/// The newest version with a definition of its own here: Kubernetes 1.37.
+/// The newest version that this plugin defines: Kubernetes 1.37.
 pub(crate) const NEWEST_MINOR: u8 = 37;
 
 /// The settings as the configuration has them.
@@ -16,20 +16,20 @@ pub struct Settings {
     pub(crate) templates: Templates,
 }
 
-/// How much a Pod may do.
+/// The strictness of a standard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Level {
-    /// Everything.
+    /// Allows everything.
     Privileged,
-    /// What an ordinary Pod does, and nothing that is known to lead to more privileges.
+    /// Allows ordinary Pods, and forbids known ways to more privileges.
     #[default]
     Baseline,
-    /// What a hardened Pod does.
+    /// Allows only hardened Pods.
     Restricted,
 }
 
-/// Whose definition of a level applies.
+/// The version that defines a level.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) enum Version {
@@ -39,18 +39,18 @@ pub(crate) enum Version {
     Minor(u8),
 }
 
-/// What happens to an object whose template makes Pods that would be refused.
+/// The action for an object whose template violates the standard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Templates {
-    /// The user is warned; the Pods themselves are refused when they come.
+    /// Warns the user. The Pods themselves are denied on creation.
     #[default]
     Warn,
-    /// The object is refused.
+    /// Denies the object.
     Deny,
 }
 
-/// A level as one version defines it.
+/// A level in one version.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Standard {
     pub(crate) level: Level,
@@ -123,7 +123,7 @@ impl Standard {
     }
 }
 
-/// As Kubernetes writes it: `restricted:v1.24`.
+/// Writes the standard like Kubernetes: `restricted:v1.24`.
 impl fmt::Display for Standard {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}:{}", self.level, self.version)

@@ -1,10 +1,10 @@
-//! What a request brings that the standards speak of: a Pod, or a template for Pods.
+//! Finds the part of a request that the standards apply to: a Pod, or a template for Pods.
 
 use tollgate_sdk::AdmissionRequest;
 use tollgate_sdk::prelude::*;
 
-/// Subresources of a Pod that do not carry its spec, or cannot change it. Any other one is taken to be a Pod: one that
-/// is not known here must not be a way around the standards.
+/// Subresources of a Pod that do not have its spec, or cannot change it. Any other subresource counts as a Pod, so that
+/// an unknown one cannot bypass the standards.
 const WITHOUT_SPEC: [&str; 8] = [
     "attach",
     "binding",
@@ -16,18 +16,18 @@ const WITHOUT_SPEC: [&str; 8] = [
     "status",
 ];
 
-/// What has to be judged.
+/// The part of the object to check.
 pub(crate) enum Subject {
     /// The object is a Pod.
     Pod,
-    /// A template for Pods stands there in the object.
+    /// The object has a template for Pods at this place.
     Template(Pointer),
 }
 
 // === impl Subject ===
 
 impl Subject {
-    /// None when the request brings nothing of the kind.
+    /// Returns the subject of a request. None if the standards do not apply.
     pub(crate) fn of(request: &AdmissionRequest) -> Option<Self> {
         if !matches!(request.operation, Operation::Create | Operation::Update) {
             return None;

@@ -8,7 +8,7 @@ fn pod(spec: Json) -> Json {
     json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec})
 }
 
-/// A Pod that the baseline refuses.
+/// A Pod that baseline denies.
 fn privileged() -> Json {
     pod(
         json!({"containers": [{"name": "app", "image": "app:1", "securityContext": {"privileged": true}}]}),
@@ -29,7 +29,7 @@ fn with(object: &Json, pointer: &str, value: Json) -> Json {
     object
 }
 
-/// Every kind of object with a template, its API version and where the template is.
+/// Every kind of object with a template, with its API version and the place of the template.
 const WORKLOADS: [(&str, &str, &str); 8] = [
     ("v1", "PodTemplate", "/template"),
     ("v1", "ReplicationController", "/spec/template"),

@@ -1,9 +1,9 @@
-//! Words as the PodSecurity admission controller puts them: Go's quotes, its plurals and its order.
+//! Formats text like the PodSecurity admission controller: Go's quotes, its plurals and its order.
 
 use std::borrow::Borrow;
 use std::fmt::Write as _;
 
-/// `"a", "b"`. The items are not escaped.
+/// Joins items as `"a", "b"`. The items are not escaped.
 pub(crate) fn quoted<T: Borrow<str>>(items: impl IntoIterator<Item = T>) -> String {
     let mut text = String::new();
     for item in items {
@@ -17,12 +17,12 @@ pub(crate) fn quoted<T: Borrow<str>>(items: impl IntoIterator<Item = T>) -> Stri
     text
 }
 
-/// The word for one thing, or for several.
+/// Returns the singular or the plural.
 pub(crate) fn plural<'w>(singular: &'w str, plural: &'w str, count: usize) -> &'w str {
     if count == 1 { singular } else { plural }
 }
 
-/// A string as Go's `%q` writes it.
+/// Quotes a string like Go's `%q`.
 pub(crate) fn literal(text: &str) -> String {
     let mut literal = String::from("\"");
     for character in text.chars() {
@@ -46,7 +46,7 @@ pub(crate) fn literal(text: &str) -> String {
     literal
 }
 
-/// Rust escapes the same characters as Go for a debugger's eyes, only in another form.
+/// Whether Go prints the character unescaped. Rust's debug format escapes the same characters, but in another form.
 fn is_printable(character: char) -> bool {
     character == '\'' || character.escape_debug().len() == 1
 }

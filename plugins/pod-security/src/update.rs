@@ -1,11 +1,11 @@
-//! Updates that change nothing that the standards look at: whatever was there before the policy can be lived with.
+//! Detects updates that change nothing relevant. The plugin accepts violations from before the policy.
 
 use tollgate_sdk::prelude::*;
 
-/// Whether an update of a Pod is worth judging.
+/// Whether the plugin has to check an update of a Pod.
 ///
-/// Nearly all of a Pod's spec is immutable. What can change is which containers there are and their images, and only
-/// a new image makes Kubernetes judge a Pod again.
+/// Nearly all of a Pod's spec is immutable. Only the set of containers and their images can change. Kubernetes checks a
+/// Pod again only for a new image.
 pub(crate) fn is_significant(pod: Document, old: Document) -> bool {
     let is_list_changed = |list: &str| {
         let at = ["/spec/", list].concat();
@@ -17,12 +17,13 @@ pub(crate) fn is_significant(pod: Document, old: Document) -> bool {
         || has_new_ephemeral_image(pod, old)
 }
 
-/// Whether the template that stands there is the same as before.
+/// Whether the template at a place is unchanged.
 pub(crate) fn is_unchanged(review: &Review, at: &Pointer) -> bool {
     review.object().json(at) == review.old_object().json(at)
 }
 
-/// Ephemeral containers are told apart by their names, and one that is gone needs no judging.
+/// Whether an update adds an ephemeral container or changes its image. Containers are matched by name, and removed ones
+/// do not count.
 fn has_new_ephemeral_image(pod: Document, old: Document) -> bool {
     let containers = |document: Document| {
         let at = "/spec/ephemeralContainers";

@@ -1,4 +1,4 @@
-//! What a check found: in words for all of it, and the fields one by one.
+//! The result of a check: a text, and the single fields.
 
 use std::fmt;
 
@@ -15,7 +15,7 @@ pub(crate) struct Violation {
     pub(crate) causes: Vec<Cause>,
 }
 
-/// Who is to blame for a violation: the Pod's own fields, and containers by their names.
+/// The origin of a violation: fields of the Pod, and containers by name.
 #[derive(Default)]
 pub(crate) struct Offenders<'p> {
     is_pod: bool,
@@ -23,19 +23,19 @@ pub(crate) struct Offenders<'p> {
     causes: Vec<Cause>,
 }
 
-/// A field with a value that it must not have.
+/// Creates a cause for a field with a forbidden value.
 pub(crate) fn forbidden(field: impl Into<Pointer>, message: impl Into<String>) -> Cause {
     Cause::at(field, message).reason(Cause::VALUE_FORBIDDEN)
 }
 
-/// A field that has to be there and is not.
+/// Creates a cause for a required field that is missing.
 pub(crate) fn required(field: impl Into<Pointer>, message: impl Into<String>) -> Cause {
     Cause::at(field, message).reason(Cause::VALUE_REQUIRED)
 }
 
 // === impl Violation ===
 
-/// As Kubernetes writes it: `hostPort (container "a" uses hostPort 80)`.
+/// Writes the violation like Kubernetes: `hostPort (container "a" uses hostPort 80)`.
 impl fmt::Display for Violation {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.reason)?;
@@ -49,14 +49,14 @@ impl fmt::Display for Violation {
 // === impl Offenders ===
 
 impl<'p> Offenders<'p> {
-    /// Blames the Pod; nothing without causes.
+    /// Adds the Pod. Does nothing without causes.
     pub(crate) fn pod(&mut self, causes: impl IntoIterator<Item = Cause>) {
         let before = self.causes.len();
         self.causes.extend(causes);
         self.is_pod |= self.causes.len() > before;
     }
 
-    /// Blames a container, once for all of its causes; nothing without causes.
+    /// Adds a container, once for all of its causes. Does nothing without causes.
     pub(crate) fn container(
         &mut self,
         container: &'p Container,
@@ -73,12 +73,12 @@ impl<'p> Offenders<'p> {
         self.causes.is_empty()
     }
 
-    /// How many containers are to blame.
+    /// Returns the number of containers.
     pub(crate) fn count(&self) -> usize {
         self.containers.len()
     }
 
-    /// The violation, when anybody is to blame; the detail is made of who that is.
+    /// Returns the violation, if there are any offenders. The detail is a text about them.
     pub(crate) fn violation(
         self,
         reason: &'static str,
@@ -99,7 +99,7 @@ impl<'p> Offenders<'p> {
     }
 }
 
-/// `pod and containers "a", "b"`.
+/// Writes the offenders as `pod and containers "a", "b"`.
 impl fmt::Display for Offenders<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_pod {

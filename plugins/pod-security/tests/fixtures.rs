@@ -1,7 +1,7 @@
-//! The Pods that Kubernetes tests its own admission controller with, for some versions.
+//! Runs the Pods with which Kubernetes tests its own admission controller, for some versions.
 //!
-//! They are not part of this repository: they are looked for in the folder that `TOLLGATE_SHARED` names, or in
-//! `shared` beside the repository. Without them the unit tests still cover each check at each of its versions.
+//! These Pods are not part of this repository. The tests look for them in the folder in `TOLLGATE_SHARED`, or in
+//! `shared` beside the repository. Without them, the unit tests still cover each check at each of its versions.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,7 @@ use pod_security::PodSecurity;
 use serde_json::{Value as Json, json};
 use tollgate_sdk::testing::TestReview;
 
-/// Says what was not tested past the test harness, which swallows what a passing test prints.
+/// Prints a skipped test past the test harness, which swallows the output of passing tests.
 macro_rules! skipped {
     ($($message:tt)*) => {
         writeln!(std::io::stderr(), "SKIPPED: {}", format_args!($($message)*)).expect("stderr takes it")

@@ -1,7 +1,7 @@
-//! The same verdicts in the same words as Kubernetes' own admission controller, at every level and version.
+//! Compares verdicts and texts with Kubernetes' own admission controller, at every level and version.
 //!
-//! `tests/kubernetes` wraps its library. What it is asked about are the Pods that Kubernetes tests the library with, and
-//! random ones.
+//! `tests/kubernetes` wraps its library. The inputs are the Pods with which Kubernetes tests the library, and random
+//! Pods.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{BufRead, BufReader, Write};
@@ -15,18 +15,18 @@ use proptest::test_runner::{RngAlgorithm, TestRng, TestRunner};
 use serde_json::{Map, Value as Json, json};
 use tollgate_sdk::testing::TestReview;
 
-/// Says what was not tested past the test harness, which swallows what a passing test prints.
+/// Prints a skipped test past the test harness, which swallows the output of passing tests.
 macro_rules! skipped {
     ($($message:tt)*) => {
         writeln!(std::io::stderr(), "SKIPPED: {}", format_args!($($message)*)).expect("stderr takes it")
     };
 }
 
-/// Three levels in 38 versions and the latest.
+/// The number of standards: three levels in 38 versions and the latest.
 const STANDARDS: usize = 3 * 39;
 const RANDOM_PODS: usize = 500;
 
-/// What a Pod violates, for each standard.
+/// The violations of a Pod, for each standard.
 type Verdicts = BTreeMap<String, String>;
 
 #[test]
@@ -71,7 +71,7 @@ fn kubernetes_says_the_same_in_the_same_words() {
     );
 }
 
-/// Builds `tests/kubernetes`; with it come the Pods that Kubernetes tests the library with.
+/// Builds `tests/kubernetes`, and returns it with the Pods with which Kubernetes tests the library.
 fn library() -> Option<(PathBuf, Vec<Json>)> {
     let program = Path::new(env!("CARGO_TARGET_TMPDIR")).join("kubernetes-pod-security");
     go(Command::new("go")
@@ -98,7 +98,7 @@ fn go(command: &mut Command) -> Option<Output> {
         Ok(output) if output.status.success() => Some(output),
         Ok(output) => {
             let reason = String::from_utf8_lossy(&output.stderr).into_owned();
-            // Without the module proxy this is not the code's fault; anywhere else it is.
+            // Without the module proxy, a failed build is not an error of this code. Otherwise it is.
             assert!(
                 is_offline(&reason),
                 "go cannot build tests/kubernetes: {reason}"
@@ -123,7 +123,7 @@ fn is_offline(reason: &str) -> bool {
         .any(|sign| reason.contains(sign))
 }
 
-/// Every Pod once: most of them are the same from version to version.
+/// Returns every Pod once, because most of them are equal in all versions.
 fn fixtures(folder: &Path) -> Vec<Json> {
     let mut texts = BTreeSet::new();
     let mut open = vec![folder.to_owned()];
@@ -179,7 +179,7 @@ fn random_pods() -> Vec<Json> {
         .collect()
 }
 
-/// Any of some values; where they are few, a Pod can be good as well as bad.
+/// Generates one of some values. With few values, a Pod can be valid as well as invalid.
 fn any_of(values: Json) -> BoxedStrategy<Json> {
     let Json::Array(values) = values else {
         panic!("a list")
@@ -187,7 +187,7 @@ fn any_of(values: Json) -> BoxedStrategy<Json> {
     prop::sample::select(values).boxed()
 }
 
-/// An object that has each of some members at times.
+/// Generates an object in which each member is present or not.
 fn object(members: Vec<(&'static str, BoxedStrategy<Json>)>) -> BoxedStrategy<Json> {
     let (names, values): (Vec<_>, Vec<_>) = members
         .into_iter()
@@ -210,7 +210,7 @@ fn list(element: BoxedStrategy<Json>, most: usize) -> BoxedStrategy<Json> {
     .boxed()
 }
 
-/// A security context with everything that one of a Pod or of a container may have: neither is asked for the other's.
+/// Generates a security context with the fields of Pods and containers. Each ignores the other's fields.
 fn security_context() -> BoxedStrategy<Json> {
     let profile = |kinds: Json| object(vec![("type", any_of(kinds))]);
     let capabilities = json!(["ALL", "CHOWN", "NET_BIND_SERVICE", "NET_RAW", "SYS_ADMIN"]);
@@ -331,7 +331,7 @@ fn container() -> BoxedStrategy<Json> {
             object(vec![("postStart", action()), ("preStop", action())]),
         ),
     ]);
-    // Two thirds have none of the members that make nearly every Pod bad.
+    // Two thirds have none of the members that make almost every Pod invalid.
     let calm = object(vec![
         ("name", any_of(json!(["a", "b"]))),
         (

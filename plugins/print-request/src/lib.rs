@@ -1,7 +1,7 @@
-//! Logs requests, for whoever looks for the reason of what happens to them: who asks for what, and the documents as JSON.
+//! Logs requests for debugging: the user and the operation, and the documents as JSON.
 //!
-//! It changes nothing and denies nothing. What is secret stays out of the log: Secrets and tokens altogether, and of
-//! everything else the places that the settings name.
+//! The plugin changes nothing and denies nothing. It keeps secrets out of the log: it leaves out Secrets and tokens
+//! entirely, and in other objects the places in the settings.
 
 mod redact;
 
@@ -10,20 +10,20 @@ use tollgate_sdk::{AdmissionRequest, info};
 
 use redact::Redaction;
 
-/// The host cuts a log line at 4096 bytes; this leaves room for what stands before the JSON.
+/// The length of a log line. The host cuts a line after 4096 bytes, and this leaves room for the text before the JSON.
 const LINE_BYTES: usize = 4000;
 
-/// All three documents fit into the 100 lines that a call has by default.
+/// The limit for `maxBytes`. All three documents fit into the default of 100 lines per call.
 const MOST_BYTES: usize = 64 * 1024;
 
-/// What carries credentials by its nature, as group and kind.
+/// The kinds of objects that contain credentials, as group and kind.
 const WITHHELD: [(&str, &str); 3] = [
     ("", "Secret"),
     ("authentication.k8s.io", "TokenRequest"),
     ("authentication.k8s.io", "TokenReview"),
 ];
 
-/// Redacted whatever the settings say: the first is a copy of the whole object, the second is long and says little.
+/// Places that are always redacted. The first is a copy of the whole object, and the second is long and of little use.
 const ALWAYS_REDACTED: [&str; 2] = [
     "/metadata/annotations/kubectl.kubernetes.io~1last-applied-configuration",
     "/metadata/managedFields",
@@ -100,7 +100,8 @@ impl PrintRequest {
         let request = review.request();
         info!("{phase}: {}", describe(&request, review.request_document()));
         if is_withheld(&request) {
-            // Not even read: the host withholds every text of a call that has read the content of a Secret.
+            // The document is not even read, because the host withholds every text of a call that has read the content
+            // of a Secret.
             info!("{phase}: the object is left out, it holds credentials");
             return;
         }
@@ -132,7 +133,7 @@ impl PrintRequest {
     }
 }
 
-/// Who asks for what, in one line.
+/// Describes the user and the operation in one line.
 fn describe(request: &AdmissionRequest, document: Document) -> String {
     let resource = &request.resource;
     let group = match resource.group.as_str() {

@@ -1,13 +1,13 @@
-//! Documents as JSON text, without what stands at certain places.
+//! Prints documents as JSON text, without the values at certain places.
 //!
-//! Only the way to those places is walked; everything beside it is taken from the host as it is. That costs little, and
-//! no document nests too deep for it, as one might for a parser on the small stack of a plugin.
+//! The code visits only the ways to these places, and takes everything else from the host unchanged. That is cheap, and
+//! works for any depth. A parser on a plugin's small stack could run out of stack.
 
 use tollgate_sdk::prelude::*;
 
 const REDACTED: &str = "\"[redacted]\"";
 
-/// The places to leave out, as the tokens of their pointers; `*` is any element or member.
+/// The places to leave out, as the tokens of their pointers. `*` matches any element or member.
 pub(crate) struct Redaction(Vec<Vec<String>>);
 
 struct Printer {
@@ -23,7 +23,7 @@ impl Redaction {
         Self(places.map(|place| place.tokens().collect()).collect())
     }
 
-    /// The document, which is there. Once there is more text than enough, the rest may be missing.
+    /// Prints an existing document. After `enough` bytes, the rest may be missing.
     pub(crate) fn print(&self, document: Document, enough: usize) -> String {
         let mut printer = Printer {
             document,
@@ -39,7 +39,7 @@ impl Redaction {
 // === impl Printer ===
 
 impl Printer {
-    /// Prints what is at a place; the places to leave out are seen from there.
+    /// Prints the value at a place. `places` are relative to it.
     fn value(&mut self, at: &Pointer, places: &[&[String]]) {
         if places.iter().any(|place| place.is_empty()) {
             self.text += REDACTED;
@@ -81,7 +81,7 @@ impl Printer {
     }
 }
 
-/// The places as seen from one level further down.
+/// Returns the places relative to one level further down.
 fn below<'p>(places: &[&'p [String]], token: &str) -> Vec<&'p [String]> {
     let places = places.iter().filter_map(|place| place.split_first());
     places

@@ -15,7 +15,7 @@ fn pod() -> Json {
     })
 }
 
-/// The log of both phases, which must be the same but for the name of the phase.
+/// Returns the log of both phases, which must be equal except for the name of the phase.
 fn log(review: TestReview, settings: Json) -> Vec<String> {
     let review = review.settings(settings);
     let lines = |logs: &[(tollgate_sdk::log::Level, String)], phase: &str| -> Vec<String> {

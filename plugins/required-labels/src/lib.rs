@@ -1,18 +1,18 @@
-//! Demands labels and annotations: that they are there, and that their whole value matches a pattern.
+//! Requires labels and annotations, and can require that their whole values match patterns.
 //!
-//! Every violation is reported with its field. Values are never repeated in a denial, patterns are.
+//! Every violation is reported with its field. A denial never contains values, but it contains patterns.
 
 use std::collections::BTreeMap;
 
 use regex_lite::Regex;
 use tollgate_sdk::prelude::*;
 
-/// The policy, with its patterns compiled: the host keeps a snapshot of that, so no request compiles any.
+/// The policy with its compiled patterns. The host keeps a snapshot of them, so no request compiles a pattern.
 pub struct RequiredLabels {
     demands: Vec<Demand>,
 }
 
-/// The settings as the configuration has them: a pattern for each key, or null where any value will do.
+/// The settings as the configuration has them: a pattern for each key, or null to allow any value.
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Settings {
@@ -22,7 +22,7 @@ pub struct Settings {
 
 struct Demand {
     field: Pointer,
-    /// As the user should read it: `label team`.
+    /// The name for the user: `label team`.
     name: String,
     pattern: Option<Pattern>,
 }
@@ -108,10 +108,10 @@ impl Demand {
 
 impl Pattern {
     fn compile(text: String) -> Result<Self, regex_lite::Error> {
-        // On its own first: `a)|(b` would be well formed within the anchors, and escape from them.
+        // The pattern is compiled alone first. `a)|(b` would be valid between the anchors, and would escape them.
         Regex::new(&text)?;
         let whole_value = Regex::new(&format!("^(?:{text})$"))?;
-        // What the first match allocates is in the snapshot, then, and not in every request.
+        // The memory of the first match is then in the snapshot, and no request allocates it.
         whole_value.is_match("");
         Ok(Self { text, whole_value })
     }
@@ -247,7 +247,7 @@ mod tests {
         let settings = json!({"labels": {"team": null}});
         let review = TestReview::delete(deployment(json!({}))).settings(settings.clone());
         assert!(review.validate::<RequiredLabels>().is_allowed());
-        // kube-apiserver takes it out of what is created.
+        // kube-apiserver removes this field from new objects.
         let pretended = deployment(json!({"deletionTimestamp": "2030-01-01T00:00:00Z"}));
         for review in [
             TestReview::create(pretended.clone()),

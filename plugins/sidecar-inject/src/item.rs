@@ -1,21 +1,21 @@
-//! A single thing that is injected: a volume, an init container or a container.
+//! A single item to inject: a volume, an init container or a container.
 
 use serde_json::Value as Json;
 use sha2::{Digest as _, Sha256};
 use tollgate_sdk::NewValue;
 use tollgate_sdk::prelude::*;
 
-/// What is injected, and how it is recognised.
+/// The item, with the data to recognise it.
 pub(crate) struct Item {
     list: List,
     name: String,
     json: String,
     hash: String,
-    /// Where the hash is kept in the Pod.
+    /// The place of the hash in the Pod.
     annotation: Pointer,
 }
 
-/// A list of a Pod that something is injected into.
+/// A list of a Pod into which items are injected.
 #[derive(Clone, Copy, PartialEq)]
 pub(crate) enum List {
     Volumes,
@@ -23,19 +23,19 @@ pub(crate) enum List {
     Containers,
 }
 
-/// What a Pod has of an item.
+/// The state of an item in a Pod.
 pub(crate) enum State {
-    /// It is there, made of these settings.
+    /// The item exists, with these settings.
     Injected,
-    /// It is not there.
+    /// The item does not exist.
     Missing,
-    /// It is there at this place, made of other settings: the Pod was exported some time ago and is created again.
+    /// The item exists at this place with other settings. The Pod was exported some time ago and is created again.
     Outdated(Pointer),
-    /// Something of the user's own has this name.
+    /// The user has another item with this name.
     Conflict(Pointer),
 }
 
-/// As long as a name in Kubernetes, and as an annotation's.
+/// The longest name, of an item and in an annotation's key.
 const MAX_NAME: usize = 63;
 
 /// Reads the settings, in the order of the lists.
@@ -82,7 +82,7 @@ impl Item {
     fn new(list: List, name: &str, json: &Json) -> Self {
         let json = json.to_string();
         let mut hash = format!("{:x}", Sha256::digest(&json));
-        // Enough to tell settings apart; nobody has a reason to forge it.
+        // This length is enough to distinguish settings, and nobody has a reason to forge a hash.
         hash.truncate(16);
         // Containers and init containers share their names.
         let kind = match list {
@@ -107,7 +107,7 @@ impl Item {
         NewValue::Json(self.json.clone())
     }
 
-    /// Notes in the Pod that the item is not the user's own.
+    /// Marks the item in the Pod as injected.
     pub(crate) fn annotate(&self, pod: Document, patch: Patch) -> Patch {
         patch.set(pod, &self.annotation, self.hash.as_str())
     }
@@ -138,7 +138,7 @@ impl Item {
 // === impl List ===
 
 impl List {
-    /// The name of the list, in a Pod as in the settings.
+    /// The name of the list, in a Pod and in the settings.
     fn name(self) -> &'static str {
         match self {
             Self::Volumes => "volumes",

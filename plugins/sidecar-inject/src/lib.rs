@@ -1,8 +1,8 @@
-//! Injects containers, init containers and volumes into Pods, as the settings have them.
+//! Injects the containers, init containers and volumes from the settings into Pods.
 //!
-//! What was injected is recognised by its name and by an annotation with the hash of its settings. So running twice
-//! changes nothing, whatever kube-apiserver and other plugins made of it in between, and a container of the user's own
-//! that happens to have the same name is not taken for it.
+//! The plugin recognises an injected item by its name and by an annotation with the hash of its settings. So a second
+//! run changes nothing, even if kube-apiserver and other plugins have changed the item in between. A container of the
+//! user with the same name does not count as injected.
 
 mod item;
 
@@ -11,7 +11,7 @@ use tollgate_sdk::prelude::*;
 
 use item::{Item, List, State};
 
-/// The policy, with what it injects.
+/// The policy, with the items to inject.
 pub struct SidecarInject {
     items: Vec<Item>,
     key: QualifiedName,
@@ -31,13 +31,13 @@ pub struct Settings {
     on_conflict: OnConflict,
 }
 
-/// What becomes of a Pod that has a container or a volume of its own with the name of one that is to be injected.
+/// The action for a Pod whose own container or volume has the name of an item to inject.
 #[derive(Clone, Copy, Debug, serde::Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum OnConflict {
-    /// It is denied.
+    /// Denies the Pod.
     Deny,
-    /// Nothing is injected into it, and the user gets a warning.
+    /// Injects nothing, and warns the user.
     Skip,
 }
 
@@ -81,7 +81,7 @@ impl Mutate for SidecarInject {
     fn mutate(&self, review: &Review) -> Result<Mutation, Denial> {
         let request = review.request();
         let pod = review.object();
-        // What containers a Pod has is settled once it is created.
+        // The containers of a Pod cannot change after its creation.
         let is_new_pod = request.operation == Operation::Create
             && request.sub_resource.is_none()
             && request.kind.kind == "Pod";
@@ -108,12 +108,12 @@ impl Mutate for SidecarInject {
                 return Ok(Mutation::Unchanged);
             }
         }
-        // After the replacements: what is inserted moves what is behind it.
+        // Inserts come after the replacements, because they move the later elements.
         let mut in_front = 0;
         for item in missing {
             let list = item.list().place();
             if item.list() == List::InitContainers {
-                // A proxy should be there when the Pod's own need it.
+                // A proxy should run before the Pod's own init containers.
                 patch = patch.insert(pod, list, in_front, item.value());
                 in_front += 1;
             } else {
@@ -126,7 +126,7 @@ impl Mutate for SidecarInject {
 }
 
 impl SidecarInject {
-    /// Whether the Pod asks for sidecars, by a label or else by an annotation.
+    /// Whether the Pod asks for sidecars, by a label or otherwise by an annotation.
     fn is_wanted(&self, review: &Review) -> bool {
         for list in ["labels", "annotations"] {
             let value = review.object().text(pointer!["metadata", list, self.key]);
@@ -151,7 +151,7 @@ impl SidecarInject {
     }
 }
 
-/// The kubelet's picture of a static Pod: changing it changes nothing on the node.
+/// Whether this is a mirror Pod: the kubelet's copy of a static Pod. Changing it has no effect on the node.
 fn is_mirror_pod(pod: Document) -> bool {
     pod.get("/metadata/annotations/kubernetes.io~1config.mirror")
         .is_some()

@@ -94,7 +94,7 @@ fn its_own_output_is_left_as_it_is() {
     let once = inject(pod()).object().clone();
     assert!(!inject(once.clone()).is_changed());
 
-    // Whatever became of it in between.
+    // Other changes in between must not matter.
     let mut defaulted = once;
     defaulted["spec"]["containers"][1]["imagePullPolicy"] = json!("Always");
     defaulted["spec"]["volumes"][0]["emptyDir"] = json!({"medium": ""});

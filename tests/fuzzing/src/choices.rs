@@ -1,8 +1,8 @@
-//! A source of decisions: the bytes of a fuzzer's input, and random numbers made of them behind their end.
+//! A source of decisions: the bytes of a fuzzer's input, followed by pseudo-random numbers derived from them.
 //!
-//! So eight bytes are a seed for a whole plugin, and a fuzzer that changes a byte changes one decision.
+//! Eight bytes are therefore a seed for a whole plugin. A fuzzer that changes one byte changes one decision.
 
-/// Decisions, one after another; the same bytes make the same ones.
+/// A sequence of decisions. The same bytes always give the same decisions.
 #[derive(Debug)]
 pub struct Choices<'d> {
     data: &'d [u8],
@@ -12,17 +12,17 @@ pub struct Choices<'d> {
 // === impl Choices ===
 
 impl<'d> Choices<'d> {
-    /// Decisions made of `data`.
+    /// Derives decisions from `data`.
     #[must_use]
     pub fn new(data: &'d [u8]) -> Self {
-        // FNV-1a: every byte of the input decides about what comes after it.
+        // FNV-1a: every byte of the input affects all numbers that follow it.
         let state = data.iter().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
             (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3)
         });
         Self { data, state }
     }
 
-    /// Decisions that are random numbers from the first one on.
+    /// Derives decisions that are pseudo-random from the first one on.
     #[must_use]
     pub fn seeded(seed: u64) -> Choices<'static> {
         Choices {
@@ -31,7 +31,7 @@ impl<'d> Choices<'d> {
         }
     }
 
-    /// The next byte.
+    /// Returns the next byte.
     pub fn byte(&mut self) -> u8 {
         if let Some((first, rest)) = self.data.split_first() {
             self.data = rest;
@@ -40,7 +40,7 @@ impl<'d> Choices<'d> {
         (self.random() >> 32) as u8
     }
 
-    /// A number below `limit`, or 0.
+    /// Returns a number below `limit`, or 0 if `limit` is 0.
     pub fn below(&mut self, limit: usize) -> usize {
         if limit <= 1 {
             return 0;
@@ -51,23 +51,23 @@ impl<'d> Choices<'d> {
         self.long() as usize % limit
     }
 
-    /// True so many times in a hundred.
+    /// Returns true with a probability of `percent` percent.
     pub fn chance(&mut self, percent: u8) -> bool {
-        // The first byte's lowest values are the rare events: an input of zeros has all of them.
+        // The lowest values of the first byte are the rare events, so an input of zeros triggers all of them.
         self.below(100) < usize::from(percent)
     }
 
-    /// One of several.
+    /// Picks one of several values.
     pub fn pick<'p, T>(&mut self, from: &'p [T]) -> &'p T {
         &from[self.below(from.len())]
     }
 
-    /// One of several texts.
+    /// Picks one of several texts.
     pub fn word(&mut self, from: &[&'static str]) -> &'static str {
         from[self.below(from.len())]
     }
 
-    /// A number that is small, at a limit of its type, or anything.
+    /// Returns a small number, a number at a limit of its type, or any number.
     pub fn long(&mut self) -> u64 {
         match self.byte() {
             0..100 => u64::from(self.byte()),
@@ -83,7 +83,7 @@ impl<'d> Choices<'d> {
         }
     }
 
-    /// splitmix64.
+    /// Returns the next number of splitmix64.
     fn random(&mut self) -> u64 {
         self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.state;

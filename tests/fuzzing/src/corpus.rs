@@ -1,20 +1,20 @@
-//! The committed inputs, and others made of them.
+//! The committed inputs, and variations of them.
 
 use std::fs;
 use std::path::{Path, PathBuf};
 
 use crate::choices::Choices;
 
-/// Where the committed inputs are, in a folder for each target.
+/// Returns the folder of the committed inputs, which has a folder for each target.
 #[must_use]
 pub fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../fuzz/corpus")
 }
 
-/// The files of a target, in the order of their names.
+/// Returns the files of a target in the order of their names.
 ///
 /// # Panics
-/// When the folder cannot be read.
+/// Panics if the folder cannot be read.
 #[must_use]
 pub fn inputs(target: &str) -> Vec<PathBuf> {
     let entries = fs::read_dir(folder().join(target)).into_iter().flatten();
@@ -25,7 +25,7 @@ pub fn inputs(target: &str) -> Vec<PathBuf> {
     paths
 }
 
-/// One of the inputs after some changes.
+/// Picks one of the inputs and changes it a few times.
 pub fn changed(inputs: &[Vec<u8>], choices: &mut Choices<'_>) -> Vec<u8> {
     let mut data = choices.pick(inputs).clone();
     for _ in 0..=choices.below(4) {
@@ -34,7 +34,8 @@ pub fn changed(inputs: &[Vec<u8>], choices: &mut Choices<'_>) -> Vec<u8> {
     data
 }
 
-/// As libFuzzer does: another byte, a piece less, a piece twice, a piece of another input, a byte more.
+/// Changes an input as libFuzzer does: replaces a byte, removes a piece, repeats a piece, inserts a piece of another
+/// input, or adds a byte.
 fn change(data: &mut Vec<u8>, inputs: &[Vec<u8>], choices: &mut Choices<'_>) {
     let place = choices.below(data.len());
     let length = choices.below(32).min(data.len() - place);

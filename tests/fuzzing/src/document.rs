@@ -1,10 +1,10 @@
-//! Generates JSON documents, and documents that are a little like others.
+//! Generates JSON documents, and documents that are similar to given ones.
 
 use serde_json::{Map, Number, Value, json};
 
 use crate::choices::Choices;
 
-/// Names that pointers, arrays, and Kubernetes treat specially somewhere.
+/// Names that are special in pointers, in arrays or in Kubernetes.
 const NAMES: &[&str] = &[
     "a",
     "b",
@@ -46,12 +46,12 @@ const TEXTS: &[&str] = &[
 ];
 const MAX_DEPTH: u32 = 6;
 
-/// A document.
+/// Generates a document.
 pub fn value(choices: &mut Choices<'_>) -> Value {
     nested(choices, 0)
 }
 
-/// A document with members at the top, as Kubernetes' objects are.
+/// Generates a document whose top level is an object, as in Kubernetes.
 pub fn object(choices: &mut Choices<'_>) -> Value {
     Value::Object(members(choices, 0))
 }
@@ -73,7 +73,7 @@ fn nested(choices: &mut Choices<'_>, depth: u32) -> Value {
             (0..count).map(|_| nested(choices, depth + 1)).collect()
         }
         11 | 12 => {
-            // A list as Kubernetes has them, names sometimes occurring twice.
+            // A list as in Kubernetes, in which some names occur twice.
             let count = choices.below(6);
             let named = |choices: &mut Choices<'_>| {
                 let mut element = members(choices, depth + 2);
@@ -102,12 +102,12 @@ fn number(choices: &mut Choices<'_>) -> Number {
     match choices.below(4) {
         0 => Number::from(number),
         1 => Number::from(number.cast_signed()),
-        // Few digits: `serde_json` rounds the last of many.
+        // The number has few digits, because `serde_json` rounds the last of many digits.
         _ => Number::from_f64(f64::from(number as i32) / 16.0).unwrap_or_else(|| Number::from(1)),
     }
 }
 
-/// The same document after some changes.
+/// Returns the same document after some changes.
 pub fn changed(before: &Value, choices: &mut Choices<'_>) -> Value {
     let mut after = before.clone();
     for _ in 0..choices.below(4) {
@@ -164,7 +164,7 @@ fn change(root: &mut Value, choices: &mut Choices<'_>) {
     }
 }
 
-/// A pointer to a place in a document, or to none.
+/// Generates a pointer to a place in a document, or to a missing place.
 pub fn pointer(document: &Value, choices: &mut Choices<'_>) -> String {
     let mut here = document;
     let mut pointer = String::new();
@@ -190,7 +190,7 @@ pub fn pointer(document: &Value, choices: &mut Choices<'_>) -> String {
     pointer
 }
 
-/// A JSON Patch that may apply to a document.
+/// Generates a JSON Patch that may apply to a document.
 pub fn operations(document: &Value, choices: &mut Choices<'_>) -> Value {
     let count = choices.below(5);
     (0..count)

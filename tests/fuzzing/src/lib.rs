@@ -1,6 +1,6 @@
-//! What is fuzzed: one function per target, each of which takes any bytes and panics where something does not hold.
+//! The fuzz targets: one function each, which takes any bytes and panics if a property does not hold.
 //!
-//! `fuzz/` hands them to libFuzzer; the tests here replay what it has found on every compiler.
+//! `fuzz/` passes them to libFuzzer. The tests here replay libFuzzer's findings on every compiler.
 
 pub mod choices;
 pub mod corpus;

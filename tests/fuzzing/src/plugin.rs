@@ -1,14 +1,14 @@
-//! Generates plugins: core modules that fit the contract and do anything in between.
+//! Generates plugins: core modules that fit the contract and otherwise contain random code.
 //!
 //! ```text
-//! shape     what there is: imports, memories, tables, globals, tags, functions and their types
-//! body      random functions of it: valid by construction, mostly without traps, bounded by fuel at the latest
-//! entry     what the contract asks for: allocator, checksum, describe, configure, mutate, validate
-//! encode    the module, with the contract's world embedded
+//! shape    the parts: imports, memories, tables, globals, tags, functions and their types
+//! body     random functions: valid by construction, mostly without traps, and limited by fuel
+//! entry    the functions that the contract requires: allocator, checksum, describe, configure, mutate, validate
+//! encode   the module, with the contract's world embedded
 //! ```
 //!
-//! An answer carries a checksum over all memories, globals and tables. So two forms of one plugin that differ in any state
-//! answer differently.
+//! Answers carry a checksum over all memories, globals and tables. Two forms of a plugin that differ in any state
+//! therefore give different answers.
 
 mod body;
 mod encode;
@@ -18,7 +18,7 @@ mod shape;
 use crate::choices::Choices;
 use shape::Shape;
 
-/// A core module with its world embedded, as a toolchain leaves it.
+/// Generates a core module with its world embedded, as a toolchain outputs it.
 #[must_use]
 pub fn generate(choices: &mut Choices<'_>) -> Vec<u8> {
     let mut shape = Shape::choose(choices);

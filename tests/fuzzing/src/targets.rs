@@ -1,4 +1,4 @@
-//! What is fuzzed, by name. Each target panics where something does not hold.
+//! The fuzz targets, by name. Each target panics if a property does not hold.
 
 pub mod address;
 pub mod condition;
@@ -10,16 +10,16 @@ pub mod registry;
 pub mod review;
 pub mod rewriting;
 
-/// A target.
+/// A fuzz target.
 #[derive(Clone, Copy, Debug)]
 pub struct Target {
-    /// As its corpus's folder is called.
+    /// The name of the target and of the folder of its corpus.
     pub name: &'static str,
-    /// Takes any bytes.
+    /// The function to run, which takes any bytes.
     pub run: fn(&[u8]),
 }
 
-/// All of them.
+/// All fuzz targets.
 pub const TARGETS: &[Target] = &[
     target("address", address::target),
     target("condition", condition::target),

@@ -1,4 +1,4 @@
-//! What fuzzing has found interesting holds on this compiler, too.
+//! Replays the inputs that fuzzing found interesting, on this compiler.
 
 use std::collections::BTreeSet;
 use std::fs;
@@ -8,9 +8,9 @@ use tollgate_fuzzing::choices::Choices;
 use tollgate_fuzzing::corpus;
 use tollgate_fuzzing::targets::TARGETS;
 
-/// Beside the committed inputs, so many random ones for each target.
+/// Number of random inputs for each target, in addition to the committed ones.
 const RANDOM_INPUTS: u64 = 300;
-/// Together: who clones the repository takes them along.
+/// Limit for the size of all committed inputs, because every clone of the repository contains them.
 const MOST_BYTES: u64 = 1 << 20;
 
 #[test]
@@ -33,7 +33,7 @@ fn every_target_holds_for_its_corpus() {
 #[test]
 fn every_target_holds_for_changed_inputs() {
     let mut failed = Vec::new();
-    // Rewriting has a test of its own, with more of them.
+    // Rewriting has its own test with more inputs.
     for target in TARGETS.iter().filter(|target| target.name != "rewriting") {
         let inputs: Vec<Vec<u8>> = corpus::inputs(target.name)
             .iter()

@@ -46,7 +46,7 @@ fn gos_decoder_reads_the_same_documents() {
                 assert!(ours == *theirs, "{shown:?} is {} to Go", theirs.to_text());
             }
             (Ok(_), None) => panic!("Go refuses {shown:?}: {line}"),
-            // Go makes U+FFFD of what is no UTF-8, and of half a surrogate pair.
+            // Go replaces invalid UTF-8 and half a surrogate pair by U+FFFD.
             (Err(error), Some(_)) => assert!(
                 matches!(error.kind, ParseErrorKind::TooDeep { .. })
                     || serde_json::from_slice::<Value>(document).is_err(),
@@ -77,7 +77,7 @@ fn program() -> Option<PathBuf> {
         Ok(output) => {
             let reason = String::from_utf8_lossy(&output.stderr).into_owned();
             let signs = ["dial tcp", "proxy", "no such host", "lookup", "i/o timeout"];
-            // Without the module proxy this is not the code's fault; anywhere else it is.
+            // A missing module proxy is not a fault of the code. Any other failure is.
             assert!(
                 signs.iter().any(|sign| reason.contains(sign)),
                 "go cannot build tests/apiserver-patch: {reason}"

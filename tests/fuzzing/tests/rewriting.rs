@@ -1,4 +1,4 @@
-//! Generated plugins answer alike before and after they are rewritten.
+//! Generated plugins give the same answers before and after they are rewritten.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -7,10 +7,10 @@ use tollgate::fuzzing::rewriting::{Alike, Compared};
 use tollgate_fuzzing::choices::Choices;
 use tollgate_fuzzing::targets::rewriting::compare;
 
-/// How many are generated; `cargo xtask fuzz rewriting` asks for more.
+/// Variable for the number of plugins to generate. `cargo xtask fuzz rewriting` sets a higher number.
 const MODULES: &str = "TOLLGATE_FUZZ_MODULES";
 const DEFAULT_MODULES: u64 = 200;
-/// The first seed: each plugin has its own.
+/// Variable for the first seed. Each plugin has its own seed.
 const SEED: &str = "TOLLGATE_FUZZ_SEED";
 
 #[derive(Default)]
@@ -54,7 +54,7 @@ fn rewritten_plugins_answer_as_they_came() {
     if modules < 100 {
         return;
     }
-    // Else nothing has been shown.
+    // With fewer plugins, the test would show nothing.
     assert!(sum.alike >= modules / 2, "few plugins can be loaded");
     assert!(sum.joined >= sum.alike / 2, "few have a shim");
     assert!(sum.answers > 0 && !sum.faults.is_empty());

@@ -1,4 +1,4 @@
-//! What Go is asked for.
+//! Runs Go: finds its version and builds programs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -10,10 +10,10 @@ use crate::{Missing, release};
 const GO_MOD: &str = include_str!("../go.mod");
 const GO_SUM: &str = include_str!("../go.sum");
 
-/// Where Kubernetes' programs keep what they answer to `version`.
+/// The package in which Kubernetes programs keep their version.
 const VERSION_PACKAGE: &str = "k8s.io/component-base/version";
 
-/// The version of a module that `go.mod` requires.
+/// Returns the version of a module that `go.mod` requires.
 pub(crate) fn required(module: &str) -> &'static str {
     let mut versions = GO_MOD.lines().filter_map(|line| {
         let (name, version) = line.trim().split_once(' ')?;
@@ -24,12 +24,12 @@ pub(crate) fn required(module: &str) -> &'static str {
         .unwrap_or_else(|| panic!("go.mod does not require {module}"))
 }
 
-/// The version of Go that `go.mod` requires.
+/// Returns the version of Go that `go.mod` requires.
 pub(crate) fn required_version() -> &'static str {
     required("go")
 }
 
-/// Where these binaries are kept: other sources, or another Go, are kept elsewhere.
+/// Returns the folder for these binaries. Other sources or another version of Go get another folder.
 pub(crate) fn cache_folder() -> Result<PathBuf, Missing> {
     let mut hash = Sha256::new();
     let version = version()?;
@@ -47,7 +47,7 @@ pub(crate) fn cache_folder() -> Result<PathBuf, Missing> {
     Ok(cache.ok_or(Missing::NoCache)?.join("tollgate").join(name))
 }
 
-/// The version of Go, such as `go1.26.8`.
+/// Returns the version of Go, such as `go1.26.8`.
 fn version() -> Result<String, Missing> {
     let output = run(go().args(["env", "GOVERSION"]))?;
     let version = String::from_utf8_lossy(&output.stdout).trim().to_owned();
@@ -57,13 +57,13 @@ fn version() -> Result<String, Missing> {
     Ok(version)
 }
 
-/// The numbers of a version, in their order.
+/// Returns the numbers of a version in their order.
 fn numbers(version: &str) -> Vec<u32> {
     let parts = version.trim_start_matches("go").split(['.', '-', ' ']);
     parts.map_while(|part| part.parse().ok()).collect()
 }
 
-/// Builds a program into a file: statically, without what only debuggers read, and with the release as its version.
+/// Builds a static program without debug information, with the release as its version.
 pub(crate) fn build(package: &str, program: &Path) -> Result<(), Missing> {
     let (major, minor) = major_and_minor();
     let release = release();
@@ -77,7 +77,7 @@ pub(crate) fn build(package: &str, program: &Path) -> Result<(), Missing> {
     run(&mut command).map(drop)
 }
 
-/// `v1.36.3` is `1` and `36`.
+/// Splits a release: `v1.36.3` becomes `1` and `36`.
 fn major_and_minor() -> (&'static str, &'static str) {
     let mut parts = release().trim_start_matches('v').split('.');
     match (parts.next(), parts.next()) {
@@ -113,7 +113,7 @@ fn run(command: &mut Command) -> Result<Output, Missing> {
     })
 }
 
-/// Without the module proxy nothing can be done here; whatever else goes wrong is a mistake.
+/// Whether the build failed because there is no module proxy. Any other failure is a mistake.
 fn is_offline(reason: &str) -> bool {
     ["dial tcp", "no such host", "i/o timeout", "403 Forbidden"]
         .iter()

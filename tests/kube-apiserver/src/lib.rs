@@ -1,8 +1,9 @@
-//! etcd, kube-apiserver and kubectl, built from their Go modules and kept between runs.
+//! Builds etcd, kube-apiserver and kubectl from their Go modules and keeps them between runs.
 //!
-//! `go.mod` beside this crate says which release of Kubernetes, and `go.sum` what exactly its sources are. The binaries
-//! lie in the user's cache and not in the target folder, because they take minutes to build and change with neither.
-//! Whoever has others, such as those that envtest downloads, names their folder in `KUBEBUILDER_ASSETS`.
+//! `go.mod` beside this crate sets the release of Kubernetes, and `go.sum` pins its sources. The binaries are kept in
+//! the user's cache and not in the target folder, because they take minutes to build and depend only on these two files
+//! and the version of Go. To use other binaries, such as those that envtest downloads, set `KUBEBUILDER_ASSETS` to
+//! their folder.
 
 mod go;
 
@@ -10,33 +11,33 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// Names a folder with an etcd, a kube-apiserver and a kubectl to take in place of those built here: the variable that
-/// envtest reads.
+/// Variable for a folder with an etcd, a kube-apiserver and a kubectl to use instead of those built here. envtest reads
+/// the same variable.
 pub const ASSETS_VARIABLE: &str = "KUBEBUILDER_ASSETS";
 
-/// Where they lie.
+/// The folder of the binaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Binaries {
     folder: PathBuf,
 }
 
-/// Why there are none.
+/// The reason why there are no binaries.
 #[derive(Debug, thiserror::Error)]
 pub enum Missing {
-    /// They have not been built yet.
+    /// The binaries have not been built yet.
     #[error(
         "they are not built yet, into {}: `cargo xtask kubernetes` builds them, which takes minutes", .0.display()
     )]
     NotBuilt(PathBuf),
-    /// `KUBEBUILDER_ASSETS` names something else.
+    /// `KUBEBUILDER_ASSETS` names a folder that lacks a program.
     #[error("{ASSETS_VARIABLE} names {}, where there is no {program}", folder.display())]
     NotInAssets {
-        /// What it names.
+        /// The folder that the variable names.
         folder: PathBuf,
-        /// What is not there.
+        /// The missing program.
         program: &'static str,
     },
-    /// Go cannot be run.
+    /// Go does not run.
     #[error("`go` does not run ({0}): install Go {required} or later", required = go::required_version())]
     NoGo(io::Error),
     /// Go is too old.
@@ -45,28 +46,28 @@ pub enum Missing {
     /// The sources cannot be fetched.
     #[error("the sources cannot be fetched: {0}")]
     Offline(String),
-    /// Go does not build them.
+    /// Go fails to build the binaries.
     #[error("`{command}` failed: {reason}")]
     Build {
         /// The command line.
         command: String,
-        /// What Go says.
+        /// The output of Go.
         reason: String,
     },
-    /// The folder in the cache cannot be had.
+    /// The folder in the cache is unusable.
     #[error("{}: {reason}", path.display())]
     Cache {
         /// The folder.
         path: PathBuf,
-        /// What the system says.
+        /// The error from the system.
         reason: io::Error,
     },
-    /// There is no place to keep them.
+    /// No cache folder is known.
     #[error("there is no folder to keep them in: set XDG_CACHE_HOME or HOME")]
     NoCache,
 }
 
-/// The programs and the packages that they are built from.
+/// The programs, with the packages that they are built from.
 const PROGRAMS: [(&str, &str); 3] = [
     ("etcd", "go.etcd.io/etcd/server/v3"),
     ("kube-apiserver", "k8s.io/kubernetes/cmd/kube-apiserver"),
@@ -76,10 +77,10 @@ const PROGRAMS: [(&str, &str); 3] = [
 // === impl Binaries ===
 
 impl Binaries {
-    /// Those that are there.
+    /// Finds the binaries.
     ///
     /// # Errors
-    /// When there are none, and what to do about it.
+    /// Fails if there are none. The error tells what to do about it.
     pub fn find() -> Result<Self, Missing> {
         if let Some(folder) = std::env::var_os(ASSETS_VARIABLE) {
             let folder = PathBuf::from(folder);
@@ -95,10 +96,10 @@ impl Binaries {
         }
     }
 
-    /// Those that are there, built before where they were not. `building` is told of each before its turn.
+    /// Finds the binaries, and builds them first if they are missing. `building` is called before each one is built.
     ///
     /// # Errors
-    /// When they cannot be built.
+    /// Fails if they cannot be built.
     pub fn build(mut building: impl FnMut(&str)) -> Result<Self, Missing> {
         let folder = match Self::find() {
             Err(Missing::NotBuilt(folder)) => folder,
@@ -117,7 +118,7 @@ impl Binaries {
                 continue;
             }
             building(name);
-            // Under its own name only when it is whole.
+            // The file gets its final name only when it is complete.
             let unfinished = folder.join(format!(".{name}"));
             go::build(package, &unfinished)?;
             std::fs::rename(&unfinished, &program).map_err(cannot_keep)?;
@@ -125,25 +126,25 @@ impl Binaries {
         Ok(Self { folder })
     }
 
-    /// etcd.
+    /// Path of etcd.
     #[must_use]
     pub fn etcd(&self) -> PathBuf {
         self.folder.join("etcd")
     }
 
-    /// kube-apiserver.
+    /// Path of kube-apiserver.
     #[must_use]
     pub fn kube_apiserver(&self) -> PathBuf {
         self.folder.join("kube-apiserver")
     }
 
-    /// kubectl.
+    /// Path of kubectl.
     #[must_use]
     pub fn kubectl(&self) -> PathBuf {
         self.folder.join("kubectl")
     }
 
-    /// Their folder.
+    /// The folder of the binaries.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -153,7 +154,7 @@ impl Binaries {
 // === impl Missing ===
 
 impl Missing {
-    /// Whether that is how things are on this machine, and not a mistake: what needs them is left out then.
+    /// Whether this is a limit of the machine and not a mistake. Tests that need the binaries are skipped then.
     #[must_use]
     pub fn is_circumstance(&self) -> bool {
         matches!(
@@ -166,7 +167,7 @@ impl Missing {
 /// The release of Kubernetes that is built here, such as `v1.36.3`.
 ///
 /// # Panics
-/// When `go.mod` does not say.
+/// Panics if `go.mod` does not name it.
 #[must_use]
 pub fn release() -> &'static str {
     go::required("k8s.io/kubernetes")

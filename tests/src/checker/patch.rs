@@ -1,4 +1,4 @@
-//! The patch: its form, that it applies, and that what it makes is still the same object.
+//! Checks a patch: its form, that it applies, and that it does not change the object's identity.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 
 use super::{Endpoint, Violations};
 
-/// What a patch must leave as it is: kube-apiserver refuses the user's request otherwise.
+/// Fields that a patch must not change. Otherwise kube-apiserver rejects the user's request.
 const IDENTITY: [&str; 5] = [
     "/apiVersion",
     "/kind",
@@ -15,7 +15,7 @@ const IDENTITY: [&str; 5] = [
     "/metadata/uid",
 ];
 
-/// Gives the operations and the patched object.
+/// Checks the patch, and returns the operations and the patched object.
 pub(super) fn check(
     endpoint: Endpoint,
     request: &Value,
@@ -94,7 +94,7 @@ fn decode(patch: &Value, violations: &mut Violations) -> Option<Vec<Value>> {
     }
 }
 
-/// Only what RFC 6902 and kube-apiserver's library understand alike.
+/// Allows only operations that RFC 6902 and kube-apiserver's library understand alike.
 fn check_operation(index: usize, operation: &Value, violations: &mut Violations) {
     let Some(members) = operation.as_object() else {
         violations.add(format!("patch[{index}] is not an object"));
@@ -178,13 +178,13 @@ fn check_object(object: &Value, patched: &Value, violations: &mut Violations) {
             violations.add(format!("the patch changes {pointer}"));
         }
     }
-    // What came in odd is not the answer's fault.
+    // Metadata that was already odd in the request is not the answer's fault.
     if object.get("metadata") != patched.get("metadata") {
         check_metadata(patched.get("metadata"), violations);
     }
 }
 
-/// What Kubernetes could not decode into an `ObjectMeta`.
+/// Reports metadata that Kubernetes could not decode into an `ObjectMeta`.
 fn check_metadata(metadata: Option<&Value>, violations: &mut Violations) {
     let Some(metadata) = metadata.and_then(Value::as_object) else {
         violations.add("the patched object's metadata is not an object");

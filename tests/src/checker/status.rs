@@ -1,4 +1,4 @@
-//! The status of a refusal.
+//! Checks the status of a denial.
 
 use serde_json::{Map, Value};
 
@@ -24,8 +24,8 @@ const DETAILS: [&str; 6] = [
 ];
 const CAUSE: [&str; 3] = ["reason", "message", "field"];
 
-/// `metav1.StatusReason`, each with the code that it maps to. Another code makes clients disagree on what
-/// happened: client-go's `IsForbidden` and the like read the reason first.
+/// The reasons of `metav1.StatusReason`, each with its code. With another code, clients disagree on the cause:
+/// `IsForbidden` and similar functions of client-go read the reason first.
 const REASONS: [(&str, u64); 18] = [
     ("BadRequest", 400),
     ("Unauthorized", 401),
@@ -47,7 +47,7 @@ const REASONS: [(&str, u64); 18] = [
     ("Timeout", 504),
 ];
 
-/// `metav1.CauseType` and `field.ErrorType`.
+/// The values of `metav1.CauseType` and `field.ErrorType`.
 const CAUSE_TYPES: [&str; 13] = [
     "FieldValueNotFound",
     "FieldValueRequired",
@@ -64,7 +64,7 @@ const CAUSE_TYPES: [&str; 13] = [
     "ResourceVersionTooLarge",
 ];
 
-/// Gives the status back.
+/// Checks the status and returns it.
 pub(super) fn check(
     allowed: bool,
     status: Option<&Value>,
@@ -143,7 +143,7 @@ fn check_code(status: &Map<String, Value>, violations: &mut Violations) {
     }
 }
 
-/// Gives the number of causes.
+/// Checks the details and returns the number of causes.
 fn check_details(details: &Value, violations: &mut Violations) -> usize {
     let Some(members) = details.as_object() else {
         violations.add("response.status.details is not an object");

@@ -77,7 +77,7 @@ fn run(endpoint: Endpoint, answer: &Value) -> Result<Checked, Vec<String>> {
     )
 }
 
-/// The one violation in an answer with `value` at `pointer`; nothing at all there for none.
+/// Returns the only violation in an answer with `value` at `pointer`, or without a value there if `value` is none.
 #[track_caller]
 fn violation(endpoint: Endpoint, mut answer: Value, pointer: &str, value: Option<Value>) -> String {
     let (parent, name) = pointer.rsplit_once('/').unwrap();

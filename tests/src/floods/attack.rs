@@ -1,4 +1,4 @@
-//! The attacks. Each keeps up what it does until it is aborted: what the server ends is begun again.
+//! The attacks. Each one continues until it is aborted, and restarts connections that the server ends.
 
 use std::convert::Infallible;
 use std::future::Future;
@@ -20,42 +20,42 @@ use super::connect::Connect;
 use crate::reviews::{Review, as_sent, pod};
 use crate::server::Server;
 
-/// What is sent.
+/// The kind of traffic that is sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Flood {
-    /// Nothing.
+    /// No attack.
     None,
-    /// Seven requests that announce 256 MiB together and send nothing of it.
+    /// Seven requests that together announce 256 MiB and send no body.
     AnnouncedLengths,
-    /// 20 HTTP/2 connections with 250 requests each that have a head and no body.
+    /// 20 HTTP/2 connections with 250 requests each, all with a head and no body.
     HeaderOnlyStreams,
     /// 200 connections with half a head.
     HalfHeads,
-    /// 200 bodies of 2 MiB: 64 KiB at once, and then a byte every tenth of a second.
+    /// 200 bodies of 2 MiB: 64 KiB at once, then one byte every tenth of a second.
     SlowBodies,
-    /// 1,000 connections that say nothing after the handshake.
+    /// 1,000 connections that send nothing after the handshake.
     IdleConnections,
-    /// Four clients that send 12 MiB of small objects again and again.
+    /// Four clients that keep sending 12 MiB of small objects.
     DecodedBombs,
-    /// 16 clients whose objects make a match condition expensive.
+    /// 16 clients with objects that make a match condition expensive.
     ConditionCost,
-    /// A plugin that sleeps while it is loaded, at the start of the server.
+    /// A plugin that sleeps while it is loaded at the start of the server.
     SleeperAtStart,
-    /// The same when the configuration changes.
+    /// A plugin that sleeps while it is loaded after a change of the configuration.
     SleeperAtReload,
 }
 
 const MIB: usize = 1 << 20;
-/// The pause before something that the server has ended is begun again.
+/// Pause before an attack restarts a connection that the server ended.
 const AGAIN: Duration = Duration::from_millis(100);
-/// For how long a connection is held at most.
+/// Longest time for which a connection is held.
 const HELD: Duration = Duration::from_secs(600);
 const ANSWER_LIMIT: Duration = Duration::from_secs(30);
 
 // === impl Flood ===
 
 impl Flood {
-    /// All of them.
+    /// All floods.
     pub const ALL: [Self; 10] = [
         Self::None,
         Self::AnnouncedLengths,
@@ -69,7 +69,7 @@ impl Flood {
         Self::SleeperAtReload,
     ];
 
-    /// As a table names it.
+    /// The name of the flood in a table.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -86,7 +86,7 @@ impl Flood {
         }
     }
 
-    /// Whether it makes a difference where it comes from.
+    /// Whether the source address makes a difference.
     #[must_use]
     pub fn has_source(self) -> bool {
         !matches!(
@@ -95,7 +95,7 @@ impl Flood {
         )
     }
 
-    /// How many connections are open when it stands, where that says so.
+    /// The number of open connections at full strength, if that number tells.
     pub(super) fn connections(self) -> Option<f64> {
         match self {
             Self::HeaderOnlyStreams => Some(20.0),
@@ -106,7 +106,7 @@ impl Flood {
     }
 }
 
-/// Starts the attack, which goes on until the set is dropped.
+/// Starts the attack, which continues until the set is dropped.
 #[must_use]
 pub fn start(flood: Flood, server: &Server, source: Ipv4Addr) -> JoinSet<()> {
     let connect = Connect::new(server.address(), source, server.ca_bundle());
@@ -156,7 +156,7 @@ fn spawn<F: Future<Output = ()> + Send>(
     });
 }
 
-/// A review that is small on the wire and large in memory.
+/// Creates a review that is small on the wire and large in memory.
 fn bomb(bytes: usize) -> Vec<u8> {
     let mut object = pod("bomb");
     object["spec"]["list"] = json!([]);
@@ -181,10 +181,10 @@ fn head(length: usize) -> String {
     )
 }
 
-/// Sends a part of a request and holds on, until the server ends the connection or answers.
+/// Sends a part of a request and holds the connection until the server ends it or answers.
 async fn partial(flood: Flood, index: u32, connect: Connect) {
     if flood == Flood::AnnouncedLengths {
-        // The last one takes what the others leave.
+        // The last request takes the memory that the others leave.
         sleep(index * AGAIN).await;
     }
     let Some(mut stream) = connect.http1().await else {
@@ -202,7 +202,7 @@ async fn partial(flood: Flood, index: u32, connect: Connect) {
     }
     let mut answer = [0; 512];
     if !drips {
-        // The answer, or the end.
+        // Waits for the answer or the end of the connection.
         drop(timeout(HELD, stream.read(&mut answer)).await);
         return;
     }
@@ -218,7 +218,7 @@ async fn partial(flood: Flood, index: u32, connect: Connect) {
     }
 }
 
-/// Sends a whole request on a connection of its own and reads the beginning of the answer.
+/// Sends a whole request on its own connection and reads the start of the answer.
 async fn whole(connect: Connect, body: Bytes) {
     let Some(mut stream) = connect.http1().await else {
         return;

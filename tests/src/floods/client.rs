@@ -1,8 +1,7 @@
-//! The client that means well: reviews at a steady rate, sent as kube-apiserver does.
+//! The well-behaved client: it sends reviews at a steady rate, as kube-apiserver does.
 //!
-//! Two in four go over a kept HTTP/2 connection, one over a kept HTTP/1.1 connection, and one over a new
-//! connection. A 429 or 503 is tried again after a second, within the ten seconds that kube-apiserver gives a
-//! webhook.
+//! Two in four reviews use a kept HTTP/2 connection, one a kept HTTP/1.1 connection, and one a new connection. After a
+//! 429 or 503 the client retries after a second, within the ten seconds that kube-apiserver gives a webhook.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -16,34 +15,34 @@ use super::CLIENT;
 use crate::reviews::{Review, as_sent, pod};
 use crate::server::Server;
 
-/// kube-apiserver's own `timeoutSeconds`.
+/// kube-apiserver's default `timeoutSeconds`.
 const TIMEOUT: Duration = Duration::from_secs(10);
-/// kube-apiserver does as `Retry-After: 1` says.
+/// kube-apiserver waits this long after `Retry-After: 1`.
 const RETRY_AFTER: Duration = Duration::from_secs(1);
 
-/// How the client fared.
+/// Results of the client.
 #[derive(Clone, Debug, Default)]
 pub struct Fared {
-    /// How long each request took that was answered, tries again included, in order of length.
+    /// Duration of each answered request, including retries, in ascending order.
     pub took: Vec<Duration>,
-    /// Requests without an answer in time.
+    /// Requests without a timely answer.
     pub failed: usize,
-    /// Answers that said to try again.
+    /// Answers that asked for a retry.
     pub retried: usize,
-    /// What the requests failed with, each once.
+    /// The errors of failed requests, without duplicates.
     pub errors: Vec<String>,
 }
 
-/// One answer.
+/// The result of one request.
 pub(super) struct Answered {
     pub(super) began: Instant,
     pub(super) took: Duration,
     pub(super) retried: usize,
-    /// The status of the HTTP answer's review, or what went wrong.
+    /// Whether the review was allowed, or the error.
     pub(super) allowed: Result<bool, String>,
 }
 
-/// Sends reviews for a while.
+/// Sends reviews for a while, and returns the results.
 pub(super) async fn send(server: &Server, rate: u32, lasts: Duration) -> Fared {
     let mut fared = Fared::default();
     for answered in send_each(server, rate, lasts).await {
@@ -53,7 +52,7 @@ pub(super) async fn send(server: &Server, rate: u32, lasts: Duration) -> Fared {
     fared
 }
 
-/// Sends reviews for a while, and says what came of each.
+/// Sends reviews for a while, and returns the result of each.
 pub(super) async fn send_each(server: &Server, rate: u32, lasts: Duration) -> Vec<Answered> {
     let body = Arc::new(as_sent(&Review::create(pod("web")).build()));
     let url = Arc::new(server.url("/validate?timeout=10s"));
@@ -73,7 +72,7 @@ pub(super) async fn send_each(server: &Server, rate: u32, lasts: Duration) -> Ve
         let client = match number % 4 {
             0 | 1 => http2.clone(),
             2 => http1.clone(),
-            // Nothing is kept of it.
+            // A new client for each request, so that no connection is kept.
             _ => client(true),
         };
         let (url, body) = (Arc::clone(&url), Arc::clone(&body));
@@ -121,7 +120,7 @@ async fn one(client: &Client, url: &str, body: &[u8]) -> Answered {
 // === impl Fared ===
 
 impl Fared {
-    /// Counts an answer; `expected` is what a review is to be answered with.
+    /// Counts a result. `expected` is the right answer to the review.
     pub(super) fn add(&mut self, answered: &Answered, expected: bool) {
         self.retried += answered.retried;
         let error = match &answered.allowed {
@@ -142,13 +141,13 @@ impl Fared {
         self.took.sort();
     }
 
-    /// Requests that were answered.
+    /// Number of answered requests.
     #[must_use]
     pub fn answered(&self) -> usize {
         self.took.len()
     }
 
-    /// The time that so many hundredths of the answers took at most.
+    /// The duration at a percentile of the answers.
     #[must_use]
     pub fn percentile(&self, percent: usize) -> Option<Duration> {
         let last = self.took.len().checked_sub(1)?;

@@ -1,4 +1,4 @@
-//! TLS connections from a chosen address.
+//! TLS connections from a chosen source address.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::Path;
@@ -14,7 +14,7 @@ use tokio::time::timeout;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-/// Makes connections to one server.
+/// Opens connections to one server.
 #[derive(Clone)]
 pub(super) struct Connect {
     address: SocketAddr,
@@ -23,7 +23,7 @@ pub(super) struct Connect {
     http2: TlsConnector,
 }
 
-/// An attacker does not wait for longer.
+/// Longest time that an attacker waits for a connection.
 const PATIENCE: Duration = Duration::from_secs(10);
 
 // === impl Connect ===
@@ -51,12 +51,12 @@ impl Connect {
         }
     }
 
-    /// A connection for HTTP/1.1; none when the server refuses or takes too long.
+    /// Opens a connection for HTTP/1.1. Returns none if the server refuses it or takes too long.
     pub(super) async fn http1(&self) -> Option<TlsStream<TcpStream>> {
         self.tls(&self.http1).await
     }
 
-    /// A connection for HTTP/2.
+    /// Opens a connection for HTTP/2, like `Connect::http1`.
     pub(super) async fn http2(&self) -> Option<TlsStream<TcpStream>> {
         self.tls(&self.http2).await
     }

@@ -1,4 +1,4 @@
-//! A plugin that sleeps while it is loaded: at the start of the server, and when the configuration changes.
+//! A plugin that sleeps while it is loaded: at the start of the server, and after a change of the configuration.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -11,10 +11,10 @@ use super::{Flood, Setting, configuration};
 use crate::server::Start;
 use crate::{hostile, wat};
 
-/// A change has to be in force after this.
+/// Time limit for a change to take effect.
 const IN_FORCE: Duration = Duration::from_secs(3);
 
-/// Sleeps for a day in `describe`.
+/// A plugin that sleeps for a day in `describe`.
 const SLEEPER: &str = r#"
 (import "wasi:clocks/monotonic-clock@0.2.0" "subscribe-duration" (func $subscribe (param i64) (result i32)))
 (import "wasi:io/poll@0.2.0" "[method]pollable.block" (func $block (param i32)))
@@ -22,7 +22,7 @@ const SLEEPER: &str = r#"
     (call $block (call $subscribe (i64.const 86400000000000)))
     unreachable)"#;
 
-/// Denies everything.
+/// A plugin that denies everything.
 const DENIES: &str = r#"
 (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)
     (i32.store8 (i32.const 512) (i32.const 1))
@@ -71,7 +71,7 @@ pub(super) async fn run(flood: Flood, setting: &Setting) -> Row {
         if first.is_none() && answered.allowed == Ok(at_start) {
             first = Some(since + answered.took);
         }
-        // Before the change has to be in force, either answer is right.
+        // Until the time limit for the change, both answers are right.
         let allowed = at_start || (since < IN_FORCE && !denied);
         fared.add(answered, allowed);
     }

@@ -1,4 +1,4 @@
-//! What came of the floods, as a table.
+//! The results of the floods, as a table.
 
 use std::fmt::Write as _;
 use std::time::Duration;
@@ -6,18 +6,18 @@ use std::time::Duration;
 use super::client::Fared;
 use super::{ATTACKER, Flood, Setting};
 
-/// What came of one flood.
+/// The result of one flood.
 #[derive(Clone, Debug)]
 pub struct Row {
-    /// What was sent.
+    /// The flood that was run.
     pub flood: Flood,
-    /// Whether it came from an address of its own.
+    /// Whether the attack came from another address than the client.
     pub other_address: bool,
-    /// How the client that means well fared.
+    /// Results of the well-behaved client.
     pub fared: Fared,
-    /// The most memory that the server has had, in KiB.
+    /// The server's peak memory, in KiB.
     pub peak_kib: u64,
-    /// Anything else.
+    /// Further remarks.
     pub note: String,
 }
 
@@ -34,7 +34,7 @@ impl Row {
         }
     }
 
-    /// The row of a table that names the binary.
+    /// Formats the row of a table, with the name of the binary.
     #[must_use]
     pub fn line(&self, binary: &str) -> String {
         let Fared {

@@ -1,4 +1,4 @@
-//! Certificates for kube-apiserver, for its clients and, where a test brings its own, for Tollgate.
+//! Certificates for kube-apiserver and its clients, and for Tollgate in tests that bring their own certificate.
 
 use rcgen::{
     BasicConstraints, CertificateParams, DnType, ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair,
@@ -17,17 +17,17 @@ pub struct Authority {
 pub struct Issued {
     /// The certificate.
     pub certificate: String,
-    /// Its key.
+    /// The private key.
     pub key: String,
 }
 
 // === impl Authority ===
 
 impl Authority {
-    /// A CA with a new key.
+    /// Creates a CA with a new key.
     ///
     /// # Panics
-    /// When the system has no randomness.
+    /// Panics if the system has no randomness.
     #[must_use]
     pub fn new(name: &str) -> Self {
         let key = new_key();
@@ -41,25 +41,25 @@ impl Authority {
         }
     }
 
-    /// What to trust, as PEM.
+    /// The certificate to trust, as PEM.
     #[must_use]
     pub fn certificate(&self) -> &str {
         &self.certificate
     }
 
-    /// A certificate for a server of these names.
+    /// Issues a certificate for a server with these names.
     ///
     /// # Panics
-    /// When one is neither a DNS name nor an IP address.
+    /// Panics if a name is neither a DNS name nor an IP address.
     #[must_use]
     pub fn server(&self, names: &[&str]) -> Issued {
         self.issue(named("server", names), ExtendedKeyUsagePurpose::ServerAuth)
     }
 
-    /// A certificate for a client.
+    /// Issues a certificate for a client.
     ///
     /// # Panics
-    /// When the system has no randomness.
+    /// Panics if the system has no randomness.
     #[must_use]
     pub fn client(&self, name: &str) -> Issued {
         self.issue(named(name, &[]), ExtendedKeyUsagePurpose::ClientAuth)
@@ -77,10 +77,10 @@ impl Authority {
     }
 }
 
-/// A key pair for signing service-account tokens: public and private, as PEM.
+/// Creates a key pair for signing service-account tokens. Returns the public and the private key as PEM.
 ///
 /// # Panics
-/// When the system has no randomness.
+/// Panics if the system has no randomness.
 #[must_use]
 pub fn key_pair() -> (String, String) {
     let key = new_key();

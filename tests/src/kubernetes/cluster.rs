@@ -1,4 +1,4 @@
-//! Starts etcd and kube-apiserver, and talks to the latter.
+//! Starts etcd and kube-apiserver, and sends requests to kube-apiserver.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,16 +17,16 @@ use crate::{left_out, port};
 /// The bearer token of a cluster administrator.
 pub const ADMIN_TOKEN: &str = "administrator";
 
-/// Addresses of services. All of 127.0.0.0/8 reaches this machine and nobody else, so that a cluster IP can be listened
-/// on without a network of the suite's own.
+/// Addresses of services. All of 127.0.0.0/8 reaches only this machine, so a test can listen on a cluster IP without
+/// its own network.
 const SERVICE_ADDRESSES: &str = "127.96.0.0/16";
 
-/// How long kube-apiserver may take until it is ready: three seconds when nobody else wants the processors.
+/// Time limit until kube-apiserver is ready. It takes three seconds if the processors are free.
 const START_LIMIT: Duration = Duration::from_secs(120);
-/// How long a request may take.
+/// Time limit for a request.
 const REQUEST_LIMIT: Duration = Duration::from_secs(60);
 
-/// Every change is in the audit log, with the annotations of webhooks; patches are among those from level Request on.
+/// Every change is in the audit log, with the annotations of webhooks. From level Request on, these include patches.
 const AUDIT_POLICY: &str = "apiVersion: audit.k8s.io/v1
 kind: Policy
 omitStages: [RequestReceived]
@@ -38,7 +38,7 @@ rules:
   - level: Request
 ";
 
-/// etcd and kube-apiserver, until it is dropped or the test binary ends.
+/// A running etcd and kube-apiserver. They end when this is dropped or the test binary ends.
 pub struct Cluster {
     binaries: Binaries,
     folder: PathBuf,
@@ -47,7 +47,7 @@ pub struct Cluster {
     _guard: Guard,
 }
 
-/// How a cluster is started.
+/// Settings for the start of a cluster.
 #[derive(Default)]
 pub struct Start {
     files: Vec<(String, String)>,
@@ -57,25 +57,25 @@ pub struct Start {
 // === impl Start ===
 
 impl Start {
-    /// Puts a file into the cluster's folder, which is kube-apiserver's working directory. `{folder}` in it becomes the
-    /// path of that folder, for what has to be absolute.
+    /// Puts a file into the cluster's folder, which is kube-apiserver's working directory. `{folder}` in the content
+    /// becomes the absolute path of that folder.
     #[must_use]
     pub fn file(mut self, name: &str, content: &str) -> Self {
         self.files.push((name.to_owned(), content.to_owned()));
         self
     }
 
-    /// Adds an argument to kube-apiserver's.
+    /// Adds an argument for kube-apiserver.
     #[must_use]
     pub fn argument(mut self, argument: &str) -> Self {
         self.arguments.push(argument.to_owned());
         self
     }
 
-    /// Starts the cluster and waits until it is ready. None, said loudly, where its programs are not there.
+    /// Starts the cluster and waits until it is ready. If its programs are missing, reports that and returns none.
     ///
     /// # Panics
-    /// When it does not come up; what it logged is in the panic.
+    /// Panics if it does not become ready. The message has its logs.
     #[must_use]
     pub fn start(self) -> Option<Cluster> {
         let binaries = match Binaries::find() {
@@ -88,7 +88,7 @@ impl Start {
         let folder = tempfile::Builder::new()
             .prefix("tollgate-kubernetes-")
             .tempdir();
-        // The guard removes it.
+        // The guard removes the folder.
         let folder = folder.expect("a temporary folder can be made").keep();
         let (etcd_port, port) = (port::free(), port::free());
         let authority = Authority::new("kube-apiserver");
@@ -132,7 +132,7 @@ impl Start {
             .add_root_certificate(ca.expect("it was made just now"))
             .timeout(REQUEST_LIMIT)
             .no_proxy()
-            // Connections belong to the runtime that they were made in, and each test has its own.
+            // A connection belongs to the runtime in which it was opened, and each test has its own runtime.
             .http1_only()
             .pool_max_idle_per_host(0)
             .build();
@@ -154,7 +154,7 @@ fn etcd_arguments(port: u16) -> Vec<String> {
         format!("--listen-client-urls=http://127.0.0.1:{port}"),
         format!("--advertise-client-urls=http://127.0.0.1:{port}"),
         "--listen-peer-urls=http://127.0.0.1:0".to_owned(),
-        // What a test leaves behind need not survive the machine.
+        // The data of a test need not survive a crash of the machine.
         "--unsafe-no-fsync".to_owned(),
     ]
 }
@@ -165,7 +165,7 @@ fn apiserver_arguments(etcd_port: u16, port: u16, more: &[String]) -> Vec<String
         &format!("--secure-port={port}"),
         "--bind-address=127.0.0.1",
         "--advertise-address=127.0.0.1",
-        // There is no kubelet or proxy that would want to know where it is, and it may not say a loopback address.
+        // No kubelet or proxy needs this address, and it may not be a loopback address.
         "--endpoint-reconciler-type=none",
         &format!("--service-cluster-ip-range={SERVICE_ADDRESSES}"),
         "--tls-cert-file=apiserver.crt",
@@ -175,7 +175,7 @@ fn apiserver_arguments(etcd_port: u16, port: u16, more: &[String]) -> Vec<String
         "--service-account-signing-key-file=service-account.key",
         "--token-auth-file=tokens.csv",
         "--authorization-mode=RBAC",
-        // Nobody makes the service accounts that Pods would have to have.
+        // Nothing creates the service accounts that Pods would need.
         "--disable-admission-plugins=ServiceAccount",
         "--allow-privileged=true",
         "--audit-policy-file=audit-policy.yaml",
@@ -190,11 +190,11 @@ fn apiserver_arguments(etcd_port: u16, port: u16, more: &[String]) -> Vec<String
 // === impl Cluster ===
 
 impl Cluster {
-    /// The cluster that all tests of this binary share, which each keeps to its own namespaces of. None, said loudly,
-    /// where its programs are not there.
+    /// Returns the cluster that all tests of this binary share. Each test uses its own namespaces. If the programs are
+    /// missing, reports that and returns none.
     ///
     /// # Panics
-    /// When it does not come up.
+    /// Panics if the cluster does not become ready.
     #[must_use]
     pub fn shared() -> Option<&'static Self> {
         static SHARED: OnceLock<Option<Cluster>> = OnceLock::new();
@@ -204,7 +204,7 @@ impl Cluster {
             Start::default().start()
         });
         if shared.is_none() && !is_first {
-            // Each test that is left out says so.
+            // Each skipped test reports that it was skipped.
             if let Err(missing) = Binaries::find() {
                 skip(&missing);
             }
@@ -212,24 +212,25 @@ impl Cluster {
         shared.as_ref()
     }
 
-    /// A command for kubectl, as the administrator.
+    /// Creates a command for kubectl as the administrator.
     #[must_use]
     pub fn kubectl(&self, arguments: &[&str]) -> Kubectl {
         Kubectl::new(&self.binaries.kubectl(), &self.folder, arguments)
     }
 
-    /// Makes a namespace.
+    /// Creates a namespace.
     ///
     /// # Panics
-    /// When there is one of that name already.
+    /// Panics if a namespace of that name exists.
     pub fn namespace(&self, name: &str) {
         self.kubectl(&["create", "namespace", name]).succeed();
     }
 
-    /// Sends a request as the administrator. `path` may have a query; the answer is JSON or, where it is not, text.
+    /// Sends a request as the administrator. `path` may have a query. The answer is JSON, or text if it is not valid
+    /// JSON.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// Panics if there is no answer.
     pub async fn request(&self, method: Method, path: &str, body: Option<&Value>) -> (u16, Value) {
         let mut request = self.client.request(method, format!("{}{path}", self.url));
         request = request.bearer_auth(ADMIN_TOKEN);
@@ -253,10 +254,10 @@ impl Cluster {
         }
     }
 
-    /// What kube-apiserver says about itself.
+    /// Returns kube-apiserver's metrics.
     ///
     /// # Panics
-    /// When there is no answer.
+    /// Panics if there is no answer.
     pub async fn metrics(&self) -> String {
         match self.request(Method::GET, "/metrics", None).await {
             (200, Value::String(text)) => text,
@@ -264,10 +265,10 @@ impl Cluster {
         }
     }
 
-    /// The audit log's entries, in their order, that `wanted` is true for; waits for the first.
+    /// Returns the entries of the audit log that `wanted` selects, in order. Waits for the first one.
     ///
     /// # Panics
-    /// When none comes.
+    /// Panics if none appears.
     pub fn audit(&self, wanted: impl Fn(&Value) -> bool) -> Vec<Value> {
         let path = self.folder.join("audit.log");
         let deadline = Instant::now() + Duration::from_secs(10);
@@ -288,7 +289,7 @@ impl Cluster {
         }
     }
 
-    /// Where kube-apiserver's files are.
+    /// The folder of kube-apiserver's files.
     #[must_use]
     pub fn folder(&self) -> &Path {
         &self.folder
@@ -309,7 +310,7 @@ impl Cluster {
     fn is_ready(&self) -> bool {
         let mut command: Command = self.kubectl(&["get", "--raw", "/readyz"]).into();
         let answer = command.output().expect("kubectl can be run");
-        // The namespace is made after kube-apiserver is ready.
+        // kube-apiserver creates this namespace after it is ready.
         answer.status.success()
             && self
                 .kubectl(&["get", "namespace", "default"])

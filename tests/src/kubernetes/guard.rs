@@ -1,13 +1,13 @@
-//! Processes that do not outlive the test binary, however it ends.
+//! Runs processes that do not outlive the test binary, however it ends.
 //!
-//! A cluster is shared by all tests of a binary, so nothing is dropped at its end. A shell stands between: it waits for
-//! the end of its standard input, which the kernel closes with the binary, then ends what it started and removes their
+//! All tests of a binary share a cluster, so nothing drops it at the end. A shell runs in between. It waits for the end
+//! of its standard input, which the kernel closes with the test binary. Then it ends the processes and removes their
 //! folder.
 
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-/// One program after the other is started, each with its own log; `--` stands between them.
+/// Starts the programs one after another, each with its own log. `--` separates them.
 const SCRIPT: &str = r#"
 folder=$1; shift
 children=
@@ -28,7 +28,7 @@ wait
 rm -rf "$folder"
 "#;
 
-/// Ends its processes, and removes their folder, when it is dropped or the test binary has ended.
+/// Ends the processes and removes their folder when it is dropped or the test binary ends.
 #[derive(Debug)]
 pub(super) struct Guard {
     shell: Child,
@@ -37,7 +37,7 @@ pub(super) struct Guard {
 // === impl Guard ===
 
 impl Guard {
-    /// Starts programs, each with the name of its log in `folder` and its arguments.
+    /// Starts programs, each given as the name of its log in `folder`, its path and its arguments.
     pub(super) fn start(folder: &Path, programs: &[(&str, &Path, &[String])]) -> Self {
         let mut command = Command::new("sh");
         command.args(["-c", SCRIPT, "guard"]).arg(folder);
@@ -65,7 +65,7 @@ impl Guard {
 impl Drop for Guard {
     fn drop(&mut self) {
         drop(self.shell.stdin.take());
-        // An error means that it is gone already.
+        // An error means that the process has already ended.
         let _: std::io::Result<std::process::ExitStatus> = self.shell.wait();
     }
 }

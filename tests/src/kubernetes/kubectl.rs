@@ -1,4 +1,4 @@
-//! kubectl, and what it prints.
+//! Runs kubectl, and returns its output.
 
 use std::fmt;
 use std::io::Write as _;
@@ -17,7 +17,7 @@ pub struct Kubectl {
     input: Option<String>,
 }
 
-/// A command that has run: what the user typed and what the user saw.
+/// A command that has run: what the user typed and saw.
 #[derive(Clone, Debug)]
 pub struct Printed {
     /// The exit code.
@@ -29,7 +29,7 @@ pub struct Printed {
     typed: String,
 }
 
-/// The file that tells kubectl where kube-apiserver is.
+/// Creates the file that tells kubectl the address of kube-apiserver.
 pub(super) fn kubeconfig(url: &str) -> String {
     format!(
         "apiVersion: v1
@@ -60,24 +60,24 @@ impl Kubectl {
         }
     }
 
-    /// Gives it a document to read; `-f -` has to be among the arguments.
+    /// Passes a document on standard input. The arguments must include `-f -`.
     #[must_use]
     pub fn input(mut self, document: &Value) -> Self {
         self.input = Some(document.to_string());
         self
     }
 
-    /// Gives it text to read.
+    /// Passes text on standard input.
     #[must_use]
     pub fn text(mut self, text: &str) -> Self {
         self.input = Some(text.to_owned());
         self
     }
 
-    /// Runs it.
+    /// Runs the command.
     ///
     /// # Panics
-    /// When it cannot be run.
+    /// Panics if the command cannot be run.
     #[must_use]
     pub fn run(mut self) -> Printed {
         if self.input.is_some() {
@@ -89,7 +89,7 @@ impl Kubectl {
             .spawn()
             .unwrap_or_else(|error| panic!("{} cannot be run: {error}", self.typed));
         if let (Some(input), Some(mut stdin)) = (self.input, child.stdin.take()) {
-            // It reads all of it before it prints anything; an error is for its exit code to tell.
+            // kubectl reads all of its input before it prints anything. On an error, the exit code tells enough.
             let _: std::io::Result<()> = stdin.write_all(input.as_bytes());
         }
         let output = child
@@ -103,10 +103,10 @@ impl Kubectl {
         }
     }
 
-    /// Runs it and hands out its standard output.
+    /// Runs the command and returns its standard output.
     ///
     /// # Panics
-    /// When it fails.
+    /// Panics if the command fails.
     #[track_caller]
     pub fn succeed(self) -> String {
         let printed = self.run();
@@ -124,16 +124,16 @@ impl From<Kubectl> for Command {
 // === impl Printed ===
 
 impl Printed {
-    /// Whether kubectl says that it went well.
+    /// Whether kubectl reports success.
     #[must_use]
     pub fn succeeded(&self) -> bool {
         self.code == Some(0)
     }
 
-    /// Makes sure that it failed with some words on standard error.
+    /// Checks that the command failed with some words on standard error.
     ///
     /// # Panics
-    /// When it did not.
+    /// Panics if it did not.
     #[track_caller]
     pub fn assert_failed(&self, words: &[&str]) {
         assert_eq!(self.code, Some(1), "{self}");

@@ -1,4 +1,4 @@
-//! Registers a server with kube-apiserver by what `tollgate manifests` prints.
+//! Registers a server with kube-apiserver through the output of `tollgate manifests`.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -10,10 +10,10 @@ use super::Cluster;
 use crate::binary;
 use crate::server::{Server, metric};
 
-/// kube-apiserver takes up a configuration within a second; by far longer only on a machine that is busy.
+/// Time limit for a configuration to take effect. kube-apiserver needs a second, or much longer on a busy machine.
 const EFFECT_LIMIT: Duration = Duration::from_secs(30);
 
-/// The registration of a server, until it is dropped.
+/// The registration of a server. It ends when this is dropped.
 pub struct Registration<'c> {
     cluster: &'c Cluster,
     name: String,
@@ -23,11 +23,11 @@ pub struct Registration<'c> {
 // === impl Registration ===
 
 impl<'c> Registration<'c> {
-    /// Applies what `tollgate manifests` prints for a server under a name, and waits until kube-apiserver asks it
-    /// about `probe`, an object that each of its webhooks is for; `path` is where one would be created.
+    /// Applies the output of `tollgate manifests` for a server under a name. Waits until kube-apiserver asks the server
+    /// about `probe`, an object that all its webhooks match. `path` is the path at which such an object is created.
     ///
     /// # Panics
-    /// When the manifests are refused, or kube-apiserver does not ask.
+    /// Panics if the manifests are rejected, or if kube-apiserver does not ask the server.
     pub async fn new(
         cluster: &'c Cluster,
         server: &Server,
@@ -40,11 +40,11 @@ impl<'c> Registration<'c> {
         registration
     }
 
-    /// Applies what `tollgate manifests` prints. Without `--service` and `--url` among the arguments, it is registered
-    /// by the URL that it listens at.
+    /// Applies the output of `tollgate manifests`. If `arguments` has neither `--service` nor `--url`, the server is
+    /// registered by the URL that it listens on.
     ///
     /// # Panics
-    /// When the manifests are refused.
+    /// Panics if the manifests are rejected.
     #[must_use]
     pub fn apply(cluster: &'c Cluster, server: &Server, name: &str, arguments: &[&str]) -> Self {
         let mut registration = Self {
@@ -56,21 +56,21 @@ impl<'c> Registration<'c> {
         registration
     }
 
-    /// Applies what `tollgate manifests` prints now, in the place of what it printed before.
+    /// Applies the current output of `tollgate manifests` in place of the previous one.
     ///
     /// # Panics
-    /// When the manifests are refused.
+    /// Panics if the manifests are rejected.
     pub fn renew(&mut self, server: &Server, arguments: &[&str]) {
         self.printed = manifests(server, &self.name, arguments);
         let apply = self.cluster.kubectl(&["apply", "-f", "-"]);
         apply.text(&self.printed).succeed();
     }
 
-    /// Waits until kube-apiserver asks one of the servers about `probe`, in each phase that is registered. The probe is
-    /// not created.
+    /// Waits until kube-apiserver asks one of the servers about `probe` in each registered phase. The probe is not
+    /// created.
     ///
     /// # Panics
-    /// When it does not ask.
+    /// Panics if kube-apiserver does not ask any server.
     pub async fn wait_for_effect(&self, servers: &[&Server], (path, probe): (&str, &Value)) {
         let phases: Vec<&str> = [("Mutating", "mutate"), ("Validating", "validate")]
             .into_iter()
@@ -107,7 +107,7 @@ impl<'c> Registration<'c> {
         }
     }
 
-    /// What was printed and applied.
+    /// The manifests that were printed and applied.
     #[must_use]
     pub fn manifests(&self) -> &str {
         &self.printed
@@ -121,16 +121,16 @@ impl Drop for Registration<'_> {
             "validatingwebhookconfiguration",
         ] {
             let arguments = ["delete", "--ignore-not-found", kind, &self.name];
-            // A test that fails is not to fail once more here.
+            // A test that has failed must not fail a second time here.
             drop(self.cluster.kubectl(&arguments).run());
         }
     }
 }
 
-/// What `tollgate manifests` prints for a server.
+/// Returns the output of `tollgate manifests` for a server.
 ///
 /// # Panics
-/// When it prints nothing.
+/// Panics if the command fails.
 fn manifests(server: &Server, name: &str, arguments: &[&str]) -> String {
     let mut command = Command::new(binary::tollgate());
     command.arg("manifests").arg("--config");

@@ -1,9 +1,9 @@
-//! A Service with replicas behind it, and the part of a cluster that leads there.
+//! A Service with replicas behind it, and the routing of a cluster to them.
 //!
-//! kube-apiserver connects to a Service's cluster IP, and kube-proxy picks a ready replica for each connection; what
-//! is connected stays connected. That is what happens here, at the very cluster IP, which is a loopback address of this
-//! machine. kube-apiserver's other way (`--enable-aggregator-routing`), by EndpointSlices, is not: those may not name
-//! loopback addresses, and a suite should not listen on any other.
+//! kube-apiserver connects to a Service's cluster IP. kube-proxy picks a ready replica for each connection, and an open
+//! connection keeps its replica. This module does the same at the cluster IP, which is a loopback address of this
+//! machine. kube-apiserver can also route by EndpointSlices (`--enable-aggregator-routing`), but this is not covered.
+//! EndpointSlices may not name loopback addresses, and a suite should not listen on any other.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,7 +15,7 @@ use tokio::task::JoinHandle;
 
 use super::Cluster;
 
-/// A Service, until it is dropped.
+/// A Service. It ends when this is dropped.
 pub struct Service {
     replicas: Arc<Replicas>,
     port: u16,
@@ -30,10 +30,10 @@ struct Replicas {
 // === impl Service ===
 
 impl Service {
-    /// Makes a Service with no replicas yet.
+    /// Creates a Service without replicas.
     ///
     /// # Panics
-    /// When kube-apiserver does not make it, or its cluster IP cannot be listened on.
+    /// Panics if kube-apiserver does not create it, or if the cluster IP cannot be listened on.
     pub async fn new(cluster: &Cluster, namespace: &str, name: &str) -> Self {
         let unbound = TcpListener::bind("127.0.0.1:0").await;
         let port = unbound.and_then(|listener| listener.local_addr());
@@ -72,18 +72,18 @@ impl Service {
         }
     }
 
-    /// The Service's port, which `tollgate manifests --service` wants to know.
+    /// The Service's port, which `tollgate manifests --service` needs.
     #[must_use]
     pub fn port(&self) -> u16 {
         self.port
     }
 
-    /// A replica is ready.
+    /// Adds a replica that has become ready.
     pub fn add(&self, replica: SocketAddr) {
         self.replicas.lock().push(replica);
     }
 
-    /// A replica is no longer ready. Its connections stay.
+    /// Removes a replica that is no longer ready. Its connections stay open.
     pub fn remove(&self, replica: SocketAddr) {
         self.replicas.lock().retain(|ready| *ready != replica);
     }
@@ -102,7 +102,7 @@ impl Replicas {
         self.ready.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Each in turn.
+    /// Returns the ready replicas in turn.
     fn next(&self) -> Option<SocketAddr> {
         let mut ready = self.lock();
         if !ready.is_empty() {
@@ -117,13 +117,13 @@ async fn forward(listener: TcpListener, replicas: Arc<Replicas>) {
     let mut connections = tokio::task::JoinSet::new();
     while let Ok((mut client, _)) = listener.accept().await {
         while connections.try_join_next().is_some() {}
-        // Without a replica, kube-proxy refuses a connection; here it is closed at once.
+        // Without a replica, kube-proxy refuses a connection. This module accepts it and closes it at once.
         let Some(replica) = replicas.next() else {
             continue;
         };
         connections.spawn(async move {
             if let Ok(mut server) = TcpStream::connect(replica).await {
-                // How a connection ends is for its two sides to see.
+                // The two sides notice by themselves how the connection ends.
                 drop(copy_bidirectional(&mut client, &mut server).await);
             }
         });

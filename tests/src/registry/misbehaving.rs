@@ -1,4 +1,4 @@
-//! A registry in the clear that does what it is told, right or wrong.
+//! A registry in plain HTTP that behaves as a test tells it.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -8,43 +8,43 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What it has, and what it does with those who ask.
+/// The registry's content, and how it answers.
 #[derive(Clone, Debug)]
 pub struct Behaviour {
-    /// The plugin.
+    /// The plugin's bytes.
     pub layer: Vec<u8>,
-    /// The manifest, once it has been made.
+    /// The manifest, once it has been created.
     pub manifest: Value,
-    /// What is wrong.
+    /// The fault to simulate.
     pub fault: Fault,
 }
 
-/// What is wrong.
+/// A fault of the registry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
-    /// Nothing.
+    /// No fault.
     None,
     /// Every answer has this status.
     Status(u16),
-    /// Answers do not come.
+    /// The registry never answers.
     Silent,
-    /// Blobs end in their middle.
+    /// Blobs end in the middle.
     Truncated,
-    /// Blobs have another byte.
+    /// Blobs have their bytes in reverse order.
     Altered,
-    /// Blobs go on and on.
+    /// Blobs never end.
     Endless,
-    /// Blobs are elsewhere.
+    /// Blobs are redirected to this URL.
     Redirect(String),
-    /// Tokens are made elsewhere.
+    /// Tokens are issued by another server.
     Realm(String),
-    /// Tokens are wanted, and made here.
+    /// Tokens are required, and issued here.
     Token,
-    /// Manifests go on and on.
+    /// Manifests never end.
     EndlessManifest,
 }
 
-/// The server; it ends with the runtime.
+/// The registry's server. It ends with the runtime.
 pub struct Misbehaving {
     address: SocketAddr,
     behaviour: Arc<Mutex<Behaviour>>,
@@ -53,7 +53,7 @@ pub struct Misbehaving {
 // === impl Behaviour ===
 
 impl Behaviour {
-    /// A plugin in the layout for WebAssembly.
+    /// A plugin in the layout for WebAssembly artifacts.
     #[must_use]
     pub fn of(layer: Vec<u8>) -> Self {
         let part = |kind: &str, bytes: &[u8]| json!({"mediaType": kind, "digest": digest(bytes), "size": bytes.len()});
@@ -70,7 +70,7 @@ impl Behaviour {
         }
     }
 
-    /// The same with something wrong.
+    /// Sets the fault.
     #[must_use]
     pub fn with(mut self, fault: Fault) -> Self {
         self.fault = fault;
@@ -81,10 +81,10 @@ impl Behaviour {
 // === impl Misbehaving ===
 
 impl Misbehaving {
-    /// Starts it.
+    /// Starts the server.
     ///
     /// # Panics
-    /// When loopback has no free port.
+    /// Panics if loopback has no free port.
     pub async fn start(behaviour: Behaviour) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0")
             .await
@@ -95,7 +95,7 @@ impl Misbehaving {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let behaviour = shared.clone();
-                // Whoever asks may break off, and some are meant to.
+                // Clients may disconnect, and some do so on purpose.
                 tokio::spawn(async move { drop(serve(stream, &behaviour, address).await) });
             }
         });
@@ -108,7 +108,7 @@ impl Misbehaving {
         self.address.to_string()
     }
 
-    /// Behaves so from now on.
+    /// Changes the behaviour from now on.
     pub fn behave(&self, behaviour: Behaviour) {
         *self
             .behaviour
@@ -190,11 +190,11 @@ async fn serve(
         stream.write_all(&body[..end]).await?;
     }
     stream.shutdown().await?;
-    // Until the other side has had enough.
+    // Waits until the client disconnects.
     stream.read_to_end(&mut Vec::new()).await.map(drop)
 }
 
-/// Without a length, until the other side has had enough.
+/// Sends a body without a length until the client disconnects.
 async fn endless(mut stream: BufReader<TcpStream>) -> std::io::Result<()> {
     stream
         .write_all(b"HTTP/1.1 200 X\r\nconnection: close\r\n\r\n")
@@ -204,7 +204,7 @@ async fn endless(mut stream: BufReader<TcpStream>) -> std::io::Result<()> {
     }
 }
 
-/// As registries write it.
+/// Formats a digest as registries do.
 fn digest(bytes: &[u8]) -> String {
     use sha2::{Digest as _, Sha256};
     format!("sha256:{:x}", Sha256::digest(bytes))

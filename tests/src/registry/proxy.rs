@@ -1,4 +1,4 @@
-//! An HTTP proxy on loopback that knows two names and remembers every URL it is asked for.
+//! An HTTP proxy on loopback that knows two names and records every requested URL.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,23 +6,23 @@ use std::sync::{Arc, Mutex, PoisonError};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _, copy_bidirectional};
 use tokio::net::{TcpListener, TcpStream};
 
-/// The proxy; it ends with the runtime.
+/// The proxy. It ends with the runtime.
 pub struct Proxy {
     address: SocketAddr,
     asked: Arc<Mutex<Vec<String>>>,
 }
 
-/// A head that is longer is no head.
+/// Limit for a head.
 const LONGEST_HEAD_BYTES: usize = 64 * 1024;
 
 // === impl Proxy ===
 
 impl Proxy {
-    /// Starts one that leads requests for `registry` to `upstream`, and answers requests for `storage` with `layer`. Other
-    /// names get 502.
+    /// Starts a proxy. It forwards requests for `registry` to `upstream` and answers requests for `storage` with
+    /// `layer`. Other names get 502.
     ///
     /// # Panics
-    /// When loopback has no free port.
+    /// Panics if loopback has no free port.
     pub async fn start(
         registry: &'static str,
         upstream: String,
@@ -44,7 +44,7 @@ impl Proxy {
                         _ if host == storage => Route::Answer(layer),
                         _ => Route::Unknown,
                     };
-                    // Whoever asks may break off.
+                    // Clients may disconnect.
                     drop(serve(stream, &asked, route).await);
                 });
             }
@@ -52,13 +52,13 @@ impl Proxy {
         Self { address, asked }
     }
 
-    /// For `http_proxy`.
+    /// The URL for `http_proxy`.
     #[must_use]
     pub fn url(&self) -> String {
         format!("http://{}", self.address)
     }
 
-    /// The URLs that it was asked for since this was last called.
+    /// Returns the URLs that were requested since the last call.
     #[must_use]
     pub fn take_asked(&self) -> Vec<String> {
         let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);

@@ -1,5 +1,6 @@
-//! A server that makes tokens for the real registry, by the distribution project's token specification: whoever is
-//! known may do everything with what is below `policies/`, and everybody may pull what is below `public/`.
+//! A server that issues tokens for the real registry, by the distribution project's token specification.
+//!
+//! An authenticated user may pull and push below `policies/` and `public/`. Everybody may pull below `public/`.
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -14,35 +15,35 @@ use tokio::net::{TcpListener, TcpStream};
 
 use super::Key;
 
-/// Whom tokens are for.
+/// The audience of the tokens.
 pub const SERVICE: &str = "registry-of-tests";
-/// Whom they are by.
+/// The issuer of the tokens.
 pub const ISSUER: &str = "tokens-of-tests";
-/// What an identity token is here.
+/// The accepted identity token.
 pub const IDENTITY: &str = "the-identity-token";
 /// `user:secret`.
 const BASIC: &str = "Basic dXNlcjpzZWNyZXQ=";
 
-/// The server; it ends with the runtime.
+/// The server. It ends with the runtime.
 pub struct Tokens {
     address: SocketAddr,
     certificate: PathBuf,
 }
 
-/// What tokens are signed with.
+/// The key that signs tokens.
 struct Signer {
     key: Key,
-    /// The certificate in Base64, as `x5c` has it.
+    /// The certificate in Base64, as in `x5c`.
     chain: String,
 }
 
 // === impl Tokens ===
 
 impl Tokens {
-    /// Starts it.
+    /// Starts the server.
     ///
     /// # Panics
-    /// When loopback has no free port, or there is no openssl.
+    /// Panics if loopback has no free port, or if openssl is missing.
     pub async fn start() -> Self {
         let key = Key::new(&["RSA", "-pkeyopt", "rsa_keygen_bits:2048"]);
         let certificate = key.certificate();
@@ -56,7 +57,7 @@ impl Tokens {
         tokio::spawn(async move {
             while let Ok((stream, _)) = listener.accept().await {
                 let signer = signer.clone();
-                // Whoever asks may break off.
+                // Clients may disconnect.
                 tokio::spawn(async move { drop(serve(stream, &signer).await) });
             }
         });
@@ -66,13 +67,13 @@ impl Tokens {
         }
     }
 
-    /// Where tokens are asked for.
+    /// The URL at which tokens are requested.
     #[must_use]
     pub fn realm(&self) -> String {
         format!("http://{}/token", self.address)
     }
 
-    /// By which the registry trusts them.
+    /// The certificate by which the registry trusts the tokens.
     #[must_use]
     pub fn certificate(&self) -> &Path {
         &self.certificate
@@ -136,7 +137,7 @@ async fn serve(stream: TcpStream, signer: &Signer) -> std::io::Result<()> {
     stream.shutdown().await
 }
 
-/// What is granted of a scope, such as `repository:policies/colour:pull,push`.
+/// Returns the granted part of a scope, such as `repository:policies/colour:pull,push`.
 fn access(scope: &str, is_known: bool) -> Option<Value> {
     let (kind, rest) = scope.split_once(':')?;
     let (name, actions) = rest.rsplit_once(':')?;

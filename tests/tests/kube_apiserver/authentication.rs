@@ -1,4 +1,4 @@
-//! kube-apiserver shows who it is when it is told to, and whoever else calls is refused.
+//! kube-apiserver presents a client certificate if configured, and the host refuses all other callers.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use crate::fixtures::{act, config_map, configuration, rules};
 
 const NAMESPACE: &str = "mutual";
 
-/// What makes kube-apiserver read `webhooks.yaml`.
+/// The file that makes kube-apiserver read `webhooks.yaml`.
 const ADMISSION_CONTROL: &str = "apiVersion: apiserver.config.k8s.io/v1
 kind: AdmissionConfiguration
 plugins:
@@ -24,7 +24,7 @@ plugins:
     configuration: *webhooks
 ";
 
-/// As docs/registering.md has it; any host of this machine will do.
+/// The file from docs/guides/registering.md, for any webhook host.
 const WEBHOOKS: &str = "apiVersion: v1
 kind: Config
 users:
@@ -32,7 +32,7 @@ users:
     user: { client-certificate: '{folder}/webhooks.crt', client-key: '{folder}/webhooks.key' }
 ";
 
-/// A host that only takes clients with a certificate for `kube-apiserver`, and what comes of an object.
+/// Starts a host that accepts only clients with a certificate for `kube-apiserver`, and creates an object.
 async fn create(start: Start, authority: &Authority) -> Option<(bool, String, f64)> {
     let cluster = start.start()?;
     cluster.namespace(NAMESPACE);
@@ -55,7 +55,7 @@ async fn create(start: Start, authority: &Authority) -> Option<(bool, String, f6
     let _registration = Registration::apply(&cluster, &server, "mutual", &[]);
     let map = config_map(NAMESPACE, "web", "a");
     let deadline = Instant::now() + Duration::from_secs(30);
-    // Until the registration is in effect, objects are created without a label.
+    // Objects are created without a label until the registration takes effect.
     let printed = loop {
         let arguments = [
             "create",
@@ -69,7 +69,10 @@ async fn create(start: Start, authority: &Authority) -> Option<(bool, String, f6
         if !printed.succeeded() || printed.output.contains("shop") {
             break printed;
         }
-        assert!(Instant::now() < deadline, "nobody asks: {printed}");
+        assert!(
+            Instant::now() < deadline,
+            "kube-apiserver does not call the host: {printed}"
+        );
         tokio::time::sleep(Duration::from_millis(50)).await;
     };
     let labels = [("reason", "certificate")];
@@ -82,7 +85,7 @@ async fn create(start: Start, authority: &Authority) -> Option<(bool, String, f6
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_right_client_certificate_is_served_and_others_are_refused() {
+async fn serves_only_configured_client_certificate() {
     let authority = Authority::new("webhook clients");
     let right = authority.client("kube-apiserver");
     let another = authority.client("somebody-else");
@@ -105,6 +108,9 @@ async fn the_right_client_certificate_is_served_and_others_are_refused() {
         };
         assert!(!served, "served without the right certificate");
         assert!(errors.contains("failed calling webhook"), "{errors}");
-        assert!(refused >= 1.0, "the host does not say why: {refused}");
+        assert!(
+            refused >= 1.0,
+            "the host does not count the failed authentication: {refused}"
+        );
     }
 }

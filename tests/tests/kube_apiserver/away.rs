@@ -1,4 +1,4 @@
-//! What a cluster can still do when the host cannot help it.
+//! Operations that still work in a cluster while the host is unavailable.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -13,7 +13,7 @@ use tollgate_tests::{cluster_or_skip, hostile};
 use crate::fixtures::{act_with, config_map, configuration, path_of, pod, rules, shows};
 
 #[tokio::test(flavor = "multi_thread")]
-async fn without_replicas_fail_refuses_and_ignore_admits() {
+async fn without_replicas_fail_denies_and_ignore_allows() {
     let cluster = cluster_or_skip!();
     for (namespace, failure_policy) in [("away-fail", "Fail"), ("away-ignore", "Ignore")] {
         let system = format!("{namespace}-system");
@@ -84,7 +84,7 @@ async fn without_replicas_fail_refuses_and_ignore_admits() {
                     && entry["objectRef"]["name"] == "without"
             });
             for phase in ["mutation", "validating"] {
-                // Behind it is which of the webhooks of all tests it is.
+                // The rest of the key is the index of the webhook among those of all tests.
                 let key = format!("\"failed-open.{phase}.webhook.admission.k8s.io/round_0_index_");
                 let annotations = entries[0]["annotations"].to_string();
                 assert!(annotations.contains(&key), "{key} is not in {annotations}");
@@ -99,9 +99,9 @@ async fn without_replicas_fail_refuses_and_ignore_admits() {
     }
 }
 
-/// A plugin for everything that never comes to a verdict, under Fail: nothing can be changed, by anybody.
+/// A plugin for all objects that never reaches a verdict, under Fail: nobody can change anything.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_administrator_repairs_a_cluster_in_which_nothing_passes() {
+async fn administrator_can_repair_cluster_that_denies_everything() {
     let Some(cluster) = Start::default().start() else {
         return;
     };
@@ -163,14 +163,14 @@ async fn an_administrator_repairs_a_cluster_in_which_nothing_passes() {
         "metadata": {"name": "leader", "namespace": "shop"},
     });
     let repairs = [
-        // The cluster's own parts, and the host's, go on.
+        // The cluster's own components and the host keep working.
         works(create(pod("kube-system", "dns"), &[])),
         works(create(
             config_map("tollgate-system", "tollgate", "new"),
             &[],
         )),
         works(create(lease, &[])),
-        // One command past the policies, by whoever may impersonate the group.
+        // A user who may impersonate the group can bypass the policies with one command.
         works(create(pod("shop", "web"), &break_glass)),
         works(with_glass(&["label", "namespace", "shop", "stage=test"])),
         works(with_glass(&[
@@ -182,7 +182,7 @@ async fn an_administrator_repairs_a_cluster_in_which_nothing_passes() {
             "--grace-period=0",
             "--force",
         ])),
-        // All policies off: configurations are never sent to webhooks.
+        // Remove all policies: webhook configurations are never sent to webhooks.
         works(run(&[
             "delete",
             "validatingwebhookconfiguration",
@@ -192,6 +192,6 @@ async fn an_administrator_repairs_a_cluster_in_which_nothing_passes() {
     shows("repairs", repairs.join("\n"));
     let deadline = Instant::now() + Duration::from_secs(30);
     while !create(pod("shop", "web"), &[]).succeeded() {
-        assert!(Instant::now() < deadline, "the webhook is still asked");
+        assert!(Instant::now() < deadline, "the webhook is still called");
     }
 }

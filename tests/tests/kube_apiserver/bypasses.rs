@@ -1,4 +1,4 @@
-//! Ways past a plugin that kube-apiserver leaves open to a webhook that is not careful.
+//! Ways to bypass a plugin that kube-apiserver leaves open unless the webhook prevents them.
 
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -17,9 +17,9 @@ fn works(printed: &Printed) {
     assert!(printed.succeeded(), "{printed}");
 }
 
-/// kube-apiserver converts nothing for a webhook of which a rule matches the object as it came.
+/// If one rule of a webhook matches the object as sent, kube-apiserver does not convert it.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_version_is_no_way_past_a_plugin_beside_one_for_all_versions() {
+async fn other_api_version_does_not_bypass_plugin() {
     let cluster = cluster_or_skip!();
     let namespace = "bypass-version";
     cluster.namespace(namespace);
@@ -58,9 +58,9 @@ async fn another_version_is_no_way_past_a_plugin_beside_one_for_all_versions() {
     }
 }
 
-/// Who may write finalizers keeps an object for as long as they like.
+/// A user who may write finalizers can keep an object for any time.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_finalizer_is_no_way_past_a_plugin() {
+async fn finalizer_does_not_bypass_plugin() {
     let cluster = cluster_or_skip!();
     let namespace = "bypass-finalizer";
     cluster.namespace(namespace);
@@ -105,9 +105,9 @@ async fn a_finalizer_is_no_way_past_a_plugin() {
     on(&["get", "rolebinding", "readers"]).assert_failed(&["NotFound"]);
 }
 
-/// Without a resourceVersion an update is one of the newest object, whatever its author has read.
+/// An update without a resourceVersion applies to the newest object, whichever version its author has read.
 #[tokio::test(flavor = "multi_thread")]
-async fn no_plugin_turns_off_the_check_for_conflicts() {
+async fn plugin_cannot_turn_off_conflict_check() {
     let cluster = cluster_or_skip!();
     let namespace = "bypass-conflict";
     cluster.namespace(namespace);

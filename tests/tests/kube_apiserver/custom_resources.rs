@@ -1,18 +1,18 @@
-//! Custom resources for the tests of several topics.
+//! Custom resources for tests on several topics.
 
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 use tollgate_tests::kubernetes::Cluster;
 
-/// Defines a namespaced resource without a schema in some versions, of which the first is stored, and waits until it
-/// is served. `singular` has a plural with an `s`.
+/// Defines a namespaced resource without a schema in some versions, and waits until it is served. The first version is
+/// stored. The plural of `singular` is formed with an `s`.
 pub(crate) fn define(cluster: &Cluster, group: &str, singular: &str, versions: &[&str]) {
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     apply(cluster, &definition(group, singular, versions, &anything));
 }
 
-/// The definition of a resource of which every version has the same schema.
+/// Returns the definition of a resource whose versions all have the same schema.
 pub(crate) fn definition(group: &str, singular: &str, versions: &[&str], schema: &Value) -> Value {
     let plural = format!("{singular}s");
     let kind = format!("{}{}", singular[..1].to_uppercase(), &singular[1..]);
@@ -46,7 +46,7 @@ pub(crate) fn apply(cluster: &Cluster, definition: &Value) {
             &resource,
         ])
         .succeed();
-    // Established is before it is in discovery.
+    // A definition is established before discovery lists it.
     let deadline = Instant::now() + Duration::from_secs(60);
     while !cluster.kubectl(&["get", name, "-A"]).run().succeeded() {
         assert!(Instant::now() < deadline, "{name} is not served");

@@ -1,4 +1,4 @@
-//! A plugin's mistakes between it and a user.
+//! The effect of a plugin's faults on users.
 
 use serde_json::json;
 use tollgate_tests::server::metric;
@@ -6,9 +6,9 @@ use tollgate_tests::{cluster_or_skip, hostile, wat};
 
 use crate::fixtures::{config_map, configuration, rules, serve};
 
-/// `annotation: true` would have kube-apiserver refuse the user's request past the webhook's failurePolicy.
+/// `annotation: true` would make kube-apiserver reject the user's request, whatever the webhook's failurePolicy.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_annotation_that_is_a_boolean_is_the_plugins_fault_and_not_the_users() {
+async fn boolean_annotation_is_fault_of_plugin() {
     let cluster = cluster_or_skip!();
     for (namespace, failure_policy) in [("boolean-ignore", "Ignore"), ("boolean-fail", "Fail")] {
         cluster.namespace(namespace);
@@ -84,9 +84,9 @@ async fn an_annotation_that_is_a_boolean_is_the_plugins_fault_and_not_the_users(
     }
 }
 
-/// The host answers before kube-apiserver's time is up, whatever a plugin does with it.
+/// The host answers before kube-apiserver's timeout, however long a plugin takes.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_plugin_that_takes_too_long_is_named_before_kube_apiserver_gives_up() {
+async fn slow_plugin_is_named_before_kube_apiserver_times_out() {
     let cluster = cluster_or_skip!();
     for (namespace, failure_policy) in [("slow-fail", "Fail"), ("slow-ignore", "Ignore")] {
         cluster.namespace(namespace);
@@ -114,7 +114,7 @@ async fn a_plugin_that_takes_too_long_is_named_before_kube_apiserver_gives_up() 
         } else {
             created.assert_failed(&["sleeper failed (deadline, failurePolicy Fail)"]);
         }
-        // It was the host that let it pass, and not kube-apiserver.
+        // The host allowed the request, not kube-apiserver.
         let entries = cluster.audit(|entry| {
             entry["objectRef"]["namespace"] == namespace && entry["objectRef"]["name"] == "web"
         });

@@ -1,4 +1,4 @@
-//! What the tests of several topics need.
+//! Fixtures for tests on several topics.
 
 use std::fmt::Display;
 
@@ -8,14 +8,14 @@ use tollgate_tests::guests;
 use tollgate_tests::kubernetes::{Cluster, Registration};
 use tollgate_tests::server::Server;
 
-/// A host that kube-apiserver asks. Its registration goes first when it is dropped.
+/// A host that is registered with kube-apiserver. When this is dropped, the registration is removed first.
 pub(crate) struct Served<'c> {
     _registration: Registration<'c>,
     pub(crate) server: Server,
 }
 
-/// Starts a host, registers it under a name and waits until it is asked. Pods or, where its rules are for others,
-/// `probe` have to be among what both of its webhooks are for.
+/// Starts a host, registers it under a name and waits until kube-apiserver asks it. Both of its webhooks must match
+/// Pods, or `probe` if its rules are for other objects.
 pub(crate) async fn serve<'c>(
     cluster: &'c Cluster,
     name: &str,
@@ -33,13 +33,13 @@ pub(crate) async fn serve<'c>(
     }
 }
 
-/// A configuration whose compiled plugins are kept for other tests.
+/// Creates a configuration that shares its compiled plugins with other tests.
 pub(crate) fn configuration() -> Configuration {
     let cache = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).join("compiled-plugins");
     Configuration::new().with("engine.cacheDirectory", cache.display().to_string())
 }
 
-/// A Pod that nobody has anything against.
+/// Creates a Pod that every policy allows.
 pub(crate) fn pod(namespace: &str, name: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -49,7 +49,7 @@ pub(crate) fn pod(namespace: &str, name: &str) -> Value {
     })
 }
 
-/// A ConfigMap with one value.
+/// Creates a ConfigMap with one value.
 pub(crate) fn config_map(namespace: &str, name: &str, value: &str) -> Value {
     json!({
         "apiVersion": "v1",
@@ -59,7 +59,7 @@ pub(crate) fn config_map(namespace: &str, name: &str, value: &str) -> Value {
     })
 }
 
-/// A Deployment that nobody has anything against.
+/// Creates a Deployment that every policy allows.
 pub(crate) fn deployment(namespace: &str, name: &str) -> Value {
     let template = &pod(namespace, name)["spec"];
     json!({
@@ -74,13 +74,13 @@ pub(crate) fn deployment(namespace: &str, name: &str) -> Value {
     })
 }
 
-/// The object with labels.
+/// Sets the labels of an object.
 pub(crate) fn labelled(mut object: Value, labels: Value) -> Value {
     object["metadata"]["labels"] = labels;
     object
 }
 
-/// Where an object is created. Its kind's plural is the one with an `s`.
+/// Returns the path for creating an object. The plural of its kind is formed with an `s`.
 pub(crate) fn path_of(object: &Value) -> String {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let version = text(&object["apiVersion"]);
@@ -92,7 +92,7 @@ pub(crate) fn path_of(object: &Value) -> String {
     }
 }
 
-/// `match` for operations on resources in a namespace.
+/// Returns a `match` for operations on resources in a namespace.
 pub(crate) fn rules_for(
     namespace: &str,
     operations: &[&str],
@@ -110,23 +110,23 @@ pub(crate) fn rules_for(
     })
 }
 
-/// `match` for creating and changing resources in a namespace.
+/// Returns a `match` for creating and changing resources in a namespace.
 pub(crate) fn rules(namespace: &str, groups: &[&str], resources: &[&str]) -> Value {
     rules_for(namespace, &["CREATE", "UPDATE"], groups, resources)
 }
 
-/// `match` with a condition more.
+/// Adds a condition to a `match`.
 pub(crate) fn when(mut matched: Value, expression: &str) -> Value {
     matched["matchConditions"] = json!([{"name": "when", "expression": expression}]);
     matched
 }
 
-/// Adds the plugin that does what its settings say.
+/// Adds the plugin that acts as its settings say.
 pub(crate) fn act(configuration: &mut Configuration, name: &str, matched: Value, settings: Value) {
     act_with(configuration, name, matched, settings, json!({}));
 }
 
-/// Likewise; `more` are further keys of its entry.
+/// Adds the same plugin, with further keys of its entry in `more`.
 pub(crate) fn act_with(
     configuration: &mut Configuration,
     name: &str,
@@ -139,7 +139,7 @@ pub(crate) fn act_with(
     configuration.plugin(name, &guests::build("actor"), more);
 }
 
-/// The text without what is different each time: uids, times, versions.
+/// Masks uids, times and versions, which differ in each run.
 pub(crate) fn stable(text: &str) -> String {
     let changing = ["uid:", "resourceVersion:", "creationTimestamp:", "time:"];
     let line = |line: &str| {
@@ -152,7 +152,7 @@ pub(crate) fn stable(text: &str) -> String {
     text.lines().map(line).collect()
 }
 
-/// Without the beginnings of the uids that messages end with: they are others each time.
+/// Masks the uid prefixes at the end of messages, which differ in each run.
 pub(crate) fn without_uids(text: &str) -> String {
     const BEFORE: &str = "(review ";
     const UID_CHARACTERS: usize = 8;
@@ -167,7 +167,7 @@ pub(crate) fn without_uids(text: &str) -> String {
     })
 }
 
-/// Compares what a user sees with the file of that name in `snapshots`.
+/// Compares the text that a user sees with the file of that name in `snapshots`.
 pub(crate) fn shows(name: &str, text: impl Display) {
     let text = without_uids(&text.to_string());
     insta::with_settings!({omit_expression => true, prepend_module_to_snapshot => false}, {

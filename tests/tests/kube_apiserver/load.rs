@@ -1,4 +1,4 @@
-//! Changes that nobody may feel, under load from kube-apiserver, by kube-apiserver's own count.
+//! Changes under load from kube-apiserver. No request may fail, by kube-apiserver's own count.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,22 +16,22 @@ use tollgate_tests::server::{Server, Start as ServerStart, metric};
 
 use crate::fixtures::{act, config_map, configuration, path_of, rules};
 
-/// Of the objects.
+/// Namespace of the objects.
 const NAMESPACE: &str = "load";
-/// Of the host's Service. Objects in it are left out.
+/// Namespace of the host's Service. Objects in it are exempt.
 const SYSTEM: &str = "load-system";
 const CLIENTS: usize = 8;
 
-/// A node hears of it this much later that a replica is no longer ready.
+/// Delay until a node learns that a replica is no longer ready.
 const SERVICE_LAG: Duration = Duration::from_secs(1);
 
-/// The host looks for new certificates every five seconds.
+/// Time within which the host finds a new certificate. It checks every five seconds.
 const CERTIFICATE_PERIOD: Duration = Duration::from_secs(6);
 
-/// How long each state is under load before the next change.
+/// Time under load before the next change.
 const HOLD: Duration = Duration::from_secs(2);
 
-/// Clients that create objects, which are not stored, until they are told to stop.
+/// Clients that create objects with a dry run until they are told to stop.
 struct Load {
     stop: Arc<AtomicBool>,
     answered: Arc<AtomicUsize>,
@@ -70,7 +70,7 @@ impl Load {
         }
     }
 
-    /// Lets a number of requests more be answered, and some time go by.
+    /// Waits for `HOLD` and for a number of further answers.
     async fn hold(&self) {
         let before = self.answered.load(Ordering::Relaxed);
         tokio::time::sleep(HOLD).await;
@@ -79,7 +79,7 @@ impl Load {
         }
     }
 
-    /// Ends the load. Neither the clients nor kube-apiserver may have seen anything.
+    /// Ends the load, and checks that neither the clients nor kube-apiserver saw an error.
     async fn assert_unfelt(mut self, cluster: &Cluster) {
         self.stop.store(true, Ordering::Relaxed);
         while let Some(refused) = self.clients.join_next().await {
@@ -109,7 +109,7 @@ impl Load {
         assert_eq!(count("fail_open_count", &[]), 0.0);
         let answered = self.answered.load(Ordering::Relaxed);
         println!("{answered} requests, {calls} calls of webhooks, none failed");
-        // Each request is two calls: one to /mutate and one to /validate.
+        // Each request causes two calls: one to /mutate and one to /validate.
         assert!(
             calls >= 2.0 * answered as f64,
             "{calls} calls for {answered} requests"
@@ -132,7 +132,7 @@ fn probe() -> Value {
     config_map(NAMESPACE, "probe", "")
 }
 
-/// Puts a pair in the place of another as kubelet does for a mounted Secret: by renaming one symbolic link.
+/// Replaces a certificate and its key as kubelet does for a mounted Secret: it renames one symbolic link.
 fn mount(folder: &Path, version: &str, issued: &Issued) {
     let files = folder.join(version);
     std::fs::create_dir_all(&files).expect("made");
@@ -144,7 +144,7 @@ fn mount(folder: &Path, version: &str, issued: &Issued) {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn certificate_and_ca_are_replaced_and_nobody_feels_it() {
+async fn replaces_certificate_and_ca_without_failed_requests() {
     let Some(cluster) = Start::default().start() else {
         return;
     };
@@ -153,7 +153,7 @@ async fn certificate_and_ca_are_replaced_and_nobody_feels_it() {
     cluster.namespace(SYSTEM);
     let (old, new) = (Authority::new("old CA"), Authority::new("new CA"));
     let name = format!("gate.{SYSTEM}.svc");
-    // The name of the service for kube-apiserver, the address for this test.
+    // The name of the service for kube-apiserver, and the address for this test.
     let names = [name.as_str(), "127.0.0.1"];
     let configuration = configuration();
     let folder = configuration.folder().to_owned();
@@ -191,12 +191,12 @@ async fn certificate_and_ca_are_replaced_and_nobody_feels_it() {
     let load = Load::start(&cluster);
     load.hold().await;
 
-    // A certificate of the same CA.
+    // A new certificate of the same CA.
     mount(&folder, "second", &old.server(&names));
     tokio::time::sleep(CERTIFICATE_PERIOD).await;
     load.hold().await;
 
-    // Another CA: first it is trusted as well, then it has signed, then it alone is trusted.
+    // Another CA: first both are trusted, then the new one signs, then only the new one is trusted.
     apply(
         &mut registration,
         &bundle(format!("{}{}", old.certificate(), new.certificate())),
@@ -216,13 +216,13 @@ async fn certificate_and_ca_are_replaced_and_nobody_feels_it() {
         .count();
     assert!(
         taken_up >= 2,
-        "the host says nothing of new certificates:\n{}",
+        "the host does not log the new certificates:\n{}",
         server.logs().join("\n")
     );
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn two_replicas_are_restarted_one_after_the_other_and_nobody_feels_it() {
+async fn restarts_two_replicas_without_failed_requests() {
     let Some(cluster) = Start::default().start() else {
         return;
     };
@@ -254,7 +254,7 @@ async fn two_replicas_are_restarted_one_after_the_other_and_nobody_feels_it() {
 
     for _ in 0..2 {
         let leaving = replicas.remove(0);
-        // The signal and the news that it is leaving are on their way at the same time.
+        // The replica gets the signal while nodes still learn that it is leaving.
         leaving.terminate();
         tokio::time::sleep(SERVICE_LAG).await;
         service.remove(leaving.address());
@@ -269,8 +269,8 @@ async fn two_replicas_are_restarted_one_after_the_other_and_nobody_feels_it() {
     }
 
     load.assert_unfelt(&cluster).await;
-    // The connections of the second went to the first when it left, and stay there.
+    // The connections of the second replica moved to the first one and stay there.
     let page = replicas[0].metrics().await;
     let asked = metric(&page, "tollgate_requests_total", &[("endpoint", "mutate")]);
-    assert!(asked > 0.0, "the replica that came back is not asked");
+    assert!(asked > 0.0, "the replica that came back is not called");
 }

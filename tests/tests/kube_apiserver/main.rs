@@ -1,7 +1,7 @@
-//! The host between kubectl and a real kube-apiserver.
+//! Tests the host between kubectl and a real kube-apiserver.
 //!
-//! All tests share one cluster. Each registers a host of its own, for namespaces of its own, so that they do not get
-//! into each other's way; what is about the whole cluster has a cluster to itself.
+//! All tests share one cluster. Each test registers its own host for its own namespaces, so that tests do not disturb
+//! each other. A test that affects the whole cluster starts its own cluster.
 
 mod authentication;
 mod away;

@@ -1,10 +1,10 @@
-//! Fifty objects that differ in what policies look at.
+//! Fifty objects that differ in the fields that policies read.
 
 use serde_json::{Value, json};
 
 use crate::fixtures::{config_map, deployment, pod};
 
-/// Pods of all sorts, workloads with such Pods in their templates, and what is neither.
+/// Creates various Pods, workloads with such Pods in their templates, and other objects.
 pub(crate) fn fifty(namespace: &str) -> Vec<Value> {
     let mut objects = Vec::new();
     for (index, (name, change)) in POD_CHANGES.iter().enumerate() {
@@ -122,7 +122,7 @@ fn container(pod: &mut Value) -> &mut Value {
     &mut containers(pod)[0]
 }
 
-/// Two of three are somebody's.
+/// Gives two of three objects a `team` label.
 fn own(object: &mut Value, index: usize) {
     if index % 3 != 2 {
         object["metadata"]["labels"]["team"] = json!("shop");

@@ -1,4 +1,4 @@
-//! `tollgate review` without a cluster comes to what kube-apiserver's users get.
+//! `tollgate review` without a cluster has the same results as kube-apiserver with Tollgate.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -18,16 +18,16 @@ use crate::objects::fifty;
 
 const NAMESPACE: &str = "shop";
 
-/// What became of an object.
+/// The result for an object.
 #[derive(Debug)]
 struct Outcome {
-    /// Why it was denied; none when it was not.
+    /// The message of the denial. None if the object was allowed.
     denial: Option<String>,
     /// The operations of the patch.
     patch: Vec<Value>,
 }
 
-/// The plugins that come with Tollgate, as somebody would run them.
+/// Configures the plugins that come with Tollgate, as a user would run them.
 fn policies() -> Configuration {
     let mut configuration = configuration();
     let sidecar =
@@ -50,7 +50,7 @@ fn policies() -> Configuration {
     configuration
 }
 
-/// By `tollgate review`.
+/// Reviews the objects with `tollgate review`.
 fn offline(configuration: &Configuration, objects: &[Value]) -> Vec<Outcome> {
     let mut child = Command::new(binary::tollgate())
         .args(["review", "-o", "json", "--config"])
@@ -90,7 +90,7 @@ fn offline(configuration: &Configuration, objects: &[Value]) -> Vec<Outcome> {
     documents.iter().map(outcome).collect()
 }
 
-/// By kube-apiserver: what it answers, and the patch in its audit log.
+/// Reviews the objects with kube-apiserver. Takes its answers, and the patches from its audit log.
 async fn online(cluster: &Cluster, objects: &[Value]) -> Vec<Outcome> {
     let mut outcomes = Vec::new();
     for object in objects {
@@ -103,7 +103,7 @@ async fn online(cluster: &Cluster, objects: &[Value]) -> Vec<Outcome> {
         });
         let name = &object["metadata"]["name"];
         let resource = path_of(object);
-        // The last: it was there before it was registered, too.
+        // Take the last entry, because there is also one from before the registration.
         let entries = cluster.audit(|entry| {
             let asked = entry["requestURI"]
                 .as_str()
@@ -123,7 +123,7 @@ async fn online(cluster: &Cluster, objects: &[Value]) -> Vec<Outcome> {
     outcomes
 }
 
-/// Without the uid that it ends with: each review has its own.
+/// Removes the uid at the end of a message, because each review has another one.
 fn without_uid(message: &str) -> String {
     let (message, uid) = message
         .rsplit_once(" (review ")
@@ -136,7 +136,7 @@ fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
 }
 
-/// The object as kube-apiserver would store it without webhooks: with its defaults.
+/// Returns the object as kube-apiserver would store it without webhooks, with its defaults.
 async fn defaulted(cluster: &Cluster, object: &Value) -> Value {
     let path = format!("{}?dryRun=All", path_of(object));
     let (status, mut stored) = cluster.request(Method::POST, &path, Some(object)).await;
@@ -150,14 +150,14 @@ async fn defaulted(cluster: &Cluster, object: &Value) -> Value {
     stored
 }
 
-/// A line for each operation. Operations follow the order of the object's members, which is that of Go's types where
-/// kube-apiserver writes it, and of the alphabet where this test does.
+/// Formats each operation as a line. The order of operations follows that of the object's members. kube-apiserver
+/// writes members in the order of Go's types, this test in alphabetical order.
 fn lines(patch: &[Value]) -> BTreeSet<String> {
     patch.iter().map(Value::to_string).collect()
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn fifty_objects_are_judged_alike_with_and_without_a_cluster() {
+async fn verdicts_on_fifty_objects_match_without_cluster() {
     let Some(cluster) = Start::default().start() else {
         return;
     };
@@ -191,7 +191,7 @@ async fn fifty_objects_are_judged_alike_with_and_without_a_cluster() {
         .count();
     assert!(
         denied > 15 && patched > 15,
-        "{denied} denied, {patched} patched: they show little"
+        "{denied} denied, {patched} patched: expected more than 15 of each"
     );
 
     let mut differences = Vec::new();
@@ -201,7 +201,7 @@ async fn fifty_objects_are_judged_alike_with_and_without_a_cluster() {
             text(&object["kind"]),
             text(&object["metadata"]["name"])
         );
-        // With the defaults there is no difference at all.
+        // If the object already has its defaults, both results are the same.
         let with_defaults = &offline_with_defaults[index];
         assert_eq!(with_defaults.denial, in_cluster[index].denial, "{name}");
         assert_eq!(

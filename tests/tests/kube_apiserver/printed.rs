@@ -1,4 +1,4 @@
-//! What a user of kubectl reads.
+//! The output that a kubectl user reads.
 
 use std::fmt::Display;
 
@@ -16,14 +16,14 @@ fn create(cluster: &Cluster, object: &Value) -> Printed {
     cluster.kubectl(&["create", "-f", "-"]).input(object).run()
 }
 
-/// What somebody types one after the other.
+/// Joins the output of commands that a user types one after another.
 fn session<const N: usize>(commands: [Printed; N]) -> String {
     let texts = commands.iter().map(|printed| format!("{printed}\n"));
     stable(&texts.collect::<String>())
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn denials_and_warnings() {
+async fn prints_denials_and_warnings() {
     let cluster = cluster_or_skip!();
     let namespace = "denials";
     cluster.namespace(namespace);
@@ -87,7 +87,7 @@ async fn denials_and_warnings() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn mutations() {
+async fn prints_mutations() {
     let cluster = cluster_or_skip!();
     let namespace = "mutations";
     cluster.namespace(namespace);
@@ -143,7 +143,7 @@ async fn mutations() {
     let generated = on(&["create", "-f", "-", "-o", name_and_labels]).input(&generated);
     shows("a_mutation_of_a_generated_name", session([generated.run()]));
 
-    // The labels come back whoever takes them away.
+    // A plugin restores the labels, whichever kind of patch removes them.
     let json_patch = r#"[{"op":"remove","path":"/metadata/labels/team"},{"op":"replace","path":"/data/value","value":"b"}]"#;
     let strategic = r#"{"metadata":{"labels":{"team":"other","extra":"yes"}}}"#;
     let merge = r#"{"metadata":{"labels":null},"data":{"value":"c"}}"#;
@@ -200,7 +200,7 @@ async fn mutations() {
         ]),
     );
 
-    // What the webhooks did is no difference for `kubectl diff`.
+    // `kubectl diff` does not show the webhooks' changes as differences.
     shows(
         "kubectl_apply_and_diff",
         session([
@@ -213,7 +213,7 @@ async fn mutations() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn operations_and_subresources() {
+async fn prints_operations_and_subresources() {
     let cluster = cluster_or_skip!();
     let namespace = "operations";
     cluster.namespace(namespace);
@@ -283,7 +283,7 @@ async fn operations_and_subresources() {
         ]),
     );
 
-    // `kubectl delete --all` deletes one by one; this is a deletecollection.
+    // `kubectl delete --all` deletes objects one by one. This request is a deletecollection.
     let all = format!("/api/v1/namespaces/{namespace}/configmaps");
     let raw = cluster.kubectl(&["delete", "--raw", &all]).run();
     shows(
@@ -318,7 +318,7 @@ async fn operations_and_subresources() {
         ]),
     );
 
-    // The Pod counts as running now, which kubectl looks at before it forwards a port.
+    // The Pod counts as running now, which kubectl checks before it forwards a port.
     shows(
         "exec_attach_and_port_forward",
         session([
@@ -339,7 +339,7 @@ async fn operations_and_subresources() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_custom_resource_is_mutated_and_denied() {
+async fn mutates_and_denies_custom_resource() {
     let cluster = cluster_or_skip!();
     let namespace = "custom-resources";
     cluster.namespace(namespace);
@@ -387,9 +387,9 @@ async fn a_custom_resource_is_mutated_and_denied() {
     );
 }
 
-/// A million characters that Go writes with six bytes each: six megabytes when it is created, twelve when it changes.
+/// Creates an object with a million characters that Go writes with six bytes each: 6 MB on creation, 12 MB on update.
 #[tokio::test(flavor = "multi_thread")]
-async fn an_object_near_the_limit_is_mutated_and_denied() {
+async fn mutates_and_denies_object_near_limit() {
     const LENGTH: usize = 1_000_000;
     let cluster = cluster_or_skip!();
     let namespace = "large-objects";
@@ -444,14 +444,15 @@ async fn an_object_near_the_limit_is_mutated_and_denied() {
     denied.assert_failed(&["stage: test is not wanted"]);
 }
 
-/// The annotations of one audit entry, without what is about others and what is different each time.
+/// Returns the annotations of an audit entry. Removes those of other components, and masks values that differ in each
+/// run.
 fn annotations(entry: &Value) -> impl Display {
     let annotations = entry["annotations"].as_object().cloned();
     let annotations = annotations.unwrap_or_default().into_iter();
     let annotations = annotations.filter(|(name, _)| !name.starts_with("authorization.k8s.io/"));
     let annotations: Map<String, Value> = annotations
         .map(|(name, value)| match name.split_once("_index_") {
-            // Which of the webhooks of all tests it is.
+            // Mask the index of the webhook among those of all tests.
             Some((name, _)) => (format!("{name}_index_…"), value),
             None if name.ends_with("/review") => {
                 let uid = value.as_str().unwrap_or_default();
@@ -462,7 +463,7 @@ fn annotations(entry: &Value) -> impl Display {
         })
         .collect();
     let text = format!("{:#}", Value::from(annotations));
-    // Behind each plugin's name is the beginning of its hash.
+    // Mask the hash prefix after each plugin's name.
     let mut parts = text.split('@');
     let first = parts.next().unwrap_or_default().to_owned();
     let without_hash = |part: &str| {
@@ -473,7 +474,7 @@ fn annotations(entry: &Value) -> impl Display {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn the_audit_log_names_the_plugins() {
+async fn audit_log_names_plugins() {
     let cluster = cluster_or_skip!();
     let namespace = "audited";
     cluster.namespace(namespace);

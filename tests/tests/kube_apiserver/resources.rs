@@ -1,4 +1,4 @@
-//! A host that is registered for everything.
+//! A host that is registered for all resources.
 
 use std::collections::BTreeSet;
 
@@ -13,7 +13,7 @@ use crate::fixtures::{act, config_map, configuration, labelled, path_of, shows};
 
 const NAMESPACE: &str = "everything";
 
-/// Every top-level resource that can be created, with the path and the kind to do it.
+/// Returns every top-level resource that can be created, with its path and an object of its kind.
 async fn creatable(cluster: &Cluster) -> Vec<(String, String, Value)> {
     let mut roots = vec!["/api/v1".to_owned()];
     let (_, groups) = cluster.request(Method::GET, "/apis", None).await;
@@ -53,10 +53,10 @@ async fn creatable(cluster: &Cluster) -> Vec<(String, String, Value)> {
     resources
 }
 
-/// admission_test.go, TestWebhookAdmission: every resource comes to the webhook, and what it answers is taken. Stubs
-/// will do: mutating webhooks are asked before an object is validated.
+/// admission_test.go, TestWebhookAdmission: every resource reaches the webhook, and its answer takes effect. Stub
+/// objects are enough, because mutating webhooks run before an object is validated.
 #[tokio::test(flavor = "multi_thread")]
-async fn every_resource_is_asked_about_but_those_that_are_left_out() {
+async fn reviews_every_resource_except_excluded_ones() {
     let Some(cluster) = Start::default().start() else {
         return;
     };
@@ -115,7 +115,7 @@ async fn every_resource_is_asked_about_but_those_that_are_left_out() {
 
 /// webhook.go: should deny crd creation.
 #[tokio::test(flavor = "multi_thread")]
-async fn definitions_of_resources_are_denied() {
+async fn denies_custom_resource_definitions() {
     let Some(cluster) = Start::default().start() else {
         return;
     };

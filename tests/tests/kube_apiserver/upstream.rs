@@ -1,6 +1,6 @@
-//! Kubernetes' own cases for webhooks, as far as they are about what a webhook answers: README.md lists them all.
+//! Kubernetes' own webhook tests that concern the answer of a webhook. README.md lists them all.
 //!
-//! Each test names the case that it takes up. The webhooks of those are plugins here.
+//! Each test names its upstream test. The webhooks of the upstream tests are plugins here.
 
 use std::time::{Duration, Instant};
 
@@ -35,7 +35,7 @@ fn works(printed: &Printed) {
 
 /// webhook.go: should be able to deny pod and configmap creation.
 #[tokio::test(flavor = "multi_thread")]
-async fn pods_and_config_maps_are_denied() {
+async fn denies_pods_and_config_maps() {
     let cluster = cluster_or_skip!();
     let namespace = "upstream-deny";
     cluster.namespace(namespace);
@@ -108,7 +108,7 @@ async fn pods_and_config_maps_are_denied() {
 
 /// webhook.go: should be able to deny custom resource creation, update and deletion.
 #[tokio::test(flavor = "multi_thread")]
-async fn custom_resources_are_denied() {
+async fn denies_custom_resources() {
     let cluster = cluster_or_skip!();
     let namespace = "upstream-custom-deny";
     cluster.namespace(namespace);
@@ -170,7 +170,7 @@ async fn custom_resources_are_denied() {
 
 /// webhook.go: should unconditionally reject operations on fail closed webhook; broken_webhook_test.go.
 #[tokio::test(flavor = "multi_thread")]
-async fn a_host_that_kube_apiserver_does_not_trust_refuses_under_fail() {
+async fn untrusted_host_denies_under_fail() {
     let cluster = cluster_or_skip!();
     let namespace = "upstream-fail-closed";
     cluster.namespace(namespace);
@@ -210,12 +210,12 @@ async fn a_host_that_kube_apiserver_does_not_trust_refuses_under_fail() {
         "tollgate_tls_handshake_failures_total",
         &[],
     );
-    assert!(failures >= 1.0, "the host counts that nobody trusts it");
+    assert!(failures >= 1.0, "the host does not count failed handshakes");
 }
 
 /// webhook.go: should mutate configmap; should mutate everything except 'skip-me' configmaps.
 #[tokio::test(flavor = "multi_thread")]
-async fn config_maps_are_mutated_in_stages() {
+async fn mutates_config_maps_in_stages() {
     let cluster = cluster_or_skip!();
     let namespace = "upstream-mutate";
     cluster.namespace(namespace);
@@ -250,7 +250,7 @@ async fn config_maps_are_mutated_in_stages() {
 
 /// webhook.go: should mutate pod and apply defaults after mutation.
 #[tokio::test(flavor = "multi_thread")]
-async fn what_is_injected_gets_its_defaults() {
+async fn injected_container_gets_defaults() {
     let cluster = cluster_or_skip!();
     let namespace = "upstream-defaults";
     cluster.namespace(namespace);
@@ -281,7 +281,7 @@ async fn what_is_injected_gets_its_defaults() {
 
 /// webhook.go: should not be able to mutate or prevent deletion of webhook configuration objects.
 #[tokio::test(flavor = "multi_thread")]
-async fn webhook_configurations_are_nobodys_to_refuse() {
+async fn webhooks_cannot_deny_webhook_configurations() {
     let cluster = cluster_or_skip!();
     let namespace = "upstream-configurations";
     cluster.namespace(namespace);
@@ -327,7 +327,7 @@ async fn webhook_configurations_are_nobodys_to_refuse() {
 
 /// webhook.go: should mutate custom resource; with pruning; with different stored version.
 #[tokio::test(flavor = "multi_thread")]
-async fn custom_resources_are_mutated() {
+async fn mutates_custom_resources() {
     let cluster = cluster_or_skip!();
     let namespace = "upstream-custom";
     cluster.namespace(namespace);
@@ -391,7 +391,7 @@ async fn custom_resources_are_mutated() {
 
 /// mutating_webhook_gvk_conversion_test.go: Test_MutatingWebhookConvertsGVKWithMatchPolicyEquivalent.
 #[tokio::test(flavor = "multi_thread")]
-async fn another_version_comes_as_the_one_of_the_rules() {
+async fn converts_object_to_version_of_rules() {
     let cluster = cluster_or_skip!();
     let namespace = "upstream-conversion";
     cluster.namespace(namespace);
@@ -433,7 +433,7 @@ async fn another_version_comes_as_the_one_of_the_rules() {
 
 /// duplicate_owner_ref_test.go: TestMutatingWebhookDuplicateOwnerReferences.
 #[tokio::test(flavor = "multi_thread")]
-async fn owner_references_that_a_plugin_doubles_are_counted_once() {
+async fn duplicate_owner_references_count_once() {
     let cluster = cluster_or_skip!();
     let namespace = "upstream-owners";
     cluster.namespace(namespace);
@@ -462,10 +462,10 @@ async fn owner_references_that_a_plugin_doubles_are_counted_once() {
     assert_eq!(names, "owner");
 }
 
-/// invalid_managedFields_test.go: TestMutatingWebhookResetsInvalidManagedFields. There kube-apiserver resets what the
-/// webhook spoilt, with a warning; here the plugin is stopped before.
+/// invalid_managedFields_test.go: TestMutatingWebhookResetsInvalidManagedFields. In the upstream test, kube-apiserver
+/// resets the fields that the webhook damaged, with a warning. Here the host rejects the plugin's change first.
 #[tokio::test(flavor = "multi_thread")]
-async fn managed_fields_are_no_plugins_to_change() {
+async fn plugins_cannot_change_managed_fields() {
     let cluster = cluster_or_skip!();
     let namespace = "upstream-managed-fields";
     cluster.namespace(namespace);
@@ -501,8 +501,8 @@ async fn managed_fields_are_no_plugins_to_change() {
     assert!(faults >= 1.0, "{faults}");
 }
 
-/// Adds a plugin without conditions that does nothing, so that conditions of another stay in the host: those of a single
-/// plugin become the webhook's.
+/// Adds a plugin without conditions that does nothing. Conditions of another plugin then stay in the host. With a
+/// single plugin, its conditions would become those of the webhook.
 fn asked_about_all(configuration: &mut Configuration, namespace: &str, resources: &str) {
     let all = rules(namespace, &[""], &[resources]);
     act(configuration, "indifferent", all, json!({}));
@@ -511,7 +511,7 @@ fn asked_about_all(configuration: &mut Configuration, namespace: &str, resources
 /// reinvocation_test.go: no reinvocation for in-tree only mutation; webhook is reinvoked after in-tree reinvocation;
 /// 'reinvoke never' policy respected.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_host_is_called_again_when_kube_apiserver_changed_the_object_after_it() {
+async fn kube_apiserver_reinvokes_host_after_later_change() {
     let cluster = cluster_or_skip!();
     for (name, value) in [("low-priority", 1), ("high-priority", 10)] {
         let class = json!({
@@ -534,7 +534,7 @@ async fn the_host_is_called_again_when_kube_apiserver_changed_the_object_after_i
             "object.spec.?priorityClassName.orValue('') == 'low-priority'",
         );
         asked_about_all(&mut configuration, namespace, "pods");
-        // The value of the class is kube-apiserver's to fill in.
+        // kube-apiserver fills in the value of the class.
         let settings = json!({"set_values": {"/spec/priorityClassName": "high-priority", "/spec/priority": null}});
         act(&mut configuration, "raise", low, settings);
         let probe = pod(namespace, "probe");
@@ -574,7 +574,7 @@ async fn the_host_is_called_again_when_kube_apiserver_changed_the_object_after_i
 
 /// reinvocation_test.go: all webhooks reinvoked when any webhook reinvocation causes mutation.
 #[tokio::test(flavor = "multi_thread")]
-async fn two_plugins_that_fight_as_two_webhooks_are_called_twice_each() {
+async fn conflicting_plugins_as_two_webhooks_are_called_twice() {
     let cluster = cluster_or_skip!();
     let namespace = "upstream-fight";
     cluster.namespace(namespace);
@@ -604,7 +604,7 @@ async fn two_plugins_that_fight_as_two_webhooks_are_called_twice_each() {
     let deadline = Instant::now() + Duration::from_secs(30);
     let probe = config_map(namespace, "probe", "");
     while calls("a-settrue").await == 0.0 || calls("b-setfalse").await == 0.0 {
-        assert!(Instant::now() < deadline, "they are not asked");
+        assert!(Instant::now() < deadline, "the plugins are not called");
         works(
             &cluster
                 .kubectl(&["create", "--dry-run=server", "-f", "-"])
@@ -628,7 +628,7 @@ async fn two_plugins_that_fight_as_two_webhooks_are_called_twice_each() {
 
 /// timeout_test.go: minimum of request timeout or webhook timeout propagated.
 #[tokio::test(flavor = "multi_thread")]
-async fn the_time_that_a_user_gives_a_request_is_the_time_that_plugins_have() {
+async fn timeout_of_user_request_limits_plugins() {
     let cluster = cluster_or_skip!();
     let namespace = "upstream-timeout";
     cluster.namespace(namespace);

@@ -1,5 +1,5 @@
-//! A server under load and faults: reloads, plugins that spin and trap, new certificates, a registry that fails,
-//! clients that hang. Not one review may fail, and memory may not grow.
+//! A server under load and faults: reloads, plugins that spin and trap, new certificates, a failing registry, clients
+//! that hang. No review may fail, and memory may not grow.
 
 use std::future::Future;
 use std::path::{Path, PathBuf};
@@ -21,21 +21,21 @@ use tollgate_tests::reviews::{Review, as_sent, pod};
 use tollgate_tests::server::{Server, Start};
 use tollgate_tests::{guests, hostile};
 
-/// How long the whole soak lasts.
+/// Variable for the minutes that the whole soak lasts.
 const MINUTES: &str = "TOLLGATE_SOAK_MINUTES";
-/// The share of what the server can do that it is asked for, in hundredths.
+/// The load, in percent of the rate that the server can reach.
 const LOAD_PERCENT: u64 = 70;
-/// Requests that wait for answers at the same time, at most.
+/// Most requests that wait for answers in parallel.
 const AT_ONCE: usize = 64;
-/// kube-apiserver's own `timeoutSeconds`, and how long it waits before it tries again.
+/// kube-apiserver's default `timeoutSeconds`, and its pause before a retry.
 const TIMEOUT: Duration = Duration::from_secs(10);
 const RETRY_AFTER: Duration = Duration::from_secs(1);
-/// One in so many requests goes to a plugin that spins, and one to a plugin that traps.
+/// Of this many requests, one goes to a plugin that spins and one to a plugin that traps.
 const FAULTING_PART: u64 = 50;
-/// Growth that is allowed between the first sixth of the time and its end, in hundredths.
+/// Allowed growth between the first sixth of the time and its end, in percent.
 const GROWTH_PERCENT: u64 = 10;
 
-/// Everything around the server.
+/// The server and its environment.
 struct Soak {
     server: Server,
     folder: PathBuf,
@@ -44,7 +44,7 @@ struct Soak {
     counted: Counted,
 }
 
-/// What has been counted.
+/// The counters of the soak.
 #[derive(Default)]
 struct Counted {
     requests: AtomicU64,
@@ -55,7 +55,7 @@ struct Counted {
     registry_faults: AtomicUsize,
 }
 
-/// Where a request goes, and what asks for it.
+/// Paths and endpoints of the requests.
 const ROUTES: [(&str, Endpoint); 3] = [
     ("/validate/required-labels", Endpoint::Validate),
     ("/mutate/image-rewrite", Endpoint::Mutate),
@@ -87,7 +87,7 @@ impl Soak {
             }),
         );
         let labels = std::fs::read(guests::build("required-labels")).expect("it has been built");
-        // A machine that is short of processors is not what this is about.
+        // Long limits, because this test is not about machines that are short of processors.
         let patient = json!({"timeout": "8s", "cpuTime": "5s"});
         let settings = json!({"settings": {"labels": {"app": ".*"}}, "limits": patient});
         configuration.plugin_of("required-labels", &labels, settings);
@@ -168,7 +168,7 @@ impl Soak {
         }
     }
 
-    /// Requests a second that it answers when it is asked for as many as it can.
+    /// Measures the requests per second that the server can answer.
     async fn saturation(self: &Arc<Self>, lasts: Duration) -> u64 {
         let (began, before) = (Instant::now(), self.counted.requests.load(Relaxed));
         let mut workers = JoinSet::new();
@@ -189,7 +189,7 @@ impl Soak {
         requests * 1_000 / u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX)
     }
 
-    /// Sends so many requests a second, and says now and then how it is.
+    /// Sends this many requests per second, and prints the state now and then.
     async fn load(self: &Arc<Self>, rate: u64, lasts: Duration) -> (u64, u64) {
         let clients = self.clients();
         let places = Arc::new(Semaphore::new(AT_ONCE));
@@ -241,7 +241,7 @@ impl Soak {
         );
     }
 
-    /// Has something go wrong again and again, each in its own time.
+    /// Causes faults repeatedly, each at its own interval.
     fn disturb(self: &Arc<Self>) -> JoinSet<()> {
         let mut tasks = JoinSet::new();
         repeat(
@@ -291,7 +291,7 @@ impl Soak {
         tasks
     }
 
-    /// Other settings for one plugin, and another file for another one.
+    /// Changes the settings of one plugin and the file of another one.
     fn reload(&self, round: usize) {
         let path = self.folder.join("tollgate.yaml");
         let text = std::fs::read(&path).expect("the server was started with it");
@@ -344,7 +344,7 @@ fn replace(path: &Path, bytes: &[u8]) {
     written.unwrap_or_else(|error| panic!("{}: {error}", path.display()));
 }
 
-/// Runs it all; what was resident after a sixth of the time and at its end, in KiB.
+/// Runs the soak. Returns the resident memory after a sixth of the time and at the end, in KiB.
 async fn soak(saturated: Duration, lasts: Duration, most: u64) -> (u64, u64) {
     let soak = Soak::start().await;
     let saturation = soak.saturation(saturated).await;
@@ -372,13 +372,13 @@ async fn soak(saturated: Duration, lasts: Duration, most: u64) -> (u64, u64) {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn no_review_fails_while_everything_around_it_does() {
+async fn no_review_fails_during_faults_around_it() {
     soak(Duration::from_secs(2), Duration::from_secs(20), 100).await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 #[ignore = "takes minutes: `cargo xtask soak`"]
-async fn memory_does_not_grow_in_minutes_of_faults() {
+async fn memory_does_not_grow_during_minutes_of_faults() {
     let minutes = std::env::var(MINUTES).ok();
     let minutes: u64 = minutes.and_then(|text| text.parse().ok()).unwrap_or(3);
     let lasts = Duration::from_secs(60 * minutes);

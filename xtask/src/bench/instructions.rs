@@ -1,8 +1,8 @@
-//! Instructions of single pieces, counted by callgrind: steadier than time, so that they can fail a test.
+//! Counts the instructions of single pieces with callgrind. Counts vary less than times, so a test can fail on them.
 //!
-//! A piece is run n times and 2n times; the difference, divided by n, is what one run takes, whatever setting up takes.
-//! The programs are those that the tests are built with, unoptimised as they are: what is compared is one commit with
-//! another, not with a clock.
+//! Each piece runs n times and 2n times. The difference divided by n is the count of one run, without the cost of the
+//! setup. The programs are the unoptimised ones of the tests, because the counts are compared between commits and not
+//! with times.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -15,12 +15,12 @@ use crate::terminal::{self, BAD, FAINT, GOOD, NOTABLE};
 use crate::workspace::Workspace;
 use crate::{cargo, toolchain};
 
-/// A piece may take so much more than what is recorded.
+/// Allowed increase over the recorded count.
 const TOLERANCE_PERCENT: f64 = 15.0;
-/// Where the counts are recorded.
+/// The file of the recorded counts.
 const RECORD: &str = "bench/instructions.json";
 
-/// A piece, and how often it is run the first time.
+/// A piece, and the number n of its first runs.
 struct Piece {
     name: &'static str,
     times: u64,
@@ -57,10 +57,10 @@ const PIECES: [Piece; 7] = [
     },
 ];
 
-/// What has a plugin in it.
+/// The piece that loads a plugin.
 const WARM_UP: &str = "review-1-plugin";
 
-/// Counts, compares with the record or writes it anew.
+/// Counts, then compares with the record or replaces it.
 pub(crate) fn run(workspace: &Workspace, update: bool) -> anyhow::Result<ExitCode> {
     anyhow::ensure!(
         toolchain::ensure_valgrind(),
@@ -82,12 +82,12 @@ pub(crate) fn run(workspace: &Workspace, update: bool) -> anyhow::Result<ExitCod
     })
 }
 
-/// Counts and compares; a problem when a piece takes more than recorded, and none where there is no valgrind.
+/// Counts and compares. Fails if a piece takes more than recorded. Does nothing if valgrind is missing.
 pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<()> {
     if !toolchain::ensure_valgrind() {
         anstream::println!(
-            "  {NOTABLE}valgrind is not installed: instructions are not counted. Install it and run this again to have \
-             them compared, too.{NOTABLE:#}"
+            "  {NOTABLE}valgrind is not installed, so instructions are not compared; install it and run this \
+             again{NOTABLE:#}"
         );
         return Ok(());
     }
@@ -100,8 +100,8 @@ pub(crate) fn check(workspace: &Workspace) -> anyhow::Result<()> {
 
 fn advice(exceeded: &[&str]) -> String {
     format!(
-        "{} take more than {TOLERANCE_PERCENT} % over what is recorded in {RECORD}: find out why, and where it has to \
-         be, record it with `cargo xtask bench --instructions --update`",
+        "{} exceed the counts in {RECORD} by more than {TOLERANCE_PERCENT} %: find out why, or record the new counts \
+         with `cargo xtask bench --instructions --update`",
         exceeded.join(", ")
     )
 }
@@ -120,7 +120,7 @@ fn count(workspace: &Workspace) -> anyhow::Result<BTreeMap<String, f64>> {
     cargo::run(&mut command)?;
     let program = workspace.target().join("debug/instructions");
     let mut counted = BTreeMap::new();
-    // Its compiled code is kept for those that follow, where it is not there yet.
+    // The first run keeps the plugin's compiled code for the runs that follow.
     instructions(&program, WARM_UP, 0)?;
     for Piece { name, times } in PIECES {
         let once = instructions(&program, name, times)?;
@@ -134,7 +134,7 @@ fn count(workspace: &Workspace) -> anyhow::Result<BTreeMap<String, f64>> {
     Ok(counted)
 }
 
-/// All that one process runs, its threads included.
+/// Counts the instructions of one process with all its threads.
 fn instructions(program: &Path, piece: &str, times: u64) -> anyhow::Result<u64> {
     let report = tempfile(piece);
     let output = Command::new("valgrind")
@@ -142,21 +142,21 @@ fn instructions(program: &Path, piece: &str, times: u64) -> anyhow::Result<u64> 
         .arg(format!("--callgrind-out-file={}", report.display()))
         .arg(program)
         .args([piece, &times.to_string()])
-        // Threads that look for work count, too.
+        // Idle worker threads that look for work would count too.
         .env("RAYON_NUM_THREADS", "1")
         .stdin(Stdio::null())
         .output()
-        .context("valgrind cannot be run")?;
+        .context("cannot run valgrind")?;
     let text = std::fs::read_to_string(&report);
-    // Nobody needs it any more, and it lies in a folder for such things.
+    // The report is no longer needed, and it is in a temporary folder.
     let _: std::io::Result<()> = std::fs::remove_file(&report);
     anyhow::ensure!(
         output.status.success(),
-        "counting {piece} failed ({}): {}",
+        "cannot count the instructions of {piece} ({}): {}",
         output.status,
         String::from_utf8_lossy(&output.stderr).trim()
     );
-    let text = text.with_context(|| format!("callgrind left no {}", report.display()))?;
+    let text = text.with_context(|| format!("callgrind wrote no {}", report.display()))?;
     summary(&text).with_context(|| format!("callgrind's report on {piece} has no `summary:`"))
 }
 
@@ -164,7 +164,7 @@ fn tempfile(piece: &str) -> PathBuf {
     std::env::temp_dir().join(format!("tollgate-{}-{piece}.callgrind", std::process::id()))
 }
 
-/// The line `summary: 123` of a report, or `totals: 123` where there is none.
+/// Returns the number in the line `summary: 123` of a report, or in `totals: 123` if there is none.
 fn summary(report: &str) -> Option<u64> {
     let of = |key: &str| {
         let line = report.lines().find_map(|line| line.strip_prefix(key));
@@ -176,7 +176,7 @@ fn summary(report: &str) -> Option<u64> {
 fn read(file: &Path) -> anyhow::Result<BTreeMap<String, f64>> {
     let text = std::fs::read_to_string(file).with_context(|| {
         format!(
-            "{} cannot be read; record it with `cargo xtask bench --instructions --update`",
+            "cannot read {}; record it with `cargo xtask bench --instructions --update`",
             file.display()
         )
     })?;
@@ -206,10 +206,10 @@ fn write(file: &Path, counted: &BTreeMap<String, f64>) -> anyhow::Result<()> {
         "instructions": counted,
     });
     std::fs::write(file, format!("{record:#}\n"))
-        .with_context(|| format!("{} cannot be written", file.display()))
+        .with_context(|| format!("cannot write {}", file.display()))
 }
 
-/// Prints both side by side; the pieces that take too many come back.
+/// Prints both counts side by side. Returns the pieces that take too many instructions.
 fn compare<'p>(
     recorded: &BTreeMap<String, f64>,
     counted: &'p BTreeMap<String, f64>,
@@ -251,20 +251,20 @@ mod tests {
     }
 
     #[test]
-    fn only_what_takes_too_many_more_is_exceeded() {
+    fn reports_only_pieces_beyond_tolerance() {
         let recorded = counts(&[("a", 1000.0), ("b", 1000.0), ("c", 1000.0)]);
         let counted = counts(&[("a", 1140.0), ("b", 1160.0), ("c", 10.0)]);
         assert_eq!(compare(&recorded, &counted).unwrap(), ["b"]);
     }
 
     #[test]
-    fn a_piece_that_was_never_recorded_is_a_problem() {
+    fn rejects_piece_without_record() {
         let error = compare(&counts(&[]), &counts(&[("new", 1.0)])).unwrap_err();
         assert!(error.to_string().contains("--update"), "{error}");
     }
 
     #[test]
-    fn the_sum_of_a_report_is_found() {
+    fn reads_total_from_report() {
         assert_eq!(
             summary("version: 1\nsummary: 123\nfn=(1) main\ntotals: 124"),
             Some(123)

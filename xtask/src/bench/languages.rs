@@ -1,7 +1,7 @@
-//! The reference policy in every language: the same Pod, the same settings, one run, with the ratios to Rust.
+//! Measures the reference policy in every language: the same Pod and settings in one run, with ratios to Rust.
 //!
-//! What is measured is what `tollgate check` and `tollgate bench` show anybody. The languages take turns, so that what
-//! else the machine does meets all of them.
+//! The figures are those that `tollgate check` and `tollgate bench` print. The languages take turns, so that other load
+//! on the machine affects all of them alike.
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
@@ -15,27 +15,27 @@ use crate::test::languages::{self, Built};
 use crate::workspace::Workspace;
 use crate::{cargo, terminal};
 
-/// Names another binary than the one that would be built.
+/// Variable for a binary to use instead of building one.
 const BINARY: &str = "TOLLGATE_BIN";
 const PLUGIN: &str = "trusted-registries";
-/// What the others are compared with.
+/// The language that the others are compared with.
 const REFERENCE: &str = "rust";
 const ROUNDS: usize = 5;
 const CALLS: &str = "300";
-/// What the longer of the two settings has.
+/// Number of registries in the longer of the two settings.
 const MANY_REGISTRIES: usize = 1000;
-/// C's policy has room for these.
+/// Number of registries that the policy in C has room for.
 const MANY_REGISTRIES_IN_C: usize = 250;
-const DOCUMENT: &str = "docs/languages/README.md";
+const DOCUMENT: &str = "docs/guides/languages/README.md";
 const BEGIN: &str = "<!-- results: written by `cargo xtask bench --languages --plots` -->";
 const END: &str = "<!-- end of results -->";
 
-/// What was measured of a language.
+/// The results of a language.
 struct Row {
     name: String,
     size_bytes: u64,
     loaded_in: Duration,
-    /// With the plain settings, and with the long ones.
+    /// Calls with the short settings and with the long ones.
     calls: [Call; 2],
     more_registries: usize,
 }
@@ -47,12 +47,12 @@ struct Call {
     fuel: u64,
 }
 
-/// Builds the plugins in every language whose commands are there.
+/// Builds the plugins in every language whose commands are installed.
 pub(super) fn build(workspace: &Workspace) -> anyhow::Result<()> {
     languages::built(workspace).map(drop)
 }
 
-/// Measures, prints the table, and writes it into the documentation when asked.
+/// Measures, prints the table, and writes it into the documentation if asked.
 pub(super) fn run(workspace: &Workspace, write: bool) -> anyhow::Result<ExitCode> {
     terminal::heading("build");
     let tollgate = binary(workspace)?;
@@ -84,7 +84,7 @@ fn binary(workspace: &Workspace) -> anyhow::Result<PathBuf> {
     Ok(workspace.target().join("release/tollgate"))
 }
 
-/// Loads a plugin for the first time: nothing of it has been compiled.
+/// Loads a plugin for the first time, without compiled code.
 fn first(tollgate: &Path, language: &Built, scratch: &Path) -> anyhow::Result<Row> {
     let file = language.output.join(format!("{PLUGIN}.wasm"));
     let size_bytes = std::fs::metadata(&file)
@@ -121,10 +121,10 @@ fn first(tollgate: &Path, language: &Built, scratch: &Path) -> anyhow::Result<Ro
         .arg(configuration(scratch, &language.name, 0));
     let output = command
         .output()
-        .with_context(|| format!("{} cannot be run", tollgate.display()))?;
+        .with_context(|| format!("cannot run {}", tollgate.display()))?;
     ensure!(
         output.status.success(),
-        "{}: the host does not take it:\n{}{}",
+        "{}: rejected by the host:\n{}{}",
         language.name,
         String::from_utf8_lossy(&output.stdout),
         String::from_utf8_lossy(&output.stderr)
@@ -151,7 +151,7 @@ fn configuration(scratch: &Path, language: &str, settings: usize) -> PathBuf {
     scratch.join(format!("{language}-{settings}.json"))
 }
 
-/// Calls all of them in turn. Of the rounds' medians the middle one counts.
+/// Calls all plugins in turn. The result is the median of the rounds' medians.
 fn measure(tollgate: &Path, rows: &mut [Row], scratch: &Path) -> anyhow::Result<()> {
     let mut medians = vec![[Vec::new(), Vec::new()]; rows.len()];
     for round in 1..=ROUNDS {
@@ -179,7 +179,7 @@ fn bench(tollgate: &Path, config: &Path) -> anyhow::Result<Call> {
     command
         .args(["bench", PLUGIN, "--calls", CALLS, "-o", "json", "--config"])
         .arg(config);
-    let output = command.output().context("`tollgate bench` cannot be run")?;
+    let output = command.output().context("cannot run `tollgate bench`")?;
     ensure!(
         output.status.success(),
         "`tollgate bench` failed:\n{}",
@@ -189,7 +189,7 @@ fn bench(tollgate: &Path, config: &Path) -> anyhow::Result<Call> {
         serde_json::from_slice(&output.stdout).context("`tollgate bench` printed no JSON")?;
     let mut phases = measured["phases"].as_array().into_iter().flatten();
     let validate = phases.find(|phase| phase["phase"] == "validate");
-    // The Pod as it is; the rows below it are padded.
+    // The first row is the Pod as it is. The other rows are padded.
     let row = validate.map(|phase| &phase["rows"][0]);
     let call = row
         .filter(|row| row["answer"] == "allowed")
@@ -199,7 +199,7 @@ fn bench(tollgate: &Path, config: &Path) -> anyhow::Result<Call> {
                 fuel: row["fuel"].as_u64()?,
             })
         });
-    call.with_context(|| format!("validate did not allow: {measured}"))
+    call.with_context(|| format!("expected validate to allow the object, got {measured}"))
 }
 
 #[expect(clippy::cast_precision_loss, reason = "figures to be looked at")]
@@ -245,8 +245,12 @@ fn put_into(document: &Path, table: &str) -> anyhow::Result<()> {
         let (_, after) = rest.split_once(END)?;
         Some(format!("{before}{BEGIN}\n\n{table}\n{END}{after}"))
     });
-    let replaced = replaced
-        .with_context(|| format!("{}: it has no line `{BEGIN}` and below it `{END}`", shown()))?;
+    let replaced = replaced.with_context(|| {
+        format!(
+            "{}: expected a line `{BEGIN}` and below it a line `{END}`",
+            shown()
+        )
+    })?;
     std::fs::write(document, replaced).with_context(shown)
 }
 
@@ -269,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn languages_are_compared_with_rust_and_settings_by_the_hundred() {
+    fn compares_languages_with_rust_and_settings_per_hundred() {
         let table = table(&[row("go", 0.3, 40_000), row("rust", 0.1, 10_000)]).unwrap();
         let go = table.lines().nth(2).unwrap();
         assert!(go.starts_with("| go | 1.9 MB |"), "{go}");
@@ -280,7 +284,7 @@ mod tests {
     }
 
     #[test]
-    fn the_table_stands_where_the_documentation_has_a_place_for_it() {
+    fn writes_table_between_markers_of_documentation() {
         let folder = std::env::temp_dir().join(format!("tollgate-table-{}", std::process::id()));
         std::fs::write(&folder, format!("a\n{BEGIN}\nold\n{END}\nb\n")).unwrap();
         put_into(&folder, "| new |\n").unwrap();

@@ -1,11 +1,11 @@
-//! An AdmissionReview that came back, read as kube-apiserver reads it.
+//! An AdmissionReview answer, read as kube-apiserver reads it.
 
 use anyhow::Context as _;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use serde_json::Value;
 
-/// What the host answered.
+/// The host's answer.
 pub(super) struct Answer {
     pub(super) allowed: bool,
     pub(super) code: Option<u64>,
@@ -29,14 +29,14 @@ impl Answer {
         for key in ["apiVersion", "kind"] {
             anyhow::ensure!(
                 answer[key] == review[key],
-                "the answer's {key} is not the review's: {}",
+                "the answer has another {key} than the review: {}",
                 answer[key]
             );
         }
         let response = &answer["response"];
         anyhow::ensure!(
             response["uid"] == review["request"]["uid"],
-            "the answer is to another uid: {}",
+            "the answer has another uid than the review: {}",
             response["uid"]
         );
         let allowed = response["allowed"]
@@ -71,7 +71,7 @@ impl Answer {
         })
     }
 
-    /// The audit annotation of that key; empty when there is none.
+    /// Returns the audit annotation with this key, or an empty text.
     pub(super) fn annotation(&self, key: &str) -> &str {
         let found = self.annotations.iter().find(|(known, _)| known == key);
         found.map_or("", |(_, value)| value.as_str())
@@ -82,7 +82,7 @@ fn operations(response: &Value) -> anyhow::Result<Vec<Value>> {
     let Some(patch) = response["patch"].as_str() else {
         anyhow::ensure!(
             response["patchType"].is_null(),
-            "there is a patchType and no patch"
+            "the answer has a patchType and no patch"
         );
         return Ok(Vec::new());
     };
@@ -95,7 +95,7 @@ fn operations(response: &Value) -> anyhow::Result<Vec<Value>> {
     serde_json::from_slice(&patch).context("the patch is not a JSON array")
 }
 
-/// Applied by another implementation than the host's own.
+/// Applies the patch with another implementation than the host's own.
 fn patched(object: &Value, operations: &[Value]) -> anyhow::Result<Value> {
     let patch: json_patch::Patch = serde_json::from_value(Value::Array(operations.to_vec()))
         .context("the patch is not a JSON Patch")?;

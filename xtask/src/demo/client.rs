@@ -1,4 +1,4 @@
-//! Speaks to the host as kube-apiserver does: HTTPS with the CA from the webhook configuration, and nothing else.
+//! Calls the host as kube-apiserver does: over HTTPS with the CA from the webhook configuration.
 
 use std::time::{Duration, Instant};
 
@@ -11,7 +11,7 @@ use super::answer::Answer;
 use super::costs::Costs;
 use super::server::Server;
 
-/// What the host answers within, many times over.
+/// Time limit for an answer, many times longer than the host needs.
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 /// A client of one host.
@@ -21,7 +21,7 @@ pub(super) struct Client {
     probes_url: String,
 }
 
-/// What came back for a review.
+/// A review's answer, sizes and duration.
 pub(super) struct Exchange {
     pub(super) answer: Answer,
     pub(super) request_bytes: usize,
@@ -34,7 +34,7 @@ pub(super) struct Exchange {
 impl Client {
     pub(super) fn new(server: &Server) -> anyhow::Result<Self> {
         let pem = std::fs::read(server.ca())
-            .with_context(|| format!("{} cannot be read", server.ca().display()))?;
+            .with_context(|| format!("cannot read {}", server.ca().display()))?;
         let ca = Certificate::from_pem(&pem).context("the host's CA is not a PEM certificate")?;
         let provider = rustls::crypto::ring::default_provider();
         let tls = TlsConfig::builder()
@@ -43,7 +43,7 @@ impl Client {
             .build();
         let config = Agent::config_builder()
             .tls_config(tls)
-            // The host is on the loopback, where no proxy of the environment is wanted.
+            // The host is on loopback, so proxies from the environment must not be used.
             .proxy(None)
             .timeout_global(Some(TIMEOUT))
             .http_status_as_error(false)
@@ -85,7 +85,7 @@ impl Client {
         })
     }
 
-    /// What the plugins have cost so far.
+    /// Returns the plugins' costs so far.
     pub(super) fn costs(&self) -> anyhow::Result<Costs> {
         let url = format!("{}/metrics", self.probes_url);
         let mut response = self

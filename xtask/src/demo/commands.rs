@@ -1,4 +1,4 @@
-//! The two commands for whoever asks why: one before anything is in force, one afterwards.
+//! Shows two commands that explain decisions: one before a configuration is used, one after a review.
 
 use std::path::Path;
 use std::process::Command;
@@ -9,31 +9,31 @@ use super::server::Server;
 use crate::terminal::{self, STRONG};
 use crate::workspace::Workspace;
 
-/// A command, and what must be in what it says.
+/// A command, with the words that its output must contain.
 struct Line<'l> {
     arguments: Vec<String>,
     exit_code: i32,
     words: &'l [&'l str],
 }
 
-/// The review of two plugins that deny.
+/// A review that two plugins deny.
 const CARELESS: &str = "xtask/demo/create-careless-pod.json";
-/// The uid of the review that the plugin without fuel failed for.
+/// The uid of the review in which the plugin without fuel failed.
 const FAILED: &str = "0f3e9a77-6c1b-4f52-b7c4-9d8e7f6a5b03";
 
-/// Runs both, and says how many properties of them were not what they should be.
+/// Runs both commands, and returns the number of wrong properties.
 pub(super) fn show(
     workspace: &Workspace,
     configuration: &Path,
     server: &Server,
 ) -> anyhow::Result<usize> {
     let executable = workspace.target().join("debug/tollgate");
-    terminal::heading("E. before: what would become of it, without a server");
+    terminal::heading("E. before: review a manifest without a server");
     terminal::paragraph(
         "  ",
-        "The Pod of C once more, by the code that has just answered, from a file or a pipe; the exit code is the \
-         verdict. Here it goes through the mutators first, as in a cluster: they put the pull policies right, and the \
-         labels are left to complain of.",
+        "The Pod of C once more, from a file or a pipe, evaluated by the same code as in the server. The exit code \
+         is the verdict. Here the mutators run first, as in a cluster: they correct the pull policies, so only the \
+         labels are denied.",
     );
     let mut problems = run(
         workspace,
@@ -55,8 +55,8 @@ pub(super) fn show(
     terminal::heading("F. afterwards: why the server decided so");
     terminal::paragraph(
         "  ",
-        "The review of D, by the uid that is in the server's log. No value of the object and no word of a plugin is \
-         kept: places, lengths and hashes are.",
+        "The review of D, by the uid in the server's log. A decision keeps places, lengths and hashes, but no values \
+         of the object and no texts of plugins.",
     );
     problems += run(
         workspace,
@@ -82,7 +82,7 @@ fn run(workspace: &Workspace, executable: &Path, line: &Line<'_>) -> anyhow::Res
         .args(&line.arguments)
         .current_dir(workspace.root())
         .output()
-        .with_context(|| format!("{} cannot be run", executable.display()))?;
+        .with_context(|| format!("cannot run {}", executable.display()))?;
     let said = String::from_utf8_lossy(&output.stdout);
     for line in said.lines() {
         println!("{}", format!("  {line}").trim_end());
@@ -97,7 +97,7 @@ fn run(workspace: &Workspace, executable: &Path, line: &Line<'_>) -> anyhow::Res
     }
     for words in line.words {
         if !said.contains(words) {
-            problems.push(format!("expected `{words}` in what it says"));
+            problems.push(format!("expected `{words}` in its output"));
         }
     }
     for problem in &problems {

@@ -1,4 +1,5 @@
-//! The configuration that the demo serves: written to be read, because it is the first one that a newcomer sees.
+//! The configuration that the demo serves. This is the first configuration that newcomers see, so it is written for
+//! them.
 
 use std::path::PathBuf;
 
@@ -7,19 +8,19 @@ use anyhow::Context as _;
 use crate::terminal::{FAINT, GOOD};
 use crate::workspace::Workspace;
 
-/// The packages that the plugins are built from.
+/// The packages of the plugins.
 pub(super) const PLUGINS: [&str; 3] = ["image-rewrite", "always-pull-images", "required-labels"];
 
-/// What is worth reading; `SOURCE/` stands for the folder that the plugins are built to.
+/// The part to show. `SOURCE/` stands for the folder with the built plugins.
 const PLUGIN_ENTRIES: &str = r#"plugins:
-  - name: image-rewrite                    # mutators run in this order, each on what the one before it left
+  - name: image-rewrite                    # mutators run in this order, each on the output of the one before
     source: file:SOURCE/image_rewrite.wasm
     settings:
       rewrite:
         - { from: k8s.gcr.io/, to: registry.k8s.io/ }
         - { from: docker.io/, to: mirror.example.com/hub/ }
 
-  - name: always-pull-images               # mutates and validates; no settings, no rules: it brings its own
+  - name: always-pull-images               # mutates and validates; no settings, and it has its own rules
     source: file:SOURCE/always_pull_images.wasm
 
   - name: required-labels                  # validates
@@ -52,32 +53,32 @@ const PLUGIN_ENTRIES: &str = r#"plugins:
     failurePolicy: Ignore
 "#;
 
-/// Writes the file and says where it is.
+/// Writes the file and returns its path.
 pub(super) fn write(workspace: &Workspace) -> anyhow::Result<PathBuf> {
     let folder = workspace.target().join("demo");
     let file = folder.join("tollgate.yaml");
     let plugins = workspace.guest_file("plugin");
     let plugins = plugins
         .parent()
-        .context("plugins are built into a folder")?;
+        .context("the plugin files are in a folder")?;
     let entries = PLUGIN_ENTRIES.replace("SOURCE", &plugins.display().to_string());
     let text = format!(
-        "# Written by `cargo xtask demo`. docs/configuration.md explains every key.\n\
+        "# Written by `cargo xtask demo`. docs/reference/configuration.md explains every key.\n\
          listen: 127.0.0.1:0                        # a free port\n\
          admin: {{ listen: 127.0.0.1:0 }}\n\
          probes: {{ listen: 127.0.0.1:0 }}\n\
-         tls: {{ selfSigned: {{ directory: ./tls }} }}  # makes a CA of its own, and ca.crt for use as caBundle\n\
+         tls: {{ selfSigned: {{ directory: ./tls }} }}  # creates a CA, and ca.crt for use as caBundle\n\
          engine: {{ cacheDirectory: ./code }}         # compiled plugins are kept here for the next start\n\n{entries}"
     );
     std::fs::create_dir_all(&folder)
-        .with_context(|| format!("{} cannot be made", folder.display()))?;
-    // The host insists on that for its cache of compiled code, whatever the umask is.
+        .with_context(|| format!("cannot create {}", folder.display()))?;
+    // The host requires private permissions for its cache of compiled code, whatever the umask is.
     private(&folder.join("code"))?;
-    std::fs::write(&file, text).with_context(|| format!("{} cannot be written", file.display()))?;
+    std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
     Ok(file)
 }
 
-/// Prints the part that is worth reading.
+/// Prints the part to show.
 pub(super) fn show() {
     for line in PLUGIN_ENTRIES.replace("file:SOURCE/", "file:…/").lines() {
         match line.split_once(" #") {
@@ -98,5 +99,5 @@ fn private(folder: &std::path::Path) -> anyhow::Result<()> {
         .mode(0o700)
         .create(folder)
         .and_then(|()| std::fs::set_permissions(folder, PermissionsExt::from_mode(0o700)))
-        .with_context(|| format!("{} cannot be made private", folder.display()))
+        .with_context(|| format!("cannot make {} private", folder.display()))
 }

@@ -1,17 +1,18 @@
-//! What the plugins did and cost, from the host's metrics: the difference of two readings is what one review took.
+//! Reads the plugins' calls and costs from the host's metrics. The difference of two readings is the cost of one
+//! review.
 
 use std::collections::BTreeMap;
 
-/// One plugin in one phase.
+/// The cost of one plugin in one phase.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct Cost {
-    /// Calls by how they ended.
+    /// Number of calls by outcome.
     pub(super) outcomes: BTreeMap<String, f64>,
     pub(super) fuel: f64,
     pub(super) seconds: f64,
 }
 
-/// All plugins, by name and phase.
+/// The costs of all plugins, by name and phase.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Costs(BTreeMap<(String, String), Cost>);
 
@@ -34,7 +35,7 @@ impl Costs {
             let Ok(value) = value.parse::<f64>() else {
                 continue;
             };
-            // No label of these has a comma or a quote in it: they are plugin names and words from fixed lists.
+            // These labels contain no comma or quote: they are plugin names and words from fixed lists.
             let label = |key: &str| {
                 let mut labels = labels.split(',').filter_map(|label| label.split_once('='));
                 labels
@@ -58,7 +59,7 @@ impl Costs {
         costs
     }
 
-    /// What was done since `before`: by plugin, how its call ended and what it cost.
+    /// Returns the costs since `before`, with the plugin's name and the outcome of its call.
     pub(super) fn since(&self, before: &Self) -> Vec<(String, String, Cost)> {
         let mut rows = Vec::new();
         for (key, now) in &self.0 {
@@ -92,7 +93,7 @@ tollgate_plugin_duration_seconds_sum{plugin=\"a\",phase=\"validate\"} 0.5
 # EOF";
 
     #[test]
-    fn the_difference_is_what_one_review_took() {
+    fn difference_is_cost_of_one_review() {
         let after = BEFORE
             .replace("\"denied\"} 0", "\"denied\"} 1")
             .replace("3000", "4500")
@@ -107,7 +108,7 @@ tollgate_plugin_duration_seconds_sum{plugin=\"a\",phase=\"validate\"} 0.5
     }
 
     #[test]
-    fn a_plugin_that_was_not_called_is_not_in_it() {
+    fn omits_plugins_that_were_not_called() {
         assert_eq!(Costs::read(BEFORE).since(&Costs::read(BEFORE)), []);
     }
 }

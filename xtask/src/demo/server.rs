@@ -1,4 +1,4 @@
-//! The host as a child process: started as an operator would, stopped as one would.
+//! Runs the host as a child process, and starts and stops it as an operator would.
 
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write as _};
@@ -11,9 +11,9 @@ use anyhow::Context as _;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
-/// Compiling the plugins takes a second or two; a busy machine may need longer.
+/// Time limit for the start. Compiling the plugins takes a second or two, or longer on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
-/// Nothing is in flight when the demo ends.
+/// Time limit for the stop. No request is in flight when the demo ends.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A running host.
@@ -36,8 +36,7 @@ impl Server {
         folder: &Path,
     ) -> anyhow::Result<Self> {
         let log = configuration.with_file_name("tollgate.log");
-        let file =
-            File::create(&log).with_context(|| format!("{} cannot be written", log.display()))?;
+        let file = File::create(&log).with_context(|| format!("cannot write {}", log.display()))?;
         let mut child = Command::new(executable)
             .args(["serve", "--config"])
             .arg(configuration)
@@ -46,7 +45,7 @@ impl Server {
             .stdin(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .with_context(|| format!("{} cannot be run", executable.display()))?;
+            .with_context(|| format!("cannot run {}", executable.display()))?;
         let stderr = child
             .stderr
             .take()
@@ -62,7 +61,7 @@ impl Server {
             log,
         };
         let deadline = Instant::now() + START_TIMEOUT;
-        // The channel closes with the pipe, so this ends when the host does.
+        // The channel closes with the pipe, so this loop ends when the host ends.
         while let Ok(line) =
             receive.recv_timeout(deadline.saturating_duration_since(Instant::now()))
         {
@@ -72,14 +71,14 @@ impl Server {
         }
         let status = server.child.try_wait().ok().flatten();
         let what = status.map_or_else(
-            || format!("it does not listen after {} s", START_TIMEOUT.as_secs()),
+            || format!("it did not listen within {} s", START_TIMEOUT.as_secs()),
             |status| format!("it ended ({status})"),
         );
         let log = std::fs::read_to_string(&server.log).unwrap_or_default();
         anyhow::bail!("the host did not start: {what}. Its log:\n{log}")
     }
 
-    /// Takes a line of the log; true when it says where the host listens.
+    /// Reads a line of the log. Returns true if it gives the host's addresses.
     fn reads(&mut self, line: &str) -> bool {
         let entry: Value = serde_json::from_str(line).unwrap_or_default();
         let text = |key: &str| entry[key].as_str().map(str::to_owned);
@@ -99,41 +98,41 @@ impl Server {
         true
     }
 
-    /// Where reviews go.
+    /// The URL for reviews.
     pub(super) fn url(&self) -> String {
         format!("https://{}", self.address)
     }
 
-    /// Where plugins and decisions are shown.
+    /// The URL for plugins and decisions.
     pub(super) fn admin_url(&self) -> String {
         format!("http://{}", self.admin)
     }
 
-    /// Where probes and metrics are.
+    /// The URL for probes and metrics.
     pub(super) fn probes_url(&self) -> String {
         format!("http://{}", self.probes)
     }
 
-    /// The certificate of the CA.
+    /// The CA certificate.
     pub(super) fn ca(&self) -> &Path {
         &self.ca
     }
 
-    /// The log.
+    /// The log file.
     pub(super) fn log(&self) -> &Path {
         &self.log
     }
 
-    /// Asks the host to end, and sees that it does.
+    /// Asks the host to end, and waits until it does.
     pub(super) fn stop(mut self) -> anyhow::Result<()> {
         kill_process(Pid::from_child(&self.child), Signal::INT)
-            .context("the host cannot be signalled")?;
+            .context("cannot send a signal to the host")?;
         let began = Instant::now();
         while began.elapsed() < STOP_TIMEOUT {
             if let Some(status) = self.child.try_wait()? {
                 anyhow::ensure!(
                     status.success(),
-                    "the host ended badly ({status}); its log: {}",
+                    "the host failed ({status}); its log: {}",
                     self.log.display()
                 );
                 return Ok(());
@@ -146,7 +145,7 @@ impl Server {
         )
     }
 
-    /// Waits until somebody else ends the host, with Ctrl-C most likely, which reaches this process, too.
+    /// Waits until the host ends, most likely through Ctrl-C, which also reaches this process.
     pub(super) fn wait(mut self) -> anyhow::Result<()> {
         self.child.wait()?;
         Ok(())
@@ -156,7 +155,7 @@ impl Server {
 impl Drop for Server {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
-            // Nothing more can be done about one that cannot be killed.
+            // An error means that the host cannot be killed, and nothing more can be done.
             let _: std::io::Result<()> = self.child.kill();
             let _: std::io::Result<_> = self.child.wait();
         }
@@ -165,7 +164,7 @@ impl Drop for Server {
 
 fn copy(stderr: impl Read, mut file: File, lines: &Sender<String>) {
     for line in BufReader::new(stderr).lines().map_while(Result::ok) {
-        // The log is for reading afterwards; the demo can do without.
+        // Errors are ignored: the log is for later reading, and the demo works without it.
         let _: std::io::Result<()> = writeln!(file, "{line}");
         let _: Result<(), _> = lines.send(line);
     }

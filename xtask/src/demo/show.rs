@@ -1,4 +1,4 @@
-//! Prints a review and its answer for somebody who sees one for the first time.
+//! Prints a review and its answer for a first-time reader.
 
 use serde_json::Value;
 use similar::{ChangeTag, TextDiff};
@@ -10,14 +10,14 @@ use crate::terminal::{self, BAD, FAINT, GOOD, NOTABLE, STRONG};
 
 /// The name that the webhook would have in a cluster.
 const WEBHOOK: &str = "tollgate.example.com";
-/// A value in the list of operations is cut off here.
+/// Length to which values in the list of operations are cut.
 const LONGEST_VALUE: usize = 70;
-/// An audit annotation is cut off here.
+/// Length to which audit annotations are cut.
 const LONGEST_ANNOTATION: usize = 140;
-/// What stands around a change, so that it can be found.
+/// Lines to print around a change.
 const CONTEXT_LINES: usize = 2;
 
-/// What happened, and what was sent because of it.
+/// Prints the user's action and the review that it causes.
 pub(super) fn question(command: &str, path: &str, review: &Value, exchange: &Exchange) {
     let request = &review["request"];
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -38,7 +38,7 @@ pub(super) fn question(command: &str, path: &str, review: &Value, exchange: &Exc
     );
 }
 
-/// What each plugin said, in the order of the audit annotation that names them.
+/// Prints the answer of each plugin, in the order of the audit annotation `plugins`.
 pub(super) fn plugins(answer: &Answer, costs: &[(String, String, Cost)]) {
     title("plugins");
     let order = answer.annotation("plugins");
@@ -61,7 +61,7 @@ pub(super) fn plugins(answer: &Answer, costs: &[(String, String, Cost)]) {
     }
 }
 
-/// The verdict, and what the user reads of it.
+/// Prints the verdict and the text that the user reads.
 pub(super) fn verdict(answer: &Answer, success: &str, created_from: Option<&str>) {
     title("verdict");
     if answer.allowed {
@@ -102,7 +102,7 @@ pub(super) fn verdict(answer: &Answer, success: &str, created_from: Option<&str>
     }
 }
 
-/// The merged patch, and what it does to the object.
+/// Prints the merged patch and its effect on the object.
 pub(super) fn patch(answer: &Answer, before: &Value) {
     title("patch, merged and decoded");
     for operation in &answer.operations {
@@ -136,7 +136,7 @@ pub(super) fn patch(answer: &Answer, before: &Value) {
     }
 }
 
-/// What goes to the audit log of the cluster.
+/// Prints the annotations for the cluster's audit log.
 pub(super) fn annotations(answer: &Answer) {
     title("audit annotations");
     for (key, value) in &answer.annotations {
@@ -145,7 +145,7 @@ pub(super) fn annotations(answer: &Answer) {
     }
 }
 
-/// Without commas: a new last member would change the line before it.
+/// Formats an object without commas at line ends, because a new last member would otherwise change the line before it.
 fn lines(object: &Value) -> String {
     let text = format!("{object:#}");
     let lines = text

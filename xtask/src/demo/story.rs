@@ -1,4 +1,4 @@
-//! What is sent, why, and what has to come back.
+//! The reviews of the demo, their purpose, and the expected answers.
 
 use std::fmt::Debug;
 
@@ -13,25 +13,25 @@ const CREATE_POD: &str = include_str!("../../demo/create-pod.json");
 const CREATE_CARELESS_POD: &str = include_str!("../../demo/create-careless-pod.json");
 const CREATE_CONFIG_MAP: &str = include_str!("../../demo/create-config-map.json");
 
-/// Sends reviews and counts what is wrong with the answers.
+/// Sends reviews and counts wrong properties of the answers.
 pub(super) struct Stage {
     client: Client,
     problems: usize,
 }
 
-/// A review, and how it is told.
+/// A review, and how the demo presents it.
 struct Scene<'s> {
-    /// What the user typed.
+    /// The command that the user typed.
     command: &'s str,
-    /// The file in it, which kubectl names in an error.
+    /// The file in the command, which kubectl names in an error.
     file: Option<&'s str>,
-    /// What kubectl says when it went well.
+    /// kubectl's output on success.
     success: &'s str,
     path: &'s str,
     review: &'s Value,
 }
 
-/// Plays all of it.
+/// Runs all parts of the story.
 pub(super) fn play(stage: &mut Stage) -> anyhow::Result<()> {
     let pod = mutation(stage)?;
     admission(stage, &pod)?;
@@ -43,14 +43,14 @@ fn mutation(stage: &mut Stage) -> anyhow::Result<Value> {
     terminal::heading("A. two plugins change a Pod: one patch");
     terminal::paragraph(
         "  ",
-        "Jane creates a Pod whose images come from a retired registry and from Docker Hub. kube-apiserver asks the \
+        "Jane creates a Pod whose images come from a retired registry and from Docker Hub. kube-apiserver calls the \
          mutating webhook first.",
     );
     let review: Value = serde_json::from_str(CREATE_POD)?;
     let scene = Scene {
         command: "kubectl apply -f web.yaml",
         file: Some("web.yaml"),
-        success: "(nothing yet: the validating webhook is asked next)",
+        success: "(nothing yet: the validating webhook is called next)",
         path: "/mutate",
         review: &review,
     };
@@ -79,7 +79,7 @@ fn mutation(stage: &mut Stage) -> anyhow::Result<Value> {
     Ok(answer.object)
 }
 
-/// Four changes to two containers, and two annotations: nothing else is touched, nothing is written twice.
+/// Four changes to two containers, and two annotations. Nothing else changes, and nothing is written twice.
 fn expected_operations() -> Vec<Value> {
     let original = |container: &str| {
         format!("/metadata/annotations/original.image-rewrite.tollgate.dev~1{container}")
@@ -98,8 +98,8 @@ fn admission(stage: &mut Stage, pod: &Value) -> anyhow::Result<()> {
     terminal::heading("B. the same Pod, validated: allowed, with a warning");
     terminal::paragraph(
         "  ",
-        "kube-apiserver applies the patch and asks the validating webhook about the result. ask-for-an-owner is in \
-         mode `warn`: it would deny, and only warns.",
+        "kube-apiserver applies the patch and calls the validating webhook with the result. ask-for-an-owner is in \
+         mode `warn`: it only warns where it would deny.",
     );
     let mut review: Value = serde_json::from_str(CREATE_POD)?;
     review["request"]["uid"] = json!("5c6a1b1e-0d43-4b57-8a3e-6f2a0e7d9b02");
@@ -131,9 +131,8 @@ fn denial(stage: &mut Stage) -> anyhow::Result<()> {
     terminal::heading("C. two plugins deny a Pod: every reason at once");
     terminal::paragraph(
         "  ",
-        "Sam forgets a label and misspells another; and after Tollgate's mutators, somebody else's webhook has put two \
-         containers into the Pod that may use whatever image lies on the node. Validators judge what is there in the \
-         end.",
+        "Sam forgets a label and misspells another. After Tollgate's mutators, another webhook has added two \
+         containers that may use any image on the node. Validators see the final object.",
     );
     let review: Value = serde_json::from_str(CREATE_CARELESS_POD)?;
     let scene = Scene {
@@ -169,7 +168,7 @@ fn denial(stage: &mut Stage) -> anyhow::Result<()> {
     {
         stage.has("the message", &answer.message, part);
     }
-    // Sam's value is not repeated: it could have been a Secret's.
+    // The message does not repeat Sam's value, because it could be from a Secret.
     stage.is(
         "whether values are quoted",
         &answer.message.contains("Storefront"),
@@ -182,8 +181,8 @@ fn failing_plugins(stage: &mut Stage) -> anyhow::Result<()> {
     terminal::heading("D. a plugin fails: its own failurePolicy decides");
     terminal::paragraph(
         "  ",
-        "starved gets 1,000 fuel and needs more. It is stopped; whether the request passes without it is decided for \
-         each plugin, where kube-apiserver could only decide for the whole webhook.",
+        "starved gets 1,000 fuel and needs more, so the host stops it. The plugin's own failurePolicy decides \
+         whether the request passes without it. kube-apiserver could only decide for the whole webhook.",
     );
     let mut review: Value = serde_json::from_str(CREATE_CONFIG_MAP)?;
     let scene = Scene {
@@ -233,7 +232,7 @@ impl Stage {
         }
     }
 
-    /// How many properties of answers were not what they should be.
+    /// The number of wrong properties of answers.
     pub(super) fn problems(&self) -> usize {
         self.problems
     }

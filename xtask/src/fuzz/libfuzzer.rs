@@ -1,4 +1,4 @@
-//! Builds the targets with instrumentation, runs them, and reads what libFuzzer says.
+//! Builds the targets with instrumentation, runs them, and reads libFuzzer's output.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -12,34 +12,34 @@ use crate::terminal::{self, BAD, FAINT};
 use crate::workspace::Workspace;
 use crate::{cargo, toolchain};
 
-/// Targets that are built.
+/// The built targets.
 pub(super) struct LibFuzzer {
-    /// The repository's `fuzz`.
+    /// The repository's `fuzz` folder.
     fuzz: PathBuf,
     binaries: PathBuf,
-    /// Inputs that a run has found interesting, by target.
+    /// The interesting inputs of earlier runs, by target.
     corpora: PathBuf,
 }
 
-/// What a run came to.
+/// The result of a run.
 #[derive(Debug, Default, PartialEq)]
 pub(super) struct Found {
     pub(super) target: String,
     pub(super) executions: u64,
-    /// Edges of the control flow that were taken.
+    /// Number of control-flow edges that were taken.
     pub(super) edges: u64,
-    /// What libFuzzer counts besides: how often, and what was compared.
+    /// Number of features: edges, how often they were taken, and compared values.
     pub(super) features: u64,
-    /// Inputs that are kept for it.
+    /// Number of inputs that are kept for the target.
     pub(super) inputs: u64,
     pub(super) findings: Vec<PathBuf>,
 }
 
-/// Corpora are committed, so inputs stay small.
+/// Limit for the size of an input, because corpora are committed.
 const MAX_INPUT_BYTES: u32 = 2048;
-/// An input that takes longer is a finding: nothing that a target reads may take so long.
+/// Time limit for an input. A run that takes longer is a finding.
 const TIMEOUT_SECONDS: u32 = 10;
-/// Nor so much memory.
+/// Memory limit for an input. Using more is a finding too.
 const MEMORY_MEGABYTES: u32 = 2048;
 
 // === impl LibFuzzer ===
@@ -65,7 +65,7 @@ impl LibFuzzer {
         })
     }
 
-    /// Runs a target for so long, from the committed corpus and what earlier runs have found.
+    /// Runs a target for `time`, from the committed corpus and the inputs of earlier runs.
     pub(super) fn run(&self, target: &str, time: Duration) -> anyhow::Result<Found> {
         let artifacts = self.fuzz.join("artifacts").join(target);
         fs::create_dir_all(&artifacts)?;
@@ -83,7 +83,7 @@ impl LibFuzzer {
             .stdout(Stdio::null())
             .stderr(Stdio::piped())
             .spawn()
-            .with_context(|| format!("`{target}` cannot be run"))?;
+            .with_context(|| format!("cannot run `{target}`"))?;
         let mut found = Found {
             target: target.to_owned(),
             ..Found::default()
@@ -104,7 +104,7 @@ impl LibFuzzer {
         Ok(found)
     }
 
-    /// Adds to the committed corpus what reaches code that nothing in it reaches.
+    /// Adds inputs to the committed corpus that reach code which the corpus does not reach yet.
     pub(super) fn keep(&self, target: &str) -> anyhow::Result<()> {
         let committed = self.fuzz.join("corpus").join(target);
         fs::create_dir_all(&committed)?;
@@ -148,7 +148,7 @@ impl LibFuzzer {
 // === impl Found ===
 
 impl Found {
-    /// Takes a line of libFuzzer's; false when it is about a finding.
+    /// Reads a line of libFuzzer's output. Returns false if it is about a finding.
     fn read(&mut self, line: &str) -> bool {
         if let Some(count) = line.strip_prefix("stat::number_of_executed_units:") {
             self.executions = count.trim().parse().unwrap_or(0);
@@ -181,12 +181,12 @@ fn files(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-/// What this machine's programs are built for.
+/// Returns the target triple of this machine.
 fn host_triple() -> anyhow::Result<String> {
     let output = Command::new("rustc").arg("-vV").output()?;
     let text = String::from_utf8_lossy(&output.stdout).into_owned();
     let triple = text.lines().find_map(|line| line.strip_prefix("host: "));
-    Ok(triple.context("`rustc -vV` names no host")?.to_owned())
+    Ok(triple.context("`rustc -vV` printed no host")?.to_owned())
 }
 
 #[cfg(test)]

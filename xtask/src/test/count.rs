@@ -1,4 +1,4 @@
-//! Counts tests as their binaries report them.
+//! Counts tests from the output of their binaries.
 
 use std::fmt;
 
@@ -8,21 +8,21 @@ pub(super) struct Count {
     passed: u64,
     failed: u64,
     skipped: u64,
-    /// Tests of a binary that has begun and not reported yet.
+    /// Tests of a binary that has started and not reported yet.
     pending: u64,
-    /// What a test says that it left out, past the harness: it counts as passed there.
+    /// Tests that were skipped past the harness. The harness counts them as passed.
     left_out: Vec<String>,
-    /// Steps, or parts of one, that could not be done at all.
+    /// Steps, or parts of them, that could not run.
     not_done: Vec<String>,
 }
 
-/// How a test begins the line in which it says so.
+/// Prefix of the line with which a test reports that it was skipped.
 const LEFT_OUT: &str = "SKIPPED: ";
 
 // === impl Count ===
 
 impl Count {
-    /// Takes a line of a test binary's output.
+    /// Reads a line of a test binary's output.
     pub(super) fn read(&mut self, line: &str) {
         if let Some(tests) = line.strip_prefix("running ").and_then(|rest| {
             rest.strip_suffix(" tests")
@@ -46,19 +46,19 @@ impl Count {
         }
     }
 
-    /// A binary ended, or another one began. One that died without a result has failed in all of its tests: which of
-    /// them passed is not known.
+    /// Notes that a binary ended or another one started. If a binary ended without a result, all of its tests count as
+    /// failed, because it is unknown which ones passed.
     pub(super) fn end(&mut self) {
         self.failed += std::mem::take(&mut self.pending);
     }
 
-    /// A check could not be made, because something was not there.
+    /// Notes that a check could not run because something is missing.
     pub(super) fn skip(&mut self, what: String) {
         println!("  {LEFT_OUT}{what}");
         self.not_done.push(what);
     }
 
-    /// What was left out because something was not there.
+    /// Returns the skipped tests and the steps that could not run.
     pub(super) fn left_out(&self) -> impl Iterator<Item = &String> {
         self.left_out.iter().chain(&self.not_done)
     }
@@ -94,7 +94,7 @@ mod tests {
     }
 
     #[test]
-    fn results_of_several_binaries_add_up() {
+    fn adds_up_results_of_several_binaries() {
         assert_eq!(
             count(&[
                 "running 3 tests",
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_test_that_says_that_it_left_something_out_is_skipped() {
+    fn counts_tests_that_print_skipped() {
         assert_eq!(
             count(&[
                 "running 2 tests",
@@ -120,17 +120,17 @@ mod tests {
     }
 
     #[test]
-    fn a_check_that_cannot_be_made_is_skipped() {
+    fn counts_unavailable_checks_as_skipped() {
         let mut count = Count::default();
         count.read("test result: ok. 3 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s");
-        count.skip("the advisory database cannot be had".to_owned());
+        count.skip("cannot fetch the advisory database".to_owned());
         assert_eq!(count.to_string(), "3 passed, 0 failed, 1 skipped");
         assert_eq!(count.left_out().count(), 1);
         assert!(!count.has_failed());
     }
 
     #[test]
-    fn a_binary_that_died_has_failed() {
+    fn counts_missing_results_of_crashed_binary_as_failed() {
         let second = "test result: ok. 1 passed; 0 failed; 0 ignored; 0 measured; 0 filtered out; finished in 0.00s";
         assert_eq!(
             count(&["running 4 tests", "running 1 test", second]),

@@ -1,4 +1,4 @@
-//! What the workspace depends on: deny.toml, and the advisories of RustSec.
+//! Checks the dependencies of the workspace: deny.toml, and the RustSec advisories.
 
 use std::process::{Command, Output, Stdio};
 
@@ -7,7 +7,7 @@ use crate::test::count::Count;
 use crate::toolchain;
 use crate::workspace::Workspace;
 
-/// Checks bans, licences and sources, and advisories where their database can be had.
+/// Checks bans, licences and sources. Also checks advisories if their database can be fetched.
 pub(super) fn check(workspace: &Workspace, count: &mut Count) -> anyhow::Result<()> {
     match toolchain::ensure_cargo_command("deny") {
         Ok(version) => println!("  {version}"),
@@ -17,11 +17,11 @@ pub(super) fn check(workspace: &Workspace, count: &mut Count) -> anyhow::Result<
         }
     }
     run(workspace, &["deny", "check", "bans", "licenses", "sources"])?;
-    // The database is a repository of its own, on a host that not every machine reaches.
+    // The database is a separate repository, and not every machine can reach its host.
     let fetched = quietly(workspace, &["deny", "fetch", "db"])?;
     if !fetched.status.success() {
         count.skip(format!(
-            "the advisory database cannot be had: {}",
+            "cannot fetch the advisory database: {}",
             last_words(&fetched)
         ));
         return Ok(());
@@ -41,12 +41,9 @@ fn quietly(workspace: &Workspace, arguments: &[&str]) -> anyhow::Result<Output> 
     Ok(command.stdin(Stdio::null()).output()?)
 }
 
-/// Why a command failed, on one line.
+/// Returns the reason why a command failed, on one line.
 fn last_words(output: &Output) -> String {
     let text = String::from_utf8_lossy(&output.stderr);
     let mut lines = text.lines().map(str::trim).filter(|line| !line.is_empty());
-    lines
-        .next_back()
-        .unwrap_or("it does not say why")
-        .to_owned()
+    lines.next_back().unwrap_or("no reason given").to_owned()
 }

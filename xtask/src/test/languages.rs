@@ -1,4 +1,4 @@
-//! Builds the plugins in other languages than this one, and runs their SDKs' own tests.
+//! Builds the plugins in languages other than Rust, and runs the tests of their SDKs.
 //!
 //! ```text
 //! languages/NAME/needs   commands and Debian's packages for them
@@ -6,7 +6,7 @@
 //! languages/NAME/test    the unit tests of its SDK
 //! ```
 //!
-//! What a language builds with beyond the commands, its scripts install into `target/toolchains`, and say so.
+//! The scripts install further build tools of a language into `target/toolchains`, and report this.
 
 use std::collections::BTreeSet;
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
@@ -19,11 +19,11 @@ use crate::terminal::{self, NOTABLE};
 use crate::toolchain;
 use crate::workspace::Workspace;
 
-/// What makes components of the modules that other compilers leave.
+/// The program that makes components of the modules of other compilers.
 const COMPONENTIZE: &str = "tollgate-componentize";
-/// What the last build was made of.
+/// The file with a hash of the sources of the last build.
 const BUILT_FROM: &str = ".built-from";
-/// Folders that builds make.
+/// Folders that builds create.
 const MADE: [&str; 6] = [
     "node_modules",
     "__pycache__",
@@ -33,10 +33,10 @@ const MADE: [&str; 6] = [
     "target",
 ];
 
-/// How a script says that a command is there, but too old for it.
+/// Exit code by which a script reports that a command is too old.
 const TOO_OLD: i32 = 69;
 
-/// What came of a script.
+/// The result of a script.
 #[derive(Clone, Copy, PartialEq)]
 enum Done {
     Well,
@@ -46,13 +46,13 @@ enum Done {
 /// A language whose plugins are built.
 pub(crate) struct Built {
     pub(crate) name: String,
-    /// Its scripts and sources.
+    /// The folder of its scripts and sources.
     folder: PathBuf,
-    /// Its components.
+    /// The folder of its components.
     pub(crate) output: PathBuf,
 }
 
-/// Builds and tests every language whose commands are there.
+/// Builds and tests every language whose commands are installed.
 pub(super) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     for Built { folder, .. } in built(workspace)? {
         if folder.join("test").is_file() {
@@ -62,7 +62,7 @@ pub(super) fn run(workspace: &Workspace) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Builds every language whose commands are there, and says which ones are not.
+/// Builds every language whose commands are installed, and reports the others.
 pub(crate) fn built(workspace: &Workspace) -> anyhow::Result<Vec<Built>> {
     let mut built = Vec::new();
     super::announced(
@@ -74,13 +74,13 @@ pub(crate) fn built(workspace: &Workspace) -> anyhow::Result<Vec<Built>> {
         let folder = workspace.root().join("languages").join(&language);
         if let Some(missing) = missing(&folder)? {
             anstream::println!(
-                "  {NOTABLE}{language}: `{missing}` cannot be run, so it is left out{NOTABLE:#}"
+                "  {NOTABLE}{language}: skipped, because `{missing}` cannot be run{NOTABLE:#}"
             );
             continue;
         }
         if build(workspace, &language, &folder)? == Done::TooOld {
             anstream::println!(
-                "  {NOTABLE}{language}: what is installed is too old, so it is left out{NOTABLE:#}"
+                "  {NOTABLE}{language}: skipped, because the installed version is too old{NOTABLE:#}"
             );
             continue;
         }
@@ -103,14 +103,17 @@ fn languages(root: &Path) -> anyhow::Result<BTreeSet<String>> {
         .collect())
 }
 
-/// The first command that cannot be run, after trying to install it.
+/// Returns the first command that cannot be run, after trying to install it.
 fn missing(folder: &Path) -> anyhow::Result<Option<String>> {
     let path = folder.join("needs");
     let needs = std::fs::read_to_string(&path).with_context(|| path.display().to_string())?;
     for line in needs.lines() {
-        let (command, package) = line
-            .split_once(' ')
-            .with_context(|| format!("{}: `{line}` is no command and package", path.display()))?;
+        let (command, package) = line.split_once(' ').with_context(|| {
+            format!(
+                "{}: expected a command and a package, got `{line}`",
+                path.display()
+            )
+        })?;
         if !toolchain::ensure_command(command, package) {
             return Ok(Some(command.to_owned()));
         }
@@ -134,7 +137,7 @@ fn build(workspace: &Workspace, language: &str, folder: &Path) -> anyhow::Result
     Ok(done)
 }
 
-/// A hash of all that the plugins of a language are made of.
+/// Returns a hash of all sources of a language's plugins.
 fn sources(root: &Path, language: &str) -> anyhow::Result<String> {
     let sdk = match language {
         "javascript" => "js",
@@ -196,7 +199,7 @@ fn script(workspace: &Workspace, script: &Path, output: Option<&Path>) -> anyhow
         )
         .stdin(Stdio::null())
         .status()
-        .with_context(|| format!("{shown} cannot be run"))?;
+        .with_context(|| format!("cannot run {shown}"))?;
     if status.code() == Some(TOO_OLD) {
         return Ok(Done::TooOld);
     }

@@ -1,15 +1,15 @@
-//! Miri, over the unsafe code that it can interpret: the allocator of the SDK for Rust.
+//! Runs Miri on the unsafe code that it can interpret: the allocator of the Rust SDK.
 //!
-//! The host's own unsafe code is calls of C and of the system (mimalloc's `mi_collect`, `sched_setscheduler`) and one of
-//! wasmtime's, which maps a file and runs it. Miri has neither.
+//! The host's own unsafe code calls C and system functions (mimalloc's `mi_collect`, `sched_setscheduler`) and one
+//! function of wasmtime, which maps a file and runs it. Miri supports none of these.
 
 use crate::cargo;
 use crate::test::count::Count;
 use crate::toolchain;
 use crate::workspace::Workspace;
 
-/// Pointers keep to what they were made of, and alignment is what a type promises. The tests' memory is never given back:
-/// no more than linear memory is.
+/// Check strict provenance and symbolic alignment. Ignore leaks, because the tests never free their memory, just as
+/// linear memory is never freed.
 const FLAGS: &str = "-Zmiri-strict-provenance -Zmiri-symbolic-alignment-check -Zmiri-ignore-leaks";
 
 /// Runs the allocator's tests under Miri, and counts them.
@@ -17,7 +17,7 @@ pub(super) fn run(workspace: &Workspace, count: &mut Count) -> anyhow::Result<()
     match toolchain::ensure_miri() {
         Ok(version) => println!("  {version}"),
         Err(error) => {
-            count.skip(format!("Miri cannot be installed: {error:#}"));
+            count.skip(format!("cannot install Miri: {error:#}"));
             return Ok(());
         }
     }

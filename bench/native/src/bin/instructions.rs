@@ -1,4 +1,5 @@
-//! Runs one piece of the host so many times, for callgrind to count: see `cargo xtask bench --instructions`.
+//! Runs one piece of the host a number of times, so that callgrind can count instructions: see `cargo xtask bench
+//! --instructions`.
 
 use std::process::ExitCode;
 use std::sync::Arc;
@@ -21,7 +22,7 @@ use tollgate_bench::documents::{self, UID};
 use tollgate_bench::plugins::Work;
 use tollgate_native::setup::{self, Room, Setup};
 
-/// Run one piece of the host so many times.
+/// Run one piece of the host a number of times.
 #[derive(Debug, Parser)]
 #[command(name = "instructions", about)]
 struct Cli {
@@ -29,26 +30,26 @@ struct Cli {
     times: u64,
 }
 
-/// What can be run on its own.
+/// A piece of the host that can run on its own.
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Piece {
-    /// From the bytes of a review of 5 kB to the request in it.
+    /// Decode a review of 5 kB to the request in it.
     #[value(name = "decode-5kB")]
     DecodeMedium,
-    /// The same with 100 kB.
+    /// Decode a review of 100 kB.
     #[value(name = "decode-100kB")]
     DecodeLarge,
-    /// From an outcome with five operations to the bytes of the answer.
+    /// Encode an outcome with five operations as the bytes of the answer.
     Respond,
-    /// Twenty reports to one outcome.
+    /// Merge twenty reports into one outcome.
     Merge,
-    /// The patch between two versions of an object of 100 kB with five differences.
+    /// Compute the patch between two versions of an object of 100 kB with five differences.
     #[value(name = "diff-100kB")]
     Diff,
-    /// From bytes to bytes, by way of one plugin that reads fields.
+    /// Review from bytes to bytes with one plugin that reads fields.
     #[value(name = "review-1-plugin")]
     OnePlugin,
-    /// The same by way of six.
+    /// Review from bytes to bytes with six such plugins.
     #[value(name = "review-6-plugins")]
     SixPlugins,
 }
@@ -56,7 +57,7 @@ enum Piece {
 const MEDIUM: usize = 5_000;
 const LARGE: usize = 100_000;
 const MAX_DEPTH: u32 = 120;
-/// Counting slows a program down fiftyfold.
+/// Time limit for a review. Counting makes a program fifty times slower.
 const TIMEOUT: Duration = Duration::from_secs(60);
 const PLUGINS: usize = 20;
 const LIMITS: ApplyLimits = ApplyLimits {
@@ -122,11 +123,11 @@ fn run_review(plugins: usize, times: u64) {
     let runtime = tokio::runtime::Builder::new_current_thread()
         .enable_all()
         .build()
-        .expect("a runtime on this thread can be had");
+        .expect("a current-thread runtime can be created");
     let setup = Setup::new(metrics.clone(), runtime, Room::OneCall);
     let work = Work::ReadsFields;
-    // The same settings for all, so that there is one module to compile: callgrind has the program believe in a simpler
-    // processor than the one that the preparing child sees, so what that has compiled is of no use here.
+    // All plugins have the same settings, so only one module is compiled. callgrind shows this program a simpler
+    // processor than the preparing child sees, so the child's compiled code cannot be used here.
     let settings = work.settings(0);
     let entry = |index| {
         let name = format!("plugin-{index}");
@@ -163,7 +164,7 @@ fn read(body: &[u8]) -> Review {
     decode(body, MAX_DEPTH + 2).expect("the review can be read")
 }
 
-/// One for each container.
+/// Returns one operation for each container.
 fn operations() -> Vec<Operation> {
     let replace = |index: usize| Operation::Replace {
         path: Pointer::from_tokens(["spec", "containers", &index.to_string(), "image"]),
@@ -179,7 +180,7 @@ fn report(index: usize) -> Report {
     Report::new(&config, Arc::from(digest), Ended::Allowed)
 }
 
-/// By its text: nothing else of an answer with these words in it says otherwise.
+/// Checks the verdict in the text. Nothing else in these answers contains the same words.
 fn assert_allowed(answer: &[u8]) {
     let text = std::str::from_utf8(answer).unwrap_or_default();
     assert!(

@@ -9,8 +9,8 @@ import (
 	tollgate "github.com/tollgate-dev/tollgate/guest-sdk/go"
 )
 
-// Not WASI's: the stub that stands in for WASI takes what the runtime writes before it gives up (all
-// goroutines asleep, for one) as the reason of the fault.
+// Not part of WASI: the WASI stub takes the text that the runtime writes before it stops (such as
+// "all goroutines are asleep") as the reason of the fault.
 //
 //go:wasmimport wasi_snapshot_preview1 tollgate_keep_standard_error
 func keepStandardError(at unsafe.Pointer, room uint32)
@@ -22,11 +22,12 @@ func init() {
 	tollgate.UseHost(host{})
 }
 
-// How often the goroutines that are left get their turn before the answer.
+// The number of turns that the remaining goroutines get before the answer.
 const turns = 100
 
-// Answer runs an export. A panic in it ends the call with the panic's text and place, and so does one in a
-// goroutine that nobody waited for, without its place: what it was to check is not to pass unseen.
+// Answer runs an export. A panic in it ends the call with the panic's text and place. A panic in a
+// goroutine that the policy did not wait for ends the call with the text only, so that a failed
+// check cannot go unnoticed.
 func Answer(export func() []uint32) unsafe.Pointer {
 	defer func() {
 		if reason := recover(); reason != nil {
@@ -43,16 +44,16 @@ func Answer(export func() []uint32) unsafe.Pointer {
 	return Record(answer)
 }
 
-// Fault ends the call: the error is not a denial.
+// Fault ends the call, because the error is not a denial.
 func Fault(format string, arguments ...any) {
 	hostAbort(fmt.Sprintf(format, arguments...), 0, "", 0, 0)
 }
 
-// sdk is what the names of this SDK's functions begin with.
+// sdk is the prefix of the names of this SDK's functions.
 const sdk = "github.com/tollgate-dev/tollgate/guest-sdk/go"
 
-// panicked is the place of the panic that is being recovered from: that of the first function behind
-// those of the runtime that a panic goes through, and those of this SDK that were called with what they refuse.
+// panicked returns the place of the current panic. It skips the functions of the runtime, and the
+// functions of this SDK that panic about their arguments.
 func panicked() (string, uint32) {
 	var callers [64]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers[:])])

@@ -36,7 +36,8 @@ func hostAbort(message string, known uint32, file string, line, column uint32)
 
 type host struct{}
 
-// area is where the host puts what does not fit into a result: 24 words, aligned to eight bytes.
+// area is the place for results that do not fit into a return value: 24 words, aligned to eight
+// bytes.
 var area [12]uint64
 
 func place() unsafe.Pointer { return unsafe.Pointer(&area) }
@@ -102,7 +103,7 @@ func (host) Keys(part tollgate.Part, at string) ([]string, bool) {
 	return keys, true
 }
 
-// A node is its pointer, and a value behind it, aligned to eight bytes.
+// A node is its pointer, followed by a value, aligned to eight bytes.
 const nodeWords = 6
 
 func (host) Select(part tollgate.Part, pattern string) []tollgate.Node {
@@ -122,7 +123,7 @@ func (host) Warn(message string)                      { hostWarn(message) }
 func (host) Annotate(key, value string)               { hostAnnotate(key, value) }
 func (host) Log(level tollgate.Level, message string) { hostLog(uint32(level), message) }
 
-// value reads a value: its type, and from the third word on its content.
+// value reads a value: first its type, and its content from the third word on.
 func value(w []uint32) tollgate.Value {
 	long := uint64(w[2]) | uint64(w[3])<<32
 	switch tollgate.Kind(w[0] & 0xff) {

@@ -62,7 +62,7 @@ func sorted(labels map[string]string) [][2]string {
 	return pairs
 }
 
-// Denial is the words of a denial. An error that is none ends the call.
+// Denial returns the words of a denial. Any other error ends the call.
 func Denial(err error) []uint32 {
 	var denial *tollgate.Denial
 	if !errors.As(err, &denial) {
@@ -82,5 +82,5 @@ func cause(cause tollgate.Cause) []uint32 {
 	return Join(Option(cause.Field), Text(cause.Message), Option(cause.Reason))
 }
 
-// Review is the review that the call is about.
+// Review returns the review of this call.
 func Review() *tollgate.Review { return tollgate.ReviewOf(host{}) }

@@ -4,20 +4,20 @@ import (
 	"unsafe"
 )
 
-// Every record of the contract that a plugin returns is made of words of four bytes.
+// Every record of the contract that a plugin returns consists of words of four bytes.
 
-// kept holds what an answer points to until the host has read it, which it has by the next call.
+// kept holds the memory of an answer until the host has read it, which is before the next call.
 var kept []any
 
 func address(of unsafe.Pointer) uint32 { return uint32(uintptr(of)) }
 
-// Text is a string's address and length.
+// Text returns a string's address and length.
 func Text(text string) []uint32 {
 	kept = append(kept, text)
 	return []uint32{address(unsafe.Pointer(unsafe.StringData(text))), uint32(len(text))}
 }
 
-// Option is an optional string that is absent when it is empty.
+// Option returns an optional string. An empty string is absent.
 func Option(text string) []uint32 {
 	if text == "" {
 		return []uint32{0, 0, 0}
@@ -25,7 +25,7 @@ func Option(text string) []uint32 {
 	return append([]uint32{1}, Text(text)...)
 }
 
-// List is the address and length of a list.
+// List returns the address and length of a list.
 func List[T any](elements []T, record func(T) []uint32) []uint32 {
 	var words []uint32
 	for _, element := range elements {
@@ -37,7 +37,7 @@ func List[T any](elements []T, record func(T) []uint32) []uint32 {
 	return []uint32{uint32(uintptr(Record(words))), uint32(len(elements))}
 }
 
-// Join makes one record of the words of its fields.
+// Join concatenates the words of the fields of a record.
 func Join(fields ...[]uint32) []uint32 {
 	var words []uint32
 	for _, field := range fields {
@@ -46,13 +46,13 @@ func Join(fields ...[]uint32) []uint32 {
 	return words
 }
 
-// Record keeps words in memory and gives their place.
+// Record keeps words in memory and returns their place.
 func Record(words []uint32) unsafe.Pointer {
 	kept = append(kept, words)
 	return unsafe.Pointer(unsafe.SliceData(words))
 }
 
-// handed are the blocks that the host asked for to put its answer into.
+// handed has the blocks that the host asked for to store its results.
 var handed = map[uint32][]uint64{}
 
 //go:wasmexport cabi_realloc
@@ -67,7 +67,7 @@ func realloc(old, oldSize, align, size uint32) uint32 {
 	return at
 }
 
-// take is a string that the host has put at an address.
+// take returns a string that the host has stored at an address.
 func take(at, length uint32) string {
 	if length == 0 {
 		return ""
@@ -75,7 +75,7 @@ func take(at, length uint32) string {
 	return unsafe.String((*byte)(unsafe.Pointer(unsafe.SliceData(handed[at]))), length)
 }
 
-// takeWords is what the host has put at an address, as words.
+// takeWords returns the words that the host has stored at an address.
 func takeWords(at, count uint32) []uint32 {
 	if count == 0 {
 		return nil
@@ -83,5 +83,5 @@ func takeWords(at, count uint32) []uint32 {
 	return unsafe.Slice((*uint32)(unsafe.Pointer(unsafe.SliceData(handed[at]))), count)
 }
 
-// taken forgets the blocks: what was taken out of them keeps them alive.
+// taken forgets the blocks. Strings and words that were taken from them keep them alive.
 func taken() { clear(handed) }

@@ -1,5 +1,5 @@
-// Package settings unmarshals settings as encoding/json does, but reports everything that is wrong,
-// each with its JSON Pointer, and takes neither unknown settings nor null for a value.
+// Package settings unmarshals settings like encoding/json, but reports all errors with their JSON
+// Pointers. It rejects unknown settings, and null instead of a value.
 package settings
 
 import (
@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// Read unmarshals text into what a pointer points to.
+// Read unmarshals text into the value that a Go pointer points to.
 func Read(text []byte, into any, report func(pointer, message string)) {
 	if !json.Valid(text) || !bytes.HasPrefix(bytes.TrimSpace(text), []byte("{")) {
 		report("", "the settings are not an object")

@@ -1,4 +1,4 @@
-//! The contract's imports over a review in memory, one for each thread.
+//! The contract's imports for a review in memory, one per thread.
 
 use std::cell::RefCell;
 
@@ -16,7 +16,7 @@ thread_local! {
 
 /// Runs a policy within a review.
 pub(super) fn with_review<T>(review: TestReview, judge: impl FnOnce() -> T) -> (T, Effects) {
-    /// A policy that panics leaves no review to the next test of the thread.
+    /// Clears the review on drop, so that a panicking policy leaves none to the next test of the thread.
     struct Clear;
 
     impl Drop for Clear {
@@ -119,7 +119,7 @@ fn at_place<T>(part: Part, at: &str, answer: impl FnOnce(&Json) -> T) -> Option<
     })
 }
 
-/// The host ends the call over a malformed pointer, so a test must not pass with one.
+/// Panics on a malformed pointer. The host ends the call, so a test must not pass with one.
 fn tokens(pointer: &str) -> Vec<String> {
     assert!(
         pointer.is_empty() || pointer.starts_with('/'),

@@ -1,4 +1,4 @@
-//! What a policy did with a test review.
+//! The result of a policy for a test review.
 
 use std::collections::BTreeMap;
 
@@ -7,7 +7,7 @@ use serde_json::Value as Json;
 use crate::log::Level;
 use crate::{Denial, PatchOperation};
 
-/// The answer of a policy, and what else it did.
+/// The answer of a policy, with its warnings, annotations and log.
 #[derive(Debug)]
 #[must_use = "a test asserts something of the outcome"]
 pub struct Outcome<T> {
@@ -15,7 +15,7 @@ pub struct Outcome<T> {
     effects: Effects,
 }
 
-/// What a mutator made of the object.
+/// The object after a mutator.
 #[derive(Clone, Debug)]
 pub struct Mutated {
     pub(super) object: Option<Json>,
@@ -23,7 +23,7 @@ pub struct Mutated {
     pub(super) is_changed: bool,
 }
 
-/// What a policy said besides its answer.
+/// The warnings, annotations and log of a policy.
 #[derive(Clone, Debug, Default)]
 pub struct Effects {
     pub(super) warnings: Vec<String>,
@@ -44,7 +44,7 @@ impl<T> Outcome<T> {
         self.answer.is_ok()
     }
 
-    /// The answer itself.
+    /// Returns the answer.
     ///
     /// # Errors
     /// The denial.
@@ -52,16 +52,16 @@ impl<T> Outcome<T> {
         self.answer.as_ref()
     }
 
-    /// The denial.
+    /// Returns the denial.
     ///
     /// # Panics
-    /// When the policy did not deny.
+    /// If the policy did not deny.
     #[must_use]
     pub fn denial(&self) -> &Denial {
         self.answer.as_ref().err().expect("the policy did not deny")
     }
 
-    /// The causes of the denial as field (empty when none is to blame) and message. None when the policy did not deny.
+    /// The causes of the denial, as field (or the empty text) and message. None if the policy did not deny.
     #[must_use]
     pub fn causes(&self) -> Vec<(&str, &str)> {
         let causes = self
@@ -81,7 +81,7 @@ impl<T> Outcome<T> {
             .collect()
     }
 
-    /// The fields that the denial blames. None when the policy did not deny.
+    /// The fields of the denial's causes. None if the policy did not deny.
     #[must_use]
     pub fn fields(&self) -> Vec<&str> {
         self.causes().into_iter().map(|(field, _)| field).collect()
@@ -107,10 +107,10 @@ impl<T> Outcome<T> {
 }
 
 impl Outcome<Mutated> {
-    /// The object after the mutation.
+    /// Returns the object after the mutation.
     ///
     /// # Panics
-    /// When the policy denied, or the review has no object.
+    /// If the policy denied, or the review has no object.
     #[must_use]
     pub fn object(&self) -> &Json {
         self.mutated()
@@ -119,19 +119,19 @@ impl Outcome<Mutated> {
             .expect("the review has no object")
     }
 
-    /// Whether the object is another than before.
+    /// Whether the object has changed.
     ///
     /// # Panics
-    /// When the policy denied.
+    /// If the policy denied.
     #[must_use]
     pub fn is_changed(&self) -> bool {
         self.mutated().is_changed
     }
 
-    /// The operations of a JSON Patch; none when the answer was of another kind.
+    /// The operations of a JSON Patch. None if the answer was of another kind.
     ///
     /// # Panics
-    /// When the policy denied.
+    /// If the policy denied.
     #[must_use]
     pub fn operations(&self) -> &[PatchOperation] {
         &self.mutated().operations

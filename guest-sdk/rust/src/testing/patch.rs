@@ -1,4 +1,4 @@
-//! Applies a mutator's answer as the host does: strictly, and a panic is what the host calls a fault.
+//! Applies a mutator's answer strictly, like the host. A panic here is a fault in the host.
 
 use serde_json::{Value as Json, json};
 

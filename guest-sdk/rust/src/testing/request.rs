@@ -1,4 +1,4 @@
-//! What kube-apiserver would say of a request, derived from an object or read from a review.
+//! The request's fields, derived from an object or read from a review.
 
 use serde_json::{Value as Json, json};
 
@@ -101,7 +101,7 @@ pub(super) fn from_review(mut review: Json) -> TestReview {
     }
 }
 
-/// English plurals as Kubernetes forms them; `TestReview::resource` is for the others.
+/// Forms English plurals like Kubernetes. For other plurals, use `TestReview::resource`.
 fn plural(kind: &str) -> String {
     let singular = kind.to_ascii_lowercase();
     if singular == "endpoints" {

@@ -1,4 +1,4 @@
-//! Calls a plugin many times and takes down what the calls took.
+//! Calls a plugin many times and records what each call costs.
 
 use std::time::{Duration, Instant};
 
@@ -11,38 +11,38 @@ use crate::engine::{Answer, CallError, CallReport, Engine, Guest, Phase, Subject
 use crate::review::decode::decode;
 use crate::review::request::AdmissionRequest;
 
-/// What a plugin's calls in one phase took.
+/// The measured calls of a plugin in one phase.
 pub(super) struct Series {
     pub(super) phase: Phase,
-    /// The very first call in this process.
+    /// Time of the very first call in this process.
     pub(super) first: Duration,
-    /// For each size of the object.
+    /// Results, with a row for each size of the object.
     pub(super) rows: Vec<Measured>,
 }
 
-/// What many calls with one object took.
+/// The measured calls with one object.
 pub(super) struct Measured {
     pub(super) object_bytes: usize,
-    /// `allowed`, `unchanged`, `changed`, `denied` or `fault`.
+    /// Result of the last call: `allowed`, `unchanged`, `changed`, `denied` or `fault`.
     pub(super) ended: &'static str,
-    /// The most of any call: they are all the same where the plugin does not read the clock.
+    /// Highest fuel of any call. All calls use the same fuel if the plugin does not read the clock.
     pub(super) fuel: u64,
     pub(super) memory_bytes: u64,
     pub(super) median: Duration,
-    /// 99 of 100 are not slower.
+    /// 99th percentile.
     pub(super) slow: Duration,
     pub(super) slowest: Duration,
     pub(super) fault: Option<String>,
 }
 
-/// Longer than any limit that a plugin may have.
+/// Deadline of a call: longer than any limit that a plugin may have.
 const DEADLINE: Duration = Duration::from_secs(30);
-/// One annotation of those that make an object larger.
+/// Size of one padding annotation.
 const PADDING_BYTES: usize = 1000;
-/// Depth of what stands around the object.
+/// Nesting depth of the AdmissionReview around the object.
 const DEPTH_AROUND: u32 = 2;
 
-/// Measures a phase: first with the object as it is, then with larger ones.
+/// Measures a phase: first with the object as given, then with larger objects.
 pub(super) async fn series(
     engine: &Engine,
     guest: &Guest,
@@ -73,7 +73,7 @@ fn read(review: &Value, max_depth: u32) -> anyhow::Result<Arc<AdmissionRequest>>
     let review = decode(review.to_string().as_bytes(), max_depth + DEPTH_AROUND);
     let review = review.map_err(|error| anyhow::anyhow!(chain(&error)));
     Ok(Arc::new(
-        review.context("the review cannot be read")?.request,
+        review.context("cannot decode the review")?.request,
     ))
 }
 
@@ -118,11 +118,13 @@ async fn measure(
                 "fault"
             }
             Err(CallError::Overload(_)) => {
-                bail!("the host is out of room: does the machine have memory left?")
+                bail!(
+                    "the host has no memory left for calls: check the free memory of this machine"
+                )
             }
         };
         if fault.is_some() {
-            // The others would end alike, and may take seconds each.
+            // The remaining calls would end with the same fault, and may take seconds each.
             break;
         }
     }
@@ -140,7 +142,7 @@ async fn measure(
     })
 }
 
-/// Adds annotations of so many bytes in all.
+/// Adds annotations of `bytes` bytes in total.
 fn pad(object: &mut Value, bytes: usize) {
     for index in 0..bytes.div_ceil(PADDING_BYTES) {
         let length = PADDING_BYTES.min(bytes - index * PADDING_BYTES);
@@ -153,7 +155,7 @@ fn pad(object: &mut Value, bytes: usize) {
 // === impl Series ===
 
 impl Series {
-    /// For machines; times in milliseconds.
+    /// Returns the series as JSON for machines. Times are in milliseconds.
     pub(super) fn to_json(&self) -> Value {
         let milliseconds = |duration: Duration| duration.as_secs_f64() * 1000.0;
         let rows = self.rows.iter().map(|row| {
@@ -177,7 +179,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn an_object_is_padded_to_about_the_size_that_is_wanted() {
+    fn pads_object_to_roughly_the_requested_size() {
         let mut object = json!({"metadata": {"name": "web"}});
         pad(&mut object, 100_000);
         let bytes = object.to_string().len();

@@ -1,4 +1,4 @@
-//! C: clang or Zig compiles the policy with the SDK's one source file.
+//! C: clang or Zig compiles the policy together with the single source file of the SDK.
 
 use std::path::{Path, PathBuf};
 
@@ -8,14 +8,14 @@ use super::sdk::{self, Sdk};
 use super::tool::Tool;
 use super::{Built, Language, Template};
 
-/// C without a C library, with the SDK.
+/// C with the SDK and without a C library.
 pub(super) struct C;
 
 const INSTALL: &str =
     "install clang and lld 17 or later (Debian: clang lld), or Zig (`pip install ziglang`)";
 const FLAGS: &str = "compile_flags.txt";
 const TARGET: &str = "--target=";
-/// -fno-builtin: the SDK's memcpy must not become a call of itself.
+/// Flags for every build. `-fno-builtin` keeps the compiler from turning the SDK's `memcpy` into a call of itself.
 const ALWAYS: [&str; 6] = [
     "-O2",
     "-fno-builtin",
@@ -24,7 +24,7 @@ const ALWAYS: [&str; 6] = [
     "-Wl,-z,stack-size=65536",
     "-Wl,--strip-all",
 ];
-/// Of clang and its linker, the newest that the SDK was tried with first.
+/// Suffixes of clang and its linker, in the order in which they are tried: no version first, then the newest first.
 const CLANG_VERSIONS: [&str; 7] = ["", "-22", "-21", "-20", "-19", "-18", "-17"];
 
 static TEMPLATE: Template = Template {
@@ -86,17 +86,17 @@ impl Language for C {
     }
 }
 
-/// What `compile_flags.txt` has, which editors read as well.
+/// The flags in `compile_flags.txt`, which editors read too.
 struct Flags {
     all: Vec<String>,
-    /// The SDK's source file.
+    /// Path of the SDK's source file.
     sdk: PathBuf,
 }
 
 enum Compiler {
-    /// By the ending of its name.
+    /// Clang, with the suffix of its name.
     Clang(&'static str),
-    /// By how it is called.
+    /// Zig, with the program and its first arguments.
     Zig(&'static str, &'static [&'static str]),
 }
 
@@ -115,7 +115,7 @@ impl Flags {
             includes.find(|folder| file.with_file_name(folder).join("tollgate.h").is_file());
         let include = include.ok_or_else(|| {
             anyhow!(
-                "{}: it needs a line such as -Isdk/include: no folder in it has tollgate.h",
+                "{}: no include folder contains tollgate.h; add a line such as -Isdk/include",
                 file.display()
             )
         })?;
@@ -141,10 +141,10 @@ fn compiler(folder: &Path) -> anyhow::Result<Compiler> {
     if runs("python3", &["-m", "ziglang", "version"]) {
         return Ok(Compiler::Zig("python3", &["-m", "ziglang"]));
     }
-    bail!("there is no compiler for C that makes WebAssembly: {INSTALL}")
+    bail!("found no C compiler for WebAssembly: {INSTALL}")
 }
 
-/// The author's files: those in the folder itself.
+/// Lists the author's C files: those directly in the folder.
 fn sources(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     let entries = std::fs::read_dir(folder).with_context(|| folder.display().to_string())?;
     let names = entries
@@ -157,7 +157,7 @@ fn sources(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
     Ok(sources)
 }
 
-/// C has no file that names a project: it is the folder's.
+/// Returns the project's name. A C project has no file with a name, so the folder's name is used.
 fn name(folder: &Path) -> anyhow::Result<String> {
     let folder = std::fs::canonicalize(folder).with_context(|| folder.display().to_string())?;
     let name = folder.file_name().unwrap_or_default().to_string_lossy();

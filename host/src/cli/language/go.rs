@@ -1,4 +1,4 @@
-//! Go: the standard toolchain builds a core module, which imports WASI's first preview.
+//! Go: the standard toolchain builds a core module that imports WASI preview 1.
 
 use std::path::Path;
 
@@ -63,11 +63,11 @@ impl Language for Go {
         let version = go(&["env", "GOVERSION"]).ask()?.unwrap_or_default();
         ensure!(
             is_at_least(&version, [1, 24]),
-            "this is {version}: {INSTALL}"
+            "found {version}, which is too old: {INSTALL}"
         );
         let module = go(&["list", "-m"]).ask()?;
         let module =
-            module.ok_or_else(|| anyhow!("go.mod cannot be read: `go list -m` says why"))?;
+            module.ok_or_else(|| anyhow!("cannot read go.mod: run `go list -m` to see why"))?;
         let name = module.rsplit('/').next().unwrap_or(&module).to_owned();
         let file = scratch.join("module.wasm");
         go(&[

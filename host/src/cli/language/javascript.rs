@@ -9,7 +9,7 @@ use super::sdk::{self, Sdk};
 use super::tool::{Tool, is_at_least};
 use super::{Built, Language, Template, is_newer};
 
-/// JavaScript, by the file that the policy is in.
+/// JavaScript or TypeScript, told apart by the file that holds the policy.
 pub(super) struct JavaScript {
     name: &'static str,
     policy: &'static str,
@@ -83,7 +83,7 @@ impl Language for JavaScript {
             .unwrap_or_default();
         ensure!(
             is_at_least(&version, [20, 0]),
-            "this is Node {version}: {INSTALL}"
+            "found Node {version}, which is too old: {INSTALL}"
         );
         let name = package(&folder.join("package.json"))?;
         let installed = folder.join("node_modules/.package-lock.json");
@@ -107,7 +107,7 @@ impl Language for JavaScript {
     }
 }
 
-/// The name of the package, without its scope.
+/// Returns the package's name without its scope.
 fn package(manifest: &Path) -> anyhow::Result<String> {
     let text = std::fs::read_to_string(manifest).with_context(|| manifest.display().to_string())?;
     let package: Value =
@@ -116,5 +116,5 @@ fn package(manifest: &Path) -> anyhow::Result<String> {
         .as_str()
         .and_then(|name| name.rsplit('/').next());
     name.map(ToOwned::to_owned)
-        .ok_or_else(|| anyhow!("{}: it has no \"name\"", manifest.display()))
+        .ok_or_else(|| anyhow!("{}: missing \"name\"", manifest.display()))
 }

@@ -1,4 +1,4 @@
-//! Python: the SDK makes a component of the policy and all of CPython, with componentize-py.
+//! Python: the SDK makes a component of the policy and the whole of CPython, with componentize-py.
 
 use std::path::{Path, PathBuf};
 
@@ -13,7 +13,7 @@ pub(super) struct Python;
 
 const INSTALL: &str = "install Python 3.11 or later with venv, from https://www.python.org or your distribution (Debian: python3 python3-venv)";
 const REQUIREMENTS: &str = "requirements.txt";
-/// Prints the name that the project goes by.
+/// Python code that prints the project's name.
 const NAME: &str =
     "import tomllib; print(tomllib.load(open('pyproject.toml', 'rb'))['project']['name'])";
 const VERSION: &str = "import platform; print(platform.python_version())";
@@ -75,7 +75,7 @@ impl Language for Python {
             .ask()?;
         let name = name.ok_or_else(|| {
             anyhow!(
-                "{}: it has no `name` under [project]",
+                "{}: missing `name` under [project]",
                 folder.join("pyproject.toml").display()
             )
         })?;
@@ -89,13 +89,13 @@ impl Language for Python {
     }
 }
 
-/// The virtual environment that is active, which is the author's to fill, or else the project's own.
+/// Returns the active virtual environment, or else the project's own. The author installs packages into an active one.
 fn environment(folder: &Path) -> anyhow::Result<PathBuf> {
     if let Some(active) = std::env::var_os("VIRTUAL_ENV").map(PathBuf::from) {
         ensure!(
             active.join("bin/tollgate-py").is_file(),
-            "the virtual environment {} is active, and has no tollgate-py: `pip install -r {REQUIREMENTS}`, or deactivate \
-             it and the project gets one of its own",
+            "the active virtual environment {} has no tollgate-py: run `pip install -r {REQUIREMENTS}`, or \
+             deactivate it so that the project gets its own",
             active.display()
         );
         return Ok(active);
@@ -104,7 +104,7 @@ fn environment(folder: &Path) -> anyhow::Result<PathBuf> {
     let version = python(&["-c", VERSION]).ask()?.unwrap_or_default();
     ensure!(
         is_at_least(&version, [3, 11]),
-        "this is Python {version}: {INSTALL}"
+        "found Python {version}, which is too old: {INSTALL}"
     );
     let environment = folder.join(".venv");
     let installed = environment.join("bin/tollgate-py");
@@ -122,7 +122,7 @@ fn environment(folder: &Path) -> anyhow::Result<PathBuf> {
             ])
             .run()?;
         let filled = std::fs::File::open(&installed).with_context(|| {
-            format!("{REQUIREMENTS} has no tollgate-sdk in it, which brings tollgate-py")
+            format!("{REQUIREMENTS} does not contain tollgate-sdk, which provides tollgate-py")
         })?;
         filled.set_modified(std::time::SystemTime::now())?;
     }

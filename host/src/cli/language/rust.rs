@@ -70,18 +70,18 @@ impl Language for Rust {
                 "--manifest-path",
             ])
             .arg(&manifest)
-            // Only in the project's folder does cargo read the project's `.cargo/config.toml`.
+            // cargo reads the project's `.cargo/config.toml` only when it runs in the project's folder.
             .current_dir(folder)
             .stderr(Stdio::inherit())
             .output()
             .map_err(no_cargo)?;
         ensure!(
             output.status.success(),
-            "`cargo build` ended with {}; what it said is above",
+            "`cargo build` failed with {}; see its output above",
             output.status
         );
         let file = artifact(&output.stdout, &manifest).ok_or_else(|| {
-            anyhow!("cargo built {name}, but no .wasm: its Cargo.toml needs `[lib] crate-type = [\"cdylib\", \"rlib\"]`")
+            anyhow!("cargo built {name}, but no .wasm file: add `[lib] crate-type = [\"cdylib\", \"rlib\"]` to its Cargo.toml")
         })?;
         Ok(Built { name, file })
     }
@@ -92,27 +92,28 @@ fn cargo() -> Command {
 }
 
 fn no_cargo(error: std::io::Error) -> anyhow::Error {
-    anyhow!(error).context("cargo cannot be run; Rust is installed as https://rustup.rs describes")
+    anyhow!(error).context("cannot run cargo; install Rust from https://rustup.rs")
 }
 
-/// Whether the compiler has the target's standard library: it says so itself, however it was installed.
+/// Checks that the compiler has the target's standard library. rustc is asked, because the library can be installed in
+/// several ways.
 fn check_target(folder: &Path) -> anyhow::Result<()> {
     let output = Command::new(std::env::var_os("RUSTC").unwrap_or_else(|| "rustc".into()))
         .args(["--print", "target-libdir", "--target", TARGET])
         .current_dir(folder)
         .output()
-        .context("rustc cannot be run; Rust is installed as https://rustup.rs describes")?;
+        .context("cannot run rustc; install Rust from https://rustup.rs")?;
     let folder = String::from_utf8_lossy(&output.stdout);
     if output.status.success() && Path::new(folder.trim()).is_dir() {
         return Ok(());
     }
     bail!(
         "Rust's target {TARGET} is not installed: run `rustup target add {TARGET}`, or without rustup install your \
-         distribution's package of it (Debian: libstd-rust-dev-wasm32)"
+         distribution's package for it (Debian: libstd-rust-dev-wasm32)"
     )
 }
 
-/// The name of the package.
+/// Returns the package's name.
 fn package(manifest: &Path) -> anyhow::Result<String> {
     let output = cargo()
         .args([
@@ -127,12 +128,12 @@ fn package(manifest: &Path) -> anyhow::Result<String> {
         .map_err(no_cargo)?;
     ensure!(
         output.status.success(),
-        "{}: cargo cannot read it:\n  {}",
+        "cargo cannot read {}:\n  {}",
         manifest.display(),
         last_lines(&output.stderr, 10)
     );
     let metadata: Value = serde_json::from_slice(&output.stdout)
-        .context("what `cargo metadata` printed cannot be read")?;
+        .context("cannot parse the output of `cargo metadata`")?;
     let wanted = std::fs::canonicalize(manifest)?;
     let packages = metadata["packages"].as_array().into_iter().flatten();
     let own = packages.filter(|package| is_at(&package["manifest_path"], &wanted));
@@ -140,13 +141,13 @@ fn package(manifest: &Path) -> anyhow::Result<String> {
         .next()
         .ok_or_else(|| {
             anyhow!(
-                "{}: it is a workspace without a package of its own; name the folder of the policy",
+                "{}: a workspace without a root package; name the folder of the policy",
                 manifest.display()
             )
         })
 }
 
-/// The `.wasm` that cargo says it has made of this very package.
+/// Finds the `.wasm` file that cargo reports for this package.
 fn artifact(messages: &[u8], manifest: &Path) -> Option<PathBuf> {
     let wanted = std::fs::canonicalize(manifest).ok()?;
     let messages = serde_json::Deserializer::from_slice(messages).into_iter::<Value>();

@@ -1,19 +1,19 @@
-//! The SDKs, as the binary brings them: a project gets its own copy, of the very version that the host understands.
+//! The SDKs that are built into the binary. A project gets its own copy, in the version that this host understands.
 
 use std::path::{Path, PathBuf};
 
 /// The SDK of a language.
 pub(in crate::cli) struct Sdk {
-    /// Its folder in `guest-sdk`.
+    /// The SDK's folder in `guest-sdk`.
     pub(super) name: &'static str,
-    /// Path and content.
+    /// Path and content of each file.
     files: &'static [(&'static str, &'static str)],
 }
 
-/// Where a project has it.
+/// Folder of the SDK in a project.
 pub(super) const FOLDER: &str = "sdk";
 
-/// The repository's, with what the Rust SDK's manifest takes from it.
+/// Manifest of the repository's workspace. The Rust SDK's manifest takes values from it.
 const WORKSPACE: &str = include_str!("../../../../Cargo.toml");
 
 macro_rules! sdk {
@@ -71,7 +71,7 @@ pub(super) static C: Sdk = sdk!("c", "LICENSE" "README.md" "include/tollgate.h" 
 // === impl Sdk ===
 
 impl Sdk {
-    /// Writes it into a project, and says where.
+    /// Writes the SDK into a project and returns its folder.
     pub(super) fn write(&self, project: &Path) -> std::io::Result<PathBuf> {
         let folder = project.join(FOLDER);
         for (file, content) in self.files {
@@ -88,7 +88,7 @@ impl Sdk {
     }
 }
 
-/// A package's manifest with what it takes from its workspace written out.
+/// Fills the values that a package takes from its workspace into the package's manifest.
 fn standalone(manifest: &str, workspace: &str) -> String {
     let mut text = String::with_capacity(manifest.len());
     let mut section = "";
@@ -120,7 +120,7 @@ mod tests {
 
     use super::*;
 
-    /// What a project does without: tests of the SDK itself, and what is made where it is built or tested.
+    /// Files that a project does not get: tests of the SDK, and files that building or testing creates.
     const LEFT_OUT: [&str; 9] = [
         ".gitignore",
         ".mypy_cache",
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn every_file_of_every_sdk_is_brought() {
+    fn bundles_every_file_of_every_sdk() {
         for sdk in [&RUST, &GO, &JAVASCRIPT, &PYTHON, &C] {
             let root = Path::new(env!("CARGO_MANIFEST_DIR"))
                 .join("../guest-sdk")
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn the_manifest_of_the_rust_sdk_stands_alone() {
+    fn rust_sdk_manifest_does_not_need_a_workspace() {
         let manifest = RUST.files.iter().find(|(file, _)| *file == "Cargo.toml");
         let text = standalone(manifest.unwrap().1, WORKSPACE);
         assert!(!text.contains("workspace"), "{text}");

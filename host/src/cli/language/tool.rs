@@ -1,4 +1,4 @@
-//! The languages' own tools: run so that the author sees what runs, and told of where they are missing.
+//! Runs the languages' own tools. The author sees each command, and gets a hint if a tool is missing.
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
@@ -9,16 +9,16 @@ use crate::cli::terminal::{FAINT, plain, say};
 
 /// A tool of a language.
 pub(super) struct Tool {
-    /// As it is called.
+    /// The command with its arguments.
     pub(super) command: Command,
-    /// What to do where it cannot be run.
+    /// The hint to print if the tool cannot be run.
     pub(super) install: &'static str,
 }
 
 // === impl Tool ===
 
 impl Tool {
-    /// A tool that is run in the project's folder.
+    /// Creates a tool that runs in the project's folder.
     pub(super) fn new(
         program: impl AsRef<std::ffi::OsStr>,
         folder: &Path,
@@ -42,7 +42,7 @@ impl Tool {
         self
     }
 
-    /// Shows the command and runs it. What it says of errors goes to the author as it is.
+    /// Prints the command and runs it. The tool's standard error goes to the author unchanged.
     pub(super) fn run(mut self) -> anyhow::Result<()> {
         let typed = self.typed();
         say!("{FAINT}$ {typed}{FAINT:#}");
@@ -50,12 +50,12 @@ impl Tool {
         let status = status.map_err(|error| self.missing(error))?;
         ensure!(
             status.success(),
-            "`{typed}` ended with {status}; what it said is above"
+            "`{typed}` failed with {status}; see its output above"
         );
         Ok(())
     }
 
-    /// What it prints; nothing when it fails.
+    /// Runs the tool and returns its standard output, or None if the tool fails.
     pub(super) fn ask(mut self) -> anyhow::Result<Option<String>> {
         let Output { status, stdout, .. } =
             self.command.output().map_err(|error| self.missing(error))?;
@@ -63,7 +63,7 @@ impl Tool {
         Ok(status.success().then_some(text))
     }
 
-    /// Whether it can be run.
+    /// Returns whether the tool can be run successfully.
     pub(super) fn works(mut self) -> bool {
         let status = self
             .command
@@ -75,7 +75,7 @@ impl Tool {
 
     fn missing(&self, error: std::io::Error) -> anyhow::Error {
         let program = self.command.get_program().to_string_lossy().into_owned();
-        anyhow!(error).context(format!("{program} cannot be run: {}", self.install))
+        anyhow!(error).context(format!("cannot run {program}: {}", self.install))
     }
 
     fn typed(&self) -> String {
@@ -88,7 +88,7 @@ impl Tool {
     }
 }
 
-/// Whether a version such as `go1.24.3` or `v20.1` is one or a later.
+/// Returns whether a version such as `go1.24.3` or `v20.1` is at least the wanted one.
 pub(super) fn is_at_least(version: &str, wanted: [u32; 2]) -> bool {
     let numbers = version.trim_start_matches(|first: char| !first.is_ascii_digit());
     let mut numbers = numbers
@@ -102,7 +102,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn versions_are_compared_as_numbers() {
+    fn compares_versions_as_numbers() {
         assert!(is_at_least("go1.24", [1, 24]));
         assert!(is_at_least("go1.100.2", [1, 24]));
         assert!(is_at_least("v20.20.2", [20, 0]));
@@ -112,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn a_tool_that_is_missing_is_told_with_what_to_install() {
+    fn says_how_to_install_missing_tool() {
         let tool = Tool::new(
             "none-such",
             Path::new("."),
@@ -120,7 +120,7 @@ mod tests {
         );
         let error = format!("{:#}", tool.run().unwrap_err());
         assert!(
-            error.starts_with("none-such cannot be run: install it: https://example.com: "),
+            error.starts_with("cannot run none-such: install it: https://example.com: "),
             "{error}"
         );
     }

@@ -1,4 +1,4 @@
-//! How far a transfer is, for people who wait at a terminal.
+//! Progress of a transfer, for people who wait at a terminal.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -8,15 +8,15 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use crate::registry::Progress;
 
-/// A bar on standard error.
+/// A progress bar on standard error.
 struct Bar(ProgressBar);
 
 const TICK: Duration = Duration::from_millis(100);
 const PULLING: &str = "{msg} [{bar:30}] {bytes}/{total_bytes} {bytes_per_sec}";
-/// The body of a request goes out in one piece: nobody says how much of it has.
+/// Template for a push. The body of the request is sent in one piece, so its progress is not known.
 const PUSHING: &str = "{spinner} {msg} {total_bytes} {elapsed}";
 
-/// One where somebody can see it.
+/// Returns a progress bar if standard error is a terminal.
 pub(super) fn on_a_terminal() -> Option<Arc<dyn Progress>> {
     std::io::stderr()
         .is_terminal()

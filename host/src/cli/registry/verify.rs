@@ -11,14 +11,14 @@ use crate::cli::terminal::{BAD, GOOD, plain, say};
 use crate::config::Reference;
 use crate::registry::{Order, RegistryError};
 
-/// Verify that a plugin in a registry is signed by one of some keys, and that its bytes are those that were signed.
+/// Verify that a plugin in a registry is signed by one of the given keys, and that its bytes are the signed ones.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(in crate::cli) struct Verify {
-    /// Which, such as oci://registry.example.com/policies/image-rewrite:1.4
+    /// Reference of the plugin, such as oci://registry.example.com/policies/image-rewrite:1.4
     #[arg(value_name = "REFERENCE", value_parser = reference)]
     of: Reference,
-    /// PEM file with public keys, such as cosign.pub. May be given several times: any of the keys will do.
+    /// PEM file with public keys, such as cosign.pub. May be given several times. A signature by any of them is enough.
     #[arg(long, value_name = "FILE", required = true)]
     key: Vec<PathBuf>,
     #[command(flatten)]
@@ -29,14 +29,14 @@ const EXAMPLES: &str = "\
 Examples:
   tollgate verify oci://registry.example.com/policies/image-rewrite:1.4 --key cosign.pub
 
-Exit code: 0 when it is signed and whole, 1 when it is not, 2 when that could not be found out.";
+Exit code: 0 when the signature and the content are valid, 1 when one is not, 2 when they could not be checked.";
 
 // === impl Verify ===
 
 impl Verify {
     pub(in crate::cli) fn run(self) -> anyhow::Result<ExitCode> {
         let (registry, limit_bytes) = self.access.registry(&self.of)?;
-        // What the registry has is what counts, not what it had.
+        // The current content of the registry counts, not a cached copy.
         let registry = registry.without_cache();
         say!("{}", self.of);
         let signed = match block_on(registry.signatures(&self.of, &self.key))? {
@@ -59,7 +59,7 @@ impl Verify {
             }
         }
         if !signed.is_trusted() {
-            say!("{BAD}not verified{BAD:#}: it is not signed as it has to be");
+            say!("{BAD}not verified{BAD:#}: it has no signature by one of the keys");
             return Ok(ExitCode::from(FAILURE));
         }
         let pinned = Reference {
@@ -75,10 +75,7 @@ impl Verify {
         match block_on(registry.pull(order))? {
             Ok(pulled) => {
                 let bytes = pulled.bytes.unwrap_or_default();
-                say!(
-                    "  plugin    {} bytes, as the manifest has them",
-                    bytes.len()
-                );
+                say!("  plugin    {} bytes, as the manifest says", bytes.len());
                 say!("{GOOD}verified{GOOD:#}");
                 Ok(ExitCode::SUCCESS)
             }
@@ -87,7 +84,7 @@ impl Verify {
     }
 }
 
-/// What the registry has is not what it should be; or that could not be found out.
+/// Reports a failed verification with exit code 1. Any other error becomes exit code 2.
 fn refused(error: RegistryError) -> anyhow::Result<ExitCode> {
     match error {
         RegistryError::Unsigned { .. }

@@ -1,4 +1,4 @@
-//! The difference that the mutators made, for a person: YAML, as a unified diff.
+//! Shows the changes of the mutators to a person: YAML, as a unified diff.
 
 use std::sync::Arc;
 
@@ -9,12 +9,12 @@ use crate::cli::terminal::{BAD, FAINT, GOOD};
 use crate::document::{Json, Object};
 use crate::engine::is_content;
 
-/// Lines around a change.
+/// Unchanged lines around a change.
 const CONTEXT: usize = 3;
-/// A longer difference is cut.
+/// Maximum number of lines. A longer diff is cut.
 const MOST_LINES: usize = 400;
 
-/// The lines of the difference, in colours.
+/// Returns the lines of the diff, in colours.
 pub(in crate::cli) fn lines(before: &Json, after: &Json, is_secret: bool) -> Vec<String> {
     let (before, after) = if is_secret {
         let shown = masked(after, Some(before), "");
@@ -42,7 +42,7 @@ pub(in crate::cli) fn lines(before: &Json, after: &Json, is_secret: bool) -> Vec
     if let Some(more) = lines.len().checked_sub(MOST_LINES).filter(|more| *more > 0) {
         lines.truncate(MOST_LINES);
         lines.push(format!(
-            "{FAINT}… {more} more lines: -o json has the patch{FAINT:#}"
+            "{FAINT}… {more} more lines; the whole patch is in the output of -o json{FAINT:#}"
         ));
     }
     lines
@@ -53,8 +53,8 @@ fn yaml(object: &Json) -> String {
     serde_saphyr::to_string(&value).unwrap_or_else(|_| format!("{value:#}\n"))
 }
 
-/// A Secret with every value of its content replaced. Neither lengths nor hashes are shown: both tell a short secret.
-/// `old` is what stood in its place.
+/// Replaces every value in a Secret's content. Lengths and hashes are hidden too, because both reveal a short secret.
+/// `old` is the previous value at the same place.
 fn masked(json: &Json, old: Option<&Json>, pointer: &str) -> Json {
     match json {
         Json::Object(members) => {
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn a_change_is_shown_with_what_is_around_it() {
+    fn shows_changes_with_context() {
         let before = json!({"spec": {"image": "a", "name": "x"}});
         let after = json!({"spec": {"image": "b", "name": "x"}});
         insta::assert_snapshot!(plain(before, after, false), @"
@@ -102,7 +102,7 @@ mod tests {
     }
 
     #[test]
-    fn the_content_of_a_secret_is_not_shown() {
+    fn withholds_content_of_secrets() {
         let before = json!({"metadata": {"name": "s"}, "data": {"password": "bWFya2Vy", "pin": 1234, "same": true, "list": [5, null]}});
         let after = json!({
             "metadata": {"name": "s", "labels": {"a": "b"}, "annotations": {"pin": "1234"}},

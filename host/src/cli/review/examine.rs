@@ -1,4 +1,4 @@
-//! One document through `/mutate` and, as kube-apiserver goes on only with what was allowed, `/validate`.
+//! Sends one document through `/mutate`. If the request is allowed, `/validate` follows, as in kube-apiserver.
 
 use std::time::Instant;
 
@@ -16,32 +16,32 @@ use crate::pipeline::outcome::{Ended, Outcome, Report};
 use crate::pipeline::{Examined, Pipeline};
 use crate::server::{Body, Call, Endpoint, Reply, deadline_after};
 
-/// What became of a document.
+/// The result of reviewing one document.
 pub(in crate::cli) struct Finding {
     pub(in crate::cli) document: Document,
     pub(in crate::cli) prepared: Option<Prepared>,
-    /// Its way through the endpoints, as far as it got.
+    /// The endpoints that the document went through.
     pub(in crate::cli) steps: Vec<Step>,
-    /// The object after all mutators; none when it was refused before that, or there is none.
+    /// The object after all mutators. None if the request was denied before that, or if the review has no object.
     pub(in crate::cli) after: Option<Json>,
-    /// Why there is no answer.
+    /// The reason why the document could not be reviewed.
     pub(in crate::cli) error: Option<String>,
 }
 
-/// What one endpoint made of it.
+/// The result of one endpoint.
 pub(in crate::cli) struct Step {
     pub(in crate::cli) endpoint: Endpoint,
     /// The AdmissionReview that the server would answer with.
     pub(in crate::cli) response: Value,
     pub(in crate::cli) decision: Decision,
     pub(in crate::cli) outcome: Outcome,
-    /// What each plugin reported, in words for the operator.
+    /// The report of each plugin, in words for the operator.
     pub(in crate::cli) reports: Vec<Report>,
-    /// What plugins in mode audit said.
+    /// The reports of the plugins in mode audit.
     pub(in crate::cli) audits: Vec<Report>,
 }
 
-/// What a document comes to.
+/// The verdict on a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::cli) enum Verdict {
     Allowed,
@@ -50,9 +50,9 @@ pub(in crate::cli) enum Verdict {
     Error,
 }
 
-/// How much of a body past `requests.maxBody` the server keeps.
+/// The number of bytes that the server keeps of a body larger than `requests.maxBody`.
 const HEAD_BYTES: usize = 64 * 1024;
-/// For a patch of the host's own, which was proven to apply.
+/// Limits for the host's own patch, which has already been checked.
 const UNLIMITED: ApplyLimits = ApplyLimits {
     max_depth: u32::MAX,
     max_added_nodes: usize::MAX,
@@ -60,7 +60,7 @@ const UNLIMITED: ApplyLimits = ApplyLimits {
     max_steps: usize::MAX,
 };
 
-/// Takes a document through the pipeline.
+/// Sends a document through the pipeline.
 pub(in crate::cli) async fn examine(
     pipeline: &Pipeline,
     requests: &Requests,
@@ -86,7 +86,7 @@ pub(in crate::cli) async fn examine(
     finding
 }
 
-/// Takes a review through one endpoint.
+/// Sends a review through one endpoint.
 pub(in crate::cli) async fn step(
     pipeline: &Pipeline,
     requests: &Requests,
@@ -125,7 +125,7 @@ pub(in crate::cli) async fn step(
         .await;
     let response = match reply {
         Reply::Review(response) => serde_json::from_slice(&response)?,
-        Reply::Overloaded => bail!("the host is out of room (engine.maxConcurrentCalls)"),
+        Reply::Overloaded => bail!("the host is overloaded (engine.maxConcurrentCalls)"),
         Reply::Crowded => {
             bail!("the host is out of memory for decoded documents (requests.maxDecoded)")
         }
@@ -136,7 +136,7 @@ pub(in crate::cli) async fn step(
         | Reply::Internal(text) => bail!(text),
     };
     let (Some(decision), Some(outcome)) = (decision, outcome) else {
-        bail!("there is an answer without a decision; this is a defect: please report it");
+        bail!("got an answer without a decision; this is a bug, please report it");
     };
     Ok(Step {
         endpoint,
@@ -165,7 +165,7 @@ impl Finding {
         }
         if let Some(before) = before(&review) {
             let after = apply(before, &patch, &UNLIMITED)
-                .map_err(|error| anyhow!("the patch does not apply: {error}"))?;
+                .map_err(|error| anyhow!("cannot apply the patch: {error}"))?;
             if !patch.is_empty() {
                 review = with_object(&review, after.clone());
             }
@@ -189,12 +189,12 @@ impl Finding {
         Verdict::Allowed
     }
 
-    /// The object as it was sent.
+    /// Returns the object as it was sent.
     pub(in crate::cli) fn before(&self) -> Option<&Json> {
         before(&self.prepared.as_ref()?.review)
     }
 
-    /// For machines.
+    /// Returns the finding as JSON, for machines.
     pub(in crate::cli) fn to_json(&self, common: &[String]) -> Value {
         let mut assumed = Vec::new();
         let mut request = Value::Null;
@@ -251,7 +251,7 @@ fn before(review: &Json) -> Option<&Json> {
 // === impl Step ===
 
 impl Step {
-    /// What each plugin in mode audit objects to, in words for the operator.
+    /// Lists the denials and faults of the plugins in mode audit, in words for the operator.
     pub(in crate::cli) fn objections(&self) -> impl Iterator<Item = (&str, &str)> {
         self.audits.iter().filter_map(|report| {
             let said = match &report.ended {

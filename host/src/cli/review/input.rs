@@ -1,4 +1,4 @@
-//! The documents that are to be reviewed, out of files.
+//! Reads the documents to review from files.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -9,24 +9,25 @@ use serde::de::IgnoredAny;
 use super::yaml;
 use crate::document::{Json, ParseErrorKind, parse_up_to};
 
-/// A document, and where it stands.
+/// A document and its position.
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct Document {
-    /// The file; `-` is standard input.
+    /// The file's name. `-` is standard input.
     pub(in crate::cli) file: String,
-    /// Counted from 1; an item of a list is a document.
+    /// The position in the file, counted from 1. An item of a list counts as a document.
     pub(in crate::cli) number: usize,
     pub(in crate::cli) content: Json,
 }
 
-/// Deeper documents are refused here; those deeper than `requests.maxDepth` get the answer that they would get.
+/// Maximum nesting depth of a document. A document that is deeper than `requests.maxDepth` but within this limit gets
+/// the server's answer.
 pub(super) const MAX_DEPTH: u32 = 1000;
-/// A whole cluster's dump. What is longer than this is something else.
+/// Maximum size of a file. The dump of a whole cluster fits.
 const LONGEST_FILE_BYTES: u64 = 256 << 20;
-/// All documents of a file together, as they are in memory: some hundred bytes each.
+/// Maximum number of values in all documents of a file. A value takes some hundred bytes in memory.
 pub(super) const MOST_VALUES: u32 = 20_000_000;
 
-/// Reads a file with any number of JSON or YAML documents; the items of lists are taken one by one.
+/// Reads a file with any number of JSON or YAML documents. The items of lists become separate documents.
 pub(in crate::cli) fn read(path: &Path) -> anyhow::Result<Vec<Document>> {
     let file = path.display().to_string();
     let mut bytes = Vec::new();
@@ -34,21 +35,20 @@ pub(in crate::cli) fn read(path: &Path) -> anyhow::Result<Vec<Document>> {
         std::io::stdin()
             .take(LONGEST_FILE_BYTES + 1)
             .read_to_end(&mut bytes)
-            .context("standard input cannot be read")?;
+            .context("cannot read standard input")?;
     } else {
         std::fs::File::open(path)
             .and_then(|opened| opened.take(LONGEST_FILE_BYTES + 1).read_to_end(&mut bytes))
-            .with_context(|| format!("{file}: cannot be read"))?;
+            .with_context(|| format!("cannot read {file}"))?;
     }
     if bytes.len() as u64 > LONGEST_FILE_BYTES {
         let mebibytes = LONGEST_FILE_BYTES >> 20;
-        bail!("{file}: it is longer than {mebibytes} MiB; review it in parts");
+        bail!("{file}: longer than {mebibytes} MiB; review it in parts");
     }
-    let text =
-        std::str::from_utf8(&bytes).with_context(|| format!("{file}: it is not UTF-8 text"))?;
+    let text = std::str::from_utf8(&bytes).with_context(|| format!("{file}: not UTF-8 text"))?;
     let contents = documents(text).with_context(|| file.clone())?;
     if contents.is_empty() {
-        bail!("{file}: there is no document in it");
+        bail!("{file}: contains no document");
     }
     let numbered = contents
         .into_iter()
@@ -65,7 +65,7 @@ fn documents(text: &str) -> anyhow::Result<Vec<Json>> {
     let is_json = text.trim_start().starts_with(['{', '[']);
     let contents = match is_json.then(|| json(text)) {
         Some(Ok(contents)) => contents,
-        // YAML may begin so, too.
+        // A YAML document can begin like JSON.
         Some(Err(error)) => yaml::documents(text).map_err(|_| error)?,
         None => yaml::documents(text)?,
     };
@@ -76,26 +76,26 @@ fn documents(text: &str) -> anyhow::Result<Vec<Json>> {
     Ok(documents)
 }
 
-/// JSON documents one after another. Numbers keep their text.
+/// Reads consecutive JSON documents. Numbers keep their text.
 fn json(text: &str) -> anyhow::Result<Vec<Json>> {
     let mut documents = Vec::new();
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     let mut begin = 0;
     while let Some(result) = stream.next() {
-        result.context("it is not JSON")?;
+        result.context("not valid JSON")?;
         let end = stream.byte_offset();
         let part = &text.as_bytes()[begin..end];
         let document = parse_up_to(part, MAX_DEPTH, MOST_VALUES).map_err(|error| {
             let at = begin + error.offset;
             match error.kind {
                 ParseErrorKind::TooDeep { max_depth } => {
-                    anyhow!("it is nested deeper than {max_depth} levels, at byte {at}")
+                    anyhow!("nested deeper than {max_depth} levels, at byte {at}")
                 }
                 ParseErrorKind::TooMany { max_values } => {
                     anyhow!("more than {max_values} values, at byte {at}; review it in parts")
                 }
                 ParseErrorKind::NoRoom(error) => anyhow!("{error}, at byte {at}"),
-                ParseErrorKind::Syntax(_) => anyhow!("it is not JSON, at byte {at}"),
+                ParseErrorKind::Syntax(_) => anyhow!("not valid JSON, at byte {at}"),
             }
         })?;
         documents.push(document);
@@ -104,7 +104,7 @@ fn json(text: &str) -> anyhow::Result<Vec<Json>> {
     Ok(documents)
 }
 
-/// A list is what is in it: a JSON array, or a Kubernetes list.
+/// Replaces a list by its items. A list is a JSON array or a Kubernetes list.
 fn flatten(content: Json, into: &mut Vec<Json>) {
     if let Json::Array(elements) = &content {
         for element in elements.iter() {
@@ -124,7 +124,7 @@ fn flatten(content: Json, into: &mut Vec<Json>) {
     }
 }
 
-/// The items of a typed list, such as a PodList, may leave out what the list says for all.
+/// Completes an item of a typed list, such as a PodList. The item takes a missing kind and apiVersion from the list.
 fn of_list(item: Json, kind: &str, api_version: Option<&str>) -> Json {
     let Json::Object(members) = &item else {
         return item;
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn yaml_is_read_as_kubectl_reads_it() {
+    fn reads_yaml_as_kubectl_does() {
         assert_eq!(
             texts("a: yes\nb: \"yes\"\nmode: 0644\nnone:\n---\n# nothing\n---\na: 2\n"),
             [
@@ -161,7 +161,7 @@ mod tests {
     }
 
     #[test]
-    fn the_dump_of_a_whole_cluster_is_read() {
+    fn reads_dump_of_whole_cluster() {
         let pod = |indent: &str| {
             let labels: String = (0..50).map(|n| format!("{indent}    l{n}: x\n")).collect();
             format!(
@@ -179,7 +179,7 @@ mod tests {
     }
 
     #[test]
-    fn json_documents_follow_one_another_and_keep_their_numbers() {
+    fn reads_consecutive_json_documents_with_exact_numbers() {
         assert_eq!(
             texts("{\"a\": 1.50}\n{\"b\": 9007199254740993000}[{\"c\":1},{\"d\":2}]"),
             [
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn the_items_of_lists_are_documents() {
+    fn splits_lists_into_documents() {
         let list = r#"{"kind":"List","apiVersion":"v1","items":[{"kind":"Pod"},
             {"kind":"PodList","apiVersion":"v1","items":[{"x":1},{"kind":"Other"}]}]}"#;
         assert_eq!(
@@ -207,7 +207,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_wrong_is_said_with_its_place() {
+    fn reports_errors_with_position() {
         let said = |text: &str| format!("{:#}", documents(text).unwrap_err());
         assert!(
             said("{\"a\": [1}").contains("line 1 column"),

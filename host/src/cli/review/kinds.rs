@@ -1,45 +1,45 @@
-//! From a kind to its resource and scope, without a cluster to ask.
+//! Maps a kind to its resource and scope, without a cluster.
 
 use std::collections::HashMap;
 
 use crate::document::Json;
 use crate::kubernetes::resource_of;
 
-/// A resource as far as a review needs to know it.
+/// The properties of a resource that a review needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Resource {
-    /// In the plural, such as `pods`.
+    /// The plural name, such as `pods`.
     pub(super) plural: String,
-    /// Whether its objects are in namespaces.
+    /// Whether the resource's objects are in namespaces.
     pub(super) namespaced: bool,
-    /// How it is known.
+    /// The source of this information.
     pub(super) known: Known,
 }
 
-/// How a resource is known.
+/// The source of information about a resource.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Known {
-    /// It is one of Kubernetes' own.
+    /// The resource is built into Kubernetes.
     BuiltIn,
-    /// A CustomResourceDefinition among the documents says so.
+    /// A CustomResourceDefinition among the documents defines the resource.
     Defined,
-    /// From the kind's name.
+    /// The resource is guessed from the kind's name.
     Guessed,
 }
 
-/// The kinds that are known.
+/// The known kinds.
 #[derive(Debug, Default)]
 pub(super) struct Kinds {
     defined: HashMap<(String, String), Resource>,
 }
 
-/// The one kind that is a plural already.
+/// The only ending of a kind that is already plural.
 const ENDPOINTS: &str = "endpoints";
 
 // === impl Kinds ===
 
 impl Kinds {
-    /// Takes note of a CustomResourceDefinition; other documents tell nothing of kinds.
+    /// Records the kind that a CustomResourceDefinition defines. Other documents are ignored.
     pub(super) fn learn(&mut self, document: &Json) {
         if document.member("kind").and_then(Json::as_text) != Some("CustomResourceDefinition") {
             return;
@@ -63,7 +63,7 @@ impl Kinds {
             .insert((group.to_owned(), kind.to_owned()), resource);
     }
 
-    /// The resource of a kind. One that is not known is taken to be in namespaces.
+    /// Returns the resource of a kind. An unknown resource is assumed to be in namespaces.
     pub(super) fn resource(&self, group: &str, kind: &str) -> Resource {
         if let Some(resource) = self.defined.get(&(group.to_owned(), kind.to_owned())) {
             return resource.clone();
@@ -83,7 +83,7 @@ impl Kinds {
     }
 }
 
-/// The rule by which Kubernetes' own kinds got their resources.
+/// Forms the plural by the rule that Kubernetes used for its own kinds.
 fn plural(kind: &str) -> String {
     let singular = kind.to_lowercase();
     if singular.ends_with(ENDPOINTS) {
@@ -103,7 +103,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn built_in_kinds_have_their_plural_and_scope() {
+    fn knows_plural_and_scope_of_built_in_kinds() {
         for (group, kind, plural, namespaced) in [
             ("", "Pod", "pods", true),
             ("", "Endpoints", "endpoints", true),
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_kind_of_another_group_is_guessed() {
+    fn guesses_resource_of_unknown_kind() {
         let resource = Kinds::default().resource("serving.knative.dev", "Service");
         assert_eq!(resource.known, Known::Guessed);
         assert_eq!(
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn a_definition_among_the_documents_is_believed() {
+    fn uses_custom_resource_definition_among_documents() {
         let mut kinds = Kinds::default();
         kinds.learn(&Json::from(json!({
             "kind": "CustomResourceDefinition",

@@ -1,4 +1,4 @@
-//! From a document to the AdmissionReview that kube-apiserver would send for it, and what had to be assumed.
+//! Turns a document into the AdmissionReview that kube-apiserver would send for it, and records the assumptions.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,21 +12,21 @@ use super::kinds::{Kinds, Known};
 use super::{AskedOperation, Asking};
 use crate::document::{Json, Object};
 
-/// A review, and what is not known of it.
+/// A review with the assumptions behind it.
 #[derive(Clone, Debug)]
 pub(in crate::cli) struct Prepared {
     /// The AdmissionReview.
     pub(in crate::cli) review: Json,
-    /// What was assumed for this document alone.
+    /// The assumptions about this document alone.
     pub(in crate::cli) assumed: Vec<String>,
-    /// Whether it was made of a manifest, so that what is assumed of all manifests goes for it.
+    /// Whether the review was made from a manifest. If so, the assumptions about all manifests apply to it too.
     pub(in crate::cli) from_manifest: bool,
 }
 
-/// What tells an object from others: group, kind, namespace and name.
+/// The identity of an object: group, kind, namespace and name.
 type Identity = (String, String, String, String);
 
-/// Makes reviews of documents.
+/// Makes reviews from documents.
 pub(in crate::cli) struct Maker<'a> {
     asking: &'a Asking,
     kinds: Kinds,
@@ -60,36 +60,35 @@ impl<'a> Maker<'a> {
         Self { asking, kinds, old }
     }
 
-    /// What is assumed of every manifest.
+    /// Lists the assumptions about every manifest.
     pub(in crate::cli) fn assumptions(&self) -> Vec<String> {
         let operation = match (self.asking.operation, self.asking.old.is_some()) {
             (Some(operation), _) => operation.as_str(),
-            (None, true) => "UPDATE of what --old has, and CREATE of the rest",
+            (None, true) => "UPDATE of the objects in --old, and CREATE of the others",
             (None, false) => "CREATE",
         };
         let groups = self.groups().join(", ");
         vec![
             format!("operation {operation}"),
             format!("user {} in {groups}", self.user()),
-            format!("namespace {} where a document names none", self.namespace()),
-            "a uid made of file, place and name".to_owned(),
-            "the object as it is written, without the defaults that kube-apiserver fills in"
-                .to_owned(),
+            format!("namespace {} if a document names none", self.namespace()),
+            "a uid derived from file, place and name".to_owned(),
+            "the object as written, without the defaults of kube-apiserver".to_owned(),
         ]
     }
 
-    /// The review of a document: the document itself, if it is one.
+    /// Returns the review for a document. An AdmissionReview is used as it is.
     pub(in crate::cli) fn prepare(&self, document: &Document) -> anyhow::Result<Prepared> {
         let object = &document.content;
         let Some(members) = object.as_object() else {
             bail!(
-                "it is a JSON {}; expected an object of Kubernetes",
+                "got a JSON {}, expected a Kubernetes object",
                 object.type_name()
             );
         };
         let text = |member: &str| members.get(member).and_then(Json::as_text);
         let kind = text("kind").filter(|kind| !kind.is_empty());
-        let kind = kind.ok_or_else(|| anyhow!("it has no `kind`; expected one such as Pod"))?;
+        let kind = kind.ok_or_else(|| anyhow!("missing `kind`, expected one such as Pod"))?;
         if kind == "AdmissionReview" {
             return Ok(Prepared {
                 review: object.clone(),
@@ -99,7 +98,7 @@ impl<'a> Maker<'a> {
         }
         let api_version = text("apiVersion").filter(|version| !version.is_empty());
         let api_version = api_version
-            .ok_or_else(|| anyhow!("it has no `apiVersion`; expected one such as v1 or apps/v1"))?;
+            .ok_or_else(|| anyhow!("missing `apiVersion`, expected one such as v1 or apps/v1"))?;
         self.of_manifest(document, kind, api_version)
     }
 
@@ -115,11 +114,11 @@ impl<'a> Maker<'a> {
         match resource.known {
             Known::BuiltIn => {}
             Known::Defined => assumed.push(format!(
-                "resource {} as the CustomResourceDefinition among the documents has it",
+                "resource {} from the CustomResourceDefinition among the documents",
                 resource.plural
             )),
             Known::Guessed => assumed.push(format!(
-                "resource {} and scope Namespaced, as the kind is none of Kubernetes' own",
+                "resource {} and scope Namespaced, because Kubernetes has no such kind",
                 resource.plural
             )),
         }
@@ -132,7 +131,7 @@ impl<'a> Maker<'a> {
         };
         let name = field("name").unwrap_or_default().to_owned();
         if name.is_empty() && field("generateName").is_none() {
-            assumed.push("no name: kube-apiserver would refuse the object".to_owned());
+            assumed.push("no name: kube-apiserver would reject the object".to_owned());
         }
         let is_namespace = group.is_empty() && kind == "Namespace";
         let namespace = match (resource.namespaced, is_namespace) {
@@ -160,7 +159,7 @@ impl<'a> Maker<'a> {
             AskedOperation::Update => {
                 if old.is_none() {
                     assumed.push(
-                        "the old object is the same as the new one: --old has none".to_owned(),
+                        "the old object is the same as the new one, because --old does not contain it".to_owned(),
                     );
                 }
                 let old = old.unwrap_or_else(|| object.clone());
@@ -174,7 +173,7 @@ impl<'a> Maker<'a> {
             "kind": operation.options(), "apiVersion": "meta.k8s.io/v1",
             "dryRun": self.asking.dry_run.then_some(["All"]),
         });
-        // In the order in which kube-apiserver writes them: what tells whom to ask stands before the object.
+        // Members are in kube-apiserver's order. The members that select the plugins come before the object.
         let members = [
             ("uid", Some(Json::text(&uid(document)))),
             ("kind", Some(Json::from(of_kind.clone()))),
@@ -230,12 +229,12 @@ impl<'a> Maker<'a> {
     }
 }
 
-/// The review with another object in it, as kube-apiserver sends it to `/validate` after a mutation.
+/// Returns the review with another object, as kube-apiserver sends it to `/validate` after a mutation.
 pub(in crate::cli) fn with_object(review: &Json, object: Json) -> Json {
     with_member(review, "object", object)
 }
 
-/// The review with another value at one of the members of its request.
+/// Returns the review with another value for one member of its request.
 pub(in crate::cli) fn with_member(review: &Json, name: &str, value: Json) -> Json {
     let Json::Object(members) = review else {
         return review.clone();
@@ -250,7 +249,7 @@ pub(in crate::cli) fn with_member(review: &Json, name: &str, value: Json) -> Jso
     Json::Object(Arc::new(members))
 }
 
-/// The request without the two objects: what was said about them.
+/// Returns the request without its two objects.
 pub(in crate::cli) fn without_objects(review: &Json) -> Json {
     let Some(request) = review.member("request").and_then(Json::as_object) else {
         return Json::Null;
@@ -283,7 +282,7 @@ fn identity(object: &Json, kinds: &Kinds, namespace: &str) -> Option<Identity> {
     ))
 }
 
-/// kube-apiserver writes the namespace of the request into an object that has none.
+/// Adds the request's namespace to an object without one, as kube-apiserver does.
 pub(in crate::cli) fn in_namespace(object: &Json, namespace: &str) -> Json {
     let Json::Object(members) = object else {
         return object.clone();
@@ -314,8 +313,10 @@ fn without_nulls(mut value: serde_json::Value) -> Json {
     Json::from(value)
 }
 
-/// The same for the same object in the same place, so that two runs can be compared. What the object holds is not in it:
-/// the uid is shown, and the content of a Secret could be guessed from its hash.
+/// Returns a uid that is the same for the same object at the same place, so that two runs can be compared.
+///
+/// The object's content is not part of it: the uid is shown, and the content of a Secret could be guessed from its
+/// hash.
 fn uid(document: &Document) -> String {
     let content = &document.content;
     let mut hash = Sha256::new();
@@ -337,7 +338,7 @@ fn uid(document: &Document) -> String {
         .take(16)
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    // RFC 9562: version 8 is free for uses such as this one.
+    // RFC 9562 leaves version 8 to applications.
     digits.replace_range(12..13, "8");
     digits.replace_range(16..17, "8");
     format!(

@@ -1,4 +1,4 @@
-//! The findings for a person.
+//! Prints the findings for a person.
 
 use std::collections::BTreeMap;
 
@@ -11,7 +11,7 @@ use crate::cli::terminal::{
 use crate::decision::{Called, Decision};
 use crate::document::Json;
 
-/// What one plugin did in all documents.
+/// The totals of one plugin over all documents.
 #[derive(Default)]
 struct Total {
     calls: u64,
@@ -23,15 +23,15 @@ struct Total {
     slowest: f64,
 }
 
-/// What is assumed of all manifests.
+/// Prints the assumptions about all manifests.
 pub(super) fn assumptions(assumptions: &[String]) {
     say!(
-        "{FAINT}assumed of manifests: {}{FAINT:#}\n",
+        "{FAINT}assumed for manifests: {}{FAINT:#}\n",
         assumptions.join("; ")
     );
 }
 
-/// One document. Where nothing happened that is one line, unless all is wanted.
+/// Prints one document: one line if nothing happened, unless `all` is set.
 pub(super) fn finding(finding: &Finding, all: bool) {
     let verdict = finding.verdict();
     let style = style_of(verdict.as_str());
@@ -69,7 +69,9 @@ pub(super) fn finding(finding: &Finding, all: bool) {
         }
     }
     if verdict == Verdict::Denied && finding.steps.len() == 1 {
-        say!("    {FAINT}validators were not asked: the mutators' answer is a refusal{FAINT:#}");
+        say!(
+            "    {FAINT}validators were not called, because the mutators denied the request{FAINT:#}"
+        );
     }
     if let (Some(before), Some(after)) = (finding.before(), &finding.after)
         && !before.is_same(after)
@@ -87,7 +89,7 @@ fn plugins(step: &Step, width: usize, all: bool) {
             continue;
         }
         say!("    {endpoint:8}  {}", called::line(called, width));
-        // A fault that refuses the request is told with the refusal.
+        // `refusal` prints a fault that denies the request.
         if called.ends_chain() {
             continue;
         }
@@ -126,7 +128,7 @@ fn refusal(step: &Step) {
     }
 }
 
-/// How many documents came to what, and what each plugin did and cost.
+/// Prints the number of documents for each verdict, and the totals and costs of each plugin.
 pub(super) fn summary(findings: &[Finding]) {
     let count = |verdict: Verdict| {
         let same = findings
@@ -147,7 +149,7 @@ pub(super) fn summary(findings: &[Finding]) {
     let mut totals: BTreeMap<(&str, &str), Total> = BTreeMap::new();
     let steps = || findings.iter().flat_map(|finding| &finding.steps);
     for step in steps() {
-        // One that an exception kept from being called has done and cost nothing.
+        // A plugin that was skipped by an exception did nothing and cost nothing.
         let plugins = step.decision.plugins.iter();
         for called in plugins.filter(|called| called.excepted.is_none()) {
             let key = (&*called.name, step.endpoint.name());
@@ -169,7 +171,7 @@ pub(super) fn summary(findings: &[Finding]) {
         "patched",
         "denied",
         "faults",
-        "fuel a call",
+        "fuel/call",
         "time",
         "slowest",
     );
@@ -189,7 +191,7 @@ pub(super) fn summary(findings: &[Finding]) {
     }
 }
 
-/// Kind and name of what a document is about.
+/// Returns the kind and name of a document's object.
 fn about(finding: &Finding) -> String {
     if let Some(step) = finding.steps.first() {
         let decision = &step.decision;

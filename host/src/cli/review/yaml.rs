@@ -1,7 +1,7 @@
-//! YAML as kubectl reads it: YAML 1.1, in which `yes` is a boolean and `0644` is octal, for names as for values.
+//! Reads YAML as kubectl does: YAML 1.1, in which `yes` is a boolean and `0644` is octal, in names and in values.
 //!
-//! The events of the parser are put together here because no library resolves names. What kubectl does with them is
-//! the sum of two libraries: go-yaml decides what a plain scalar is, and `sigs.k8s.io/yaml` makes text of the names.
+//! This module builds documents from parser events, because no library resolves names. kubectl combines two libraries:
+//! go-yaml decides the type of a plain scalar, and `sigs.k8s.io/yaml` converts names to text.
 
 mod scalar;
 
@@ -15,26 +15,27 @@ use self::scalar::Scalar;
 use super::input::{MAX_DEPTH, MOST_VALUES};
 use crate::document::{Json, Object};
 
-/// A text counts as one value for each of these bytes that it begins, so that aliases of long texts are bounded too.
+/// Size of one value when text is counted. Text counts as one more value for every full 64 bytes, which also bounds
+/// aliases of long texts.
 const BYTES_PER_VALUE: usize = 64;
 
-/// What has been read of a stream.
+/// The state of reading a stream.
 #[derive(Default)]
 struct Composer {
     documents: Vec<Json>,
-    /// What is begun, from the outside in.
+    /// The open sequences and mappings, outermost first.
     open: Vec<Open>,
     anchors: HashMap<usize, Node>,
-    /// So far, with what aliases stand for.
+    /// The number of values so far, including those that aliases stand for.
     values: usize,
 }
 
-/// A sequence or a mapping that has not ended.
+/// A sequence or mapping that has not ended.
 struct Open {
     anchor: usize,
-    /// The values before it.
+    /// The number of values before this one.
     values: usize,
-    /// The levels of the deepest of what is in it.
+    /// The depth of the deepest value inside.
     depth: usize,
     content: Content,
 }
@@ -43,7 +44,7 @@ enum Content {
     Sequence(Vec<Json>),
     Mapping {
         members: Object,
-        /// What was written here, and not merged in.
+        /// The names that are written here and not merged in.
         own: HashSet<Arc<str>>,
         key: Option<Key>,
     },
@@ -55,17 +56,17 @@ enum Key {
     Merge,
 }
 
-/// A value that is complete.
+/// A complete value.
 #[derive(Clone)]
 struct Node {
     json: Json,
-    /// What it is, should it be a name.
+    /// The scalar, for use as a member name.
     scalar: Option<Scalar>,
     values: usize,
     depth: usize,
 }
 
-/// The documents of a stream that are not empty.
+/// Returns the documents of a stream, without empty ones.
 pub(super) fn documents(text: &str) -> anyhow::Result<Vec<Json>> {
     let depth = MAX_DEPTH as usize;
     let options = options! { flow_nesting_limit: depth, block_nesting_limit: depth };
@@ -116,7 +117,7 @@ impl Composer {
             }
             Event::Alias(anchor) => {
                 let node = self.anchors.get(&anchor).cloned();
-                let mut node = node.ok_or("the alias stands within what it stands for")?;
+                let mut node = node.ok_or("the alias refers to a value that contains it")?;
                 self.count(node.values)?;
                 if let (Some(scalar), false) = (&node.scalar, self.wants_key()) {
                     node.json = scalar.to_json()?;
@@ -160,7 +161,7 @@ impl Composer {
         self.values = self.values.saturating_add(values);
         if self.values > MOST_VALUES as usize {
             return Err(format!(
-                "more than {MOST_VALUES} values, with what aliases stand for; review it in parts"
+                "more than {MOST_VALUES} values, including those of aliases; review it in parts"
             ));
         }
         Ok(())
@@ -168,7 +169,7 @@ impl Composer {
 
     fn begin(&mut self, anchor: usize, content: Content) -> Result<(), String> {
         if self.wants_key() {
-            return Err("a list or a mapping is no name of a member".to_owned());
+            return Err("a list or a mapping cannot be the name of a member".to_owned());
         }
         let values = self.values;
         self.count(1)?;
@@ -198,13 +199,13 @@ impl Composer {
         self.complete(open.anchor, node)
     }
 
-    /// Puts a value where it belongs.
+    /// Puts a complete value into its parent, or into the list of documents.
     fn complete(&mut self, anchor: usize, node: Node) -> Result<(), String> {
         if anchor > 0 {
             self.anchors.insert(anchor, node.clone());
         }
         if self.open.len() + node.depth > MAX_DEPTH as usize {
-            return Err(format!("it is nested deeper than {MAX_DEPTH} levels"));
+            return Err(format!("nested deeper than {MAX_DEPTH} levels"));
         }
         let Some(open) = self.open.last_mut() else {
             if !node.json.is_null() {
@@ -218,11 +219,12 @@ impl Composer {
             Content::Mapping { members, own, key } => match key.take() {
                 None => {
                     let scalar = node.scalar.as_ref();
-                    let scalar = scalar.ok_or("a list or a mapping is no name of a member")?;
+                    let scalar =
+                        scalar.ok_or("a list or a mapping cannot be the name of a member")?;
                     let name: Arc<str> = scalar.to_name()?.into();
                     if !own.insert(name.clone()) {
                         return Err(format!(
-                            "the member {:?} is there twice, as kubectl reads it",
+                            "the member {:?} appears twice, as kubectl reads it",
                             &*name
                         ));
                     }
@@ -238,9 +240,9 @@ impl Composer {
     }
 }
 
-/// As go-yaml does it: what is merged in later replaces what is there, and of a list the first counts.
+/// Merges members as go-yaml does. Merged members replace earlier ones. If the value is a list, its first mapping wins.
 fn merge(members: &mut Object, value: &Json) -> Result<(), String> {
-    const EXPECTED: &str = "`<<` takes a mapping, or a list of them";
+    const EXPECTED: &str = "`<<` needs a mapping or a list of mappings";
     match value {
         Json::Object(others) => {
             for (name, value) in others.iter() {
@@ -274,9 +276,9 @@ mod tests {
         }
     }
 
-    /// What `kubectl annotate --local -o json` made of them.
+    /// The expected values are the output of `kubectl annotate --local -o json`.
     #[test]
-    fn names_and_values_are_what_kubectl_makes_of_them() {
+    fn reads_names_and_values_as_kubectl_does() {
         for (text, name, value) in [
             ("on", "true", "true"),
             ("n", "false", "false"),
@@ -342,15 +344,16 @@ mod tests {
     }
 
     #[test]
-    fn what_kubectl_does_not_take_is_refused_with_its_place() {
+    fn rejects_with_position_what_kubectl_rejects() {
         for (text, said) in [
             (
                 "a: 1\n~: 2\n",
-                "line 2, column 1: null is no name of a member; put it in quotes if it is text",
+                "line 2, column 1: null cannot be the name of a member; put it in quotes if it is text",
             ),
             (
                 "12345678901234567890: 2\n",
-                "line 1, column 1: 12345678901234567890 is no name of a member; put it in quotes if it is text",
+                "line 1, column 1: 12345678901234567890 cannot be the name of a member; put it in quotes if it is \
+                 text",
             ),
             (
                 "a: .inf\n",
@@ -358,19 +361,19 @@ mod tests {
             ),
             (
                 "a: !!int x\n",
-                "line 1, column 10: it is not what its tag says",
+                "line 1, column 10: the value does not fit its tag",
             ),
             (
                 "? [a]\n: b\n",
-                "line 1, column 3: a list or a mapping is no name of a member",
+                "line 1, column 3: a list or a mapping cannot be the name of a member",
             ),
             (
                 "<<: 5\n",
-                "line 1, column 5: `<<` takes a mapping, or a list of them",
+                "line 1, column 5: `<<` needs a mapping or a list of mappings",
             ),
             (
                 "&a [*a]\n",
-                "line 1, column 5: the alias stands within what it stands for",
+                "line 1, column 5: the alias refers to a value that contains it",
             ),
         ] {
             assert_eq!(read(text), said, "{text}");
@@ -378,7 +381,7 @@ mod tests {
     }
 
     #[test]
-    fn names_that_are_the_same_to_kubectl_are_there_twice() {
+    fn rejects_names_that_kubectl_considers_equal() {
         for text in [
             "a: 1\na: 2\n",
             "on: 1\nyes: 2\n",
@@ -391,7 +394,7 @@ mod tests {
     }
 
     #[test]
-    fn aliases_and_merge_keys_work_as_often_as_they_are_used() {
+    fn expands_aliases_and_merge_keys_repeatedly() {
         assert_eq!(
             read(
                 "a: &a {x: &x yes}\nb: {<<: *a, z: *x}\nc: {x: 1, <<: [{x: 2}, {x: 3, *x : 4}]}\n\"<<\": 1\n"
@@ -400,12 +403,12 @@ mod tests {
         );
         let uses = "- *a\n".repeat(10_000);
         assert!(read(&format!("a: &a {{x: 1}}\nb:\n{uses}")).ends_with("{\"x\":1}]}"));
-        // An anchor is known in its own document.
+        // An anchor is valid only in its own document.
         assert!(read("a: &a 1\n---\nb: *a\n").starts_with("line 3"));
     }
 
     #[test]
-    fn a_bomb_of_aliases_ends_and_says_why() {
+    fn rejects_alias_bomb_with_reason() {
         let mut bomb = "a0: &a0 [x, x, x, x, x, x, x, x, x]\n".to_owned();
         for level in 1..20 {
             let before = format!("*a{}", level - 1);
@@ -414,7 +417,7 @@ mod tests {
         }
         let said = read(&bomb);
         assert!(
-            said.contains("more than 20000000 values, with what aliases stand for"),
+            said.contains("more than 20000000 values, including those of aliases"),
             "{said}"
         );
         let text = "x".repeat(1_000_000);

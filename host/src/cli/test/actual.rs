@@ -1,4 +1,4 @@
-//! What a case came to, in the words that a suite has for it.
+//! The actual result of a case, in the terms of a suite.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -11,25 +11,25 @@ use crate::document::Json;
 use crate::patch::{Operation, write_all};
 use crate::pipeline::outcome::{Ended, Report};
 
-/// What a case came to.
+/// The actual result of a case.
 #[derive(Clone, Debug)]
 pub(super) struct Actual {
     pub(super) verdict: Verdict,
     pub(super) code: Option<u16>,
     pub(super) message: Option<String>,
-    /// Field and message of each, as users see them.
+    /// Field and message of each cause, as users see them.
     pub(super) causes: Vec<(Option<String>, String)>,
     pub(super) warnings: Vec<String>,
     pub(super) annotations: BTreeMap<String, String>,
     pub(super) faults: Vec<Fault>,
-    /// What the mutators did to the object.
+    /// The changes that the mutators made to the object.
     pub(super) patch: Vec<Operation>,
-    /// The object after them; none when it was refused before that, or there is none.
+    /// The object after the mutators. None if the request was denied before that, or if the review has no object.
     pub(super) object: Option<Json>,
     pub(super) costs: Vec<Cost>,
 }
 
-/// A fault that a plugin came to.
+/// A fault of a plugin.
 #[derive(Clone, Debug)]
 pub(super) struct Fault {
     pub(super) plugin: String,
@@ -37,7 +37,7 @@ pub(super) struct Fault {
     pub(super) message: String,
 }
 
-/// What one call took.
+/// The cost of one call.
 #[derive(Clone, Debug)]
 pub(super) struct Cost {
     pub(super) plugin: String,
@@ -47,9 +47,9 @@ pub(super) struct Cost {
     pub(super) milliseconds: f64,
 }
 
-/// The annotation with the versions of the plugins that ran: another one after every build.
+/// The annotation that lists the versions of the plugins that ran. Results omit it, because every build changes it.
 const OF_VERSIONS: &str = "plugins";
-/// A fault refuses with such a code, a policy with a lower one.
+/// The lowest code of a denial by a fault. A policy denies with a lower code.
 const FIRST_OF_FAULTS: u16 = 500;
 
 // === impl Actual ===
@@ -105,20 +105,20 @@ impl Actual {
         }
     }
 
-    /// Fuel of all calls together.
+    /// Returns the total fuel of all calls.
     pub(super) fn fuel(&self) -> u64 {
         self.costs.iter().map(|cost| cost.fuel).sum()
     }
 
-    /// Time of all calls together.
+    /// Returns the total time of all calls in milliseconds.
     pub(super) fn milliseconds(&self) -> f64 {
-        // The sum of none would be -0.
+        // `sum` of no values would be -0.
         self.costs
             .iter()
             .fold(0.0, |sum, cost| sum + cost.milliseconds)
     }
 
-    /// Everything that is the same in every run, without what it cost.
+    /// Returns the parts of the result that are the same in every run. Costs are left out.
     pub(super) fn to_json(&self) -> Value {
         let mut value = json!({ "verdict": self.verdict.as_str() });
         if let Some(code) = self.code {
@@ -152,7 +152,7 @@ impl Actual {
         value
     }
 
-    /// The fuel of each call, by plugin and phase.
+    /// Returns the fuel of each call, by plugin and phase.
     pub(super) fn fuel_by_call(&self) -> BTreeMap<String, u64> {
         let mut fuel = BTreeMap::new();
         for cost in &self.costs {
@@ -168,7 +168,7 @@ fn to_the_microsecond(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1_000_000.0).round() / 1000.0
 }
 
-/// A patch as JSON.
+/// Returns a patch as JSON.
 pub(super) fn operations(patch: &[Operation]) -> Value {
     let mut text = Vec::new();
     write_all(patch, &mut text);

@@ -1,6 +1,6 @@
-//! Two versions of a plugin on the same review, and each on what the other made of it.
+//! Compares two versions of a plugin on the same review, and runs each on the output of the other.
 //!
-//! While an update is rolled out, both versions serve: an object may be changed by one and judged by the other.
+//! During a rolling update both versions serve. One version may then change an object that the other evaluates.
 
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -20,25 +20,26 @@ use crate::server::Endpoint;
 /// Another version of one plugin.
 #[derive(Clone, Debug)]
 pub(super) struct Against {
-    /// None where there is only one plugin to mean.
+    /// The plugin's name. None if the suite has only one plugin.
     plugin: Option<String>,
     file: PathBuf,
-    /// In place of the suite's and its cases', with the file that they are in.
+    /// Settings that replace those of the suite and its cases, with the file that they come from.
     settings: Option<(PathBuf, Value)>,
 }
 
-/// What another version does otherwise.
+/// The differences between two versions.
 #[derive(Debug)]
 pub(super) struct Comparison {
     pub(super) old: Value,
     pub(super) new: Value,
-    /// Fuel of all calls together.
+    /// Total fuel of all calls, for the old and the new version.
     pub(super) fuel: (u64, u64),
-    /// What a validator says against what the other version's mutator made.
+    /// Denials by one version's validators of an object that the other version's mutators made.
     pub(super) mixed: Vec<String>,
 }
 
-/// Takes a review that `new` has judged through `old`, and what each made of it to the other's validators.
+/// Runs a review that `new` has answered through `old` too. Each version's validators also get the object that the
+/// other version's mutators made.
 pub(super) async fn compare(
     new: &Pipeline,
     old: &Pipeline,
@@ -48,20 +49,24 @@ pub(super) async fn compare(
 ) -> anyhow::Result<Comparison> {
     let before = examine(old, requests, found.document.clone(), Ok(prepared.clone())).await;
     if let Some(error) = &before.error {
-        bail!("with the version to compare with: {error}");
+        bail!("the version to compare with failed: {error}");
     }
     let (was, is) = (Actual::of(&before), Actual::of(found));
     let mut mixed = Vec::new();
     let refuses = |finding: &Finding| finding.steps.iter().any(|step| !step.outcome.allowed);
-    // Where one of them refuses by itself, that is the difference.
+    // If one version denies the request by itself, the comparison shows that already.
     if !refuses(&before) && !refuses(found) {
         for (words, mutated, validators) in [
             (
-                "what the old version made, the new one refuses",
+                "the new version denies the output of the old one",
                 &before,
                 new,
             ),
-            ("what the new version made, the old one refuses", found, old),
+            (
+                "the old version denies the output of the new one",
+                found,
+                old,
+            ),
         ] {
             let Some(object) = &mutated.after else {
                 continue;
@@ -84,11 +89,11 @@ pub(super) async fn compare(
 // === impl Against ===
 
 impl Against {
-    /// With settings of its own, which are read from a file.
+    /// Adds settings for the other version, read from a file.
     pub(super) fn with_settings(mut self, file: &Path) -> anyhow::Result<Self> {
         let shown = file.display();
         let text = std::fs::read_to_string(file)
-            .with_context(|| format!("--against-settings: {shown}: cannot be read"))?;
+            .with_context(|| format!("--against-settings: cannot read {shown}"))?;
         let problems = Collector::default();
         let settings = yaml::read(&text, &problems);
         let settings = problems
@@ -96,19 +101,19 @@ impl Against {
             .map_err(|problems| anyhow!("--against-settings: {shown}: {problems}"))?;
         ensure!(
             settings.is_object(),
-            "--against-settings: {shown}: there is no object in it, such as `maxReplicas: 10`"
+            "--against-settings: {shown}: expected an object such as `maxReplicas: 10`"
         );
         self.settings = Some((file.to_owned(), settings));
         Ok(self)
     }
 
-    /// The files that it is made of.
+    /// Lists the files that the other version depends on.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         let settings = self.settings.iter().map(|(file, _)| file.clone());
         settings.chain([self.file.clone()]).collect()
     }
 
-    /// Puts the other version in the place of the one that the suite names.
+    /// Replaces the version in the suite's configuration by the other version.
     pub(super) fn put_into(&self, configs: &mut [PluginConfig]) -> anyhow::Result<()> {
         ensure!(
             self.file.is_file(),
@@ -124,7 +129,7 @@ impl Against {
         match (&self.plugin, configs) {
             (None, [only]) => put(only),
             (None, _) => bail!(
-                "--against: the suite has several plugins; say which one, as in --against NAME={}",
+                "--against: the suite has several plugins; name one, as in --against NAME={}",
                 self.file.display()
             ),
             (Some(name), configs) => {
@@ -167,11 +172,12 @@ impl Comparison {
         self.old != self.new
     }
 
-    /// A change may be meant. That the versions refuse what the other one makes is not.
+    /// Returns the failures of a comparison. A different result may be intended. A denial of the other version's output
+    /// never is.
     pub(super) fn failures(&self) -> Vec<Failure> {
         let failures = self.mixed.iter();
         failures
-            .map(|what| Failure::new(format!("against: while both serve, {what}")))
+            .map(|what| Failure::new(format!("against: while both versions serve, {what}")))
             .collect()
     }
 

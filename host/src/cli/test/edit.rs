@@ -1,8 +1,8 @@
-//! `set` and `unset`: a case's own version of an object that it shares with others.
+//! `set` and `unset`: a case's own changes to an object that several cases share.
 
 use serde_json::{Map, Value};
 
-/// Sets the value at a JSON Pointer; objects that are missing on the way are made, and `-` adds to a list.
+/// Sets the value at a JSON Pointer. Missing objects on the way are created, and `-` appends to a list.
 pub(super) fn set(document: &mut Value, pointer: &str, value: &Value) -> Result<(), String> {
     let mut place = document;
     for token in tokens(pointer)? {
@@ -24,7 +24,7 @@ pub(super) fn set(document: &mut Value, pointer: &str, value: &Value) -> Result<
             }
             _ => {
                 return Err(format!(
-                    "there is neither an object nor a list that {token:?} of {pointer} could be in"
+                    "the parent of {token:?} in {pointer} is neither an object nor a list"
                 ));
             }
         };
@@ -33,11 +33,11 @@ pub(super) fn set(document: &mut Value, pointer: &str, value: &Value) -> Result<
     Ok(())
 }
 
-/// Removes what is at a JSON Pointer.
+/// Removes the value at a JSON Pointer.
 pub(super) fn unset(document: &mut Value, pointer: &str) -> Result<(), String> {
     let mut tokens = tokens(pointer)?;
-    let nothing = || format!("there is nothing at {pointer}");
-    let last = tokens.pop().ok_or("the whole object cannot be removed")?;
+    let nothing = || format!("found nothing at {pointer}");
+    let last = tokens.pop().ok_or("cannot remove the whole object")?;
     let mut place = document;
     for token in tokens {
         place = match place {
@@ -74,7 +74,8 @@ fn index(token: &str) -> Option<usize> {
 
 fn outside(pointer: &str, token: &str, length: usize) -> String {
     format!(
-        "{token:?} of {pointer} is none of the list's {length} elements; expected an index, or - to add one"
+        "{token:?} of {pointer} is not in the list, which has {length} elements; expected an index, or - to add an \
+         element"
     )
 }
 
@@ -85,7 +86,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn sets_what_is_there_and_makes_what_is_missing() {
+    fn sets_values_and_creates_missing_parents() {
         let mut pod = json!({"spec": {"containers": [{"image": "a"}]}});
         set(&mut pod, "/spec/containers/0/image", &json!("b")).unwrap();
         set(&mut pod, "/spec/containers/-", &json!({"image": "c"})).unwrap();
@@ -106,12 +107,12 @@ mod tests {
     }
 
     #[test]
-    fn a_pointer_that_leads_nowhere_is_a_mistake() {
+    fn rejects_pointers_to_missing_places() {
         let mut pod = json!({"spec": {"containers": []}});
         assert!(
             set(&mut pod, "/spec/containers/3", &json!(1))
                 .unwrap_err()
-                .contains("none of the list's 0")
+                .contains("not in the list, which has 0 elements")
         );
         assert!(
             set(&mut pod, "spec", &json!(1))

@@ -1,4 +1,4 @@
-//! What a case is to come to, as it is written.
+//! Reads the expected result of a case.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -11,50 +11,50 @@ use crate::document::Pointer;
 use crate::engine::Fault;
 use crate::pipeline::text::field_path;
 
-/// What a case is to come to. What is none here may be as it likes.
+/// The expected result of a case. Fields that are None are not checked.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Expectation {
     pub(super) verdict: Option<Verdict>,
-    /// Part of the refusal's message.
+    /// Part of the denial's message.
     pub(super) message: Option<String>,
     pub(super) code: Option<u16>,
     /// All causes, in order.
     pub(super) causes: Option<Vec<Cause>>,
-    /// All warnings, in order: a part of each.
+    /// A part of each warning. All warnings are listed, in order.
     pub(super) warnings: Option<Vec<String>>,
-    /// Some audit annotations; none where there must not be one.
+    /// Expected audit annotations. None means that the annotation must not exist.
     pub(super) annotations: BTreeMap<String, Option<String>>,
     /// The whole object after the mutators.
     pub(super) object: Option<Input>,
-    /// Some of its places by pointer; null where there must be nothing.
+    /// Expected values in the object, by JSON Pointer. Null means that there must be no value.
     pub(super) fields: BTreeMap<String, Value>,
-    /// Whether the mutators leave the object as it is.
+    /// Whether the mutators leave the object unchanged.
     pub(super) unchanged: Option<bool>,
-    /// The kind of a fault that a plugin comes to.
+    /// The kind of a plugin's fault.
     pub(super) fault: Option<String>,
-    /// Part of the reason why a plugin is not loaded, such as a complaint about its settings.
+    /// Part of the reason why a plugin is not loaded, such as an error in its settings.
     pub(super) not_loaded: Option<String>,
-    /// Whether it is compared with what `--update` wrote down.
+    /// Whether the result is compared with the snapshot that `--update` wrote.
     pub(super) snapshot: bool,
 }
 
-/// How a review ends.
+/// The end of a review.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     Allow,
     Deny,
-    /// A plugin's fault refuses the request.
+    /// A plugin's fault denies the request.
     Fault,
-    /// No plugin was called.
+    /// The review called no plugin.
     NotCalled,
 }
 
-/// One reason for a refusal.
+/// A reason for a denial.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Cause {
-    /// As Kubernetes writes it.
+    /// The field, as Kubernetes writes it.
     pub(super) field: Option<String>,
-    /// Part of it.
+    /// Part of the cause's message.
     pub(super) message: Option<String>,
 }
 
@@ -138,10 +138,10 @@ impl Expectation {
             && not_loaded.is_none()
             && !snapshot;
         if says_nothing {
-            node.reject("a verdict (allow, deny, fault or not-called), or something else that can be compared");
+            node.reject("a verdict (allow, deny, fault or not-called), or another expectation");
         }
         Some(Self {
-            // A fault under failurePolicy Fail is a refusal, too, and under Ignore it is none.
+            // A fault denies the request under failurePolicy Fail and allows it under Ignore, so it implies no verdict.
             verdict: verdict.or(implied.filter(|_| fault.is_none() && not_loaded.is_none())),
             message,
             code,
@@ -180,7 +180,7 @@ fn annotations(
                 fields.problem(
                     "annotations",
                     format!(
-                        "{}: expected a text, or null where there must be none",
+                        "{}: expected a text, or null if there must be none",
                         child("", key)
                     ),
                 );
@@ -215,7 +215,7 @@ impl Cause {
         let field = text(&mut fields, "field");
         let message = text(&mut fields, "message");
         fields.finish();
-        // As the plugin writes it, or as users see it.
+        // Suites may write a field as the plugin does or as users see it.
         let field = field.map(|field| match field.starts_with('/') {
             true => field_path(&field).unwrap_or(field),
             false => field,

@@ -1,15 +1,15 @@
-//! The suites of a folder.
+//! Finds the suites in folders.
 
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
-/// What the name of a suite ends with.
+/// Endings of a suite's file name.
 const ENDINGS: [&str; 2] = [".test.yaml", ".test.yml"];
-/// Folders of what was downloaded or built.
+/// Folders whose content was downloaded or built.
 const NOT_THE_AUTHORS: [&str; 3] = ["target", "node_modules", "__pycache__"];
 
-/// The suites that the paths name or hold, each once, in the order of their names.
+/// Lists the suites that the paths name or contain, in the order of their names. A suite is listed only once.
 pub(super) fn suites(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     let mut suites = Vec::new();
     for path in paths {
@@ -18,7 +18,7 @@ pub(super) fn suites(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
         } else if path.exists() {
             suites.push(path.clone());
         } else {
-            bail!("{}: there is no such file or folder", path.display());
+            bail!("{}: no such file or folder", path.display());
         }
     }
     suites.sort();
@@ -29,7 +29,7 @@ pub(super) fn suites(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
             .map(|path| path.display().to_string())
             .collect();
         bail!(
-            "no suites in {}: a suite is a file with a name like policy.test.yaml",
+            "no suites in {}: expected a file with a name like policy.test.yaml",
             paths.join(", ")
         );
     }
@@ -37,12 +37,12 @@ pub(super) fn suites(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
 }
 
 fn walk(folder: &Path, suites: &mut Vec<PathBuf>) -> anyhow::Result<()> {
-    let unreadable = || format!("{}: the folder cannot be read", folder.display());
+    let unreadable = || format!("cannot read the folder {}", folder.display());
     for entry in std::fs::read_dir(folder).with_context(unreadable)? {
         let entry = entry.with_context(unreadable)?;
         let (path, name) = (entry.path(), entry.file_name());
         let name = name.to_string_lossy();
-        // Links are not followed into folders: they may lead back here.
+        // Links to folders are not followed, because they may lead back here.
         if entry.file_type().with_context(unreadable)?.is_dir() {
             if !name.starts_with('.') && !NOT_THE_AUTHORS.contains(&&*name) {
                 walk(&path, suites)?;
@@ -59,7 +59,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn finds_what_the_author_wrote_and_nothing_that_was_built() {
+    fn finds_suites_outside_build_folders() {
         let folder = tempfile::tempdir().unwrap();
         for file in [
             "b.test.yaml",
@@ -81,7 +81,7 @@ mod tests {
     }
 
     #[test]
-    fn a_folder_without_suites_is_a_mistake() {
+    fn rejects_folder_without_suites() {
         let folder = tempfile::tempdir().unwrap();
         let error = suites(&[folder.path().to_owned()]).unwrap_err().to_string();
         assert!(error.contains("a name like policy.test.yaml"), "{error}");

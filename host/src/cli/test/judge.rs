@@ -1,4 +1,4 @@
-//! Compares what a case came to with what it is to come to.
+//! Compares the actual result of a case with the expected one.
 
 use serde_json::Value;
 
@@ -8,16 +8,16 @@ use crate::cli::review::difference;
 use crate::cli::terminal::grouped;
 use crate::document::Json;
 
-/// One thing that is not as expected.
+/// A difference from the expected result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Failure {
-    /// What, where, and what there is in its place.
+    /// The place, the expected value and the actual value.
     pub(super) what: String,
-    /// A difference, line by line, in colours.
+    /// A diff, line by line, in colours.
     pub(super) difference: Vec<String>,
 }
 
-/// Everything about a review that is not as expected. `object` is the object that is expected.
+/// Returns all differences between a result and the expectation. `object` is the expected object.
 pub(super) fn judge(
     actual: &Actual,
     expect: &Expectation,
@@ -50,7 +50,7 @@ fn verdict(actual: &Actual, expect: &Expectation, failures: &mut Vec<Failure>) {
         )));
     } else if expect.verdict.is_none() && actual.verdict == Verdict::NotCalled {
         failures.push(Failure::new(
-            "verdict: no plugin was called; expect not-called where that is right".to_owned(),
+            "verdict: no plugin was called; expect not-called if that is right".to_owned(),
         ));
     }
     match &expect.fault {
@@ -61,7 +61,7 @@ fn verdict(actual: &Actual, expect: &Expectation, failures: &mut Vec<Failure>) {
             )));
         }
         None if expect.verdict != Some(Verdict::Fault) => {
-            // Under failurePolicy Ignore nobody would see it.
+            // Under failurePolicy Ignore, nobody would notice the fault.
             for fault in &actual.faults {
                 failures.push(Failure::new(format!(
                     "fault: {} failed with {}: {}",
@@ -81,7 +81,7 @@ fn refusal(actual: &Actual, expect: &Expectation, failures: &mut Vec<Failure>) {
         .filter(|part| !message.contains(*part))
     {
         failures.push(Failure::new(format!(
-            "message: expected {part:?} in it, got {message:?}"
+            "message: expected it to contain {part:?}, got {message:?}"
         )));
     }
     if expect.code.is_some() && expect.code != actual.code {
@@ -110,7 +110,7 @@ fn refusal(actual: &Actual, expect: &Expectation, failures: &mut Vec<Failure>) {
             .iter()
             .map(|(field, message)| line(field.as_deref(), Some(own_words(actual, message))))
             .collect();
-        // What fits shows no difference, though only a part of it is expected.
+        // A cause that fits is shown as it is, even if only a part of it is expected. Then the diff does not mark it.
         let expected = causes.iter().enumerate().map(|(index, cause)| {
             let got = actual.causes.get(index).filter(|got| fits((cause, got)));
             got.map_or_else(
@@ -168,13 +168,13 @@ fn changed(
                 .map(|operation| operation.path().as_str())
                 .collect();
             failures.push(Failure::new(format!(
-                "unchanged: it was changed at {}",
+                "unchanged: the object was changed at {}",
                 places.join(", ")
             )));
         }
         Some(false) if actual.patch.is_empty() => {
             failures.push(Failure::new(
-                "unchanged: it was expected to be changed, and was not".to_owned(),
+                "unchanged: expected the object to be changed".to_owned(),
             ));
         }
         _ => {}
@@ -184,13 +184,13 @@ fn changed(
     }
     let Some(after) = &actual.object else {
         failures.push(Failure::new(
-            "object: there is none after the mutators to compare with".to_owned(),
+            "object: no object is left after the mutators to compare with".to_owned(),
         ));
         return;
     };
     if let Some(expected) = object.filter(|expected| !expected.equivalent(after)) {
         failures.push(Failure {
-            what: "object: it is not as expected (- expected, + got)".to_owned(),
+            what: "object: not as expected (- expected, + got)".to_owned(),
             difference: difference::lines(expected, after, false),
         });
     }
@@ -213,7 +213,7 @@ fn changed(
     }
 }
 
-/// The verdict with its reason.
+/// Describes the verdict and its reason.
 fn described(actual: &Actual) -> String {
     let verdict = actual.verdict.as_str();
     match (&actual.message, actual.code) {
@@ -225,7 +225,7 @@ fn described(actual: &Actual) -> String {
     }
 }
 
-/// A message without the name that the host puts before it: nobody writes that into a suite.
+/// Returns a message without the plugin's name. The host adds the name, so suites do not contain it.
 fn own_words<'a>(actual: &Actual, message: &'a str) -> &'a str {
     let own = actual
         .costs
@@ -254,13 +254,13 @@ impl Failure {
 
     fn lists(what: &str, expected: Vec<String>, got: Vec<String>) -> Self {
         Self::documents(
-            format!("{what}: they are not as expected (- expected, + got)"),
+            format!("{what}: not as expected (- expected, + got)"),
             &Value::from(expected),
             &Value::from(got),
         )
     }
 
-    /// Two documents that should be one.
+    /// Creates a failure for two documents that should be equal.
     pub(super) fn documents(what: String, expected: &Value, got: &Value) -> Self {
         let (expected, got) = (Json::from(expected.clone()), Json::from(got.clone()));
         Self {
@@ -312,7 +312,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_as_expected_gives_no_failure() {
+    fn accepts_expected_results() {
         let expect = Expectation {
             verdict: Some(Verdict::Deny),
             message: Some("too many".to_owned()),
@@ -336,7 +336,7 @@ mod tests {
     }
 
     #[test]
-    fn everything_that_is_not_is_told() {
+    fn reports_every_unexpected_result() {
         let expect = Expectation {
             verdict: Some(Verdict::Allow),
             causes: Some(vec![
@@ -351,17 +351,17 @@ mod tests {
         };
         insta::assert_snapshot!(whats(&denied(), &expect, Some(1929)).join("\n"), @r#"
         verdict: expected allow, got deny (403): limit: too many replicas (spec.replicas: must be at most 3)
-        causes: they are not as expected (- expected, + got)
-        warnings: they are not as expected (- expected, + got)
+        causes: not as expected (- expected, + got)
+        warnings: not as expected (- expected, + got)
         annotations: limit.seen: expected none, got "yes"
-        unchanged: it was expected to be changed, and was not
+        unchanged: expected the object to be changed
         fields: /spec/replicas: expected 3, got 4.0
         fuel: limit used 1,930 in validate; at most 1,929 is allowed
         "#);
     }
 
     #[test]
-    fn a_difference_of_texts_shows_what_does_not_fit_and_no_names() {
+    fn differences_show_only_mismatches_without_plugin_names() {
         let mut actual = denied();
         let second = "limit: must not be paused".to_owned();
         actual.causes.push((Some("spec.paused".to_owned()), second));
@@ -392,7 +392,7 @@ mod tests {
     }
 
     #[test]
-    fn a_fault_that_nobody_expects_fails_a_case_that_is_allowed() {
+    fn unexpected_fault_fails_an_allowed_case() {
         let mut actual = denied();
         actual.verdict = Verdict::Allow;
         actual.faults.push(super::super::actual::Fault {

@@ -1,4 +1,4 @@
-//! The results for machines: JSON, and JUnit XML as CI servers read it.
+//! Writes the results for machines: JSON, and JUnit XML as CI servers read it.
 
 use std::fmt::Write as _;
 
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use super::judge::Failure;
 use super::run::{Tested, TestedCase};
 
-/// Everything, as JSON.
+/// Returns all results as JSON.
 pub(super) fn json(tested: &[Tested]) -> Value {
     let count = |ended: &str| {
         tested
@@ -46,7 +46,7 @@ fn case(case: &TestedCase) -> Value {
     value
 }
 
-/// JUnit XML: a `testsuite` for each suite.
+/// Returns all results as JUnit XML, with one `testsuite` per suite.
 pub(super) fn junit(tested: &[Tested]) -> String {
     let mut xml = String::from("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<testsuites>\n");
     for suite in tested {
@@ -113,7 +113,7 @@ fn text(failure: &Failure) -> String {
     lines.join("\n")
 }
 
-/// Text for XML 1.0, which has no place for most control characters.
+/// Escapes text for XML 1.0, which does not allow most control characters.
 fn escaped(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -151,14 +151,14 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_is_xml_whatever_is_in_it() {
-        let failure = Failure::new("message: expected \"a\u{1b}\" in it".to_owned());
+    fn escapes_failure_texts_in_xml() {
+        let failure = Failure::new("message: expected it to contain \"a\u{1b}\"".to_owned());
         insta::assert_snapshot!(junit(&tested(vec![failure])), @r#"
         <?xml version="1.0" encoding="UTF-8"?>
         <testsuites>
           <testsuite name="a.test.yaml" tests="1" failures="1" errors="0" time="0.000000">
             <testcase classname="a.test.yaml" name="denies &lt;b&gt; &amp; &quot;c&quot;" time="0.000000">
-              <failure message="message: expected &quot;a�&quot; in it">message: expected &quot;a�&quot; in it</failure>
+              <failure message="message: expected it to contain &quot;a�&quot;">message: expected it to contain &quot;a�&quot;</failure>
             </testcase>
           </testsuite>
         </testsuites>
@@ -166,7 +166,7 @@ mod tests {
     }
 
     #[test]
-    fn what_passes_is_counted() {
+    fn counts_passed_cases() {
         assert_eq!(
             json(&tested(Vec::new()))["summary"],
             serde_json::json!({"passed": 1, "failed": 0, "errors": 0})

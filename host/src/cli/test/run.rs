@@ -1,4 +1,4 @@
-//! Runs a suite: each case through the pipeline that the server has.
+//! Runs a suite: each case goes through the server's own pipeline.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +26,7 @@ use crate::pipeline::Pipeline;
 use crate::plugin::{Plugin, PluginSet, PluginState};
 use crate::server::Endpoint;
 
-/// How the suites are run.
+/// Options for running suites.
 pub(super) struct Options<'a> {
     pub(super) filter: Option<&'a str>,
     pub(super) update: bool,
@@ -43,31 +43,31 @@ pub(super) struct Tested {
 pub(super) struct TestedCase {
     pub(super) suite: PathBuf,
     pub(super) name: String,
-    /// Its key path in the suite.
+    /// The case's key path in the suite.
     pub(super) place: String,
     pub(super) failures: Vec<Failure>,
-    /// Why it could not be run.
+    /// The reason why the case could not be run.
     pub(super) error: Option<String>,
     pub(super) actual: Option<Actual>,
-    /// What another version does otherwise, when that was asked for.
+    /// The comparison with another version, if one was requested.
     pub(super) comparison: Option<Comparison>,
 }
 
-/// Plugins with their settings, as they are loaded for some of the cases.
+/// The plugins with one set of settings, as loaded for some of the cases.
 pub(super) struct Loaded {
     plugins: Vec<Arc<Plugin>>,
-    /// Names and reasons.
+    /// Names of the plugins that failed to load, with the reasons.
     failed: Vec<(String, String)>,
 }
 
-/// What all cases of a suite share.
+/// The state that all cases of a suite share.
 pub(super) struct Lab {
     host: Host,
     suite: Suite,
     loaded: BTreeMap<(String, bool), Arc<Loaded>>,
 }
 
-/// Runs a suite, and tells each case as it ends.
+/// Runs a suite, and calls `tell` with each finished case.
 pub(super) async fn run(
     suite: Suite,
     options: &Options<'_>,
@@ -120,11 +120,11 @@ pub(super) async fn run(
     })
 }
 
-/// The documents of a case, each with the name that it goes by.
+/// Reads the documents of a case. Each one comes with the name that it is reported under.
 fn documents(case: &Case) -> Vec<(String, anyhow::Result<Document>)> {
     let input = case.review.object.as_ref();
     let read = input
-        .ok_or_else(|| anyhow!("it has no object"))
+        .ok_or_else(|| anyhow!("the case has no object"))
         .and_then(read);
     match read {
         Err(error) => vec![(case.name.clone(), Err(error))],
@@ -159,14 +159,14 @@ fn read_one(input: &Input) -> anyhow::Result<Json> {
     let mut documents = read(input)?;
     ensure!(
         documents.len() == 1,
-        "{}: there are {} documents in it, and one is needed",
+        "{}: expected one document, found {}",
         documents[0].file,
         documents.len()
     );
     Ok(documents.remove(0).content)
 }
 
-/// The review of a case, with what it says of its own.
+/// Prepares the review of a case, with the case's own changes.
 fn prepare(parts: &Parts, mut document: Document) -> anyhow::Result<Prepared> {
     let is_review =
         document.content.member("kind").and_then(Json::as_text) == Some("AdmissionReview");
@@ -176,8 +176,8 @@ fn prepare(parts: &Parts, mut document: Document) -> anyhow::Result<Prepared> {
     if is_review {
         ensure!(
             !parts.says_what_a_review_says,
-            "the object is an AdmissionReview, which says operation, user, groups, namespace, dryRun and oldObject itself; \
-             leave them out"
+            "the object is an AdmissionReview, which has its own operation, user, groups, namespace, dryRun and \
+             oldObject; remove these keys"
         );
         return Maker::new(&Asking::default(), &[], Vec::new()).prepare(&document);
     }
@@ -193,9 +193,7 @@ fn prepare(parts: &Parts, mut document: Document) -> anyhow::Result<Prepared> {
         dry_run: parts.dry_run.unwrap_or(false),
     };
     if old.is_some() && asking.operation != Some(AskedOperation::Update) {
-        bail!(
-            "there is an oldObject, which only an UPDATE has beside the object; on DELETE the object is the old one"
-        );
+        bail!("oldObject is only for UPDATE; for DELETE, write the old object as `object`");
     }
     let documents = [document];
     let mut prepared = Maker::new(&asking, &documents, Vec::new()).prepare(&documents[0])?;
@@ -217,9 +215,9 @@ fn prepare(parts: &Parts, mut document: Document) -> anyhow::Result<Prepared> {
 fn edited(parts: &Parts, content: &Json, is_review: bool) -> anyhow::Result<Json> {
     let mut value: Value = serde_json::from_str(&content.to_text())?;
     let object = match is_review {
-        true => value
-            .pointer_mut("/request/object")
-            .ok_or_else(|| anyhow!("the AdmissionReview has no object to `set` anything in"))?,
+        true => value.pointer_mut("/request/object").ok_or_else(|| {
+            anyhow!("cannot `set` anything, because the AdmissionReview has no object")
+        })?,
         false => &mut value,
     };
     for (pointer, value) in &parts.set {
@@ -281,7 +279,7 @@ impl Lab {
             let old = self.load(parts.settings.as_ref(), Some(against)).await?;
             if let Some((name, reason)) = old.failed.first() {
                 bail!(
-                    "the version of {name} to compare with is not loaded: {reason}; where it has other settings, give \
+                    "the version of {name} to compare with is not loaded: {reason}; if it needs other settings, pass \
                      them with --against-settings FILE"
                 );
             }
@@ -301,7 +299,7 @@ impl Lab {
         Ok(())
     }
 
-    /// Has the mutators judge their own output: kube-apiserver may show it to them again, and then nothing may change.
+    /// Runs the mutators on their own output. kube-apiserver may call them again, and then nothing may change.
     async fn settles(
         &self,
         pipeline: &Pipeline,
@@ -325,7 +323,7 @@ impl Lab {
         .await?;
         if let Some(status) = &again.outcome.status {
             let what = format!(
-                "again: on their own output, the mutators refuse: {}",
+                "again: the mutators deny their own output: {}",
                 status.message
             );
             return Ok(Some(Failure::new(what)));
@@ -339,7 +337,7 @@ impl Lab {
             .filter(|report| !report.changed.is_empty());
         let plugins: Vec<&str> = plugins.map(|report| report.plugin.as_str()).collect();
         Ok(Some(Failure::new(format!(
-            "again: on its own output, {} changes the object once more, and kube-apiserver may well call it twice: {}",
+            "again: {} changes its own output again, and kube-apiserver may call it twice: {}",
             plugins.join(" and "),
             operations(&again.outcome.patch)
         ))))
@@ -357,7 +355,7 @@ impl Lab {
         )
     }
 
-    /// The plugins with a case's settings: loaded once for all cases that have the same.
+    /// Loads the plugins with a case's settings. Cases with the same settings share one load.
     async fn load(
         &mut self,
         settings: Option<&Value>,
@@ -393,7 +391,7 @@ impl Lab {
     }
 }
 
-/// A case's settings are its only plugin's; of several, they go by the plugins' names.
+/// Applies a case's settings. With one plugin, they are that plugin's. With several, they are listed by plugin name.
 fn set_settings(configs: &mut [PluginConfig], settings: &Value) -> anyhow::Result<()> {
     if let [only] = configs {
         only.settings = settings.clone();
@@ -406,13 +404,13 @@ fn set_settings(configs: &mut [PluginConfig], settings: &Value) -> anyhow::Resul
         else {
             let names: Vec<&str> = configs.iter().map(|config| config.name.as_str()).collect();
             bail!(
-                "settings: there is no plugin {name:?}; with several plugins, settings go by their names: {}",
+                "settings: no plugin is named {name:?}; with several plugins, write settings under their names: {}",
                 names.join(", ")
             );
         };
         ensure!(
             settings.is_object(),
-            "settings: those of {name} are no object"
+            "settings: expected an object for {name}"
         );
         config.settings = settings.clone();
     }
@@ -437,7 +435,7 @@ fn not_loaded(part: &str, loaded: &Loaded) -> Option<Failure> {
         false => format!("got {}", got.join("; ")),
     };
     Some(Failure::new(format!(
-        "notLoaded: expected a reason with {part:?} in it; {got}"
+        "notLoaded: expected a reason that contains {part:?}; {got}"
     )))
 }
 
@@ -448,7 +446,7 @@ impl TestedCase {
         self.error.is_none() && self.failures.is_empty()
     }
 
-    /// How it ended, in a word.
+    /// Returns the result of the case in one word.
     pub(super) fn ended(&self) -> &'static str {
         match (&self.error, self.failures.is_empty()) {
             (Some(_), _) => "error",

@@ -1,10 +1,10 @@
-//! The results for a person.
+//! Prints the results for a person.
 
 use super::judge::Failure;
 use super::run::{Tested, TestedCase};
 use crate::cli::terminal::{BAD, FAINT, GOOD, NOTABLE, STRONG, grouped, milliseconds, plain, say};
 
-/// A case, as it ends.
+/// Prints a case when it ends.
 pub(super) fn case(case: &TestedCase, verbose: bool) {
     let (style, word) = match case.ended() {
         "passed" => (GOOD, "ok   "),
@@ -45,7 +45,7 @@ pub(super) fn case(case: &TestedCase, verbose: bool) {
     comparison(case);
 }
 
-/// What it came to and what each call took.
+/// Prints the result of a case and the cost of each call.
 fn details(case: &TestedCase) {
     let Some(actual) = &case.actual else { return };
     for cost in &actual.costs {
@@ -62,14 +62,14 @@ fn details(case: &TestedCase) {
     }
 }
 
-/// What another version does otherwise.
+/// Prints the differences from another version.
 fn comparison(case: &TestedCase) {
     let Some(comparison) = &case.comparison else {
         return;
     };
     if comparison.is_changed() {
         let failure = Failure::documents(String::new(), &comparison.old, &comparison.new);
-        say!("       {NOTABLE}another result than before (- old, + new){NOTABLE:#}");
+        say!("       {NOTABLE}the result differs (- old, + new){NOTABLE:#}");
         for line in failure.difference {
             say!("         {line}");
         }
@@ -84,7 +84,7 @@ fn comparison(case: &TestedCase) {
     }
 }
 
-/// How many passed.
+/// Prints the number of passed and failed cases.
 pub(super) fn summary(tested: &[Tested]) {
     let cases = || tested.iter().flat_map(|suite| &suite.cases);
     let count = |ended: &str| cases().filter(|case| case.ended() == ended).count();
@@ -99,7 +99,7 @@ pub(super) fn summary(tested: &[Tested]) {
         let changed = compared
             .filter(|comparison| comparison.is_changed())
             .count();
-        more.push_str(&format!("; {changed} with another result than before"));
+        more.push_str(&format!("; {changed} with a different result"));
     }
     say!(
         "\n{style}{} case(s) in {} suite(s): {passed} passed, {failed} failed{more}{style:#}",

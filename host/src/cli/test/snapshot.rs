@@ -1,4 +1,4 @@
-//! Snapshots: what the cases of a suite came to when somebody last said that it was right.
+//! Snapshots: the results of a suite's cases that somebody accepted last.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,11 @@ use crate::cli::terminal::grouped;
 pub(super) struct Snapshots {
     path: PathBuf,
     known: BTreeMap<String, Snapshot>,
-    /// What this run came to.
+    /// The results of this run.
     seen: BTreeMap<String, Snapshot>,
 }
 
-/// What one case came to.
+/// The result of one case.
 #[derive(Clone, Debug, Deserialize, PartialEq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct Snapshot {
@@ -33,19 +33,19 @@ pub(super) struct Snapshot {
 // === impl Snapshots ===
 
 impl Snapshots {
-    /// The snapshots of the suite: for `policy.test.yaml`, `policy.snapshot.yaml`.
+    /// Reads the snapshots of a suite. For `policy.test.yaml` the file is `policy.snapshot.yaml`.
     pub(super) fn of(suite: &Path) -> anyhow::Result<Self> {
         let path = path_of(suite);
         let known = match std::fs::read_to_string(&path) {
             Ok(text) => serde_saphyr::from_str(&text).with_context(|| {
                 format!(
-                    "{}: it cannot be read; write it anew with --update",
+                    "cannot read {}; write it again with --update",
                     path.display()
                 )
             })?,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => BTreeMap::new(),
             Err(error) => {
-                return Err(error).with_context(|| format!("{}: cannot be read", path.display()));
+                return Err(error).with_context(|| format!("cannot read {}", path.display()));
             }
         };
         Ok(Self {
@@ -55,7 +55,7 @@ impl Snapshots {
         })
     }
 
-    /// Compares a case with its snapshot; with `update`, takes what it came to for right.
+    /// Compares a case with its snapshot. With `update`, the result is accepted.
     pub(super) fn judge(
         &mut self,
         case: &str,
@@ -71,7 +71,7 @@ impl Snapshots {
         let failures = match known {
             _ if update => Vec::new(),
             None => vec![Failure::new(format!(
-                "snapshot: there is none in {}; look at what it comes to with --verbose, and accept it with --update",
+                "snapshot: none in {}; look at the result with --verbose, and accept it with --update",
                 self.path.display()
             ))],
             Some(known) => differences(known, &now, growth_percent),
@@ -80,8 +80,8 @@ impl Snapshots {
         failures
     }
 
-    /// Writes what this run came to, if that is anything else. Cases that were not run keep their snapshots only when
-    /// not all were to run.
+    /// Writes the results of this run, if they differ from the snapshots. If only some cases were to run, the other
+    /// cases keep their snapshots.
     pub(super) fn save(mut self, all_ran: bool) -> anyhow::Result<()> {
         let mut wanted = if all_ran {
             BTreeMap::new()
@@ -92,7 +92,7 @@ impl Snapshots {
         if wanted == self.known {
             return Ok(());
         }
-        let failed = || format!("{}: cannot be written", self.path.display());
+        let failed = || format!("cannot write {}", self.path.display());
         if wanted.is_empty() {
             return std::fs::remove_file(&self.path).with_context(failed);
         }
@@ -108,8 +108,7 @@ fn differences(known: &Snapshot, now: &Snapshot, growth_percent: u64) -> Vec<Fai
     let mut failures = Vec::new();
     if known.result != now.result {
         let what =
-            "snapshot: it came to something else (- snapshot, + got); accept it with --update"
-                .to_owned();
+            "snapshot: the result differs (- snapshot, + got); accept it with --update".to_owned();
         failures.push(Failure::documents(what, &known.result, &now.result));
     }
     for (call, fuel) in &now.fuel {
@@ -119,8 +118,8 @@ fn differences(known: &Snapshot, now: &Snapshot, growth_percent: u64) -> Vec<Fai
         let most = u128::from(*before) * u128::from(100 + growth_percent) / 100;
         if u128::from(*fuel) > most {
             failures.push(Failure::new(format!(
-                "fuel: {call} used {}, {} in the snapshot; more than {growth_percent} % above it (fuelGrowth) has to be \
-                 accepted with --update",
+                "fuel: {call} used {}, expected {} of the snapshot; accept growth of more than {growth_percent} % \
+                 (fuelGrowth) with --update",
                 grouped(*fuel),
                 grouped(*before)
             )));
@@ -152,7 +151,7 @@ mod tests {
     }
 
     #[test]
-    fn fuel_may_grow_by_so_much_and_fall_as_it_likes() {
+    fn limits_growth_of_fuel_and_allows_any_decrease() {
         let known = snapshot("allow", 1000);
         assert!(differences(&known, &snapshot("allow", 1100), 10).is_empty());
         assert!(differences(&known, &snapshot("allow", 10), 10).is_empty());
@@ -160,14 +159,14 @@ mod tests {
         assert!(
             failures[0]
                 .what
-                .starts_with("fuel: limit validate used 1,101, 1,000 in the snapshot"),
+                .starts_with("fuel: limit validate used 1,101, expected 1,000 of the snapshot"),
             "{failures:?}"
         );
         assert_eq!(differences(&known, &snapshot("allow", 1001), 0).len(), 1);
     }
 
     #[test]
-    fn another_result_is_shown_as_a_difference() {
+    fn shows_changed_result_as_difference() {
         let failures = differences(&snapshot("allow", 1), &snapshot("deny", 1), 10);
         let shown = failures[0].difference.join("\n");
         let shown = anstream::adapter::strip_str(&shown).to_string();
@@ -175,7 +174,7 @@ mod tests {
     }
 
     #[test]
-    fn a_snapshot_stands_beside_its_suite() {
+    fn places_snapshot_beside_its_suite() {
         assert_eq!(
             path_of(Path::new("a/policy.test.yaml")),
             Path::new("a/policy.snapshot.yaml")

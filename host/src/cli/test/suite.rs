@@ -1,6 +1,6 @@
-//! A suite: YAML beside the policy, read as strictly as a configuration.
+//! Reads a suite: YAML beside the policy, read as strictly as a configuration.
 //!
-//! A row lies over its case, and the case over the suite's defaults: what one of them says, the one above need not.
+//! A row overrides its case, and a case overrides the suite's defaults. Missing values come from the next level.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -17,30 +17,30 @@ use crate::config::problem::{Collector, Problems};
 use crate::config::read::{Fields, Node, child, join};
 use crate::config::{Config, Defaults, PluginConfig, Source, yaml};
 
-/// A suite, and everything that it is run with.
+/// A suite, with everything that is needed to run it.
 #[derive(Debug)]
 pub(super) struct Suite {
     pub(super) path: PathBuf,
-    /// The host's configuration, with the plugins that are tested.
+    /// The host's configuration, with the tested plugins.
     pub(super) config: Config,
-    /// The file that it is in, where it is none of the suite's own.
+    /// The file of the configuration. None if the configuration is part of the suite.
     config_file: Option<PathBuf>,
     pub(super) cases: Vec<Case>,
-    /// By how many percent the fuel may be above what a snapshot has.
+    /// Allowed growth of the fuel over the snapshot, in percent.
     pub(super) fuel_growth: u64,
 }
 
-/// One row of a case, or a case without rows.
+/// A row of a case, or a case without rows.
 #[derive(Clone, Debug)]
 pub(super) struct Case {
     pub(super) name: String,
-    /// Its key path in the suite.
+    /// The case's key path in the suite.
     pub(super) place: String,
     pub(super) review: Parts,
     pub(super) expect: Expectation,
 }
 
-/// What is reviewed. Whatever is none here is left to what lies below, and at last to a default.
+/// The inputs of a review. A value that is None comes from the level below, and finally from a default.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Parts {
     pub(super) object: Option<Input>,
@@ -54,13 +54,13 @@ pub(super) struct Parts {
     pub(super) dry_run: Option<bool>,
     pub(super) now: Option<SystemTime>,
     pub(super) settings: Option<Value>,
-    /// Most fuel of one call.
+    /// Maximum fuel of one call.
     pub(super) fuel: Option<u64>,
-    /// Whether a case or row, and not a default, says what an AdmissionReview says itself.
+    /// Whether a case or row, but not the defaults, sets a value that an AdmissionReview contains itself.
     pub(super) says_what_a_review_says: bool,
 }
 
-/// An object, or the file that it is in.
+/// An object, or the file that contains it.
 #[derive(Clone, Debug)]
 pub(super) enum Input {
     Inline(Value),
@@ -75,12 +75,12 @@ struct Written {
     expect: Given,
 }
 
-/// What is expected, as far as it is written.
+/// The expected result, as far as it is written.
 #[derive(Clone, Default)]
 enum Given {
     #[default]
     Not,
-    /// It is there, and what is wrong with it is noted.
+    /// The expectation is written and wrong. The problem is already recorded.
     Wrong,
     As(Box<Expectation>),
 }
@@ -94,9 +94,9 @@ const PLUGINS_EXPECTED: &str =
     "the plugins to test, as in a configuration; or `config`, the name of a configuration file";
 const CASES_EXPECTED: &str = "a list of cases";
 const OBJECT_EXPECTED: &str = "a manifest or an AdmissionReview, or the name of a file with them";
-const EXPECT_EXPECTED: &str = "what the review is to come to, such as allow or deny";
+const EXPECT_EXPECTED: &str = "a result such as allow or deny";
 const NOW_EXPECTED: &str = "a time such as 2026-07-01T12:00:00Z";
-/// More fuel than this for the same review is worth a look.
+/// Default for the allowed growth of the fuel, in percent.
 const FUEL_GROWTH_PERCENT: u64 = 10;
 
 // === impl Suite ===
@@ -104,7 +104,7 @@ const FUEL_GROWTH_PERCENT: u64 = 10;
 impl Suite {
     pub(super) fn load(path: &Path) -> anyhow::Result<Self> {
         let text = std::fs::read_to_string(path)
-            .with_context(|| format!("{}: cannot be read", path.display()))?;
+            .with_context(|| format!("cannot read {}", path.display()))?;
         let suite = Self::parse(&text, path);
         suite.map_err(|problems| anyhow!("{}: {problems}", path.display()))
     }
@@ -134,7 +134,7 @@ impl Suite {
         let fuel_growth = fields.optional("fuelGrowth").and_then(|node| {
             let percent = node.value().as_u64();
             if percent.is_none() {
-                node.reject("percents as a whole number, such as 10");
+                node.reject("a whole number of percent, such as 10");
             }
             percent
         });
@@ -154,7 +154,8 @@ impl Suite {
         for case in &cases {
             if let Some(earlier) = first.insert(&case.name, &case.place) {
                 let message = format!(
-                    "the name {:?} is that of {earlier} already; reports and snapshots go by it",
+                    "the name {:?} is already used by {earlier}; choose another, because reports and snapshots need \
+                     unique names",
                     case.name
                 );
                 problems.add(case.place.clone(), message);
@@ -169,7 +170,7 @@ impl Suite {
         })
     }
 
-    /// The files that it is made of, beside itself.
+    /// Lists the files that the suite depends on, except the suite's own file.
     pub(super) fn files(&self) -> Vec<PathBuf> {
         let plugins = self.config.plugins.iter();
         let plugins = plugins.filter_map(|plugin| match &plugin.source {
@@ -199,7 +200,7 @@ fn read_config(
     if has_both {
         fields.problem(
             "plugins",
-            "there is `config`, too, which has its own plugins; keep one of them",
+            "`config` has its own plugins; keep one of `config` and `plugins`",
         );
     }
     if let Some(file) = file {
@@ -212,7 +213,7 @@ fn read_config(
             }
         };
     }
-    // The defaults of a configuration that says nothing.
+    // The configuration starts with all defaults.
     let mut config = Config::parse("allowEmpty: true", folder).ok()?;
     let nodes = fields
         .required("plugins", PLUGINS_EXPECTED)?
@@ -220,7 +221,7 @@ fn read_config(
     let max_calls = config.engine.max_concurrent_calls;
     let defaults = Defaults::default();
     for node in &nodes {
-        // A candidate decides nothing: there is nothing of it to test.
+        // The `candidate` of an entry is ignored: it decides nothing, so there is nothing to test.
         let (plugin, _) = PluginConfig::read(node, folder, &defaults, max_calls, problems)?;
         config.plugins.push(plugin);
     }
@@ -247,13 +248,13 @@ fn read_case(
     let rows = fields.optional("rows").and_then(|node| {
         let rows = node.elements("rows")?;
         if rows.is_empty() {
-            node.reject("rows, each with what it has of its own");
+            node.reject("rows, each with the keys that differ from the case");
         }
         Some(rows)
     });
     fields.finish();
     let Some(name) = &case.name else {
-        let message = "missing, expected what the case shows, such as denies 11 replicas";
+        let message = "missing, expected a description of the case, such as denies 11 replicas";
         problems.add(child(node.path(), "name"), message);
         return;
     };
@@ -408,7 +409,8 @@ impl Parts {
         }
     }
 
-    /// These, and what they do not say from below. Changes add up, the lower ones first.
+    /// Returns these parts, completed from the level below. Changes of both levels apply, those of the lower level
+    /// first.
     fn over(&self, below: &Self) -> Self {
         let both = |ours: &[_], theirs: &[_]| theirs.iter().chain(ours).cloned().collect();
         Self {
@@ -459,7 +461,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_expectation_is_not_missing_as_well() {
+    fn reports_wrong_expectation_only_once() {
         let problems = parse(
             "plugins: [{ name: x, source: file:x.wasm }]
 cases:
@@ -476,7 +478,7 @@ cases:
     }
 
     #[test]
-    fn rows_lie_over_their_case_and_cases_over_the_defaults() {
+    fn rows_override_cases_and_cases_override_defaults() {
         let suite = parse(
             "plugins: [{ name: x, source: file:x.wasm }]
 defaults: { user: jane, namespace: shop }
@@ -510,7 +512,7 @@ cases:
     }
 
     #[test]
-    fn everything_that_is_wrong_is_said_at_once_with_its_place() {
+    fn reports_all_problems_with_their_place() {
         let problems = parse(
             "plugins: [{ name: x, source: file:x.wasm }]
 cases:
@@ -530,15 +532,15 @@ cases:
           cases[1].now: got "noon", expected a time such as 2026-07-01T12:00:00Z
           cases[1].expect.causes[0].feild: unknown key, did you mean field?
           cases[1].object: missing, expected a manifest or an AdmissionReview, or the name of a file with them
-          cases[2].name: missing, expected what the case shows, such as denies 11 replicas
-          cases[3].expect: missing, expected what the review is to come to, such as allow or deny
-          cases[4].expect: got an object, expected a verdict (allow, deny, fault or not-called), or something else that can be compared
+          cases[2].name: missing, expected a description of the case, such as denies 11 replicas
+          cases[3].expect: missing, expected a result such as allow or deny
+          cases[4].expect: got an object, expected a verdict (allow, deny, fault or not-called), or another expectation
           cases[5].expect.fault: got "out-of-feul", expected out-of-fuel, cpu-deadline, deadline, memory, trap, output-too-large, contract-violation, bad-patch, lossy-object, not-loaded, unreadable, match-condition, conflict, not-converging or engine-error; did you mean out-of-fuel?
         "#);
     }
 
     #[test]
-    fn every_file_that_a_suite_is_made_of_is_watched() {
+    fn watches_every_file_of_a_suite() {
         let folder = tempfile::tempdir().unwrap();
         let config = "plugins: [{ name: x, source: file:x.wasm }]";
         std::fs::write(folder.path().join("tollgate.yaml"), config).unwrap();
@@ -552,7 +554,7 @@ cases:
     }
 
     #[test]
-    fn a_suite_tests_something() {
+    fn rejects_suite_without_plugins_or_cases() {
         let problems = parse("cases: []").unwrap_err().to_string();
         assert!(
             problems.contains("plugins: missing, expected the plugins to test"),

@@ -1,27 +1,28 @@
-//! Runs something again whenever one of some files changes.
+//! Repeats a run whenever one of its files changes.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
 use crate::cli::terminal::{FAINT, say};
 
-/// How often the files are looked at: often enough for a person.
+/// Interval between two checks of the files, short enough for a person.
 const INTERVAL: Duration = Duration::from_millis(300);
 
-/// Runs it, and again whenever one of the files that it names changes, until the process is ended.
+/// Calls `run`, and again whenever one of the files that it returns changes, until the process ends.
 pub(super) fn forever(mut run: impl FnMut() -> Vec<PathBuf>) -> ! {
     loop {
         let files = run();
         let before = states(&files);
         say!(
-            "{FAINT}waiting for a change of {} file(s); Ctrl-C ends it{FAINT:#}\n",
+            "{FAINT}waiting for a change of {} file(s); press Ctrl-C to stop{FAINT:#}\n",
             before.len()
         );
         let mut seen = before.clone();
         loop {
             std::thread::sleep(INTERVAL);
             let now = states(&files);
-            // What is being written still may be half there: a change counts when it has stood for an interval.
+            // A file that is still being written may be incomplete. A change counts when it has been stable for one
+            // interval.
             if now == seen && now != before {
                 break;
             }

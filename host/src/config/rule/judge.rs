@@ -1,4 +1,4 @@
-//! Whether the texts of a rule make sense, wherever they come from.
+//! Validates the texts of a rule, from any source.
 
 use crate::review::request::Operation;
 
@@ -7,20 +7,20 @@ use crate::config::plugin::is_label;
 use crate::config::problem::Collector;
 use crate::config::read::{Node, choice, quoted};
 
-/// A text and the place where it stands.
+/// A text and its place.
 pub(crate) struct Item {
     pub(crate) path: String,
     pub(crate) text: String,
 }
 
-/// A list of texts that is yet to be judged.
+/// A list of texts that has not been validated yet.
 pub(crate) struct Items {
     pub(crate) path: String,
     pub(crate) items: Vec<Item>,
 }
 
 const OPERATIONS: &[&str] = &["CREATE", "UPDATE", "DELETE", "CONNECT", "\"*\""];
-/// Kubernetes' limits of names.
+/// Kubernetes' limits for names.
 const LONGEST_GROUP_BYTES: usize = 253;
 const LONGEST_VERSION_BYTES: usize = 63;
 const SCOPES: &[&str] = &["Cluster", "Namespaced", "\"*\""];
@@ -49,7 +49,8 @@ impl Items {
     pub(crate) fn read(node: &Node<'_>) -> Option<Self> {
         let nodes = node.elements("texts")?;
         let items: Vec<Item> = nodes.iter().filter_map(Item::read).collect();
-        // An element of a wrong type is noted already; its list must not be judged as if it were not there.
+        // The wrong type of an element is already reported. The list must not be validated as if the element were
+        // missing.
         (items.len() == nodes.len()).then(|| Self {
             path: node.path().to_owned(),
             items,
@@ -73,7 +74,7 @@ impl Items {
         if self.items.len() > 1 && self.has("*") {
             problems.add(
                 self.path.clone(),
-                format!("\"*\" is all {what}: leave out the others, or the \"*\""),
+                format!("\"*\" covers all {what}: leave out the others, or the \"*\""),
             );
         }
     }
@@ -92,7 +93,7 @@ pub(crate) fn operations(items: &Items, problems: &Collector) -> Operations {
     operations
 }
 
-/// Where a rule's objects live.
+/// Reads the scope of a rule.
 pub(crate) fn scope(item: &Item, problems: &Collector) -> Scope {
     match item.text.as_str() {
         "Cluster" => Scope::Cluster,
@@ -119,7 +120,7 @@ pub(crate) fn groups(items: &Items, problems: &Collector) -> Vec<Pattern> {
         .collect()
 }
 
-/// What to write for a text that no API group is called.
+/// Suggests a correction for a text that cannot be an API group. None if it can be one.
 fn expected_group(text: &str) -> Option<String> {
     const CORE: &str = "\"\", which is the name of the core group";
     let plain = text.trim().trim_matches('.').to_lowercase();
@@ -158,7 +159,7 @@ pub(crate) fn versions(items: &Items, problems: &Collector) -> Vec<Pattern> {
         .collect()
 }
 
-/// What to write for a text that no API version is called.
+/// Suggests a correction for a text that cannot be an API version. None if it can be one.
 fn expected_version(text: &str) -> Option<String> {
     let plain = text.trim().to_lowercase();
     let expected = match text {
@@ -188,7 +189,7 @@ pub(crate) fn resources(items: &Items, problems: &Collector) -> Vec<ResourcePatt
             continue;
         }
         if let Some(sub_resource) = sub_resource {
-            // A wildcard covers what stands beside it; of two that are the same the second is too much.
+            // A wildcard covers the texts beside it. Of two equal texts, the second one is superfluous.
             let covered = |cover: &str| {
                 let mut others = items
                     .items
@@ -217,20 +218,20 @@ pub(crate) fn resources(items: &Items, problems: &Collector) -> Vec<ResourcePatt
     if items.has("*/*") && items.items.len() > 1 {
         problems.add(
             items.path.clone(),
-            "*/* is all resources and subresources: leave out the others, or the */*",
+            "*/* covers all resources and subresources: leave out the others, or the */*",
         );
     }
     let plain = |item: &Item| item.text != "*" && !item.text.contains('/');
     if items.has("*") && items.items.iter().any(plain) {
         problems.add(
             items.path.clone(),
-            "\"*\" is all resources: leave out those without a subresource, or the \"*\"",
+            "\"*\" covers all resources: leave out those without a subresource, or the \"*\"",
         );
     }
     patterns
 }
 
-/// What to write for a text that no resource is called.
+/// Suggests a correction for a text that cannot be a resource.
 fn expected_resource(text: &str) -> String {
     if let Some((resource, group)) = text.split_once('.')
         && is_resource_name(resource)
@@ -245,7 +246,7 @@ fn expected_resource(text: &str) -> String {
         .to_owned()
 }
 
-/// `*`, or a name that a resource can have.
+/// Returns whether text is `*` or a possible name of a resource.
 fn is_resource_name(name: &str) -> bool {
     name == "*"
         || !name.is_empty()
@@ -254,7 +255,7 @@ fn is_resource_name(name: &str) -> bool {
                 .all(|byte| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-')
 }
 
-/// A DNS-1123 subdomain, as Kubernetes names API groups.
+/// Returns whether text is a DNS-1123 subdomain, which is how Kubernetes names API groups.
 fn is_group(text: &str) -> bool {
     text.len() <= LONGEST_GROUP_BYTES
         && text
@@ -262,13 +263,13 @@ fn is_group(text: &str) -> bool {
             .all(|label| is_label(label, LONGEST_GROUP_BYTES))
 }
 
-/// A DNS-1035 label, as Kubernetes names API versions.
+/// Returns whether text is a DNS-1035 label, which is how Kubernetes names API versions.
 fn is_version_name(text: &str) -> bool {
     is_label(text, LONGEST_VERSION_BYTES)
         && text.starts_with(|first: char| first.is_ascii_lowercase())
 }
 
-/// `v1`, `v1beta1` and the like, which no API group is called.
+/// Returns whether text looks like `v1` or `v1beta1`. An API group never has such a name.
 fn is_version(text: &str) -> bool {
     let Some(rest) = text.strip_prefix('v') else {
         return false;

@@ -1,8 +1,8 @@
-//! The kinds of faults that a phase can end with, for metrics that show them before the first one.
+//! Lists the fault kinds of each phase, so that metrics show a kind before its first fault.
 
 use crate::metrics::Phase;
 
-/// Of a mutator and of a validator.
+/// Fault kinds of mutators and of validators.
 const OF_BOTH: [&str; 11] = [
     "contract-violation",
     "cpu-deadline",
@@ -16,12 +16,12 @@ const OF_BOTH: [&str; 11] = [
     "trap",
     "unreadable",
 ];
-/// Of a mutator alone.
+/// Fault kinds of mutators only.
 const OF_MUTATORS: [&str; 4] = ["bad-patch", "conflict", "lossy-object", "not-converging"];
-/// Of a plugin that is not loaded.
+/// Fault kinds of a plugin that is not loaded.
 pub(crate) const UNLOADED: [&str; 2] = ["not-loaded", "unreadable"];
 
-/// The kinds that a call of this phase can end with.
+/// The fault kinds that a call of this phase can end with.
 pub(crate) fn kinds(phase: Phase) -> Vec<&'static str> {
     let mut kinds = OF_BOTH.to_vec();
     if phase == Phase::Mutate {
@@ -35,10 +35,12 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_kind_that_is_documented_is_counted_from_the_beginning() {
-        let page = include_str!("../../../../docs/failure-modes.md");
-        let (_, table) = page.split_once("## Faults\n").expect("there is a table");
-        let (table, _) = table.split_once("\n## ").expect("and another section");
+    fn counts_every_documented_kind_from_start() {
+        let page = include_str!("../../../../docs/concepts/failure-modes.md");
+        let (_, table) = page
+            .split_once("## Faults\n")
+            .expect("the page has a section \"Faults\"");
+        let (table, _) = table.split_once("\n## ").expect("another section follows");
         let documented = table.lines().filter_map(|line| {
             let (kind, _) = line.strip_prefix("| `")?.split_once('`')?;
             Some(kind)

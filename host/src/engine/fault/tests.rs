@@ -25,7 +25,7 @@ fn every_kind_is_listed_once() {
 }
 
 #[test]
-fn an_error_that_nobody_knows_is_the_engines() {
+fn unknown_error_is_engine_error() {
     for unknown in [
         wasmtime::Error::new(fmt::Error),
         wasmtime::Error::msg("resource limit exceeded").context(Instantiating),
@@ -40,11 +40,11 @@ fn an_error_that_nobody_knows_is_the_engines() {
 }
 
 #[test]
-fn an_exception_and_a_full_heap_are_not_outputs() {
+fn classifies_exceptions_and_full_heaps() {
     let fault = read(wasmtime::ThrownException);
     assert_eq!(
         (fault.kind(), fault.to_string().as_str()),
-        ("trap", "it threw an exception that nothing caught")
+        ("trap", "the plugin threw an exception that nothing caught")
     );
     let fault = read(Trap::AllocationTooLarge);
     assert_eq!(fault, Fault::Memory(Stop::Heap));
@@ -65,7 +65,7 @@ fn an_exception_and_a_full_heap_are_not_outputs() {
 }
 
 #[test]
-fn what_the_host_raised_is_known_whatever_stands_around_it() {
+fn recognises_stops_inside_error_contexts() {
     for (stop, kind) in [
         (Stop::Cpu, "cpu-deadline"),
         (Stop::Wall, "deadline"),
@@ -78,7 +78,7 @@ fn what_the_host_raised_is_known_whatever_stands_around_it() {
 }
 
 #[test]
-fn a_deadline_says_where_the_time_went() {
+fn deadline_text_shows_how_time_was_spent() {
     let fault = |spent| Fault::Deadline {
         allowed: Duration::from_millis(200),
         spent,
@@ -90,11 +90,11 @@ fn a_deadline_says_where_the_time_went() {
     };
     assert_eq!(
         fault(Some(spent)).to_string(),
-        "deadline passed: of the 200 ms that there were for it, it ran for 47 ms, waited for a processor for 153 ms: \
-         other calls and processes had the processors"
+        "deadline passed after 200 ms: the plugin ran for 47 ms, waited for a processor for 153 ms: other calls and \
+         processes used the processors"
     );
     assert_eq!(
         fault(None).to_string(),
-        "deadline passed: it could not be started in the 200 ms that there were for it"
+        "deadline passed: the call could not start within 200 ms"
     );
 }

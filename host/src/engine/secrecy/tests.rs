@@ -9,7 +9,7 @@ fn after(pointer: &str, value: serde_json::Value) -> Secrecy {
 }
 
 #[test]
-fn the_outside_of_a_secret_may_be_spoken_of() {
+fn reading_outside_of_secret_keeps_texts() {
     for pointer in [
         "/kind",
         "/type",
@@ -22,7 +22,7 @@ fn the_outside_of_a_secret_may_be_spoken_of() {
 }
 
 #[test]
-fn its_content_may_not() {
+fn reading_content_of_secret_withholds_texts() {
     for pointer in [
         "",
         "/data",
@@ -38,7 +38,7 @@ fn its_content_may_not() {
 }
 
 #[test]
-fn names_are_content_where_a_mutator_could_have_made_them() {
+fn reading_member_names_that_mutators_chose_withholds_texts() {
     let after = |pointer: &str| {
         let mut secrecy = Secrecy::Sealed;
         secrecy.reads_names(pointer);
@@ -53,7 +53,7 @@ fn names_are_content_where_a_mutator_could_have_made_them() {
 }
 
 #[test]
-fn content_may_be_moved_only_to_where_it_counts_as_content() {
+fn content_may_be_moved_only_to_content_fields() {
     for pointer in [
         "/data",
         "/data/a",
@@ -74,14 +74,14 @@ fn content_may_be_moved_only_to_where_it_counts_as_content() {
 }
 
 #[test]
-fn other_objects_are_open() {
+fn texts_about_other_objects_are_not_withheld() {
     let mut secrecy = Secrecy::of(false);
     secrecy.reads("/data/password", &Json::text("x"));
     assert_eq!(secrecy.text("said".to_owned()), "said");
 }
 
 #[test]
-fn a_pointer_is_cut_at_the_first_name_that_was_not_there() {
+fn cuts_pointer_at_first_unknown_name() {
     let secret = Json::from(serde_json::json!({"metadata": {"labels": {"a/b": "x"}}}));
     let broken = Secrecy::Broken;
     assert_eq!(
@@ -99,7 +99,7 @@ fn a_pointer_is_cut_at_the_first_name_that_was_not_there() {
 }
 
 #[test]
-fn what_is_found_below_content_is_a_name() {
+fn finding_value_below_content_reads_its_name() {
     let after = |pointer: &str| {
         let mut secrecy = Secrecy::Sealed;
         secrecy.finds(pointer);
@@ -121,10 +121,10 @@ fn what_is_found_below_content_is_a_name() {
 }
 
 #[test]
-fn a_patch_that_can_fail_for_what_content_is_goes_by_it() {
+fn patch_whose_success_depends_on_content_is_detected() {
     let goes = |operation: serde_json::Value| {
         let operations = Operation::parse_all(&Json::from(serde_json::json!([operation])));
-        goes_by_content(&operations.expect("it is one")[0])
+        goes_by_content(&operations.expect("the operation is valid")[0])
     };
     for operation in [
         json!({"op": "test", "path": "/data/pin", "value": "MTIzNA=="}),

@@ -1,7 +1,8 @@
 use super::*;
 use crate::config::ManifestRule;
 
-/// What is found of one rule: operations, groups, versions, resources, scope, each as in `CREATE,UPDATE`.
+/// Returns the findings for one rule: operations, groups, versions, resources, scope. Each is a list such as
+/// `CREATE,UPDATE`.
 fn found(operations: &str, groups: &str, versions: &str, resources: &str, scope: &str) -> String {
     let texts = |list: &str| list.split(',').map(str::to_owned).collect();
     let rule = ManifestRule {
@@ -24,7 +25,7 @@ fn found(operations: &str, groups: &str, versions: &str, resources: &str, scope:
 }
 
 #[test]
-fn says_nothing_of_rules_that_match() {
+fn accepts_rules_that_match() {
     for (operations, groups, versions, resources, scope) in [
         ("CREATE,UPDATE", "", "v1", "pods", "*"),
         ("*", "*", "*", "*", "*"),
@@ -68,7 +69,7 @@ fn says_nothing_of_rules_that_match() {
             "*",
         ),
         ("UPDATE", "", "v1", "nodes,namespaces", "Cluster"),
-        // Custom resources, alone and beside Kubernetes' own.
+        // Custom resources, alone and together with Kubernetes' own.
         ("CREATE", "argoproj.io", "v1alpha1", "rollouts", "*"),
         (
             "CREATE",
@@ -114,7 +115,7 @@ fn every_resource_of_the_table_matches_in_its_versions() {
 }
 
 #[test]
-fn says_what_was_meant_by_rules_that_match_nothing() {
+fn suggests_corrections_for_rules_that_match_nothing() {
     let rows = [
         ("CREATE", "", "v1", "pod", "*"),
         ("CREATE", "", "v1", "svc", "*"),
@@ -173,9 +174,9 @@ fn says_what_was_meant_by_rules_that_match_nothing() {
     CREATE [] [v1] [podss] *
       certain: match.rules[0].resources: podss matches nothing: expected pods
     CREATE [app] [v1] [deployments] *
-      certain: match.rules[0].apiGroups: there is no API group app, and groups of custom resources have a dot in their names; expected apps
+      certain: match.rules[0].apiGroups: unknown API group app: groups of custom resources have a dot in their names; expected apps
     CREATE [extensions] [v1beta1] [deployments,ingresses] *
-      certain: match.rules[0].apiGroups: there is no API group extensions, and groups of custom resources have a dot in their names; expected apps or networking.k8s.io
+      certain: match.rules[0].apiGroups: unknown API group extensions: groups of custom resources have a dot in their names; expected apps or networking.k8s.io
     CREATE [] [v1] [deployments] *
       certain: match.rules[0].resources: deployments matches nothing in apiGroups "": expected apps in apiGroups
     CREATE [] [v1] [deploy] *
@@ -184,9 +185,9 @@ fn says_what_was_meant_by_rules_that_match_nothing() {
       certain: match.rules[0].resources: jobs matches nothing in apiGroups apps: expected batch in apiGroups
       certain: match.rules[0].resources: pods matches nothing in apiGroups apps: expected "" in apiGroups
     CREATE [rbac.k8s.io] [v1] [roles] *
-      maybe: match.rules[0].apiGroups: rbac.k8s.io is no API group of Kubernetes 1.36: is rbac.authorization.k8s.io meant?
+      maybe: match.rules[0].apiGroups: rbac.k8s.io is not an API group of Kubernetes 1.36: did you mean rbac.authorization.k8s.io?
     CREATE [networking.k8s.oi] [v1] [ingresses] *
-      maybe: match.rules[0].apiGroups: networking.k8s.oi is no API group of Kubernetes 1.36: is networking.k8s.io meant?
+      maybe: match.rules[0].apiGroups: networking.k8s.oi is not an API group of Kubernetes 1.36: did you mean networking.k8s.io?
     CREATE [networking.k8s.io] [v1] [networkpolicy] *
       certain: match.rules[0].resources: networkpolicy matches nothing: expected the plural, networkpolicies
     CREATE [*] [v1] [pod] *
@@ -202,9 +203,9 @@ fn says_what_was_meant_by_rules_that_match_nothing() {
     CREATE [batch] [v1beta1] [cronjobs] *
       certain: match.rules[0].apiVersions: cronjobs of batch is not served in v1beta1 any more: expected v1
     CREATE [] [v1] [pods/logs] *
-      certain: match.rules[0].resources: pods/logs matches nothing: logs are only read, and plugins are asked about changes
+      certain: match.rules[0].resources: pods/logs matches nothing: logs can only be read, and plugins are called only for changes
     CREATE [] [v1] [pods/log] *
-      certain: match.rules[0].resources: pods/log matches nothing: logs are only read, and plugins are asked about changes
+      certain: match.rules[0].resources: pods/log matches nothing: logs can only be read, and plugins are called only for changes
     CREATE [] [v1] [pods/ports] *
       maybe: match.rules[0].resources: pods/ports matches nothing: Kubernetes 1.36 has no such subresource; a later release may
     UPDATE [] [v1] [configmaps/status] *
@@ -212,16 +213,16 @@ fn says_what_was_meant_by_rules_that_match_nothing() {
     UPDATE [] [v1] [*/approval] *
       maybe: match.rules[0].resources: */approval matches nothing: Kubernetes 1.36 has no such subresource; a later release may
     CREATE [] [v1] [pods/exec] *
-      certain: match.rules[0].operations: pods/exec is asked about with CONNECT alone, and the rule has CREATE
+      certain: match.rules[0].operations: pods/exec has only the operation CONNECT, and the rule has CREATE
     CREATE [*] [*] [pods/exec] *
-      certain: match.rules[0].operations: pods/exec is asked about with CONNECT alone, and the rule has CREATE
+      certain: match.rules[0].operations: pods/exec has only the operation CONNECT, and the rule has CREATE
     CONNECT [] [v1] [pods] *
-      certain: match.rules[0].operations: pods is never asked about with CONNECT, which is for subresources such as pods/exec
+      certain: match.rules[0].operations: pods never has the operation CONNECT, which is for subresources such as pods/exec
     CREATE [] [v1] [nodes] Namespaced
       certain: match.rules[0].scope: nodes is not matched by scope Namespaced: expected Cluster, or no scope
     CREATE [apps] [v1] [deployments] Cluster
       certain: match.rules[0].scope: deployments is not matched by scope Cluster: expected Namespaced, or no scope
     CREATE [app,apps] [v1] [deployments] *
-      certain: match.rules[0].apiGroups: there is no API group app, and groups of custom resources have a dot in their names; expected apps
+      certain: match.rules[0].apiGroups: unknown API group app: groups of custom resources have a dot in their names; expected apps
     "#);
 }

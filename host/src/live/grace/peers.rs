@@ -16,31 +16,32 @@ use tokio_util::task::AbortOnDropHandle;
 use crate::config::PeerAddress;
 use crate::server::{COMPLETE, INSTANCE, Instance};
 
-/// For looking a name up, and again for one replica's answer.
+/// Timeout for resolving one name, and for the answer of one replica.
 const TIMEOUT: Duration = Duration::from_secs(2);
-/// Replicas that are asked, and at the same time.
+/// Maximum number of replicas that are asked.
 const MAX_ADDRESSES: usize = 128;
+/// Maximum number of replicas that are asked at the same time.
 const AT_A_TIME: usize = 16;
 
-/// What is known of the other replicas.
+/// The state of the other replicas, as far as it is known.
 #[derive(Debug, Eq, PartialEq)]
 pub(super) enum Standing {
-    /// They have not been asked yet.
+    /// The peers have not been asked yet.
     NotAsked,
-    /// None are configured.
+    /// No peers are configured.
     NoPeers,
-    /// None of those that were found is ready with all of its plugins. One that does not answer is not.
+    /// No peer is ready with all of its plugins. A peer that does not answer counts as not ready.
     NoneComplete,
-    /// This one is.
+    /// The peer at this address is ready with all of its plugins.
     Complete(SocketAddr),
-    /// They could not be found.
+    /// The address of a peer could not be resolved, for this reason.
     Unknown(String),
 }
 
 // === impl Standing ===
 
 impl Standing {
-    /// A word for each kind, for telling news.
+    /// A word for each state. The caller logs a state only when this word changes.
     pub(super) fn kind(&self) -> &'static str {
         match self {
             Self::NotAsked => "not asked",
@@ -52,7 +53,7 @@ impl Standing {
     }
 }
 
-/// Asks all of them; `own` tells this replica from the others.
+/// Asks all peers. `own` tells this replica from the others.
 pub(super) async fn ask(peers: &[PeerAddress], own: Instance) -> Standing {
     if peers.is_empty() {
         return Standing::NoPeers;
@@ -61,7 +62,7 @@ pub(super) async fn ask(peers: &[PeerAddress], own: Instance) -> Standing {
     ask_at(found, own).await
 }
 
-/// Asks at what each name stands for, or says why that cannot be known.
+/// Asks the replicas at the resolved addresses. A complete replica counts even if another name could not be resolved.
 async fn ask_at(found: Vec<Result<Vec<SocketAddr>, String>>, own: Instance) -> Standing {
     let mut addresses = Vec::new();
     let mut unknown = None;
@@ -92,8 +93,8 @@ async fn ask_at(found: Vec<Result<Vec<SocketAddr>, String>>, own: Instance) -> S
 async fn resolve(peer: &PeerAddress) -> Result<Vec<SocketAddr>, String> {
     let unknown = |why: &dyn std::fmt::Display| {
         format!(
-            "{peer} (startupPeers) cannot be resolved ({why}): expected a headless Service with publishNotReadyAddresses: \
-             true, so that it has this replica's address at least"
+            "cannot resolve {peer} (startupPeers): {why}; expected a headless Service with publishNotReadyAddresses: true, \
+             whose name resolves to at least this replica's address"
         )
     };
     let looking = timeout(TIMEOUT, lookup_host((peer.host.as_str(), peer.port)));
@@ -103,12 +104,12 @@ async fn resolve(peer: &PeerAddress) -> Result<Vec<SocketAddr>, String> {
         .map_err(|error| unknown(&error))?;
     let found: Vec<_> = found.collect();
     if found.is_empty() {
-        return Err(unknown(&"it has no address"));
+        return Err(unknown(&"the name has no address"));
     }
     Ok(found)
 }
 
-/// Whether another replica answers there that is ready with all of its plugins.
+/// Whether another replica answers at this address and is ready with all of its plugins.
 async fn is_complete(address: SocketAddr, own: Instance) -> anyhow::Result<bool> {
     let stream = TcpStream::connect(address).await?;
     let (mut sender, connection) =
@@ -117,7 +118,7 @@ async fn is_complete(address: SocketAddr, own: Instance) -> anyhow::Result<bool>
     let request = Request::get("/readyz")
         .header(header::HOST, address.to_string())
         .body(Empty::<Bytes>::new())
-        .context("the request cannot be made")?;
+        .context("failed to build the request")?;
     let response = sender.send_request(request).await?;
     let says = |name: HeaderName, value: &str| {
         let header = response.headers().get(name);
@@ -136,7 +137,7 @@ mod tests {
 
     use super::*;
 
-    /// A replica that answers every request with this head.
+    /// Starts a replica that answers every request with this head.
     async fn replica(head: String) -> PeerAddress {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let listener = listener.expect("a port");
@@ -164,7 +165,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn finds_a_replica_that_is_ready_with_all_of_its_plugins() {
+    async fn finds_replica_with_all_plugins() {
         let (own, other) = (Instance::new(), Instance::new());
         let of = |status: &str, complete, instance: Instance| {
             format!("{status}\r\ntollgate-complete: {complete}\r\ntollgate-instance: {instance}")
@@ -192,11 +193,10 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn takes_one_that_does_not_answer_for_none_and_a_name_that_does_not_resolve_for_unknown()
-    {
+    async fn silent_peer_counts_as_incomplete_and_unresolved_name_as_unknown() {
         let own = Instance::new();
         assert_eq!(ask(&[], own).await, Standing::NoPeers);
-        // It accepts, and says nothing.
+        // This peer accepts connections and never answers.
         let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await;
         let silent = silent.expect("a port");
         let peer = PeerAddress {
@@ -204,14 +204,14 @@ mod tests {
             port: silent.local_addr().expect("bound").port(),
         };
         assert_eq!(ask(&[peer, gone()], own).await, Standing::NoneComplete);
-        // Whoever is found to be complete counts, whatever else is not known.
-        let unknown = || Err("peers:8080 cannot be resolved".to_owned());
+        // A complete replica counts, even if another name cannot be resolved.
+        let unknown = || Err("cannot resolve peers:8080".to_owned());
         let complete = replica("200 OK\r\ntollgate-complete: true".to_owned()).await;
         let complete = SocketAddr::from((Ipv4Addr::LOCALHOST, complete.port));
         let gone = SocketAddr::from((Ipv4Addr::LOCALHOST, gone().port));
         assert_eq!(
             ask_at(vec![unknown(), Ok(vec![gone])], own).await,
-            Standing::Unknown("peers:8080 cannot be resolved".to_owned())
+            Standing::Unknown("cannot resolve peers:8080".to_owned())
         );
         assert_eq!(
             ask_at(vec![unknown(), Ok(vec![gone, complete])], own).await,

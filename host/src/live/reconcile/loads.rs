@@ -1,5 +1,5 @@
-//! One load for each plugin: begun when its inputs change, when a retry or a poll is due, or when somebody asks; and
-//! neither aborted nor restarted for anything else.
+//! Manages one load for each plugin. A load begins when its inputs change, when a retry or a poll is due, or when a
+//! caller asks for it. No other event aborts or restarts a load.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -12,54 +12,55 @@ use super::{Failure, Note, Order, Outcome, State, Step, Ticket};
 use crate::config::{PluginConfig, PluginName, Source};
 use crate::stamp::Stamp;
 
-/// Stamps by path; none where there is no file.
+/// File stamps by path; `None` if there is no such file.
 pub(crate) type Stamps = BTreeMap<PathBuf, Option<Stamp>>;
 
-/// What is known of the desired version of one plugin.
+/// The load state of one plugin's desired version.
 #[derive(Debug)]
 pub(super) struct Track<C> {
-    /// The inputs of the last load that was begun.
+    /// The inputs of the load that was begun last.
     inputs: Inputs,
     pub(super) load: Option<Load>,
     /// The last load that succeeded, and the entry that it was for.
     pub(super) ready: Option<(PluginConfig, Loaded<C>)>,
     pub(super) trouble: Option<Trouble>,
-    /// Whether the trouble is that the code cannot be asked as the entry says.
+    /// Whether the trouble is that the code does not fit the entry.
     is_unfit: bool,
-    /// Time of the next look at the registry.
+    /// When the registry is polled next.
     poll: Instant,
 }
 
-/// What identifies a load. All else is about when the plugin is asked and what its answer counts for.
+/// The inputs that identify a load. All other parts of an entry decide when the plugin is called and how its answer
+/// counts.
 #[derive(Clone, Debug)]
 struct Inputs {
     config: PluginConfig,
-    /// Of its file, or of the keys that its artifact has to be signed with.
+    /// The stamps of the plugin's file, and of the keys that its artifact must be signed with.
     stamps: Vec<Option<Stamp>>,
 }
 
-/// A load under way.
+/// A load that is under way.
 #[derive(Debug)]
 pub(super) struct Load {
     pub(super) ticket: Ticket,
     pub(super) began: Instant,
-    /// The digest, as soon as the bytes are there.
+    /// The digest, as soon as the bytes have arrived.
     pub(super) fetched: Option<Arc<str>>,
-    /// Whether somebody wants its result now, rather than at the next poll.
+    /// Whether a change or a caller asked for this load. If not, it is a retry or a poll.
     asked: bool,
-    /// Whether it is the first one of these inputs.
+    /// Whether this is the first load with these inputs.
     is_first: bool,
     held_back: bool,
 }
 
-/// Why a load is begun.
+/// The reason for a load.
 #[derive(Clone, Copy, Default)]
 struct Why {
     asked: bool,
     is_first: bool,
-    /// The version that is not to be tried again yet is only compared.
+    /// Whether a held-back version is only compared with the tag's current version, and not loaded.
     holds_back: bool,
-    /// What the cache has of the serving digest will do.
+    /// Whether the cached artifact of the serving digest is good enough.
     at_hand: bool,
 }
 
@@ -78,13 +79,13 @@ impl Inputs {
         self.config.runs_like(&other.config) && self.stamps == other.stamps
     }
 
-    /// Whether an artifact has to be signed by what it had to be signed by before.
+    /// Whether both require signatures by the same keys.
     fn has_keys_of(&self, other: &Self) -> bool {
         self.config.signature_keys == other.config.signature_keys && self.stamps == other.stamps
     }
 }
 
-/// The files that a load reads: the plugin, or the keys that its artifact has to be signed with.
+/// The files that a load reads: the plugin, and the keys that its artifact must be signed with.
 pub(crate) fn files(config: &PluginConfig) -> impl Iterator<Item = &PathBuf> {
     let own = match &config.source {
         Source::File(path) => Some(path),
@@ -100,7 +101,7 @@ fn is_file(config: &PluginConfig) -> bool {
 // === impl State ===
 
 impl<C: Code> State<C> {
-    /// Begins and aborts loads so that each desired plugin has the one that its inputs ask for.
+    /// Begins and aborts loads, so that each desired plugin has the load that its inputs require.
     pub(super) fn adjust_loads(&mut self, everything: bool, now: Instant) -> Vec<Step<C>> {
         let mut steps = Vec::new();
         let desired = self.loadable();
@@ -148,7 +149,7 @@ impl<C: Code> State<C> {
         steps
     }
 
-    /// Loads what somebody asks for, unless that is under way.
+    /// Begins the load that a caller asks for, unless such a load is under way.
     fn begin_asked(&mut self, entry: &PluginConfig, now: Instant) -> Vec<Step<C>> {
         let mut steps = Vec::new();
         if let Some(track) = self.tracks.get_mut(&entry.name) {
@@ -196,7 +197,7 @@ impl<C: Code> State<C> {
         due.min()
     }
 
-    /// Begins a load of a plugin that is tracked, in the place of one that is under way.
+    /// Begins a load of a tracked plugin. The caller has aborted the previous load.
     fn begin(&mut self, entry: &PluginConfig, why: Why, now: Instant) -> Option<Step<C>> {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
@@ -225,7 +226,7 @@ impl<C: Code> State<C> {
         Some(Step::Load(Order {
             ticket,
             config: entry.clone(),
-            // What has to be signed and may not be is looked at from scratch.
+            // If a signature is required and the last load failed, the artifact is checked from scratch.
             have: serving.clone().filter(|_| is_file(entry) || !is_doubted),
             serves: serving.is_some(),
             held_back,
@@ -234,7 +235,7 @@ impl<C: Code> State<C> {
         }))
     }
 
-    /// Takes note of the digest of what is being loaded.
+    /// Notes the digest of the bytes that a load has fetched.
     pub(super) fn fetched(&mut self, ticket: Ticket, digest: Arc<str>) {
         let mut loads = self
             .tracks
@@ -245,7 +246,7 @@ impl<C: Code> State<C> {
         }
     }
 
-    /// Takes note of what came of a load. One that was given up for another counts for nothing.
+    /// Handles the end of a load. The result of an aborted load is ignored.
     pub(super) fn loaded(
         &mut self,
         ticket: Ticket,
@@ -285,7 +286,7 @@ impl<C: Code> State<C> {
                     }
                     (loaded, is_cached)
                 }
-                // What it was compared with has gone meanwhile.
+                // The code that the load was compared with is gone.
                 None => {
                     let why = Why {
                         asked: true,
@@ -309,7 +310,7 @@ impl<C: Code> State<C> {
         }
         let is_settled = |trouble: &Trouble| stale.is_none() && trouble.is_about(&digest);
         if is_cached && track.trouble.as_ref().is_some_and(|it| !is_settled(it)) {
-            // It serves, of what is known of its tag; what was wrong with that is looked at again.
+            // The cached code serves. The registry is asked again about the earlier trouble.
             let why = Why {
                 asked: true,
                 ..Why::default()
@@ -325,7 +326,7 @@ impl<C: Code> State<C> {
         steps
     }
 
-    /// Judges code that is there already under an entry that has changed around it.
+    /// Checks whether loaded code still fits an entry that has changed.
     fn refit(&mut self, entry: &PluginConfig, now: Instant, steps: &mut Vec<Step<C>>) {
         let Some(same) = self.same_code(entry) else {
             return;
@@ -362,7 +363,7 @@ impl<C: Code> State<C> {
         };
         let Failure { reason, digest } = failure;
         let longest = match &entry.source {
-            // What has to be looked for is looked for as often as without trouble.
+            // If the bytes are not the reason, a tag is retried at least as often as it is polled.
             Source::Oci(reference) if digest.is_empty() && reference.digest.is_none() => {
                 self.poll_interval
             }
@@ -381,7 +382,7 @@ impl<C: Code> State<C> {
         }));
     }
 
-    /// The newest code that runs as an entry says, whether or not it can be asked as it says.
+    /// The newest code that runs as an entry says, whether or not it fits the entry.
     pub(super) fn same_code(&self, entry: &PluginConfig) -> Option<Loaded<C>> {
         let track = self.tracks.get(&entry.name);
         let ready = track.and_then(|track| track.ready.as_ref());
@@ -394,7 +395,7 @@ impl<C: Code> State<C> {
         place.code().cloned()
     }
 
-    /// The entries that are to be loaded now. No start waits for candidates, which decide nothing.
+    /// The entries to load now. Shadows are loaded after the start, because they decide nothing.
     fn loadable(&self) -> Vec<PluginConfig> {
         let is_starting = self.start.is_some();
         let entries = self.desired.iter().filter(|entry| entry.enabled);
@@ -417,7 +418,7 @@ impl<C> Track<C> {
         }
     }
 
-    /// The time of the next attempt; none while one is under way, and where there is no reason for one.
+    /// When the next attempt is due; `None` if a load is under way or no attempt is needed.
     fn due(&self, entry: &PluginConfig) -> Option<Instant> {
         if self.load.is_some() {
             return None;
@@ -428,7 +429,7 @@ impl<C> Track<C> {
         };
         match &self.trouble {
             None => polled,
-            // A tag with a bad version is polled as ever; that version is not tried before its time.
+            // A tag with a bad version is polled as usual. The bad version itself is not tried before its time.
             Some(trouble) if trouble.is_of_bytes() => {
                 Some(polled.map_or(trouble.next, |poll| poll.min(trouble.next)))
             }

@@ -1,45 +1,46 @@
-//! What is in force: one place for each plugin, and the code that serves there.
+//! The places: one for each plugin in effect, with its entry and the code that serves.
 
 use std::sync::Arc;
 
 use crate::config::{FailurePolicy, Mode, PluginConfig};
 
-/// A plugin's code, ready to be called. Opaque here: nothing in the decisions depends on WebAssembly. Cloning is cheap.
+/// A plugin's code, ready to be called. Opaque to the reconciler, whose decisions do not depend on WebAssembly. Cloning
+/// is cheap.
 pub(crate) trait Code: Clone {
     /// Whether both are the same code in memory.
     fn is(&self, other: &Self) -> bool;
 
-    /// Whether it can be asked as this entry says.
+    /// Whether the code can be called as this entry says.
     ///
     /// # Errors
-    /// The reason why it cannot: without rules, nobody knows when to ask it.
+    /// The reason why not. Without rules, Tollgate does not know when to call the plugin.
     fn fits(&self, config: &PluginConfig) -> Result<(), String>;
 }
 
-/// Code, and the bytes that it was made of.
+/// Code, with the digest of the bytes that it was made from.
 #[derive(Clone, Debug)]
 pub(crate) struct Loaded<C> {
     pub(crate) digest: Arc<str>,
     pub(crate) code: C,
-    /// Why the registry may have another version by now.
+    /// The reason why the registry may have another version by now.
     pub(crate) stale: Option<String>,
 }
 
-/// A plugin in force: the entry that it goes by, and what serves of it.
+/// A plugin in effect: the entry that applies, and the code that serves.
 #[derive(Clone, Debug)]
 pub(crate) struct Place<C> {
     pub(crate) config: PluginConfig,
     pub(crate) serving: Serving<C>,
 }
 
-/// What serves of a plugin.
+/// The part of a plugin that serves.
 #[derive(Clone, Debug)]
 pub(crate) enum Serving<C> {
-    /// It is called.
+    /// The plugin has code, which is called.
     Code(Loaded<C>),
-    /// There is nothing to call: its failurePolicy decides.
+    /// The plugin has no code to call, so its failurePolicy decides.
     Failed { reason: String, digest: Arc<str> },
-    /// It is not asked about anything.
+    /// The plugin is disabled and is not called.
     Disabled,
 }
 
@@ -61,14 +62,14 @@ impl<C: Code> Place<C> {
         matches!(self.serving, Serving::Failed { .. })
     }
 
-    /// Whether a request is denied because there is nothing to call.
+    /// Whether requests are denied because the plugin has no code to call.
     pub(super) fn denies_by_fault(&self) -> bool {
         self.is_failed()
             && enforces(&self.config)
             && self.config.failure_policy == FailurePolicy::Fail
     }
 
-    /// Whether a request is treated the same in both. Why nothing can be called does not matter to it.
+    /// Whether both places treat requests the same way. The reasons for missing code may differ.
     pub(super) fn serves_like(&self, other: &Self) -> bool {
         let same = match (&self.serving, &other.serving) {
             (Serving::Code(one), Serving::Code(other)) => {
@@ -81,7 +82,7 @@ impl<C: Code> Place<C> {
         same && self.config == other.config
     }
 
-    /// The same, and for the same reason.
+    /// Whether both places treat requests the same way, and code is missing for the same reason.
     pub(super) fn is(&self, other: &Self) -> bool {
         let same = match (&self.serving, &other.serving) {
             (
@@ -97,7 +98,7 @@ impl<C: Code> Place<C> {
     }
 }
 
-/// Whether a plugin's denials deny.
+/// Whether the plugin's denials deny requests.
 pub(super) fn enforces(config: &PluginConfig) -> bool {
     config.enabled && config.mode == Mode::Enforce && !config.is_candidate()
 }

@@ -1,15 +1,15 @@
-//! Which entries are in force: the rule by which a failed load never weakens what is enforced.
+//! Decides which entries are in effect, so that a failed load never weakens enforcement.
 //!
-//! A configuration takes effect as a whole for the plugins that enforce. While an enforcing entry that it adds or
-//! changes does not serve as desired – it is *awaited* –,
+//! For plugins that enforce, a configuration takes effect as a whole. An enforcing entry is *awaited* if the
+//! configuration adds or changes it and it does not serve as desired yet. While an entry is awaited:
 //!
-//! - enforcing plugins that it removes stay in force, each at its place;
-//! - enforcing plugins that serve keep their previous entry: scope, exceptions, settings and all;
-//! - an added entry that is ready is in force at once, because that only makes the set stricter;
-//! - whatever does not enforce changes at once;
-//! - `enabled: false` and the modes `warn` and `audit` are explicit relief and count at once.
+//! - Enforcing plugins that the configuration removes stay in effect, each at its place.
+//! - Enforcing plugins that serve keep their previous entry, with its scope, exceptions and settings.
+//! - An added entry that is ready takes effect at once, because it only makes the set stricter.
+//! - Plugins that do not enforce change at once.
+//! - `enabled: false` and the modes `warn` and `audit` are explicit relief and take effect at once.
 //!
-//! When nothing is awaited any more, all of it takes effect in one swap.
+//! When no entry is awaited any more, the whole configuration takes effect in one swap.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,35 +17,35 @@ use std::sync::Arc;
 use super::place::{Code, Loaded, Place, Serving, enforces};
 use crate::config::{PluginConfig, PluginName};
 
-/// What is to be in force next.
+/// The places that take effect next.
 pub(super) struct Placement<C> {
     pub(super) places: Vec<Place<C>>,
-    /// Enforcing entries that do not serve as desired, and for which the others wait.
+    /// Enforcing entries that do not serve as desired, and for which other plugins are held.
     pub(super) awaited: BTreeSet<PluginName>,
-    /// Plugins that are kept at their previous configuration meanwhile.
+    /// Plugins that are held at their previous configuration meanwhile.
     pub(super) held: BTreeMap<PluginName, HeldBecause>,
 }
 
-/// What the configuration would do to a plugin that is held.
+/// The change that is held back for a plugin.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum HeldBecause {
-    /// Its entry has changed.
+    /// The entry has changed.
     Changed,
-    /// Its entry is gone.
+    /// The entry was removed.
     Removed,
 }
 
-/// What is known of code that is not in force yet.
+/// The code that is known but not yet in effect.
 pub(super) trait Known<C> {
-    /// The code that runs as this entry says, and can be asked as it says.
+    /// The code that runs as this entry says and fits it.
     fn ready(&self, entry: &PluginConfig) -> Option<Loaded<C>>;
-    /// Whether what served of a plugin before this start may still be had.
+    /// Whether the version that served before this start may still be recalled.
     fn is_to_come(&self, name: &PluginName) -> bool;
-    /// Why nothing of it can be called, with the digest of the bytes.
+    /// The reason why the plugin has no code to call, and the digest of the bytes.
     fn failure(&self, entry: &PluginConfig) -> (String, Arc<str>);
 }
 
-/// Decides what is in force next, after `in_force`.
+/// Decides which places take effect after the places `in_force`.
 pub(super) fn place<C: Code>(
     desired: &[PluginConfig],
     in_force: &[Place<C>],
@@ -61,7 +61,7 @@ pub(super) fn place<C: Code>(
     let is_awaited = |entry: &&PluginConfig| {
         let changed = match before.get(&entry.name) {
             None => true,
-            // Its failurePolicy decides already, and goes on doing so under the entry of today.
+            // The failurePolicy already decides for this plugin, and continues to under the current entry.
             Some(place) if place.is_failed() && !serves(place) => false,
             Some(place) => place.config != **entry,
         };
@@ -114,7 +114,7 @@ pub(super) fn place<C: Code>(
     }
 }
 
-/// An entry that nothing keeps from being in force.
+/// The place of an entry that is not held.
 fn of_entry<C: Code>(
     entry: &PluginConfig,
     place: Option<&Place<C>>,
@@ -137,7 +137,8 @@ fn of_entry<C: Code>(
                 Serving::Failed { reason, digest },
             ))
         }
-        // What served goes on: in a mode that enforces no less than it did, and no more than is desired.
+        // The previous code goes on under its previous entry. If the desired mode does not enforce, that mode applies
+        // at once.
         Serving::Code(_) | Serving::Failed { .. } => {
             let mut config = place.config.clone();
             if !enforces(entry) {
@@ -148,8 +149,8 @@ fn of_entry<C: Code>(
     }
 }
 
-/// A place under its previous entry, with newer code where the same runs: another version of a file or of a tag is not
-/// part of a change of the configuration.
+/// A held place, with newer code if there is any. Another version of a file or a tag is not a change of the
+/// configuration, so it is not held.
 fn refreshed<C: Code>(place: &Place<C>, entry: &PluginConfig, known: &impl Known<C>) -> Place<C> {
     let newer = known
         .ready(entry)
@@ -161,7 +162,7 @@ fn refreshed<C: Code>(place: &Place<C>, entry: &PluginConfig, known: &impl Known
     }
 }
 
-/// The order in force, with what is new behind the entry that it follows in the configuration.
+/// The order of the plugins in effect. A new entry comes behind the entry that it follows in the configuration.
 fn kept_order<'n, C: Code>(
     desired: &'n [PluginConfig],
     in_force: &'n [Place<C>],

@@ -1,4 +1,4 @@
-//! Callers who asked for everything to be read again, and what they are told.
+//! Callers who asked for a reload, and the reports that they get.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::{Duration, Instant};
@@ -11,17 +11,17 @@ use crate::config::PluginName;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Ask(pub(crate) u64);
 
-/// A caller, and what has come of the reload so far.
+/// A caller, and the result of the reload so far.
 pub(super) struct Waiter {
     ask: Ask,
     /// Plugins whose loads were under way after everything had been read.
     names: BTreeSet<PluginName>,
     pub(super) changed: BTreeSet<PluginName>,
-    /// The caller is answered then, whatever is still being loaded.
+    /// When the caller is answered at the latest, even if loads are still under way.
     pub(super) until: Instant,
 }
 
-/// What a caller is told.
+/// The report that a caller gets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Report {
     pub(crate) changed: BTreeSet<PluginName>,
@@ -29,19 +29,19 @@ pub(crate) struct Report {
     pub(crate) loading: BTreeSet<PluginName>,
     /// Plugins whose desired version cannot be loaded, with the reasons.
     pub(crate) failed: BTreeMap<PluginName, String>,
-    /// Plugins that are kept at their previous configuration.
+    /// Plugins that are held at their previous configuration.
     pub(crate) held: BTreeSet<PluginName>,
     pub(crate) invalid: Option<String>,
     pub(crate) needs_restart: Vec<&'static str>,
 }
 
-/// A caller is answered after this at the latest.
+/// Maximum time until a caller is answered.
 const LONGEST_WAIT: Duration = Duration::from_secs(10);
 
 // === impl State ===
 
 impl<C: Code> State<C> {
-    /// Has callers wait for the loads that are under way now.
+    /// Makes callers wait for the loads that are under way now.
     pub(super) fn wait_for_loads(&mut self, asks: Vec<Ask>, steps: &[Step<C>], now: Instant) {
         if asks.is_empty() {
             return;
@@ -60,7 +60,7 @@ impl<C: Code> State<C> {
         }));
     }
 
-    /// Answers the callers who wait for nothing any more, or have waited for long enough.
+    /// Answers callers whose loads have ended, and callers who have waited for the maximum time.
     pub(super) fn answer(&mut self, now: Instant) -> Vec<Step<C>> {
         let under_way = self.under_way();
         let is_starting = self.start.is_some();
@@ -107,12 +107,12 @@ impl<C: Code> State<C> {
 // === impl Report ===
 
 impl Report {
-    /// Whether all that is configured serves, apart from what takes a restart.
+    /// Whether the whole configuration serves, except for the keys that require a restart.
     pub(crate) fn is_complete(&self) -> bool {
         self.invalid.is_none() && self.failed.is_empty() && self.loading.is_empty()
     }
 
-    /// What the reload came to, in a word.
+    /// The result of the reload, in one word.
     pub(crate) fn result(&self) -> &'static str {
         if self.invalid.is_some() || !self.failed.is_empty() {
             "failed"

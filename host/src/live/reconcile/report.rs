@@ -1,4 +1,4 @@
-//! What the reconciler tells of itself: the difference between what is desired and what serves.
+//! The status of the reconciler: the difference between the desired and the serving state.
 
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -9,29 +9,29 @@ use super::placement::HeldBecause;
 use super::trouble::Trouble;
 use crate::config::{PluginName, Source};
 
-/// Everything that `/plugins`, `/readyz` and the metrics say beside the plugins that serve.
+/// The data that `/plugins`, `/readyz` and the metrics show in addition to the serving plugins.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Snapshot {
     pub(crate) is_starting: bool,
     pub(crate) invalid: Option<String>,
     pub(crate) needs_restart: Vec<&'static str>,
-    /// Plugins whose desired version cannot be loaded, with its source.
+    /// Plugins whose desired version cannot be loaded, with the source of that version.
     pub(crate) troubles: BTreeMap<PluginName, (Source, Trouble)>,
     /// Plugins whose desired version is being loaded.
     pub(crate) loading: BTreeMap<PluginName, LoadingNow>,
     pub(crate) held: Option<Held>,
 }
 
-/// A load that somebody waits for.
+/// A load of a version that does not serve yet. Polls for a newer version are left out.
 #[derive(Clone, Debug)]
 pub(crate) struct LoadingNow {
     pub(crate) source: Source,
     pub(crate) since: Instant,
-    /// Whether the bytes are there.
+    /// Whether the bytes have arrived.
     pub(crate) is_fetched: bool,
 }
 
-/// Plugins that are kept at their previous configuration.
+/// Plugins that are held at their previous configuration.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Held {
     pub(crate) since: Instant,
@@ -43,7 +43,7 @@ pub(crate) struct Held {
 // === impl State ===
 
 impl<C: Code> State<C> {
-    /// What there is to tell.
+    /// A snapshot of the current state.
     pub(crate) fn snapshot(&self) -> Snapshot {
         let troubles = self.desired.iter().filter_map(|entry| {
             let trouble = self.tracks.get(&entry.name)?.trouble.clone()?;
@@ -78,7 +78,7 @@ impl<C: Code> State<C> {
         }
     }
 
-    /// Who is held, and because of whom.
+    /// The held plugins, and the plugins for which they are held.
     pub(super) fn held(&self) -> Option<Held> {
         let holding = self.holding.as_ref()?;
         let awaited = self.awaited.iter().map(|name| {
@@ -98,17 +98,17 @@ impl<C: Code> State<C> {
 // === impl Held ===
 
 impl Held {
-    /// The names of the awaited plugins.
+    /// The names of the awaited plugins, separated by commas.
     pub(crate) fn because_of(&self) -> String {
         let names: Vec<&str> = self.awaited.keys().map(PluginName::as_str).collect();
         names.join(", ")
     }
 
-    /// What an operator can do about it.
+    /// Advice to the operator on how to end the hold.
     pub(crate) fn what_to_do(&self, name: &PluginName) -> String {
         let awaited = self.because_of();
         format!(
-            "correct or remove plugin {awaited}; to take plugin {name} out of force at once, give it an entry with enabled: false"
+            "correct or remove plugin {awaited}; to disable plugin {name} at once, give it an entry with enabled: false"
         )
     }
 }
@@ -116,7 +116,8 @@ impl Held {
 // === impl Snapshot ===
 
 impl Snapshot {
-    /// Whether something is desired that does not serve, other than what a restart would bring.
+    /// Whether the configuration is not valid, or a desired plugin is in trouble. Keys that require a restart do not
+    /// count.
     pub(crate) fn is_degraded(&self) -> bool {
         self.invalid.is_some() || !self.troubles.is_empty()
     }

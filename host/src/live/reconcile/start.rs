@@ -1,7 +1,8 @@
-//! A start: what serves before everything is loaded, and when reviews are answered.
+//! The start: decides which plugins serve before everything is loaded, and when reviews are answered.
 //!
-//! With a last known good, the entries that were in force before are in force from the beginning; their code is recalled
-//! where what is desired in their place cannot be had. So a replica that was restarted serves what the others serve.
+//! With a last known good, the recorded entries are in effect from the beginning. If a desired version cannot be
+//! loaded, the reconciler recalls the recorded version. So a restarted replica serves the same plugins as the other
+//! replicas.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,45 +13,45 @@ use super::placement::Known as _;
 use super::{Note, State, Step, Ticket};
 use crate::config::{PluginConfig, PluginName};
 
-/// A start that is not over.
+/// A start that is not over yet.
 pub(super) struct Start {
     began: Instant,
-    /// Whether anything has been loaded, or tried to.
+    /// Whether the configuration has been read and loads have begun.
     pub(super) has_begun: bool,
-    /// Whether nothing was recorded that was in force before: then the entries of today are, from the beginning.
+    /// Whether no earlier configuration was recorded. If so, the current entries are in effect from the beginning.
     pub(super) is_fresh: bool,
 }
 
-/// What was in force when it was last recorded.
+/// The last known good: the plugins that were in effect when they were last recorded.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LastKnownGood {
-    /// The entries in order, candidates left out; none where no configuration was recorded.
+    /// The entries in order, without shadows; `None` if no configuration was recorded.
     pub(crate) entries: Option<Vec<PluginConfig>>,
     /// The digests of the plugins that served, by name.
     pub(crate) plugins: BTreeMap<PluginName, Arc<str>>,
 }
 
-/// A plugin that served before this start.
+/// The recall of a plugin that served before this start.
 pub(super) enum Recall {
-    /// Its code has not been needed yet.
+    /// The recorded code has not been needed yet.
     Ready { digest: Arc<str> },
-    /// It is being loaded.
+    /// The recorded code is being loaded.
     UnderWay { ticket: Ticket },
-    /// It cannot be had.
+    /// The recorded code cannot be loaded.
     Failed { error: String },
 }
 
-/// A recall that is to be begun.
+/// An order to begin a recall.
 #[derive(Clone, Debug)]
 pub(crate) struct RecallOrder {
     pub(crate) ticket: Ticket,
-    /// The entry that it served under.
+    /// The entry that the plugin served under.
     pub(crate) before: PluginConfig,
-    /// The entry of today, whose keys, pins and capabilities count.
+    /// The current entry, whose keys, pins and capabilities apply.
     pub(crate) today: PluginConfig,
 }
 
-/// What served before, as it may serve again.
+/// A recalled plugin, with the entry that it serves under.
 pub(crate) struct Recalled<C> {
     pub(crate) config: PluginConfig,
     pub(crate) loaded: Loaded<C>,
@@ -58,16 +59,16 @@ pub(crate) struct Recalled<C> {
 
 pub(super) const LOADING: &str = "it is still being loaded";
 
-/// A start waits so long for plugins without which nothing is denied.
+/// How long a start waits for plugins without which no request is denied.
 const PATIENCE: Duration = Duration::from_secs(3);
-/// A load that takes longer than this is replaced by what served before: more than a start waits for a registry that
-/// says nothing.
+/// How long a start waits for a desired version before it recalls the recorded one. This is longer than a start waits
+/// for a registry that does not answer.
 const PATIENCE_WITH_LAST_GOOD: Duration = Duration::from_secs(5);
-/// A start waits so long for enforcing plugins under `failurePolicy: Fail`. Then what they would be asked about is
-/// denied, and `/readyz` stays red.
+/// How long a start waits for enforcing plugins under `failurePolicy: Fail`. After that time, Tollgate denies the
+/// requests that the missing plugins match, and `/readyz` stays red.
 const LONGEST_PATIENCE: Duration = Duration::from_secs(10);
 
-/// The first places: none of them has code yet.
+/// The places and the recalls at the beginning of a start. No place has code yet.
 pub(super) fn first_places<C: Code>(
     desired: &[PluginConfig],
     last_known_good: LastKnownGood,
@@ -84,7 +85,7 @@ pub(super) fn first_places<C: Code>(
     (places, recalls)
 }
 
-/// Places of these entries, as long as nothing is known of their code.
+/// The places of these entries, before anything is known about their code.
 pub(super) fn unloaded<C: Code>(entries: &[PluginConfig]) -> Vec<Place<C>> {
     let entries = entries.iter().filter(|entry| !entry.is_candidate());
     let places = entries.map(|entry| {
@@ -104,7 +105,7 @@ pub(super) fn unloaded<C: Code>(entries: &[PluginConfig]) -> Vec<Place<C>> {
 // === impl State ===
 
 impl<C: Code> State<C> {
-    /// Begins to load what served before, where what is desired in its place has failed or takes long.
+    /// Begins to recall recorded versions if the desired versions have failed or take too long.
     pub(super) fn begin_recalls(&mut self, now: Instant) -> Vec<Step<C>> {
         let is_late = self
             .start
@@ -121,7 +122,7 @@ impl<C: Code> State<C> {
             else {
                 return false;
             };
-            // What is being prepared is what would be recalled.
+            // The version that is being prepared is the one that would be recalled.
             let is_the_same = match (self.recalls.get(name), &track.load) {
                 (Some(Recall::Ready { digest }), Some(load)) => {
                     load.fetched.as_ref() == Some(digest)
@@ -164,7 +165,7 @@ impl<C: Code> State<C> {
         steps
     }
 
-    /// Forgets what served before where something else does by now.
+    /// Ends the recalls of plugins that no longer need them.
     pub(super) fn end_recalls(&mut self) -> Vec<Step<C>> {
         let mut steps = Vec::new();
         let places = &self.places;
@@ -179,7 +180,7 @@ impl<C: Code> State<C> {
         steps
     }
 
-    /// Takes note of what came of a recall.
+    /// Handles the end of a recall.
     pub(super) fn recalled(
         &mut self,
         ticket: Ticket,
@@ -202,7 +203,7 @@ impl<C: Code> State<C> {
             }
             Err(error) => {
                 if let Serving::Failed { reason, .. } = &mut place.serving {
-                    *reason = format!("what served before the start cannot be had: {error}");
+                    *reason = format!("failed to load the last known good: {error}");
                 }
                 self.recalls.insert(name, Recall::Failed { error });
                 None
@@ -210,7 +211,7 @@ impl<C: Code> State<C> {
         }
     }
 
-    /// Whether reviews may be answered: everything is settled, or it has taken long enough.
+    /// Whether reviews may be answered: all loads and recalls have ended, or the start has waited long enough.
     pub(super) fn is_start_over(&self, now: Instant) -> bool {
         let Some(start) = self.start.as_ref().filter(|start| start.has_begun) else {
             return false;
@@ -238,10 +239,10 @@ impl<C: Code> State<C> {
             || (elapsed >= PATIENCE && !waits)
     }
 
-    /// When the start has to be looked at again.
+    /// When the start must be checked again.
     pub(super) fn next_of_start(&self) -> Option<Instant> {
         let start = self.start.as_ref().filter(|start| start.has_begun)?;
-        // The last of them ends the start.
+        // The last of these times ends the start.
         Some(match self.now.saturating_duration_since(start.began) {
             elapsed if elapsed < PATIENCE => start.began + PATIENCE,
             elapsed if elapsed < PATIENCE_WITH_LAST_GOOD => start.began + PATIENCE_WITH_LAST_GOOD,

@@ -1,4 +1,4 @@
-//! The reconciler in a world of its own: loads end when a test says so, and time passes when it says so.
+//! Tests the reconciler in a simulated world. The test decides when loads end and when time passes.
 
 mod cases;
 mod property;
@@ -12,12 +12,12 @@ use super::*;
 use crate::config::Config;
 use crate::stamp::Stamp;
 
-/// Code that is nothing but what it denies.
+/// Code that is reduced to the requests that it denies.
 #[derive(Clone, Debug)]
 struct TestCode {
     identity: Arc<()>,
     denies: u8,
-    /// Whether its own `describe` names rules.
+    /// Whether the plugin's own `describe` names rules.
     has_rules: bool,
 }
 
@@ -35,7 +35,7 @@ impl Code for TestCode {
     }
 }
 
-/// The state, and what it has asked for so far.
+/// The state under test, and the steps that it has ordered so far.
 struct World {
     state: State<TestCode>,
     now: Instant,
@@ -44,7 +44,7 @@ struct World {
     published: Option<Vec<Place<TestCode>>>,
     /// The plugins that each publication changed.
     swaps: Vec<Vec<String>>,
-    /// What is on disk.
+    /// The records on disk.
     record: LastKnownGood,
     answers: Vec<Report>,
     notes: Vec<Note>,
@@ -55,7 +55,7 @@ struct World {
 // === impl World ===
 
 impl World {
-    /// A process that has just been started on this configuration, with what an earlier one recorded.
+    /// Starts a process with this configuration and with the records of an earlier process.
     fn started(text: &str, record: LastKnownGood) -> Self {
         let now = Instant::now();
         let minute = Duration::from_secs(60);
@@ -76,7 +76,7 @@ impl World {
         world
     }
 
-    /// One in which all of this serves.
+    /// A world in which this whole configuration serves.
     fn serving(text: &str) -> Self {
         let mut world = Self::started(text, LastKnownGood::default());
         world.finish_all();
@@ -110,12 +110,12 @@ impl World {
         self.apply(event);
     }
 
-    /// Somebody asks for everything to be read again.
+    /// A caller asks for a reload.
     fn ask(&mut self, text: &str) {
         self.observe(Ok(entries(text)), true, true);
     }
 
-    /// Another version of a plugin's file is put in the place of the old one.
+    /// Replaces a plugin's file with another version.
     fn replace(&mut self, file: &str, text: &str) {
         *self.versions.entry(Path::new("/").join(file)).or_default() += 1;
         self.read(text);
@@ -128,7 +128,7 @@ impl World {
             self.apply(Event::Tick);
             assert!(
                 self.state.next_wake().is_none_or(|next| next > self.now),
-                "it would spin"
+                "the next wake is not in the future"
             );
         }
         self.now = end;
@@ -181,13 +181,13 @@ impl World {
             .any(|load| load.config.name.as_str() == name)
     }
 
-    /// A load succeeds.
+    /// Ends a load with success.
     fn finish(&mut self, name: &str) {
         let ticket = self.ticket(name);
         self.end(ticket, Ok(()));
     }
 
-    /// A load fails.
+    /// Ends a load with a failure.
     fn fail(&mut self, name: &str) {
         let ticket = self.ticket(name);
         self.end(ticket, Err("No such file"));
@@ -214,14 +214,14 @@ impl World {
         self.apply(Event::Loaded { ticket, outcome });
     }
 
-    /// Every load succeeds, one after another.
+    /// Ends every load with success, one after another.
     fn finish_all(&mut self) {
         while let Some(ticket) = self.loads.keys().next().copied() {
             self.end(ticket, Ok(()));
         }
     }
 
-    /// Every recall succeeds.
+    /// Ends every recall with success.
     fn recall_all(&mut self) {
         while let Some((ticket, order)) = self.recalls.pop_first() {
             let digest = self.record.plugins[&order.before.name].clone();
@@ -238,7 +238,8 @@ impl World {
         format!("{}@{version}", config.source).into()
     }
 
-    /// What is in force, in words: the name and the file, `!` where nothing can be called, `-` where it is disabled.
+    /// The plugins in effect, as text: the name and the file, `!` if there is no code to call, `-` if the plugin is
+    /// disabled.
     fn in_force(&self) -> Vec<String> {
         let Some(published) = &self.published else {
             return vec!["nothing".to_owned()];
@@ -272,7 +273,7 @@ impl World {
     }
 }
 
-/// Entries in short: `name: keys`, one on each line. The source is `file:/NAME.wasm` where it is not given.
+/// Reads entries in short form: `name: keys`, one on each line. The default source is `file:/NAME.wasm`.
 fn entries(text: &str) -> Vec<PluginConfig> {
     let entries = text
         .lines()
@@ -313,7 +314,7 @@ fn loaded(config: &PluginConfig, digest: Arc<str>) -> Loaded<TestCode> {
     }
 }
 
-/// The requests that a version denies, as bits: something that depends on nothing but its file and its settings.
+/// The requests that a version denies, as bits. The bits depend only on the file and the settings.
 fn denies(config: &PluginConfig) -> u8 {
     let text = format!("{}{}", config.source, config.settings);
     let mixed = text.bytes().fold(7_u32, |sum, byte| {

@@ -1,13 +1,13 @@
-//! A failed load: why it failed, and when it is tried again.
+//! A failed load: the reason, and the time of the next attempt.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// Why the desired version of a plugin does not serve.
+/// The reason why the desired version of a plugin does not serve.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Trouble {
     pub(crate) reason: String,
-    /// Digest of the bytes that cannot be used; empty when the bytes are not the reason.
+    /// Digest of the unusable bytes; empty if the bytes are not the reason.
     pub(crate) digest: Arc<str>,
     /// Time of the first failure in a row.
     pub(crate) since: Instant,
@@ -16,19 +16,19 @@ pub(crate) struct Trouble {
     pub(crate) next: Instant,
 }
 
-/// A sequence of numbers that differs from replica to replica, so that they do not all retry at once.
+/// Random numbers that differ between replicas, so that not all replicas retry at the same time.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Jitter(u64);
 
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
-/// Loading may take a processor for `engine.loadTimeout`, each time.
+/// Maximum pause between attempts, before jitter. Each attempt may use a processor for as long as `engine.loadTimeout`.
 const LONGEST_PAUSE: Duration = Duration::from_secs(300);
 
 // === impl Trouble ===
 
 impl Trouble {
-    /// Another failure at `now`. `earlier` is the last failure of the same inputs. The next attempt is after `longest`
-    /// at the latest.
+    /// Describes another failure at `now`. `earlier` is the last failure of the same inputs. `longest` is the maximum
+    /// pause before the next attempt, before jitter.
     pub(super) fn next(
         reason: String,
         digest: Arc<str>,
@@ -48,18 +48,18 @@ impl Trouble {
         }
     }
 
-    /// The version that is not tried again before its time; none when it is due or when the bytes are not the reason.
+    /// The version that is held back; `None` if the next attempt is due, or if the bytes are not the reason.
     pub(super) fn held_back(&self, now: Instant) -> Option<&Arc<str>> {
         let held_back = !self.is_due(now) && self.is_of_bytes();
         held_back.then_some(&self.digest)
     }
 
-    /// Whether there are bytes, and they cannot be used.
+    /// Whether bytes were fetched and cannot be used.
     pub(super) fn is_of_bytes(&self) -> bool {
         !self.digest.is_empty()
     }
 
-    /// Whether these are the bytes that cannot be used.
+    /// Whether the trouble is about the bytes with this digest.
     pub(super) fn is_about(&self, digest: &str) -> bool {
         *self.digest == *digest
     }
@@ -84,14 +84,15 @@ impl Jitter {
         mixed ^ (mixed >> 31)
     }
 
-    /// A duration within a tenth more or less.
+    /// The duration, changed by a random amount of up to 10 %.
     pub(super) fn about(&mut self, duration: Duration) -> Duration {
         let percent = 90 + u32::try_from(self.next() % 21).unwrap_or(10);
         duration * percent / 100
     }
 }
 
-/// The pause after so many attempts: it doubles, within a fifth more or less.
+/// The pause after this many attempts. The pause doubles with each attempt up to its maximum. Then it is changed by a
+/// random amount of up to 20 %.
 fn pause(attempts: u32, longest: Duration, random: u64) -> Duration {
     let doubled = FIRST_PAUSE.saturating_mul(1 << attempts.saturating_sub(1).min(16));
     let percent = u32::try_from(80 + random % 41).unwrap_or(100);
@@ -103,7 +104,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn backs_off_up_to_a_bound() {
+    fn backs_off_up_to_maximum() {
         let seconds: Vec<u64> = [1, 2, 3, 9, 10, 40, u32::MAX]
             .iter()
             .map(|&attempts| pause(attempts, Duration::MAX, 20).as_secs())
@@ -117,7 +118,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_starts_without_the_pauses_of_the_last_one() {
+    fn other_version_resets_backoff() {
         let now = Instant::now();
         let mut jitter = Jitter::new(1);
         let mut next = |digest: &str, earlier: Option<&Trouble>, now| {
@@ -144,6 +145,10 @@ mod tests {
         assert_eq!(other.attempts, 1);
         assert_eq!(other.since, first.since);
         let away = next("", Some(&other), now);
-        assert_eq!(away.held_back(now), None, "no version is known to be bad");
+        assert_eq!(
+            away.held_back(now),
+            None,
+            "without a digest, no version is held back"
+        );
     }
 }

@@ -24,7 +24,7 @@ fn pointer(text: &str) -> Pointer {
 }
 
 #[test]
-fn applies_the_six_operations() {
+fn applies_all_six_operations() {
     for (patch, result) in [
         (
             json!([{"op": "add", "path": "/l/1", "value": "n"}]),
@@ -84,7 +84,7 @@ fn applies_the_six_operations() {
 }
 
 #[test]
-fn rejects_what_does_not_apply_and_says_where() {
+fn rejects_inapplicable_operation_and_names_place() {
     use ApplyErrorKind as Kind;
     let out = |array, length| Kind::IndexOutOfBounds {
         array: pointer(array),
@@ -183,7 +183,7 @@ fn rejects_what_does_not_apply_and_says_where() {
 }
 
 #[test]
-fn a_patch_that_fails_changes_nothing() {
+fn failed_patch_changes_nothing() {
     let document = Json::from(json!({"a": [1]}));
     let patch = json!([{"op": "add", "path": "/a/0", "value": 0}, {"op": "remove", "path": "/b"}]);
     let error = apply(
@@ -204,7 +204,7 @@ fn a_patch_that_fails_changes_nothing() {
 }
 
 #[test]
-fn what_is_not_touched_stays_shared() {
+fn untouched_parts_stay_shared() {
     let document = Json::from(json!({"a": {"x": [1]}, "b": {"y": [2]}}));
     let patch =
         Operation::parse_all(&Json::from(json!([{"op": "remove", "path": "/a/x/0"}]))).unwrap();
@@ -244,7 +244,7 @@ fn rejects_copies_that_grow_exponentially() {
 }
 
 #[test]
-fn rejects_what_nests_too_deep() {
+fn rejects_too_deep_nesting() {
     let too_deep = ApplyErrorKind::TooDeep { max_depth: 8 };
     let nested = |levels: usize| (0..levels).fold(json!(1), |inner, _| json!([inner]));
     assert!(
@@ -298,7 +298,7 @@ fn rejects_too_much_text_and_too_many_steps() {
             .kind,
         ApplyErrorKind::TooManySteps { max_steps: 10_000 }
     );
-    // A number has no length limit of its own, and is compared digit by digit.
+    // The length of a number is not limited, and numbers are compared digit by digit.
     let digits = Number::from_text(&"9".repeat(100_000));
     let document = Json::Array(Arc::new(vec![Json::Number(digits)]));
     let tests = [Operation::Test {

@@ -1,12 +1,12 @@
-//! Which element of one array becomes which of the other.
+//! Finds which element of one array becomes which element of the other.
 //!
-//! 1. What both begin and end with is set aside.
-//! 2. The longest common subsequence of the rest is kept, where two elements count as equal that have the same
-//!    identity and no other of their array has it (so that a changed container is recognised), or that are equal.
-//! 3. In the gaps that remain, similar elements are paired, then scalars by position.
-//!    Where the search would cost too much, there is no alignment.
-//! 4. Everything else is removed or added. Where elements repeat, additions and removals slide right, so that
-//!    none writes what already stands at its index.
+//! 1. The common beginning and the common end are set aside.
+//! 2. The longest common subsequence of the rest is kept. Two elements count as equal if they are equal, or if they
+//!    have the same identity and it is unique in both arrays. A changed container is recognised by its identity. If
+//!    the search would cost too much, there is no alignment.
+//! 3. In the remaining gaps, similar elements are paired, and then scalars by position.
+//! 4. All other elements are removed or added. Where elements repeat, additions and removals slide right, so that
+//!    none of them writes a value that already stands at its index.
 
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -19,31 +19,31 @@ use super::Fingerprints;
 use super::identity::{Identity, identity};
 use crate::document::{Json, Number};
 
-/// Elements in both arrays up to which the shortest edit is searched for without shortcuts: at worst some
-/// million comparisons of integers. Beyond, `similar` bounds its search as git does.
+/// Up to this many elements in both arrays, the shortest edit is searched for without shortcuts. This takes some
+/// million comparisons of integers at worst. For larger arrays, `similar` limits its search as git does.
 const EXACT_SEARCH: usize = 1024;
 
-/// Comparisons of integers that a search among more elements may need, some 30 ms. Where it would need more, the
-/// arrays have too little in common for it to be worth it.
+/// Most integer comparisons for a search among more elements, which take some 30 ms. If a search needs more, the
+/// arrays have too little in common for an alignment to be worth it.
 const SEARCH_STEPS: usize = 10_000_000;
 
-/// Pairs of elements in a gap up to which each is compared with each.
+/// Up to this many pairs of elements in a gap, each old element is compared with each new one.
 const SIMILARITY_PAIRS: usize = 1024;
 
-/// One step on the way through both arrays.
+/// A step through both arrays.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Step {
-    /// The next elements of both are equal.
+    /// The next elements of both arrays are equal.
     Keep,
-    /// The next element of the old array becomes the next of the new.
+    /// The next element of the old array becomes the next element of the new one.
     Change,
-    /// The next element of the old array goes.
+    /// The next element of the old array is removed.
     Remove,
-    /// The next element of the new array comes.
+    /// The next element of the new array is added.
     Add,
 }
 
-/// The steps that lead from `old` to `new`; none when finding them would cost too much.
+/// Returns the steps that lead from `old` to `new`. None if finding them would cost too much.
 pub(super) fn align(
     old: &[Json],
     new: &[Json],
@@ -71,7 +71,7 @@ pub(super) fn align(
 }
 
 struct Alignment {
-    /// Numbers that are equal where elements are; the tail has none.
+    /// Numbers that are equal where the elements are equal. The common end has none.
     old_exact: Vec<u32>,
     new_exact: Vec<u32>,
     old_partner: Vec<Option<usize>>,
@@ -85,8 +85,9 @@ struct Numbering<'d> {
     next: u32,
 }
 
-/// Whether the shortest edit can be found within [`SEARCH_STEPS`]: Myers' greedy search, for its length only. What
-/// occurs in one of them alone is left out, as `similar` does: it is no choice that a search has to make.
+/// Whether the shortest edit can be found within [`SEARCH_STEPS`]. This is Myers' greedy search for the length of the
+/// edit only. Elements that occur in only one of the arrays are left out, as in `similar`: they leave the search no
+/// choice.
 fn is_searchable(old: &[u32], new: &[u32]) -> bool {
     let occurring = |tokens: &[u32]| {
         tokens
@@ -106,8 +107,8 @@ fn is_searchable(old: &[u32], new: &[u32]) -> bool {
         .filter(|token| in_old.contains(token))
         .collect();
     let mut steps = 0;
-    // The furthest that an edit of the length at hand gets in `old`, by diagonal; `center` is the main one. The
-    // steps run out before an edit of this length.
+    // For each diagonal, the furthest place in `old` that an edit of the current length reaches. `center` is the main
+    // diagonal. The steps run out before an edit gets this long.
     let center = (2 * SEARCH_STEPS).isqrt() + 1;
     let mut furthest = vec![0_usize; 2 * center + 2];
     for length in 0..center {
@@ -119,7 +120,8 @@ fn is_searchable(old: &[u32], new: &[u32]) -> bool {
             } else {
                 furthest[diagonal - 1] + 1
             };
-            // On diagonal `center + k` the place in `new` is `x - k`. Past the end of `new` there is nothing.
+            // On diagonal `center + k` the place in `new` is `x - k`. A place before the start of `new` does not
+            // exist.
             let Some(mut y) = (x + center).checked_sub(diagonal) else {
                 continue;
             };
@@ -203,7 +205,7 @@ impl Alignment {
         self.new_partner[new] = Some(old);
     }
 
-    /// Pairs elements between which no equal ones lie.
+    /// Pairs the elements of a gap between equal elements.
     fn pair_gap(
         &mut self,
         old: &[Json],
@@ -233,8 +235,9 @@ impl Alignment {
         self.pair_by_position(old, new, old_rest..old_gap.end, new_rest..new_gap.end);
     }
 
-    /// Pairs what a single `replace` turns into the other. Two dissimilar objects are not: most of what a
-    /// replacement writes might stand there already, and one thing goes while another comes.
+    /// Pairs elements of which one becomes the other by a single `replace`. Two dissimilar objects or arrays are not
+    /// paired: they are different things, so one is removed and the other added. Besides, most of what a `replace`
+    /// writes might stand there already.
     fn pair_by_position(
         &mut self,
         old: &[Json],
@@ -253,7 +256,7 @@ impl Alignment {
         }
     }
 
-    /// Pairs what both arrays end with. It takes part in the walk, as additions may slide into it.
+    /// Pairs the elements of the common end. The walk includes them, because additions may slide into them.
     fn append_tail(&mut self, tail: usize) {
         let (old_middle, new_middle) = (self.old_partner.len(), self.new_partner.len());
         self.old_partner
@@ -275,7 +278,7 @@ impl Alignment {
         };
         while old < old_end || new < new_end {
             if old < old_end && new < new_end && equal(old, new) {
-                // Taking equal elements as they come loses at most one other pair, so no edit gets longer.
+                // Keeping equal elements as they come loses at most one other pair, so no edit gets longer.
                 if let Some(other) = self.old_partner[old].filter(|other| *other != new) {
                     self.new_partner[other] = None;
                 }
@@ -291,7 +294,7 @@ impl Alignment {
                 steps.push(Step::Add);
                 new += 1;
             } else {
-                // Pairs do not cross, and neither element's partner lies behind.
+                // Pairs do not cross, and no partner lies behind, so these two elements are a pair.
                 steps.push(Step::Change);
                 (old, new) = (old + 1, new + 1);
             }
@@ -314,7 +317,8 @@ impl<'d> Numbering<'d> {
     }
 }
 
-/// The sequences to align: an element's identity where that is unique in both arrays, else its exact number.
+/// Returns the sequences to align. An element's token is its identity if that is unique in both arrays, otherwise its
+/// exact number.
 fn tokens(
     old: &[Json],
     new: &[Json],
@@ -354,8 +358,8 @@ struct Occurrence {
     token: u32,
 }
 
-/// Whether one is more likely the other, changed, than something else: half of it is equal. Numbers that round
-/// to the same double are the same number, mangled.
+/// Whether the new element is more likely the changed old one than another thing: half of it is equal. Numbers that
+/// round to the same double count as the same number, with lost digits.
 fn similar(old: &Json, new: &Json, fingerprints: &mut Fingerprints) -> bool {
     match (old, new) {
         (Json::Object(old), Json::Object(new)) => {

@@ -1,4 +1,4 @@
-//! Hashes of values, each container hashed once.
+//! Hashes of values. Each container is hashed once.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher};
@@ -8,10 +8,10 @@ use foldhash::fast::RandomState;
 
 use crate::document::{Json, Number};
 
-/// Hashes of values that stay where they are for as long as this lives. Equal values have equal hashes.
+/// Hashes of values that stay in place for as long as this lives. Equal values have equal hashes.
 ///
-/// Seeded per process; a seed decides only which of two equal answers is found faster, as whoever relies on two
-/// values being equal compares them.
+/// The hasher is seeded per process. Numbering in alignment also compares values whose hashes are equal. All other
+/// callers take equal hashes for equal values.
 #[derive(Default)]
 pub(in crate::patch) struct Fingerprints {
     state: RandomState,
@@ -21,7 +21,7 @@ pub(in crate::patch) struct Fingerprints {
 // === impl Fingerprints ===
 
 impl Fingerprints {
-    /// Hashes that can be compared with those of every other `Fingerprints` of this state.
+    /// Creates hashes that can be compared with those of every other `Fingerprints` with this state.
     pub(in crate::patch) fn seeded(state: &RandomState) -> Self {
         Self {
             state: state.clone(),
@@ -29,7 +29,7 @@ impl Fingerprints {
         }
     }
 
-    /// The hash of a value. The value has to outlive `self`.
+    /// Returns the hash of a value. The value has to outlive `self`.
     pub(in crate::patch) fn of(&mut self, value: &Json) -> u64 {
         match value {
             Json::Null => self.state.hash_one(0_u8),
@@ -55,7 +55,7 @@ impl Fingerprints {
                 if let Some(hash) = self.known.get(&address) {
                     return *hash;
                 }
-                // A sum, because the order of members does not matter.
+                // The hash is a sum, because the order of members does not matter.
                 let sum = members.iter().fold(0_u64, |sum, (name, value)| {
                     let value = self.of(value);
                     sum.wrapping_add(self.state.hash_one((name, value)))

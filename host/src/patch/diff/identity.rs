@@ -1,9 +1,9 @@
-//! What makes two array elements the same thing although they differ.
+//! Decides when two array elements are the same thing although they differ.
 
 use crate::document::Json;
 
-/// The members by which Kubernetes (`x-kubernetes-list-map-keys`, `patchMergeKey`) and its users tell elements
-/// apart, most telling first: a volume mount has a name too, but is known by its path.
+/// The members by which Kubernetes (`x-kubernetes-list-map-keys`, `patchMergeKey`) and its users tell elements apart.
+/// The most specific come first: a volume mount has a name too, but is identified by its path.
 const SCHEMES: &[&[&str]] = &[
     &["mountPath"],
     &["devicePath"],
@@ -20,7 +20,7 @@ const SCHEMES: &[&[&str]] = &[
     &["id"],
 ];
 
-/// How an element of an array is recognised.
+/// The identity of an array element.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(in crate::patch) struct Identity<'j> {
     scheme: usize,
@@ -34,7 +34,7 @@ enum Key<'j> {
     Integer(i64),
 }
 
-/// By what an element is recognised: none when it is no object, or has none of the members.
+/// Returns an element's identity. None if the element is not an object or has none of the members.
 pub(in crate::patch) fn identity(element: &Json) -> Option<Identity<'_>> {
     let members = element.as_object()?;
     SCHEMES.iter().enumerate().find_map(|(scheme, names)| {
@@ -43,7 +43,7 @@ pub(in crate::patch) fn identity(element: &Json) -> Option<Identity<'_>> {
         for (value, name) in values.iter_mut().zip(*names).skip(1) {
             *value = match members.get(*name).map(key) {
                 Some(key) => key?,
-                // The one default that an API server fills in, so that it may come or go.
+                // This is the only default that an API server fills in, so the member may appear or disappear.
                 None if *name == "protocol" => Key::Text("TCP"),
                 None => Key::None,
             };
@@ -72,7 +72,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_elements_apart_as_kubernetes_does() {
+    fn identifies_elements_like_kubernetes() {
         assert!(same(
             json!({"name": "a", "image": "x"}),
             json!({"image": "y", "name": "a"})

@@ -1,4 +1,4 @@
-//! What a whole object lost on its way through a plugin.
+//! Finds what a whole object lost on its way through a plugin.
 
 use std::collections::HashMap;
 
@@ -29,7 +29,7 @@ pub(super) fn check(
 ) -> Result<(), IntegrityError> {
     let mut losses = Losses::default();
     losses.find(&Pointer::root(), before, changes);
-    // Rounding comes first: it is never meant.
+    // Check rounding first, because it is never intended.
     if let Some(path) = losses.rounded.first {
         return Err(IntegrityError::PrecisionLost {
             path,
@@ -45,7 +45,7 @@ pub(super) fn check(
     }
 }
 
-/// What came and what went in arrays, so that an element that only moved is recognised.
+/// Elements that were added to arrays, to recognise an element that only moved.
 #[derive(Default)]
 struct Arrivals<'c> {
     by_value: HashMap<(Pointer, u64), Vec<usize>, RandomState>,
@@ -55,7 +55,7 @@ struct Arrivals<'c> {
 // === impl Losses ===
 
 impl Losses {
-    /// Looks for losses between a value at `at` and what `changes` make of it.
+    /// Looks for losses between a value at `at` and the result of `changes`.
     fn find(&mut self, at: &Pointer, before: &Json, changes: &[Operation]) {
         let mut document = before.clone();
         let mut applier = Applier::new(ApplyLimits::NONE);
@@ -92,7 +92,7 @@ impl Losses {
             {
                 self.rounded.add(at);
             }
-            // The difference replaces a container by one of its kind only where it gave up on the details.
+            // The diff replaces a container by one of the same type only as a fallback, without the details.
             (Json::Object(old), Json::Object(new)) => {
                 for (name, old) in old.iter().filter(|(_, old)| !old.is_null()) {
                     match new.get(name) {
@@ -115,7 +115,7 @@ impl Losses {
         }
     }
 
-    /// Elements that went: some of them came again in the same array.
+    /// Handles removed elements. Some of them were added again in the same array.
     fn left(&mut self, at: &Pointer, gone: &[(Pointer, &Pointer, Json)], changes: &[Operation]) {
         let mut fingerprints = Fingerprints::default();
         let mut arrivals = Arrivals::default();
@@ -153,7 +153,7 @@ impl Losses {
         }
     }
 
-    /// Arrays so large and so different that they were not aligned: elements are looked for wherever they are.
+    /// Handles arrays that were too large and too different to align. An element may be at any index.
     fn unordered(&mut self, at: &Pointer, old: &[Json], new: &[Json]) {
         let mut fingerprints = Fingerprints::default();
         let mut by_value: HashMap<u64, usize, RandomState> = HashMap::default();

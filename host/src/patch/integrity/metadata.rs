@@ -1,4 +1,4 @@
-//! Object metadata as `k8s.io/apimachinery` decodes it.
+//! Checks object metadata as `k8s.io/apimachinery` decodes it.
 
 use std::collections::HashSet;
 
@@ -10,11 +10,11 @@ use super::IntegrityError;
 use crate::document::{Json, Number, Pointer};
 use crate::patch::diff::Fingerprints;
 
-/// What stands for a member that is not there.
+/// Stands for a member that is absent.
 const ABSENT: Json = Json::Null;
 
-/// What a mutation keeps. Without its resourceVersion, an update that somebody made of an old object would be taken
-/// for one of the newest.
+/// Members that a mutation must not change. Without its resourceVersion, an update of an old object would count as an
+/// update of the newest one.
 const KEPT: &[&str] = &[
     "name",
     "namespace",
@@ -23,7 +23,7 @@ const KEPT: &[&str] = &[
     "managedFields",
 ];
 
-/// `metav1.ObjectMeta`, field by field. Fields that Kubernetes does not know it drops, whatever they hold.
+/// The fields of `metav1.ObjectMeta`. Kubernetes drops unknown fields, whatever they hold.
 const FIELDS: &[(&str, Form)] = &[
     ("name", Form::Text),
     ("generateName", Form::Text),
@@ -41,7 +41,7 @@ const FIELDS: &[(&str, Form)] = &[
     ("finalizers", Form::TextList),
 ];
 
-/// What Kubernetes decodes, besides null.
+/// The forms that Kubernetes decodes, besides null.
 #[derive(Clone, Copy)]
 enum Form {
     Text,
@@ -52,7 +52,7 @@ enum Form {
     OwnerReferences,
 }
 
-/// A place in the metadata.
+/// A place in the metadata, before and after the mutation.
 struct Field<'f> {
     before: &'f Json,
     after: &'f Json,
@@ -131,7 +131,7 @@ impl Field<'_> {
                         return Ok(());
                     }
                     let expected =
-                        "a string, numbers and booleans in quotes; to drop it, remove it";
+                        "a string (quote numbers and booleans; to drop the value, remove it)";
                     Err(self.member(name).undecodable(expected))
                 })
             }
@@ -145,7 +145,7 @@ impl Field<'_> {
         }
     }
 
-    /// Checks the elements of a list that it did not have before.
+    /// Checks the elements that the list did not have before.
     fn each_new(
         &self,
         expected: &'static str,
@@ -186,7 +186,7 @@ impl Field<'_> {
         )?;
         for name in ["apiVersion", "kind", "name", "uid"] {
             let field = self.member(name);
-            field.require(field.after.as_text().is_some(), "a string, and is required")?;
+            field.require(field.after.as_text().is_some(), "a string (required)")?;
         }
         for name in ["controller", "blockOwnerDeletion"] {
             let field = self.member(name);
@@ -223,7 +223,7 @@ impl Field<'_> {
     }
 }
 
-/// As Go reads it: upper-case `T` and `Z`, and no leap second.
+/// Whether Go reads the text as RFC 3339: upper-case `T` and `Z`, and no leap second.
 fn is_rfc_3339(text: &str) -> bool {
     OffsetDateTime::parse(text, &Rfc3339).is_ok()
         && text.as_bytes().get(10) == Some(&b'T')

@@ -38,7 +38,7 @@ fn accepted(before: &str, after: &str) {
 }
 
 #[test]
-fn rejects_a_change_of_identity() {
+fn rejects_change_of_identity() {
     let metadata = r#"{"name":"a","namespace":"n","uid":"u","managedFields":[{"manager":"m"}]}"#;
     for (after, path) in [
         (
@@ -89,10 +89,10 @@ fn rejects_a_change_of_identity() {
     assert!(!refused("[]").is_lossy());
 }
 
-/// kube-apiserver takes an update without a resourceVersion for one of the newest object, and another one for a conflict
-/// that the user did not make.
+/// kube-apiserver takes an update without a resourceVersion as an update of the newest object. With another
+/// resourceVersion it reports a conflict that the user did not cause.
 #[test]
-fn rejects_another_resource_version() {
+fn rejects_changed_resource_version() {
     let read = r#"{"name":"a","resourceVersion":"7"}"#;
     for after in [
         r#"{"name":"a","resourceVersion":"8"}"#,
@@ -112,7 +112,7 @@ fn rejects_another_resource_version() {
 }
 
 #[test]
-fn accepts_null_for_absent_and_another_generate_name() {
+fn accepts_null_for_absent_and_changed_generate_name() {
     accepted(
         r#"{"name":null,"labels":{}}"#,
         r#"{"uid":null,"labels":null}"#,
@@ -188,7 +188,7 @@ fn accepts_metadata_that_kubernetes_decodes() {
 }
 
 #[test]
-fn accepts_what_came_in_odd() {
+fn accepts_odd_metadata_that_was_there_before() {
     accepted(
         r#"{"labels":{"odd":1},"finalizers":[1],"ownerReferences":[{}],"generation":"x"}"#,
         r#"{"labels":{"odd":1,"new":"x"},"finalizers":["x",1],"ownerReferences":[{}],"generation":"x"}"#,
@@ -208,7 +208,7 @@ fn accepts_what_came_in_odd() {
 }
 
 #[test]
-fn rejects_a_whole_object_that_lost_something() {
+fn rejects_whole_object_with_missing_fields() {
     for (before, after, path, others) in [
         (
             r#"{"a":1,"b":{"c":2,"d":3}}"#,
@@ -259,7 +259,7 @@ fn rejects_a_whole_object_that_lost_something() {
 }
 
 #[test]
-fn accepts_a_whole_object_that_changed_moved_and_added() {
+fn accepts_whole_object_with_changes_moves_and_additions() {
     for (before, after) in [
         (r#"{"a":1,"b":["x"]}"#, r#"{"a":2,"b":["y","x"],"c":{}}"#),
         (r#"{"a":["x","y"]}"#, r#"{"a":["y","x"]}"#),
@@ -275,7 +275,7 @@ fn accepts_a_whole_object_that_changed_moved_and_added() {
 }
 
 #[test]
-fn rejects_a_whole_object_that_rounded_a_number() {
+fn rejects_whole_object_with_rounded_number() {
     for (before, after, path) in [
         (
             r#"{"a":9007199254740993}"#,
@@ -308,7 +308,7 @@ fn rejects_a_whole_object_that_rounded_a_number() {
 }
 
 #[test]
-fn losses_are_found_in_arrays_too_large_to_align() {
+fn finds_losses_in_arrays_too_large_to_align() {
     let list = |range: std::ops::Range<u32>| {
         let elements: Vec<String> = range.map(|number| format!("[{number}]")).collect();
         format!(r#"{{"a":[{}]}}"#, elements.join(","))
@@ -330,7 +330,7 @@ fn errors_name_places_and_never_values() {
     .unwrap_err();
     assert_eq!(
         error.to_string(),
-        "`/metadata/labels/a` is a number and Kubernetes cannot decode that; it has to be a string, numbers and \
-         booleans in quotes; to drop it, remove it"
+        "`/metadata/labels/a` is a number, which Kubernetes cannot decode; expected a string (quote numbers and \
+         booleans; to drop the value, remove it)"
     );
 }

@@ -1,4 +1,4 @@
-//! Operations with everything about them that only the document knows.
+//! Operations, with the details that depend on the document.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -10,21 +10,21 @@ use crate::patch::Operation;
 use crate::patch::apply::{Applier, ApplyLimits};
 use crate::patch::diff::{Fingerprints, identity};
 
-/// A token of which it is known what kind of container it is looked up in.
+/// A path token, with the type of the container that it is looked up in.
 #[derive(Clone, Debug)]
 pub(super) enum Token {
     Member(Arc<str>),
     Element(usize),
 }
 
-/// By what an array element is recognised when it comes back.
+/// The features by which an array element is recognised when it comes back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Recognition {
     value: u64,
     identity: Option<u64>,
 }
 
-/// What an operation does to a place.
+/// The effect of an operation on a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Add,
@@ -32,16 +32,16 @@ pub(super) enum Kind {
     Remove,
 }
 
-/// One operation.
+/// One operation, with its details.
 #[derive(Clone, Debug)]
 pub(super) struct Change {
     pub(super) tokens: Vec<Token>,
     pub(super) kind: Kind,
-    /// Of an array element that comes.
+    /// The array element that is added.
     pub(super) comes: Option<Recognition>,
-    /// Of an array element that goes.
+    /// The array element that is removed or replaced.
     pub(super) goes: Option<Recognition>,
-    /// The operation at which the same element goes or comes: both together are a move within the array.
+    /// The index of the operation that removes or adds the same element. The two are a move within the array.
     pub(super) moved: Option<usize>,
 }
 
@@ -118,7 +118,7 @@ impl<'c> Changes<'c> {
         self.state
     }
 
-    /// Pairs equal elements that come and go in the same array.
+    /// Pairs equal elements that are added and removed in the same array.
     fn find_moves(&mut self) {
         let mut coming: HashMap<(Pointer, u64), Vec<usize>, RandomState> = HashMap::default();
         let mut going = Vec::new();
@@ -150,7 +150,7 @@ impl Recognition {
     pub(super) fn of(element: &Json, state: &RandomState) -> Self {
         use std::hash::BuildHasher as _;
         Self {
-            // A new memory for each element: some of them are gone by the time of the next.
+            // Each element gets a new cache, because some elements are gone before the next one is hashed.
             value: Fingerprints::seeded(state).of(element),
             identity: identity(element).map(|identity| state.hash_one(identity)),
         }

@@ -1,4 +1,4 @@
-//! The places that were written, as a tree that follows the object's.
+//! The places that were written, as a tree in the shape of the object.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -6,17 +6,17 @@ use std::sync::Arc;
 use super::changes::{Change, Changes, Kind, Recognition, Token};
 use crate::document::{Json, Pointer};
 
-/// One place of the object, and those below it that are worth remembering.
+/// A place of the object, with the places below it that need to be remembered.
 #[derive(Clone, Debug)]
 pub(super) struct Place<W> {
-    /// Who put the value in that stands here. Several when one wrote and others moved it.
+    /// The writers of the value at this place: several if one mutator wrote it and others moved it.
     writers: Vec<W>,
-    /// Who took away what stood here.
+    /// The writer that removed the value at this place.
     remover: Option<W>,
     below: Below<W>,
 }
 
-/// What is remembered inside a container.
+/// The record of writes inside a container.
 #[derive(Clone, Debug)]
 enum Below<W> {
     Nothing,
@@ -24,26 +24,27 @@ enum Below<W> {
     Elements(Elements<W>),
 }
 
-/// What is remembered inside an array.
+/// The record of writes inside an array.
 #[derive(Clone, Debug)]
 struct Elements<W> {
-    /// By index, ascending.
+    /// Written elements, by ascending index.
     written: Vec<(usize, Place<W>)>,
     removed: Vec<Removed<W>>,
 }
 
-/// An element that is gone.
+/// An element that was removed or replaced.
 #[derive(Clone, Debug)]
 struct Removed<W> {
-    /// The element that now stands where it stood, or the array's length; none when it was replaced.
+    /// The index of the element that now stands in its place, or the array's length. None if the element was
+    /// replaced.
     index: Option<usize>,
     recognition: Recognition,
     remover: W,
 }
 
-/// Elements gone from one array that are recognised when they come back. An array has no more than some
-/// thousand removed, as then the difference replaces it; but any number of scalars may be replaced one by one,
-/// and each that comes is compared with all of these.
+/// Limit on the remembered elements of one array. A replaced element is remembered only below this limit. Scalars can
+/// be replaced one by one in any number, and each added element is compared with all remembered ones. Removed
+/// elements are always remembered: there are at most some thousand, because the diff replaces the array otherwise.
 const MAX_RECOGNISED: usize = 2000;
 
 /// The mutation being recorded, at one of its operations.
@@ -53,7 +54,7 @@ pub(super) struct Recording<'r, W> {
     pub(super) index: usize,
     /// The writers whose work the operation undoes.
     pub(super) earlier: Vec<W>,
-    /// Elements on the move, by the operation at which they come.
+    /// Elements being moved, by the index of the operation that adds them.
     pub(super) carried: BTreeMap<usize, Place<W>>,
 }
 
@@ -68,13 +69,13 @@ impl<W: Copy + Eq> Recording<'_, W> {
 // === impl Place ===
 
 impl<W: Copy + Eq> Place<W> {
-    /// Records the operation that `recording` stands at; `self` is the root.
+    /// Records the current operation of `recording`. `self` is the root.
     pub(super) fn record(&mut self, recording: &mut Recording<'_, W>) {
         let changes = recording.changes;
         self.descend(&changes.get(recording.index).tokens, &[], recording);
     }
 
-    /// `inherited` are the writers of the nearest place above that somebody put in whole.
+    /// `inherited` are the writers of the nearest place above that was added as a whole.
     fn descend(&mut self, tokens: &[Token], inherited: &[W], recording: &mut Recording<'_, W>) {
         let Some((token, rest)) = tokens.split_first() else {
             return self.overwrite(inherited, recording);
@@ -107,7 +108,7 @@ impl<W: Copy + Eq> Place<W> {
         }
     }
 
-    /// The value of this place is the operation's from now on, or none.
+    /// Sets this place to the operation's value, or to none.
     fn overwrite(&mut self, inherited: &[W], recording: &mut Recording<'_, W>) {
         let value = recording.changes.value(recording.index);
         recording.earlier.extend(self.remover.take());
@@ -125,8 +126,8 @@ impl<W: Copy + Eq> Place<W> {
         }
     }
 
-    /// Forgets what was written here and below, as it is gone, but not what was removed, unless `value` brings
-    /// it back.
+    /// Forgets the writes here and below, because the values are gone. Keeps the record of what was removed, unless
+    /// `value` adds it again.
     fn bury(&mut self, value: Option<&Json>, recording: &mut Recording<'_, W>) {
         recording.earlier.append(&mut self.writers);
         match &mut self.below {
@@ -158,7 +159,7 @@ impl<W: Copy + Eq> Place<W> {
         }
     }
 
-    /// Collects where `writer`'s writes stand; those inside something that it put in whole are not listed.
+    /// Collects the places of `writer`'s writes. Writes inside something that it added as a whole are not listed.
     pub(super) fn paths_of(
         &self,
         writer: W,
@@ -213,7 +214,7 @@ impl<W> Default for Place<W> {
 // === impl Below ===
 
 impl<W> Below<W> {
-    /// The members; a container that became an object starts anew.
+    /// Returns the members. A container that became an object starts anew.
     fn members(&mut self) -> &mut BTreeMap<Arc<str>, Place<W>> {
         if !matches!(self, Self::Members(_)) {
             *self = Self::Members(BTreeMap::new());
@@ -224,7 +225,7 @@ impl<W> Below<W> {
         }
     }
 
-    /// The elements; a container that became an array starts anew.
+    /// Returns the elements. A container that became an array starts anew.
     fn elements(&mut self) -> &mut Elements<W> {
         if !matches!(self, Self::Elements(_)) {
             *self = Self::Elements(Elements {
@@ -304,7 +305,7 @@ impl<W: Copy + Eq> Elements<W> {
                 if !place.writers.contains(&recording.writer) {
                     place.writers.push(recording.writer);
                 }
-                // It came before it went, left of here: where it was put it still stands.
+                // The element was added before it was removed, further left, so it still stands where it was added.
                 if let Some(Token::Element(to)) = recording.changes.get(to).tokens.last() {
                     *self.at(*to) = place;
                 }
@@ -317,7 +318,7 @@ impl<W: Copy + Eq> Elements<W> {
         }
     }
 
-    /// Remembers what goes where a whole element is replaced by something else.
+    /// Records an element that is replaced by something else.
     fn replace(&mut self, recording: &mut Recording<'_, W>) {
         let (comes, goes) = (recording.change().comes, recording.change().goes);
         if let Some(element) = comes {
@@ -327,7 +328,7 @@ impl<W: Copy + Eq> Elements<W> {
         self.forget(None, goes, remover);
     }
 
-    /// Remembers an element that is gone.
+    /// Records an element that is gone.
     fn forget(&mut self, index: Option<usize>, element: Option<Recognition>, remover: W) {
         if let Some(recognition) = element
             && (index.is_some() || self.removed.len() < MAX_RECOGNISED)
@@ -358,7 +359,7 @@ impl<W: Copy + Eq> Elements<W> {
         }
     }
 
-    /// The place at an index, which is remembered from now on.
+    /// Returns the place at an index, which is remembered from now on.
     fn at(&mut self, index: usize) -> &mut Place<W> {
         let position = self.position(index).unwrap_or_else(|position| {
             self.written.insert(position, (index, Place::default()));

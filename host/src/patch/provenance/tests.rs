@@ -3,8 +3,8 @@ use serde_json::{Value, json};
 use super::*;
 use crate::patch::diff;
 
-/// The first state is the original; each that follows is what its writer, `'a'`, `'b'`, …, made of it. Gives
-/// the conflicts of the last one, and the record.
+/// The first state is the original object. Each later state is the result of its writer: `'a'`, `'b'`, and so on.
+/// Returns the conflicts of the last mutation, and the record.
 fn conflicts(states: &[Value]) -> (Vec<(String, char)>, Provenance<char>) {
     let writers: Vec<char> = ('a'..).take(states.len() - 1).collect();
     conflicts_of(states, &writers)
@@ -42,7 +42,7 @@ fn paths(provenance: &Provenance<char>, writer: char) -> Vec<String> {
 }
 
 #[test]
-fn a_change_or_removal_of_what_another_wrote_is_a_conflict() {
+fn changing_or_removing_value_of_other_writer_is_conflict() {
     found(
         &[json!({}), json!({"x": 1}), json!({"x": 2})],
         &[("/x", 'a')],
@@ -63,7 +63,7 @@ fn a_change_or_removal_of_what_another_wrote_is_a_conflict() {
 }
 
 #[test]
-fn the_same_value_and_other_places_are_no_conflict() {
+fn same_value_or_other_place_is_no_conflict() {
     found(&[json!({}), json!({"x": 1}), json!({"x": 1})], &[]);
     found(
         &[
@@ -76,7 +76,7 @@ fn the_same_value_and_other_places_are_no_conflict() {
 }
 
 #[test]
-fn putting_back_what_another_removed_is_a_conflict() {
+fn restoring_value_that_other_writer_removed_is_conflict() {
     found(
         &[json!({"x": 1}), json!({}), json!({"x": 1})],
         &[("/x", 'a')],
@@ -126,7 +126,7 @@ fn putting_back_what_another_removed_is_a_conflict() {
 }
 
 #[test]
-fn removing_an_ancestor_is_a_conflict_with_everyone_inside() {
+fn removing_ancestor_conflicts_with_all_writers_inside() {
     found(
         &[
             json!({"m": {}}),
@@ -155,7 +155,7 @@ fn removing_an_ancestor_is_a_conflict_with_everyone_inside() {
 }
 
 #[test]
-fn a_leaf_inside_something_put_in_whole_was_written_too() {
+fn adding_whole_value_writes_its_leaves() {
     let added = json!({"l": [{"name": "n", "image": "i", "env": [{"name": "e", "value": "1"}]}]});
     let mut changed = added.clone();
     changed["l"][0]["env"][0]["value"] = json!("2");
@@ -180,7 +180,7 @@ fn a_leaf_inside_something_put_in_whole_was_written_too() {
 }
 
 #[test]
-fn a_place_moves_along_when_elements_come_and_go_before_it() {
+fn place_follows_insertions_and_removals_before_it() {
     let element = |name: &str, image: &str| json!({"name": name, "image": image});
     let states = |last: Value| {
         vec![
@@ -210,7 +210,7 @@ fn a_place_moves_along_when_elements_come_and_go_before_it() {
 }
 
 #[test]
-fn moving_an_element_is_no_conflict_and_takes_its_writer_along() {
+fn moving_element_is_no_conflict_and_keeps_writer() {
     let element = |name: &str, image: &str| json!({"name": name, "image": image});
     let original = json!({"l": [element("p", "1"), element("q", "1"), element("r", "1")]});
     let written = json!({"l": [element("p", "2"), element("q", "1"), element("r", "1")]});
@@ -237,7 +237,7 @@ fn moving_an_element_is_no_conflict_and_takes_its_writer_along() {
 }
 
 #[test]
-fn a_writer_never_conflicts_with_itself() {
+fn writer_never_conflicts_with_itself() {
     let states = [
         json!({}),
         json!({"x": {"y": 1}}),
@@ -261,7 +261,7 @@ fn a_writer_never_conflicts_with_itself() {
 }
 
 #[test]
-fn names_that_look_like_indices_are_names() {
+fn member_names_like_indexes_are_names() {
     found(
         &[
             json!({"m": {"1": "x"}}),
@@ -282,7 +282,7 @@ fn names_that_look_like_indices_are_names() {
 }
 
 #[test]
-fn paths_are_where_writes_stand_and_include_what_was_removed() {
+fn paths_include_written_and_removed_places() {
     let (_, provenance) = conflicts(&[
         json!({"keep": 1, "gone": 1, "l": ["x", "y"]}),
         json!({"keep": 1, "new": {"deep": 1}, "l": ["y"], "other": 1}),
@@ -294,7 +294,7 @@ fn paths_are_where_writes_stand_and_include_what_was_removed() {
 }
 
 #[test]
-fn a_replaced_element_is_one_place_and_is_recognised_when_it_comes_back() {
+fn recognizes_replaced_element_when_it_returns() {
     let states = [
         json!({"l": ["x", "y"]}),
         json!({"l": ["z", "y"]}),
@@ -306,7 +306,7 @@ fn a_replaced_element_is_one_place_and_is_recognised_when_it_comes_back() {
 }
 
 #[test]
-fn very_large_lists_that_change_completely_are_recorded_within_bounds() {
+fn recording_of_huge_changed_lists_is_bounded() {
     let list = |range: std::ops::Range<u32>| json!({"l": range.collect::<Vec<_>>()});
     let states = [
         list(0..50_000),

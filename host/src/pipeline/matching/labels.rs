@@ -1,4 +1,4 @@
-//! Label selectors, as kube-apiserver's object matcher has them.
+//! Label selectors, as in kube-apiserver's object matcher.
 
 use crate::config::{LabelSelector, LabelTest};
 use crate::document::Json;
@@ -6,11 +6,11 @@ use crate::document::Json;
 // === impl LabelSelector ===
 
 impl LabelSelector {
-    /// Whether either of the two objects has such labels.
+    /// Whether the selector selects at least one of the two objects.
     ///
-    /// A selector without requirements selects anything. Any other selects objects with metadata only: neither
-    /// nothing, as both are in a DELETE and a CREATE in turn, nor the options of a CONNECT, whatever its
-    /// requirements.
+    /// A selector without requirements selects everything. Any other selector selects only objects with metadata.
+    /// Whatever its requirements are, it never selects an absent object (the new object of a DELETE, the old object
+    /// of a CREATE), nor the options of a CONNECT.
     #[must_use]
     pub fn selects(&self, object: Option<&Json>, old_object: Option<&Json>) -> bool {
         self.requirements.is_empty()

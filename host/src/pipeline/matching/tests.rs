@@ -59,7 +59,7 @@ fn one_rule(rule: ManifestRule) -> Match {
     Match::from_manifest_rules(&[rule]).unwrap()
 }
 
-/// The `match` of a configuration file for everything, with these namespaces.
+/// Parses a `match` that covers everything, with these namespaces.
 fn everything_in(namespaces: &str) -> Match {
     let rule = "{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: ['*/*']}";
     let plugin = format!("{{name: a, source: 'file:a', match: {{rules: [{rule}], {namespaces}}}}}");
@@ -154,7 +154,7 @@ fn compares_resources_and_subresources() {
 }
 
 #[test]
-fn an_empty_subresource_is_the_resource_itself() {
+fn empty_subresource_means_resource_itself() {
     let matcher = one_rule(rule(&["*"], &["*"], &["*"], &["pods"]));
     let request = AdmissionRequest {
         sub_resource: Some(String::new()),
@@ -164,7 +164,7 @@ fn an_empty_subresource_is_the_resource_itself() {
 }
 
 #[test]
-fn compares_scopes_and_takes_namespace_objects_for_cluster_scoped() {
+fn compares_scopes_and_treats_namespaces_as_cluster_scoped() {
     let cluster_scoped = [
         in_namespace(None, request("g", "v", "r")),
         in_namespace(Some(""), request("g", "v", "r/exec")),
@@ -213,7 +213,7 @@ fn compares_scopes_and_takes_namespace_objects_for_cluster_scoped() {
 }
 
 #[test]
-fn says_which_rule_matched() {
+fn reports_which_rule_matched() {
     let rules = [
         rule(&["CREATE"], &[""], &["v1"], &["pods"]),
         rule(&["*"], &["*"], &["*"], &["*"]),
@@ -249,7 +249,7 @@ fn never_excludes_cluster_scoped_objects_by_namespace() {
 }
 
 #[test]
-fn takes_a_namespace_object_to_be_in_itself() {
+fn treats_namespace_object_as_inside_itself() {
     let namespace = |namespace: Option<&str>, name: &str| AdmissionRequest {
         name: name.to_owned(),
         ..in_namespace(namespace, request("", "v1", "namespaces"))
@@ -276,7 +276,7 @@ fn takes_a_namespace_object_to_be_in_itself() {
     }
 }
 
-/// The `match` of a configuration file for everything, with these keys.
+/// Parses a `match` that covers everything, with these keys.
 fn everything_with(keys: &str) -> Match {
     everything_in(keys)
 }
@@ -290,7 +290,7 @@ fn by(username: &str, groups: &[&str], request: AdmissionRequest) -> AdmissionRe
 }
 
 #[test]
-fn excludes_users_and_groups_by_their_exact_names() {
+fn excludes_users_and_groups_by_exact_name() {
     let pod = |username, groups: &[&str]| by(username, groups, request("", "v1", "pods"));
     let matcher = everything_with("excludeUsers: [jane, john], excludeGroups: ['system:nodes']");
     for (username, groups, expected) in [
@@ -309,12 +309,12 @@ fn excludes_users_and_groups_by_their_exact_names() {
         let matches = matcher.matches(&pod(username, &groups)).is_some();
         assert_eq!(matches, expected, "{username} {groups:?}");
     }
-    // Without userInfo there is nobody to exclude.
+    // Without userInfo there is no user to exclude.
     assert!(matcher.matches(&request("", "v1", "pods")).is_some());
 }
 
 #[test]
-fn an_exception_covers_what_all_its_lists_hold() {
+fn exception_applies_only_if_all_lists_match() {
     let exception = |keys: &str| {
         let rule = "{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: ['*/*']}";
         let plugin = format!(
@@ -336,7 +336,7 @@ fn an_exception_covers_what_all_its_lists_hold() {
         object: object(),
         ..unnamed.clone()
     };
-    // As of each object when a collection is deleted.
+    // Like each object when a collection is deleted.
     let deleted = AdmissionRequest {
         operation: Operation::Delete,
         old_object: object(),

@@ -1,47 +1,49 @@
-//! Audit annotations that kube-apiserver keeps: what each plugin did, recorded by the host, and what each plugin
-//! wants recorded.
+//! Builds the audit annotations: the host's own record of each plugin's actions, and the annotations that plugins ask
+//! for.
 //!
-//! kube-apiserver knows one webhook; which plugin changed what, refused or failed open stands here alone. It drops
-//! an annotation with an invalid key, so there is none.
+//! kube-apiserver knows only one webhook. Only these annotations say which plugin changed something, denied the
+//! request or failed open. kube-apiserver drops an annotation whose key is invalid, so the host makes every key
+//! valid.
 
 use super::{Weight, status};
 use crate::config::Mode;
 use crate::pipeline::outcome::{Ended, Report};
 use crate::pipeline::text::{Limit, annotation_key, joined, one_line};
 
-/// One value. An audit event is one line of a log with a limit of its own, 100 KiB by default in the truncating
-/// backend.
+/// Most bytes of one value. An audit event is one line of a log, which has a limit too: 100 KiB by default in the
+/// truncating backend.
 const MAX_VALUE_BYTES: usize = 1024;
-/// Of a digest, behind `sha256:`: as much as tells two versions of a plugin apart.
+/// Digits of a digest that are shown, after `sha256:`: enough to tell two versions of a plugin apart.
 const DIGEST_DIGITS: usize = 12;
-/// Annotations of one plugin's own.
+/// Most annotations that one plugin can add.
 const MAX_PER_PLUGIN: usize = 32;
 
-/// Which plugins ran, and in which version. Not a plugin's key: those have the plugin's name and a dot before them.
+/// Key for the called plugins and their versions. No plugin's key is the same, because those start with the plugin's
+/// name and a dot.
 const PLUGINS: &str = "plugins";
-/// The places that a plugin changed.
+/// Key for the places that a plugin changed.
 const PATCHED: &str = "patched";
-/// The places where a plugin changed what an earlier one wrote.
+/// Key for the places where a plugin changed another plugin's earlier write.
 const CONFLICTS: &str = "conflicts";
-/// Why a plugin refused the request.
+/// Key for a plugin's reason to deny the request.
 const DENIED: &str = "denied";
-/// Why a plugin in warn mode would have refused it.
+/// Key for a denial by a plugin in warn mode.
 const WOULD_DENY: &str = "would-deny";
-/// How a plugin failed.
+/// Key for a plugin's fault.
 const FAULT: &str = "fault";
-/// How a plugin failed without which the request passed.
+/// Key for the fault of a plugin that failed open.
 const FAILED_OPEN: &str = "failed-open";
-/// Why a plugin was not asked.
+/// Key for the exception because of which a plugin was not called.
 const EXCEPTED: &str = "excepted";
-/// What a plugin would have refused, were it not as bad in the old object.
+/// Key for violations that the old object already had, so that they were not denied.
 const EXISTING_VIOLATIONS: &str = "existing-violations";
-/// How a plugin's second call ended.
+/// Key for the result of a plugin's second call.
 const REINVOKED: &str = "reinvoked";
-/// The places that a plugin would change once more in the final object.
+/// Key for the places that a plugin would change again in the final object.
 const NOT_CONVERGING: &str = "not-converging";
-/// How many of a plugin's own annotations are not there.
+/// Key for the number of a plugin's own annotations that were left out.
 const LEFT_OUT: &str = "left-out";
-/// What no plugin's own key can be.
+/// Keys that a plugin's own annotations cannot have.
 const RESERVED: [&str; 11] = [
     PATCHED,
     CONFLICTS,
@@ -56,7 +58,7 @@ const RESERVED: [&str; 11] = [
     LEFT_OUT,
 ];
 
-/// Annotations ready to be sent, in plugin order, the host's own first.
+/// Returns the annotations to send, in plugin order, with the host's own first.
 pub(super) fn merge(reports: &[&Report], allowed: bool) -> Vec<(String, String)> {
     let mut all: Vec<(String, String)> = Vec::new();
     let asked: Vec<String> = reports
@@ -99,7 +101,7 @@ fn hosts_own(report: &Report, allowed: bool, mut record: impl FnMut(&'static str
     if report.mode != Mode::Enforce {
         return;
     }
-    // A refused request leaves nothing changed.
+    // A denied request leaves nothing changed.
     if allowed && !report.changed.is_empty() {
         let places = report.changed.iter().map(|place| one_line(place, value));
         record(PATCHED, joined(places, ",", MAX_VALUE_BYTES));
@@ -120,7 +122,7 @@ fn hosts_own(report: &Report, allowed: bool, mut record: impl FnMut(&'static str
     }
 }
 
-/// A key that a plugin gave twice has the value that it gave last.
+/// Adds a plugin's own annotations. If the plugin gave a key twice, the last value wins.
 fn plugins_own(report: &Report, all: &mut Vec<(String, String)>) {
     let plugin = report.plugin.as_str();
     let first = all.len();
@@ -141,7 +143,7 @@ fn plugins_own(report: &Report, all: &mut Vec<(String, String)>) {
     }
 }
 
-/// `name@0123456789ab`.
+/// Returns the plugin's name and version as `name@0123456789ab`.
 fn versioned(report: &Report) -> String {
     let digest = report
         .digest

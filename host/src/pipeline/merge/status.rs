@@ -1,7 +1,7 @@
-//! Refusals into one status.
+//! Merges denials and faults into one status.
 //!
-//! kube-apiserver shows a user one message per webhook, and kubectl shows `details.causes` instead of it when the
-//! reason is Invalid. So both name every plugin that refuses, and say what each one said.
+//! kube-apiserver shows a user one message per webhook. When the reason is Invalid, kubectl shows `details.causes`
+//! instead of the message. So both name every plugin that denies the request, with its reason.
 
 mod causes;
 
@@ -11,23 +11,23 @@ use crate::pipeline::outcome::{Cause, Denial, Report, Status, StatusCause, Statu
 use crate::pipeline::text::{Limit, field_path, one_line};
 use crate::review::request::AdmissionRequest;
 
-/// The whole message. It travels in an HTTP body and through kubectl to a terminal.
+/// Most bytes of the message, which travels in an HTTP body and through kubectl to a terminal.
 const MAX_MESSAGE_BYTES: usize = 16 * 1024;
-/// What one plugin says in it, at least, however many refuse.
+/// Bytes of the message that each plugin gets at least, however many deny the request.
 const MIN_PART_BYTES: usize = 128;
-/// What one plugin says in it, at most.
+/// Bytes of the message that each plugin gets at most.
 const MAX_PART_BYTES: usize = 4 * 1024;
-/// Causes in all.
+/// Most causes in one status.
 const MAX_CAUSES: usize = 100;
-/// One cause's message, the plugin's name included.
+/// Longest message of one cause, including the plugin's name.
 const MAX_CAUSE: Limit = Limit::Bytes(1024);
 
-/// A policy's refusal, unless it wants otherwise.
+/// The code and reason of a denial that asks for no other.
 const FORBIDDEN: (u16, &str) = (403, "Forbidden");
-/// A plugin's failing.
+/// The code and reason of a fault.
 const INTERNAL_ERROR: (u16, &str) = (500, "InternalError");
-/// StatusReasons for a refused request, each with the one code that belongs to it. Of those that share a code the
-/// first is the one that the code alone stands for.
+/// StatusReasons for a denied request, each with its HTTP code. When two reasons share a code, the first is used for
+/// a denial that gives only the code.
 const STATUS_REASONS: [(u16, &str); 15] = [
     FORBIDDEN,
     (400, "BadRequest"),
@@ -45,7 +45,7 @@ const STATUS_REASONS: [(u16, &str); 15] = [
     (429, "TooManyRequests"),
     INTERNAL_ERROR,
 ];
-/// The CauseTypes of a policy's refusal.
+/// CauseTypes that a denial can use.
 const CAUSE_TYPES: [&str; 10] = [
     FIELD_FORBIDDEN,
     "FieldValueNotFound",
@@ -58,19 +58,19 @@ const CAUSE_TYPES: [&str; 10] = [
     "FieldValueTypeInvalid",
     "InternalError",
 ];
-/// For a value that is well formed but not permitted, which is what a policy says when it says no more.
+/// CauseType of a value that is well formed but not permitted, and the default for a policy's denial.
 const FIELD_FORBIDDEN: &str = "FieldValueForbidden";
 
-/// One plugin that stands in the request's way.
+/// The contribution of one plugin that denies the request or failed closed.
 struct Refusal {
-    /// Its name and what it says.
+    /// The plugin's name and its reason.
     words: String,
     causes: Vec<StatusCause>,
-    /// How many causes it has beyond those.
+    /// Number of further causes.
     more_causes: usize,
 }
 
-/// The refusal that the reports come to, if they come to one.
+/// Returns the status of a denied request, or none if no report denies it.
 pub(super) fn merge(reports: &[&Report], request: &AdmissionRequest) -> Option<Status> {
     let weights = || reports.iter().map(|report| (*report, Weight::of(report)));
     let denials: Vec<&Denial> = weights()
@@ -92,7 +92,7 @@ pub(super) fn merge(reports: &[&Report], request: &AdmissionRequest) -> Option<S
     let part = part(&refusing);
     let refusing = refusing.len();
     let refusals = weights().filter_map(|(report, weight)| Refusal::of(report, &weight, part));
-    // More than these do not come into the message or the causes.
+    // No more than these fit into the message or the causes.
     let refusals: Vec<Refusal> = refusals.take(MAX_MESSAGE_BYTES / MIN_PART_BYTES).collect();
     let (code, reason) = if denials.is_empty() {
         INTERNAL_ERROR
@@ -113,23 +113,23 @@ pub(super) fn merge(reports: &[&Report], request: &AdmissionRequest) -> Option<S
     })
 }
 
-/// What a denial says on one line: its message, and what its causes add to it.
+/// Returns a denial on one line: its message, with the causes that the message does not contain.
 pub(super) fn words(denial: &Denial, limit: Limit) -> String {
     let message = one_line(&denial.message, limit);
     let added = causes::words(&message, &denial.causes);
     match (message.is_empty(), added.is_empty()) {
-        (true, true) => "gives no reason".to_owned(),
+        (true, true) => "no reason given".to_owned(),
         (true, false) => one_line(&added, limit),
         (false, true) => message,
         (false, false) => one_line(&format!("{message} ({added})"), limit),
     }
 }
 
-/// How long one plugin's words can be, so that all of them fit.
+/// Returns the longest text that each plugin may have so that all of them fit.
 fn part(refusing: &[&str]) -> Limit {
     /// Room for the words at the beginning and the end.
     const FRAME_BYTES: usize = 128;
-    /// `; ` and ` failed (output-too-large, failurePolicy Fail): `
+    /// Room for `; ` and ` failed (output-too-large, failurePolicy Fail): `.
     const SEPARATORS_BYTES: usize = 50;
     let names: usize = refusing
         .iter()
@@ -139,16 +139,16 @@ fn part(refusing: &[&str]) -> Limit {
     Limit::Bytes((words / refusing.len()).clamp(MIN_PART_BYTES, MAX_PART_BYTES))
 }
 
-/// Read behind `admission webhook "x" denied the request: `.
+/// Builds the message, which users read after `admission webhook "x" denied the request: `.
 fn message(refusals: &[Refusal], refusing: usize, denials: usize) -> String {
     /// Room for `; and 18446744073709551615 more`.
     const REST_BYTES: usize = 32;
     let mut message = match (denials, refusing - denials) {
         (1, 0) | (0, 1) => String::new(),
-        (_, 0) => format!("{denials} plugins refuse: "),
+        (_, 0) => format!("denied by {denials} plugins: "),
         (0, faults) => format!("{faults} plugins failed: "),
-        (1, faults) => format!("1 plugin refuses, {faults} failed: "),
-        (_, faults) => format!("{denials} plugins refuse, {faults} failed: "),
+        (1, faults) => format!("denied by 1 plugin, {faults} failed: "),
+        (_, faults) => format!("denied by {denials} plugins, {faults} failed: "),
     };
     for (index, refusal) in refusals.iter().enumerate() {
         let separator = if index == 0 { "" } else { "; " };
@@ -164,7 +164,7 @@ fn message(refusals: &[Refusal], refusing: usize, denials: usize) -> String {
     message
 }
 
-/// Every plugin's causes as long as there is room, but of every plugin at least one.
+/// Collects the causes of all plugins while there is room, with at least one cause per plugin.
 fn causes(refusals: Vec<Refusal>, refusing: usize) -> Vec<StatusCause> {
     let mut all: Vec<StatusCause> = Vec::new();
     let shown = refusals.len().min(MAX_CAUSES);
@@ -186,7 +186,7 @@ fn causes(refusals: Vec<Refusal>, refusing: usize) -> Vec<StatusCause> {
     all
 }
 
-/// The code and reason that all denials want, or Forbidden.
+/// Returns the code and reason that all denials ask for, or Forbidden if their codes differ.
 fn agreed(denials: &[&Denial]) -> (u16, &'static str) {
     let mut wanted = denials.iter().map(|denial| wanted(denial));
     let Some(first) = wanted.next() else {
@@ -206,7 +206,8 @@ fn agreed(denials: &[&Denial]) -> (u16, &'static str) {
     }
 }
 
-/// What one denial wants: a reason counts where it belongs to the code, or stands for one.
+/// Returns the code and reason that one denial asks for. A reason counts if it fits the given code, or if no code is
+/// given.
 fn wanted(denial: &Denial) -> (u16, &'static str) {
     let by_reason = STATUS_REASONS
         .into_iter()
@@ -305,7 +306,7 @@ fn status_cause(plugin: &str, cause: &Cause, denial: &Denial) -> StatusCause {
         text = one_line(&denial.message, MAX_CAUSE);
     }
     if text.is_empty() {
-        text = "gives no reason".to_owned();
+        text = "no reason given".to_owned();
     }
     StatusCause {
         reason,

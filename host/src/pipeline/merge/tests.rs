@@ -95,7 +95,7 @@ fn run(reports: &[Report]) -> Outcome {
     outcome
 }
 
-/// What kube-apiserver and kubectl show of a refusal.
+/// Formats what kube-apiserver and kubectl show of a denial.
 fn shown(outcome: &Outcome) -> String {
     let status = outcome.status.as_ref().unwrap();
     let mut text = format!("{} {}\n{}\n", status.code, status.reason, status.message);
@@ -119,7 +119,7 @@ fn annotation<'o>(outcome: &'o Outcome, key: &str) -> Option<&'o str> {
 }
 
 #[test]
-fn allows_when_nobody_refuses() {
+fn allows_when_no_plugin_denies() {
     let outcome = run(&[
         allows("a"),
         report("b", Mode::Enforce, FailurePolicy::Fail, Ended::Patched),
@@ -134,7 +134,7 @@ fn allows_when_nobody_refuses() {
 }
 
 #[test]
-fn one_denial_is_told_with_its_causes() {
+fn single_denial_includes_its_causes() {
     let outcome = run(&[denies(
         "required-labels",
         Denial {
@@ -174,16 +174,16 @@ fn one_denial_is_told_with_its_causes() {
 }
 
 #[test]
-fn every_denial_is_told_and_every_fault_beside_them() {
+fn message_lists_all_denials_and_faults() {
     insta::assert_snapshot!(shown(&run(&[denies("a", denial("no latest tag")), allows("b"), denies("c", denial("no root"))])), @r"
     403 Forbidden
-    2 plugins refuse: a: no latest tag; c: no root
+    denied by 2 plugins: a: no latest tag; c: no root
     -  [FieldValueForbidden] a: no latest tag
     -  [FieldValueForbidden] c: no root
     ");
     insta::assert_snapshot!(shown(&run(&[denies("a", denial("no latest tag")), faults("b", FailurePolicy::Fail)])), @r"
     403 Forbidden
-    1 plugin refuses, 1 failed: a: no latest tag; b failed (out-of-fuel, failurePolicy Fail): it used up its limit of 100M fuel
+    denied by 1 plugin, 1 failed: a: no latest tag; b failed (out-of-fuel, failurePolicy Fail): it used up its limit of 100M fuel
     -  [FieldValueForbidden] a: no latest tag
     -  [InternalError] b failed (out-of-fuel, failurePolicy Fail): it used up its limit of 100M fuel
     ");
@@ -191,7 +191,7 @@ fn every_denial_is_told_and_every_fault_beside_them() {
         shown(&run(&[denies("a", denial("x")), faults("b", FailurePolicy::Fail), denies("c", denial("y")), faults("d", FailurePolicy::Ignore)])),
         @r"
         403 Forbidden
-        2 plugins refuse, 1 failed: a: x; b failed (out-of-fuel, failurePolicy Fail): it used up its limit of 100M fuel; c: y
+        denied by 2 plugins, 1 failed: a: x; b failed (out-of-fuel, failurePolicy Fail): it used up its limit of 100M fuel; c: y
         -  [FieldValueForbidden] a: x
         -  [InternalError] b failed (out-of-fuel, failurePolicy Fail): it used up its limit of 100M fuel
         -  [FieldValueForbidden] c: y
@@ -200,7 +200,7 @@ fn every_denial_is_told_and_every_fault_beside_them() {
 }
 
 #[test]
-fn a_fault_alone_is_an_internal_error() {
+fn fault_alone_is_internal_error() {
     insta::assert_snapshot!(shown(&run(&[faults("a", FailurePolicy::Fail)])), @r"
     500 InternalError
     a failed (out-of-fuel, failurePolicy Fail): it used up its limit of 100M fuel
@@ -215,18 +215,18 @@ fn a_fault_alone_is_an_internal_error() {
 }
 
 #[test]
-fn a_denial_that_says_nothing_still_names_its_plugin() {
+fn empty_denial_still_names_its_plugin() {
     insta::assert_snapshot!(shown(&run(&[denies("a", denial(" \n"))])), @r"
     403 Forbidden
-    a: gives no reason
-    -  [FieldValueForbidden] a: gives no reason
+    a: no reason given
+    -  [FieldValueForbidden] a: no reason given
     ");
     let causes = vec![cause("", ""), cause("/spec", "\u{7}")];
     insta::assert_snapshot!(shown(&run(&[denies("a", Denial { causes, ..denial("") })])), @r"
     403 Forbidden
-    a: gives no reason
-    -  [FieldValueForbidden] a: gives no reason
-    - spec [FieldValueForbidden] a: gives no reason
+    a: no reason given
+    -  [FieldValueForbidden] a: no reason given
+    - spec [FieldValueForbidden] a: no reason given
     ");
     let causes = vec![cause("/spec/replicas", "at most 3")];
     insta::assert_snapshot!(shown(&run(&[denies("a", Denial { causes, ..denial("") })])), @r"
@@ -237,7 +237,7 @@ fn a_denial_that_says_nothing_still_names_its_plugin() {
 }
 
 #[test]
-fn a_fault_with_ignore_is_recorded_and_not_shown() {
+fn ignored_fault_is_recorded_and_not_shown() {
     let outcome = run(&[faults("a", FailurePolicy::Ignore), allows("b")]);
     assert!(outcome.allowed && outcome.warnings.is_empty());
     assert_eq!(annotation(&outcome, "a.failed-open"), Some("out-of-fuel"));
@@ -249,7 +249,7 @@ fn a_fault_with_ignore_is_recorded_and_not_shown() {
 }
 
 #[test]
-fn warn_mode_turns_a_denial_into_a_warning_and_never_refuses() {
+fn warn_mode_turns_denial_into_warning() {
     let mut denying = denies(
         "a",
         Denial {
@@ -275,7 +275,7 @@ fn warn_mode_turns_a_denial_into_a_warning_and_never_refuses() {
 }
 
 #[test]
-fn audit_mode_leaves_no_trace() {
+fn audit_mode_does_not_affect_answer() {
     let mut reports = [denies("a", denial("no")), faults("b", FailurePolicy::Fail)];
     for report in &mut reports {
         report.mode = Mode::Audit;
@@ -287,7 +287,7 @@ fn audit_mode_leaves_no_trace() {
 }
 
 #[test]
-fn a_code_counts_where_all_denials_want_it() {
+fn uses_code_only_if_all_denials_agree() {
     let wants = |code, reason: Option<&str>| Denial {
         code,
         reason: reason.map(str::to_owned),
@@ -342,7 +342,7 @@ fn a_code_counts_where_all_denials_want_it() {
 }
 
 #[test]
-fn details_name_the_object_by_what_there_is() {
+fn details_name_object_by_available_fields() {
     let mut unnamed = request();
     unnamed.name.clear();
     unnamed.object = Some(Json::from(json!({"metadata": {"generateName": "web-"}})));
@@ -364,7 +364,7 @@ fn details_name_the_object_by_what_there_is() {
 }
 
 #[test]
-fn a_message_of_ten_megabytes_stays_within_its_limit_and_silences_nobody() {
+fn cuts_huge_message_and_keeps_those_of_others() {
     let mut reports: Vec<Report> = (0..100)
         .map(|index| denies(&format!("plugin-{index}"), denial(&"x".repeat(10_000))))
         .collect();
@@ -378,7 +378,7 @@ fn a_message_of_ten_megabytes_stays_within_its_limit_and_silences_nobody() {
     assert!(
         status
             .message
-            .starts_with("101 plugins refuse: loud: y y y")
+            .starts_with("denied by 101 plugins: loud: y y y")
             && status.message.contains("plugin-99: x")
     );
     assert!(!status.message.contains(char::is_control));
@@ -388,7 +388,7 @@ fn a_message_of_ten_megabytes_stays_within_its_limit_and_silences_nobody() {
 }
 
 #[test]
-fn a_message_says_how_many_plugins_it_does_not_name() {
+fn message_reports_number_of_omitted_plugins() {
     let reports: Vec<Report> = (0..1000)
         .map(|index| denies(&format!("plugin-{index}"), denial(&"x".repeat(1000))))
         .collect();
@@ -403,7 +403,7 @@ fn a_message_says_how_many_plugins_it_does_not_name() {
 }
 
 #[test]
-fn a_million_causes_leave_room_for_the_other_plugins() {
+fn million_causes_leave_room_for_other_plugins() {
     let many = Denial {
         causes: vec![cause("/spec/x", "is wrong"); 1_000_000],
         ..denial("no")
@@ -420,7 +420,7 @@ fn a_million_causes_leave_room_for_the_other_plugins() {
 }
 
 #[test]
-fn warnings_are_what_kube_apiserver_keeps() {
+fn cleans_and_deduplicates_warnings_like_kube_apiserver() {
     let mut first = allows("a");
     first.warnings = ["", "\n", "line\nbreak", "twice", "twice", "\u{1b}[2Jescape"]
         .map(str::to_owned)
@@ -435,7 +435,7 @@ fn warnings_are_what_kube_apiserver_keeps() {
 }
 
 #[test]
-fn a_long_warning_is_cut_only_where_not_all_of_them_fit() {
+fn cuts_long_warning_only_if_warnings_do_not_fit() {
     let mut first = allows("a");
     first.warnings = vec!["ä".repeat(4000)];
     let mut second = allows("b");
@@ -455,7 +455,7 @@ fn a_long_warning_is_cut_only_where_not_all_of_them_fit() {
 }
 
 #[test]
-fn a_million_warnings_do_not_silence_another_plugin() {
+fn million_warnings_do_not_hide_other_plugins() {
     let mut loud = allows("loud");
     loud.warnings = (0..1_000_000)
         .map(|index| format!("{index} {}", "ä".repeat(300)))
@@ -479,7 +479,7 @@ fn a_million_warnings_do_not_silence_another_plugin() {
 }
 
 #[test]
-fn what_changed_and_what_was_overwritten_is_recorded() {
+fn annotations_record_changes_and_conflicts() {
     let mut patched = report("b", Mode::Enforce, FailurePolicy::Fail, Ended::Patched);
     patched.changed = vec![
         "/spec/replicas".to_owned(),
@@ -505,7 +505,7 @@ fn what_changed_and_what_was_overwritten_is_recorded() {
 }
 
 #[test]
-fn a_plugin_cannot_take_the_hosts_keys_nor_another_plugins() {
+fn plugin_cannot_use_annotation_keys_of_others() {
     let mut hostile = report("a", Mode::Enforce, FailurePolicy::Fail, Ended::Patched);
     hostile.changed = vec!["/spec".to_owned()];
     hostile.annotations = [
@@ -553,7 +553,7 @@ fn a_plugin_cannot_take_the_hosts_keys_nor_another_plugins() {
 }
 
 #[test]
-fn a_plugins_annotations_are_bounded_in_number_and_size() {
+fn bounds_number_and_size_of_plugin_annotations() {
     let mut hostile = allows("a");
     hostile.annotations = (0..1_000_000)
         .map(|index| (format!("k{index}"), "\u{0}v".repeat(10)))
@@ -571,7 +571,7 @@ fn a_plugins_annotations_are_bounded_in_number_and_size() {
 }
 
 #[test]
-fn an_exception_is_recorded_and_its_plugin_is_not_among_those_that_ran() {
+fn records_exception_and_omits_its_plugin() {
     let excepted = report(
         "quiet",
         Mode::Enforce,
@@ -589,7 +589,7 @@ fn an_exception_is_recorded_and_its_plugin_is_not_among_those_that_ran() {
 }
 
 #[test]
-fn what_was_there_before_is_a_warning_beside_what_is_new() {
+fn shows_existing_violations_as_warning() {
     let existing = Denial {
         causes: vec![cause("/spec/a", "is bad")],
         ..Denial::default()
@@ -602,7 +602,7 @@ fn what_was_there_before_is_a_warning_beside_what_is_new() {
     assert!(outcome.allowed);
     assert_eq!(
         outcome.warnings,
-        ["images: not new, so let through: spec.a: is bad"]
+        ["images: existing violation, allowed: spec.a: is bad"]
     );
     assert_eq!(
         annotation(&outcome, "images.existing-violations"),
@@ -621,7 +621,7 @@ fn what_was_there_before_is_a_warning_beside_what_is_new() {
 }
 
 #[test]
-fn a_second_call_adds_to_the_first() {
+fn second_call_adds_to_report_of_first() {
     let patched = |places: &[&str]| Report {
         changed: places.iter().map(ToString::to_string).collect(),
         ..report("a", Mode::Enforce, FailurePolicy::Fail, Ended::Patched)
@@ -641,7 +641,7 @@ fn a_second_call_adds_to_the_first() {
     assert_eq!(annotation(&outcome, "a.patched"), Some("/a"));
     assert_eq!(annotation(&outcome, "a.reinvoked"), Some("unchanged"));
 
-    // What the first call changed stands when the second one fails open, and does not when it denies.
+    // The first call's change stands if the second call fails open, and is dropped if the second call denies.
     let mut failed = patched(&["/a"]);
     failed.failure_policy = FailurePolicy::Ignore;
     failed.add(faults("a", FailurePolicy::Ignore));

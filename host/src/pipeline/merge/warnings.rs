@@ -1,8 +1,8 @@
-//! Warnings that kube-apiserver keeps.
+//! Builds warnings that kube-apiserver keeps.
 //!
-//! It drops a warning with a control character. Once they are longer than 4096 characters together – over all webhooks of
-//! a request –, it shortens all of them to 256, and then drops what is still too much. So the host does that by itself,
-//! and says what it left out.
+//! kube-apiserver drops a warning with a control character. If the warnings of all webhooks of a request have more
+//! than 4096 characters together, kube-apiserver shortens each one to 256 characters, and then drops those that still
+//! do not fit. The host therefore shortens the warnings itself, and says how many it left out.
 
 use std::collections::HashSet;
 
@@ -10,26 +10,26 @@ use super::{Weight, status};
 use crate::pipeline::outcome::Report;
 use crate::pipeline::text::{Limit, one_line};
 
-/// What kube-apiserver shortens a warning to when they are too long together. Kubernetes advises 120.
+/// Length to which kube-apiserver shortens warnings that are too long together. Kubernetes recommends at most 120.
 const SHORT_CHARACTERS: usize = 256;
-/// What kube-apiserver takes in all before it shortens.
+/// Total length up to which kube-apiserver shortens nothing.
 const MAX_TOTAL_CHARACTERS: usize = 4096;
-/// Room for the last one, which counts those that were left out.
+/// Room for the last warning, which says how many were left out.
 const REST_CHARACTERS: usize = 64;
-/// Warnings of one plugin that are looked at. Were they one character long each, more would not fit.
+/// Most warnings of one plugin that are considered. Even with one character each, no more would fit.
 const MAX_PER_PLUGIN: usize = 512;
 
 struct Warning {
     text: String,
     characters: usize,
-    /// The how-manieth of its plugin it is.
+    /// Position among the warnings of its plugin.
     rank: usize,
 }
 
-/// Warnings ready to be sent, in plugin order; as they are, when all of them fit.
+/// Returns the warnings to send, in plugin order. If all of them fit, they stay unchanged.
 ///
-/// When they do not, they are shortened, and when that is not enough, every plugin's first comes before any plugin's
-/// second: one that floods does not silence the others.
+/// Otherwise the host shortens them. If they still do not fit, the host takes the first warning of every plugin
+/// before the second warning of any plugin. A plugin with many warnings therefore does not silence the others.
 pub(super) fn merge(reports: &[&Report]) -> Vec<String> {
     let (mut warnings, mut left_out) = gather(reports, Limit::Characters(MAX_TOTAL_CHARACTERS));
     if left_out > 0 || total(&warnings) > MAX_TOTAL_CHARACTERS {
@@ -47,7 +47,7 @@ pub(super) fn merge(reports: &[&Report]) -> Vec<String> {
     texts
 }
 
-/// Every warning once, cut to the limit, and how many were not looked at.
+/// Returns every warning once, cut to the limit, and the number of warnings that were not considered.
 fn gather(reports: &[&Report], limit: Limit) -> (Vec<Warning>, usize) {
     let mut seen = HashSet::new();
     let mut warnings = Vec::new();
@@ -60,7 +60,7 @@ fn gather(reports: &[&Report], limit: Limit) -> (Vec<Warning>, usize) {
         };
         let existing = report.existing.as_ref().map(|denial| {
             let words = status::words(denial, limit);
-            format!("not new, so let through: {words}")
+            format!("existing violation, allowed: {words}")
         });
         let own = report
             .warnings
@@ -91,7 +91,7 @@ fn total(warnings: &[Warning]) -> usize {
     warnings.iter().map(|warning| warning.characters).sum()
 }
 
-/// Takes out what does not fit and says how many that were.
+/// Removes the warnings that do not fit, and returns their number.
 fn choose(warnings: &mut Vec<Warning>) -> usize {
     let before = warnings.len();
     let mut by_rank: Vec<usize> = (0..before).collect();

@@ -1,12 +1,13 @@
-//! Reinvocation: mutators that are called again because a later plugin changed the object.
+//! Reinvocation: calls mutators again because a later plugin changed the object.
 //!
-//! As in kube-apiserver, there is one more round, in the same order; in it a mutator with
-//! `reinvocationPolicy: IfNeeded` is called that was called before, whose object has changed since, and that still
-//! matches. Nobody is called for the first time.
+//! As in kube-apiserver, there is one more round in the same order. A mutator with `reinvocationPolicy: IfNeeded` is
+//! called again if its object has changed since its first call and it still matches. A mutator that was not called in
+//! the first round is not called in the second.
 //!
-//! kube-apiserver leaves it at that, and an object that two webhooks disagree about is what the last one made of it.
-//! Here, whoever changed something in the second round, or had something changed after it, is asked a last time, with
-//! the final object. What it answers is not applied; when it would change something, the chain does not converge.
+//! kube-apiserver stops there, and the last webhook wins if two webhooks disagree. Tollgate adds a check: some
+//! mutators are called once more, with the final object. This applies to mutators that changed something in the
+//! second round, or whose object changed after their second call. Their answer is not applied. If it would change
+//! something, the chain does not converge.
 
 use super::{Applied, Chain, MutateError, Round, judge};
 use crate::config::FailurePolicy;
@@ -18,17 +19,17 @@ use crate::pipeline::turn::{Answered, Beginning, Turn};
 
 /// A mutator that may be called again.
 pub(super) struct Seat {
-    /// Which of the plugins.
+    /// Index of the plugin.
     index: usize,
-    /// Which of the reports.
+    /// Index of the report.
     report: usize,
-    /// The object's version as it left it.
+    /// The object's version after the mutator's last call.
     version: u64,
-    /// Whether its second call changed the object; none without one.
+    /// Whether the second call changed the object. None if there was no second call.
     changed_again: Option<bool>,
 }
 
-/// What a message shows of the places.
+/// Most places that a message shows.
 const MOST_PLACES: usize = 5;
 
 // === impl Seat ===
@@ -51,7 +52,7 @@ impl Seat {
     }
 }
 
-/// Calls again who wants it, and then finds out whether all are content. A refusal ends it.
+/// Reinvokes the mutators that need it, and then checks that the chain converges. A denial ends it.
 pub(super) async fn reinvoke(
     round: &Round<'_>,
     chain: &mut Chain,
@@ -98,7 +99,8 @@ pub(super) async fn reinvoke(
     Ok(())
 }
 
-/// Adds the report of a second turn, and says whether it refuses the request. An exception is no turn.
+/// Adds the report of a second call, and returns whether it denies the request. An exception does not count as a
+/// call.
 fn add(reports: &mut [Report], seat: &Seat, report: Report) -> bool {
     if matches!(report.ended, Ended::Excepted(_)) {
         return false;
@@ -108,7 +110,7 @@ fn add(reports: &mut [Report], seat: &Seat, report: Report) -> bool {
     refuses
 }
 
-/// Calls a mutator with the final object, and says whether the request is refused for what it answers.
+/// Calls a mutator with the final object, and returns whether its answer denies the request.
 async fn verify(
     round: &Round<'_>,
     chain: &Chain,
@@ -162,7 +164,7 @@ async fn verify(
     Ok(true)
 }
 
-/// Lets the last turn decide where it refuses the request, and says whether it does.
+/// Takes over the result of the last call if it denies the request, and returns whether it does.
 fn refused(report: &mut Report, last: Report) -> bool {
     let refuses = last.refuses();
     if refuses {
@@ -198,8 +200,8 @@ fn unsettled(places: &[String]) -> String {
         more => format!(" and {more} more places"),
     };
     format!(
-        "called again because a later plugin changed the object, and then with the final one, it would still change \
-         {}{more}: it and another plugin want different things, or it is not idempotent",
+        "called again after a later plugin changed the object, and once more with the final object, it would still \
+         change {}{more}: the plugin is not idempotent, or it and another plugin set different values",
         shown.join(", ")
     )
 }

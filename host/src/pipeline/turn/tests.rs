@@ -1,4 +1,4 @@
-//! Conditions that cost much are evaluated where nobody waits for them.
+//! Conditions that cost much are evaluated on another thread.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ use crate::engine::{EngineSettings, Tier};
 use crate::metrics::Metrics;
 use crate::review::decode::decode;
 
-/// A plugin that never loaded, with one condition. Whether it would be called is all that is asked of it.
+/// A plugin that never loaded, with one condition. The tests only ask whether it would be called.
 fn plugin(condition: &str) -> Arc<Plugin> {
     let rule = "{operations: ['*'], apiGroups: ['*'], apiVersions: ['*'], resources: ['*/*']}";
     let conditions = format!("[{{name: pairs, expression: '{condition}'}}]");
@@ -27,7 +27,7 @@ fn plugin(condition: &str) -> Arc<Plugin> {
     })
 }
 
-/// A Pod is created with a list of so many numbers.
+/// A request that creates a Pod with a list of `length` numbers.
 fn request(length: usize) -> Arc<AdmissionRequest> {
     let list: Vec<usize> = (0..length).collect();
     let review = json!({
@@ -39,7 +39,7 @@ fn request(length: usize) -> Arc<AdmissionRequest> {
             "object": {"list": list},
         }
     });
-    let review = decode(review.to_string().as_bytes(), 32).expect("it is a review");
+    let review = decode(review.to_string().as_bytes(), 32).expect("the review can be read");
     Arc::new(review.request)
 }
 
@@ -50,14 +50,14 @@ fn engine() -> Engine {
         largest: Limits::default(),
         tier: Tier::default(),
     });
-    engine.expect("the engine can be made")
+    engine.expect("the engine can be created")
 }
 
 const PAIRS: &str = "object.list.all(x, object.list.all(y, x <= y || x >= y))";
 
-/// On a runtime of one thread nothing goes on while that thread evaluates.
+/// On a single-threaded runtime, nothing else runs while its thread evaluates.
 #[tokio::test]
-async fn a_costly_condition_leaves_the_thread_to_others() {
+async fn costly_condition_does_not_block_thread() {
     let (engine, plugin) = (engine(), plugin(PAIRS));
     let turn = Turn {
         plugin: &plugin,
@@ -85,7 +85,7 @@ async fn a_costly_condition_leaves_the_thread_to_others() {
 }
 
 #[tokio::test]
-async fn a_costly_condition_that_gets_no_place_in_time_is_unclear() {
+async fn costly_condition_without_place_before_deadline_is_unclear() {
     let (engine, plugin) = (engine(), plugin(PAIRS));
     let turn = Turn {
         plugin: &plugin,

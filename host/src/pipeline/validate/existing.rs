@@ -1,28 +1,34 @@
-//! Violations that were there before: an UPDATE that adds none is not the moment to refuse them.
+//! Finds violations that the old object already had. An UPDATE that adds none should not be denied for them.
 //!
-//! A validator that denies an UPDATE is asked a second time, with the old object in the place of the new one and
-//! everything else as it was. What it denies there too, for the same reason in the same place, is not this request's
-//! doing – as long as what stands in that place is what stood there: a reason's words hold no values, so that the same
-//! words can be about something worse. A reason without a place is excused only where the request changes little that
-//! it could be about.
+//! When a validator denies an UPDATE, the host calls it a second time. The old object then takes the place of the new
+//! one, and everything else is unchanged. A reason is excused if both conditions hold:
 //!
-//! The second call stays an UPDATE, with the old object as both objects. As a CREATE it would excuse what a rule about
-//! changes denies: who refuses every change of `spec` outside of hours refuses every object then, too.
+//! - The validator gives the same reason for the same place in both calls.
+//! - The value at that place has not changed. A reason's text holds no values, so the same text can be about
+//!   something worse.
 //!
-//! **Who and when.** A rule about who may change an object denies the old one as well, and so does one about the time.
-//! What a plugin asked for tells them apart from a rule about the object ([`Grounds`]): it cannot deny by what it has not
-//! asked. So nothing is excused with `existingViolations: allow` that a plugin denies after it asked who or when, or
-//! without having looked at the object at all.
+//! A reason without a place is excused only if the request changes little that the reason could be about.
 //!
-//! **Deletion.** Whatever the setting, an object that is being deleted can lose finalizers and owners, in a request that
-//! does nothing else ([`only_removes`]): nobody can mend it any more, and garbage collection must not come to a halt. So
-//! much kube-apiserver lets through without asking what a role allows (registry/rbac/helpers.go,
-//! `IsOnlyMutatingGCFields`). Nothing more is excused: who keeps a finalizer in place would get past every plugin that
-//! denies by user (as in CVE-2023-34091). A plugin that asks who or when, and looks at finalizers or owners, is about
-//! just that, and its denial stands.
+//! The second call stays an UPDATE, with the old object as both objects. A CREATE would excuse denials by a rule
+//! about changes. For example, a rule that denies every change of `spec` outside working hours would then deny every
+//! object.
 //!
-//! **Cost.** Both objects are the user's to choose. Comparing them is counted ([`Steps`]), happens on another thread where
-//! they are large, and ends in the denial where it costs too much or takes too long.
+//! **Rules about user or time.** A rule about who may change an object denies the old object as well, and so does a
+//! rule about the time. The host tells such rules apart from a rule about the object by what the plugin asked for
+//! ([`Grounds`]). A plugin cannot deny by something that it has not asked for. So `existingViolations: allow` excuses
+//! nothing if the plugin asked who or when, or if it did not look at the object at all.
+//!
+//! **Deletion.** Whatever the setting is, an object that is being deleted can lose finalizers and owners, in a
+//! request that does nothing else ([`only_removes`]). Such an object can no longer be repaired, and garbage
+//! collection must not get stuck. For the same reason, kube-apiserver allows such requests without asking what a role
+//! allows (registry/rbac/helpers.go, `IsOnlyMutatingGCFields`).
+//!
+//! No other change is excused. Otherwise a user could keep a finalizer in place, and so get past every plugin that
+//! denies by user (as in CVE-2023-34091). A plugin that asks who or when, and also looks at finalizers or owners, has
+//! the removal itself as its subject. Its denial stands.
+//!
+//! **Cost.** The user chooses both objects. The host therefore counts the steps of comparing them ([`Steps`]), and
+//! compares large objects on another thread. If comparing costs too much or takes too long, the denial stands.
 
 #[doc(hidden)]
 pub mod fuzzing;
@@ -45,17 +51,17 @@ use removal::only_removes;
 use split::{Split, split};
 use steps::Steps;
 
-/// An UPDATE that may be let through for what was there before.
+/// An UPDATE that may be allowed because its violations existed before.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Excusing<'r> {
     request: &'r Arc<AdmissionRequest>,
     objects: Objects<'r>,
-    /// `existingViolations: allow`
+    /// Whether `existingViolations` is `allow`.
     allows: bool,
     is_being_deleted: bool,
 }
 
-/// What an UPDATE makes of an object.
+/// The two objects of an UPDATE, with the request.
 #[derive(Clone, Copy, Debug)]
 struct Objects<'r> {
     request: &'r AdmissionRequest,
@@ -63,13 +69,13 @@ struct Objects<'r> {
     old: &'r Json,
 }
 
-/// Objects of fewer values are compared on the spot, in a millisecond at most.
+/// If the two objects have fewer values together, they are compared on this thread. This takes a millisecond at most.
 const INLINE_NODES: usize = 1_000;
 
 // === impl Excusing ===
 
 impl<'r> Excusing<'r> {
-    /// None where nothing of a request can be excused.
+    /// Returns none if nothing in the request can be excused.
     pub(super) fn of(plugin: &Plugin, request: &'r Arc<AdmissionRequest>) -> Option<Self> {
         Self::with(plugin.config.existing_violations, request)
     }
@@ -89,7 +95,7 @@ impl<'r> Excusing<'r> {
         })
     }
 
-    /// Tells what a request brings in from what was there before. What asking again costs is added to `called`.
+    /// Separates new violations from existing ones. The cost of the second call is added to `called`.
     pub(super) async fn told_apart(
         self,
         turn: &Turn<'_>,
@@ -106,8 +112,9 @@ impl<'r> Excusing<'r> {
                 .await
                 .unwrap_or(false);
         let is_excusable = |grounds: Grounds, is_withheld: bool| {
-            // Once the content of a Secret has been read, all texts are the same: whether a reason is an old one nobody
-            // can tell, and only what is excused whatever the reason is can be.
+            // Once the plugin has read a Secret's content, the host withholds all its texts, so they are all equal.
+            // Old reasons cannot be told from new ones then. Only garbage collection is excused, because the reasons
+            // do not matter for it.
             self.is_excusable(only_collects, grounds) && (only_collects || !is_withheld)
         };
         let is_withheld = called.secrecy.withholds();
@@ -128,7 +135,7 @@ impl<'r> Excusing<'r> {
             return Ok(Split::new(denial));
         }
         if is_withheld || is_withheld_again {
-            // Where the first call could not be withheld and the second one is, their texts differ.
+            // If only the second call's texts are withheld, they do not match the first call's.
             return Ok(if is_withheld {
                 Split::existing(denial)
             } else {
@@ -143,13 +150,14 @@ impl<'r> Excusing<'r> {
             tracing::info!(
                 plugin = turn.plugin.config.name.as_str(),
                 uid = self.request.uid,
-                "existing violations are not told from new ones: comparing the objects costs too much"
+                "cannot tell existing violations from new ones, so all count as new: comparing the objects costs too \
+                 much"
             );
             Split::new(denial)
         }))
     }
 
-    /// Whether a plugin that has asked for this can have denied what was there before.
+    /// Whether a plugin that asked for `grounds` can have denied something that existed before.
     fn is_excusable(&self, only_collects: bool, grounds: Grounds) -> bool {
         let asked_who_or_when = grounds.who || grounds.when;
         if only_collects {
@@ -158,7 +166,7 @@ impl<'r> Excusing<'r> {
         self.allows && grounds.object && !asked_who_or_when
     }
 
-    /// Compares the objects within a bound of steps; none where that or the time does not suffice.
+    /// Compares the objects within the limit of steps. Returns none if the steps or the time run out.
     async fn compare<T: Send + 'static>(
         &self,
         engine: &Engine,
@@ -189,7 +197,8 @@ impl<'r> Objects<'r> {
         })
     }
 
-    /// Whether the request is the one by which a Namespace, whose finalizers are in its spec, loses them.
+    /// Whether the request finalizes a Namespace. A Namespace has its finalizers in its spec, and loses them by such
+    /// a request.
     fn is_finalizing_namespace(&self) -> bool {
         self.request.sub_resource.as_deref() == Some("finalize")
             && self.request.resource.group.is_empty()
@@ -197,7 +206,7 @@ impl<'r> Objects<'r> {
     }
 }
 
-/// The stored object says so, and not the one that the user sends.
+/// Whether the object is being deleted. The stored object decides this, not the one that the user sends.
 fn is_being_deleted(old_object: &Json) -> bool {
     let metadata = old_object.member("metadata");
     metadata

@@ -1,4 +1,4 @@
-//! The child that runs guest code: describes and configures a plugin, and makes the component that is to be compiled.
+//! The child that runs guest code: it describes and configures a plugin, and makes the component to compile.
 
 use std::io::Write;
 use std::panic::AssertUnwindSafe;
@@ -10,25 +10,25 @@ use wasmtime::UpdateDeadline;
 use wasmtime_wizer::{WasmtimeWizerComponent, Wizer};
 
 use super::patience::{MAX_SLEEP, Slept, patiently};
-use super::{Outcome, Refusal, Teller, Workshop, attempted, caught, panic_text};
+use super::{Outcome, Refusal, Teller, Workshop, attempted, caught, component_of, panic_text};
 use crate::engine::bindings::types;
 use crate::engine::{Fault, Guest, Tier};
-use crate::plugin::componentize::componentize;
 use crate::plugin::protocol::{Line, Manifest, ManifestRule, Order, Rewriting, Stage, Task};
 use crate::plugin::shim::without_shim;
 use crate::plugin::trim::trim;
 
-/// `describe` and `configure` may use this many times the fuel of a call: they run once.
+/// Factor by which the fuel of `describe` and `configure` exceeds that of a call. The two run only once.
 const LOAD_FUEL_FACTOR: u64 = 20;
 
+/// Describes a plugin, and configures it if ordered to. `code` is the code that another child made of the plugin. If it
+/// is empty, this child compiles the plugin.
 pub(super) async fn configure(
     order: &Order,
-    bytes: Vec<u8>,
+    code: &[u8],
+    plugin: Vec<u8>,
     teller: &mut Teller<impl Write>,
 ) -> Result<Outcome, Refusal> {
-    let _ = teller.stage(Stage::Componentize);
-    let component = caught(|| componentize(bytes).map_err(|error| error.to_string()))
-        .map_err(|reason| Stage::Componentize.refuses(reason))?;
+    let component = component_of(plugin, teller)?;
     let _ = teller.stage(Stage::Compile);
     let workshop = Workshop::open(order, Tier::Once)?;
     match &order.task {
@@ -37,13 +37,15 @@ pub(super) async fn configure(
             rewriting,
         } => {
             Configuring::new(order, &workshop, settings, rewriting)
-                .run(&component, teller)
+                .run(&component, code, teller)
                 .await
         }
-        Task::Describe | Task::Compile { .. } => {
-            let guest = workshop
-                .link(&component)
-                .map_err(|error| Stage::Compile.refuses(error))?;
+        Task::Describe | Task::Compile { .. } | Task::CompileOnce { .. } => {
+            let guest = match code {
+                [] => workshop.link(&component),
+                code => workshop.link_code(code),
+            };
+            let guest = guest.map_err(|error| Stage::Compile.refuses(error))?;
             let manifest = Loading::of(order)
                 .describe(&workshop, &guest, teller)
                 .await?;
@@ -64,13 +66,13 @@ fn configured(manifest: Manifest, component: Vec<u8>, fallback: Option<String>) 
     }
 }
 
-/// What a guest may use while it is loaded.
+/// Limits of a guest while it is loaded.
 struct Loading {
     fuel: u64,
     time: Duration,
 }
 
-/// A plugin on its way to a configured component.
+/// The work of configuring a plugin and making its component.
 struct Configuring<'a> {
     order: &'a Order,
     workshop: &'a Workshop<'a>,
@@ -101,13 +103,13 @@ impl Loading {
     }
 }
 
-/// What a guest says at a stage, unless it fails or sleeps.
+/// Waits for a guest's answer in a stage. Refuses the plugin if it fails or sleeps too long.
 async fn awake<T>(stage: Stage, run: impl Future<Output = Result<T, Fault>>) -> Result<T, Refusal> {
     match patiently(run, MAX_SLEEP).await {
         Ok(said) => said.map_err(|fault| stage.refuses(format!("{}: {fault}", fault.kind()))),
         Err(Slept) => Err(stage.refuses(format!(
-            "deadline: the plugin slept for more than {} s while it was loaded; there is nothing that it could wait \
-             for: remove the sleep",
+            "deadline: the plugin slept for more than {} s at load, where it has nothing to wait for: remove the \
+             sleep",
             MAX_SLEEP.as_secs()
         ))),
     }
@@ -134,6 +136,7 @@ impl<'a> Configuring<'a> {
     async fn run(
         &self,
         component: &[u8],
+        code: &[u8],
         teller: &mut Teller<impl Write>,
     ) -> Result<Outcome, Refusal> {
         let instrumented = match self.rewriting {
@@ -145,16 +148,20 @@ impl<'a> Configuring<'a> {
             })
             .map_err(|reason| format!("the component cannot be instrumented: {reason}")),
         };
-        let linked = instrumented.and_then(|(context, instrumented)| {
-            match self.workshop.link(&instrumented) {
-                Ok(guest) => Ok((context, guest)),
-                Err(error) => Err(format!("the component cannot be instrumented: {error}")),
-            }
+        let link = |component: &[u8]| match code {
+            [] => self.workshop.link(component),
+            // The compiling child instrumented the component as this one does: same program, same bytes.
+            code => self.workshop.link_code(code),
+        };
+        let linked = instrumented.and_then(|(context, instrumented)| match link(&instrumented) {
+            Ok(guest) => Ok((context, guest)),
+            Err(error) => Err(format!("the component cannot be instrumented: {error}")),
         });
         let (guest, context, mut fallback) = match linked {
             Ok((context, guest)) => (guest, Some(context), None),
-            // What the plain component lacks, the instrumented one lacks too; but the plain one's error is plainer.
-            Err(reason) => match self.workshop.link(component) {
+            // If the plain component lacks something, the instrumented one lacks it too. The error of the plain one is
+            // clearer.
+            Err(reason) => match link(component) {
                 Ok(guest) => (guest, None, Some(reason)),
                 Err(error) => return Err(Stage::Compile.refuses(error)),
             },
@@ -177,11 +184,12 @@ impl<'a> Configuring<'a> {
             let _ = teller.stage(Stage::Snapshot);
             if store.data().holds_resources() {
                 fallback = Some(
-                    "it holds a WASI resource after `configure`, which no snapshot can hold"
+                    "the plugin holds a WASI resource after `configure`, which no snapshot can hold"
                         .to_owned(),
                 );
             } else {
-                // The plugin's own code is done; what runs now is the instrumentation, which hands out all memory.
+                // The plugin's own code is finished. From here on, only the instrumentation runs, which hands out all
+                // memory.
                 store.set_hostcall_fuel(usize::MAX);
                 store.epoch_deadline_callback(|_| Ok(UpdateDeadline::Continue(1)));
                 let refuelled = store.set_fuel(u64::MAX);
@@ -206,12 +214,12 @@ impl<'a> Configuring<'a> {
         drop(store);
 
         if let Some(reason) = &fallback {
-            // It runs in every call then, out of the call's own fuel.
+            // Without a snapshot, `configure` runs in every call and uses the call's own fuel.
             let limit = self.order.limits.fuel;
             if fuel >= limit {
                 return Err(Stage::Configure.refuses(format!(
-                    "`configure` uses {fuel} fuel and has to run in every call, which has {limit} (limits.fuel), \
-                     because there is no snapshot: {reason}"
+                    "`configure` uses {fuel} fuel and must run in every call, but a call has {limit} (limits.fuel); \
+                     there is no snapshot: {reason}"
                 )));
             }
         }
@@ -224,7 +232,7 @@ impl<'a> Configuring<'a> {
     }
 }
 
-/// A snapshot without what it does not need any more, as far as what is left is valid.
+/// Removes the code that a snapshot no longer needs. Returns `None` unless the result is valid.
 fn trimmed(snapshot: &[u8]) -> Option<Vec<u8>> {
     let joined = attempted(|| without_shim(snapshot)).flatten();
     let components = joined.as_deref().into_iter().chain([snapshot]);
@@ -235,7 +243,7 @@ fn trimmed(snapshot: &[u8]) -> Option<Vec<u8>> {
 
 fn rejected(errors: &[types::SettingsError]) -> String {
     if errors.is_empty() {
-        return "it rejects its settings and does not say why".to_owned();
+        return "it rejects its settings without a reason".to_owned();
     }
     let lines: Vec<String> = errors
         .iter()

@@ -1,21 +1,23 @@
-//! Takes from a child what preparing a plugin does not need: files, the network, other processes, priority at the
-//! out-of-memory killer, and more than its share of CPU time and memory.
+//! Confines a child to the rights that preparing a plugin needs.
 //!
-//! The kernel's system calls are what a process can do harm with, so most are switched off (seccomp): whatever is not
-//! listed in [`allowed`] does not exist for the child. Paths cannot be opened, so there is nothing left for Landlock to
-//! forbid.
+//! A child loses access to files, the network and other processes. The out-of-memory killer ends it first. Its CPU time
+//! and memory are limited.
+//!
+//! Only system calls let a process do harm, so most are switched off (seccomp). A system call that is not in `ALLOWED`
+//! does not exist for the child. Since the child cannot open paths, Landlock would have nothing left to forbid.
 
 use rustix::process::{Resource, Rlimit, setrlimit};
 
-/// Between the CPU limit's warning and its kill.
+/// Seconds between the warning signal of the CPU limit and the kill.
 const CPU_GRACE_SECONDS: u64 = 2;
-/// Files that a child may have open: its pipes, and one for each memory that a component starts from.
+/// Number of files that a child may have open: its pipes, and one for each memory that a component starts from.
 const OPEN_FILES: u64 = 256;
 
-/// Confines this process, which has to have one thread only. Says what the system does not offer, and why.
+/// Confines this process, which must have only one thread. Returns the protections that the system does not offer, each
+/// with the reason.
 ///
 /// # Errors
-/// When a limit of CPU time or memory cannot be set: every system has them.
+/// When a limit of CPU time or memory cannot be set: every system has these limits.
 pub(super) fn confine(cpu_seconds: u64, memory_bytes: u64) -> anyhow::Result<Vec<String>> {
     let limit = |soft: u64, hard: u64| Rlimit {
         current: Some(soft),
@@ -26,7 +28,7 @@ pub(super) fn confine(cpu_seconds: u64, memory_bytes: u64) -> anyhow::Result<Vec
         Resource::Cpu,
         limit(cpu_seconds, cpu_seconds + CPU_GRACE_SECONDS),
     )?;
-    // Data, not address space: what a memory reserves and never touches costs nothing.
+    // Limit the data size, not the address space: reserved memory that is never touched costs nothing.
     setrlimit(Resource::Data, limit(memory_bytes, memory_bytes))?;
     setrlimit(Resource::Nofile, limit(OPEN_FILES, OPEN_FILES))?;
     let mut missing = Vec::new();
@@ -37,10 +39,10 @@ pub(super) fn confine(cpu_seconds: u64, memory_bytes: u64) -> anyhow::Result<Vec
     };
     without("inherited files stay open", system::close_inherited_files());
     without(
-        "the out-of-memory killer treats it like the host",
+        "the out-of-memory killer treats the child like the host",
         system::go_first_for_want_of_memory(),
     );
-    without("its system calls are not filtered", system::filter_calls());
+    without("system calls are not filtered", system::filter_calls());
     Ok(missing)
 }
 
@@ -53,34 +55,36 @@ mod system {
         SeccompRule,
     };
 
-    /// What a child needs: memory, threads, time, its pipes, and to end.
+    /// System calls that a child needs for memory, threads, time, its pipes, and its own exit.
     #[rustfmt::skip]
     const ALLOWED: &[libc::c_long] = &[
-        // Its pipes, and files in memory that a component's memories start from.
+        // Pipes, and in-memory files that a component's memories start from.
         libc::SYS_read, libc::SYS_readv, libc::SYS_write, libc::SYS_writev, libc::SYS_close, libc::SYS_fstat,
         libc::SYS_lseek, libc::SYS_fcntl, libc::SYS_memfd_create, libc::SYS_ftruncate, libc::SYS_pread64,
         libc::SYS_pwrite64,
-        // Memory.
+        // Memory management.
         libc::SYS_mmap, libc::SYS_munmap, libc::SYS_mremap, libc::SYS_mprotect, libc::SYS_madvise, libc::SYS_brk,
         libc::SYS_membarrier, libc::SYS_sysinfo,
-        // Threads.
+        // Threads and their synchronisation.
         libc::SYS_futex, libc::SYS_set_robust_list, libc::SYS_rseq, libc::SYS_sched_yield,
         libc::SYS_sched_getaffinity, libc::SYS_gettid, libc::SYS_getpid, libc::SYS_exit,
-        // Time, and chance for hash tables.
+        // Time, and random numbers for hash tables.
         libc::SYS_clock_gettime, libc::SYS_clock_getres, libc::SYS_clock_nanosleep, libc::SYS_nanosleep,
         libc::SYS_gettimeofday, libc::SYS_restart_syscall, libc::SYS_getrandom,
-        // Signals: wasmtime reads traps off them.
+        // Signals, through which wasmtime catches traps.
         libc::SYS_rt_sigaction, libc::SYS_rt_sigprocmask, libc::SYS_rt_sigreturn, libc::SYS_sigaltstack,
-        // The end.
+        // Exit of the process.
         libc::SYS_exit_group,
     ];
-    /// A thread is named, and memory is.
+    /// `prctl` operations that are allowed: naming a thread and naming memory.
     const PR_SET_NAME: u64 = libc::PR_SET_NAME as u64;
     const PR_SET_VMA: u64 = 0x5356_4d41;
     const CLONE_THREAD: u64 = libc::CLONE_THREAD as u64;
 
-    /// Switches off, for good and for everything that this process starts, what is not allowed. What is not allowed is as
-    /// if the kernel did not have it: libraries are prepared for that, and do without.
+    /// Switches off all system calls that are not allowed, permanently, for this process and everything that it starts.
+    ///
+    /// A forbidden system call fails as if the kernel did not have it. Libraries are prepared for that and do without
+    /// the call.
     pub(super) fn filter_calls() -> Result<(), String> {
         let filter = filter().map_err(|error| error.to_string())?;
         seccompiler::apply_filter(&filter).map_err(|error| match error {
@@ -102,7 +106,8 @@ mod system {
         let own_id = u64::from(std::process::id());
         let mut rules: BTreeMap<i64, Vec<SeccompRule>> =
             ALLOWED.iter().map(|call| (*call, Vec::new())).collect();
-        // Threads and no processes. The newer `clone3` hides its flags from filters; without it, this one is used.
+        // Allow new threads, but no new processes. `clone3` hides its flags from filters; without it, libraries use
+        // `clone`.
         rules.insert(
             libc::SYS_clone,
             vec![only(0, Qword, MaskedEq(CLONE_THREAD), CLONE_THREAD)?],
@@ -114,9 +119,9 @@ mod system {
                 only(0, Dword, Eq, PR_SET_VMA)?,
             ],
         );
-        // Limits are read and not set.
+        // Allow reading limits, but not setting them.
         rules.insert(libc::SYS_prlimit64, vec![only(2, Qword, Eq, 0)?]);
-        // `abort` signals its own thread.
+        // Allow signals to this process only: `abort` signals its own thread.
         rules.insert(libc::SYS_tgkill, vec![only(0, Dword, Eq, own_id)?]);
         SeccompFilter::new(
             rules,
@@ -127,13 +132,16 @@ mod system {
         .try_into()
     }
 
-    /// With `memory.oom.group` the kernel ends everybody all the same; without, it ends this process and not the host.
+    /// Makes the out-of-memory killer end this process before the host.
+    ///
+    /// With `memory.oom.group` the kernel ends all processes of the group anyway.
     pub(super) fn go_first_for_want_of_memory() -> Result<(), String> {
         std::fs::write("/proc/self/oom_score_adj", "1000")
             .map_err(|error| format!("/proc/self/oom_score_adj: {error}"))
     }
 
-    /// The host opens nothing that a child inherits. What started the host may have.
+    /// Closes inherited files. The host opens none that a child inherits, but the process that started the host may
+    /// have.
     #[expect(
         unsafe_code,
         reason = "Rust has no call for files that it does not know of"
@@ -151,7 +159,7 @@ mod system {
 
 #[cfg(not(target_os = "linux"))]
 mod system {
-    const NOT_HERE: &str = "only Linux can";
+    const NOT_HERE: &str = "only Linux supports this";
 
     pub(super) fn filter_calls() -> Result<(), String> {
         Err(NOT_HERE.to_owned())

@@ -1,19 +1,21 @@
-//! How long a plugin may sleep while it is loaded.
+//! Limits the time that a plugin may sleep while it is loaded.
 
 use std::future::Future;
 use std::pin::pin;
 use std::task::Poll;
 use std::time::{Duration, Instant};
 
-/// A plugin has nothing to wait for: its clocks stand still, and it has neither files nor a network.
+/// Total time that a plugin may sleep. A plugin has nothing to wait for: its clocks stand still, and it has neither
+/// files nor a network.
 pub(super) const MAX_SLEEP: Duration = Duration::from_secs(1);
 
-/// It waited for longer than it may.
+/// The plugin slept for too long.
 #[derive(Debug)]
 pub(super) struct Slept;
 
-/// Runs something for as long as it does not wait for longer than `max_sleep` in all. The time that it runs does not count,
-/// however long that takes on a busy machine: fuel and CPU time bound it.
+/// Runs a future, and fails once it has slept for `max_sleep` in total.
+///
+/// Running time does not count, however long it gets on a busy machine. Fuel and CPU time limit it instead.
 pub(super) async fn patiently<T>(
     run: impl Future<Output = T>,
     max_sleep: Duration,
@@ -51,7 +53,7 @@ mod tests {
     }
 
     #[test]
-    fn ends_what_sleeps_in_one_piece_or_in_many() {
+    fn fails_after_one_long_or_many_short_sleeps() {
         let max_sleep = Duration::from_millis(50);
         let day = async { tokio::time::sleep(Duration::from_secs(86_400)).await };
         let long = patiently(day, max_sleep);
@@ -68,7 +70,7 @@ mod tests {
     }
 
     #[test]
-    fn does_not_count_the_time_in_which_something_runs() {
+    fn does_not_count_running_time() {
         let max_sleep = Duration::from_millis(500);
         let busy = patiently(
             async {

@@ -1,4 +1,4 @@
-//! One child, from its start to its end.
+//! Runs one child from its start to its end.
 
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::Stdio;
@@ -6,7 +6,8 @@ use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
 use tokio::io::{
-    AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader,
+    AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
+    BufReader,
 };
 use tokio::process::Command;
 
@@ -16,35 +17,38 @@ use crate::pipeline::text::{Limit, one_line};
 use crate::plugin::protocol::{Line, Manifest, Order, Stage};
 use crate::plugin::store::Code;
 
-/// A line of the child's is cut off here: a manifest's schema is the longest thing in one.
+/// Maximum length of a line from the child. The longest part of a line is a manifest's schema.
 const MAX_LINE_BYTES: u64 = 4 << 20;
-/// What is kept of a reason: it is shown, logged and repeated, and may be the plugin's own words.
+/// Maximum length of a reason. The host shows, logs and repeats it, and it may contain the plugin's own words.
 const MAX_REASON: Limit = Limit::Bytes(2048);
-/// What is kept of the child's standard error: its beginning.
+/// Maximum number of bytes that are kept from the beginning of the child's standard error.
 const MAX_STDERR_BYTES: u64 = 64 << 10;
-/// Code is taken from the child, and written, in pieces of this size.
+/// Size of the pieces in which the host takes code from the child and writes it.
 const PIECE_BYTES: u64 = 1 << 20;
-/// How often a child is looked at.
+/// Interval at which the host checks a child.
 const LOOK: Duration = Duration::from_millis(50);
 const SIGXCPU: i32 = rustix::process::Signal::XCPU.as_raw();
 
-/// A child that is to be started.
+/// A child that has not been started yet.
 pub(super) struct Child<'w> {
     worker: &'w Worker,
     limit: Duration,
     memory_bytes: u64,
 }
 
-/// What a child that did what it was told handed back.
+/// The result of a child that has finished its task.
 pub(super) enum Said {
-    /// A plugin was described and configured.
+    /// The child described the plugin, and configured it if ordered to.
     Configured {
         manifest: Manifest,
         fallback: Option<String>,
         component: Vec<u8>,
     },
-    /// A component was compiled.
-    Compiled(Code),
+    /// The child compiled a plugin or a component.
+    Compiled {
+        code: Code,
+        fallback: Option<String>,
+    },
 }
 
 // === impl Child ===
@@ -58,24 +62,26 @@ impl<'w> Child<'w> {
         }
     }
 
-    /// Starts the child and hears it out, for as long as its limits allow. It is killed when this is dropped.
+    /// Starts the child and reads its result, within its limits. Dropping the future kills the child.
     pub(super) async fn run(
         self,
         order: &Order,
+        code: Option<Code>,
         bytes: &[u8],
         pace: &mut Pace<'_>,
     ) -> Result<Said, PrepareError> {
         let mut process = Command::new(&self.worker.executable)
             .arg("prepare")
             .env_clear()
-            // The allocator would map a gigabyte ahead, and what is mapped for writing counts against the child's limit.
+            // The allocator would map a gigabyte ahead. Memory that is mapped for writing counts against the child's
+            // limit.
             .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
-            // A child cannot look up what share of the machine the container has.
+            // A child cannot look up the container's share of the processors.
             .env("RAYON_NUM_THREADS", self.worker.processors.to_string())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
-            // Of its own, so that all of its threads are niced at once.
+            // Give the child its own process group, so that all of its threads are niced at once.
             .process_group(0)
             .kill_on_drop(true)
             .spawn()?;
@@ -85,16 +91,21 @@ impl<'w> Child<'w> {
             process.stdout.take(),
             process.stderr.take(),
         ) else {
-            return Err(PrepareError::Protocol("its pipes are missing".to_owned()));
+            return Err(PrepareError::Protocol("the pipes are missing".to_owned()));
         };
         let mut line =
             serde_json::to_vec(order).map_err(|error| PrepareError::Protocol(error.to_string()))?;
         line.push(b'\n');
         let tell = async move {
-            // A child that ends early breaks the pipe; what it said before is what counts.
-            if stdin.write_all(&line).await.is_ok() {
-                let _: std::io::Result<()> = stdin.write_all(bytes).await;
+            // A child that ends early breaks the pipe. Its earlier lines still count.
+            let _: Result<(), PrepareError> = async {
+                stdin.write_all(&line).await?;
+                if let Some(code) = code {
+                    send(code, &mut stdin).await?;
+                }
+                Ok(stdin.write_all(bytes).await?)
             }
+            .await;
         };
         let complain = async {
             let mut text = Vec::new();
@@ -115,7 +126,7 @@ impl<'w> Child<'w> {
         let stage = heard.stage();
         match ended {
             (Some(said), ..) => said,
-            // Past the soft limit of CPU time comes SIGXCPU; SIGKILL is the system's, for want of memory.
+            // The soft limit of CPU time sends SIGXCPU. SIGKILL comes from the system when memory is short.
             (None, status, _) if status.signal() == Some(SIGXCPU) => Err(PrepareError::TooSlow {
                 stage,
                 limit: self.limit,
@@ -129,7 +140,7 @@ impl<'w> Child<'w> {
         }
     }
 
-    /// Ends when the child has taken too long. What it says of time itself does not count.
+    /// Watches the child, and returns once it has taken too long. The child's own statements about time do not count.
     async fn watch(&self, heard: &Heard, watched: &mut Watched<'_, '_>) -> PrepareError {
         let began = Instant::now();
         let max_standstill = self.worker.max_standstill;
@@ -156,7 +167,7 @@ impl<'w> Child<'w> {
         }
     }
 
-    /// What the child says to its end; nothing where it ends before it has said it all.
+    /// Reads the child's output to the end. Returns `None` if the child ends before its output is complete.
     async fn listen(
         &self,
         mut stdout: impl AsyncBufRead + Unpin,
@@ -203,19 +214,24 @@ impl<'w> Child<'w> {
                     };
                     return Ok((rest.limit() == 0).then_some(Ok(said)));
                 }
-                Line::Compiled { code_bytes } => {
+                Line::Compiled {
+                    code_bytes,
+                    fallback,
+                } => {
                     if let Err(error) = self.fits("compiled code", code_bytes, CODE_FACTOR) {
                         return Ok(Some(Err(error)));
                     }
                     let code = self.take_code(stdout, code_bytes, heard).await?;
-                    return Ok(code.map(|code| Ok(Said::Compiled(code))));
+                    let fallback = fallback.map(|reason| one_line(&reason, MAX_REASON));
+                    return Ok(code.map(|code| Ok(Said::Compiled { code, fallback })));
                 }
             }
         }
     }
 
-    /// Writes the code to a file piece by piece, so that the host never has all of it in memory. None where some of it does
-    /// not come.
+    /// Writes the code to a file piece by piece, so that the host never holds all of it in memory.
+    ///
+    /// Returns `None` if the child ends before it has sent all of the code.
     async fn take_code(
         &self,
         mut stdout: impl AsyncBufRead + Unpin,
@@ -253,7 +269,26 @@ impl<'w> Child<'w> {
     }
 }
 
-/// What the child has said so far.
+/// Sends code to a child piece by piece, so that the host never holds all of it in memory.
+async fn send(mut code: Code, stdin: &mut (impl AsyncWrite + Unpin)) -> Result<(), PrepareError> {
+    let mut sent = 0;
+    loop {
+        let piece;
+        (code, piece) = blocking(move || {
+            let piece = code.read(sent, PIECE_BYTES as usize);
+            (code, piece)
+        })
+        .await?;
+        let piece = piece?;
+        if piece.is_empty() {
+            return Ok(());
+        }
+        stdin.write_all(&piece).await?;
+        sent += piece.len() as u64;
+    }
+}
+
+/// The last stage that the child has reported, and the number of its messages so far.
 struct Heard(Mutex<(Stage, u64)>);
 
 // === impl Heard ===

@@ -1,26 +1,35 @@
-//! Who may prepare when, and how urgently: a small change must neither wait behind a plugin that takes a minute to
-//! compile, nor for a processor that requests keep busy, nor be felt by the requests.
+//! Decides when each plugin is prepared, and at which priority.
 //!
-//! A plugin enters by a turn, of which there are as many as processors. Once it has used two seconds of CPU time, or does
-//! nothing, it moves to the slow lane, and its turn is free. Half of those with a turn begin at the normal priority – the
-//! floor – and are niced when those two seconds are over; the others are niced from the beginning.
+//! The goals are:
+//!
+//! - A small change does not wait behind a plugin that takes a minute to compile.
+//! - A small change does not wait for a processor that requests keep busy.
+//! - Preparing plugins does not slow down requests.
+//!
+//! Every plugin needs a turn to enter, and the number of turns equals the number of processors. A plugin moves to the
+//! slow lane and frees its turn after two seconds of CPU time, or when it does nothing for 300 ms. If the slow lane is
+//! full, the plugin keeps its turn.
+//!
+//! The floor has permits for half as many plugins as there are processors, rounded up. A plugin with such a permit
+//! begins at the normal priority, and its children are niced after those two seconds. The children of other plugins are
+//! niced from the beginning.
 
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, getpriority_process, setpriority_pgrp};
 use tokio::sync::{Semaphore, SemaphorePermit};
 
-/// CPU time that a plugin's children have at the normal priority, all of them together.
+/// CPU time that all children of one plugin together have at the normal priority.
 pub(super) const FLOOR: Duration = Duration::from_secs(2);
-/// What children are nicer by after that: requests come first.
+/// Amount by which children are nicer after that time. Requests come first.
 const NICE: i32 = 10;
-/// A child that has not used the processor for so long waits for something else.
+/// Time after which a child that does not use the processor counts as waiting for something else.
 const IDLE: Duration = Duration::from_millis(300);
 
-/// The unit of times in /proc, the same on every system that Linux runs on today.
+/// Unit of CPU times in `/proc`. Every system that Linux runs on today uses the same unit.
 const PROC_TICK: Duration = Duration::from_millis(10);
 
-/// As many plugins can be prepared at once as all of these permit together: twice the number of processors.
+/// The permits for preparing plugins. Together they allow twice as many plugins at once as there are processors.
 #[derive(Debug)]
 pub(super) struct Lanes {
     turns: Semaphore,
@@ -28,7 +37,7 @@ pub(super) struct Lanes {
     floor: Semaphore,
 }
 
-/// One plugin's place, kept by one child after the other.
+/// The place of one plugin. Its children use the place one after the other.
 #[derive(Debug)]
 pub(super) struct Pace<'l> {
     lanes: &'l Lanes,
@@ -62,7 +71,7 @@ impl Lanes {
     pub(super) async fn enter(&self) -> Pace<'_> {
         Pace {
             lanes: self,
-            // Never closed.
+            // The semaphore is never closed.
             turn: self.turns.acquire().await.ok(),
             _slow: None,
             floor: self.floor.try_acquire().ok(),
@@ -74,7 +83,7 @@ impl Lanes {
 // === impl Pace ===
 
 impl<'l> Pace<'l> {
-    /// Watches a child, which leads a process group of its own.
+    /// Watches a child that leads its own process group.
     pub(super) fn watch<'p>(&'p mut self, process: Option<u32>) -> Watched<'p, 'l> {
         let process = process.and_then(|id| Pid::from_raw(id.try_into().ok()?));
         if self.floor.is_none() {
@@ -92,12 +101,13 @@ impl<'l> Pace<'l> {
 // === impl Watched ===
 
 impl Watched<'_, '_> {
-    /// The child has said something.
+    /// Records that the child has sent something.
     pub(super) fn heard(&mut self) {
         self.progressed = Instant::now();
     }
 
-    /// To be called some times a second. Says for how long the child has neither said anything nor used the processor.
+    /// Checks the child; call this several times a second. Returns the time for which the child has neither sent
+    /// anything nor used the processor.
     pub(super) fn look(&mut self) -> Duration {
         match self.process.and_then(activity) {
             Some(Activity { cpu, is_waiting }) if is_waiting && cpu <= self.cpu => {}
@@ -105,7 +115,7 @@ impl Watched<'_, '_> {
                 self.cpu = cpu;
                 self.progressed = Instant::now();
             }
-            // A system that does not tell: only the limit by the clock is left.
+            // The system does not tell, so only the wall-clock limit is left.
             None => self.progressed = Instant::now(),
         }
         let idle = self.progressed.elapsed();
@@ -129,25 +139,25 @@ impl Drop for Watched<'_, '_> {
     }
 }
 
-/// All threads of a group of processes.
+/// Lowers the priority of all threads in a process group.
 fn nice(process: Option<Pid>) {
-    // Without a number it would be this process's own group.
+    // Without a process id, the call would apply to this process's own group.
     if process.is_some() {
-        // A child that has ended already needs no priority.
+        // A child that has already ended needs no priority.
         let _: Result<(), _> = setpriority_pgrp(process, niced());
     }
 }
 
-/// What this process has, and [`NICE`] more.
+/// The nice value of this process plus [`NICE`], 19 at most.
 pub(super) fn niced() -> i32 {
     (getpriority_process(None).unwrap_or_default() + NICE).min(19)
 }
 
-/// What a process has been doing.
+/// The CPU use and state of a process.
 struct Activity {
-    /// The CPU time of all its threads, to a hundredth of a second.
+    /// CPU time of all threads, to a hundredth of a second.
     cpu: Duration,
-    /// None of its threads would run if there was a processor for it.
+    /// Whether all threads are waiting, so that none would run on a free processor.
     is_waiting: bool,
 }
 
@@ -163,14 +173,14 @@ fn activity(process: Pid) -> Option<Activity> {
     });
     Some(Activity {
         cpu: PROC_TICK * user.saturating_add(system),
-        // Sleeping, stopped or ended; neither running nor waiting for a processor or a disk.
+        // A waiting thread sleeps, is stopped or has ended. It neither runs nor waits for a processor or a disk.
         is_waiting: states.all(|state| !matches!(state, 'R' | 'D')),
     })
 }
 
-/// The state in a line of `stat`, and what follows from the CPU times on.
+/// The state in a line of `stat`, and the fields from the CPU times on.
 fn fields(stat: &str) -> Option<(char, Vec<&str>)> {
-    // The name, in parentheses, may have anything in it.
+    // The name, in parentheses, may contain any character.
     let (_, rest) = stat.rsplit_once(')')?;
     let state = rest.trim_start().chars().next()?;
     Some((state, rest.split_ascii_whitespace().skip(11).collect()))
@@ -181,7 +191,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn reads_what_the_kernel_says_of_a_process() {
+    fn parses_process_statistics_of_kernel() {
         let stat = "4711 (a) R (b) S 1 4711 4711 0 -1 4194304 80 0 0 0 12 34 0 0 20 0 1 0";
         let (state, times) = fields(stat).unwrap();
         assert_eq!((state, &times[..2]), ('S', ["12", "34"].as_slice()));
@@ -189,7 +199,7 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn one_plugin_waits_for_another_only_while_that_one_is_quick() {
+    async fn plugin_waits_only_for_quick_plugins() {
         let lanes = Lanes::new(1);
         let mut first = lanes.enter().await;
         assert!(lanes.turns.try_acquire().is_err());
@@ -202,7 +212,7 @@ mod tests {
         assert!(second.floor.is_some());
         assert!(
             lanes.slow.try_acquire().is_err(),
-            "there are no more than two"
+            "at most two plugins are prepared at once"
         );
     }
 }

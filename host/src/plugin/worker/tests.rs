@@ -1,4 +1,4 @@
-//! What the host does about children that are not as they should be: programs of a few lines take their place.
+//! Tests how the host handles misbehaving children. Short shell scripts replace the child.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::time::Instant;
@@ -8,8 +8,17 @@ use super::*;
 use crate::config::Limits;
 use crate::engine::Tier;
 
-/// A worker whose child is this shell script.
+/// The output of a child that compiles for one run.
+const COMPILED_ONCE: &str = r#"{"compiled":{"codeBytes":4,"fallback":null}}\nCODE"#;
+
+/// A worker whose children are this shell script, except those that compile for one run.
 fn worker(folder: &Path, script: &str) -> Worker {
+    let once = format!("case \"$order\" in *compileOnce*) printf '{COMPILED_ONCE}'; exit;; esac");
+    worker_of(folder, &format!("read -r order\n{once}\n{script}"))
+}
+
+/// A worker whose children are all this shell script.
+fn worker_of(folder: &Path, script: &str) -> Worker {
     let program = folder.join("child");
     std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
     std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
@@ -28,6 +37,7 @@ fn order() -> Order {
         tier: Tier::Serving,
         cpu_seconds: 60,
         memory_bytes: 1 << 30,
+        code_bytes: 0,
         task: Task::Describe,
     }
 }
@@ -38,7 +48,7 @@ async fn refused(worker: &Worker) -> PrepareError {
 }
 
 #[tokio::test]
-async fn ends_a_child_that_does_nothing_whatever_it_says_of_its_own_time() {
+async fn kills_idle_child() {
     let folder = tempfile::tempdir().unwrap();
     let script = r#"echo '{"stage":"configure"}'; exec sleep 600"#;
     let began = Instant::now();
@@ -58,16 +68,16 @@ async fn ends_a_child_that_does_nothing_whatever_it_says_of_its_own_time() {
 }
 
 #[tokio::test]
-async fn does_not_end_a_child_that_uses_the_processor() {
+async fn does_not_kill_busy_child() {
     let folder = tempfile::tempdir().unwrap();
-    // Two seconds of work, which says nothing meanwhile.
+    // The child works for two to three seconds and says nothing meanwhile.
     let script = r#"end=$(($(date +%s) + 3)); while [ "$(date +%s)" -lt "$end" ]; do :; done
         echo '{"refused":{"stage":"describe","reason":"worked"}}'"#;
     let error = refused(&worker(folder.path(), script)).await;
     assert_eq!(error.to_string(), "describe: worked");
 }
 
-/// The nice value of the process that wrote its number to a file.
+/// The nice value of the process that wrote its id to a file.
 fn niceness(file: &Path) -> Option<i32> {
     let id = std::fs::read_to_string(file).ok()?;
     let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).ok()?;
@@ -76,7 +86,7 @@ fn niceness(file: &Path) -> Option<i32> {
 }
 
 #[tokio::test]
-async fn a_child_begins_at_the_normal_priority_and_is_niced_after_two_seconds_of_cpu() {
+async fn child_is_niced_after_two_seconds_of_cpu() {
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("number");
     let script = format!("echo $$ > {0}; while :; do :; done", file.display());
@@ -102,7 +112,7 @@ async fn a_child_begins_at_the_normal_priority_and_is_niced_after_two_seconds_of
 }
 
 #[tokio::test]
-async fn those_that_sleep_or_take_long_do_not_hold_up_others() {
+async fn slow_plugins_do_not_delay_others() {
     let folder = tempfile::tempdir().unwrap();
     let lanes = |worker: &mut Worker| worker.lanes = Lanes::new(1);
     let mut sleeper = worker(folder.path(), "exec sleep 600");
@@ -126,29 +136,83 @@ async fn those_that_sleep_or_take_long_do_not_hold_up_others() {
 }
 
 #[tokio::test]
-async fn says_how_a_child_was_lost() {
+async fn reports_how_child_was_lost() {
     let folder = tempfile::tempdir().unwrap();
     let script = r#"echo '{"stage":"compile"}'; echo 'out of luck' >&2; kill -KILL $$"#;
     let error = refused(&worker(folder.path(), script)).await.to_string();
     assert!(
-        error.starts_with("compile: the process that prepares it ended with signal: 9"),
+        error.starts_with("compile: the process that prepares the plugin ended with signal: 9"),
         "{error}"
     );
     assert!(error.ends_with("it printed: out of luck"), "{error}");
 }
 
 #[tokio::test]
-async fn takes_no_code_from_a_child_that_runs_guest_code() {
+async fn rejects_code_from_child_that_runs_guest_code() {
     let folder = tempfile::tempdir().unwrap();
-    let script = r#"printf '{"compiled":{"codeBytes":4}}\nCODE'"#;
-    let error = refused(&worker(folder.path(), script)).await;
+    let worker = worker(folder.path(), &format!("printf '{COMPILED_ONCE}'"));
+    let error = refused(&worker).await;
     assert!(matches!(error, PrepareError::Protocol(_)), "{error}");
-    let prepared = std::fs::read_dir(folder.path().join("prepared"));
-    assert!(prepared.is_err(), "it was kept");
+    let stored = std::fs::read_dir(folder.path().join("prepared")).unwrap();
+    assert_eq!(
+        stored.count(),
+        1,
+        "only the compiling child's code is stored"
+    );
+}
+
+/// Prepares the plugin with two settings at once, and returns the orders of the children that compile for one run and
+/// of those that configure.
+async fn orders(compiled_once: &str) -> (Vec<String>, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("orders");
+    let script = format!(
+        r#"read -r order; printf '%s\n' "$order" >> '{}'
+        case "$order" in *compileOnce*) printf '{compiled_once}'; exit;; esac
+        echo '{{"refused":{{"stage":"configure","reason":"seen"}}}}'"#,
+        log.display()
+    );
+    let worker = worker_of(folder.path(), &script);
+    let prepare = |name: &str, settings: &str| {
+        let order = Order {
+            plugin: name.to_owned(),
+            ..order()
+        };
+        worker.prepare(order, settings.to_owned(), b"bytes")
+    };
+    let (first, second) = tokio::join!(prepare("first", "{}"), prepare("second", r#"{"a":1}"#));
+    for prepared in [first, second] {
+        let error = prepared.expect_err("this child prepares nothing");
+        assert_eq!(error.to_string(), "configure: seen");
+    }
+    let orders = std::fs::read_to_string(log).unwrap();
+    orders
+        .lines()
+        .map(str::to_owned)
+        .partition(|order| order.contains("compileOnce"))
 }
 
 #[tokio::test]
-async fn takes_no_more_than_is_allowed() {
+async fn plugins_of_the_same_bytes_share_one_compilation() {
+    let (compiled, configured) = orders(COMPILED_ONCE).await;
+    assert_eq!(compiled.len(), 1, "{compiled:?}");
+    assert_eq!(configured.len(), 2, "{configured:?}");
+    for order in &configured {
+        assert!(order.contains(r#""codeBytes":4"#), "{order}");
+    }
+}
+
+#[tokio::test]
+async fn hands_over_no_code_that_is_too_large() {
+    let (compiled, configured) = orders(r#"{"compiled":{"codeBytes":0,"fallback":null}}\n"#).await;
+    assert_eq!(compiled.len(), 1, "{compiled:?}");
+    for order in &configured {
+        assert!(order.contains(r#""codeBytes":0"#), "{order}");
+    }
+}
+
+#[tokio::test]
+async fn rejects_component_over_size_limit() {
     let folder = tempfile::tempdir().unwrap();
     let line = r#"{"configured":{"manifest":{"name":"","version":"","description":"","settingsSchema":null,"rules":[],"labels":[]},"fallback":null,"componentBytes":4194305}}"#;
     let error = refused(&worker(

@@ -1,47 +1,50 @@
-//! What an IP address reaches: the internet, a private network, this machine, or nothing that serves plugins.
+//! Classifies IP addresses: the internet, a private network, this machine, or an address that never serves plugins.
 //!
-//! An IPv6 address can carry an IPv4 address, and a translator, a tunnel or the kernel then delivers to the IPv4 one. So
-//! an address is as harmful as the worst address it carries. Source of the forms: RFC 4291, 4380, 3056, 5214, 6052, 7915
-//! and 8215; of the special blocks: the IANA special-purpose address registries.
+//! An IPv6 address can carry an IPv4 address. A translator, a tunnel or the kernel then delivers to the IPv4 address.
+//! So an address is as harmful as the worst address that it carries.
+//!
+//! Sources: RFC 4291, 4380, 3056, 5214, 6052, 7915 and 8215 for the forms of addresses, and the IANA special-purpose
+//! address registries for the special blocks.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// What an address reaches, from harmless to harmful.
+/// The reach of an address, from harmless to harmful.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Reach {
     Public,
     Private,
     Loopback,
-    /// Never a host that serves plugins; the text says what it is.
+    /// An address that never serves plugins; the text names its kind.
     Never(&'static str),
 }
 
-/// An IPv4 address inside an IPv6 one.
+/// An IPv4 address inside an IPv6 address.
 struct Carried {
     address: Ipv4Addr,
-    /// Whether the form leaves open where the address lies, so that this may be other bits of it.
+    /// Whether the form leaves open where the IPv4 address lies. If so, these bits may be something else.
     is_guess: bool,
 }
 
 const METADATA: &str = "a metadata service";
 const LINK_LOCAL: &str = "a link-local address";
-const NO_HOST: &str = "no host's address";
+const NO_HOST: &str = "an unspecified, multicast or special-purpose address";
 
-/// Services of clouds outside of 169.254.0.0/16 and fe80::/10: Alibaba, Azure, Oracle.
+/// Metadata services of clouds outside of 169.254.0.0/16 and fe80::/10: Alibaba, Azure, Oracle.
 const METADATA_V4: [Ipv4Addr; 3] = [
     Ipv4Addr::new(100, 100, 100, 200),
     Ipv4Addr::new(168, 63, 129, 16),
     Ipv4Addr::new(192, 0, 0, 192),
 ];
-/// Google, Scaleway. AWS has a block, and Oracle's carries 169.254.169.254.
+/// Metadata services of Google and Scaleway. For AWS a whole block is refused, and the address of Oracle carries
+/// 169.254.169.254.
 const METADATA_V6: [Ipv6Addr; 2] = [
     Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
     Ipv6Addr::new(0xfd00, 0x42, 0, 0, 0, 0, 0, 0x42),
 ];
-/// The address that most clouds share.
+/// The metadata address that most clouds share.
 const METADATA_LINK_LOCAL: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
-/// Lengths of the prefixes that RFC 6052 puts before an IPv4 address, in octets, and where its four octets go. Octet 8 is
-/// always left out.
+/// The layouts of RFC 6052: the length of the prefix in octets, and the positions of the four octets of the IPv4
+/// address. Octet 8 is always left out.
 const NAT64: [(usize, [usize; 4]); 6] = [
     (4, [4, 5, 6, 7]),
     (5, [5, 6, 7, 9]),
@@ -50,7 +53,7 @@ const NAT64: [(usize, [usize; 4]); 6] = [
     (8, [9, 10, 11, 12]),
     (12, [12, 13, 14, 15]),
 ];
-/// The octets of 64:ff9b:1::/48, inside which a network chooses its own prefix (RFC 8215).
+/// Number of octets in the prefix 64:ff9b:1::/48. Inside this block, a network chooses its own prefix (RFC 8215).
 const NAT64_LOCAL_USE_BYTES: usize = 6;
 
 // === impl Reach ===
@@ -70,11 +73,11 @@ impl Reach {
         match address.octets() {
             [127, ..] => Self::Loopback,
             [169, 254, ..] => Self::Never(LINK_LOCAL),
-            // This network, protocol assignments, multicast, broadcast.
+            // "This network", protocol assignments, multicast, broadcast.
             [0, ..] | [192, 0, 0, _] | [224..=239, ..] | [255, 255, 255, 255] => {
                 Self::Never(NO_HOST)
             }
-            // RFC 1918, shared by carriers, benchmarks, examples, reserved: all in use inside of some networks.
+            // RFC 1918, shared by carriers, benchmarks, examples, reserved. Some networks use these blocks internally.
             [10, ..]
             | [172, 16..=31, ..]
             | [192, 168, ..]
@@ -92,19 +95,19 @@ impl Reach {
         let outer = Self::of_v6_alone(address);
         let inner = carried(address).into_iter().map(|carried| {
             match (Self::of_v4(carried.address), carried.is_guess) {
-                // The bits before an address that lies elsewhere.
+                // Such bits count as part of the prefix: the address lies elsewhere.
                 (Self::Never(NO_HOST), true) => Self::Public,
                 (_, true) if carried.address.octets()[0] >= 240 => Self::Public,
                 (reach, _) => reach,
             }
         });
-        // A network may have a prefix of its own for NAT64, which nobody can see in an address.
+        // A network may have its own prefix for NAT64, which cannot be recognized in an address.
         let translated = translations(address, 0).any(|address| address == METADATA_LINK_LOCAL);
         let translated = translated.then_some(Self::Never(METADATA));
         inner.chain(translated).fold(outer, Self::max)
     }
 
-    /// Without what the address may carry.
+    /// Classifies the address itself, without any address that it may carry.
     fn of_v6_alone(address: Ipv6Addr) -> Self {
         if METADATA_V6.contains(&address) {
             return Self::Never(METADATA);
@@ -113,14 +116,14 @@ impl Reach {
             [0, 0, 0, 0, 0, 0, 0, 0] => Self::Never(NO_HOST),
             [0, 0, 0, 0, 0, 0, 0, 1] => Self::Loopback,
             [0xfe80..=0xfebf, ..] => Self::Never(LINK_LOCAL),
-            // Metadata, name service, time and pod identities of AWS.
+            // Metadata, DNS, time and pod identities of AWS.
             [0xfd00, 0xec2, ..] => Self::Never(METADATA),
-            // Multicast, discarded, dummy, ORCHID, segment routing.
+            // Multicast, discard-only, dummy, ORCHID, segment routing.
             [0xff00..=0xffff, ..]
             | [0x100, 0, 0, 0..=1, ..]
             | [0x2001, 0x10..=0x2f, ..]
             | [0x5f00, ..] => Self::Never(NO_HOST),
-            // Unique local, site-local, benchmarks, examples, local-use NAT64.
+            // Unique local, site-local, benchmarks, examples.
             [0xfc00..=0xfdff, ..]
             | [0xfec0..=0xfeff, ..]
             | [0x2001, 2, 0, ..]
@@ -131,7 +134,7 @@ impl Reach {
     }
 }
 
-/// Every IPv4 address that an IPv6 address may stand for.
+/// All IPv4 addresses that an IPv6 address may stand for.
 fn carried(address: Ipv6Addr) -> Vec<Carried> {
     let segments = address.segments();
     let of = |high: u16, low: u16| Carried {
@@ -140,9 +143,9 @@ fn carried(address: Ipv6Addr) -> Vec<Carried> {
     };
     let mut all = Vec::new();
     match segments {
-        // No address is in there: unspecified and loopback.
+        // The unspecified address and loopback carry no IPv4 address.
         [0, 0, 0, 0, 0, 0, 0, 0 | 1] => {}
-        // Compatible, mapped, translated, NAT64.
+        // IPv4-compatible, IPv4-mapped, IPv4-translated, and NAT64 with the well-known prefix.
         [0, 0, 0, 0, 0, 0, high, low]
         | [0, 0, 0, 0, 0, 0xffff, high, low]
         | [0, 0, 0, 0, 0xffff, 0, high, low]
@@ -157,21 +160,21 @@ fn carried(address: Ipv6Addr) -> Vec<Carried> {
         }
         // 6to4.
         [0x2002, high, low, ..] => all.push(of(high, low)),
-        // Teredo: its server, and its client with all bits turned over.
+        // Teredo: the address of the server, and the address of the client with all bits inverted.
         [0x2001, 0, high, low, _, _, client_high, client_low] => {
             all.push(of(high, low));
             all.push(of(!client_high, !client_low));
         }
         _ => {}
     }
-    // ISATAP, in any prefix. Two bits say whether the interface's identifier is unique, and a group's.
+    // ISATAP, behind any prefix. The mask ignores two bits: one marks a unique identifier, the other one a group.
     if segments[4] & !0x0300 == 0 && segments[5] == 0x5efe {
         all.push(of(segments[6], segments[7]));
     }
     all
 }
 
-/// What stands at each of RFC 6052's places behind a prefix of at least so many octets.
+/// The octets at each position that RFC 6052 allows, for prefixes of at least this many octets.
 fn translations(address: Ipv6Addr, shortest_prefix_bytes: usize) -> impl Iterator<Item = Ipv4Addr> {
     let octets = address.octets();
     NAT64
@@ -189,7 +192,7 @@ mod tests {
     const NO_HOST: Reach = Reach::Never(super::NO_HOST);
 
     #[test]
-    fn an_address_reaches_what_the_worst_address_it_carries_reaches() {
+    fn classifies_address_by_worst_embedded_address() {
         let table = [
             // IPv4.
             ("8.8.8.8", Reach::Public),
@@ -241,14 +244,14 @@ mod tests {
             ("fd20:ce::254", METADATA),
             ("fd00:c1::a9fe:a9fe", METADATA),
             ("fd00:42::42", METADATA),
-            // Compatible.
+            // IPv4-compatible.
             ("::8.8.8.8", Reach::Public),
             ("::10.0.0.1", Reach::Private),
             ("::127.0.0.1", Reach::Loopback),
             ("::a9fe:a9fe", METADATA),
             ("::a9fe:aa02", LINK_LOCAL),
             ("::2", NO_HOST),
-            // Mapped.
+            // IPv4-mapped.
             ("::ffff:8.8.8.8", Reach::Public),
             ("::ffff:10.0.0.1", Reach::Private),
             ("::ffff:127.0.0.1", Reach::Loopback),
@@ -256,18 +259,18 @@ mod tests {
             ("::ffff:169.254.170.2", LINK_LOCAL),
             ("::ffff:100.100.100.200", METADATA),
             ("::ffff:0.0.0.0", NO_HOST),
-            // Translated.
+            // IPv4-translated.
             ("::ffff:0:8.8.8.8", Reach::Public),
             ("::ffff:0:10.0.0.1", Reach::Private),
             ("::ffff:0:127.0.0.1", Reach::Loopback),
             ("::ffff:0:169.254.170.2", LINK_LOCAL),
-            // NAT64, the well-known prefix.
+            // NAT64 with the well-known prefix.
             ("64:ff9b::8.8.8.8", Reach::Public),
             ("64:ff9b::10.0.0.1", Reach::Private),
             ("64:ff9b::127.0.0.1", Reach::Loopback),
             ("64:ff9b::a9fe:a9fe", METADATA),
             ("64:ff9b::a9fe:aa02", LINK_LOCAL),
-            // NAT64, prefixes for local use of 96, 64, 56 and 48 bits.
+            // NAT64 with prefixes for local use, of 96, 64, 56 and 48 bits.
             ("64:ff9b:1::8.8.8.8", Reach::Public),
             ("64:ff9b:1:fffe::8.8.8.8", Reach::Public),
             ("64:ff9b:1::10.0.0.1", Reach::Private),
@@ -281,7 +284,7 @@ mod tests {
             ("64:ff9b:1:a9fe:aa:200::", LINK_LOCAL),
             ("64:ff9b:1:a00:0:100::", Reach::Private),
             ("64:ff9b:1:7f00:0:100::", Reach::Loopback),
-            // NAT64, a network's own prefix: of 32, 40, 48, 56, 64 and 96 bits.
+            // NAT64 with a network's own prefix, of 32, 40, 48, 56, 64 and 96 bits.
             ("2a00:1:a9fe:a9fe::", METADATA),
             ("2a00:1:a9:fea9:fe::", METADATA),
             ("2a00:1:2:a9fe:a9:fe00::", METADATA),
@@ -293,13 +296,13 @@ mod tests {
             ("2002:a00:1::1", Reach::Private),
             ("2002:7f00:1::1", Reach::Loopback),
             ("2002:a9fe:aa02::1", LINK_LOCAL),
-            // Teredo: as its server, and turned over as its client.
+            // Teredo: as the server, and with inverted bits as the client.
             ("2001:0:808:808:0:0:f7f7:f7f7", Reach::Public),
             ("2001:0:a9fe:aa02:0:0:f7f7:f7f7", LINK_LOCAL),
             ("2001:0:808:808:0:0:5601:5601", LINK_LOCAL),
             ("2001:0:808:808:0:0:80ff:fffe", Reach::Loopback),
             ("2001:0:808:808:0:0:f5ff:fffe", Reach::Private),
-            // ISATAP, also inside of 6to4 and of a private prefix.
+            // ISATAP, also inside 6to4 and inside a private prefix.
             ("2a00::5efe:8.8.8.8", Reach::Public),
             ("2a00::200:5efe:8.8.8.8", Reach::Public),
             ("2a00::5efe:a9fe:aa02", LINK_LOCAL),

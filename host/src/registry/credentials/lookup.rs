@@ -1,14 +1,14 @@
-//! Which of the entries in a config file of docker or podman is the one for a repository.
+//! Finds the entry for a repository in a config file of docker or podman.
 //!
-//! Docker's keys are registries, also as URLs. Podman's may name a repository or what is above it as well:
-//! `registry.example.com/team/policies`; the longest that fits counts.
+//! Docker's keys are registries, some of them as URLs. Podman's keys may also name a repository or a path above it,
+//! such as `registry.example.com/team/policies`. The longest key that matches wins.
 
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-/// A config file, as far as it is about credentials.
+/// The parts of a config file that are about credentials.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub(super) struct ConfigFile {
@@ -17,22 +17,22 @@ pub(super) struct ConfigFile {
     cred_helpers: Option<BTreeMap<String, String>>,
 }
 
-/// Where a credential is.
+/// The place of a credential.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entry<'f> {
-    /// In the file: what is written there and not empty.
+    /// The file has the credential: these are its fields that are not empty.
     Kept(Map<String, Value>),
-    /// A program has it: what follows `docker-credential-` in its name.
+    /// A program has the credential: this is the part of its name after `docker-credential-`.
     Helper(&'f str),
 }
 
-/// What docker's own registry is called in references and files.
+/// The names of docker's own registry in references and files.
 const DOCKER_HUB: [&str; 3] = ["docker.io", "index.docker.io", "registry-1.docker.io"];
 
 // === impl ConfigFile ===
 
 impl ConfigFile {
-    /// Reads one. What is wrong is told by its place alone: the text may be the secret.
+    /// Reads a config file. The error only names the position, because the text may be the secret.
     pub(super) fn read(text: &[u8]) -> Result<Self, String> {
         serde_json::from_slice(text).map_err(|error| {
             format!(
@@ -43,8 +43,11 @@ impl ConfigFile {
         })
     }
 
-    /// The entry for a repository: the registry's helper, then what is kept for the repository, for what is above it or
-    /// for the registry, then the helper for everything else.
+    /// Finds the entry for a repository, in this order:
+    ///
+    /// 1. the registry's own helper
+    /// 2. the file's entry for the repository, for a path above it, or for the registry
+    /// 3. the helper for all other registries
     pub(super) fn entry(&self, registry: &str, repository: &str) -> Option<Entry<'_>> {
         let registry = host(registry);
         let helper = |name: &&String| !name.is_empty();
@@ -65,7 +68,8 @@ impl ConfigFile {
         store.map(|name| Entry::Helper(name))
     }
 
-    /// What is kept at a place; none where that is nothing, which docker writes where a helper has it.
+    /// The fields that are kept for a place; `None` if all are empty. Docker writes an empty entry if a helper has the
+    /// credential.
     fn kept(&self, at: &str) -> Option<Map<String, Value>> {
         let auths = self.auths.iter().flatten();
         let found = auths.filter(|(key, _)| place(key) == at);
@@ -74,13 +78,13 @@ impl ConfigFile {
             entry.retain(|_, value| value.as_str().is_some_and(|text| !text.is_empty()));
             (!entry.is_empty()).then_some((key, entry))
         });
-        // The registry's very name comes before a URL of it.
+        // The plain name of a registry wins over a URL.
         let kept = kept.min_by_key(|(key, _)| key.contains("://"));
         kept.map(|(_, entry)| entry)
     }
 }
 
-/// What a key is for: a registry, or a part of one. Of a URL, only the host says so.
+/// The registry, or the part of a registry, that a key is for. In a URL, only the host counts.
 fn place(key: &str) -> String {
     let url = key
         .strip_prefix("https://")
@@ -113,7 +117,7 @@ mod tests {
     }
 
     #[test]
-    fn the_entry_that_says_most_of_a_repository_counts() {
+    fn most_specific_entry_wins() {
         let file = read(&json!({"auths": {
             "registry.example.com": {"auth": "whole"},
             "registry.example.com/team": {"auth": "team"},
@@ -150,7 +154,7 @@ mod tests {
     }
 
     #[test]
-    fn a_helper_of_the_registry_comes_first_and_the_store_last() {
+    fn registry_helper_comes_first_and_store_last() {
         let file = read(&json!({
             "auths": {
                 "one.example.com": {"auth": "kept"},
@@ -171,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_read_is_not_shown() {
+    fn parse_error_does_not_show_secret() {
         let text = br#"{"auths": {"registry.example.com": "the-secret"}}"#;
         let error = ConfigFile::read(text).err().unwrap();
         assert!(

@@ -1,39 +1,42 @@
-//! Which requests the admin listener looks at: those of administrators' programs, and none that a web page had a browser
-//! send.
+//! Decides which requests the admin listener answers: those of administrators' programs, but none that a web page made
+//! a browser send.
 //!
-//! A browser on an administrator's machine reaches loopback addresses and forwarded ports for every page that it shows.
-//! Three things tell such a request: the name in `Host` (a page whose own name was made to resolve to 127.0.0.1 keeps that
-//! name), `Origin` and `Sec-Fetch-Site`, and the lack of a header that pages may not send to others without being allowed
-//! to (`Tollgate-Admin`, for what changes something).
+//! A browser on an administrator's machine can reach loopback addresses and forwarded ports for every page that it
+//! shows. Three signs reveal a request of a web page:
+//!
+//! - The name in `Host`. A page whose own name resolves to 127.0.0.1 still sends that name.
+//! - `Origin` and `Sec-Fetch-Site`.
+//! - For requests that change something, a missing `Tollgate-Admin` header. A page cannot send it to another origin
+//!   without permission.
 
 use std::net::IpAddr;
 
 use http::{HeaderMap, HeaderName, Method, StatusCode, Uri, header, uri::Authority};
 
-/// Has to be there, with any value, in a request that changes something.
+/// Header that a request must carry to change something. Its value does not matter.
 pub(super) const CONFIRMATION: HeaderName = HeaderName::from_static("tollgate-admin");
 
 const FETCH_SITE: HeaderName = HeaderName::from_static("sec-fetch-site");
 
-/// Which hosts a request may be for.
+/// The hosts that a request may name.
 #[derive(Debug)]
 pub(super) enum Access {
-    /// Those of the loopback interface, and these.
+    /// The names of the loopback interface, and these.
     Hosts(Vec<String>),
-    /// Any: over TLS, the certificate has told the client whom it speaks to.
+    /// Any host. Over TLS, the certificate has told the client which server it speaks to.
     AnyHost,
 }
 
-/// Why a request is not looked at.
+/// The reason why a request is refused.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(super) enum Refusal {
-    /// It is for no host, or for more than one.
+    /// The request names no host, or more than one.
     NoHost,
-    /// It is for another host.
+    /// The request names another host.
     Host,
-    /// A web page of another origin had it sent.
+    /// A web page of another origin sent the request.
     Origin,
-    /// It changes something, and a web page could have had it sent.
+    /// The request changes something, and a web page could have sent it.
     Confirmation,
 }
 
@@ -78,7 +81,7 @@ impl Access {
     }
 }
 
-/// Whom the request is for; the port is whatever it was forwarded from.
+/// The host that the request names. Its port is ignored, because it may be a forwarded one.
 fn host(headers: &HeaderMap) -> Option<Authority> {
     let mut hosts = headers.get_all(header::HOST).into_iter();
     let (Some(host), None) = (hosts.next(), hosts.next()) else {
@@ -88,7 +91,8 @@ fn host(headers: &HeaderMap) -> Option<Authority> {
     (!host.as_str().contains('@') && !host.host().is_empty()).then_some(host)
 }
 
-/// Browsers say so where it is not; other programs say nothing.
+/// Whether the request comes from this origin. Browsers reveal another origin in headers; other programs send neither
+/// header.
 fn is_of_this_origin(headers: &HeaderMap, host: &Authority) -> bool {
     let is_own = |origin: &str| {
         let behind = origin
@@ -118,15 +122,16 @@ impl Refusal {
 
     pub(super) fn text(self) -> &'static str {
         match self {
-            Self::NoHost => "expected one Host header with a name or an IP address\n",
+            Self::NoHost => "expected exactly one Host header with a name or an IP address\n",
             Self::Host => {
-                "the Host header names another host: expected localhost, 127.0.0.1, [::1] or a name of admin.hosts\n"
+                "the Host header names another host: expected localhost, 127.0.0.1, [::1] or a name from admin.hosts\n"
             }
             Self::Origin => {
-                "a web page of another origin had this request sent: use curl or tollgate\n"
+                "a web page of another origin sent this request: use curl or tollgate instead\n"
             }
             Self::Confirmation => {
-                "expected the header Tollgate-Admin, which a web page cannot have sent: curl -X POST -H 'Tollgate-Admin: 1' …\n"
+                "the header Tollgate-Admin is missing; it shows that no web page sent the request: use curl -X POST \
+                 -H 'Tollgate-Admin: 1' …\n"
             }
         }
     }
@@ -148,7 +153,7 @@ mod tests {
     }
 
     #[test]
-    fn accepts_names_of_the_loopback_interface_and_configured_ones_with_any_port() {
+    fn accepts_loopback_and_configured_hosts_with_any_port() {
         let access = Access::Hosts(vec!["gate.internal".to_owned(), "10.0.0.7".to_owned()]);
         for host in [
             "localhost",
@@ -194,7 +199,7 @@ mod tests {
     }
 
     #[test]
-    fn checks_the_host_of_an_absolute_target_too() {
+    fn checks_host_of_absolute_target() {
         let access = Access::Hosts(Vec::new());
         let mut headers = HeaderMap::new();
         headers.insert(header::HOST, HeaderValue::from_static("localhost"));
@@ -204,7 +209,7 @@ mod tests {
     }
 
     #[test]
-    fn rejects_what_a_web_page_of_another_origin_has_sent() {
+    fn rejects_requests_from_pages_of_other_origins() {
         let access = Access::Hosts(Vec::new());
         let with = |name, value| {
             let headers = [("host", "localhost:8081"), (name, value)];
@@ -227,7 +232,7 @@ mod tests {
     }
 
     #[test]
-    fn demands_a_header_of_what_changes_something() {
+    fn requires_confirmation_header_for_changes() {
         let access = Access::AnyHost;
         let host = ("host", "localhost");
         let refused = check(&access, &Method::POST, &[host]);

@@ -1,7 +1,7 @@
-//! Names and passwords: bcrypt in the file, and SHA-256 in memory once a password has proved right.
+//! Names and passwords: bcrypt hashes in the file, and SHA-256 hashes in memory for passwords that proved correct.
 //!
-//! A hash that is slow to guess is slow to check, too. So a right password is checked once for each version of the
-//! file, and wrong ones are checked one at a time, off the threads that serve.
+//! A hash that is slow to guess is also slow to check. A correct password is therefore checked only once per version of
+//! the file. Slow checks run one at a time, off the threads that serve.
 
 use std::{
     collections::HashMap,
@@ -22,24 +22,24 @@ use tokio::{
 use super::{AuthenticationError, Refused, lines, read};
 use crate::metrics::AuthenticationFailure;
 
-/// One check of this cost takes about a second, and nothing can interrupt it.
+/// Highest accepted bcrypt cost. A check of this cost takes about a second, and nothing can interrupt it.
 pub(super) const HIGHEST_COST: u32 = 14;
 
-/// What bcrypt looks at. More would be ignored, and a password with another end accepted.
+/// Longest accepted password. bcrypt ignores later bytes, so a longer password would match with any ending.
 const LONGEST_PASSWORD_BYTES: usize = 72;
 
-/// Who may call by password.
+/// The names and passwords that may call.
 pub(super) struct Passwords {
     path: PathBuf,
     live: ArcSwap<Accounts>,
-    /// One password at a time is checked the slow way: whoever guesses must not get every processor.
+    /// Permits one slow check at a time, so that guessing passwords cannot use every processor.
     slow: Semaphore,
 }
 
-/// One version of the file.
+/// The content of one version of the file.
 struct Accounts {
     hashes: HashMap<String, String>,
-    /// By name, the SHA-256 of the password that has proved right.
+    /// The SHA-256 of each name's password, once it has proved correct.
     proved: Mutex<HashMap<String, [u8; 32]>>,
 }
 
@@ -63,12 +63,12 @@ impl Passwords {
         if accounts.hashes == self.live.load().hashes {
             return Ok(false);
         }
-        tracing::info!(file = %self.path.display(), names = accounts.hashes.len(), "the passwords have changed");
+        tracing::info!(file = %self.path.display(), names = accounts.hashes.len(), "loaded changed passwords");
         self.live.store(Arc::new(accounts));
         Ok(true)
     }
 
-    /// `credential` is the Base64 of `name:password`.
+    /// Checks `credential`, the Base64 of `name:password`.
     pub(super) async fn admit(&self, credential: &str, deadline: Instant) -> Result<(), Refused> {
         let wrong = Refused::Client(AuthenticationFailure::Basic);
         let decoded = STANDARD.decode(credential).ok();
@@ -121,22 +121,24 @@ impl Accounts {
             let (name, hash) = std::str::from_utf8(text)
                 .ok()
                 .and_then(|text| text.split_once(':'))
-                .ok_or_else(|| refused(Some(line), "is no name and hash"))?;
+                .ok_or_else(|| {
+                    refused(
+                        Some(line),
+                        "is not a name and a hash with a colon between them",
+                    )
+                })?;
             let parts: bcrypt::HashParts = hash
                 .parse()
                 .map_err(|_| refused(Some(line), "has a hash that is not bcrypt"))?;
             if parts.get_cost() > HIGHEST_COST {
-                return Err(refused(
-                    Some(line),
-                    "has a hash that takes too long to check",
-                ));
+                return Err(refused(Some(line), "has a hash whose cost is too high"));
             }
             if hashes.insert(name.to_owned(), hash.to_owned()).is_some() {
-                return Err(refused(Some(line), "has a name that an earlier line has"));
+                return Err(refused(Some(line), "repeats the name of an earlier line"));
             }
         }
         if hashes.is_empty() {
-            return Err(refused(None, "holds no name and password"));
+            return Err(refused(None, "holds no name with a hash"));
         }
         Ok(Self {
             hashes,
@@ -153,12 +155,12 @@ impl Accounts {
     }
 
     fn prove(&self, name: &str, password: &str) -> bool {
-        // Somebody with the same password may have been first.
+        // Another request may have proved the same password in the meantime.
         if self.has_proved(name, password) {
             return true;
         }
         let known = self.hashes.get(name);
-        // A name that is not known takes as long as one that is.
+        // Checks a hash for an unknown name too, so that it takes as long as for a known one.
         let Some(hash) = known.or_else(|| self.hashes.values().next()) else {
             return false;
         };

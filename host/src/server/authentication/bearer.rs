@@ -1,4 +1,4 @@
-//! Bearer tokens: known by their SHA-256 only, and compared in constant time.
+//! Bearer tokens: kept only as SHA-256 hashes, and compared in constant time.
 
 use std::path::{Path, PathBuf};
 
@@ -35,12 +35,12 @@ impl Tokens {
         if tokens == **self.live.load() {
             return Ok(false);
         }
-        tracing::info!(file = %self.path.display(), tokens = tokens.len(), "the bearer tokens have changed");
+        tracing::info!(file = %self.path.display(), tokens = tokens.len(), "loaded changed bearer tokens");
         self.live.store(tokens.into());
         Ok(true)
     }
 
-    /// Looks at all of them, so that the time says nothing about which it was.
+    /// Compares with all tokens, so that the time does not reveal which one matched.
     pub(super) fn accept(&self, token: &str) -> bool {
         let given: Hash = Sha256::digest(token).into();
         let accepted = |found: Choice, hash: &Hash| found | hash.ct_eq(&given);
@@ -71,7 +71,7 @@ fn parse(path: &Path) -> Result<Vec<Hash>, AuthenticationError> {
     let mut tokens = Vec::new();
     for (line, token) in lines(&bytes) {
         if !token.iter().all(u8::is_ascii_graphic) {
-            return Err(refused(Some(line), "is no token"));
+            return Err(refused(Some(line), "is not a token"));
         }
         tokens.push(Sha256::digest(token).into());
     }

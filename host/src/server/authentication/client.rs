@@ -1,8 +1,9 @@
-//! Client certificates: issued by a configured authority and, where it is configured, for one of a few subjects.
+//! Client certificates: issued by a configured authority and, if configured, for one of the listed subjects.
 //!
-//! The handshake judges a certificate, and each connection judges it again at its first request, when the authorities
-//! have changed, and when a minute has passed: kube-apiserver keeps its connections for as long as it can, and would
-//! otherwise outlive what it was let in by. Sessions are not resumed, because that would skip the handshake's judgement.
+//! The handshake verifies a certificate. The host verifies it again at the first request of each connection, after the
+//! authorities have changed, and after a minute. The reason is that kube-apiserver keeps its connections for as long as
+//! it can. A connection could otherwise stay open after its certificate stopped being accepted. Sessions are not
+//! resumed, because a resumed session skips the check in the handshake.
 
 use std::{
     net::{IpAddr, Ipv4Addr, SocketAddr},
@@ -32,10 +33,10 @@ use x509_parser::prelude::{GeneralName, X509Certificate};
 use super::{AuthenticationError, read};
 use crate::{config::ClientCertificate, metrics::AuthenticationFailure, server::tls::Validity};
 
-/// For how long a judgement holds: a certificate may have ended since.
+/// How long a check stays valid. The certificate may expire within this time.
 const JUDGEMENT_LIFETIME: Duration = Duration::from_secs(60);
 
-/// What is accepted as a client's certificate.
+/// The authorities and subjects that are accepted for client certificates.
 #[derive(Debug)]
 pub(super) struct ClientCertificates {
     path: PathBuf,
@@ -44,7 +45,7 @@ pub(super) struct ClientCertificates {
     live: ArcSwap<Trusted>,
 }
 
-/// One version of the file.
+/// The content of one version of the file.
 #[derive(Debug)]
 struct Trusted {
     authorities: Vec<CertificateDer<'static>>,
@@ -63,7 +64,7 @@ pub(in crate::server) struct Peer {
 // === impl Peer ===
 
 impl Peer {
-    /// The address that limits per peer count by; the same for all whose address is not known.
+    /// The client's address for limits per peer. All clients without a known address share one.
     pub(in crate::server) fn ip(&self) -> IpAddr {
         let unknown = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
         self.address
@@ -82,7 +83,7 @@ impl Peer {
         }
     }
 
-    /// Whether its certificate is not accepted any more, so that the connection is of no use.
+    /// Whether the client's certificate is no longer accepted, so that the connection must close.
     pub(in crate::server) fn is_rejected(&self) -> bool {
         self.rejected.load(Ordering::Relaxed)
     }
@@ -120,8 +121,8 @@ impl ClientCertificates {
         self.live.load().authorities.len()
     }
 
-    /// Whether one of the authorities is valid now. TLS itself does not look at that: what an authority has issued is
-    /// accepted for as long as that is valid.
+    /// Checks that at least one authority is valid now. TLS itself does not check this: it accepts a certificate for as
+    /// long as the certificate itself is valid, whatever the validity of its authority.
     pub(super) fn check(&self, now: OffsetDateTime) -> Result<(), AuthenticationError> {
         self.live.load().check(&self.path, now)
     }
@@ -132,12 +133,12 @@ impl ClientCertificates {
             return Ok(false);
         }
         trusted.check(&self.path, OffsetDateTime::now_utc())?;
-        tracing::info!(file = %self.path.display(), authorities = trusted.authorities.len(), "the authorities of client certificates have changed");
+        tracing::info!(file = %self.path.display(), authorities = trusted.authorities.len(), "loaded changed client CA certificates");
         self.live.store(Arc::new(trusted));
         Ok(true)
     }
 
-    /// Judges a connection's certificate again where that is due.
+    /// Verifies a connection's certificate again if that is due.
     pub(super) fn recheck(&self, peer: &Peer) -> Result<(), AuthenticationFailure> {
         let live = self.live.load_full();
         let mut judged = peer.judged.lock().unwrap_or_else(PoisonError::into_inner);
@@ -178,7 +179,7 @@ impl ClientCertificates {
     }
 }
 
-/// Whether the certificate names one of the subjects, letter by letter.
+/// Whether the certificate names one of the subjects exactly.
 fn is_for(leaf: &CertificateDer<'_>, subjects: &[String]) -> bool {
     let Some(leaf) = parsed(leaf) else {
         return false;
@@ -203,7 +204,7 @@ fn parsed<'a>(certificate: &'a CertificateDer<'_>) -> Option<X509Certificate<'a>
 }
 
 impl ClientCertVerifier for ClientCertificates {
-    /// None, which asks for any certificate that the client has: a list could not change while serving.
+    /// Returns an empty list, so that clients may send any certificate. A list could not change while serving.
     fn root_hint_subjects(&self) -> &[DistinguishedName] {
         &[]
     }
@@ -245,7 +246,7 @@ impl ClientCertVerifier for ClientCertificates {
 // === impl Trusted ===
 
 impl Trusted {
-    /// Refuses authorities none of which is valid.
+    /// Rejects the authorities if none of them is valid now.
     fn check(&self, path: &Path, now: OffsetDateTime) -> Result<(), AuthenticationError> {
         let is_valid = |authority: &CertificateDer<'_>| {
             Validity::of(authority).is_none_or(|validity| validity.check(now).is_ok())
@@ -272,14 +273,14 @@ impl Trusted {
         }
         let mut roots = RootCertStore::empty();
         for authority in &authorities {
-            let parsed =
-                parsed(authority).ok_or_else(|| refused("holds what is no X.509 certificate"))?;
+            let parsed = parsed(authority)
+                .ok_or_else(|| refused("holds a section that is not an X.509 certificate"))?;
             if !parsed.is_ca() {
-                return Err(refused("holds a certificate that is not an authority's"));
+                return Err(refused("holds a certificate that is not a CA certificate"));
             }
             roots
                 .add(authority.clone())
-                .map_err(|_| refused("holds what is no X.509 certificate"))?;
+                .map_err(|_| refused("holds a section that is not an X.509 certificate"))?;
         }
         let verifier =
             WebPkiClientVerifier::builder_with_provider(Arc::new(roots), Arc::clone(provider))

@@ -1,4 +1,4 @@
-//! What each way of showing who calls accepts, refuses and says of a file that cannot be used.
+//! Tests what the authentication methods accept and refuse, and their errors for unusable files.
 
 use std::fs;
 
@@ -33,7 +33,7 @@ async fn admitted(passwords: &Passwords, credential: &str) -> bool {
 }
 
 #[test]
-fn accepts_any_token_of_the_file_and_nothing_like_it() {
+fn accepts_only_exact_tokens_from_file() {
     let folder = Folder::new();
     let path = folder.write("# this year's\nfirst-token\n\n  second-token  \r\n");
     let tokens = Tokens::load(&path).expect("usable");
@@ -44,7 +44,7 @@ fn accepts_any_token_of_the_file_and_nothing_like_it() {
 }
 
 #[test]
-fn takes_up_changed_tokens_and_keeps_the_old_ones_while_the_file_is_unusable() {
+fn loads_changed_tokens_and_keeps_old_ones_on_failure() {
     let folder = Folder::new();
     let tokens = Tokens::load(&folder.write("old")).expect("usable");
     assert!(!tokens.refresh().expect("usable"));
@@ -58,13 +58,13 @@ fn takes_up_changed_tokens_and_keeps_the_old_ones_while_the_file_is_unusable() {
 }
 
 #[test]
-fn rejects_files_by_line_and_never_repeats_what_is_in_them() {
+fn file_errors_name_line_but_never_content() {
     let folder = Folder::new();
     let path = folder.write("good-token\nXq7Hunter two\n");
     let error = Tokens::load(&path).expect_err("unusable").to_string();
     assert!(
         error.contains(
-            "(authentication.bearer.file), line 2, is no token: expected one token on each line"
+            "(authentication.bearer.file), line 2, is not a token: expected one token per line"
         ),
         "{error}"
     );
@@ -72,20 +72,23 @@ fn rejects_files_by_line_and_never_repeats_what_is_in_them() {
     let good = hashed("secret");
     let costly = good.replacen("$04$", "$31$", 1);
     for (text, problem) in [
-        ("Xq7Hunter".to_owned(), "line 1, is no name and hash"),
+        (
+            "Xq7Hunter".to_owned(),
+            "line 1, is not a name and a hash with a colon between them",
+        ),
         (
             "a:{SHA}Xq7Hunter".to_owned(),
             "line 1, has a hash that is not bcrypt",
         ),
         (
             format!("a:{costly}"),
-            "line 1, has a hash that takes too long",
+            "line 1, has a hash whose cost is too high",
         ),
         (
             format!("a:{good}\na:{good}"),
-            "line 2, has a name that an earlier",
+            "line 2, repeats the name of an earlier",
         ),
-        ("# nobody\n".to_owned(), "holds no name and password"),
+        ("# nobody\n".to_owned(), "holds no name with a hash"),
     ] {
         let path = folder.write(&text);
         let error = Passwords::load(&path).expect_err("unusable").to_string();
@@ -102,9 +105,9 @@ fn rejects_files_by_line_and_never_repeats_what_is_in_them() {
 }
 
 #[tokio::test]
-async fn accepts_a_password_only_with_its_name_and_only_in_full() {
+async fn accepts_password_only_complete_and_with_its_name() {
     let folder = Folder::new();
-    // As htpasswd writes it, with the letter y.
+    // htpasswd writes the hash with the letter y.
     let hash = hashed("open:sesame").replacen("$2b$", "$2y$", 1);
     let long = "x".repeat(72);
     let path = folder.write(&format!(
@@ -113,7 +116,7 @@ async fn accepts_a_password_only_with_its_name_and_only_in_full() {
         hashed(&long)
     ));
     let passwords = Passwords::load(&path).expect("usable");
-    // The second time from memory.
+    // The second round uses the hash in memory.
     for _ in 0..2 {
         assert!(admitted(&passwords, "ali:open:sesame").await);
         assert!(admitted(&passwords, "baba:other").await);
@@ -135,7 +138,7 @@ async fn accepts_a_password_only_with_its_name_and_only_in_full() {
 }
 
 #[tokio::test]
-async fn forgets_a_proved_password_when_the_file_changes() {
+async fn forgets_verified_password_when_file_changes() {
     let folder = Folder::new();
     let passwords =
         Passwords::load(&folder.write(&format!("a:{}", hashed("old")))).expect("usable");
@@ -147,7 +150,7 @@ async fn forgets_a_proved_password_when_the_file_changes() {
 }
 
 #[test]
-fn rejects_files_that_hold_no_authority() {
+fn rejects_files_without_ca_certificate() {
     let folder = Folder::new();
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let refusal = |text: &str| {
@@ -160,10 +163,10 @@ fn rejects_files_that_hold_no_authority() {
     };
     assert!(refusal("").contains("(authentication.clientCertificate.ca) holds no certificate"));
     let broken = "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n";
-    assert!(refusal(broken).contains("holds what is no X.509 certificate"));
+    assert!(refusal(broken).contains("holds a section that is not an X.509 certificate"));
     let key = rcgen::KeyPair::generate().expect("a key");
     let leaf = rcgen::CertificateParams::new(vec!["client".to_owned()])
         .and_then(|params| params.self_signed(&key))
         .expect("a certificate");
-    assert!(refusal(&leaf.pem()).contains("a certificate that is not an authority's"));
+    assert!(refusal(&leaf.pem()).contains("a certificate that is not a CA certificate"));
 }

@@ -1,4 +1,4 @@
-//! The authority's directory: made once, used again, and never left with a pair that does not fit.
+//! The authority's directory: created once, reused, and never left with a pair that does not match.
 
 use std::{os::unix::fs::PermissionsExt, thread};
 
@@ -25,7 +25,7 @@ fn bundle(directory: &Path) -> String {
 }
 
 #[test]
-fn issues_leaves_for_every_name_it_was_told() {
+fn issues_leaf_for_every_configured_name() {
     let directory = tempfile::tempdir().expect("a directory");
     let authority = open(directory.path()).expect("an authority");
     let (chain, _) = authority.issue(OffsetDateTime::now_utc()).expect("a leaf");
@@ -56,7 +56,7 @@ fn issues_leaves_for_every_name_it_was_told() {
 }
 
 #[test]
-fn keeps_the_key_to_itself() {
+fn writes_key_file_readable_by_owner_only() {
     let directory = tempfile::tempdir().expect("a directory");
     open(directory.path()).expect("an authority");
     let key = fs::metadata(directory.path().join("tls/ca.key")).expect("a key");
@@ -64,7 +64,7 @@ fn keeps_the_key_to_itself() {
 }
 
 #[test]
-fn ends_with_one_fitting_pair_when_many_start_at_once() {
+fn concurrent_starts_end_with_one_matching_pair() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
     let keys: Vec<Vec<u8>> = thread::scope(|scope| {
@@ -84,7 +84,7 @@ fn ends_with_one_fitting_pair_when_many_start_at_once() {
 }
 
 #[test]
-fn makes_a_new_authority_after_a_kill_between_key_and_certificate() {
+fn creates_authority_again_after_kill_between_key_and_certificate() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
     open(path).expect("an authority");
@@ -95,7 +95,7 @@ fn makes_a_new_authority_after_a_kill_between_key_and_certificate() {
 }
 
 #[test]
-fn rejects_files_that_are_no_authority_rather_than_overwrite_them() {
+fn rejects_invalid_authority_files_without_overwriting_them() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
     open(path).expect("an authority");
@@ -103,15 +103,15 @@ fn rejects_files_that_are_no_authority_rather_than_overwrite_them() {
     let key_path = path.join("tls/ca.key");
     let other = KeyPair::generate().expect("a key");
     fs::write(&key_path, other.serialize_pem()).expect("written");
-    assert!(refusal().contains("ca.key is not the key of ca.crt"));
+    assert!(refusal().contains("ca.key does not belong to ca.crt"));
     fs::write(&key_path, "nonsense").expect("written");
-    assert!(refusal().contains("ca.key is no PEM private key"));
+    assert!(refusal().contains("ca.key is not a PEM private key"));
     fs::remove_file(&key_path).expect("removed");
     assert!(refusal().contains("without its ca.key"));
 }
 
 #[test]
-fn trusts_the_next_authority_for_a_month_before_it_signs() {
+fn publishes_successor_a_month_before_it_signs() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
     let start = OffsetDateTime::now_utc();
@@ -119,11 +119,11 @@ fn trusts_the_next_authority_for_a_month_before_it_signs() {
     let trusted = || bundle(path).matches("BEGIN CERTIFICATE").count();
     let first = at(0);
     assert_eq!(trusted(), 1);
-    // Years go by in which nothing has to be registered anew.
+    // For years, no new registration is needed.
     let before = bundle(path);
     assert!(at(3_469).is_same(&first));
     assert_eq!((bundle(path), first.successor_signs_from()), (before, None));
-    // Half a year before its end the next one is trusted, and does not sign.
+    // Half a year before the end, the bundle holds the successor, which does not sign yet.
     let waiting = at(3_471);
     assert!(waiting.is_same(&first));
     assert_eq!(trusted(), 2);
@@ -131,7 +131,7 @@ fn trusts_the_next_authority_for_a_month_before_it_signs() {
     assert!((signs_from - start - Duration::days(3_501)).abs() < Duration::minutes(1));
     let registered = bundle(path);
     assert!(at(3_500).is_same(&first));
-    // It signs after a month, and what was registered then is good for both.
+    // The successor signs after a month. The bundle that was registered then covers both.
     let next = at(3_502);
     assert!(!next.is_same(&first));
     assert_eq!(next.successor_signs_from(), None);
@@ -142,14 +142,14 @@ fn trusts_the_next_authority_for_a_month_before_it_signs() {
         .expect("PEM");
     assert!(trusting.contains(&next.certificate) && trusting.contains(&first.certificate));
     assert!(is_signed_by(&leaf[0], &next.certificate));
-    // The first leaves the bundle when it has ended.
+    // The first authority leaves the bundle when it has expired.
     assert!(at(3_651).is_same(&next));
     assert_eq!(trusted(), 1);
     assert!(!path.join("tls/next.key").exists());
 }
 
 #[test]
-fn replaces_an_authority_at_once_when_it_is_about_to_end() {
+fn replaces_authority_at_once_when_it_is_about_to_expire() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
     let first = open(path).expect("an authority");
@@ -159,7 +159,7 @@ fn replaces_an_authority_at_once_when_it_is_about_to_end() {
 }
 
 #[test]
-fn never_issues_a_leaf_that_outlives_the_authority_nor_one_after_the_other() {
+fn issues_no_leaf_that_outlives_authority() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
     let authority = open(path).expect("an authority");
@@ -172,7 +172,7 @@ fn never_issues_a_leaf_that_outlives_the_authority_nor_one_after_the_other() {
 }
 
 #[test]
-fn makes_the_next_authority_anew_after_a_kill_before_it_was_trusted() {
+fn recreates_successor_after_kill_before_it_was_published() {
     let directory = tempfile::tempdir().expect("a directory");
     let path = directory.path();
     let first = open(path).expect("an authority");
@@ -187,7 +187,7 @@ fn makes_the_next_authority_anew_after_a_kill_before_it_was_trusted() {
 }
 
 #[test]
-fn tells_a_directory_that_is_only_read_from_one_that_is_wrong() {
+fn distinguishes_read_only_directory_from_other_failures() {
     let of = |kind: io::ErrorKind| failed("create", Path::new("/tls/ca.lock"))(kind.into());
     assert!(of(io::ErrorKind::ReadOnlyFilesystem).is_read_only());
     assert!(of(io::ErrorKind::PermissionDenied).is_read_only());

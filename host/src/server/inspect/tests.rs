@@ -1,4 +1,4 @@
-//! What `tollgate check` reads of certificates and credentials, and what it says of those that `serve` could not use.
+//! How `tollgate check` reads certificates and credentials, and how it reports those that `serve` could not use.
 
 use std::fs;
 use std::path::PathBuf;
@@ -27,7 +27,7 @@ impl Folder {
         path
     }
 
-    /// A certificate that ended or ends on the first of January of that year.
+    /// Writes a certificate that ends on 1 January of `year`.
     fn certificate(&self, names: &[&str], year: i32) -> Tls {
         let key = KeyPair::generate().expect("a key");
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
@@ -65,7 +65,7 @@ fn said(tls: &Tls, authentication: &Authentication) -> Vec<String> {
 }
 
 #[test]
-fn says_what_a_certificate_is_for_and_when_it_ends() {
+fn describes_names_and_expiry_of_certificate() {
     let folder = Folder::new();
     let tls = folder.certificate(&["tollgate.tollgate-system.svc", "10.0.0.7"], 2999);
     let said = said(&tls, &Authentication::default());
@@ -73,7 +73,7 @@ fn says_what_a_certificate_is_for_and_when_it_ends() {
         panic!("{said:?}")
     };
     assert!(
-        line.starts_with("tls: ok, ends on 2999-01-01, in "),
+        line.starts_with("tls: ok, expires on 2999-01-01, in "),
         "{line}"
     );
     assert!(
@@ -83,26 +83,26 @@ fn says_what_a_certificate_is_for_and_when_it_ends() {
 }
 
 #[test]
-fn warns_of_a_certificate_that_clients_refuse() {
+fn warns_about_certificate_that_clients_reject() {
     let folder = Folder::new();
     let tls = folder.certificate(&[], 2999);
     let said = said(&tls, &Authentication::default()).join("\n");
-    assert!(said.contains("for no DNS name or IP address"), "{said}");
+    assert!(said.contains("covers no DNS name or IP address"), "{said}");
 }
 
 #[test]
-fn rejects_a_certificate_that_has_expired() {
+fn rejects_expired_certificate() {
     let folder = Folder::new();
     let tls = folder.certificate(&["localhost"], 2021);
     let said = said(&tls, &Authentication::default()).join("\n");
     assert!(
-        said.contains("tls.crt (tls.certificate) expired on 2021-01-01: clients refuse it"),
+        said.contains("tls.crt (tls.certificate) expired on 2021-01-01: clients reject it"),
         "{said}"
     );
 }
 
 #[test]
-fn rejects_authorities_none_of_which_is_valid() {
+fn rejects_ca_file_without_valid_certificate() {
     let folder = Folder::new();
     let authority = |year| {
         let key = KeyPair::generate().expect("a key");
@@ -125,7 +125,7 @@ fn rejects_authorities_none_of_which_is_valid() {
     };
     let text = of(&expired);
     assert!(
-        text.contains("holds only authorities that have expired"),
+        text.contains("holds only CA certificates that have expired"),
         "{text}"
     );
     let text = of(&format!("{expired}{valid}"));
@@ -134,13 +134,15 @@ fn rejects_authorities_none_of_which_is_valid() {
         "{text}"
     );
     assert!(
-        text.contains("a CA has expired: what it has issued is accepted"),
+        text.contains(
+            "a CA certificate has expired: client certificates that it issued are still accepted"
+        ),
         "{text}"
     );
 }
 
 #[test]
-fn refuses_a_key_that_does_not_fit() {
+fn rejects_key_of_other_certificate() {
     let folder = Folder::new();
     let tls = folder.certificate(&["localhost"], 2999);
     let other = KeyPair::generate().expect("a key");
@@ -153,7 +155,7 @@ fn refuses_a_key_that_does_not_fit() {
 }
 
 #[test]
-fn says_everything_that_is_wrong_with_what_clients_have_to_show() {
+fn reports_all_errors_in_credential_files() {
     let folder = Folder::new();
     let authentication = Authentication {
         client_certificate: Some(ClientCertificate {
@@ -184,7 +186,7 @@ fn says_everything_that_is_wrong_with_what_clients_have_to_show() {
 }
 
 #[test]
-fn counts_what_clients_may_show() {
+fn counts_accepted_credentials() {
     let folder = Folder::new();
     let authentication = Authentication {
         bearer: Some(folder.write("tokens", "one\n# old\ntwo\n")),
@@ -197,17 +199,14 @@ fn counts_what_clients_may_show() {
 }
 
 #[test]
-fn leaves_the_folder_of_a_self_signed_authority_as_it_is() {
+fn leaves_self_signed_directory_unchanged() {
     let folder = Folder::new();
     let tls = folder.self_signed();
     assert!(said(&tls, &Authentication::default()).is_empty());
     assert!(!folder.path("authority").exists());
-    // One without its key is what `serve` would not start with.
+    // `serve` does not start with a certificate that lacks its key.
     fs::create_dir(folder.path("authority")).expect("a folder");
     folder.write("authority/ca.crt", "PEM");
     let said = said(&tls, &Authentication::default()).join("\n");
-    assert!(
-        said.contains("there is a ca.crt without its ca.key"),
-        "{said}"
-    );
+    assert!(said.contains("ca.crt exists without its ca.key"), "{said}");
 }

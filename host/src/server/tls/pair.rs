@@ -1,7 +1,7 @@
-//! A certificate and its key from two files, which somebody may be replacing at this moment.
+//! Reads a certificate and its key from two files that another process may be replacing.
 //!
-//! kubelet swaps a whole folder at once by renaming a link, but two reads may stand on either side of that.
-//! What is served is one value with both in it, so no handshake ever sees the one without the other.
+//! kubelet swaps a whole folder at once by renaming a link, but the swap may fall between the two reads. The served
+//! value holds both the certificate and the key, so no handshake sees a pair that does not match.
 
 use std::{path::Path, thread, time::Duration};
 
@@ -13,16 +13,16 @@ use rustls_pki_types::{
 
 use super::CertificateError;
 
-/// How often files are read that are not usable and change.
+/// Most attempts to read unusable files that keep changing.
 const ATTEMPTS: usize = 5;
 
-/// The pause before looking whether they have changed.
+/// Pause before checking whether the files have changed.
 const PAUSE: Duration = Duration::from_millis(50);
 
 /// The contents of both files.
 type Files = (Vec<u8>, Vec<u8>);
 
-/// Reads both; again, where they do not fit and are changing.
+/// Reads both files. Reads them again if they are unusable and still changing.
 pub(super) fn read(
     certificate: &Path,
     key: &Path,

@@ -1,4 +1,4 @@
-//! Certificates from files: what is accepted, what each refusal says, and the change while serving.
+//! Certificates from files: valid ones, the message of each rejection, and the change while serving.
 
 use std::{fs, path::Path};
 
@@ -50,7 +50,7 @@ fn pair() -> (String, String) {
     pair_by(&KeyPair::generate().expect("a key"), |_| {})
 }
 
-/// One with a key, and with changes to what it would be otherwise.
+/// Creates a certificate for `key`, with changes to its default parameters.
 fn pair_by(key: &KeyPair, change: impl FnOnce(&mut CertificateParams)) -> (String, String) {
     let mut params = CertificateParams::new(vec!["localhost".to_owned()]).expect("names");
     change(&mut params);
@@ -58,7 +58,7 @@ fn pair_by(key: &KeyPair, change: impl FnOnce(&mut CertificateParams)) -> (Strin
     (certificate.pem(), key.serialize_pem())
 }
 
-/// One that is valid from and until so many hours from now.
+/// Creates a certificate that is valid from `from` to `until`, in hours from now.
 fn pair_valid(from: i64, until: i64) -> (String, String) {
     let now = OffsetDateTime::now_utc();
     pair_by(&KeyPair::generate().expect("a key"), |params| {
@@ -68,7 +68,7 @@ fn pair_valid(from: i64, until: i64) -> (String, String) {
 }
 
 #[tokio::test]
-async fn rejects_files_that_are_missing_wrong_or_of_two_issues() {
+async fn rejects_missing_invalid_or_mismatched_files() {
     let files = Files::new();
     let (certificate, key) = pair();
     let (_, other_key) = pair();
@@ -100,7 +100,7 @@ async fn rejects_files_that_are_missing_wrong_or_of_two_issues() {
 }
 
 #[tokio::test]
-async fn serves_a_changed_certificate_and_keeps_the_old_one_while_the_new_is_unusable() {
+async fn serves_changed_certificate_and_keeps_old_one_on_failure() {
     let files = Files::new();
     let metrics = Metrics::new();
     let certificates = files.load().await.expect("usable");
@@ -116,7 +116,7 @@ async fn serves_a_changed_certificate_and_keeps_the_old_one_while_the_new_is_unu
     assert_ne!(served(), first);
 }
 
-/// As kubelet lays out a Secret: links into a folder that a link named `..data` leads to.
+/// Lays out a Secret as kubelet does: links into a folder that the link `..data` points to.
 fn publish(folder: &Path, version: &str, (certificate, key): &(String, String)) {
     let data = folder.join(version);
     fs::create_dir(&data).expect("made");
@@ -127,7 +127,7 @@ fn publish(folder: &Path, version: &str, (certificate, key): &(String, String)) 
 }
 
 #[tokio::test]
-async fn never_serves_half_of_a_secret_that_is_swapped_all_the_time() {
+async fn never_serves_mixed_pair_while_secret_is_swapped() {
     let directory = tempfile::tempdir().expect("a directory");
     let folder = directory.path().to_owned();
     publish(&folder, "0", &pair());
@@ -151,7 +151,7 @@ async fn never_serves_half_of_a_secret_that_is_swapped_all_the_time() {
     });
     let mut changes = 0;
     while !swapping.is_finished() {
-        // One that cannot be read whole for several swaps in a row is an error, and the old one stays.
+        // A refresh fails if the files change during several reads in a row. The old certificate then stays.
         if certificates.refresh(&metrics).unwrap_or(false) {
             changes += 1;
         }
@@ -166,22 +166,22 @@ async fn never_serves_half_of_a_secret_that_is_swapped_all_the_time() {
 }
 
 #[tokio::test]
-async fn shows_when_a_certificate_ends() {
+async fn shows_certificate_expiry() {
     let files = Files::new();
     let certificates = files.load().await.expect("usable");
     let end = OffsetDateTime::from_unix_timestamp(4_000_000_000).expect("a time");
     let now = end - time::Duration::days(12);
-    assert_eq!(ends(Some(end), now), "ends on 2096-10-02, in 12 days");
+    assert_eq!(ends(Some(end), now), "expires on 2096-10-02, in 12 days");
     assert_eq!(ends(Some(end), end), "EXPIRED on 2096-10-02");
     let detail = certificates.detail(now);
     let path = files.directory.path().join("tls.crt");
     assert_eq!(detail.len(), 1);
-    let start = format!("certificate {}: ends on 4096-01-01", path.display());
+    let start = format!("certificate {}: expires on 4096-01-01", path.display());
     assert!(detail[0].starts_with(&start), "{detail:?}");
 }
 
 #[test]
-fn tells_a_chain_from_certificates_in_the_wrong_order() {
+fn detects_chain_in_wrong_order() {
     let authority_key = KeyPair::generate().expect("a key");
     let mut params = CertificateParams::default();
     params
@@ -202,7 +202,7 @@ fn tells_a_chain_from_certificates_in_the_wrong_order() {
 }
 
 #[tokio::test]
-async fn refuses_a_new_pair_that_has_expired_or_is_not_valid_yet() {
+async fn rejects_new_pair_that_is_not_valid_now() {
     let files = Files::new();
     let metrics = Metrics::new();
     let certificates = files.load().await.expect("usable");
@@ -221,7 +221,7 @@ async fn refuses_a_new_pair_that_has_expired_or_is_not_valid_yet() {
         assert_eq!(served(), first);
         assert_eq!(certificates.unusable(OffsetDateTime::now_utc()), None);
     }
-    // The files stay as they are, and their time comes.
+    // The files stay the same until they become valid.
     let tomorrow = OffsetDateTime::now_utc() + time::Duration::hours(25);
     assert!(
         certificates
@@ -232,7 +232,7 @@ async fn refuses_a_new_pair_that_has_expired_or_is_not_valid_yet() {
 }
 
 #[tokio::test]
-async fn takes_up_a_pair_with_a_key_of_another_kind() {
+async fn serves_new_pair_with_other_key_type() {
     let files = Files::new();
     let metrics = Metrics::new();
     let certificates = files.load().await.expect("usable");
@@ -246,19 +246,22 @@ async fn takes_up_a_pair_with_a_key_of_another_kind() {
 }
 
 #[tokio::test]
-async fn starts_with_an_expired_pair_and_is_usable_when_a_valid_one_has_come() {
+async fn becomes_usable_when_valid_pair_replaces_expired_one() {
     let files = Files::new();
     let now = OffsetDateTime::now_utc();
     let (certificate, key) = pair_valid(-48, -24);
     files.write(&certificate, &key);
-    let certificates = files.load().await.expect("served all the same");
+    let certificates = files
+        .load()
+        .await
+        .expect("an invalid pair is served at the start");
     let why = certificates.unusable(now).expect("unusable");
     assert!(why.contains("expired on "), "{why}");
     let (certificate, key) = pair_valid(-1, 1);
     files.write(&certificate, &key);
     assert!(certificates.refresh(&Metrics::new()).expect("usable"));
     assert_eq!(certificates.unusable(now), None);
-    // It ends while it is served: whoever calls reads why from the handshake.
+    // The certificate expires while it is served. Callers see the reason in the handshake.
     assert_eq!(certificates.unusable(now + time::Duration::hours(2)), None);
     let detail = certificates
         .detail(now + time::Duration::hours(2))
@@ -267,19 +270,22 @@ async fn starts_with_an_expired_pair_and_is_usable_when_a_valid_one_has_come() {
 }
 
 #[tokio::test]
-async fn becomes_usable_when_the_time_of_the_first_pair_comes() {
+async fn becomes_usable_when_first_pair_becomes_valid() {
     let files = Files::new();
     let now = OffsetDateTime::now_utc();
     let (certificate, key) = pair_valid(24, 48);
     files.write(&certificate, &key);
-    let certificates = files.load().await.expect("served all the same");
+    let certificates = files
+        .load()
+        .await
+        .expect("an invalid pair is served at the start");
     let why = certificates.unusable(now).expect("unusable");
     assert!(why.contains("is not valid before "), "{why}");
     assert_eq!(certificates.unusable(now + time::Duration::hours(24)), None);
 }
 
 #[tokio::test]
-async fn keeps_signing_by_the_authority_before_when_an_expired_one_takes_its_place() {
+async fn keeps_previous_authority_when_expired_one_replaces_it() {
     let directory = tempfile::tempdir().expect("a directory");
     let settings = SelfSigned {
         directory: directory.path().join("tls"),
@@ -308,7 +314,7 @@ async fn keeps_signing_by_the_authority_before_when_an_expired_one_takes_its_pla
         let Source::SelfSigned { authority, .. } = &certificates.source else {
             unreachable!("it is self-signed");
         };
-        // It is time to look at the directory.
+        // Makes the next refresh read the directory.
         authority.lock().expect("not poisoned").1 = None;
     };
     put(authority_pair(1, 3_650));
@@ -320,7 +326,7 @@ async fn keeps_signing_by_the_authority_before_when_an_expired_one_takes_its_pla
             .contains("(tls.selfSigned.directory) is not valid before ")
     );
     assert_eq!(certificates.live.0.load().cert[0], first);
-    // Refused again, not forgotten.
+    // The same error is reported again.
     certificates.refresh(&metrics).expect_err("refused");
     put(authority_pair(-1, 3_650));
     assert!(certificates.refresh(&metrics).expect("usable"));

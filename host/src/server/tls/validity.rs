@@ -1,35 +1,35 @@
-//! From when until when a certificate is valid, and what else clients may refuse it for.
+//! The validity period of a certificate, and other reasons for which clients may reject it.
 
 use rustls_pki_types::CertificateDer;
 use time::{Duration, OffsetDateTime, format_description::well_known::Rfc3339};
 use x509_parser::prelude::X509Certificate;
 
-/// Clocks in a cluster differ a little: a certificate that begins within this is taken to be valid.
+/// Tolerance for clocks that differ. A certificate whose validity begins within this time counts as valid.
 const CLOCK_SKEW: Duration = Duration::minutes(5);
 
-const UNORDERED_CHAIN: &str = "the certificates of the chain do not follow one another: clients may refuse it; expected \
-    the server's own first, then the one that issued it, and so on";
-const OUTDATED_CHAIN: &str = "a certificate of the chain behind the server's own has expired or is not valid yet: clients \
-    refuse it, unless they know another way to their CA";
-const NAMELESS: &str = "the certificate is for no DNS name or IP address: clients refuse it, as they do not look at its \
+const UNORDERED_CHAIN: &str = "the certificate chain is out of order: clients may reject it; expected the server's \
+    own certificate first, then the certificate of its issuer, and so on";
+const OUTDATED_CHAIN: &str = "a certificate after the server's own in the chain has expired or is not valid yet: \
+    clients reject the chain unless they know another path to their CA";
+const NAMELESS: &str = "the certificate covers no DNS name or IP address: clients reject it because they ignore its \
     common name";
 const NO_SERVER: &str =
-    "the certificate is not for servers (extended key usage): clients refuse it";
+    "the certificate is not for servers (extended key usage): clients reject it";
 
-/// The time in which a certificate is valid.
+/// The period in which a certificate is valid.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
 pub(in crate::server) struct Validity {
     not_before: OffsetDateTime,
     not_after: OffsetDateTime,
 }
 
-/// Why a certificate is not valid now.
+/// The reason why a certificate is not valid now.
 #[derive(Clone, Copy, Debug, Eq, PartialEq, thiserror::Error)]
 pub enum Outdated {
-    /// It has ended.
+    /// The certificate has expired.
     #[error("expired on {}", .0.date())]
     Expired(OffsetDateTime),
-    /// It begins later than clocks differ.
+    /// The certificate is not valid yet, even with tolerance for clocks that differ.
     #[error("is not valid before {}", moment(*.0))]
     NotYetValid(OffsetDateTime),
 }
@@ -44,7 +44,8 @@ impl Validity {
         }
     }
 
-    /// Of a certificate; none where it cannot be read, which is not to say that clients cannot.
+    /// The validity of a certificate. Returns none if Tollgate cannot parse the certificate; clients may still accept
+    /// it.
     pub(in crate::server) fn of(certificate: &CertificateDer<'_>) -> Option<Self> {
         let validity = parsed(certificate)?.validity().clone();
         Some(Self::new(
@@ -64,13 +65,13 @@ impl Validity {
     }
 }
 
-/// A moment, to the second.
+/// Formats a moment to the second.
 pub(in crate::server) fn moment(time: OffsetDateTime) -> String {
     let time = time.replace_nanosecond(0).unwrap_or(time);
     time.format(&Rfc3339).unwrap_or_else(|_| time.to_string())
 }
 
-/// What clients may refuse a chain for whose first certificate is valid.
+/// The reasons for which clients may reject a chain whose first certificate is valid.
 pub(super) fn warnings(chain: &[CertificateDer<'_>], now: OffsetDateTime) -> Vec<&'static str> {
     let issuers = chain.get(1..).unwrap_or_default();
     let is_outdated = |der| Validity::of(der).is_some_and(|validity| validity.check(now).is_err());
@@ -96,7 +97,7 @@ pub(super) fn is_chain(chain: &[CertificateDer<'_>]) -> bool {
         .windows(2)
         .all(|pair| match (parsed(&pair[0]), parsed(&pair[1])) {
             (Some(issued), Some(by)) => issued.issuer().as_raw() == by.subject().as_raw(),
-            // What x509-parser cannot read, clients may.
+            // Clients may be able to read a certificate that x509-parser cannot.
             _ => true,
         })
 }
@@ -126,7 +127,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn allows_for_clocks_that_differ_by_minutes() {
+    fn tolerates_clocks_that_differ_by_minutes() {
         let now = OffsetDateTime::from_unix_timestamp(1_800_000_000).expect("a time");
         let check =
             |from: Duration, until: Duration| Validity::new(now + from, now + until).check(now);

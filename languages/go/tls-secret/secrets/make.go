@@ -1,6 +1,7 @@
 //go:build ignore
 
-// Makes the Secrets of the suite anew: `go run secrets/make.go`. Their keys are used nowhere.
+// Writes the Secrets of the suite again: `go run secrets/make.go`. Their keys are used nowhere
+// else.
 package main
 
 import (

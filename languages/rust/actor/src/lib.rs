@@ -1,12 +1,12 @@
-//! Does what the object under review says: for the conformance suite.
+//! Follows instructions in the object under review, for the conformance suite.
 
 use serde_json::json;
 use tollgate_sdk::prelude::*;
 
-/// Has no state.
+/// The policy, which has no state.
 pub struct Actor;
 
-/// What to do while the settings are read.
+/// The action for `configure`.
 #[derive(serde::Deserialize)]
 pub struct Settings {
     #[serde(rename = "do", default)]

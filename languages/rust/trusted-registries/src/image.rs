@@ -1,18 +1,18 @@
-//! Image references, taken apart as container runtimes do, and as the other languages' policies do.
+//! Image references, split like in container runtimes and in the other languages' policies.
 //!
-//! The SDK's own `image` is stricter: it refuses what is no reference.
+//! The SDK's own `image` is stricter: it rejects invalid references.
 
-/// A reference taken apart, Docker's abbreviations resolved.
+/// A reference, split into its parts, with Docker's abbreviations resolved.
 #[derive(Debug, PartialEq)]
 pub(crate) struct Image {
-    /// With the registry and without a tag.
+    /// The name, including the registry and without the tag.
     pub(crate) name: String,
     pub(crate) tag: Option<String>,
     /// Whether there is a tag or a digest.
     pub(crate) is_pinned: bool,
 }
 
-/// Docker's rule.
+/// Whether the first component is a host, by Docker's rule.
 pub(crate) fn looks_like_host(component: &str) -> bool {
     component == "localhost" || component.contains(['.', ':'])
 }
@@ -25,7 +25,7 @@ impl Image {
             Some((named, digest)) => (named, Some(digest)),
             None => (reference, None),
         };
-        // A colon before the last slash is a port's.
+        // A colon before the last slash belongs to a port.
         let (name, tag) = match named.rsplit_once(':') {
             Some((name, tag)) if !tag.contains('/') => {
                 (name, Some(tag).filter(|tag| !tag.is_empty()))
@@ -55,7 +55,7 @@ impl Image {
         }
     }
 
-    /// By component: `registry.example.com` is no prefix of `registry.example.com.evil.io`.
+    /// Compares components: `registry.example.com` is not a prefix of `registry.example.com.evil.io`.
     pub(crate) fn is_within(&self, prefix: &str) -> bool {
         let rest = self.name.strip_prefix(prefix);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))

@@ -1,4 +1,4 @@
-//! Lets Pods have images of certain registries only, and gives a tag to images that have none.
+//! Allows only images from certain registries in Pods, and adds a tag to images without one.
 
 mod image;
 
@@ -6,7 +6,7 @@ use tollgate_sdk::prelude::*;
 
 use self::image::{Image, looks_like_host};
 
-/// The settings.
+/// The policy, which consists of its settings.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 pub struct TrustedRegistries {

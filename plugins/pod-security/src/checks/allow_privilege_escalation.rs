@@ -1,4 +1,4 @@
-//! Processes that come to more privileges than their parent, by set-user-ID for example.
+//! Processes that gain more privileges than their parent, for example by set-user-ID.
 
 use crate::pod::Pod;
 use crate::violation::{Offenders, Violation, required};

@@ -1,4 +1,4 @@
-//! AppArmor profiles that take the default one's place, in fields and in the annotations that came before them.
+//! AppArmor profiles that replace the default, in fields and in the older annotations.
 
 use std::collections::BTreeSet;
 

@@ -1,4 +1,4 @@
-//! Capabilities of Linux: at the baseline those that a runtime grants anyway, restricted next to none.
+//! Linux capabilities: baseline allows those that a runtime grants anyway, and restricted allows almost none.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use crate::pod::Pod;
 use crate::text::quoted;
 use crate::violation::{Offenders, Violation, forbidden, required};
 
-/// What a container has unless it drops it.
+/// The capabilities that a container has unless it drops them.
 const DEFAULT: [&str; 13] = [
     "AUDIT_WRITE",
     "CHOWN",
@@ -24,7 +24,7 @@ const DEFAULT: [&str; 13] = [
 ];
 const RESTRICTED: [&str; 1] = ["NET_BIND_SERVICE"];
 
-/// Containers that add capabilities, and which.
+/// The containers that add capabilities, and these capabilities.
 #[derive(Default)]
 struct Additions<'p> {
     offenders: Offenders<'p>,

@@ -8,7 +8,7 @@ use crate::violation::{Offenders, Violation, forbidden};
 
 pub(super) fn judge(pod: &Pod) -> Option<Violation> {
     let mut offenders = Offenders::default();
-    // As texts: that is how they are sorted.
+    // Texts, because they are sorted as texts.
     let mut ports = BTreeSet::new();
     for container in &pod.containers {
         let causes: Vec<_> = container

@@ -1,4 +1,4 @@
-//! Hosts that the kubelet is told to connect to, which is in the node's network and may reach what a Pod may not.
+//! Hosts that the kubelet connects to. The kubelet is in the node's network, and may reach hosts that a Pod may not.
 
 use std::collections::BTreeSet;
 
@@ -11,7 +11,7 @@ pub(super) fn judge(pod: &Pod) -> Option<Violation> {
     if hosts.is_empty() {
         return None;
     }
-    // Here containers are sorted, and two of one name are one.
+    // In this message, containers are sorted, and containers with equal names are merged.
     let containers: BTreeSet<_> = hosts.iter().map(|host| &*host.container.name).collect();
     let names: BTreeSet<_> = hosts.iter().map(|host| &*host.name).collect();
     let detail = format!(

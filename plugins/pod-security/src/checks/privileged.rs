@@ -1,4 +1,4 @@
-//! Privileged containers, which have nearly no bounds.
+//! Privileged containers, which have almost no restrictions.
 
 use crate::pod::Pod;
 use crate::violation::{Offenders, Violation, forbidden};

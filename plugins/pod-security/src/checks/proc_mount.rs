@@ -1,4 +1,4 @@
-//! Mounts of /proc without the masks that hide the node's.
+//! Mounts of /proc without the masks that hide parts of the node's /proc.
 
 use std::collections::BTreeSet;
 

@@ -9,7 +9,7 @@ const REQUIRED: &str = "must be true, here or for the Pod";
 
 pub(super) fn judge(pod: &Pod) -> Option<Violation> {
     let pods = pod.security_context.run_as_non_root;
-    // Who says that it may, and who does not say that it may not.
+    // Fields that allow root explicitly, and fields that do not forbid it.
     let (mut explicit, mut implicit) = (Offenders::default(), Offenders::default());
     explicit.pod((pods == Some(false)).then(|| forbidden(pod.security_context(FIELD), FORBIDDEN)));
     for container in &pod.containers {

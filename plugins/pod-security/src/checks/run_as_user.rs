@@ -1,4 +1,4 @@
-//! Containers that run as root by its number.
+//! Containers that run as user 0.
 
 use crate::pod::Pod;
 use crate::violation::{Offenders, Violation, forbidden};

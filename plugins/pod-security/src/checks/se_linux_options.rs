@@ -1,4 +1,4 @@
-//! SELinux: users and roles of one's own, and types other than those for containers.
+//! SELinux: custom users and roles, and types other than those for containers.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ const TYPES_SINCE_31: [&str; 5] = [
     "container_engine_t",
 ];
 
-/// What is wrong with the options, wherever they are.
+/// The problems of the options in all places.
 #[derive(Default)]
 struct Wrong<'p> {
     types: BTreeSet<&'p str>,

@@ -1,4 +1,5 @@
-//! Seccomp profiles: not turned off, and restricted also not left to the node. Up to 1.18 they were annotations.
+//! Seccomp profiles. Baseline forbids turning seccomp off. Restricted also forbids leaving the choice to the node. Up
+//! to 1.18, profiles were annotations.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +12,14 @@ const FIELD: &str = "seccompProfile/type";
 const FORBIDDEN: &str = "must be RuntimeDefault or Localhost";
 const REQUIRED: &str = "must be RuntimeDefault or Localhost, here or for the Pod";
 
-/// Who turns it off.
+/// The containers and annotations that turn seccomp off.
 #[derive(Default)]
 struct Unconfined<'p> {
     offenders: Offenders<'p>,
     kinds: BTreeSet<&'p str>,
 }
 
-/// Before 1.19.
+/// The form before 1.19, with annotations.
 pub(super) fn annotations(pod: &Pod) -> Option<Violation> {
     let is_of_container = |annotation: &Annotation| {
         let name = annotation.key.strip_prefix(SECCOMP_CONTAINER);

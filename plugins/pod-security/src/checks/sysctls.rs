@@ -1,9 +1,9 @@
-//! Sysctls that reach beyond the Pod.
+//! Sysctls with effects beyond the Pod.
 
 use crate::pod::Pod;
 use crate::violation::{Violation, forbidden};
 
-/// Those that do not, each with the minor version of Kubernetes that counts it as safe.
+/// The safe sysctls, each with the minor version of Kubernetes that made it safe.
 const SAFE: [(&str, u8); 14] = [
     ("kernel.shm_rmid_forced", 0),
     ("net.ipv4.ip_local_port_range", 0),

@@ -1,4 +1,4 @@
-//! Every check at the versions before and after each change to it.
+//! Tests every check at the versions before and after each of its changes.
 
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ const RESTRICTED: &[&str] = &["restricted"];
 const ALWAYS: Range<u8> = 0..38;
 const NEVER: Range<u8> = 0..0;
 
-/// Meets every level in every version.
+/// A Pod that meets every level in every version.
 fn good() -> Json {
     let context = json!({"allowPrivilegeEscalation": false, "capabilities": {"drop": ["ALL"]}});
     json!({
@@ -29,7 +29,7 @@ fn good() -> Json {
     })
 }
 
-/// Sets a member of what is there already.
+/// Sets a member of an existing value.
 fn set(pod: &mut Json, pointer: &str, value: &Json) {
     let (parent, member) = pointer.rsplit_once('/').unwrap();
     let member = member.replace("~1", "/");
@@ -40,7 +40,7 @@ fn set(pod: &mut Json, pointer: &str, value: &Json) {
         .insert(member, value.clone());
 }
 
-/// The minor versions at which a Pod with those changes is refused, and the only field that is to blame then.
+/// Asserts the minor versions in which a Pod with these changes is denied, and the only field in that denial.
 #[track_caller]
 fn refused(levels: &[&str], changes: &[(&str, Json)], versions: Range<u8>, field: &str) {
     let mut pod = good();
@@ -344,7 +344,7 @@ fn app_armor_profiles() {
         refused(BOTH, &[(&place, json!({}))], ALWAYS, &field);
         refused(BOTH, &[(&place, json!({"type": "Localhost"}))], NEVER, "");
     }
-    // Whether there is such a container does not matter.
+    // The check does not depend on the existence of this container.
     let field = "/metadata/annotations/container.apparmor.security.beta.kubernetes.io~1other";
     for (value, versions) in [
         ("unconfined", ALWAYS),
@@ -373,7 +373,7 @@ fn capabilities_of_the_default_set_may_be_added_at_the_baseline() {
 
 #[test]
 fn on_windows_any_capability_may_be_added_in_restricted_since_25() {
-    // The baseline's check gives way to one that Windows is exempt from.
+    // Restricted replaces the baseline check with one that exempts Windows.
     let field = format!("{APP}/capabilities/add/0");
     let place = format!("{APP}/capabilities");
     let adding = [

@@ -1,4 +1,4 @@
-//! Volumes: no folders of the node, and restricted only those that a cluster's users are meant to mount.
+//! Volumes: baseline forbids folders of the node, and restricted allows only types for ordinary users.
 
 use std::collections::BTreeSet;
 
@@ -17,7 +17,7 @@ pub(super) const ALLOWED: [&str; 9] = [
     "projected",
     "secret",
 ];
-/// In the order in which Kubernetes looks for them: of a volume made of several things it names the first.
+/// The forbidden types, in the order of Kubernetes. For a volume with several types, Kubernetes names the first one.
 pub(super) const RESTRICTED: [&str; 21] = [
     "hostPath",
     "gcePersistentDisk",
@@ -65,7 +65,7 @@ pub(super) fn restricted(pod: &Pod) -> Option<Violation> {
     let bad: Vec<_> = pod
         .volumes
         .iter()
-        // kube-apiserver makes an emptyDir of a volume that is made of nothing, so this one is to be one.
+        // kube-apiserver turns a volume without a type into an emptyDir.
         .filter(|volume| !volume.sources.is_empty())
         .filter(|volume| !ALLOWED.iter().any(|kind| has(volume, kind)))
         .collect();

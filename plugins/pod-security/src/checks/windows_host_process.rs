@@ -1,4 +1,4 @@
-//! Containers of Windows that are processes of the node.
+//! Windows containers that run as processes of the node.
 
 use crate::pod::Pod;
 use crate::violation::{Offenders, Violation, forbidden};

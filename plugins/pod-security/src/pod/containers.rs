@@ -6,7 +6,7 @@ use tollgate_sdk::prelude::*;
 
 use super::{SecurityContext, read};
 
-/// The kinds of containers, in the order in which Kubernetes speaks of them.
+/// The kinds of containers, in the order of Kubernetes' messages.
 const LISTS: [&str; 3] = ["initContainers", "containers", "ephemeralContainers"];
 /// The members of a container that are probes.
 const PROBES: [&str; 3] = ["livenessProbe", "readinessProbe", "startupProbe"];
@@ -20,11 +20,11 @@ pub(crate) struct Container {
     at: Pointer,
     pub(crate) name: String,
     pub(crate) security_context: SecurityContext,
-    /// The ports of the node that it takes, with the index of the port.
+    /// The node's ports that the container uses, each with the index of the port.
     pub(crate) host_ports: Vec<(usize, i64)>,
 }
 
-/// A host that a probe or a lifecycle handler names.
+/// A host in a probe or a lifecycle handler.
 pub(crate) struct Host<'p> {
     pub(crate) container: &'p Container,
     pub(crate) at: Pointer,
@@ -38,7 +38,7 @@ struct Port {
     host_port: Option<i64>,
 }
 
-/// All of a Pod's.
+/// Returns all containers of a Pod.
 pub(super) fn all(document: Document, spec: &str) -> Result<Vec<Container>, ReadError> {
     let mut containers = Vec::new();
     for list in LISTS {
@@ -50,8 +50,8 @@ pub(super) fn all(document: Document, spec: &str) -> Result<Vec<Container>, Read
     Ok(containers)
 }
 
-/// The hosts that they name. A place of its own for each would be a read of its own, so one pattern finds all that
-/// look alike.
+/// Returns the hosts of all containers. One pattern reads all places of one form, because each single read would cost
+/// more.
 pub(super) fn hosts<'p>(document: Document, containers: &'p [Container]) -> Vec<Host<'p>> {
     let mut lists: Vec<_> = containers
         .iter()
@@ -92,14 +92,14 @@ impl Container {
         })
     }
 
-    /// The place of a field of the security context, of several levels where need be.
+    /// Returns the place of a field in the security context. The field may have several levels.
     pub(crate) fn security_context(&self, field: &str) -> Pointer {
         [self.at.as_str(), "/securityContext/", field]
             .concat()
             .into()
     }
 
-    /// The place of the node's port that a port of the container takes.
+    /// Returns the place of a host port.
     pub(crate) fn host_port(&self, index: usize) -> Pointer {
         self.at.child("ports").child(index).child("hostPort")
     }
@@ -113,7 +113,7 @@ impl<'p> Host<'p> {
             Value::Null => return None,
             Value::Text(name) if name.is_empty() => return None,
             Value::Text(name) => name,
-            // Nothing that Kubernetes would send, and nothing to let through.
+            // Kubernetes would not send this, and the check must not allow it.
             _ => String::new(),
         };
         let is_within = |at: &Pointer| {

@@ -1,9 +1,9 @@
-//! Security contexts, the Pod's and those of containers.
+//! Security contexts of Pods and containers.
 
 use serde::Deserialize;
 
-/// What checks look at in a security context. It is small, so it is read whole. The Pod's and a container's have most
-/// of it in common, and no check asks either for what it does not have.
+/// The fields of a security context that checks need. A context is small, so it is read as a whole. Pods and containers
+/// share most fields, and no check reads a field that its kind does not have.
 #[derive(Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub(crate) struct SecurityContext {
@@ -85,7 +85,7 @@ impl SecurityContext {
 // === impl Profile ===
 
 impl Profile {
-    /// Where it is not set, Kubernetes takes it to be empty, which no kind of profile is.
+    /// Returns the type. A missing one is empty, as in Kubernetes. No valid type is empty.
     pub(crate) fn kind(&self) -> &str {
         self.kind.as_deref().unwrap_or_default()
     }

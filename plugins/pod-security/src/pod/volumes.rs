@@ -1,4 +1,4 @@
-//! Volumes: their names, and what they are made of.
+//! Volumes: their names and types.
 
 use tollgate_sdk::prelude::*;
 
@@ -6,11 +6,11 @@ use tollgate_sdk::prelude::*;
 pub(crate) struct Volume {
     pub(crate) at: Pointer,
     pub(crate) name: String,
-    /// Its members that say what it is made of, such as `emptyDir`. There is one in a valid volume.
+    /// The members that name the volume's type, such as `emptyDir`. A valid volume has one.
     pub(crate) sources: Vec<String>,
 }
 
-/// All of a Pod's, in order. Which members a volume has says enough.
+/// Returns all volumes of a Pod, in order. The names of the members are enough.
 pub(super) fn all(document: Document, spec: &str) -> Vec<Volume> {
     let at = Pointer::from([spec, "/volumes"].concat());
     let length = document.length(&at).unwrap_or(0);

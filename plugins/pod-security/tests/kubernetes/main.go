@@ -1,7 +1,7 @@
-// Judges Pods by the Pod Security Standards with the library of Kubernetes' own admission controller.
+// Checks Pods against the Pod Security Standards with the library of Kubernetes' own admission controller.
 //
 // Reads one Pod as JSON per line, and writes one object per line: for each level and version, such as "baseline:v1.24",
-// what the Pod violates. A Pod that is allowed has an empty text there.
+// the violations of the Pod. For an allowed Pod, the text is empty.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 	kjson "sigs.k8s.io/json"
 )
 
-// newestMinor is the newest version that the library knows; it must be the plugin's.
+// newestMinor is the newest version that the library knows. It must equal the plugin's.
 const newestMinor = 37
 
 func standards() []api.LevelVersion {
@@ -33,12 +33,12 @@ func standards() []api.LevelVersion {
 
 func judge(evaluator policy.Evaluator, line []byte) (map[string]string, error) {
 	var pod corev1.Pod
-	// As kube-apiserver decodes: names of members are case-sensitive.
+	// Decodes like kube-apiserver: names of members are case-sensitive.
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(line, &pod); err != nil {
 		return nil, err
 	}
 	for i := range pod.Spec.Volumes {
-		// What kube-apiserver does before any admission controller sees the Pod.
+		// kube-apiserver does this before any admission controller sees the Pod.
 		if volume := &pod.Spec.Volumes[i]; volume.VolumeSource == (corev1.VolumeSource{}) {
 			volume.EmptyDir = &corev1.EmptyDirVolumeSource{}
 		}

@@ -1,4 +1,4 @@
-//! Random code that is valid by construction.
+//! Generates random code that is valid by construction.
 
 use std::borrow::Cow;
 
@@ -10,13 +10,13 @@ use crate::choices::Choices;
 /// The code of one function.
 #[derive(Debug)]
 pub(super) struct Body {
-    /// Its locals, without parameters.
+    /// Types of its locals, without parameters.
     pub(super) locals: Vec<ValType>,
-    /// Without the last `end`.
+    /// The instructions, without the final `end`.
     pub(super) code: Vec<Instruction<'static>>,
 }
 
-/// Writes a body.
+/// Writes the body of a function.
 pub(super) struct Writer<'s, 'c, 'd> {
     pub(super) shape: &'s mut Shape,
     pub(super) choices: &'c mut Choices<'d>,
@@ -25,26 +25,26 @@ pub(super) struct Writer<'s, 'c, 'd> {
     locals: Vec<ValType>,
     parameters: usize,
     results: Vec<ValType>,
-    /// What each label around takes, the innermost last.
+    /// Result types of the enclosing labels, innermost last.
     labels: Vec<Vec<ValType>>,
-    /// How much more may be written.
+    /// Remaining budget for code to write.
     budget: i32,
-    /// Functions at this place of the list and behind it may be called: hardly any recursion.
+    /// Random functions at this index and above may be called, so there is hardly any recursion.
     callable_from: usize,
-    /// How many loops there are around.
+    /// Number of enclosing loops.
     loops: u32,
-    /// Whether it asks about the review, which traps while a plugin is being loaded.
+    /// Whether the function may ask about the review, which traps while a plugin is being loaded.
     asks: bool,
 }
 
-/// Where random code stores: behind what the contract's functions keep, before the heap's beginning.
+/// Where random code stores: above the data of the contract's functions, below the start of the heap.
 pub(super) const PLAYGROUND: u32 = 0x4000;
-/// Texts that host functions are given.
+/// Address of the texts that are passed to host functions.
 pub(super) const TEXTS: u32 = 0x400;
-/// Where host functions put what they return.
+/// Address for the results of host functions.
 const RETURNED: i32 = 0x3000;
 
-/// Pointers, patterns and names.
+/// Pointers, patterns and names that are passed to host functions.
 pub(super) const WORDS: [&str; 12] = [
     "",
     "/metadata/name",
@@ -71,7 +71,7 @@ const V128: ValType = ValType::V128;
 // === impl Writer ===
 
 impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
-    /// A writer of a function with this signature.
+    /// Creates a writer for a function with this signature.
     pub(super) fn new(
         shape: &'s mut Shape,
         choices: &'c mut Choices<'d>,
@@ -107,12 +107,12 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         }
     }
 
-    /// Whether it asks about the review.
+    /// Sets whether the function may ask about the review.
     pub(super) fn asks(&mut self, asks: bool) {
         self.asks = asks;
     }
 
-    /// Random statements, then the results.
+    /// Writes random statements, then the results.
     pub(super) fn whole(mut self) -> Body {
         self.statements();
         for result in self.results.clone() {
@@ -121,7 +121,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         self.finish()
     }
 
-    /// What has been written.
+    /// Returns the code written so far.
     pub(super) fn finish(self) -> Body {
         Body {
             locals: self.locals[self.parameters..].to_vec(),
@@ -129,18 +129,18 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         }
     }
 
-    /// Another local.
+    /// Adds a local.
     pub(super) fn local(&mut self, kind: ValType) -> u32 {
         self.locals.push(kind);
         self.locals.len() as u32 - 1
     }
 
-    /// Writes instructions.
+    /// Writes the given instructions.
     pub(super) fn put(&mut self, code: impl IntoIterator<Item = Instruction<'static>>) {
         self.code.extend(code);
     }
 
-    /// Some statements.
+    /// Writes some statements.
     pub(super) fn statements(&mut self) {
         for _ in 0..1 + self.choices.below(5) {
             self.statement(0);
@@ -186,7 +186,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         }
     }
 
-    /// Statements within something that ends.
+    /// Writes statements within a block or a loop.
     fn nested(&mut self, begin: Instruction<'static>, depth: u32, label: Vec<ValType>) {
         self.code.push(begin);
         self.labels.push(label);
@@ -226,7 +226,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         }
     }
 
-    /// An address that is mostly where stores do no harm.
+    /// Writes an address. Stores at most of these addresses do no harm.
     fn address(&mut self, depth: u32) {
         self.value(I32, depth + 1);
         if self.choices.chance(97) {
@@ -272,7 +272,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         self.code.push(store(place));
     }
 
-    /// A pointer to a text and its length.
+    /// Writes a pointer to a text and its length.
     fn text(&mut self, depth: u32) {
         if self.choices.chance(2) {
             self.value(I32, depth + 1);
@@ -311,7 +311,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
                 self.text(depth);
             }
             "abort" => {
-                // Ends the call: behind a condition that hardly ever holds, above all not for zero.
+                // This ends the call, so it stands behind a condition that is rarely true and never true for zero.
                 self.value(I32, depth + 1);
                 self.put([
                     I::I32Const(0xff),
@@ -330,7 +330,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
                     0 => 1,
                     1 => 2,
                     2 => 3,
-                    // There is no such part: a trap.
+                    // There is no such part, so the call traps.
                     3 if self.choices.chance(20) => 9,
                     _ => 0,
                 };
@@ -342,7 +342,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         self.code.push(I::Call(function as u32));
     }
 
-    /// The functions that may be called, by numbers.
+    /// Returns the indices of the functions that may be called.
     fn callable(&self) -> Vec<u32> {
         let random = self.callable_from..self.shape.signatures.len();
         random
@@ -361,7 +361,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         if callable.is_empty() || self.choices.chance(3) {
             callable = vec![self.shape.number(Own::Checksum)];
         }
-        // Calls multiply in loops.
+        // Calls in nested loops would multiply.
         if self.loops > 1 {
             return self.set(depth);
         }
@@ -378,7 +378,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         self.put(signature.results.iter().map(|_| I::Drop));
     }
 
-    /// Calls what is at a place of a table, mostly one where something of that type is.
+    /// Calls a function through a table, mostly one that has the right type.
     fn indirect_call(&mut self, depth: u32) {
         let Some((table, place, signature)) = self.place_in_table() else {
             return self.set(depth);
@@ -426,7 +426,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         Some((table as u32, place, signature))
     }
 
-    /// A loop with a counter, or one without.
+    /// Writes a loop with a counter, or rarely an endless one.
     fn repeat(&mut self, depth: u32) {
         if self.loops > 1 {
             return self.set(depth);
@@ -462,7 +462,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         self.code.push(I::End);
     }
 
-    /// A jump out of blocks around. Loops are not jumped to: their own turn counts.
+    /// Writes a jump out of enclosing blocks. It never jumps to a loop, because loops count their own turns.
     fn jump(&mut self, depth: u32) {
         let label = self.choices.below(self.labels.len());
         let target = self.labels[self.labels.len() - 1 - label].clone();
@@ -479,7 +479,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
                 self.put(target.iter().map(|_| I::Drop));
             }
             5 | 6 => {
-                // To all labels that take the same.
+                // Collect all labels that take the same types.
                 let alike = self.labels.iter().rev().enumerate();
                 let alike: Vec<u32> = alike
                     .filter(|(_, takes)| **takes == target)
@@ -520,7 +520,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
                 ]);
             }
             _ => {
-                // The one passive segment has 16 bytes.
+                // The only passive segment has 16 bytes.
                 self.put([
                     I::I32Const(3),
                     I::I32Const(9),
@@ -533,7 +533,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         }
     }
 
-    /// Throws, mostly into a handler around.
+    /// Throws an exception, mostly into an enclosing handler.
     fn exceptions(&mut self, depth: u32) {
         if self.shape.tags.is_empty() {
             return self.set(depth);
@@ -590,7 +590,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         }
     }
 
-    /// Leaves by calling somebody with the same results.
+    /// Ends the function with a tail call to a function that has the same results.
     fn tail(&mut self, depth: u32) {
         let results = self.results.clone();
         let mut alike = self.callable();
@@ -616,7 +616,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         self.code.push(I::End);
     }
 
-    /// What no snapshot can hold.
+    /// Changes a table in a way that no snapshot can represent.
     fn table_change(&mut self, depth: u32) {
         if self.shape.tables.is_empty() {
             return self.set(depth);
@@ -678,7 +678,7 @@ impl<'s, 'c, 'd> Writer<'s, 'c, 'd> {
         }
     }
 
-    /// A value that a function or a block gives.
+    /// Leaves the result of a function or a block on the stack.
     fn control_value(&mut self, kind: ValType, depth: u32) -> bool {
         match self.choices.below(5) {
             0 => {

@@ -1,4 +1,4 @@
-//! A shape and its code as a module.
+//! Encodes a shape and its code as a module.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -19,10 +19,10 @@ use super::entry::{PATH, is_reference};
 use super::shape::{Own, Shape};
 use crate::choices::Choices;
 
-/// The contract's package, as it stands before the names of interfaces, and its version.
+/// The contract's package, as it precedes the names of interfaces, and its version.
 const PACKAGE: &str = "tollgate:admission/";
 const VERSION: &str = "@0.1.0";
-/// Where the allocator begins.
+/// Address at which the allocator starts.
 const HEAP: i32 = 0x8000;
 
 /// The contract, parsed once.
@@ -188,7 +188,7 @@ fn globals(shape: &Shape, choices: &mut Choices<'_>) -> GlobalSection {
             ValType::I32 if number == 0 => ConstExpr::i32_const(HEAP),
             ValType::I32 => ConstExpr::i32_const(any as i32),
             ValType::I64 => ConstExpr::i64_const(any.cast_signed()),
-            // Any bits: not-a-number has to survive a snapshot as it is.
+            // Any bits: a snapshot must preserve every NaN exactly.
             ValType::F32 => ConstExpr::f32_const(f32::from_bits(any as u32).into()),
             ValType::F64 => ConstExpr::f64_const(f64::from_bits(any).into()),
             ValType::V128 => ConstExpr::v128_const(i128::from(any)),
@@ -212,7 +212,7 @@ fn exports(shape: &Shape, choices: &mut Choices<'_>) -> ExportSection {
             exports.export(&named, ExportKind::Func, shape.number(Own::PostReturn));
         }
     };
-    // One function may be two exports.
+    // One function may serve as two exports.
     let describe = if shape.validates && choices.chance(1) {
         Own::Validate
     } else {
@@ -239,7 +239,7 @@ fn exports(shape: &Shape, choices: &mut Choices<'_>) -> ExportSection {
 
 fn elements(shape: &Shape, choices: &mut Choices<'_>) -> ElementSection {
     let mut segments = ElementSection::new();
-    // The passive one is the first, where code looks for it.
+    // The passive segment comes first, because the code refers to index 0.
     if !shape.passive.is_empty() {
         segments.passive(Elements::Functions(Cow::Borrowed(&shape.passive)));
     }
@@ -276,14 +276,14 @@ fn elements(shape: &Shape, choices: &mut Choices<'_>) -> ElementSection {
     segments
 }
 
-/// Elements at places that follow on each other.
+/// Groups elements at consecutive places.
 fn runs(elements: &[(u32, u32)]) -> impl Iterator<Item = &[(u32, u32)]> {
     elements.chunk_by(|(place, _), (next, _)| place + 1 == *next)
 }
 
 fn data(shape: &Shape, choices: &mut Choices<'_>) -> DataSection {
     let mut data = DataSection::new();
-    // The one that code copies from.
+    // The segment that code copies from.
     data.passive(*b"sixteen letters!");
     let at = |address: i32| ConstExpr::i32_const(address);
     data.active(0, &at(16), *b"generated**/*");

@@ -1,4 +1,4 @@
-//! What the contract asks of a module, around random code.
+//! Writes the functions that the contract requires, around random code.
 
 use wasm_encoder::{BlockType, Instruction, MemArg, ValType};
 
@@ -8,28 +8,28 @@ use crate::choices::Choices;
 
 use Instruction as I;
 
-/// Where an answer lies.
+/// Address of an answer.
 const ANSWER: i32 = 0x200;
-/// The checksum as text, which is the message of a denial.
+/// Address of the checksum as text, which is the message of a denial.
 const MESSAGE: i32 = 0x300;
-/// `{"x":"…"}` around another copy of it.
+/// Address of `{"x":"…"}`, which contains another copy of the checksum.
 const MERGE_PATCH: i32 = 0x320;
-/// The path of the one operation.
+/// Address of the path of the only operation.
 pub(super) const PATH: i32 = 0x340;
-/// The one operation.
+/// Address of the only operation.
 const OPERATION: i32 = 0x360;
-/// What `configure` returns.
+/// Address of the result of `configure`.
 const CONFIGURED: i32 = 0x3a0;
-/// What `describe` returns: data that the module begins with.
+/// Address of the result of `describe`, which is in the module's initial data.
 const MANIFEST: i32 = 128;
-/// How much of the first memory the checksum is made of.
+/// Bytes of the first memory that the checksum covers.
 const HASHED_BYTES: i32 = 0x9000;
-/// And of the others.
+/// Bytes of each other memory that the checksum covers.
 const HASHED_BYTES_OF_OTHERS: i32 = 0x400;
 /// Length of the checksum as text.
 const MESSAGE_BYTES: i32 = 16;
 
-/// The code of all own functions, in the order in which they stand in the module.
+/// Writes the code of all own functions, in their order in the module.
 pub(super) fn bodies(shape: &mut Shape, choices: &mut Choices<'_>) -> Vec<Body> {
     let order = shape.order.clone();
     order
@@ -41,7 +41,7 @@ pub(super) fn bodies(shape: &mut Shape, choices: &mut Choices<'_>) -> Vec<Body> 
 fn body(own: Own, shape: &mut Shape, choices: &mut Choices<'_>) -> Body {
     let signature = shape.signature(shape.number(own));
     let count = shape.signatures.len();
-    // Of the random functions, the second half asks nothing about a review: there is none before the first call.
+    // The second half of the random functions does not ask about a review, because there is none before the first call.
     let callable_from = match own {
         Own::Random(_) if choices.chance(2) => 0,
         Own::Random(place) => place + 1,
@@ -94,7 +94,7 @@ fn keep(writer: &mut Writer<'_, '_, '_>, address: i32, word: i32) {
     writer.put([I::I32Const(address), I::I32Const(word), I::I32Store(at(0))]);
 }
 
-/// Bumps, grows the memory where it has to, and frees nothing.
+/// Writes a bump allocator: it grows the memory as needed and frees nothing.
 fn realloc(writer: &mut Writer<'_, '_, '_>) {
     let (block, end) = (writer.local(ValType::I32), writer.local(ValType::I32));
     writer.put([
@@ -113,7 +113,7 @@ fn realloc(writer: &mut Writer<'_, '_, '_>) {
         I::LocalGet(3),
         I::I32Add,
         I::LocalTee(end),
-        // Grow by what is missing.
+        // Grow by the missing bytes.
         I::MemorySize(0),
         I::I32Const(16),
         I::I32Shl,
@@ -144,7 +144,7 @@ fn realloc(writer: &mut Writer<'_, '_, '_>) {
     ]);
 }
 
-/// Mixes a number into the hash: what is on the stack, an `i64`.
+/// Mixes the `i64` on top of the stack into the hash.
 fn mix(writer: &mut Writer<'_, '_, '_>, hash: u32) {
     writer.put([
         I::LocalGet(hash),
@@ -226,7 +226,7 @@ fn checksum(writer: &mut Writer<'_, '_, '_>) {
     writer.put([I::LocalGet(hash)]);
 }
 
-/// The hash as sixteen letters, at an address.
+/// Writes the hash as sixteen letters at an address.
 fn write(writer: &mut Writer<'_, '_, '_>) {
     let count = writer.local(ValType::I32);
     writer.put([
@@ -260,7 +260,7 @@ fn write(writer: &mut Writer<'_, '_, '_>) {
 
 fn configure(writer: &mut Writer<'_, '_, '_>) {
     writer.statements();
-    // The settings leave a trace.
+    // The settings affect the state.
     if writer.choices.chance(70) {
         writer.put([
             I::I32Const(0x2000),
@@ -271,7 +271,7 @@ fn configure(writer: &mut Writer<'_, '_, '_>) {
             I::I32Store(at(0)),
         ]);
     }
-    // One in twenty rejects its settings.
+    // Three in a hundred plugins reject their settings.
     let rejects = i32::from(writer.choices.chance(3));
     keep(writer, CONFIGURED, rejects);
     keep(writer, CONFIGURED + 4, 0);
@@ -279,14 +279,14 @@ fn configure(writer: &mut Writer<'_, '_, '_>) {
     writer.put([I::I32Const(CONFIGURED)]);
 }
 
-/// Writes the checksum to a place.
+/// Writes the checksum at an address.
 fn write_checksum(writer: &mut Writer<'_, '_, '_>, address: i32) {
     let checksum = writer.shape.number(Own::Checksum);
     let write = writer.shape.number(Own::Write);
     writer.put([I::Call(checksum), I::I32Const(address), I::Call(write)]);
 }
 
-/// A denial at an address: its message, no code, no reason, no causes.
+/// Writes a denial at an address: its message, no code, no reason, no causes.
 fn denial(writer: &mut Writer<'_, '_, '_>, address: i32) {
     write_checksum(writer, MESSAGE);
     keep(writer, address, MESSAGE);
@@ -295,7 +295,7 @@ fn denial(writer: &mut Writer<'_, '_, '_>, address: i32) {
         keep(writer, address + 4 * word, 0);
     }
     if writer.choices.chance(30) {
-        // 422, without a reason.
+        // Code 422, without a reason.
         keep(writer, address + 8, 1 | 422 << 16);
     }
 }
@@ -315,7 +315,7 @@ fn answer(writer: &mut Writer<'_, '_, '_>, mutates: bool) {
         keep(writer, ANSWER + 8, MESSAGE_BYTES + 12);
     };
     match (writer.choices.below(20), mutates) {
-        // There is no such case.
+        // There is no such case, so this is a fault.
         (0, _) => keep(writer, ANSWER, 9),
         (1 | 2, _) => keep(writer, ANSWER, 0),
         (3..9, true) => {

@@ -1,4 +1,4 @@
-//! What there is in a generated module before anything of it is written.
+//! The parts of a generated module, chosen before any code is written.
 
 use std::collections::BTreeSet;
 
@@ -6,27 +6,27 @@ use wasm_encoder::{RefType, ValType};
 
 use crate::choices::Choices;
 
-/// Parameters and results.
+/// The parameters and results of a function.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Signature {
-    /// Types of what it takes.
+    /// Types of the parameters.
     pub(super) parameters: Vec<ValType>,
-    /// Types of what it gives.
+    /// Types of the results.
     pub(super) results: Vec<ValType>,
 }
 
-/// What a plugin imports.
+/// A function that a plugin imports.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Import {
     /// The interface's name in the contract.
     pub(super) interface: &'static str,
-    /// The function's.
+    /// The function's name.
     pub(super) name: &'static str,
-    /// How many parameters it has, all of them `i32`, as the canonical ABI lowers it.
+    /// Number of parameters, all of them `i32`, as the canonical ABI lowers it.
     pub(super) parameters: usize,
 }
 
-/// A function of the module's own.
+/// A function that the module defines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Own {
     /// `cabi_realloc`.
@@ -35,26 +35,26 @@ pub(super) enum Own {
     Checksum,
     /// Writes a hash as text.
     Write,
-    /// Asked for by the contract.
+    /// The contract's `describe`.
     Describe,
-    /// Likewise.
+    /// The contract's `configure`.
     Configure,
-    /// Likewise.
+    /// The contract's `mutate`.
     Mutate,
-    /// Likewise.
+    /// The contract's `validate`.
     Validate,
-    /// Called after the answer of one of the four has been read.
+    /// Called after the host has read the answer of one of these four.
     PostReturn,
     /// Runs at instantiation.
     Start,
-    /// Anything: the place in the list of random functions.
+    /// A random function, by its index in the list of random functions.
     Random(usize),
 }
 
 /// A global variable.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Global {
-    /// Its type.
+    /// The type of the variable.
     pub(super) kind: ValType,
     /// Whether code may set it.
     pub(super) is_mutable: bool,
@@ -63,53 +63,54 @@ pub(super) struct Global {
 /// A table of functions.
 #[derive(Clone, Debug)]
 pub(super) struct Table {
-    /// How many elements it begins with.
+    /// Initial number of elements.
     pub(super) size: u32,
-    /// What active segments put where, by the number of the function.
+    /// Elements from active segments: the place and the number of the function.
     pub(super) elements: Vec<(u32, u32)>,
-    /// A function in all places from the start, and no place ever empty.
+    /// The function that fills all places from the start, if any. Such a table never has an empty place.
     pub(super) filled_with: Option<u32>,
 }
 
 /// A module without its code.
 #[derive(Debug)]
 pub(super) struct Shape {
-    /// Exports `mutating`.
+    /// Whether it exports `mutating`.
     pub(super) mutates: bool,
-    /// Exports `validating`.
+    /// Whether it exports `validating`.
     pub(super) validates: bool,
-    /// In the order of their numbers.
+    /// The imported functions, in index order.
     pub(super) imports: Vec<Import>,
-    /// Pages of each memory.
+    /// Initial pages of each memory.
     pub(super) memories: Vec<u32>,
-    /// Of the module's own.
+    /// The module's globals.
     pub(super) globals: Vec<Global>,
-    /// Of functions.
+    /// The module's tables, which hold functions.
     pub(super) tables: Vec<Table>,
-    /// Parameters of each exception.
+    /// The parameters of each exception.
     pub(super) tags: Vec<Signature>,
-    /// Those of the random functions.
+    /// Signatures of the random functions.
     pub(super) signatures: Vec<Signature>,
-    /// Own functions in the order in which they stand in the module.
+    /// The own functions, in their order in the module.
     pub(super) order: Vec<Own>,
-    /// Whether there is a function that runs at instantiation, and whether it is an export in place of a section.
+    /// Whether a function runs at instantiation, and whether it is an export instead of a start section.
     pub(super) start: Option<bool>,
-    /// Which of describe, configure, mutate, validate have a `post-return`.
+    /// Those of describe, configure, mutate and validate that have a `post-return`.
     pub(super) post_returns: Vec<&'static str>,
-    /// Every type that is used, once.
+    /// The types in use, without duplicates.
     pub(super) types: Vec<Signature>,
-    /// Functions that code takes references to: they have to be declared.
+    /// Functions that code takes references to. The module must declare them.
     pub(super) referred: BTreeSet<u32>,
-    /// Whether code may use what no snapshot can hold: changes of tables, dropped segments, references in globals.
+    /// Whether code may do things that no snapshot can represent: change tables, drop segments, keep references in
+    /// globals.
     pub(super) is_beyond_snapshots: bool,
-    /// Functions of the one passive segment of elements.
+    /// Functions of the only passive element segment.
     pub(super) passive: Vec<u32>,
 }
 
-/// A reference to any function, or none.
+/// A reference to any function, or a null reference.
 pub(super) const FUNCTION: ValType = ValType::Ref(RefType::FUNCREF);
 
-/// All that a plugin of the contract can import.
+/// All functions of the contract that a plugin can import.
 const IMPORTS: [Import; 9] = [
     import("review", "request", 1),
     import("review", "get", 4),
@@ -135,7 +136,7 @@ const fn import(interface: &'static str, name: &'static str, parameters: usize) 
 // === impl Shape ===
 
 impl Shape {
-    /// Decides about everything but code.
+    /// Chooses everything except the code.
     pub(super) fn choose(choices: &mut Choices<'_>) -> Self {
         let world = choices.below(3);
         let imports: Vec<Import> = IMPORTS
@@ -206,7 +207,7 @@ impl Shape {
             own.push(Own::Start);
         }
         own.extend((0..self.signatures.len()).map(Own::Random));
-        // In any order: what is taken out and put elsewhere lies between what stays.
+        // Shuffled, so that functions that rewriting removes or moves lie between functions that stay.
         for place in (1..own.len()).rev() {
             own.swap(place, choices.below(place + 1));
         }
@@ -214,7 +215,7 @@ impl Shape {
     }
 
     fn globals(&mut self, choices: &mut Choices<'_>) {
-        // The allocator's comes first.
+        // The allocator's global comes first.
         self.globals.push(Global {
             kind: ValType::I32,
             is_mutable: true,
@@ -262,7 +263,7 @@ impl Shape {
         }
     }
 
-    /// A function that may stand in a table: mostly one of the random ones, now and then an import or an export.
+    /// Picks a function for a table: mostly a random function, sometimes an import or an export.
     fn any_function(&self, choices: &mut Choices<'_>) -> u32 {
         match choices.below(20) {
             0 if !self.imports.is_empty() => choices.below(self.imports.len()) as u32,
@@ -271,13 +272,13 @@ impl Shape {
         }
     }
 
-    /// The number of a function of its own.
+    /// Returns the index of an own function.
     pub(super) fn number(&self, own: Own) -> u32 {
         let place = self.order.iter().position(|other| *other == own);
         (self.imports.len() + place.unwrap_or_else(|| panic!("there is no {own:?}"))) as u32
     }
 
-    /// What a function takes and gives.
+    /// Returns the signature of a function.
     pub(super) fn signature(&self, function: u32) -> Signature {
         let i32s = |count| vec![ValType::I32; count];
         let simple = |parameters, results| Signature {
@@ -306,12 +307,12 @@ impl Shape {
         }
     }
 
-    /// How many functions there are.
+    /// Returns the number of functions.
     pub(super) fn functions(&self) -> u32 {
         (self.imports.len() + self.order.len()) as u32
     }
 
-    /// The number of a type.
+    /// Returns the index of a type, and adds the type if it is new.
     pub(super) fn kind(&mut self, signature: &Signature) -> u32 {
         let place = self.types.iter().position(|known| known == signature);
         let place = place.unwrap_or_else(|| {
@@ -322,7 +323,7 @@ impl Shape {
     }
 }
 
-/// A type of number.
+/// Picks a numeric type.
 pub(super) fn number(choices: &mut Choices<'_>) -> ValType {
     match choices.below(8) {
         0..4 => ValType::I32,

@@ -1,13 +1,13 @@
-//! Addresses that a registry leads to: an IPv6 address is at least as harmful as the IPv4 address that it carries.
+//! Addresses of registries: an IPv6 address ranks at least as harmful as the IPv4 address that it carries.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use tollgate::fuzzing::registry::harm;
 
-/// How harmful an address is that no registry may have.
+/// The harm of an address that no registry may have.
 const NEVER: u8 = 3;
 
-/// Takes 16 bytes as an address, and the first four as one within another.
+/// Reads 16 bytes as an address, and the first four as an address within another one.
 pub fn target(data: &[u8]) {
     let Some((bytes, _)) = data.split_first_chunk::<16>() else {
         return;
@@ -30,7 +30,7 @@ pub fn target(data: &[u8]) {
     }
 }
 
-/// The IPv6 addresses that carry an IPv4 address in a known place.
+/// Returns the IPv6 addresses that carry an IPv4 address in a known place.
 fn forms(inner: Ipv4Addr, rest: &[u8]) -> [(&'static str, Ipv6Addr); 8] {
     let [a, b, c, d] = inner.octets();
     let (high, low) = (u16::from_be_bytes([a, b]), u16::from_be_bytes([c, d]));
@@ -71,7 +71,7 @@ fn forms(inner: Ipv4Addr, rest: &[u8]) -> [(&'static str, Ipv6Addr); 8] {
     ]
 }
 
-/// Where the form leaves open what is carried, and the bits are nobody's address.
+/// Whether the host does not unwrap this form, because the bits need not be the carried address.
 fn is_not_taken_apart(form: &str, inner: Ipv4Addr) -> bool {
     match form {
         // `::1` and `::` are addresses of their own.

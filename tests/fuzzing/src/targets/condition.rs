@@ -1,4 +1,4 @@
-//! Match conditions: any expression over any object ends within its budget, and metering changes nothing about its value.
+//! Match conditions: any expression over any object ends within its budget, and metering does not change its value.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -12,11 +12,11 @@ use tollgate::review::request::AdmissionRequest;
 use crate::choices::Choices;
 use crate::document;
 
-/// What costs less is evaluated without a meter, too.
+/// Expressions that cost less than this are also evaluated without a meter.
 const CHEAP_UNITS: u64 = 20_000;
 const REVIEW: &str = r#"{"apiVersion":"admission.k8s.io/v1","kind":"AdmissionReview","request":{"uid":"u","kind":{"group":"","version":"v1","kind":"Pod"},"resource":{"group":"","version":"v1","resource":"pods"},"name":"web","namespace":"shop","operation":"UPDATE","userInfo":{"username":"jane","groups":["dev","ops"]},"object":{},"oldObject":{"metadata":{"name":"web","labels":{"a":"x"}},"spec":{"replicas":2}}}}"#;
 
-/// Takes an expression from the first line and the object from the rest, or makes both of the bytes.
+/// Reads an expression from the first line and the object from the rest, or derives both from the bytes.
 pub fn target(data: &[u8]) {
     let written = std::str::from_utf8(data).ok();
     let written = written.and_then(|text| text.split_once('\n'));

@@ -1,4 +1,4 @@
-//! The configuration: any text is read or refused, and what is refused is told with its place.
+//! The configuration: any text is either read or rejected, and each rejected part is reported with its place.
 
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub fn target(data: &[u8]) {
                     "a problem is one line: {problem:?}"
                 );
             }
-            // One per line, whatever keys and values the file has.
+            // There is one line per problem, whatever keys and values the file has.
             let lines = problems.to_string().lines().count();
             assert!(lines <= 202, "{lines} lines");
         }

@@ -1,4 +1,4 @@
-//! Existing violations: no reason is excused whose place held something else before.
+//! Existing violations: no violation is excused if its place held something else before.
 
 use serde_json::{Value, json};
 use tollgate::document::Json;
@@ -9,7 +9,7 @@ use tollgate::review::request::AdmissionRequest;
 use crate::choices::Choices;
 use crate::document;
 
-/// Reads `[old object, new object, old fields, new fields]`, or makes them of the bytes.
+/// Reads `[old object, new object, old fields, new fields]`, or derives them from the bytes.
 pub fn target(data: &[u8]) {
     let (old, new, before, now) = written(data).unwrap_or_else(|| chosen(data));
     let request = request();
@@ -65,7 +65,7 @@ fn chosen(data: &[u8]) -> Chosen {
     };
     let mut before = reasons(&old);
     let now = reasons(&new);
-    // Mostly the plugin says of the old object what it says of the new one.
+    // In most cases the plugin reports the same fields for the old object as for the new one.
     if choices.chance(70) {
         before.extend(now.iter().cloned());
     }

@@ -1,4 +1,4 @@
-//! Patches: the difference of two documents leads from one to the other, and any patch does what it does elsewhere.
+//! Patches: the difference of two documents turns one into the other, and a patch has the same result elsewhere.
 
 use serde_json::Value;
 use tollgate::document::{Json, parse};
@@ -11,7 +11,7 @@ use crate::document;
 
 const MAX_DEPTH: u32 = 64;
 
-/// Reads `[before, after, patch]`, or makes three such documents of the bytes.
+/// Reads `[before, after, patch]`, or derives three such documents from the bytes.
 pub fn target(data: &[u8]) {
     let written = serde_json::from_slice::<Value>(data).ok();
     let (before, after, patch) = match written.as_ref().and_then(Value::as_array) {
@@ -81,7 +81,7 @@ fn any_patch(before: &Value, patch: &Value) {
         Json::from(before.clone()) == from,
         "the original has changed"
     );
-    // Where this host reads it as a patch, and the other does not: a pointer that the other finds fault with.
+    // The other implementation rejects some patches that this host reads: those with an invalid pointer.
     let Ok(elsewhere) = serde_json::from_value::<json_patch::Patch>(patch.clone()) else {
         return;
     };
@@ -97,8 +97,8 @@ fn any_patch(before: &Value, patch: &Value) {
     }
 }
 
-/// What the other implementation refuses, and RFC 6902 does not: `1` and `1.0` are equal numbers, and the whole document
-/// can be moved to where it is.
+/// Whether the other implementation rejects an operation that RFC 6902 allows: it does not treat `1` and `1.0` as
+/// equal, and it does not move the whole document to its own place.
 fn is_read_otherwise(operation: &Operation) -> bool {
     match operation {
         Operation::Test { .. } => true,

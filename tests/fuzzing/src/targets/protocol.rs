@@ -1,4 +1,4 @@
-//! Lines of the child that prepares plugins, in which a guest may have put anything.
+//! Lines of the child process that prepares plugins. They may contain anything that a plugin chose.
 
 use tollgate::fuzzing::protocol::line;
 
@@ -12,7 +12,7 @@ pub fn target(data: &[u8]) {
     let Some(manifest) = manifest else {
         return;
     };
-    // They are shown in `/plugins` and in a metric's label.
+    // These texts are shown in `/plugins` and in a metric's label.
     let texts = [
         (&manifest.name, 128),
         (&manifest.version, 128),

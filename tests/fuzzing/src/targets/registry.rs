@@ -1,12 +1,12 @@
-//! What registries answer, and references to what they have: read or refused, in words of bounded length.
+//! Answers of registries, and references to their content: they are read, or rejected with an error of limited length.
 
 use tollgate::config::Reference;
 use tollgate::fuzzing::registry::{count_signatures, is_layers_digest, is_signed, layer};
 
-/// An error is a line of a log, whatever a registry has sent.
+/// Limit for an error, which must fit in a log line, whatever a registry sends.
 const LONGEST_ERROR_BYTES: usize = 2048;
 
-/// Reads the bytes as each of an answer's parts.
+/// Reads the bytes as each part of an answer.
 pub fn target(data: &[u8]) {
     match layer(data) {
         Ok(digest) => assert!(is_layers_digest(&digest), "`{digest}` is no digest"),

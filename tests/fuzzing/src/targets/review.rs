@@ -1,14 +1,14 @@
-//! The documents that come from outside: the same are accepted, and understood alike, as by another decoder.
+//! Documents from outside: the host accepts the same documents as another decoder, and reads them alike.
 
 use serde_json::Value;
 use tollgate::document::{Account, Json, ParseErrorKind, parse};
 use tollgate::review::decode::{DecodeError, decode};
 use tollgate::review::head::decode_head;
 
-/// Below the depth at which `serde_json` gives up.
+/// Depth limit, which is below the depth at which `serde_json` gives up.
 const MAX_DEPTH: u32 = 100;
 
-/// Reads the bytes as a document, as a review and as the head of one.
+/// Reads the bytes as a document, as a review and as the head of a review.
 pub fn target(data: &[u8]) {
     let ours = parse(data, MAX_DEPTH);
     match (&ours, serde_json::from_slice::<Value>(data)) {
@@ -17,7 +17,7 @@ pub fn target(data: &[u8]) {
             assert!(ours.depth() <= MAX_DEPTH, "deeper than the limit");
             written_reads_alike(ours);
         }
-        // What no double can hold is a number all the same, and its text goes out as it came in.
+        // A number that no double can hold is still a number, and the host writes its text unchanged.
         (Ok(_), Err(error)) => assert!(
             error.to_string().starts_with("number out of range"),
             "accepted what is no JSON: {error}"
@@ -47,7 +47,7 @@ pub fn target(data: &[u8]) {
         (Ok(_), Err(DecodeError::NotJson(_))) => panic!("a document that is no JSON"),
         _ => {}
     }
-    // However a body is cut off, what its head says has been said by the whole.
+    // However a body is cut off, its head says nothing that the whole body does not say.
     for length in [data.len() / 4, data.len() / 2, data.len()] {
         if let Some(head) = decode_head(&data[..length], &Account::unlimited()) {
             assert!(!head.request.uid.is_empty());
@@ -56,7 +56,7 @@ pub fn target(data: &[u8]) {
     }
 }
 
-/// What is written is the same document, and is written the same way again.
+/// Checks that a written document reads as the same document, and is written the same way again.
 fn written_reads_alike(document: &Json) {
     let text = document.to_text();
     let again = parse(text.as_bytes(), MAX_DEPTH).expect("what is written is JSON");

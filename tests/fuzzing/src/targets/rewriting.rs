@@ -1,4 +1,4 @@
-//! Rewriting a plugin changes nothing that it answers: snapshot, joined, trimmed, and as it came.
+//! Rewriting a plugin does not change its answers: snapshot, joined, trimmed and original form agree.
 
 use std::cell::OnceCell;
 
@@ -8,24 +8,24 @@ use crate::choices::Choices;
 use crate::plugin;
 
 thread_local! {
-    /// An engine reserves gigabytes of addresses: one for all inputs.
+    /// All inputs share one engine, because an engine reserves gigabytes of address space.
     static REWRITING: OnceCell<Rewriting> = const { OnceCell::new() };
 }
 
-/// Makes a plugin of the bytes and compares all forms of it.
+/// Derives a plugin from the bytes and compares all its forms.
 pub fn target(data: &[u8]) {
     if let Err(difference) = compare(&mut Choices::new(data)) {
         panic!("{difference:#}");
     }
 }
 
-/// The same, with what came of it.
+/// Does the same as `target`, and returns the result.
 ///
 /// # Errors
-/// The difference.
+/// Returns the difference as text.
 ///
 /// # Panics
-/// When there is no room for an engine.
+/// Panics if there is no room for an engine.
 pub fn compare(choices: &mut Choices<'_>) -> Result<Compared, String> {
     let module = plugin::generate(choices);
     REWRITING.with(|rewriting| {

@@ -1,51 +1,50 @@
-//! Does to an object what its settings say, and denies what they say, so that a suite can put several of them into
-//! each other's way.
+//! A policy that changes and denies objects as its settings say, so that a suite can make several plugins conflict.
 
 use std::collections::BTreeMap;
 
 use tollgate_sdk::prelude::*;
 
-/// The policy is its settings.
+/// The policy, which consists of its settings.
 struct Actor(Settings);
 
-/// The settings as the configuration has them.
+/// The settings as they appear in the configuration.
 #[derive(Default, serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 struct Settings {
-    /// Texts by their pointers: each is set where it is not yet so.
+    /// Texts by pointer. Each is set if the place holds something else.
     set: BTreeMap<String, String>,
-    /// Values by their pointers: each is set where it is not yet so.
+    /// Values by pointer. Each is set if the place holds something else.
     set_values: BTreeMap<String, serde_json::Value>,
-    /// Texts by patterns: each place that a pattern finds is set where it is not yet so.
+    /// Texts by pattern. Each matching place is set if it holds something else.
     set_all: BTreeMap<String, String>,
-    /// Elements by the pointers of lists: each is put at the end where none has its name.
+    /// Elements by the pointer of a list. Each is appended if no element has its name.
     inject: BTreeMap<String, serde_json::Value>,
-    /// Texts by the pointers of lists: each is put at the end, every time.
+    /// Texts by the pointer of a list. Each is appended every time.
     append: BTreeMap<String, String>,
-    /// Texts by patterns: each place that has one is denied, as a cause.
+    /// Texts by pattern. Each matching place with this text is denied, with a cause.
     forbid: BTreeMap<String, String>,
-    /// Texts by pointers: a place that has one is denied, without a cause.
+    /// Texts by pointer. A place with this text is denied, without a cause.
     forbid_at_all: BTreeMap<String, String>,
-    /// Whatever it is asked about is denied with this text.
+    /// If set, every request is denied with this text.
     deny: Option<String>,
-    /// Whatever somebody else than this user does is denied.
+    /// If set, only this user may change an object.
     only: Option<Only>,
-    /// Each call that validates logs this text.
+    /// If set, every validate call logs this text.
     log: Option<String>,
-    /// Whatever it validates gets this warning.
+    /// If set, every validate call returns this warning.
     warn: Option<String>,
 }
 
-/// Who may change an object.
+/// The user who may change an object.
 #[derive(serde::Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Only {
     /// The user's name.
     user: String,
-    /// The field of the cause; empty for a denial without causes.
+    /// The field of the cause. If empty, the denial has no causes.
     #[serde(default)]
     field: String,
-    /// Places that are looked at before.
+    /// Places that the plugin reads before it denies.
     #[serde(default)]
     looks_at: Vec<String>,
 }

@@ -1,6 +1,6 @@
-//! Refuses objects that mention a text anywhere: the policy that cannot do without the whole object.
+//! A policy that denies objects that contain a text anywhere. It needs the whole object.
 //!
-//! The benchmarks call it to see what parsing everything costs a plugin.
+//! The benchmarks use it to measure how much it costs a plugin to parse everything.
 
 use serde_json::Value;
 use tollgate_sdk::prelude::*;

@@ -1,8 +1,8 @@
-//! Tries to get the content of a Secret out: by everything that a plugin can say, and by every way in which it can
-//! fail. Which way is asked for by the object's label `leak`, so that one loaded plugin serves a whole suite.
+//! A policy that tries to leak the content of a Secret, through every output that a plugin has and every way in which
+//! it can fail. The object's label `leak` selects the way, so one loaded plugin serves a whole suite.
 //!
-//! It reads whatever it is shown – a ConfigMap's content just the same –, so that the suite can tell a host that
-//! keeps quiet from a plugin that does.
+//! The plugin reads everything that it is shown, including a ConfigMap's content. The suite can therefore tell whether
+//! the host keeps a secret or the plugin does.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -11,24 +11,24 @@ use tollgate_sdk::prelude::*;
 
 /// The policy.
 struct Leaker {
-    /// What is read; empty for the content wherever it is.
+    /// The pointer to read. If empty, the plugin reads the content wherever it is.
     reads: String,
-    /// What it guesses that the content is.
+    /// The plugin's guess of the content.
     guess: String,
 }
 
-/// The settings as the configuration has them.
+/// The settings as they appear in the configuration.
 #[derive(serde::Deserialize)]
 #[serde(default, deny_unknown_fields)]
 #[derive(Default)]
 struct Settings {
-    /// A pointer into the object, for a plugin that is to read nothing else.
+    /// A pointer into the object, for a plugin that must read nothing else.
     reads: String,
-    /// What it guesses that the content is, for one that is to read nothing.
+    /// A guess of the content, for a plugin that must read nothing.
     guess: String,
 }
 
-/// What was read, in every form in which it might get past a search.
+/// The values that were read, in every form that a search might miss.
 struct Loot {
     values: Vec<String>,
 }
@@ -94,11 +94,11 @@ impl Leaker {
     }
 }
 
-/// What says of a guess whether it is right, to whoever reads the object's labels or the next plugin's words.
+/// A label that would reveal that a guess is right, to a reader of the object's labels or to the next plugin.
 const RIGHT: &str = "/metadata/labels/right";
 
 impl Leaker {
-    /// A change that comes to something only where the guess is right: nothing has been read for it.
+    /// Returns a change that has an effect only if the guess is right. It reads nothing.
     fn guessed(&self, review: &Review, way: &str) -> Option<Mutation> {
         let guess = self.guess.as_str();
         let named = pointer!["data", guess];
@@ -140,7 +140,7 @@ fn way(review: &Review) -> String {
     document.text("/metadata/labels/leak").unwrap_or_default()
 }
 
-/// Says it all, in every way in which a plugin can speak beside its answer.
+/// Outputs everything, through every channel that a plugin has besides its answer.
 fn say(review: &Review, way: &str, loot: &Loot) {
     if way == "silent" {
         return;
@@ -164,7 +164,7 @@ fn say(review: &Review, way: &str, loot: &Loot) {
     }
 }
 
-/// Ends the call, and takes the loot along where that has words.
+/// Fails the call, and puts the values into the failure if it carries text.
 fn fail(review: &Review, way: &str, loot: &Loot) {
     let text = loot.all();
     match way {
@@ -191,7 +191,7 @@ fn fail(review: &Review, way: &str, loot: &Loot) {
             let mut hoard = Vec::new();
             loop {
                 hoard.push(text.clone().into_bytes());
-                // Room, not zeros: those would cost more fuel than there is.
+                // Reserved memory, not zeros: writing zeros would exceed the fuel limit.
                 hoard.push(Vec::with_capacity(1 << 20));
                 std::hint::black_box(&hoard);
             }
@@ -244,7 +244,7 @@ fn deny(way: &str, loot: &Loot) -> Result<(), Denial> {
     }
 }
 
-/// A cause whose field need not be a pointer.
+/// Creates a cause whose field need not be a pointer.
 fn field(field: String) -> Cause {
     Cause {
         field: Some(field),
@@ -257,12 +257,12 @@ fn change(review: &Review, way: &str, loot: &Loot) -> Mutation {
     let text = loot.all();
     let label = format!("stolen-{}", loot.key());
     match way {
-        // These are for the object alone to keep: they stay where a Secret has its content.
+        // These copies stay within the object, in places where a Secret has its content.
         "copy-as-deep-key" => Patch::new()
             .add(pointer!["metadata", "annotations", label], text)
             .into(),
         "copy-to-data" => Patch::new().add("/data/stolen", text).into(),
-        // One that has read content makes a name of it; one that has not takes that name away again.
+        // A call that has read content adds a key with that name. A call that has not removes it again.
         "key-then-replace" if !loot.values.is_empty() => Patch::new()
             .add(pointer!["metadata", "annotations", label], "x")
             .into(),
@@ -272,7 +272,8 @@ fn change(review: &Review, way: &str, loot: &Loot) -> Mutation {
                 NewValueJson(r#"{"a": "c"}"#.to_owned()),
             )
             .into(),
-        // These would take it to where it can be read unnoticed, which is a fault; the third does so unread.
+        // These changes would put the content where it can be read unnoticed, which is a fault. The third does so
+        // without reading.
         "copy" => Patch::new().add("/metadata/labels/stolen", text).into(),
         "copy-as-key" => Patch::new()
             .add(pointer!["metadata", "labels", label], "x")
@@ -280,7 +281,7 @@ fn change(review: &Review, way: &str, loot: &Loot) -> Mutation {
         "copy-operation" => Patch::new()
             .copy("/data/password", "/metadata/labels/stolen")
             .into(),
-        // Takes away what the one before it copied to a key: a conflict at that key.
+        // Removes the value that the previous plugin copied to a key, which causes a conflict at that key.
         "uncopy-key" => match review.object().keys("/metadata/labels") {
             Some(keys) => match keys.iter().find(|key| key.starts_with("stolen-")) {
                 Some(key) => Patch::new()
@@ -292,7 +293,7 @@ fn change(review: &Review, way: &str, loot: &Loot) -> Mutation {
             },
             None => Mutation::Unchanged,
         },
-        // These are faults.
+        // These changes are faults.
         "bad-path" => Patch::new()
             .remove(pointer!["metadata", "labels", label])
             .into(),
@@ -347,7 +348,7 @@ fn bad_value(json: String) -> Mutation {
 // === impl Loot ===
 
 impl Loot {
-    /// Each value as it is, decoded, encoded, backwards and in capitals.
+    /// Returns each value unchanged, decoded, encoded, reversed and in capitals.
     fn forms(&self) -> Vec<String> {
         let mut forms = Vec::new();
         for value in &self.values {
@@ -368,7 +369,7 @@ impl Loot {
         self.forms().join(" ")
     }
 
-    /// What can stand in a label's key.
+    /// Returns a value that is valid in a label's key.
     fn key(&self) -> String {
         let value = self
             .values
@@ -387,7 +388,7 @@ fn decoded(value: &str) -> Option<String> {
     String::from_utf8(STANDARD.decode(value).ok()?).ok()
 }
 
-// For an object with these labels and nothing else in particular.
+// Applies to all operations on Secrets and ConfigMaps.
 tollgate_sdk::plugin! {
     Leaker,
     rules: [Rule {

@@ -1,2 +1,2 @@
-// Package mutating exports the contract's interface of that name.
+// Package mutating exports the contract's interface mutating.
 package mutating

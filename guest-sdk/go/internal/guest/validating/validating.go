@@ -1,2 +1,2 @@
-// Package validating exports the contract's interface of that name.
+// Package validating exports the contract's interface validating.
 package validating

@@ -1,4 +1,4 @@
-//! What a scalar is, by go-yaml's rules, and its text as the name of a member, by those of `sigs.k8s.io/yaml`.
+//! Reads scalars by go-yaml's rules, and converts them to member names by the rules of `sigs.k8s.io/yaml`.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ pub(super) enum Scalar {
     Null,
     Bool(bool),
     Integer(i64),
-    /// Past the integers above.
+    /// An integer that is too large for `Integer`.
     Unsigned(u64),
     Float(f64),
     Text(Arc<str>),
@@ -22,7 +22,7 @@ pub(super) enum Scalar {
 
 const CORE: &str = "tag:yaml.org,2002:";
 
-/// Whether it is written without quotes, and not as a block either.
+/// Returns whether the scalar is written without quotes and not as a block.
 pub(super) fn is_plain(style: ScalarStyle) -> bool {
     style == ScalarStyle::Plain
 }
@@ -45,7 +45,7 @@ impl Scalar {
                     Self::Text(_) => false,
                 };
                 if !fits {
-                    return Err("it is not what its tag says".to_owned());
+                    return Err("the value does not fit its tag".to_owned());
                 }
                 scalar
             }
@@ -58,11 +58,11 @@ impl Scalar {
         let text: String = text.split_whitespace().collect();
         let bytes = STANDARD.decode(text).ok();
         let text = bytes.and_then(|bytes| String::from_utf8(bytes).ok());
-        let text = text.ok_or("!!binary is not the base64 of UTF-8 text")?;
+        let text = text.ok_or("!!binary is not UTF-8 text in base64")?;
         Ok(Self::Text(text.into()))
     }
 
-    /// A plain scalar.
+    /// Reads a plain scalar.
     fn resolved(text: &str) -> Self {
         match text {
             "" | "~" | "null" | "Null" | "NULL" => return Self::Null,
@@ -104,11 +104,11 @@ impl Scalar {
         })
     }
 
-    /// The name of a member.
+    /// Converts the scalar to the name of a member.
     pub(super) fn to_name(&self) -> Result<String, String> {
         let refused = |what: &str| {
             Err(format!(
-                "{what} is no name of a member; put it in quotes if it is text"
+                "{what} cannot be the name of a member; put it in quotes if it is text"
             ))
         };
         match self {
@@ -122,7 +122,7 @@ impl Scalar {
     }
 }
 
-/// Go's `ParseInt` and `ParseUint` with base 0.
+/// Reads an integer like Go's `ParseInt` and `ParseUint` with base 0.
 fn integer(text: &str) -> Option<Scalar> {
     let (sign, rest) = match text.as_bytes().first()? {
         b'-' => (-1, &text[1..]),
@@ -151,7 +151,7 @@ fn integer(text: &str) -> Option<Scalar> {
         .map(Scalar::Unsigned)
 }
 
-/// Digits with a point or an exponent or neither; what is too large for a double is text.
+/// Reads digits, with or without a point and an exponent. A value that is too large for a double is text.
 fn float(text: &str) -> Option<Scalar> {
     let is_one = text
         .bytes()
@@ -160,7 +160,7 @@ fn float(text: &str) -> Option<Scalar> {
     value.is_finite().then_some(Scalar::Float(value))
 }
 
-/// As Go writes a double in JSON.
+/// Writes a double as Go does in JSON.
 fn number_text(value: f64) -> String {
     let size = value.abs();
     if size == 0.0 {
@@ -177,7 +177,8 @@ fn number_text(value: f64) -> String {
     }
 }
 
-/// As `sigs.k8s.io/yaml` names a member: with the precision of a single, as short as can be, in Go's format `g`.
+/// Writes a number as a member name, as `sigs.k8s.io/yaml` does: in single precision, as short as possible, in Go's
+/// format `g`.
 fn name_of(value: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "that is how it is named")]
     let value = value as f32;

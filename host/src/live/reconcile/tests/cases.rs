@@ -1,11 +1,11 @@
-//! One case for each rule.
+//! Tests one case for each rule.
 
 use super::*;
 
 const SECOND: Duration = Duration::from_secs(1);
 
 #[test]
-fn a_start_publishes_everything_at_once_when_all_is_loaded() {
+fn start_publishes_all_plugins_in_one_swap() {
     let mut world = World::started("a:\nb:\nc: enabled: false", LastKnownGood::default());
     world.finish("b");
     assert_eq!(world.in_force(), ["nothing"]);
@@ -15,7 +15,7 @@ fn a_start_publishes_everything_at_once_when_all_is_loaded() {
 }
 
 #[test]
-fn a_renamed_plugin_stays_until_its_replacement_serves() {
+fn keeps_renamed_plugin_until_replacement_serves() {
     let mut world = World::serving("guard:\nother:");
     world.read("guard-v2:\nother:");
     assert_eq!(
@@ -43,7 +43,7 @@ fn a_renamed_plugin_stays_until_its_replacement_serves() {
             ["guard guard.wasm@0", "other other.wasm@0"]
         );
     }
-    assert_eq!(told(&world), 1, "once for each reason");
+    assert_eq!(told(&world), 1, "one note for each reason");
     world.pass(SECOND * 300);
     world.finish("guard-v2");
     assert_eq!(
@@ -56,7 +56,7 @@ fn a_renamed_plugin_stays_until_its_replacement_serves() {
 }
 
 #[test]
-fn what_awaits_nothing_takes_effect_when_the_failing_entry_is_removed() {
+fn removing_failing_entry_ends_the_hold() {
     let mut world = World::serving("guard:\nother:");
     world.read("guard-v2:\nother:");
     world.fail("guard-v2");
@@ -66,7 +66,7 @@ fn what_awaits_nothing_takes_effect_when_the_failing_entry_is_removed() {
 }
 
 #[test]
-fn explicit_relief_counts_at_once() {
+fn explicit_relief_takes_effect_at_once() {
     let mut world = World::serving("guard:\nother:");
     world.read("guard: enabled: false\nother: mode: warn, settings: { a: 1 }\nguard-v2:");
     assert_eq!(world.in_force(), ["guard -", "other other.wasm@0"]);
@@ -86,7 +86,7 @@ fn explicit_relief_counts_at_once() {
 }
 
 #[test]
-fn an_enforcing_plugin_keeps_its_previous_configuration_for_the_sake_of_another() {
+fn holds_enforcing_plugin_until_other_plugin_is_loaded() {
     let mut world = World::serving("guard: settings: { v: 1 }\nother:");
     let narrow = "existingViolations: allow, settings: { v: 2 }";
     let text = format!("guard: {narrow}\nother: settings: {{ v: 2 }}");
@@ -101,7 +101,11 @@ fn an_enforcing_plugin_keeps_its_previous_configuration_for_the_sake_of_another(
     assert_eq!(world.held(), [("guard".to_owned(), HeldBecause::Changed)]);
     let swaps = world.swaps.len();
     world.finish("other");
-    assert_eq!(world.swaps.len(), swaps + 1, "all of it in one swap");
+    assert_eq!(
+        world.swaps.len(),
+        swaps + 1,
+        "all changes take effect in one swap"
+    );
     assert_eq!(world.swaps.last().unwrap(), &["guard", "other"]);
     assert_eq!(
         world.config("guard").settings,
@@ -110,7 +114,7 @@ fn an_enforcing_plugin_keeps_its_previous_configuration_for_the_sake_of_another(
 }
 
 #[test]
-fn an_addition_is_not_asked_before_it_is_there_and_holds_up_no_other_addition() {
+fn added_plugin_serves_once_loaded_and_delays_no_other() {
     let mut world = World::serving("guard:");
     world.read("first:\nguard:\nsecond:");
     world.finish("second");
@@ -123,7 +127,10 @@ fn an_addition_is_not_asked_before_it_is_there_and_holds_up_no_other_addition() 
         world.in_force(),
         ["guard guard.wasm@0", "second second.wasm@0"]
     );
-    assert!(world.held().is_empty(), "nothing else is desired of guard");
+    assert!(
+        world.held().is_empty(),
+        "the entry of guard has not changed"
+    );
     world.pass(SECOND * 2);
     world.finish("first");
     let all = [
@@ -135,7 +142,7 @@ fn an_addition_is_not_asked_before_it_is_there_and_holds_up_no_other_addition() 
 }
 
 #[test]
-fn what_does_not_enforce_changes_at_once_and_awaits_nobody() {
+fn non_enforcing_plugins_change_at_once() {
     let mut world = World::serving("guard:\naudit: mode: audit\ngone: mode: warn");
     world.read("guard-v2:\naudit: mode: audit, failurePolicy: Ignore\nslow: mode: audit");
     assert_eq!(
@@ -151,11 +158,14 @@ fn what_does_not_enforce_changes_at_once_and_awaits_nobody() {
         world.in_force(),
         ["guard-v2 guard-v2.wasm@0", "audit audit.wasm@0"]
     );
-    assert!(world.is_loading("slow"), "and nothing waits for it");
+    assert!(
+        world.is_loading("slow"),
+        "slow is still loading and holds no other plugin"
+    );
 }
 
 #[test]
-fn a_plugin_that_is_to_enforce_does_so_as_soon_as_its_code_is_there() {
+fn change_to_enforce_mode_takes_effect_at_once() {
     let mut world = World::serving("guard: mode: warn\nother:");
     world.read("guard:\nother:\nnew:");
     assert_eq!(world.config("guard").mode, crate::config::Mode::Enforce);
@@ -164,7 +174,7 @@ fn a_plugin_that_is_to_enforce_does_so_as_soon_as_its_code_is_there() {
 }
 
 #[test]
-fn names_that_are_exchanged_are_exchanged_in_one_swap() {
+fn exchanged_names_change_in_one_swap() {
     let mut world = World::serving("a: source: 'file:/1.wasm'\nb: source: 'file:/2.wasm'");
     world.read("a: source: 'file:/2.wasm'\nb: source: 'file:/1.wasm'");
     world.finish("a");
@@ -177,7 +187,7 @@ fn names_that_are_exchanged_are_exchanged_in_one_swap() {
 }
 
 #[test]
-fn the_order_changes_with_the_rest() {
+fn keeps_order_until_awaited_plugin_serves() {
     let mut world = World::serving("a:\nb:\nc:");
     world.read("new:\nc:\nb:\na:\n");
     let held = ["a a.wasm@0", "b b.wasm@0", "c c.wasm@0"];
@@ -188,7 +198,7 @@ fn the_order_changes_with_the_rest() {
 }
 
 #[test]
-fn another_version_of_a_file_counts_at_once_also_for_what_is_held() {
+fn held_plugin_takes_new_file_version_at_once() {
     let mut world = World::serving("guard:\nother:");
     let text = "guard: existingViolations: allow\nother: settings: { v: 2 }";
     world.read(text);
@@ -200,7 +210,11 @@ fn another_version_of_a_file_counts_at_once_also_for_what_is_held() {
         world.in_force(),
         ["guard guard.wasm@1", "other other.wasm@0"]
     );
-    assert_eq!(world.held().len(), 1, "under its previous entry");
+    assert_eq!(
+        world.held().len(),
+        1,
+        "guard stays under its previous entry"
+    );
     world.replace("guard.wasm", text);
     world.fail("guard");
     assert_eq!(
@@ -210,7 +224,7 @@ fn another_version_of_a_file_counts_at_once_also_for_what_is_held() {
 }
 
 #[test]
-fn a_load_is_neither_aborted_nor_restarted_for_others() {
+fn load_restarts_only_when_its_inputs_change() {
     let mut world = World::serving("guard:");
     world.read("guard:\nslow:");
     let ticket = world.ticket("slow");
@@ -219,7 +233,7 @@ fn a_load_is_neither_aborted_nor_restarted_for_others() {
     assert_eq!(
         world.ticket("slow"),
         ticket,
-        "neither its mode nor others are its inputs"
+        "neither its mode nor other entries are inputs of the load"
     );
     world.read("guard:\nslow: settings: { a: 1 }\nother:");
     assert_ne!(world.ticket("slow"), ticket);
@@ -231,7 +245,7 @@ fn a_load_is_neither_aborted_nor_restarted_for_others() {
 }
 
 #[test]
-fn a_file_that_is_what_it_was_is_not_loaded_again() {
+fn reload_of_unchanged_file_swaps_nothing() {
     let mut world = World::serving("guard:");
     world.ask("guard:");
     assert_eq!(
@@ -244,7 +258,7 @@ fn a_file_that_is_what_it_was_is_not_loaded_again() {
 }
 
 #[test]
-fn a_start_waits_three_seconds_for_what_denies_nothing() {
+fn start_waits_three_seconds_for_plugins_that_deny_nothing() {
     let text = "guard:\nlenient: failurePolicy: Ignore\naudit: mode: audit\nwarn: mode: warn";
     let mut world = World::started(text, LastKnownGood::default());
     world.finish("guard");
@@ -261,14 +275,14 @@ fn a_start_waits_three_seconds_for_what_denies_nothing() {
 }
 
 #[test]
-fn a_start_waits_ten_seconds_for_what_would_deny() {
+fn start_waits_ten_seconds_for_plugins_that_would_deny() {
     let mut world = World::started("guard:\nslow:", LastKnownGood::default());
     world.finish("guard");
     world.pass(SECOND * 9);
     assert_eq!(world.in_force(), ["nothing"]);
     world.pass(SECOND * 2);
     assert_eq!(world.in_force(), ["guard guard.wasm@0", "slow !"]);
-    // From here on it is like any other: its entry holds up nobody.
+    // From now on the plugin is like any other: its entry holds up no other plugin.
     world.read("guard: existingViolations: allow\nslow:");
     assert!(world.held().is_empty());
     world.finish("slow");
@@ -276,7 +290,7 @@ fn a_start_waits_ten_seconds_for_what_would_deny() {
 }
 
 #[test]
-fn candidates_come_after_the_start() {
+fn loads_shadows_after_start() {
     let candidate = "candidate: { source: 'file:/next.wasm' }";
     let text = format!("guard: {candidate}");
     let mut world = World::started(&text, LastKnownGood::default());
@@ -295,16 +309,19 @@ fn candidates_come_after_the_start() {
 }
 
 #[test]
-fn without_a_record_a_failed_plugin_is_under_its_failure_policy() {
+fn failure_policy_applies_without_last_known_good() {
     let mut world = World::started("guard:\nother:", LastKnownGood::default());
     world.finish("other");
     world.fail("guard");
     assert_eq!(world.in_force(), ["guard !", "other other.wasm@0"]);
-    // Relief, a correction, and removal.
+    // First relief, then a correction.
     world.read("guard: mode: warn\nother:");
     assert_eq!(world.config("guard").mode, crate::config::Mode::Warn);
     world.read("guard: source: 'file:/correct.wasm'\nother: existingViolations: allow");
-    assert!(world.held().is_empty(), "its failurePolicy decides already");
+    assert!(
+        world.held().is_empty(),
+        "the failurePolicy of guard decides already"
+    );
     world.finish("guard");
     assert_eq!(
         world.in_force(),
@@ -313,7 +330,7 @@ fn without_a_record_a_failed_plugin_is_under_its_failure_policy() {
 }
 
 #[test]
-fn a_configuration_that_changes_during_a_fresh_start_is_the_one_that_it_starts_with() {
+fn fresh_start_uses_latest_configuration() {
     let mut world = World::started("other:", LastKnownGood::default());
     world.read("guard:\nother:");
     world.finish("other");
@@ -322,7 +339,7 @@ fn a_configuration_that_changes_during_a_fresh_start_is_the_one_that_it_starts_w
 }
 
 #[test]
-fn a_plugin_that_denies_by_its_fault_stays_for_the_sake_of_its_replacement() {
+fn keeps_failed_denying_plugin_until_replacement_serves() {
     let mut world = World::started("guard:", LastKnownGood::default());
     world.fail("guard");
     world.read("guard-v2:");
@@ -333,7 +350,7 @@ fn a_plugin_that_denies_by_its_fault_stays_for_the_sake_of_its_replacement() {
 }
 
 #[test]
-fn a_restarted_replica_serves_what_the_others_serve() {
+fn restarted_replica_serves_same_plugins_as_others() {
     let mut world = World::serving("guard:\nother:");
     let text = "guard-v2:\nother: existingViolations: allow";
     world.read(text);
@@ -346,7 +363,7 @@ fn a_restarted_replica_serves_what_the_others_serve() {
     assert_eq!(again.in_force(), world.in_force());
     assert_eq!(again.held(), world.held());
     assert_eq!(again.config("other"), world.config("other"));
-    // And so does one at which the replacement hangs.
+    // A replica on which the replacement hangs serves the same.
     let mut again = World::started(text, world.record.clone());
     again.finish("other");
     again.pass(SECOND * 6);
@@ -360,7 +377,7 @@ fn a_restarted_replica_serves_what_the_others_serve() {
 }
 
 #[test]
-fn nothing_is_recalled_where_everything_desired_can_be_loaded() {
+fn recalls_nothing_when_all_plugins_load() {
     let world = World::serving("guard:\nother:");
     let mut again = World::started("guard-v2:\nother: settings: { a: 1 }", world.record);
     again.finish_all();
@@ -372,7 +389,7 @@ fn nothing_is_recalled_where_everything_desired_can_be_loaded() {
 }
 
 #[test]
-fn what_served_goes_on_where_its_file_is_gone() {
+fn recalls_recorded_version_when_file_is_gone() {
     let world = World::serving("guard:\nother:");
     let mut again = World::started("guard: existingViolations: allow\nother:", world.record);
     again.finish("other");
@@ -386,13 +403,13 @@ fn what_served_goes_on_where_its_file_is_gone() {
     assert_eq!(
         again.config("guard").existing_violations,
         allow,
-        "the entry of today"
+        "the current entry applies"
     );
     assert!(again.held().is_empty());
 }
 
 #[test]
-fn what_served_and_may_not_serve_today_is_under_its_failure_policy() {
+fn failure_policy_applies_when_recall_fails() {
     let world = World::serving("guard:");
     let mut again = World::started("guard: settings: { a: 1 }", world.record);
     again.fail("guard");
@@ -403,12 +420,12 @@ fn what_served_and_may_not_serve_today_is_under_its_failure_policy() {
     let Serving::Failed { reason, .. } = &again.published.as_ref().unwrap()[0].serving else {
         panic!("it serves");
     };
-    let both = "No such file; what served before the start cannot be had: its key is not trusted";
+    let both = "No such file; failed to load the last known good: its key is not trusted";
     assert_eq!(reason, both);
 }
 
 #[test]
-fn an_invalid_configuration_changes_nothing_and_is_told_once() {
+fn invalid_configuration_changes_nothing_and_is_reported_once() {
     let mut world = World::serving("guard:");
     for _ in 0..3 {
         world.observe(Err("line 1".to_owned()), false, false);
@@ -427,7 +444,7 @@ fn an_invalid_configuration_changes_nothing_and_is_told_once() {
 }
 
 #[test]
-fn a_failed_retry_swaps_nothing() {
+fn failed_retry_swaps_nothing() {
     let mut world = World::started("guard:", LastKnownGood::default());
     world.fail("guard");
     let swaps = world.swaps.len();
@@ -440,11 +457,15 @@ fn a_failed_retry_swaps_nothing() {
     assert!(later.iter().all(|changed| changed.is_empty()), "{later:?}");
     let told: Vec<&Note> = world.notes.iter().collect();
     let news = |note: &&&Note| matches!(note, Note::Trouble { is_news: true, .. });
-    assert_eq!(told.iter().filter(news).count(), 2, "each reason once");
+    assert_eq!(
+        told.iter().filter(news).count(),
+        2,
+        "one note for each reason"
+    );
 }
 
 #[test]
-fn callers_are_answered_when_everything_is_known_or_after_ten_seconds() {
+fn answers_reload_after_all_loads_or_ten_seconds() {
     let mut world = World::serving("guard:");
     world.ask("guard:");
     world.finish("guard");
@@ -475,7 +496,7 @@ fn callers_are_answered_when_everything_is_known_or_after_ten_seconds() {
 }
 
 #[test]
-fn a_plugin_without_rules_is_in_force_as_soon_as_its_entry_has_some() {
+fn plugin_without_rules_serves_once_entry_has_rules() {
     let source = "source: 'file:/without-rules.wasm'";
     let mut world = World::serving("guard:");
     world.read(&format!("guard:\nnew: {source}"));
@@ -491,13 +512,13 @@ fn a_plugin_without_rules_is_in_force_as_soon_as_its_entry_has_some() {
     world.read(&format!("guard:\nnew: {source}"));
     assert!(
         world.config("new").matching.is_some(),
-        "what served goes on"
+        "the previous entry stays in effect"
     );
     assert_eq!(world.state.snapshot().troubles.len(), 1);
 }
 
 #[test]
-fn a_tag_is_polled_and_a_bad_version_is_not_tried_before_its_time() {
+fn polls_tag_and_backs_off_from_bad_version() {
     let text = "guard: source: 'oci://registry.example.com/guard:1'";
     let mut world = World::serving(text);
     world.pass(SECOND * 50);
@@ -534,7 +555,7 @@ fn a_tag_is_polled_and_a_bad_version_is_not_tried_before_its_time() {
         world.apply(Event::Loaded { ticket, outcome });
     }
     assert_eq!(world.state.snapshot().troubles.len(), 1);
-    // Another version is news.
+    // Another version ends the trouble.
     while !world.is_loading("guard") {
         world.pass(SECOND);
     }
@@ -551,12 +572,12 @@ fn a_tag_is_polled_and_a_bad_version_is_not_tried_before_its_time() {
 }
 
 #[test]
-fn keys_that_have_changed_are_a_reason_to_ask_and_settings_are_not() {
+fn changed_keys_query_registry_and_changed_settings_do_not() {
     let entry = |keys: &str| format!("guard: source: 'oci://registry.example.com/guard:1', {keys}");
     let mut world = World::serving(&entry("settings: {}"));
     world.read(&entry("settings: { a: 1 }"));
     let order = world.loads.values().next().unwrap();
-    assert!(order.at_hand.is_some(), "the cache has it");
+    assert!(order.at_hand.is_some(), "the code is taken from the cache");
     world.finish_all();
     world.read(&entry(
         "settings: { a: 1 }, signatures: { keys: [key.pem] }",

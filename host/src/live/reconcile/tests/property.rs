@@ -1,4 +1,4 @@
-//! Never weaker, whatever happens in whatever order.
+//! Property tests: no sequence of events weakens enforcement.
 
 use proptest::prelude::*;
 
@@ -6,13 +6,13 @@ use super::super::place::enforces;
 use super::*;
 use crate::config::{FailurePolicy, Mode};
 
-/// An entry, by few choices.
+/// An entry, reduced to a few choices.
 #[derive(Clone, Debug)]
 struct Entry {
     name: usize,
     file: usize,
     settings: usize,
-    /// The namespaces that it is asked about, as bits; at least one.
+    /// The namespaces in the scope of the entry, as bits; at least one.
     scope: u8,
     mode: usize,
     is_enabled: bool,
@@ -60,7 +60,7 @@ fn entry() -> impl Strategy<Value = Entry> {
     )
 }
 
-/// A configuration: names occur once.
+/// A configuration in which each name occurs once.
 fn configuration() -> impl Strategy<Value = Vec<Entry>> {
     prop::collection::vec(entry(), 0..5).prop_map(|mut entries| {
         let mut seen = BTreeSet::new();
@@ -101,7 +101,7 @@ fn text(entries: &[Entry]) -> String {
     lines.join("\n")
 }
 
-/// The requests that an entry's plugin is asked about: one for each namespace.
+/// The requests in the scope of an entry: one for each namespace.
 fn scope(config: &PluginConfig) -> u8 {
     let Some(matching) = &config.matching else {
         return 0b111;
@@ -114,7 +114,7 @@ fn scope(config: &PluginConfig) -> u8 {
     bits.sum()
 }
 
-/// The requests that one place denies: by its code, or because nothing can be called.
+/// The requests that one place denies: first by its code, then because it has no code to call.
 fn denied_by(place: &Place<TestCode>) -> (u8, u8) {
     if !enforces(&place.config) {
         return (0, 0);
@@ -127,8 +127,8 @@ fn denied_by(place: &Place<TestCode>) -> (u8, u8) {
     }
 }
 
-/// The requests that a configuration would deny if all of it served. Where an entry's failurePolicy decides since the start,
-/// that is what the configuration means.
+/// The requests that a configuration denies once all of it serves. If an entry's failurePolicy has decided since the
+/// start, the failurePolicy counts as desired.
 fn desired_denials(desired: &[PluginConfig], places: &[Place<TestCode>]) -> u8 {
     let of_entry = |entry: &PluginConfig| {
         let place = places.iter().find(|place| place.config.name == entry.name);
@@ -144,7 +144,7 @@ fn desired_denials(desired: &[PluginConfig], places: &[Place<TestCode>]) -> u8 {
     enforcing.map(of_entry).fold(0, |all, one| all | one)
 }
 
-/// The requests that were denied before a change, by plugins that the change does not take out of force by name.
+/// The requests that were denied before a change, by plugins that the change does not relieve by name.
 fn protected(desired: &[PluginConfig], places: &[Place<TestCode>]) -> u8 {
     let is_relieved = |place: &&Place<TestCode>| {
         let entry = desired.iter().find(|entry| entry.name == place.config.name);
@@ -165,7 +165,7 @@ fn check_never_weaker(ops: Vec<Op>) -> Result<(), TestCaseError> {
             Op::Read(entries) => {
                 let desired = super::entries(&text(entries));
                 let places = world.published.clone().unwrap_or_default();
-                // What a relief at an earlier change has given up is given up.
+                // Denials that an earlier change has relieved need not hold any more.
                 must_hold = protected(&desired, &places);
                 now_text = text(entries);
                 world.read(&now_text);
@@ -197,11 +197,11 @@ fn check_never_weaker(ops: Vec<Op>) -> Result<(), TestCaseError> {
             world.in_force(),
             now_text
         );
-        // A fault is not taken for a pass: what would deny and has nothing to call is there as failed, or awaited.
+        // Only an enabled plugin can be failed.
         for place in places.iter().filter(|place| place.is_failed()) {
             prop_assert!(place.config.enabled);
         }
-        // Explicit relief counts at once.
+        // Explicit relief takes effect at once.
         for entry in desired.iter().filter(|entry| !enforces(entry)) {
             let place = places.iter().find(|place| place.config.name == entry.name);
             prop_assert!(
@@ -210,12 +210,12 @@ fn check_never_weaker(ops: Vec<Op>) -> Result<(), TestCaseError> {
                 entry.name
             );
         }
-        // Whoever asks is answered.
+        // Every caller is answered in time.
         for waiter in &world.state.waiters {
             prop_assert!(waiter.until > world.now);
         }
     }
-    // In the end everything loads, and exactly what is desired serves.
+    // In the end all loads succeed, and exactly the desired plugins serve.
     world.finish_all();
     world.pass(Duration::from_secs(400));
     world.finish_all();
@@ -234,7 +234,7 @@ fn check_never_weaker(ops: Vec<Op>) -> Result<(), TestCaseError> {
     Ok(())
 }
 
-/// Ends every load and recall, the broken ones badly.
+/// Ends every load and recall. The loads of broken versions fail.
 fn settle(world: &mut World, broken: &BTreeSet<(usize, usize)>) {
     let is_broken = |config: &PluginConfig| {
         broken.iter().any(|(file, settings)| {
@@ -265,15 +265,16 @@ fn settle(world: &mut World, broken: &BTreeSet<(usize, usize)>) {
 proptest! {
     #![proptest_config(ProptestConfig { cases: 300, ..ProptestConfig::default() })]
 
-    /// What served before a change denies a request, and the desired configuration denies it: then what serves denies it.
+    /// If the plugins denied a request before a change, and the desired configuration denies it too, then the serving
+    /// plugins deny it.
     #[test]
-    fn a_change_never_weakens_what_is_enforced(ops in prop::collection::vec(op(), 1..40)) {
+    fn change_never_weakens_enforcement(ops in prop::collection::vec(op(), 1..40)) {
         check_never_weaker(ops)?;
     }
 
-    /// A replica that is restarted with the same records serves what the one that went on serves.
+    /// A replica that restarts with the same records serves the same plugins as one that kept running.
     #[test]
-    fn a_restarted_replica_agrees_with_one_that_went_on(
+    fn restarted_replica_agrees_with_running_one(
         configurations in prop::collection::vec(configuration(), 1..6),
         broken in prop::collection::btree_set((0..3_usize, 0..2_usize), 0..4),
     ) {

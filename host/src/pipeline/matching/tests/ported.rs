@@ -1,12 +1,12 @@
 //! kube-apiserver's own cases, from k8s.io/apiserver v0.37 (Apache-2.0), pkg/admission/plugin/webhook/predicates:
-//! rules/rules_test.go, object/matcher_test.go and namespace/matcher_test.go. Each row names the test and the case
-//! that it is from. Those of matchconditions are beside the conditions.
+//! rules/rules_test.go, object/matcher_test.go and namespace/matcher_test.go. Each row names its test and its case.
+//! The cases of matchconditions are with the tests of conditions.
 
 use serde_json::{Value, json};
 
 use super::*;
 
-/// Group, version, resource with subresource.
+/// Group, version, and resource with subresource.
 type Attributes = (&'static str, &'static str, &'static str);
 
 struct RuleCase {
@@ -31,7 +31,7 @@ fn operations(operations: &[Operation]) -> Vec<AdmissionRequest> {
     requests.collect()
 }
 
-/// Those cases leave out what they are not about; here every rule is whole.
+/// The original cases leave out the parts of a rule that they do not test. Here every rule is complete.
 fn rule_cases() -> Vec<RuleCase> {
     use Operation::{Connect, Create, Delete, Update};
     let any = &["*"][..];
@@ -139,7 +139,7 @@ fn rule_cases() -> Vec<RuleCase> {
 }
 
 #[test]
-fn rules_match_as_kube_apiservers_do() {
+fn rules_match_like_kube_apiserver() {
     for RuleCase {
         origin,
         rule,
@@ -157,11 +157,11 @@ fn rules_match_as_kube_apiservers_do() {
     }
 }
 
-/// TestScope has one list for all its cases: what is cluster-scoped and what is namespaced. Namespaces are the
-/// former, whatever the request has as its namespace. Its rules have the resource `*`; the cases only ask for the
-/// scope.
+/// TestScope has one list for all its cases, of cluster-scoped and of namespaced requests. Namespaces are
+/// cluster-scoped, whatever the request has as its namespace. The rules have the resource `*`, and the cases only
+/// test the scope.
 #[test]
-fn scopes_match_as_kube_apiservers_do() {
+fn scopes_match_like_kube_apiserver() {
     let cluster = |resource| in_namespace(None, request("g", "v", resource));
     let namespace = |resource, namespace| in_namespace(namespace, request("", "v1", resource));
     let cluster_scoped = [
@@ -195,13 +195,13 @@ fn scopes_match_as_kube_apiservers_do() {
 }
 
 #[test]
-fn object_selectors_match_as_kube_apiservers_do() {
+fn object_selectors_match_like_kube_apiserver() {
     const EMPTY: &str = "{}";
     const NOT_RUN_LEVEL_1: &str =
         "{matchExpressions: [{key: runlevel, operator: NotIn, values: ['1']}]}";
     let node = |level: &str| json!({"metadata": {"labels": {"runlevel": level}}});
     let none = Value::Null;
-    // NodeProxyOptions: an object without metadata.
+    // NodeProxyOptions is an object without metadata.
     let options = json!({"kind": "NodeProxyOptions", "apiVersion": "v1", "path": ""});
     for (origin, selector, object, old_object, expected) in [
         (
@@ -268,9 +268,9 @@ fn selects(selector: &str, object: &Value, old_object: &Value) -> bool {
         .selects(object.as_ref(), old_object.as_ref())
 }
 
-/// Not from there: what apimachinery's selectors make of each operator.
+/// Not a ported case. The expected values are those of apimachinery's selectors for each operator.
 #[test]
-fn every_requirement_has_to_hold_in_the_same_object() {
+fn same_object_must_meet_every_requirement() {
     let labelled = |labels: Value| json!({"metadata": {"labels": labels}});
     let both = "{matchLabels: {app: web}, matchExpressions: [{key: tier, operator: Exists}]}";
     let web = labelled(json!({"app": "web", "tier": "front"}));
@@ -302,10 +302,10 @@ fn every_requirement_has_to_hold_in_the_same_object() {
     }
 }
 
-/// There, namespaces are selected by their labels; here by their names. The cases are about which namespace a
-/// request is in, and that is the same.
+/// The original cases select namespaces by label, and Tollgate selects them by name. The cases are about the
+/// namespace of a request, which is the same for both.
 #[test]
-fn requests_are_in_the_namespace_that_kube_apiserver_takes_them_to_be_in() {
+fn request_has_same_namespace_as_in_kube_apiserver() {
     let about = |resource: &str, namespace: Option<&str>, name: &str, operation| AdmissionRequest {
         operation,
         name: name.to_owned(),

@@ -1,29 +1,29 @@
-//! What a denial's causes add to its message, in a few words.
+//! Summarises the causes of a denial, to add them to its message.
 //!
-//! A plugin that judges a Pod of twelve containers gives dozens of causes that differ by an index. The user reads each of
-//! them in `details.causes`, where kubectl shows those; the message says each finding once.
+//! For a Pod with twelve containers, a plugin can give dozens of causes that differ only in an index. Where kubectl
+//! shows `details.causes`, the user reads each of them there. The message lists each finding once.
 
 use super::{MAX_CAUSE, MAX_CAUSES};
 use crate::pipeline::outcome::Cause;
 use crate::pipeline::text::{field_path, one_line};
 
-/// One finding, at one place or more.
+/// One finding, at one or more places.
 struct Finding {
-    /// The places with `*` for each index.
+    /// The field path, with `*` for each index.
     pattern: Option<String>,
     text: String,
-    /// As they are.
+    /// The field paths, with their indexes.
     places: Vec<Option<String>>,
 }
 
-/// So many findings are told one by one, in their order.
+/// Up to this many findings are listed one by one, in their order.
 const MOST_ALONE: usize = 6;
-/// So many places of one finding are told one by one, where there are more findings than that.
+/// If there are more, up to this many places of one finding are still listed one by one.
 const MOST_PLACES: usize = 3;
-/// So many entries come into a message in all.
+/// Most entries that a message lists.
 const MOST_ENTRIES: usize = 8;
 
-/// The causes that a message does not hold already; empty where it holds all of them.
+/// Returns the causes that the message does not contain yet. Empty if it contains all of them.
 pub(super) fn words(message: &str, causes: &[Cause]) -> String {
     let findings = findings(message, causes);
     let places: usize = findings.iter().map(|finding| finding.places.len()).sum();
@@ -45,7 +45,7 @@ pub(super) fn words(message: &str, causes: &[Cause]) -> String {
     added
 }
 
-/// Each cause that the message does not hold, with its place.
+/// Returns each cause that the message does not contain, with its place.
 fn unsaid<'c>(
     message: &'c str,
     causes: &'c [Cause],
@@ -63,7 +63,7 @@ fn in_order(message: &str, causes: &[Cause]) -> Vec<String> {
     let mut entries: Vec<String> = Vec::new();
     for (field, text) in unsaid(message, causes) {
         let entry = entry(field.as_deref(), &text);
-        // Where a Secret's content is withheld, many causes read alike.
+        // Where a Secret's content is withheld, many causes have the same text.
         if !entries.contains(&entry) {
             entries.push(entry);
         }
@@ -89,7 +89,7 @@ fn findings(message: &str, causes: &[Cause]) -> Vec<Finding> {
     findings
 }
 
-/// `spec.containers[*].image` for `spec.containers[3].image`.
+/// Turns `spec.containers[3].image` into `spec.containers[*].image`.
 fn without_indexes(field: &str) -> String {
     let mut pattern = String::with_capacity(field.len());
     let mut rest = field;
@@ -149,7 +149,7 @@ mod tests {
     }
 
     #[test]
-    fn a_few_causes_are_told_in_their_order() {
+    fn lists_few_causes_in_order() {
         let causes = [
             cause("/spec/containers/0/image", "has no digest"),
             cause("/spec/hostNetwork", "must not be true"),
@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn the_same_finding_in_many_containers_is_told_once() {
+    fn groups_same_finding_in_many_containers() {
         let container = |index| {
             [
                 cause(&format!("/spec/containers/{index}/image"), "has no digest"),
@@ -189,7 +189,7 @@ mod tests {
     }
 
     #[test]
-    fn many_findings_are_counted() {
+    fn counts_findings_beyond_limit() {
         let causes: Vec<Cause> = (0..30)
             .map(|index| {
                 cause(

@@ -1,4 +1,4 @@
-//! For fuzzing: which reasons of a denial were there before.
+//! Entry point for fuzzing: tells existing reasons of a denial from new ones.
 
 use super::Objects;
 use super::removal::only_removes;
@@ -8,10 +8,11 @@ use crate::document::Json;
 use crate::pipeline::outcome::{Cause, Denial};
 use crate::review::request::AdmissionRequest;
 
-/// A reason: the field, and what is wrong.
+/// A reason: the field, and the description of the problem.
 pub type Reason = (Option<String>, String);
 
-/// The reasons that an UPDATE brings in, and those that were there before; none where telling them apart takes too long.
+/// Returns the reasons that an UPDATE brings in, and those that existed before. None if telling them apart takes too
+/// long.
 #[must_use]
 pub fn told_apart(
     request: &AdmissionRequest,

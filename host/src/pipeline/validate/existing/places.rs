@@ -1,4 +1,4 @@
-//! Where a reason is, in a form that outlives changes elsewhere in the object.
+//! Describes the place of a reason in a form that stays the same when the object changes elsewhere.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -7,18 +7,18 @@ use super::steps::Steps;
 use crate::document::{ArrayIndex, Json, Pointer, array_index};
 use crate::pipeline::outcome::Cause;
 
-/// Where a cause is, and what stands there.
+/// The place of a cause, and the value there.
 pub(super) struct Place<'o> {
     pub(super) path: String,
-    /// Whether it is one within the object.
+    /// Whether the place is within the object.
     pub(super) is_within: bool,
     pub(super) value: Option<&'o Json>,
 }
 
-/// The places of one object. How often a list has a name is counted once, when the list is first come by.
+/// The places of one object. The names in a list are counted once, when the list is first reached.
 pub(super) struct Places<'o> {
     object: &'o Json,
-    /// By the address of the first element, which no other list shares: the object is not changed.
+    /// Keyed by the address of the first element. The object does not change, so no two lists share an address.
     names: HashMap<*const Json, HashMap<&'o str, usize>>,
 }
 
@@ -32,8 +32,9 @@ impl<'o> Places<'o> {
         }
     }
 
-    /// A place stays the same as long as the object changes elsewhere: elements with a name are known by it, as a
-    /// container put before others moves them. The whole object is no place in it, and neither is what is no pointer.
+    /// Returns the place of a cause. The place stays the same while the object changes elsewhere: an element with a
+    /// unique name is identified by it, because a container inserted before it moves its index. The whole object does
+    /// not count as a place within it, and neither does a text that is not a pointer.
     pub(super) fn of(&mut self, cause: &Cause, steps: &mut Steps) -> Option<Place<'o>> {
         let field = cause.field.as_deref().unwrap_or_default();
         steps.take_text(field)?;
@@ -61,7 +62,7 @@ impl<'o> Places<'o> {
                 (Some(elements), Some(name), Some(ArrayIndex::At(_)))
                     if self.is_unique(elements, name, steps)? =>
                 {
-                    // No member is called so: a `~` in a name is written `~0`.
+                    // No member can have this token, because a `~` in a member name is written `~0`.
                     path.push_str(&format!("~[name={name:?}]"));
                 }
                 _ => path.push_str(&token.replace('~', "~0").replace('/', "~1")),
@@ -74,7 +75,7 @@ impl<'o> Places<'o> {
         })
     }
 
-    /// Whether one element alone has this name.
+    /// Whether exactly one element has this name.
     fn is_unique(&mut self, elements: &'o [Json], name: &str, steps: &mut Steps) -> Option<bool> {
         steps.take_text(name)?;
         let counts = match self.names.entry(elements.as_ptr()) {

@@ -1,4 +1,4 @@
-//! Whether an UPDATE takes finalizers and owners from an object, and does nothing else.
+//! Finds out whether an UPDATE removes finalizers and owners from an object, and does nothing else.
 
 use std::collections::HashMap;
 
@@ -8,13 +8,13 @@ use crate::document::Json;
 
 const FINALIZERS: &str = "finalizers";
 const OWNER_REFERENCES: &str = "ownerReferences";
-/// What else kube-apiserver leaves out of account: who last wrote what.
+/// The record of who last wrote which field. kube-apiserver ignores it here, too.
 const MANAGED_FIELDS: &str = "managedFields";
-/// Of an owner: the garbage collector takes it back before it deletes.
+/// Member of an owner reference. The garbage collector clears it before a deletion.
 const BLOCKS_DELETION: &str = "blockOwnerDeletion";
 
-/// Whether the request removes finalizers or owners, or unblocks the deletion of an owner, and changes nothing else; none
-/// where finding out takes too many steps. A request that changes nothing removes nothing else, either.
+/// Whether the request removes finalizers or owners, or unblocks the deletion of an owner, and changes nothing else.
+/// Also true for a request that changes nothing. Returns none if the steps run out.
 pub(super) fn only_removes(objects: Objects<'_>, steps: &mut Steps) -> Option<bool> {
     let Objects { new, old, .. } = objects;
     let has_finalizers_in_spec = objects.is_finalizing_namespace();
@@ -39,7 +39,7 @@ pub(super) fn only_removes(objects: Objects<'_>, steps: &mut Steps) -> Option<bo
     )
 }
 
-/// Whether all members but some are the same.
+/// Whether all members except those in `but` are the same.
 fn members(
     new: Option<&Json>,
     old: Option<&Json>,
@@ -74,7 +74,7 @@ fn finalizers(new: Option<&Json>, old: Option<&Json>, steps: &mut Steps) -> Opti
     Some(true)
 }
 
-/// Whether the new owners are among the old ones, and block nothing that they did not block.
+/// Whether the new owners are among the old ones, and block no deletion that they did not block before.
 fn owners(new: Option<&Json>, old: Option<&Json>, steps: &mut Steps) -> Option<bool> {
     let Some(new) = list(new, OWNER_REFERENCES) else {
         return Some(false);
@@ -101,7 +101,7 @@ fn owners(new: Option<&Json>, old: Option<&Json>, steps: &mut Steps) -> Option<b
     Some(true)
 }
 
-/// A list of that name, which need not be there; none where it is something else.
+/// Returns the list with that name. A missing list is empty. Returns none if the member is not a list.
 fn list<'o>(of: Option<&'o Json>, name: &str) -> Option<&'o [Json]> {
     match of.and_then(|of| of.member(name)) {
         None | Some(Json::Null) => Some(&[]),

@@ -1,4 +1,4 @@
-//! A denial, apart by when the reasons for it arose.
+//! Splits a denial into new and existing violations.
 
 use std::collections::HashMap;
 
@@ -8,17 +8,18 @@ use super::steps::Steps;
 use crate::document::Json;
 use crate::pipeline::outcome::{Cause, Denial};
 
-/// A denial, apart by when the reason for it arose.
+/// A denial, split by whether its reasons are new.
 #[derive(Debug)]
 pub(in crate::pipeline::validate) struct Split {
-    /// What this request brings in.
+    /// Reasons that this request brings in.
     pub(in crate::pipeline::validate) new: Option<Denial>,
-    /// What was there before.
+    /// Reasons that existed before.
     pub(in crate::pipeline::validate) existing: Option<Denial>,
 }
 
-/// Takes apart what a plugin denies, by what it says of the old object; none where that takes too many steps. `only_collects`
-/// says that the request does no more than garbage collection, which a reason without a place cannot mean.
+/// Splits a plugin's denial by comparing it with the denial of the old object. Returns none if the steps run out.
+/// `only_collects` says that the request only does garbage collection, so a reason without a place cannot be about
+/// it.
 pub(super) fn split(
     denial: Denial,
     old: &Denial,
@@ -79,7 +80,7 @@ pub(super) fn split(
     } else if new.is_empty() {
         Split::existing(denial)
     } else {
-        // The message is about all of them: what is said of some are the causes.
+        // The message is about all reasons together, so it is dropped. The causes of each part stay.
         let about = |causes: Vec<Cause>| Denial {
             message: String::new(),
             causes,
@@ -92,7 +93,7 @@ pub(super) fn split(
     })
 }
 
-/// Whether nothing but the metadata differs, and what the request's subresource is there to change.
+/// Whether the objects differ only in the metadata, and in what the request's subresource exists to change.
 fn differs_in_metadata_only(objects: Objects<'_>, steps: &mut Steps) -> Option<bool> {
     let but: &[&str] = match objects.request.sub_resource.as_deref() {
         Some("status") => &["metadata", "status"],
@@ -105,7 +106,7 @@ fn differs_in_metadata_only(objects: Objects<'_>, steps: &mut Steps) -> Option<b
 // === impl Split ===
 
 impl Split {
-    /// All of it is this request's doing.
+    /// All reasons are new.
     pub(super) fn new(denial: Denial) -> Self {
         Self {
             new: Some(denial),
@@ -113,7 +114,7 @@ impl Split {
         }
     }
 
-    /// All of it was there before.
+    /// All reasons existed before.
     pub(super) fn existing(denial: Denial) -> Self {
         Self {
             new: None,

@@ -1,12 +1,13 @@
-//! Counted work on two objects that the user chose.
+//! Counts the work on two objects that the user chose.
 
 use crate::document::Json;
 
-/// What is left to spend. A step is a value that is looked at, a name that is looked up, or 64 bytes of text.
+/// The steps that are left. A step is a value that is read, a name that is looked up, or 64 bytes of text.
 #[derive(Debug)]
 pub(super) struct Steps(usize);
 
-/// Enough for the largest object that etcd takes, which has less than a million values; some tens of milliseconds.
+/// Enough steps for the largest object that etcd takes, which has less than a million values. All of them take some
+/// tens of milliseconds.
 const MOST: usize = 2_000_000;
 const BYTES_PER_STEP: usize = 64;
 
@@ -23,18 +24,18 @@ impl Steps {
         self.0
     }
 
-    /// Takes steps off; none when there are not so many.
+    /// Takes steps off. Returns none if too few are left.
     pub(super) fn take(&mut self, steps: usize) -> Option<()> {
         self.0 = self.0.checked_sub(steps)?;
         Some(())
     }
 
-    /// A step for a text, and more for a long one.
+    /// Takes one step for a text, and further steps for a long text.
     pub(super) fn take_text(&mut self, text: &str) -> Option<()> {
         self.take(1 + text.len() / BYTES_PER_STEP)
     }
 
-    /// Whether two values are equal, as `==` has it.
+    /// Whether two values are equal, in the sense of `==`.
     pub(super) fn is_equal(&mut self, one: &Json, other: &Json) -> Option<bool> {
         self.take(1)?;
         if one.is_same(other) {
@@ -63,7 +64,7 @@ impl Steps {
         })
     }
 
-    /// Whether two objects have the same members, except for some; false for what are not objects.
+    /// Whether two objects have the same members, except those in `but`. False if one of the values is not an object.
     pub(super) fn is_equal_but(&mut self, one: &Json, other: &Json, but: &[&str]) -> Option<bool> {
         let (Some(members), Some(others)) = (one.as_object(), other.as_object()) else {
             return Some(false);
@@ -104,7 +105,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn compares_as_equality_does_and_counts() {
+    fn compares_like_equality_and_counts_steps() {
         let values = [
             json!(null),
             json!(1),
@@ -130,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn leaves_out_members_on_either_side() {
+    fn ignores_excluded_members_on_both_sides() {
         let object = |value| Json::from(value);
         let one = object(json!({"a": 1, "b": 2}));
         for (other, expected) in [
@@ -146,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn a_large_comparison_ends_where_the_steps_do() {
+    fn large_comparison_ends_when_steps_run_out() {
         let list = |last: u32| {
             let mut list: Vec<u32> = (0..100_000).collect();
             list.push(last);

@@ -1,4 +1,4 @@
-//! Which of a plugin's reasons are new.
+//! Tests which of a plugin's reasons are new.
 
 use serde_json::{Value, json};
 
@@ -24,11 +24,11 @@ fn request_for(resource: &str, object: &Value, old_object: &Value) -> Arc<Admiss
     Arc::new(decode(review.to_string().as_bytes(), 32).unwrap().request)
 }
 
-/// What `existingViolations: allow` makes of two denials.
+/// Splits a denial as `existingViolations: allow` does.
 fn told_apart(new: &Denial, old: &Denial, request: &AdmissionRequest) -> Split {
     let objects = Objects::of(request).expect("an UPDATE has two objects");
     let steps = &mut Steps::default();
-    split(new.clone(), old, objects, false, steps).expect("it costs little")
+    split(new.clone(), old, objects, false, steps).expect("the comparison stays within its steps")
 }
 
 fn pod(containers: &[&str]) -> Value {
@@ -53,7 +53,7 @@ fn denial(message: &str, causes: &[(&str, &str)]) -> Denial {
     }
 }
 
-/// The new and the existing causes' fields, and the message of what is new.
+/// Returns the fields of the new and of the existing causes, and the message of the new denial.
 fn split_of(new: &Denial, old: &Denial, request: &AdmissionRequest) -> (String, String, String) {
     let split = told_apart(new, old, request);
     let fields = |denial: &Option<Denial>| {
@@ -70,7 +70,7 @@ fn split_of(new: &Denial, old: &Denial, request: &AdmissionRequest) -> (String, 
 }
 
 #[test]
-fn the_same_reason_in_the_same_place_is_not_new() {
+fn same_reason_in_same_place_is_not_new() {
     let request = request(&pod(&["app"]), &pod(&["app"]));
     let here = denial("not good", &[("/spec/hostNetwork", "is set")]);
     for (old, expected) in [
@@ -101,7 +101,7 @@ fn the_same_reason_in_the_same_place_is_not_new() {
 }
 
 #[test]
-fn a_place_is_not_known_by_a_name_that_reads_like_it() {
+fn distinguishes_places_with_similar_names() {
     for (old, new, known, unknown) in [
         (
             json!({"spec": {"a/b": 1}}),
@@ -125,7 +125,7 @@ fn a_place_is_not_known_by_a_name_that_reads_like_it() {
 }
 
 #[test]
-fn of_old_and_new_reasons_only_the_new_ones_are_named() {
+fn denial_names_only_new_reasons() {
     let request = request(&pod(&["app"]), &pod(&["app"]));
     let old = denial("1 problem", &[("/spec/a", "is bad")]);
     let new = denial(
@@ -143,7 +143,7 @@ fn of_old_and_new_reasons_only_the_new_ones_are_named() {
 }
 
 #[test]
-fn without_causes_the_message_is_compared() {
+fn compares_message_if_there_are_no_causes() {
     let request = request(&pod(&["app"]), &pod(&["app"]));
     let new = denial("no label team", &[]);
     let compare = |old: &Denial| split_of(&new, old, &request).2;
@@ -156,7 +156,7 @@ fn without_causes_the_message_is_compared() {
 }
 
 #[test]
-fn an_element_with_a_name_is_the_same_in_another_position() {
+fn named_element_is_same_in_other_position() {
     let moved = request(&pod(&["side", "app"]), &pod(&["app"]));
     let old = denial("", &[("/spec/containers/0/image", "is bad")]);
     let at = |index: usize| {
@@ -176,7 +176,7 @@ fn an_element_with_a_name_is_the_same_in_another_position() {
 }
 
 #[test]
-fn a_reason_without_a_place_is_compared_by_its_words() {
+fn compares_reason_without_place_by_text() {
     let request = request(&pod(&["app"]), &pod(&["app"]));
     let old = denial("", &[("", "too many"), ("spec.replicas", "too few")]);
     let new = denial(
@@ -193,7 +193,7 @@ fn a_reason_without_a_place_is_compared_by_its_words() {
 }
 
 #[test]
-fn the_same_words_about_another_value_are_new() {
+fn same_text_about_other_value_is_new() {
     let with = |spec: Value| json!({"metadata": {}, "spec": spec});
     for (field, spec, old, expected) in [
         (
@@ -235,7 +235,7 @@ fn the_same_words_about_another_value_are_new() {
 }
 
 #[test]
-fn the_value_of_an_element_that_moved_is_compared_with_its_own() {
+fn compares_moved_element_with_its_own_value() {
     let containers = |containers: Value| json!({"spec": {"containers": containers}});
     let old = containers(json!([{"name": "app", "image": "bad"}]));
     let side = json!({"name": "side", "image": "good"});
@@ -255,7 +255,7 @@ fn the_value_of_an_element_that_moved_is_compared_with_its_own() {
 }
 
 #[test]
-fn without_a_place_only_the_metadata_may_differ() {
+fn excuses_reason_without_place_only_if_metadata_differs() {
     let old = json!({"metadata": {"labels": {"a": "b"}}, "spec": {"x": 1}, "status": {"y": 1}});
     let with = |field: &str, value: Value| {
         let mut object = old.clone();
@@ -293,7 +293,7 @@ fn without_a_place_only_the_metadata_may_differ() {
     assert_eq!(excused("pods", &less), [false; 3]);
 }
 
-/// An object that is being deleted, and a request that changes it.
+/// A request that changes an object that is being deleted.
 fn deletion(resource: &str, change: impl Fn(&mut Value)) -> Arc<AdmissionRequest> {
     let old = json!({
         "metadata": {
@@ -312,7 +312,7 @@ fn deletion(resource: &str, change: impl Fn(&mut Value)) -> Arc<AdmissionRequest
 type Change = fn(&mut Value);
 
 #[test]
-fn removing_finalizers_and_owners_is_told_from_everything_else() {
+fn distinguishes_removal_of_finalizers_and_owners() {
     let removals: [(&str, &str, Change); 8] = [
         ("nothing", "pods", |_| ()),
         ("a finalizer", "pods", |object| {
@@ -396,7 +396,7 @@ fn removing_finalizers_and_owners_is_told_from_everything_else() {
         let objects = Objects::of(&request).unwrap();
         let found = only_removes(objects, &mut Steps::default());
         assert_eq!(found, Some(expected), "{what}");
-        // Without steps, nothing is a removal.
+        // Without steps, no request counts as a removal.
         let found = only_removes(objects, &mut Steps::new(0));
         assert_ne!(found, Some(true), "{what}");
     }
@@ -412,7 +412,7 @@ fn grounds(object: bool, collection: bool, who: bool, when: bool) -> Grounds {
 }
 
 #[test]
-fn nothing_is_excused_that_a_plugin_can_have_denied_by_who_or_when() {
+fn excuses_no_denial_that_can_depend_on_user_or_time() {
     let request = deletion("pods", |_| ());
     let excusable = |setting, only_collects, grounds| {
         let excusing = Excusing::with(setting, &request).unwrap();
@@ -420,7 +420,7 @@ fn nothing_is_excused_that_a_plugin_can_have_denied_by_who_or_when() {
     };
     use ExistingViolations::{Allow, Deny};
     for setting in [Allow, Deny] {
-        // What garbage collection does is excused unless it is what the plugin asks about.
+        // Garbage collection is excused, unless it is what the plugin asks about.
         for (grounds, expected) in [
             (grounds(false, false, false, false), true),
             (grounds(true, true, false, false), true),
@@ -445,7 +445,7 @@ fn nothing_is_excused_that_a_plugin_can_have_denied_by_who_or_when() {
 }
 
 #[test]
-fn a_removal_excuses_every_reason_that_is_not_where_it_removes() {
+fn removal_excuses_reasons_outside_removed_places() {
     let request = deletion("pods", |object| {
         object["metadata"]["finalizers"] = json!(["c/d"]);
     });
@@ -470,7 +470,7 @@ fn a_removal_excuses_every_reason_that_is_not_where_it_removes() {
 }
 
 #[test]
-fn by_default_only_a_deletion_excuses_anything() {
+fn by_default_only_deletion_excuses_violations() {
     let request = request(&pod(&["app"]), &pod(&["app"]));
     assert!(Excusing::with(ExistingViolations::Deny, &request).is_none());
     assert!(Excusing::with(ExistingViolations::Allow, &request).is_some());
@@ -479,7 +479,7 @@ fn by_default_only_a_deletion_excuses_anything() {
 }
 
 #[test]
-fn an_object_is_being_deleted_when_the_stored_one_says_so() {
+fn stored_object_decides_whether_deletion_is_in_progress() {
     for (metadata, expected) in [
         (json!({"deletionTimestamp": "2026-11-21T08:00:00Z"}), true),
         (json!({"deletionTimestamp": null}), false),
@@ -490,9 +490,9 @@ fn an_object_is_being_deleted_when_the_stored_one_says_so() {
     }
 }
 
-/// A list of 100,000 elements and as many causes as a denial can have.
+/// Splits a denial with as many causes as possible, about a list of 100,000 elements.
 #[test]
-fn what_a_long_list_costs_does_not_follow_the_number_of_reasons() {
+fn cost_of_long_list_is_independent_of_reasons() {
     const ELEMENTS: usize = 100_000;
     let names: Vec<String> = (0..ELEMENTS).map(|index| format!("c{index}")).collect();
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
@@ -509,7 +509,7 @@ fn what_a_long_list_costs_does_not_follow_the_number_of_reasons() {
     assert_eq!(told.existing.unwrap().causes.len(), 256);
     let used = before - steps.left();
     assert!(used < 3 * ELEMENTS, "{used} steps");
-    // Whoever has fewer denies as if nothing had been there before.
+    // With fewer steps, the split fails, and the denial stands.
     assert!(
         split(
             reason.clone(),
@@ -522,9 +522,9 @@ fn what_a_long_list_costs_does_not_follow_the_number_of_reasons() {
     );
 }
 
-/// Nested places each hold nearly everything, and each is compared.
+/// Nested places each contain nearly the whole object, and each place is compared.
 #[test]
-fn reasons_at_every_level_of_a_large_object_end_in_the_denial() {
+fn denies_when_reasons_at_every_level_cost_too_much() {
     let mut object = json!((0..50_000).collect::<Vec<u32>>());
     for _ in 0..100 {
         object = json!({ "a": object });

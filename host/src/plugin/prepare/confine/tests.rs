@@ -1,4 +1,5 @@
-//! Each test runs this very test program once more, which confines itself and then tries what it must not be able to do.
+//! Tests the confinement. Every test runs this test program again, which confines itself and then tries forbidden
+//! actions.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,22 +18,22 @@ const FOLDER: &str = "TOLLGATE_TEST_FOLDER";
 const PORT: &str = "TOLLGATE_TEST_PORT";
 const CONFINED: &str = "TOLLGATE_TEST_CONFINED";
 
-/// What another process tried, and whether it could.
+/// The attempts of another process, and whether each succeeded.
 struct Attempts {
     succeeded: BTreeMap<String, bool>,
-    /// Of the thread that tried, as the kernel tells it.
+    /// The kernel's status of the thread that made the attempts.
     status: String,
     oom_score_adj: String,
     open_files: usize,
 }
 
-/// Has another process try everything.
+/// Runs all attempts in another process.
 fn attempts(confined: bool) -> Attempts {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("code"), "machine code").unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let inherited = File::open(folder.path().join("code")).unwrap();
-    // Inherited by what is started from here.
+    // Clear close-on-exec, so that a child inherits the file.
     rustix::io::fcntl_setfd(&inherited, rustix::io::FdFlags::empty()).unwrap();
     let mut child = Command::new(std::env::current_exe().unwrap())
         .args(["--exact", "plugin::prepare::confine::tests::try_everything"])
@@ -76,9 +77,9 @@ fn attempts(confined: bool) -> Attempts {
     }
 }
 
-/// Not a test by itself: the process that [`attempts`] starts.
+/// The process that [`attempts`] starts, declared as a test so that the test program can run it.
 #[test]
-#[ignore = "run by the other tests here, in a process of its own"]
+#[ignore = "run by the other tests here, in its own process"]
 fn try_everything() {
     let Ok(folder) = std::env::var(FOLDER) else {
         return;
@@ -128,7 +129,7 @@ fn try_everything() {
             .map_err(Into::into),
     );
     attempt(
-        "take back its priority",
+        "raise its priority again",
         rustix::process::nice(1).map(drop).map_err(Into::into),
     );
     attempt(
@@ -142,7 +143,7 @@ fn try_everything() {
         )
         .map_err(Into::into),
     );
-    // What is needed.
+    // The following attempts must succeed.
     attempt(
         "start a thread",
         std::thread::Builder::new()
@@ -166,18 +167,18 @@ fn try_everything() {
 const NEEDED: [&str; 2] = ["start a thread", "take memory"];
 
 #[test]
-fn a_confined_process_has_neither_files_nor_network_nor_other_processes() {
+fn confined_process_has_no_files_network_or_processes() {
     let free = attempts(false);
     let confined = attempts(true);
     for (name, could) in &free.succeeded {
         println!("{name}: {could}, confined {}", confined.succeeded[name]);
     }
     assert!(free.succeeded.len() >= 20);
-    // Its standard streams, and no file of those that it inherited.
+    // The confined process has its standard streams only, and no inherited file.
     assert!(free.open_files > 3 && confined.open_files == 3);
     assert!(
         free.succeeded.values().all(|could| *could),
-        "this test tells nothing of what does not succeed without confinement: {:?}",
+        "every attempt must succeed without confinement, or the test shows nothing: {:?}",
         free.succeeded
     );
     for (name, could) in confined.succeeded {
@@ -186,7 +187,7 @@ fn a_confined_process_has_neither_files_nor_network_nor_other_processes() {
 }
 
 #[test]
-fn the_kernel_says_that_the_process_is_confined() {
+fn kernel_reports_confinement() {
     let confined = attempts(true);
     for line in ["NoNewPrivs:\t1", "Seccomp:\t2"] {
         assert!(
