@@ -71,7 +71,7 @@ fn read(
     let mut reader = Reader::new(text, max_depth, max_values, account);
     let document = reader.document(text);
     match &document {
-        Ok(_) => reader.give_back_scratch(text),
+        Ok(_) => reader.meter.give_back(escapes(text)),
         Err(_) => reader.meter.undo(),
     }
     document
@@ -105,10 +105,6 @@ struct Reader<'j> {
     max_values: u32,
     values: u32,
     meter: Meter<'j>,
-    /// Elements of the arrays being read. Those of the innermost array are last.
-    elements: Vec<Json>,
-    /// Members of the objects being read. Those of the innermost object are last.
-    members: Vec<(Arc<str>, Json)>,
 }
 
 /// For texts up to this length, the memory for resolving escapes is not accounted for.
@@ -124,8 +120,6 @@ impl<'j> Reader<'j> {
             max_values,
             values: 0,
             meter: Meter::new(account),
-            elements: Vec::new(),
-            members: Vec::new(),
         }
     }
 
@@ -138,18 +132,21 @@ impl<'j> Reader<'j> {
         Ok(value)
     }
 
-    fn give_back_scratch(&mut self, text: &[u8]) {
-        let scratch = room::block(self.elements.capacity() * size_of::<Json>())
-            + room::block(self.members.capacity() * size_of::<(Arc<str>, Json)>());
-        self.meter.give_back(scratch + escapes(text));
+    /// Takes memory that is about to be allocated.
+    #[inline]
+    fn take(&mut self, bytes: u64) -> Result<(), ParseError> {
+        match self.meter.take(bytes) {
+            Ok(()) => Ok(()),
+            Err(no_room) => Err(self.no_room(no_room)),
+        }
     }
 
-    fn take(&mut self, bytes: u64) -> Result<(), ParseError> {
-        let offset = self.jiter.current_index();
-        self.meter.take(bytes).map_err(|no_room| ParseError {
+    #[cold]
+    fn no_room(&self, no_room: NoRoom) -> ParseError {
+        ParseError {
             kind: ParseErrorKind::NoRoom(no_room),
-            offset,
-        })
+            offset: self.jiter.current_index(),
+        }
     }
 
     fn value(&mut self, peek: Peek, depth: u32) -> Result<Json, ParseError> {
@@ -171,7 +168,10 @@ impl<'j> Reader<'j> {
             Peek::True | Peek::False => Ok(Json::Bool(self.jiter.known_bool(peek)?)),
             Peek::String => {
                 let text = self.jiter.known_str()?;
-                Ok(Json::Text(taken(&mut self.meter, text)?))
+                match self.meter.take(room::text(text.len())) {
+                    Ok(()) => Ok(Json::Text(Arc::from(text))),
+                    Err(no_room) => Err(self.no_room(no_room)),
+                }
             }
             Peek::Array => self.array(depth + 1),
             Peek::Object => self.object(depth + 1),
@@ -201,38 +201,67 @@ impl<'j> Reader<'j> {
 
     fn array(&mut self, depth: u32) -> Result<Json, ParseError> {
         self.check(depth)?;
-        let first = self.elements.len();
+        self.take(const { room::array(0) })?;
+        let mut elements = Vec::new();
+        let mut capacity = 0;
         let mut next = self.jiter.known_array()?;
         while let Some(peek) = next {
             let value = self.value(peek, depth)?;
-            let offset = self.jiter.current_index();
-            push(&mut self.elements, value, &mut self.meter).map_err(at(offset))?;
+            if elements.len() == capacity {
+                capacity = self.grow_array(capacity)?;
+            }
+            elements.push(value);
             next = self.jiter.array_step()?;
         }
-        self.take(room::array(self.elements.len() - first))?;
-        let elements: Vec<Json> = self.elements.drain(first..).collect();
+        debug_assert_eq!(elements.capacity(), capacity);
         Ok(Json::Array(Arc::new(elements)))
+    }
+
+    /// Accounts for the growth of an array before it grows. Returns the new capacity.
+    fn grow_array(&mut self, capacity: usize) -> Result<usize, ParseError> {
+        if capacity == 0 {
+            self.take(const { room::elements(4) })?;
+            return Ok(4);
+        }
+        let larger = 2 * capacity;
+        self.take(room::elements(larger))?;
+        self.meter.give_back(room::elements(capacity));
+        Ok(larger)
     }
 
     fn object(&mut self, depth: u32) -> Result<Json, ParseError> {
         self.check(depth)?;
-        let first = self.members.len();
+        self.take(const { room::object(0) })?;
+        let mut members = Object::default();
+        let mut capacity = 0;
         let mut name = self.jiter.known_object()?;
         while let Some(key) = name {
-            let key = taken(&mut self.meter, key)?;
+            let key = match self.meter.take(room::text(key.len())) {
+                Ok(()) => Arc::from(key),
+                Err(no_room) => return Err(self.no_room(no_room)),
+            };
             let peek = self.jiter.peek()?;
             let value = self.value(peek, depth)?;
-            let offset = self.jiter.current_index();
-            push(&mut self.members, (key, value), &mut self.meter).map_err(at(offset))?;
+            if members.len() == capacity {
+                capacity = self.grow_object(capacity)?;
+            }
+            members.insert(key, value);
             name = self.jiter.next_key()?;
         }
-        let count = self.members.len() - first;
-        self.take(room::object(count))?;
-        let mut members = Object::with_capacity_and_hasher(count, Default::default());
-        for (name, value) in self.members.drain(first..) {
-            members.insert(name, value);
-        }
+        debug_assert_eq!(members.capacity(), capacity);
         Ok(Json::Object(Arc::new(members)))
+    }
+
+    /// Accounts for the growth of an object before it grows. Returns the new capacity.
+    fn grow_object(&mut self, capacity: usize) -> Result<usize, ParseError> {
+        if capacity == 0 {
+            self.take(const { room::members(3) })?;
+            return Ok(3);
+        }
+        let larger = if capacity == 3 { 7 } else { 2 * capacity };
+        self.take(room::members(larger))?;
+        self.meter.give_back(room::members(capacity));
+        Ok(larger)
     }
 
     fn check(&self, depth: u32) -> Result<(), ParseError> {
@@ -289,35 +318,9 @@ impl<'j> Reader<'j> {
     }
 }
 
-/// Copies a name or a string into memory that is accounted for.
-fn taken(meter: &mut Meter<'_>, text: &str) -> Result<Arc<str>, ParseError> {
-    meter.take(room::text(text.len())).map_err(at(0))?;
-    Ok(Arc::from(text))
-}
-
-/// Pushes a value onto a stack, and accounts for the stack's growth.
-fn push<T>(stack: &mut Vec<T>, value: T, meter: &mut Meter<'_>) -> Result<(), NoRoom> {
-    let capacity = stack.capacity();
-    if stack.len() == capacity {
-        let larger = (2 * capacity).max(16);
-        meter.take(room::block(larger * size_of::<T>()))?;
-        stack.reserve_exact(larger - capacity);
-        meter.give_back(room::block(capacity * size_of::<T>()));
-    }
-    stack.push(value);
-    Ok(())
-}
-
-fn at(offset: usize) -> impl Fn(NoRoom) -> ParseError {
-    move |no_room| ParseError {
-        kind: ParseErrorKind::NoRoom(no_room),
-        offset,
-    }
-}
-
 /// Returns the memory that resolving escapes can take, in bytes.
 fn escapes(text: &[u8]) -> u64 {
-    if text.len() > ESCAPES_BYTES && text.contains(&b'\\') {
+    if text.len() > ESCAPES_BYTES && memchr::memchr(b'\\', text).is_some() {
         2 * text.len() as u64
     } else {
         0

@@ -81,7 +81,7 @@ const MEMBER: usize = 8 + size_of::<Arc<str>>() + size_of::<Json>();
 
 /// Returns the bytes that the allocator takes for a block. mimalloc has four size classes between two powers of two,
 /// and fewer for small blocks. A large block gets separate pages around it.
-pub(super) fn block(bytes: usize) -> u64 {
+pub(super) const fn block(bytes: usize) -> u64 {
     const LARGE: usize = 1 << 20;
     /// A block that would fill its class goes into the next class.
     const BEHIND: usize = 8;
@@ -96,16 +96,32 @@ pub(super) fn block(bytes: usize) -> u64 {
 }
 
 /// Returns the bytes for a name or a string of this length.
+#[inline]
 pub(super) fn text(length: usize) -> u64 {
-    block(COUNTERS + length)
+    match SHORT_TEXTS.get(length) {
+        Some(bytes) => u64::from(*bytes),
+        None => block(COUNTERS + length),
+    }
 }
 
+/// The results of [`text`] for short texts, which are nearly all.
+static SHORT_TEXTS: [u16; 256] = {
+    let mut bytes = [0; 256];
+    let mut length = 0;
+    while length < bytes.len() {
+        bytes[length] = block(COUNTERS + length) as u16;
+        length += 1;
+    }
+    bytes
+};
+
 /// Returns the bytes for an array with this capacity, without the content of its elements.
-pub(crate) fn array(capacity: usize) -> u64 {
+pub(crate) const fn array(capacity: usize) -> u64 {
     block(COUNTERS + size_of::<Vec<Json>>()) + elements(capacity)
 }
 
-fn elements(capacity: usize) -> u64 {
+/// Returns the bytes for the elements of an array with this capacity.
+pub(super) const fn elements(capacity: usize) -> u64 {
     match capacity {
         0 => 0,
         _ => block(capacity * size_of::<Json>()),
@@ -113,10 +129,15 @@ fn elements(capacity: usize) -> u64 {
 }
 
 /// Returns the bytes for an object with this capacity, without its names and the content of its values.
-pub(crate) fn object(capacity: usize) -> u64 {
-    let head = block(COUNTERS + size_of::<Object>());
+pub(crate) const fn object(capacity: usize) -> u64 {
+    const HEAD: u64 = block(COUNTERS + size_of::<Object>());
+    HEAD + members(capacity)
+}
+
+/// Returns the bytes for the members of an object with this capacity.
+pub(super) const fn members(capacity: usize) -> u64 {
     if capacity == 0 {
-        return head;
+        return 0;
     }
     // As in hashbrown: seven in eight buckets are used, and each has an index and a control byte.
     let buckets = match capacity {
@@ -129,7 +150,7 @@ pub(crate) fn object(capacity: usize) -> u64 {
         small @ 0..=64 => small,
         large => large + 16,
     };
-    head + block(capacity * MEMBER) + block(table)
+    block(capacity * MEMBER) + block(table)
 }
 
 // === impl Room ===
@@ -291,8 +312,18 @@ impl<'a> Meter<'a> {
     }
 
     /// Takes memory that is about to be allocated.
+    #[inline]
     pub(super) fn take(&mut self, bytes: u64) -> Result<(), NoRoom> {
         if self.left < bytes {
+            return self.refill(bytes);
+        }
+        self.left -= bytes;
+        Ok(())
+    }
+
+    #[cold]
+    fn refill(&mut self, bytes: u64) -> Result<(), NoRoom> {
+        {
             let missing = bytes - self.left;
             let step = missing.max(STEP_BYTES);
             let taken = match self.account.take(step) {

@@ -87,9 +87,6 @@ struct Once {
     uninstrumented: Option<String>,
 }
 
-/// Name of the plugin in orders whose code plugins of any name share.
-const ONCE: &str = "plugin";
-
 /// Why a plugin could not be prepared.
 #[derive(Debug, thiserror::Error)]
 pub enum PrepareError {
@@ -339,7 +336,6 @@ impl Worker {
             .saturating_mul(ONCE_FACTOR)
             .max(MIN_ONCE_BYTES);
         let order = Order {
-            plugin: ONCE.to_owned(),
             task: Task::CompileOnce {
                 instrument,
                 max_code_bytes,
@@ -379,7 +375,12 @@ impl Worker {
 
     /// The key under which the result of an order is stored.
     fn key(&self, order: &Order, bytes: &[u8]) -> Option<Key> {
-        let order = serde_json::to_vec(order).ok()?;
+        // Code does not depend on the plugin's name, so plugins of other names can use it.
+        let order = Order {
+            plugin: String::new(),
+            ..order.clone()
+        };
+        let order = serde_json::to_vec(&order).ok()?;
         let host = self.host.as_ref()?;
         Some(Key::of([&host[..], &order, bytes]))
     }
