@@ -81,6 +81,8 @@ const INSTANTIATION_FUEL: u64 = 64;
 /// Memory difference that is tolerated, in bytes. Exceptions in `configure` leave objects on the plugin's heap, and a
 /// snapshot does not contain that heap.
 const HEAP_BYTES: u64 = 1 << 20;
+/// Answer of a call that ended because its memory is limited.
+const MEMORY: &str = "memory";
 const SETTINGS: &str = r#"{"labels":["team"],"limit":7}"#;
 /// Time limit for every call. Fuel ends a call within some milliseconds, so this limit never decides, even on a slow
 /// machine.
@@ -333,6 +335,8 @@ impl Seen {
                 match found {
                     // The fuel limit is not the same for all forms.
                     crate::engine::Fault::OutOfFuel { .. } => "out of fuel".to_owned(),
+                    // The heap that `configure` filled counts for the original, so that its memory ends earlier.
+                    crate::engine::Fault::Memory(_) => MEMORY.to_owned(),
                     other => format!("{other:?}"),
                 }
             }
@@ -360,7 +364,12 @@ impl Seen {
                 || is_near && self.answer == as_it_came.answer;
         }
         let heap = as_it_came.memory_bytes.checked_sub(self.memory_bytes);
-        (first..=first + INSTANTIATION_FUEL).contains(&spent)
+        // With more memory left, a plugin that fills its memory runs for longer.
+        let most = match self.answer == MEMORY {
+            true => FUEL,
+            false => first + INSTANTIATION_FUEL,
+        };
+        (first..=most).contains(&spent)
             && heap.is_some_and(|bytes| bytes <= HEAP_BYTES)
             && self.answer == as_it_came.answer
             && self.fault == as_it_came.fault
