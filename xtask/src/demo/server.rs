@@ -13,6 +13,8 @@ use serde_json::Value;
 
 /// Time limit for the start. Compiling the plugins takes a second or two, or longer on a busy machine.
 const START_TIMEOUT: Duration = Duration::from_secs(180);
+/// Interval at which the demo asks whether the plugins are loaded.
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 /// Time limit for the stop. No request is in flight when the demo ends.
 const STOP_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -29,7 +31,8 @@ pub(super) struct Server {
 // === impl Server ===
 
 impl Server {
-    /// Starts the host and waits until it listens.
+    /// Starts the host, and waits until it listens and has loaded all plugins. Reviews are answered earlier: a plugin
+    /// in mode `warn` delays no start.
     pub(super) fn start(
         executable: &Path,
         configuration: &Path,
@@ -66,7 +69,7 @@ impl Server {
             receive.recv_timeout(deadline.saturating_duration_since(Instant::now()))
         {
             if server.reads(&line) {
-                return Ok(server);
+                return server.loaded(deadline);
             }
         }
         let status = server.child.try_wait().ok().flatten();
@@ -76,6 +79,25 @@ impl Server {
         );
         let log = std::fs::read_to_string(&server.log).unwrap_or_default();
         anyhow::bail!("the host did not start: {what}. Its log:\n{log}")
+    }
+
+    /// Waits until all plugins are loaded.
+    fn loaded(self, deadline: Instant) -> anyhow::Result<Self> {
+        let url = format!("{}/plugins", self.admin_url());
+        loop {
+            let page = ureq::get(&url).call()?.body_mut().read_to_string()?;
+            let page: Value = serde_json::from_str(&page)?;
+            let plugins = page["plugins"].as_array().map_or(&[][..], Vec::as_slice);
+            if plugins.iter().all(|plugin| plugin["state"] == "loaded") {
+                return Ok(self);
+            }
+            anyhow::ensure!(
+                Instant::now() < deadline,
+                "the host did not load all plugins within {} s: {page:#}",
+                START_TIMEOUT.as_secs()
+            );
+            std::thread::sleep(POLL_INTERVAL);
+        }
     }
 
     /// Reads a line of the log. Returns true if it gives the host's addresses.
