@@ -23,6 +23,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::OwnedMutexGuard;
 
 use child::{Child, Said};
 use pace::{Lanes, Pace};
@@ -77,6 +79,12 @@ pub(super) struct Known {
     pub(super) manifest: Manifest,
     /// The reason why there is no snapshot.
     pub(super) fallback: Option<String>,
+}
+
+/// The bytes of a plugin, hashed once.
+struct Plugin<'b> {
+    bytes: &'b [u8],
+    digest: [u8; 32],
 }
 
 /// Code for the child that configures a plugin.
@@ -162,6 +170,17 @@ pub enum PrepareError {
 
 struct Tail<'a>(&'a str);
 
+// === impl Plugin ===
+
+impl<'b> Plugin<'b> {
+    fn new(bytes: &'b [u8]) -> Self {
+        Self {
+            bytes,
+            digest: Sha256::digest(bytes).into(),
+        }
+    }
+}
+
 // === impl Worker ===
 
 impl Worker {
@@ -193,8 +212,13 @@ impl Worker {
         mut order: Order,
         bytes: &[u8],
     ) -> Result<Manifest, PrepareError> {
+        let plugin = Plugin::new(bytes);
+        let turn = self.turn(&order, &plugin, false).await;
         let mut pace = self.lanes.enter().await;
-        let once = self.compiled_once(&order, bytes, false, &mut pace).await?;
+        let once = self
+            .compiled_once(&order, &plugin, false, &mut pace)
+            .await?;
+        drop(turn);
         order.task = Task::Describe;
         let (known, _component) = self.configured(&order, once.code, bytes, &mut pace).await?;
         Ok(known.manifest)
@@ -212,23 +236,27 @@ impl Worker {
             settings: settings.clone(),
             rewriting,
         };
+        let plugin = Plugin::new(bytes);
         order.task = task(rewriting.clone());
         // The only capability is the clock. A plugin that can read the time may give another result tomorrow, so do not
         // store it.
         let key = match order.capabilities.is_empty() {
-            true => self.key(&order, bytes),
+            true => self.key(&order, &plugin.digest),
             false => None,
         };
         if let Some((known, code)) = self.recall(key.as_ref()).await? {
             return Ok(Prepared { known, code });
         }
+        // Wait before taking a place: other plugins need the place meanwhile.
+        let mut turn = self.turn(&order, &plugin, true).await;
         let mut pace = self.lanes.enter().await;
         let mut why_without = None;
         loop {
             let instrument = !matches!(rewriting, Rewriting::Without { .. });
             let once = self
-                .compiled_once(&order, bytes, instrument, &mut pace)
+                .compiled_once(&order, &plugin, instrument, &mut pace)
                 .await?;
+            drop(turn.take());
             if let Some(reason) = once.uninstrumented {
                 rewriting = Rewriting::Without { reason };
             }
@@ -322,35 +350,49 @@ impl Worker {
         }
     }
 
-    /// Compiles a plugin for the child that configures it, unless that code is already stored.
-    ///
-    /// The code depends neither on the settings nor on the name, so that plugins of the same bytes share it.
-    async fn compiled_once(
-        &self,
-        order: &Order,
-        bytes: &[u8],
-        instrument: bool,
-        pace: &mut Pace<'_>,
-    ) -> Result<Once, PrepareError> {
-        let max_code_bytes = (bytes.len() as u64)
+    /// The order to compile a plugin for the child that configures it. The code depends neither on the settings nor on
+    /// the name, so that plugins of the same bytes share it.
+    fn once(order: &Order, plugin: &Plugin<'_>, instrument: bool) -> Order {
+        let max_code_bytes = (plugin.bytes.len() as u64)
             .saturating_mul(ONCE_FACTOR)
             .max(MIN_ONCE_BYTES);
-        let order = Order {
+        Order {
             task: Task::CompileOnce {
                 instrument,
                 max_code_bytes,
             },
             ..order.clone()
-        };
-        let key = self.key(&order, bytes);
-        let _turn = match &key {
-            Some(key) => Some(self.compiling.enter(key.clone()).await),
-            None => None,
-        };
-        let recalled = self.recall(key.as_ref()).await?;
-        let (uninstrumented, code) = match recalled {
+        }
+    }
+
+    /// Waits until nobody else compiles the same plugin, so that its code can be found. Do not hold a place meanwhile.
+    async fn turn(
+        &self,
+        order: &Order,
+        plugin: &Plugin<'_>,
+        instrument: bool,
+    ) -> Option<OwnedMutexGuard<()>> {
+        let key = self.key(&Self::once(order, plugin, instrument), &plugin.digest)?;
+        Some(self.compiling.enter(key).await)
+    }
+
+    /// Compiles a plugin for the child that configures it, unless that code is already stored.
+    async fn compiled_once(
+        &self,
+        order: &Order,
+        plugin: &Plugin<'_>,
+        instrument: bool,
+        pace: &mut Pace<'_>,
+    ) -> Result<Once, PrepareError> {
+        let order = Self::once(order, plugin, instrument);
+        let key = self.key(&order, &plugin.digest);
+        let (uninstrumented, code) = match self.recall(key.as_ref()).await? {
             Some(recalled) => recalled,
-            None => match self.child(&order).run(&order, None, bytes, pace).await? {
+            None => match self
+                .child(&order)
+                .run(&order, None, plugin.bytes, pace)
+                .await?
+            {
                 Said::Compiled { code, fallback } => {
                     let code = self.keep(key, &fallback, code).await?;
                     (fallback, code)
@@ -373,7 +415,7 @@ impl Worker {
         Child::new(self, order)
     }
 
-    /// The key under which the result of an order is stored.
+    /// The key under which the result of an order is stored. `bytes` are what the order is about, or their digest.
     fn key(&self, order: &Order, bytes: &[u8]) -> Option<Key> {
         // Code does not depend on the plugin's name, so plugins of other names can use it.
         let order = Order {

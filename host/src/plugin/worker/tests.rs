@@ -203,6 +203,27 @@ async fn plugins_of_the_same_bytes_share_one_compilation() {
 }
 
 #[tokio::test]
+async fn waiting_for_the_same_compilation_takes_no_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = worker_of(folder.path(), "exec sleep 600");
+    worker.max_standstill = Duration::from_secs(600);
+    worker.lanes = Lanes::new(1);
+    // The first one moves to the slow lane, because its child does nothing. The others wait for it.
+    let waiting = futures_util::future::join_all((0..4).map(|_| refused(&worker)));
+    let other = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        drop(worker.lanes.enter().await);
+        // A plugin that has waited for the place would have it now.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        drop(worker.lanes.enter().await);
+    };
+    tokio::select! {
+        errors = waiting => panic!("the children ended: {errors:?}"),
+        entered = tokio::time::timeout(Duration::from_secs(30), other) => entered.unwrap(),
+    }
+}
+
+#[tokio::test]
 async fn hands_over_no_code_that_is_too_large() {
     let (compiled, configured) = orders(r#"{"compiled":{"codeBytes":0,"fallback":null}}\n"#).await;
     assert_eq!(compiled.len(), 1, "{compiled:?}");
