@@ -233,10 +233,10 @@ impl Shared {
 
     async fn until_done(&self) {
         /// Longest delay until the end of counting is noticed.
-        const GLANCE: Duration = Duration::from_millis(2);
+        const POLL_PERIOD: Duration = Duration::from_millis(2);
         while !self.is_done() {
             let left = self.ends.saturating_duration_since(Instant::now());
-            tokio::time::sleep(left.min(GLANCE)).await;
+            tokio::time::sleep(left.min(POLL_PERIOD)).await;
         }
     }
 

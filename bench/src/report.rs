@@ -71,7 +71,7 @@ impl Report {
     /// Returns the project's targets that this run covers.
     #[must_use]
     pub fn targets(&self) -> Vec<Target> {
-        targets::judge(self)
+        targets::compare(self)
     }
 
     /// Prints all results.

@@ -114,7 +114,7 @@ func TestSetMakesMissingParentsOnce(t *testing.T) {
 
 func TestNumbersAreExact(t *testing.T) {
 	var review *tollgate.Review
-	tollgatetest.Create(`{"n": 9007199254740993, "f": 1.0, "big": 18446744073709551616}`).Validate(t, judge(func(r *tollgate.Review) error {
+	tollgatetest.Create(`{"n": 9007199254740993, "f": 1.0, "big": 18446744073709551616}`).Validate(t, validator(func(r *tollgate.Review) error {
 		review = r
 		return nil
 	}))
@@ -137,12 +137,12 @@ func TestAMalformedPointerEndsTheCall(t *testing.T) {
 			t.Error("`spec` was taken for a pointer")
 		}
 	}()
-	tollgatetest.Create(deployment).Validate(t, judge(func(review *tollgate.Review) error {
+	tollgatetest.Create(deployment).Validate(t, validator(func(review *tollgate.Review) error {
 		review.Object().Get("spec")
 		return nil
 	}))
 }
 
-type judge func(*tollgate.Review) error
+type validator func(*tollgate.Review) error
 
-func (judge judge) Validate(review *tollgate.Review) error { return judge(review) }
+func (validate validator) Validate(review *tollgate.Review) error { return validate(review) }

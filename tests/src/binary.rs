@@ -30,6 +30,21 @@ pub fn tollgate() -> PathBuf {
     path
 }
 
+/// Returns an example program of the workspace, in the profile that the tests were built in.
+///
+/// # Panics
+/// Panics if the example is missing: for tests, cargo builds only the examples of the same crate.
+#[must_use]
+pub fn example(name: &str) -> PathBuf {
+    let path = profile_directory().join("examples").join(name);
+    assert!(
+        path.is_file(),
+        "{} is not there: run `cargo build --workspace --examples` first (with --release where the tests have it)",
+        path.display()
+    );
+    path
+}
+
 /// Returns `target/debug` or `target/release`, the folder that contains the test executable's `deps` folder.
 #[must_use]
 pub fn profile_directory() -> PathBuf {

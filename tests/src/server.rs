@@ -17,7 +17,7 @@ use crate::configuration::Configuration;
 use crate::reviews::as_sent;
 
 /// Time limit for a server to load its plugins and listen. Some modules are slow to compile.
-const START_LIMIT: Duration = Duration::from_secs(180);
+const START_LIMIT: Duration = Duration::from_secs(300);
 /// Time limit for a server to stop. It exceeds the server's grace period.
 const STOP_LIMIT: Duration = Duration::from_secs(60);
 /// Time limit for an answer, whatever the plugins do.

@@ -24,7 +24,7 @@ const WORLDS: &str = "
         export tollgate:admission/lifecycle@0.1.0;
     }
 
-    /// Judges without ever having been described.
+    /// Validates without ever having been described.
     world no-lifecycle {
         export tollgate:admission/validating@0.1.0;
     }

@@ -420,24 +420,24 @@ plugins:
 }
 
 #[test]
-fn checks_candidates_like_plugins() {
+fn checks_shadows_like_plugins() {
     let images = guests::build("always-pull-images");
     let mut configuration = Configuration::new();
-    let candidate = |source: String| json!({"candidate": {"source": source}});
+    let shadow = |source: String| json!({"shadow": {"source": source}});
     let there = format!("file:{}", images.display());
-    configuration.plugin("one", &images, candidate(there));
+    configuration.plugin("one", &images, shadow(there));
     let gone = configuration.folder().join("gone.wasm");
     let gone = format!("file:{}", gone.display());
-    configuration.plugin("other", &images, candidate(gone));
+    configuration.plugin("other", &images, shadow(gone));
     let checked = check_file(&configuration.write());
     checked.assert(
         PLUGIN,
         &[
             "valid, 2 plugin(s)",
             "one: ok",
-            "one.candidate: ok",
+            "one.shadow: ok",
             "other: ok",
-            "other.candidate: NOT LOADED",
+            "other.shadow: NOT LOADED",
         ],
     );
 }

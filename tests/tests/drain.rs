@@ -76,7 +76,7 @@ async fn answers_all_requests_in_flight_at_sigterm() {
         "a request was answered before the signal: the plugin is too quick"
     );
     server.terminate();
-    let told = Instant::now();
+    let signalled = Instant::now();
 
     let (mut answered, mut closing, mut lost) = (0, 0, Vec::new());
     while let Some(ended) = requests.join_next().await {
@@ -101,7 +101,7 @@ async fn answers_all_requests_in_flight_at_sigterm() {
     println!(
         "{answered} answered, {} lost, {closing} with `Connection: close`; ended {:?} after SIGTERM",
         lost.len(),
-        told.elapsed()
+        signalled.elapsed()
     );
     assert!(
         lost.is_empty(),
@@ -157,7 +157,7 @@ async fn idle_server_stops_at_once() {
             .checked(Endpoint::Validate, &review)
             .allowed
     );
-    let told = Instant::now();
+    let signalled = Instant::now();
     let stopped = server.stop();
     assert!(
         stopped.status.success(),
@@ -165,8 +165,8 @@ async fn idle_server_stops_at_once() {
         stopped.status
     );
     assert!(
-        told.elapsed() < Duration::from_secs(5),
+        signalled.elapsed() < Duration::from_secs(5),
         "it took {:?}",
-        told.elapsed()
+        signalled.elapsed()
     );
 }

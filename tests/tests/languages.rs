@@ -191,7 +191,7 @@ fn differences(checked: &Checked, plugin: &str, case: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
-async fn the_same_policy_judges_alike_in_every_language() {
+async fn the_same_policy_has_the_same_verdict_in_every_language() {
     let cases = cases("trusted-registries");
     let mut wrong = Vec::new();
     for Language { name, folder } in built() {
@@ -269,9 +269,9 @@ async fn no_way_to_fail_is_an_allow_and_each_is_told_to_the_operator() {
             let review = Review::create(object.clone()).build();
             let checked = server.post(path, &review).await.checked(endpoint, &review);
             if !case["fault"].is_null() {
-                println!("{}", told(&name, what, &checked));
+                println!("{}", fault_row(&name, what, &checked));
             }
-            let found = judged(&checked, case, &object);
+            let found = case_differences(&checked, case, &object);
             wrong.extend(
                 found
                     .into_iter()
@@ -283,7 +283,7 @@ async fn no_way_to_fail_is_an_allow_and_each_is_told_to_the_operator() {
 }
 
 /// Formats a fault as a table row: the language, the plugin's action, and the result.
-fn told(language: &str, what: &Value, checked: &Checked) -> String {
+fn fault_row(language: &str, what: &Value, checked: &Checked) -> String {
     let status = checked.status.clone().unwrap_or_default();
     let verdict = if checked.allowed {
         "ALLOWED"
@@ -299,10 +299,10 @@ fn told(language: &str, what: &Value, checked: &Checked) -> String {
 }
 
 /// Returns the differences between the result of an action and its case.
-fn judged(checked: &Checked, case: &Value, object: &Value) -> Vec<String> {
+fn case_differences(checked: &Checked, case: &Value, object: &Value) -> Vec<String> {
     let faults: Vec<&str> = texts(&case["fault"]).collect();
     if !faults.is_empty() {
-        return judged_fault(checked, case, &faults);
+        return fault_differences(checked, case, &faults);
     }
     if !case["denied"].is_null() {
         let mut denied = case["denied"].clone();
@@ -329,7 +329,7 @@ fn judged(checked: &Checked, case: &Value, object: &Value) -> Vec<String> {
     wrong
 }
 
-fn judged_fault(checked: &Checked, case: &Value, faults: &[&str]) -> Vec<String> {
+fn fault_differences(checked: &Checked, case: &Value, faults: &[&str]) -> Vec<String> {
     let mut wrong = Vec::new();
     let status = checked.status.clone().unwrap_or_default();
     let message = status["message"].as_str().unwrap_or_default();

@@ -192,8 +192,8 @@ async fn changed_entries_leave_other_plugins_alone() {
         edit(&server, |root| {
             root["plugins"][1]["settings"] = set(colour)["settings"].clone()
         });
-        let wanted = json!({"colour": colour, "third": "yes"});
-        times.push(until_labels(&server, &wanted, PATIENCE).await);
+        let desired = json!({"colour": colour, "third": "yes"});
+        times.push(until_labels(&server, &desired, PATIENCE).await);
     }
     println!("settings in force after {times:?}");
     assert_in_force(times);
@@ -500,7 +500,7 @@ async fn reload_request_reports_its_result() {
 
 /// The answers that a client saw over all swaps.
 #[derive(Default)]
-struct Seen {
+struct Observed {
     answers: usize,
     failed: Vec<String>,
     mixed: Vec<String>,
@@ -508,8 +508,8 @@ struct Seen {
 }
 
 /// Sends reviews one after another until it is told to stop.
-async fn load(server: Arc<Server>, stop: Arc<AtomicBool>, worker: usize) -> Seen {
-    let mut seen = Seen::default();
+async fn load(server: Arc<Server>, stop: Arc<AtomicBool>, worker: usize) -> Observed {
+    let mut seen = Observed::default();
     let client = server.client(|builder| builder);
     while !stop.load(Ordering::Relaxed) {
         let uid = format!("00000000-0000-4000-{worker:04}-{:012}", seen.answers);
@@ -597,7 +597,7 @@ async fn swaps_under_load_lose_no_request_and_mix_no_versions() {
     }
     let after = server.resident_kib();
     stop.store(true, Ordering::Relaxed);
-    let mut all = Seen::default();
+    let mut all = Observed::default();
     for worker in workers {
         let seen = worker.await.expect("a client does not panic");
         all.answers += seen.answers;

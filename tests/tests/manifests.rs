@@ -72,6 +72,7 @@ async fn registers_server_with_its_rules_and_ca() {
         "      - kube-node-lease\n      - kube-system\n",
         "  - name: exclude-break-glass\n",
         "  - name: exclude-leases\n",
+        "  - name: exclude-nodes\n",
     ] {
         assert!(
             printed.output.contains(text),
@@ -79,6 +80,7 @@ async fn registers_server_with_its_rules_and_ca() {
             printed.output
         );
     }
+    assert!(!printed.errors.contains("nodes need"), "{}", printed.errors);
     let alone = manifests(configuration, &["--url", &url, "--per-plugin"]);
     let path = format!("    url: {url}/validate/harmless\n");
     assert!(alone.output.contains(&path), "{}", alone.output);
@@ -123,6 +125,35 @@ fn separates_webhooks_of_hidden_plugins_and_says_why() {
              called for horizontalpodautoscalers.autoscaling in every version"
         );
         assert!(printed.errors.contains(&why), "{}", printed.errors);
+    }
+}
+
+#[test]
+fn warns_of_rules_that_name_resources_of_nodes() {
+    let mut configuration = Configuration::new();
+    for (name, resource) in [("node-labels", "nodes"), ("everything", "*")] {
+        let rules = json!([{
+            "operations": ["CREATE", "UPDATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": [resource],
+        }]);
+        let keys = json!({"match": {"rules": rules}});
+        configuration.plugin_of(name, &hostile::harmless(), keys);
+    }
+    let authority = configuration.folder().join("ca.pem");
+    std::fs::write(&authority, CA).expect("written");
+    let ca = authority.display().to_string();
+    let printed = manifests(&configuration, &["--url", "https://localhost", "--ca", &ca]);
+    assert_eq!(printed.code, Some(0), "{}", printed.errors);
+    assert!(
+        !printed.output.contains("exclude-nodes"),
+        "{}",
+        printed.output
+    );
+    for webhook in ["mutating", "validating"] {
+        let warning = format!(
+            "tollgate: warning: a {webhook} webhook under failurePolicy Fail is registered for resources that nodes \
+             need: nodes (named in the rules of node-labels);"
+        );
+        assert!(printed.errors.contains(&warning), "{}", printed.errors);
     }
 }
 

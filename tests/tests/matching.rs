@@ -27,7 +27,7 @@ fn merge(into: &mut Value, more: Value) {
 }
 
 /// Adds a plugin that denies Pods with the image `bad`.
-fn judge(configuration: &mut Configuration, name: &str, matching: Value, more: Value) {
+fn add_denier(configuration: &mut Configuration, name: &str, matching: Value, more: Value) {
     let mut keys = json!({
         "settings": {"forbid": {"/spec/containers/*/image": "bad"}},
         "match": pods(matching),
@@ -76,16 +76,16 @@ fn by(review: Review, username: &str, groups: &[&str]) -> Value {
 async fn labels_conditions_and_users_select_plugins() {
     let mut configuration = Configuration::new();
     let selector = json!({"objectSelector": {"matchLabels": {"tier": "front"}}});
-    judge(&mut configuration, "labels", selector, json!({}));
+    add_denier(&mut configuration, "labels", selector, json!({}));
     let condition =
         |expression: &str| json!({"matchConditions": [{"name": "only", "expression": expression}]});
-    judge(
+    add_denier(
         &mut configuration,
         "created",
         condition("request.operation == 'CREATE' && object.metadata.name != 'spared'"),
         json!({}),
     );
-    judge(
+    add_denier(
         &mut configuration,
         "users",
         json!({"excludeUsers": ["jane"], "excludeGroups": ["system:nodes"]}),
@@ -175,25 +175,25 @@ async fn failing_condition_follows_failure_policy() {
         {"name": "replicas", "expression": "object.spec.replicas > 3"},
         {"name": "never", "expression": "false"},
     ]});
-    judge(
+    add_denier(
         &mut configuration,
         "closed",
         failing(),
         json!({"failurePolicy": "Fail"}),
     );
-    judge(
+    add_denier(
         &mut configuration,
         "open",
         failing(),
         json!({"failurePolicy": "Ignore"}),
     );
-    judge(
+    add_denier(
         &mut configuration,
         "outvoted",
         outvoted,
         json!({"failurePolicy": "Fail"}),
     );
-    judge(
+    add_denier(
         &mut configuration,
         "warns",
         failing(),
@@ -245,7 +245,7 @@ async fn condition_cannot_hang_host() {
         "name": "pairs",
         "expression": "object.spec.list.all(a, object.spec.list.all(b, a + b >= 0))",
     }]});
-    judge(&mut configuration, "pairs", pairs, json!({}));
+    add_denier(&mut configuration, "pairs", pairs, json!({}));
     let server = Server::start(configuration);
     server.assert_all_loaded().await;
     let mut object = bad_pod("web");
@@ -275,7 +275,7 @@ async fn exception_expires_while_server_runs() {
         )
     };
     let mut configuration = cached();
-    judge(&mut configuration, "images", json!({}), json!({}));
+    add_denier(&mut configuration, "images", json!({}), json!({}));
     drop(Server::start(configuration).stop());
 
     let began = Instant::now();
@@ -285,7 +285,7 @@ async fn exception_expires_while_server_runs() {
         {"namespaces": ["default"], "names": ["legacy"], "until": until, "reason": "moves in December"},
         {"users": ["jane"], "until": "2020-01-01", "reason": "long ago"},
     ]);
-    judge(
+    add_denier(
         &mut configuration,
         "images",
         json!({}),
@@ -356,7 +356,7 @@ fn until(from_now: Duration) -> String {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn disabled_plugin_is_not_loaded_or_called() {
     let mut configuration = Configuration::new();
-    judge(
+    add_denier(
         &mut configuration,
         "off",
         json!({}),
@@ -382,8 +382,8 @@ async fn costly_conditions_do_not_delay_other_reviews() {
     let pairs = "object.spec.list.all(x, object.spec.list.all(y, x <= y || x >= y))";
     let mut configuration = Configuration::new();
     let condition = json!({"matchConditions": [{"name": "pairs", "expression": pairs}]});
-    judge(&mut configuration, "pairs", condition, json!({}));
-    judge(&mut configuration, "other", json!({}), json!({}));
+    add_denier(&mut configuration, "pairs", condition, json!({}));
+    add_denier(&mut configuration, "other", json!({}), json!({}));
     let server = Server::start(configuration);
     server.assert_all_loaded().await;
     let mut object = bad_pod("many");

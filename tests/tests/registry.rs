@@ -486,8 +486,8 @@ async fn applies_changes_to_cached_plugin_without_registry() {
     let mut times = Vec::new();
     for colour in ["red", "green", "blue"] {
         edit(&server, |root| paint(root, colour));
-        let wanted = json!({"colour": colour, "shape": "round"});
-        times.push(until_labels(&server, &wanted).await);
+        let desired = json!({"colour": colour, "shape": "round"});
+        times.push(until_labels(&server, &desired).await);
     }
     println!("settings in force after {times:?}, with a registry that says nothing");
     assert_in_force(&times, Duration::from_secs(1));

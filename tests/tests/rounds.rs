@@ -152,10 +152,10 @@ async fn validator_denies_sidecar_injected_too_late() {
         Some("/spec/containers/0/imagePullPolicy")
     );
 
-    let judged = created(&server, object(&checked)).await;
-    assert!(!judged.allowed);
+    let validated = created(&server, object(&checked)).await;
+    assert!(!validated.allowed);
     assert_eq!(
-        message(&judged),
+        message(&validated),
         "always-pull-images: images must be pulled each time that a container starts \
          (spec.initContainers[0].imagePullPolicy: must be Always, spec.containers[1].imagePullPolicy: must be Always)"
     );
@@ -186,8 +186,8 @@ async fn second_call_corrects_late_sidecar() {
         annotation(&checked, "always-pull-images.not-converging"),
         None
     );
-    let judged = created(&server, object(&checked)).await;
-    assert!(judged.allowed, "{:?}", judged.status);
+    let validated = created(&server, object(&checked)).await;
+    assert!(validated.allowed, "{:?}", validated.status);
 
     // kube-apiserver may call the whole chain again. The sidecars are then present, and nothing changes.
     let again = mutated(&server, object(&checked).clone()).await;
@@ -379,7 +379,7 @@ async fn last_mutator_wins_conflict_unless_conflicts_are_denied() {
 }
 
 /// Denies the image `bad` and the label `colour: red`, each with its field, and the node `old` without a field.
-async fn judged(existing_violations: &str) -> Server {
+async fn denying(existing_violations: &str) -> Server {
     let mut configuration = Configuration::new();
     actor(
         &mut configuration,
@@ -401,7 +401,7 @@ fn bad_pod() -> Value {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn existing_violation_does_not_block_update() {
-    let server = judged("allow").await;
+    let server = denying("allow").await;
     let old = bad_pod();
     let mut harmless = old.clone();
     harmless["metadata"]["labels"]["owner"] = json!("jane");
@@ -502,7 +502,7 @@ async fn existing_violation_does_not_excuse_changed_image() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn by_default_existing_violations_are_denied() {
-    let server = judged("deny").await;
+    let server = denying("deny").await;
     let old = bad_pod();
     let mut harmless = old.clone();
     harmless["metadata"]["labels"]["owner"] = json!("jane");
@@ -512,7 +512,7 @@ async fn by_default_existing_violations_are_denied() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn finalizer_can_leave_violating_object_in_deletion() {
     for existing_violations in ["deny", "allow"] {
-        let server = judged(existing_violations).await;
+        let server = denying(existing_violations).await;
         let mut old = bad_pod();
         old["metadata"]["finalizers"] = json!(["example.com/cleanup"]);
         let mut new = old.clone();

@@ -20,12 +20,12 @@ const LIMIT: Duration = Duration::from_secs(30);
 
 /// Results of the clients.
 #[derive(Default)]
-struct Seen {
+struct Observed {
     latencies: Vec<Duration>,
     failed: usize,
 }
 
-impl Seen {
+impl Observed {
     fn line(mut self) -> String {
         self.latencies.sort();
         let count = self.latencies.len();
@@ -40,9 +40,9 @@ impl Seen {
     }
 }
 
-async fn send(server: Arc<Server>, stop: Arc<AtomicBool>) -> Seen {
+async fn send(server: Arc<Server>, stop: Arc<AtomicBool>) -> Observed {
     let body = as_sent(&Review::create(pod("web")).build());
-    let mut seen = Seen::default();
+    let mut seen = Observed::default();
     while !stop.load(Ordering::Relaxed) {
         let began = Instant::now();
         let request = server.default_client().post(server.url("/validate"));
@@ -59,14 +59,14 @@ async fn send(server: Arc<Server>, stop: Arc<AtomicBool>) -> Seen {
 }
 
 /// Sends reviews from all clients until `something` is done.
-async fn during(server: &Arc<Server>, something: impl Future<Output = ()>) -> Seen {
+async fn during(server: &Arc<Server>, something: impl Future<Output = ()>) -> Observed {
     let stop = Arc::new(AtomicBool::new(false));
     let clients: Vec<_> = (0..CLIENTS)
         .map(|_| tokio::spawn(send(server.clone(), stop.clone())))
         .collect();
     something.await;
     stop.store(true, Ordering::Relaxed);
-    let mut all = Seen::default();
+    let mut all = Observed::default();
     for client in clients {
         let seen = client.await.expect("a client does not panic");
         all.latencies.extend(seen.latencies);

@@ -63,19 +63,14 @@ async fn until_status(server: &Server, name: &str, is: impl Fn(&Value) -> bool) 
 }
 
 async fn until_loaded(server: &Server, name: &str) -> Value {
-    until_status(server, name, |status| {
-        status["candidate"]["state"] == "loaded"
-    })
-    .await
+    until_status(server, name, |status| status["shadow"]["state"] == "loaded").await
 }
 
-/// Returns the entry of a plugin in `/candidates`, or null.
-async fn candidate(server: &Server, name: &str) -> Value {
-    let page = server.get_admin("/candidates").await.json();
-    let candidates = page["candidates"].as_array().cloned().unwrap_or_default();
-    let found = candidates
-        .into_iter()
-        .find(|candidate| candidate["plugin"] == name);
+/// Returns the entry of a plugin in `/shadows`, or null.
+async fn shadow(server: &Server, name: &str) -> Value {
+    let page = server.get_admin("/shadows").await.json();
+    let shadows = page["shadows"].as_array().cloned().unwrap_or_default();
+    let found = shadows.into_iter().find(|shadow| shadow["plugin"] == name);
     found.unwrap_or(Value::Null)
 }
 
@@ -83,24 +78,24 @@ async fn candidate(server: &Server, name: &str) -> Value {
 async fn until_compared(server: &Server, name: &str, calls: u64) -> Value {
     let began = Instant::now();
     loop {
-        let told = candidate(server, name).await;
+        let shadow_status = shadow(server, name).await;
         let done: u64 = ["compared", "unfinished", "dropped"]
             .iter()
-            .filter_map(|key| told[*key].as_u64())
+            .filter_map(|key| shadow_status[*key].as_u64())
             .sum();
         if done >= calls {
-            return told;
+            return shadow_status;
         }
         assert!(
             began.elapsed() < PATIENCE,
-            "{done} of {calls}: {told:#}\n{:#?}",
+            "{done} of {calls}: {shadow_status:#}\n{:#?}",
             server.logs()
         );
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
 
-async fn judge(server: &Server, endpoint: Endpoint, review: &Value) -> Checked {
+async fn evaluate(server: &Server, endpoint: Endpoint, review: &Value) -> Checked {
     let answer = match endpoint {
         Endpoint::Mutate => server.mutate(review).await,
         Endpoint::Validate => server.validate(review).await,
@@ -108,8 +103,11 @@ async fn judge(server: &Server, endpoint: Endpoint, review: &Value) -> Checked {
     answer.checked(endpoint, review)
 }
 
-fn uids(told: &Value) -> Vec<String> {
-    let differences = told["differences"].as_array().into_iter().flatten();
+fn uids(shadow_status: &Value) -> Vec<String> {
+    let differences = shadow_status["differences"]
+        .as_array()
+        .into_iter()
+        .flatten();
     let mut uids: Vec<String> = differences
         .filter_map(|difference| difference["uid"].as_str().map(str::to_owned))
         .collect();
@@ -126,11 +124,11 @@ async fn reports_exactly_the_requests_that_differ() {
         &actor,
         json!({
             "settings": {"forbid": {"/metadata/name": "web-3"}},
-            "candidate": {
+            "shadow": {
                 "source": source(&actor),
                 "settings": {
                     "forbid": {"/metadata/name": "web-7"},
-                    "set_all": {"/metadata/labels/odd": "changed by the candidate"},
+                    "set_all": {"/metadata/labels/odd": "changed by the shadow"},
                 },
             },
         }),
@@ -146,13 +144,13 @@ async fn reports_exactly_the_requests_that_differ() {
         }
         let uid = format!("uid-{index:02}");
         let review = Review::create(object).uid(&uid).build();
-        let checked = judge(&server, Endpoint::Validate, &review).await;
+        let checked = evaluate(&server, Endpoint::Validate, &review).await;
         assert_eq!(
             checked.allowed,
             index % 10 != 3,
             "the shadow must not decide"
         );
-        let checked = judge(&server, Endpoint::Mutate, &review).await;
+        let checked = evaluate(&server, Endpoint::Mutate, &review).await;
         assert!(
             checked.allowed
                 && checked
@@ -160,42 +158,42 @@ async fn reports_exactly_the_requests_that_differ() {
                     .is_none_or(|it| it == review["request"]["object"])
         );
     }
-    let told = until_compared(&server, "policy", 60).await;
-    println!("{told:#}");
+    let shadow_status = until_compared(&server, "policy", 60).await;
+    println!("{shadow_status:#}");
     assert_eq!(
-        (&told["compared"], &told["differed"]),
+        (&shadow_status["compared"], &shadow_status["differed"]),
         (&json!(60), &json!(9))
     );
     assert_eq!(
-        uids(&told),
+        uids(&shadow_status),
         [
             "uid-03", "uid-05", "uid-07", "uid-13", "uid-15", "uid-17", "uid-23", "uid-25",
             "uid-27"
         ]
     );
-    for difference in told["differences"].as_array().expect("a list") {
+    for difference in shadow_status["differences"].as_array().expect("a list") {
         let uid = difference["uid"].as_str().unwrap_or_default();
-        let (phase, live, candidate, pointer) = match &uid[5..] {
+        let (phase, live, shadow, pointer) = match &uid[5..] {
             "3" => ("validate", "denied", "allowed", "/metadata/name"),
             "5" => ("mutate", "unchanged", "patched", "/metadata/labels/odd"),
             _ => ("validate", "allowed", "denied", "/metadata/name"),
         };
         assert_eq!(difference["phase"], phase, "{difference}");
         assert_eq!(difference["live"], live, "{difference}");
-        assert_eq!(difference["candidate"], candidate, "{difference}");
+        assert_eq!(difference["shadow"], shadow, "{difference}");
         assert_eq!(difference["pointers"], json!([pointer]), "{difference}");
     }
     let page = server.metrics().await;
     let counted = |result: &str| {
         let labels = [("plugin", "policy"), ("result", result)];
-        metric(&page, "tollgate_candidate_comparisons_total", &labels)
+        metric(&page, "tollgate_shadow_comparisons_total", &labels)
     };
     assert_eq!((counted("same"), counted("different")), (51.0, 9.0));
     let status = server.plugin_status("policy").await;
-    assert_eq!(status["candidate"]["comparison"]["differed"], 9);
+    assert_eq!(status["shadow"]["comparison"]["differed"], 9);
     let logged = server.logs().join("\n");
     assert_eq!(logged.matches("the shadow's result differs").count(), 9);
-    for said in [logged, told.to_string(), page] {
+    for said in [logged, shadow_status.to_string(), page] {
         assert!(!said.contains("value of the object") && !said.contains("changed by the"));
     }
 }
@@ -209,7 +207,7 @@ async fn shadow_sees_same_object_as_plugin_in_every_mode() {
         configuration.plugin("first", &actor, label("/metadata/labels/at", "the first"));
         let mut second = label("/metadata/labels/at", "the second");
         second["mode"] = mode.into();
-        second["candidate"] = json!({
+        second["shadow"] = json!({
             "source": source(&actor),
             // Both change the value that the first plugin wrote. On the user's object, they would not differ.
             "settings": {"set_all": {"/metadata/labels/at": "the first"}},
@@ -220,7 +218,7 @@ async fn shadow_sees_same_object_as_plugin_in_every_mode() {
         let mut object = pod("web");
         object["metadata"]["labels"] = json!({"at": "the user"});
         let review = Review::create(object).uid("there").build();
-        let checked = judge(&server, Endpoint::Mutate, &review).await;
+        let checked = evaluate(&server, Endpoint::Mutate, &review).await;
         let labels = checked.patched_object.expect("a patch")["metadata"]["labels"].clone();
         let last = if mode == "enforce" {
             "the second"
@@ -228,16 +226,19 @@ async fn shadow_sees_same_object_as_plugin_in_every_mode() {
             "the first"
         };
         assert_eq!(labels, json!({"at": last}), "{mode}");
-        let told = until_compared(&server, "second", 1).await;
-        let difference = &told["differences"][0];
-        assert_eq!(difference["live"], "patched", "{mode}: {told:#}");
-        assert_eq!(difference["candidate"], "unchanged", "{mode}: {told:#}");
+        let shadow_status = until_compared(&server, "second", 1).await;
+        let difference = &shadow_status["differences"][0];
+        assert_eq!(difference["live"], "patched", "{mode}: {shadow_status:#}");
+        assert_eq!(
+            difference["shadow"], "unchanged",
+            "{mode}: {shadow_status:#}"
+        );
         assert_eq!(
             difference["pointers"],
             json!(["/metadata/labels/at"]),
             "{mode}"
         );
-        assert_eq!(candidate(&server, "first").await, Value::Null);
+        assert_eq!(shadow(&server, "first").await, Value::Null);
     }
 }
 
@@ -261,7 +262,7 @@ async fn spinning_shadow_delays_no_answers() {
         alone.push(answer().await);
     }
     edit(&server, |root| {
-        root["plugins"][0]["candidate"] = json!({
+        root["plugins"][0]["shadow"] = json!({
             "source": source(&file),
             "limits": {"fuel": "1T", "cpuTime": "30s", "timeout": "30s"},
         });
@@ -273,11 +274,11 @@ async fn spinning_shadow_delays_no_answers() {
     while times.len() < 300 || server.cpu_time().0.saturating_sub(before) < Duration::from_secs(2) {
         times.push(answer().await);
     }
-    let told = candidate(&server, "policy").await;
+    let shadow_status = shadow(&server, "policy").await;
     let answered = times.len();
     let (alone, times) = (median(alone), median(times));
     println!(
-        "{answered} answers while it spins, the median {times:?}; without it {alone:?}: {told:#}"
+        "{answered} answers while it spins, the median {times:?}; without it {alone:?}: {shadow_status:#}"
     );
     // If the shadow blocked a thread that answers, half of the answers would wait for its ticks. Other tests use the
     // machine too.
@@ -286,13 +287,16 @@ async fn spinning_shadow_delays_no_answers() {
         "{times:?} with it, {alone:?} without"
     );
     assert_eq!(
-        told["compared"], 0,
-        "no call of the spinning shadow ends: {told:#}"
+        shadow_status["compared"], 0,
+        "no call of the spinning shadow ends: {shadow_status:#}"
     );
-    assert!(told["dropped"].as_u64() >= Some(300 - 258), "{told:#}");
+    assert!(
+        shadow_status["dropped"].as_u64() >= Some(300 - 258),
+        "{shadow_status:#}"
+    );
     let labels = [("plugin", "policy"), ("result", "dropped")];
     let page = server.metrics().await;
-    assert!(metric(&page, "tollgate_candidate_comparisons_total", &labels) >= 42.0);
+    assert!(metric(&page, "tollgate_shadow_comparisons_total", &labels) >= 42.0);
     assert_eq!(metric(&page, "tollgate_audit_dropped_total", &[]), 0.0);
     let stopped = server.stop();
     assert!(
@@ -309,7 +313,7 @@ async fn reports_fuel_near_and_over_limit() {
     configuration.plugin(
         "policy",
         &actor,
-        json!({"settings": settings, "candidate": {"source": source(&actor)}}),
+        json!({"settings": settings, "shadow": {"source": source(&actor)}}),
     );
     let server = Server::start(configuration);
     until_loaded(&server, "policy").await;
@@ -326,14 +330,17 @@ async fn reports_fuel_near_and_over_limit() {
     let large = Review::create(object).build();
     let send = async |review: &Value, times: usize| {
         for _ in 0..times {
-            assert!(judge(&server, Endpoint::Validate, review).await.allowed);
+            assert!(evaluate(&server, Endpoint::Validate, review).await.allowed);
         }
     };
     send(&large, 1).await;
-    let told = until_compared(&server, "policy", 1).await;
-    let most = told["fuel"]["most"].as_u64().expect("a number");
-    assert_eq!(told["fuel"]["mean"], told["fuel"]["meanOfLive"]);
-    assert_eq!(told["differed"], 0);
+    let shadow_status = until_compared(&server, "policy", 1).await;
+    let most = shadow_status["fuel"]["most"].as_u64().expect("a number");
+    assert_eq!(
+        shadow_status["fuel"]["mean"],
+        shadow_status["fuel"]["meanOfLive"]
+    );
+    assert_eq!(shadow_status["differed"], 0);
     send(&small, 1).await;
     let mean = until_compared(&server, "policy", 2).await["fuel"]["mean"].as_u64();
     assert!(
@@ -347,28 +354,31 @@ async fn reports_fuel_near_and_over_limit() {
         (most * 2, 0, 0),
     ] {
         edit(&server, |root| {
-            root["plugins"][0]["candidate"]["limits"] = json!({"fuel": limit});
+            root["plugins"][0]["shadow"]["limits"] = json!({"fuel": limit});
         });
         let is = |status: &Value| {
-            let candidate = &status["candidate"];
-            candidate["state"] == "loaded" && candidate["comparison"]["compared"] == 0
+            let shadow = &status["shadow"];
+            shadow["state"] == "loaded" && shadow["comparison"]["compared"] == 0
         };
         until_status(&server, "policy", is).await;
         send(&small, 7).await;
         send(&large, 3).await;
-        let told = until_compared(&server, "policy", 10).await;
-        println!("{limit}: {told:#}");
-        assert_eq!(told["wouldHaveStopped"], format!("{stopped} of 10"));
-        assert_eq!(told["differed"], stopped);
-        assert_eq!(told["fuel"]["above80Percent"], near);
+        let shadow_status = until_compared(&server, "policy", 10).await;
+        println!("{limit}: {shadow_status:#}");
+        assert_eq!(
+            shadow_status["wouldHaveStopped"],
+            format!("{stopped} of 10")
+        );
+        assert_eq!(shadow_status["differed"], stopped);
+        assert_eq!(shadow_status["fuel"]["above80Percent"], near);
         if stopped > 0 {
-            assert_eq!(told["faults"], json!({"out-of-fuel": stopped}));
-            assert_eq!(told["differences"][0]["fault"], "out-of-fuel");
+            assert_eq!(shadow_status["faults"], json!({"out-of-fuel": stopped}));
+            assert_eq!(shadow_status["differences"][0]["fault"], "out-of-fuel");
         }
     }
     let near = metric(
         &server.metrics().await,
-        "tollgate_candidate_near_fuel_limit_total",
+        "tollgate_shadow_near_fuel_limit_total",
         &[("plugin", "policy")],
     );
     assert_eq!(near, 6.0);
@@ -390,14 +400,14 @@ async fn failed_shadow_is_reported_and_changes_nothing() {
     configuration.plugin_of(
         "colour",
         &marker("colour", "1"),
-        json!({"candidate": {"source": source(&missing)}}),
+        json!({"shadow": {"source": source(&missing)}}),
     );
     let server = Server::start(configuration);
-    let pending = |status: &Value| status["candidate"]["state"] == "pending";
+    let pending = |status: &Value| status["shadow"]["state"] == "pending";
     let status = until_status(&server, "colour", pending).await;
-    println!("{:#}", status["candidate"]);
+    println!("{:#}", status["shadow"]);
     assert_eq!(status["state"], "loaded");
-    let reason = status["candidate"]["desired"]["reason"].as_str();
+    let reason = status["shadow"]["desired"]["reason"].as_str();
     assert!(
         reason.is_some_and(|reason| reason.contains("next.wasm")),
         "{reason:?}"
@@ -408,23 +418,23 @@ async fn failed_shadow_is_reported_and_changes_nothing() {
     let mut object = pod("web");
     object["metadata"]["labels"] = json!({});
     let review = Review::create(object).build();
-    let checked = judge(&server, Endpoint::Mutate, &review).await;
+    let checked = evaluate(&server, Endpoint::Mutate, &review).await;
     let labelled = checked.patched_object.expect("a patch");
     assert_eq!(labelled["metadata"]["labels"], json!({"colour": "1"}));
     let degraded =
         |page: &str, plugin: &str| metric(page, "tollgate_plugin_degraded", &[("plugin", plugin)]);
     let page = server.metrics().await;
     assert_eq!(degraded(&page, "colour"), 0.0);
-    assert_eq!(degraded(&page, "colour.candidate"), 1.0);
+    assert_eq!(degraded(&page, "colour.shadow"), 1.0);
 
     std::fs::write(&missing, marker("colour", "2")).expect("a file can be written");
     until_loaded(&server, "colour").await;
-    assert_eq!(degraded(&server.metrics().await, "colour.candidate"), 0.0);
-    judge(&server, Endpoint::Mutate, &review).await;
-    let told = until_compared(&server, "colour", 1).await;
-    assert_eq!(told["differed"], 1, "{told:#}");
+    assert_eq!(degraded(&server.metrics().await, "colour.shadow"), 0.0);
+    evaluate(&server, Endpoint::Mutate, &review).await;
+    let shadow_status = until_compared(&server, "colour", 1).await;
+    assert_eq!(shadow_status["differed"], 1, "{shadow_status:#}");
     // A path names plugins, and a shadow is not one.
-    let answer = server.post("/mutate/colour.candidate", &review).await;
+    let answer = server.post("/mutate/colour.shadow", &review).await;
     assert_eq!(answer.status, 404);
 }
 
@@ -440,7 +450,7 @@ async fn follows_shadow_tag_and_hanging_registry_delays_nothing() {
     configuration.plugin_of(
         "colour",
         &marker("colour", "1"),
-        json!({"candidate": {"source": reference}}),
+        json!({"shadow": {"source": reference}}),
     );
     let file = configuration.folder().join("colour.wasm");
     let server = Server::start(configuration);
@@ -458,14 +468,14 @@ async fn follows_shadow_tag_and_hanging_registry_delays_nothing() {
     );
 
     registry.behave(of("2"));
-    let first = until_loaded(&server, "colour").await["candidate"]["digest"].clone();
+    let first = until_loaded(&server, "colour").await["shadow"]["digest"].clone();
     registry.behave(of("3"));
-    let moved = |status: &Value| status["candidate"]["digest"] != first;
+    let moved = |status: &Value| status["shadow"]["digest"] != first;
     until_status(&server, "colour", moved).await;
     let mut object = pod("web");
     object["metadata"]["labels"] = json!({});
     let review = Review::create(object).uid("moved").build();
-    judge(&server, Endpoint::Mutate, &review).await;
+    evaluate(&server, Endpoint::Mutate, &review).await;
     assert_eq!(uids(&until_compared(&server, "colour", 1).await), ["moved"]);
 }
 
@@ -479,14 +489,14 @@ async fn configuration_change_promotes_shadow() {
     object["metadata"]["labels"] = json!({});
     let review = Review::create(object).build();
     let colour = async || {
-        let checked = judge(&server, Endpoint::Mutate, &review).await;
+        let checked = evaluate(&server, Endpoint::Mutate, &review).await;
         checked.patched_object.expect("a patch")["metadata"]["labels"]["colour"].clone()
     };
     edit(&server, |root| {
-        root["plugins"][0]["candidate"] = json!({"source": source(&next)});
+        root["plugins"][0]["shadow"] = json!({"source": source(&next)});
     });
     let status = until_loaded(&server, "colour").await;
-    let digest = status["candidate"]["digest"].clone();
+    let digest = status["shadow"]["digest"].clone();
     assert_eq!(colour().await, "1");
     until_compared(&server, "colour", 1).await;
 
@@ -498,18 +508,18 @@ async fn configuration_change_promotes_shadow() {
         status["failurePolicy"] == "Ignore"
     })
     .await;
-    let told = candidate(&server, "colour").await;
-    assert_eq!(told["compared"], 1, "{told:#}");
+    let shadow_status = shadow(&server, "colour").await;
+    assert_eq!(shadow_status["compared"], 1, "{shadow_status:#}");
 
     edit(&server, |root| {
         let plugin = root["plugins"][0].as_object_mut().expect("an object");
-        let candidate = plugin.remove("candidate").expect("a candidate");
-        plugin["source"] = candidate["source"].clone();
+        let shadow = plugin.remove("shadow").expect("a shadow");
+        plugin["source"] = shadow["source"].clone();
     });
     let status = until_status(&server, "colour", |status| status["digest"] == digest).await;
-    assert!(status["candidate"].is_null(), "{status:#}");
+    assert!(status["shadow"].is_null(), "{status:#}");
     assert_eq!(colour().await, "2");
-    assert_eq!(candidate(&server, "colour").await, Value::Null);
+    assert_eq!(shadow(&server, "colour").await, Value::Null);
     let reloaded = server.logs().join("\n");
     assert!(!reloaded.contains("failed to load plugin"), "{reloaded}");
 }
@@ -525,7 +535,7 @@ async fn reports_nothing_about_secrets() {
     configuration.plugin(
         "policy",
         &actor,
-        json!({"match": rules, "candidate": {"source": source(&leaker)}}),
+        json!({"match": rules, "shadow": {"source": source(&leaker)}}),
     );
     let server = Start::default()
         .environment("TOLLGATE_LOG", "trace,h2=info,hyper=info")
@@ -546,16 +556,19 @@ async fn reports_nothing_about_secrets() {
         let mut object = secret("password", "aHVudGVyMg==", MARKER, MARKER);
         object["metadata"]["labels"] = json!({"leak": way});
         let review = Review::create(object).uid(way).build();
-        assert!(judge(&server, Endpoint::Validate, &review).await.allowed);
-        assert!(judge(&server, Endpoint::Mutate, &review).await.allowed);
+        assert!(evaluate(&server, Endpoint::Validate, &review).await.allowed);
+        assert!(evaluate(&server, Endpoint::Mutate, &review).await.allowed);
     }
     let calls = 2 * u64::try_from(ways.len()).expect("a small number");
-    let told = until_compared(&server, "policy", calls).await;
-    println!("{told:#}");
-    assert_eq!(told["compared"], calls);
-    assert!(told["differed"].as_u64() > Some(5), "{told:#}");
+    let shadow_status = until_compared(&server, "policy", calls).await;
+    println!("{shadow_status:#}");
+    assert_eq!(shadow_status["compared"], calls);
+    assert!(
+        shadow_status["differed"].as_u64() > Some(5),
+        "{shadow_status:#}"
+    );
     let everything = [
-        told.to_string(),
+        shadow_status.to_string(),
         server.get_admin("/plugins").await.text(),
         server.metrics().await,
         server.logs().join("\n"),
@@ -568,7 +581,7 @@ async fn reports_nothing_about_secrets() {
             let piece = forms[start..start + 10].to_lowercase();
             assert!(
                 !everything.contains(&piece),
-                "{piece} is told:\n{everything}"
+                "{piece} is shown:\n{everything}"
             );
         }
     }
@@ -579,7 +592,7 @@ async fn reports_nothing_about_secrets() {
 /// --nocapture`. The servers take turns while the others are stopped, so other load on the machine affects all of them
 /// alike. `spinning_shadow_delays_no_answers` has the assertions.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-#[ignore = "a measurement: it prints and does not judge"]
+#[ignore = "a measurement: it prints without pass or fail"]
 async fn measures_answer_times_with_spinning_shadow() {
     const TURNS: usize = 40;
     let requests = std::env::var(REQUESTS_VARIABLE).ok();
@@ -594,9 +607,9 @@ async fn measures_answer_times_with_spinning_shadow() {
             "none" => json!({}),
             "one that spins" => {
                 let file = write(&configuration, "spins", spins);
-                json!({"candidate": {"source": source(&file)}})
+                json!({"shadow": {"source": source(&file)}})
             }
-            _ => json!({"candidate": {"source": source(&actor)}}),
+            _ => json!({"shadow": {"source": source(&actor)}}),
         };
         configuration.plugin("policy", &actor, more);
         let server = Server::start(configuration);
@@ -627,16 +640,16 @@ async fn measures_answer_times_with_spinning_shadow() {
         signal(&server, "CONT");
         times.sort();
         let at = |part: usize| times[times.len() * part / 1000].as_secs_f64() * 1e6;
-        let told = candidate(&server, "policy").await;
+        let shadow_status = shadow(&server, "policy").await;
         println!(
-            "candidate {what}: {} answers, p50 {:.0} µs, p90 {:.0} µs, p99 {:.0} µs, p99.9 {:.0} µs; compared {}, dropped {}",
+            "shadow {what}: {} answers, p50 {:.0} µs, p90 {:.0} µs, p99 {:.0} µs, p99.9 {:.0} µs; compared {}, dropped {}",
             times.len(),
             at(500),
             at(900),
             at(990),
             at(999),
-            told["compared"],
-            told["dropped"]
+            shadow_status["compared"],
+            shadow_status["dropped"]
         );
     }
 }

@@ -12,14 +12,15 @@ use std::time::{Duration, Instant};
 
 use criterion::{Criterion, criterion_group, criterion_main};
 use tokio::runtime::Runtime;
-use tollgate::engine::{Answer, Phase, Subject};
-use tollgate::metrics::Metrics;
-use tollgate::plugin::PluginState;
-use tollgate::review::decode::decode;
+use tollgate_admission::Phase;
+use tollgate_admission::review::decode::decode;
 use tollgate_bench::documents;
 use tollgate_bench::plugins::Work;
+use tollgate_engine::{Answer, Subject};
+use tollgate_gate::plugin::PluginState;
 use tollgate_native::RequiredLabels;
 use tollgate_native::setup::{self, Room, Setup};
+use tollgate_telemetry::metrics::Metrics;
 
 const SIZES: [(&str, usize); 2] = [("250 B", 250), ("100 kB", 100_000)];
 const TIMEOUT: Duration = Duration::from_secs(1);

@@ -13,13 +13,13 @@ use bytes::Bytes;
 use criterion::{Criterion, criterion_group, criterion_main};
 use serde_json::{Value, json};
 use tokio::runtime::Runtime;
-use tollgate::metrics::Metrics;
-use tollgate::pipeline::Pipeline;
-use tollgate::server::{Body, Call, Endpoint, Gate, Reply};
+use tollgate_admission::{Body, Call, Endpoint, Gate, Reply};
 use tollgate_bench::documents;
 use tollgate_bench::plugins::Work;
+use tollgate_gate::pipeline::Pipeline;
 use tollgate_native::Control;
 use tollgate_native::setup::{self, Room, Setup};
+use tollgate_telemetry::metrics::Metrics;
 
 const POD_BYTES: usize = 5_000;
 const COUNTS: [usize; 3] = [1, 5, 20];

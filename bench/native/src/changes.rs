@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tollgate::document::{ArrayIndex, Json, Pointer, array_index};
-use tollgate::patch::Operation;
+use tollgate_json::document::{ArrayIndex, Json, Pointer, array_index};
+use tollgate_json::patch::Operation;
 
 /// The changes so far. A place that is written twice is reported once.
 #[derive(Default)]

@@ -1,8 +1,8 @@
 //! `forbidden-text` in native Rust: checks every string of the parsed object.
 
 use serde_json::Value;
-use tollgate::document::Json;
-use tollgate::pipeline::outcome::Denial;
+use tollgate_admission::Denial;
+use tollgate_json::document::Json;
 
 /// The text that must not occur.
 pub(crate) struct ForbiddenText {

@@ -2,7 +2,7 @@
 //! references. It does not annotate the original images.
 
 use serde_json::Value;
-use tollgate::document::{Json, Pointer};
+use tollgate_json::document::{Json, Pointer};
 use tollgate_sdk::image::{ImagePrefix, ImageReference};
 
 use crate::changes::Changes;

@@ -17,12 +17,13 @@ mod trusted_registries;
 use std::path::Path;
 
 use bytes::Bytes;
-use tollgate::config::{PluginConfig, Source};
-use tollgate::pipeline::outcome::{Denial, Outcome, Status};
-use tollgate::review::decode::decode;
-use tollgate::review::request::AdmissionRequest;
-use tollgate::review::respond::respond;
-use tollgate::server::{Body, Call, Endpoint, Gate, Readiness, Reply};
+use tollgate_admission::Denial;
+use tollgate_admission::review::decode::decode;
+use tollgate_admission::review::request::AdmissionRequest;
+use tollgate_admission::{Body, Call, Endpoint, Gate, Readiness, Reply};
+use tollgate_config::{PluginConfig, Source};
+use tollgate_gate::pipeline::outcome::{Outcome, Status};
+use tollgate_gate::pipeline::respond::respond;
 
 use changes::Changes;
 use forbidden_text::ForbiddenText;
@@ -75,7 +76,7 @@ impl Control {
     /// Fails if the body is not a valid review. The text gives the reason.
     pub fn answer(&self, endpoint: Endpoint, body: &[u8]) -> Result<Vec<u8>, String> {
         let review = decode(body, self.max_depth + DEPTH_OF_OBJECT);
-        let mut review = review.map_err(|error| error.to_string())?;
+        let mut review = review.map_err(|error| tollgate_admission::chain(&error))?;
         let outcome = match endpoint {
             Endpoint::Validate => self.validate(&review.request),
             Endpoint::Mutate => self.mutate(&mut review.request),

@@ -7,11 +7,12 @@ use std::sync::Arc;
 use anyhow::Context as _;
 use clap::{Args, Parser};
 use mimalloc::MiMalloc;
-use tollgate::config::Config;
-use tollgate::metrics::Metrics;
-use tollgate::server::{Instance, Listen, Server, Signals};
-use tollgate::telemetry::LogFormat;
+use tollgate_admission::Instance;
+use tollgate_config::Config;
 use tollgate_native::Control;
+use tollgate_server::{Listen, Server, Signals};
+use tollgate_telemetry::logs::LogFormat;
+use tollgate_telemetry::metrics::Metrics;
 
 /// The same allocator as in the host, so that the benchmark does not compare allocators.
 #[global_allocator]
@@ -51,7 +52,7 @@ fn main() -> ExitCode {
 impl Serve {
     fn run(self) -> anyhow::Result<()> {
         let config = Config::load(&self.config)?;
-        tollgate::telemetry::install(LogFormat::Json, None)?;
+        tollgate_telemetry::logs::install(LogFormat::Json, None)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()

@@ -3,9 +3,9 @@
 
 use regex_lite::Regex;
 use serde_json::Value;
-use tollgate::document::{Json, Pointer};
-use tollgate::pipeline::outcome::{Cause, Denial};
-use tollgate::review::request::AdmissionRequest;
+use tollgate_admission::review::request::AdmissionRequest;
+use tollgate_admission::{Cause, Denial};
+use tollgate_json::document::{Json, Pointer};
 
 /// The required fields, each with the pattern of its whole value.
 pub struct RequiredLabels {

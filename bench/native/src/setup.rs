@@ -1,17 +1,16 @@
 //! The host without its server: an engine, with plugins loaded as `tollgate serve` loads them.
 
-use std::fs::DirBuilder;
-use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tempfile::TempDir;
 use tokio::runtime::Runtime;
-use tollgate::config::{Config, Limits};
-use tollgate::engine::{Engine, EngineSettings, Tier};
-use tollgate::metrics::Metrics;
-use tollgate::plugin::{Loader, PluginSet, PluginState};
+use tollgate::Preparer;
+use tollgate::setup::Options;
+use tollgate_config::{Config, Limits};
+use tollgate_engine::{Engine, Tier};
+use tollgate_gate::plugin::{PluginSet, PluginState};
+use tollgate_telemetry::metrics::Metrics;
 use tollgate_tests::{binary, guests};
 
 /// The amount of address space that an engine reserves.
@@ -31,9 +30,7 @@ pub struct Setup {
     pub runtime: Runtime,
     /// The engine.
     pub engine: Engine,
-    loader: Loader,
-    /// The folder of the compiled code, which must live as long as the loader.
-    _code: Option<TempDir>,
+    parts: tollgate::setup::Setup,
 }
 
 // === impl Setup ===
@@ -46,38 +43,27 @@ impl Setup {
     /// pool.
     #[must_use]
     pub fn new(metrics: Arc<Metrics>, runtime: Runtime, room: Room) -> Self {
-        let defaults = configuration(&json!([]));
-        let mut largest = Limits::default();
-        let mut max_concurrent_calls = defaults.engine.max_concurrent_calls;
-        let (folder, code, tier) = match room {
-            Room::Default => {
-                let code = tempfile::tempdir().expect("a temporary folder can be created");
-                (code.path().to_owned(), Some(code), Tier::Serving)
-            }
-            Room::OneCall => {
-                (max_concurrent_calls, largest.memories) = (1, 1);
-                (kept_code(), None, Tier::Portable)
-            }
+        let mut config = configuration(&json!([]));
+        let mut options = Options {
+            preparer: Preparer::program(binary::tollgate()),
+            metrics: Some(metrics),
+            ..Options::default()
         };
-        let engine = Engine::new(&EngineSettings {
-            max_concurrent_calls,
-            max_wasm_stack_bytes: defaults.engine.max_wasm_stack_bytes,
-            largest,
-            tier,
-        })
-        .expect("the engine can be set up with its defaults");
-        let loader = Loader::new(
-            engine.clone(),
-            binary::tollgate(),
-            defaults.engine,
-            folder,
-            metrics,
-        );
+        if room == Room::OneCall {
+            config.engine.max_concurrent_calls = 1;
+            config.engine.cache_directory = Some(kept_code());
+            options.tier = Tier::Portable;
+            options.layout = Some(Limits {
+                memories: 1,
+                ..Limits::default()
+            });
+        }
+        let parts = tollgate::setup::Setup::new(&config, &options)
+            .expect("the engine can be set up with its defaults");
         Self {
             runtime,
-            engine,
-            loader,
-            _code: code,
+            engine: parts.engine.clone(),
+            parts,
         }
     }
 
@@ -88,7 +74,7 @@ impl Setup {
     #[must_use]
     pub fn load(&self, entries: &[Value]) -> PluginSet {
         let plugins = configuration(&json!(entries)).plugins;
-        let set = self.runtime.block_on(self.loader.load_all(plugins));
+        let set = self.runtime.block_on(self.parts.loader.load_all(plugins));
         for plugin in set.iter() {
             if let PluginState::Failed { reason } = &plugin.state {
                 panic!("cannot load {}: {reason}", plugin.config.name);
@@ -98,15 +84,9 @@ impl Setup {
     }
 }
 
-/// Returns a private folder in the target folder. The folder is private because the host runs the code in it.
+/// Returns a folder in the target folder. The setup makes it private, because the host runs the code in it.
 fn kept_code() -> PathBuf {
-    let folder = binary::profile_directory().join("instructions-code");
-    let made = DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&folder);
-    made.unwrap_or_else(|error| panic!("cannot create {}: {error}", folder.display()));
-    folder
+    binary::profile_directory().join("instructions-code")
 }
 
 /// Creates a configuration with these entries under `plugins`, and defaults for the rest.

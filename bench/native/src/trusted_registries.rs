@@ -2,8 +2,8 @@
 //! images without a registry and does not warn about `latest`, because no image here needs that.
 
 use serde_json::Value;
-use tollgate::document::Json;
-use tollgate::pipeline::outcome::Denial;
+use tollgate_admission::Denial;
+use tollgate_json::document::Json;
 
 /// Allowed sources of images: hosts, with or without a path.
 pub(crate) struct TrustedRegistries {
@@ -63,7 +63,7 @@ impl TrustedRegistries {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use tollgate::document::parse;
+    use tollgate_json::document::parse;
 
     use super::*;
 

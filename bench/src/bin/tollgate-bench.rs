@@ -82,7 +82,7 @@ impl Cli {
         let mut bench = Bench::new()?;
         for group in groups {
             if group.name == plan::BY_LANGUAGE {
-                tell_left_out();
+                print_left_out();
             }
             measure(&mut bench, group, report)?;
         }
@@ -105,7 +105,7 @@ impl Cli {
     }
 }
 
-fn tell_left_out() {
+fn print_left_out() {
     let left_out = Language::all().into_iter();
     for language in left_out.filter(|language| !language.is_built()) {
         eprintln!(

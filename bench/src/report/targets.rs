@@ -138,8 +138,8 @@ const PROMISES: [Promise; 12] = [
 ];
 
 /// Compares the results with the promises. Promises that the run does not cover are left out.
-pub(super) fn judge(report: &Report) -> Vec<Target> {
-    let judge = |promise: &Promise| {
+pub(super) fn compare(report: &Report) -> Vec<Target> {
+    let target = |promise: &Promise| {
         let figure = (promise.figure)(report).ok()?;
         Some(Target {
             id: promise.id,
@@ -149,7 +149,7 @@ pub(super) fn judge(report: &Report) -> Vec<Target> {
             what: promise.what,
         })
     };
-    PROMISES.iter().filter_map(judge).collect()
+    PROMISES.iter().filter_map(target).collect()
 }
 
 fn slope_elsewhere(report: &Report, group: &str, bytes: usize) -> anyhow::Result<f64> {

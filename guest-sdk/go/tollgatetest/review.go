@@ -101,7 +101,7 @@ func (review *Review) At(now time.Time) *Review {
 // Validate validates the review. An error that is not a denial fails the test.
 func (review *Review) Validate(t testing.TB, policy tollgate.Validator) *Outcome {
 	t.Helper()
-	return review.judge(t, func(review *tollgate.Review) (tollgate.Mutation, error) {
+	return review.evaluate(t, func(review *tollgate.Review) (tollgate.Mutation, error) {
 		return nil, policy.Validate(review)
 	})
 }
@@ -110,10 +110,10 @@ func (review *Review) Validate(t testing.TB, policy tollgate.Validator) *Outcome
 // does not apply.
 func (review *Review) Mutate(t testing.TB, policy tollgate.Mutator) *Outcome {
 	t.Helper()
-	return review.judge(t, policy.Mutate)
+	return review.evaluate(t, policy.Mutate)
 }
 
-func (review *Review) judge(t testing.TB, judge func(*tollgate.Review) (tollgate.Mutation, error)) *Outcome {
+func (review *Review) evaluate(t testing.TB, call func(*tollgate.Review) (tollgate.Mutation, error)) *Outcome {
 	t.Helper()
 	host := &host{review: review, outcome: &Outcome{Annotations: map[string]string{}}}
 	before := tollgate.UseHost(host)
@@ -121,7 +121,7 @@ func (review *Review) judge(t testing.TB, judge func(*tollgate.Review) (tollgate
 	if !review.now.IsZero() {
 		defer clock.Use(func() time.Time { return review.now })()
 	}
-	mutation, err := judge(tollgate.ReviewOf(host))
+	mutation, err := call(tollgate.ReviewOf(host))
 	outcome := host.outcome
 	if err != nil {
 		if !errors.As(err, &outcome.Denial) || outcome.Denial == nil {

@@ -77,9 +77,9 @@ function mutation(contract) {
   throw new TypeError('mutate returned a Mutation of its own making; use `unchanged`, `patch()`, `merge()` or `wholeObject()`');
 }
 
-function denialOr(judge) {
+function denialOr(evaluate) {
   try {
-    return judge();
+    return evaluate();
   } catch (error) {
     if (error instanceof Denial) return error;
     throw error;

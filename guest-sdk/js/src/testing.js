@@ -48,20 +48,20 @@ class TestReview {
   }
 
   validate(policy) {
-    const { answer, effects } = this.#judge((configured) => contract.validate(policy, configured), policy);
+    const { answer, effects } = this.#evaluate((configured) => contract.validate(policy, configured), policy);
     return outcome(answer, effects, this.#documents.object, this.#documents.object);
   }
 
   mutate(policy) {
-    const { answer, effects } = this.#judge((configured) => contract.mutate(policy, configured), policy);
+    const { answer, effects } = this.#evaluate((configured) => contract.mutate(policy, configured), policy);
     return outcome(answer, effects, this.#documents.object, changed(this.#documents.object, answer));
   }
 
-  #judge(judge, policy) {
+  #evaluate(call, policy) {
     const effects = { warnings: [], annotations: {}, log: [] };
     const before = use(hostOf(this.#documents, effects, this.#now));
     try {
-      return { answer: judge(contract.configure(policy, JSON.stringify(this.#settings))), effects };
+      return { answer: call(contract.configure(policy, JSON.stringify(this.#settings))), effects };
     } finally {
       use(before);
     }

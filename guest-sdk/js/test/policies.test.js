@@ -85,7 +85,7 @@ test('what is no verdict is a fault and never an allow', () => {
 
 test('what the contract has no form for is named, at the line that makes it', () => {
   const validates = (validate) => () => create(pod).validate({ manifest, validate });
-  for (const [judge, said] of [
+  for (const [validate, said] of [
     [() => deny(5), /the message of a denial is not a string but a number/],
     [() => deny('no').at(5, 'm'), /the field of a cause is not a string but a number/],
     [() => deny('no').at('/a', 'm', 7), /the reason of a cause is not a string/],
@@ -99,7 +99,7 @@ test('what the contract has no form for is named, at the line that makes it', ()
     [({ object }) => object.select(null), /not a string but null/],
     [(review) => review.annotate(5, 5), /the key of an annotation is not a string/],
   ]) {
-    assert.throws(validates(judge), said);
+    assert.throws(validates(validate), said);
   }
   for (const [make, said] of [
     [() => patch().remove(), /the path of an operation is not a string but undefined/],

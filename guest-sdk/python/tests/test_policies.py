@@ -203,7 +203,7 @@ class Policies(unittest.TestCase):
             delete(POD).mutate(policy(mutate=lambda *_: merge({})))
 
     def test_each_setting_that_is_wrong_is_named(self) -> None:
-        judge = policy(Settings=Settings, validate=lambda *_: ALLOW)
+        checked = policy(Settings=Settings, validate=lambda *_: ALLOW)
         for settings, said in (
             ({"maxReplicas": 0}, "/maxReplicas: must be at least 1"),
             ({"maxReplicas": "1", "mode": "c"}, '/maxReplicas: must be a whole number; /mode: must be one of "a", "b"'),
@@ -214,18 +214,18 @@ class Policies(unittest.TestCase):
             ([], "the settings are not an object"),
         ):
             with self.assertRaises(SettingsErrors) as raised:
-                create(POD).settings(settings).validate(judge)
+                create(POD).settings(settings).validate(checked)
             self.assertEqual(str(raised.exception), said)
-        create(POD).settings({"limits": {"a": {"most": 1}}, "note": None}).validate(judge)
+        create(POD).settings({"limits": {"a": {"most": 1}}, "note": None}).validate(checked)
 
     def test_a_change_is_told_from_what_stays(self) -> None:
         def validate(review: Review, _: Any) -> Any:
             review.annotate("changes", str(review.changes("/spec")))
             return ALLOW
 
-        judge = policy(validate=validate)
-        self.assertEqual(update(POD, POD | {"kind": "X"}).validate(judge).annotations, {"changes": "False"})
-        self.assertEqual(update(POD, POD | {"spec": {}}).validate(judge).annotations, {"changes": "True"})
+        checked = policy(validate=validate)
+        self.assertEqual(update(POD, POD | {"kind": "X"}).validate(checked).annotations, {"changes": "False"})
+        self.assertEqual(update(POD, POD | {"spec": {}}).validate(checked).annotations, {"changes": "True"})
 
     def test_the_clock_stands_where_the_test_put_it(self) -> None:
         def validate(review: Review, _: Any) -> Any:

@@ -54,9 +54,9 @@ def _mutation(answer: Mutation) -> Mutation:
     return answer
 
 
-def _denial_or(judge: Callable[[], Any], what: str) -> Any:
+def _denial_or(evaluate: Callable[[], Any], what: str) -> Any:
     try:
-        return _synchronous(what, judge())
+        return _synchronous(what, evaluate())
     except Denial as denial:
         return denial
 

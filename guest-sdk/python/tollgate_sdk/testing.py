@@ -104,7 +104,7 @@ class TestReview:
 
     def validate(self, policy: ModuleType) -> Outcome:
         """Validates the review. Raises errors of the policy, of its settings, and for malformed answers."""
-        host, answer = self._judge(policy, _policy.validate)
+        host, answer = self._evaluate(policy, _policy.validate)
         host.outcome.object = self._documents["object"]
         if isinstance(answer, Denial):
             host.outcome.denial = answer
@@ -112,7 +112,7 @@ class TestReview:
 
     def mutate(self, policy: ModuleType) -> Outcome:
         """Mutates the object. Raises like ``validate``, and for a patch that does not apply."""
-        host, answer = self._judge(policy, _policy.mutate)
+        host, answer = self._evaluate(policy, _policy.mutate)
         before = self._documents["object"]
         if isinstance(answer, Denial):
             host.outcome.denial, host.outcome.object = answer, before
@@ -121,11 +121,11 @@ class TestReview:
             host.outcome.changed = host.outcome.object != before
         return host.outcome
 
-    def _judge(self, policy: ModuleType, judge: Any) -> tuple[_Memory, Any]:
+    def _evaluate(self, policy: ModuleType, call: Any) -> tuple[_Memory, Any]:
         host = _Memory(self._documents, self._now)
         before = _host.use(host)
         try:
-            return host, judge(policy, _policy.configure(policy, json.dumps(self._settings)))
+            return host, call(policy, _policy.configure(policy, json.dumps(self._settings)))
         finally:
             _host.use(before)
 

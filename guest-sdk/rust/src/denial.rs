@@ -7,7 +7,7 @@ use crate::{Cause, Denial, Pointer};
 /// ```
 /// use tollgate_sdk::{Denial, Findings, Review};
 ///
-/// fn judge(review: &Review) -> Result<(), Denial> {
+/// fn validate(review: &Review) -> Result<(), Denial> {
 ///     let mut findings = Findings::new("images must carry a digest");
 ///     for node in review.object().select("/spec/containers/*/image") {
 ///         if !node.value.as_text().is_some_and(|image| image.contains("@sha256:")) {

@@ -71,9 +71,9 @@ fn configuring<T>(work: impl FnOnce() -> T) -> T {
     work()
 }
 
-fn with_policy<P: Plugin, T>(judge: impl FnOnce(&P) -> T) -> T {
+fn with_policy<P: Plugin, T>(call: impl FnOnce(&P) -> T) -> T {
     P::slot().with(|slot| {
-        judge(
+        call(
             slot.borrow()
                 .as_ref()
                 .expect("`configure` was called before any review"),

@@ -374,22 +374,24 @@ impl Validate for Typed {
 
 #[test]
 fn a_part_of_the_object_is_read_into_a_type() {
-    let judge =
+    let evaluate =
         |metadata: Json| TestReview::create(json!({"metadata": metadata})).validate::<Typed>();
-    assert!(judge(json!({})).is_allowed());
-    assert!(judge(json!({"labels": {"team": "blue"}})).is_allowed());
+    assert!(evaluate(json!({})).is_allowed());
+    assert!(evaluate(json!({"labels": {"team": "blue"}})).is_allowed());
     assert_eq!(
-        judge(json!({"labels": {"team": "red"}})).denial().message,
+        evaluate(json!({"labels": {"team": "red"}}))
+            .denial()
+            .message,
         "not blue"
     );
-    let error = judge(json!({"labels": {"team": ["hunter2"]}}));
+    let error = evaluate(json!({"labels": {"team": ["hunter2"]}}));
     assert!(
         error
             .denial()
             .message
             .starts_with("/metadata/labels: not of the expected type")
     );
-    let error = judge(json!({"labels": "hunter2"}));
+    let error = evaluate(json!({"labels": "hunter2"}));
     assert!(
         !error.denial().message.contains("hunter2"),
         "errors do not repeat values"

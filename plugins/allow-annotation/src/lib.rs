@@ -135,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn what_the_user_wrote_stays_and_is_judged() {
+    fn what_the_user_wrote_stays_and_is_checked() {
         let annotations = json!({"allow-annotation/allow": "false"});
         let review = TestReview::create(deployment(json!({"annotations": annotations})));
         assert!(!review.mutate::<AllowAnnotation>().is_changed());

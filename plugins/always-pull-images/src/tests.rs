@@ -105,7 +105,7 @@ fn an_update_to_an_image_of_another_container_is_let_through() {
 }
 
 #[test]
-fn an_update_with_a_new_image_is_judged() {
+fn an_update_with_a_new_image_is_checked() {
     let updated = with(
         &pod(),
         "/spec/containers/0/image",

@@ -62,14 +62,14 @@ impl Validate for DeployWindow {
         }
         match self.schedule.closed(clock::now()) {
             None => Ok(()),
-            Some(closed) => self.judge(review, &closed),
+            Some(closed) => self.check(review, &closed),
         }
     }
 }
 
 impl DeployWindow {
     /// Decides about a change while no window is open.
-    fn judge(&self, review: &Review, closed: &Closed) -> Result<(), Denial> {
+    fn check(&self, review: &Review, closed: &Closed) -> Result<(), Denial> {
         let denial = Denial::new(closed.to_string());
         let Some(label) = &self.force_label else {
             return Err(denial);

@@ -43,7 +43,7 @@ fn settings() -> Json {
     })
 }
 
-fn judge(review: TestReview, moment: &str) -> Outcome<()> {
+fn evaluate(review: TestReview, moment: &str) -> Outcome<()> {
     review
         .settings(settings())
         .now(at(moment))
@@ -51,7 +51,7 @@ fn judge(review: TestReview, moment: &str) -> Outcome<()> {
 }
 
 fn create(moment: &str) -> Outcome<()> {
-    judge(TestReview::create(deployment("app:1")), moment)
+    evaluate(TestReview::create(deployment("app:1")), moment)
 }
 
 fn is_open(settings: &Json, moment: &str) -> bool {
@@ -199,7 +199,7 @@ fn only_a_change_of_the_spec_has_to_wait() {
     let update = |change: fn(&mut Json)| {
         let mut changed = deployment("app:1");
         change(&mut changed);
-        judge(TestReview::update(deployment("app:1"), changed), night).is_allowed()
+        evaluate(TestReview::update(deployment("app:1"), changed), night).is_allowed()
     };
     assert!(update(|_| {}));
     assert!(update(
@@ -221,18 +221,18 @@ fn what_is_being_deleted_can_lose_its_finalizers_and_not_change_otherwise() {
         object
     };
     let before = going("app:1", json!(["example.com/cleanup"]));
-    let update = |after| judge(TestReview::update(before.clone(), after), night).is_allowed();
+    let update = |after| evaluate(TestReview::update(before.clone(), after), night).is_allowed();
     assert!(update(going("app:1", json!([]))));
     assert!(!update(going("app:2", json!([]))));
     // kube-apiserver removes this field from new objects.
     let pretended = TestReview::create(going("app:1", json!([])));
-    assert!(!judge(pretended, night).is_allowed());
+    assert!(!evaluate(pretended, night).is_allowed());
 }
 
 #[test]
 fn deletion_has_to_wait_where_the_rules_ask_about_it() {
     let night = "2026-11-23T00:00:00Z";
-    let delete = |object| judge(TestReview::delete(object), night).is_allowed();
+    let delete = |object| evaluate(TestReview::delete(object), night).is_allowed();
     assert!(!delete(deployment("app:1")));
     assert!(delete(labelled("app:1", "true")));
 }
@@ -242,7 +242,7 @@ fn scaling_waits_where_the_rules_ask_about_it() {
     let scale = |replicas: i32| json!({"apiVersion": "autoscaling/v1", "kind": "Scale", "metadata": {}, "spec": {"replicas": replicas}});
     let scaled = |old, new| {
         let review = TestReview::update(scale(old), scale(new)).sub_resource("scale");
-        judge(review, "2026-11-23T00:00:00Z").is_allowed()
+        evaluate(review, "2026-11-23T00:00:00Z").is_allowed()
     };
     assert!(!scaled(1, 2));
     assert!(scaled(2, 2));
@@ -252,7 +252,7 @@ fn scaling_waits_where_the_rules_ask_about_it() {
 fn the_label_forces_a_change_through_for_all_to_see() {
     let night = "2026-11-23T00:00:00Z";
     let forced = TestReview::update(deployment("app:1"), labelled("app:2", "true"));
-    let outcome = judge(forced.clone(), night);
+    let outcome = evaluate(forced.clone(), night);
     assert!(outcome.is_allowed());
     assert_eq!(
         outcome.warnings(),
@@ -265,7 +265,7 @@ fn the_label_forces_a_change_through_for_all_to_see() {
         outcome.annotations()["forced"],
         "no deployment window is open; the next window opens on Monday, 2026-11-23 at 09:00 (Europe/Berlin)"
     );
-    let by_day = judge(forced, "2026-11-23T12:00:00Z");
+    let by_day = evaluate(forced, "2026-11-23T12:00:00Z");
     assert!(by_day.warnings().is_empty() && by_day.annotations().is_empty());
 }
 
@@ -278,7 +278,7 @@ fn the_denial_names_the_label_that_forces() {
         TestReview::update(labelled("app:1", "true"), deployment("app:2")),
     ] {
         assert_eq!(
-            judge(review, "2026-11-23T00:00:00Z").causes(),
+            evaluate(review, "2026-11-23T00:00:00Z").causes(),
             [(
                 "/metadata/labels/deploy-window.tollgate.dev~1force",
                 "must be \"true\" to go ahead all the same"
@@ -289,7 +289,7 @@ fn the_denial_names_the_label_that_forces() {
 
 #[test]
 fn the_label_can_be_another_or_none() {
-    let judge = |label: Json| {
+    let evaluate = |label: Json| {
         let mut settings = settings();
         settings["forceLabel"] = label;
         TestReview::create(labelled("app:1", "true"))
@@ -298,18 +298,18 @@ fn the_label_can_be_another_or_none() {
             .validate::<DeployWindow>()
     };
     assert_eq!(
-        judge(json!("example.com/force")).fields(),
+        evaluate(json!("example.com/force")).fields(),
         ["/metadata/labels/example.com~1force"]
     );
-    let none = judge(Json::Null);
+    let none = evaluate(Json::Null);
     assert!(!none.is_allowed() && none.causes().is_empty());
 }
 
 #[test]
-fn a_dry_run_is_judged_as_the_real_one() {
+fn a_dry_run_is_checked_like_a_real_request() {
     let review = TestReview::create(deployment("app:1")).dry_run();
-    assert!(!judge(review.clone(), "2026-11-23T00:00:00Z").is_allowed());
-    assert!(judge(review, "2026-11-23T12:00:00Z").is_allowed());
+    assert!(!evaluate(review.clone(), "2026-11-23T00:00:00Z").is_allowed());
+    assert!(evaluate(review, "2026-11-23T12:00:00Z").is_allowed());
 }
 
 #[test]

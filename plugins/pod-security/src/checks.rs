@@ -24,34 +24,34 @@ use crate::settings::{Level, Standard};
 use crate::violation::Violation;
 
 /// Checks a Pod. None if the Pod passes.
-pub(crate) type Judge = fn(&Pod) -> Option<Violation>;
+pub(crate) type CheckFn = fn(&Pod) -> Option<Violation>;
 
 /// A check with all of its revisions.
 struct Check {
     name: &'static str,
     level: Level,
     /// The minor versions of Kubernetes in which the check changed, in ascending order.
-    revisions: &'static [(u8, Judge)],
+    revisions: &'static [(u8, CheckFn)],
     /// The check of the level below that this check replaces.
     replaces: Option<&'static str>,
 }
 
 const CHECKS: [Check; 19] = [
-    Check::baseline("appArmorProfile", &[(0, app_armor_profile::judge)]),
+    Check::baseline("appArmorProfile", &[(0, app_armor_profile::check)]),
     Check::baseline("capabilities_baseline", &[(0, capabilities::baseline)]),
-    Check::baseline("hostNamespaces", &[(0, host_namespaces::judge)]),
+    Check::baseline("hostNamespaces", &[(0, host_namespaces::check)]),
     Check::baseline("hostPathVolumes", &[(0, volumes::host_path)]),
-    Check::baseline("hostPorts", &[(0, host_ports::judge)]),
+    Check::baseline("hostPorts", &[(0, host_ports::check)]),
     Check::baseline(
         "hostProbesAndHostLifecycle",
-        &[(34, host_probes_and_host_lifecycle::judge)],
+        &[(34, host_probes_and_host_lifecycle::check)],
     ),
-    Check::baseline("privileged", &[(0, privileged::judge)]),
+    Check::baseline("privileged", &[(0, privileged::check)]),
     Check::baseline(
         "procMount",
         &[
-            (0, proc_mount::judge),
-            (35, |pod| unless_in_user_namespace(pod, proc_mount::judge)),
+            (0, proc_mount::check),
+            (35, |pod| unless_in_user_namespace(pod, proc_mount::check)),
         ],
     ),
     Check::baseline(
@@ -78,13 +78,13 @@ const CHECKS: [Check; 19] = [
             (37, sysctls::since_37),
         ],
     ),
-    Check::baseline("windowsHostProcess", &[(0, windows_host_process::judge)]),
+    Check::baseline("windowsHostProcess", &[(0, windows_host_process::check)]),
     Check::restricted(
         "allowPrivilegeEscalation",
         &[
-            (8, allow_privilege_escalation::judge),
+            (8, allow_privilege_escalation::check),
             (25, |pod| {
-                unless_windows(pod, allow_privilege_escalation::judge)
+                unless_windows(pod, allow_privilege_escalation::check)
             }),
         ],
     ),
@@ -96,23 +96,23 @@ const CHECKS: [Check; 19] = [
         ],
     )
     .in_place_of("capabilities_baseline"),
-    Check::restricted("procMount_restricted", &[(35, proc_mount::judge)]).in_place_of("procMount"),
+    Check::restricted("procMount_restricted", &[(35, proc_mount::check)]).in_place_of("procMount"),
     Check::restricted("restrictedVolumes", &[(0, volumes::restricted)])
         .in_place_of("hostPathVolumes"),
     Check::restricted(
         "runAsNonRoot",
         &[
-            (0, run_as_non_root::judge),
+            (0, run_as_non_root::check),
             (35, |pod| {
-                unless_in_user_namespace(pod, run_as_non_root::judge)
+                unless_in_user_namespace(pod, run_as_non_root::check)
             }),
         ],
     ),
     Check::restricted(
         "runAsUser",
         &[
-            (23, run_as_user::judge),
-            (35, |pod| unless_in_user_namespace(pod, run_as_user::judge)),
+            (23, run_as_user::check),
+            (35, |pod| unless_in_user_namespace(pod, run_as_user::check)),
         ],
     ),
     Check::restricted(
@@ -126,7 +126,7 @@ const CHECKS: [Check; 19] = [
 ];
 
 /// Returns the checks of a standard, each in the form of its version.
-pub(crate) fn of(standard: &Standard) -> Vec<Judge> {
+pub(crate) fn of(standard: &Standard) -> Vec<CheckFn> {
     let applicable: Vec<_> = CHECKS
         .iter()
         .filter(|check| check.level <= standard.level)
@@ -139,24 +139,24 @@ pub(crate) fn of(standard: &Standard) -> Vec<Judge> {
     applicable
         .iter()
         .filter(|(check, _)| !replaced.contains(&check.name))
-        .map(|(_, judge)| *judge)
+        .map(|(_, check)| *check)
         .collect()
 }
 
 /// Skips the check for Pods in a user namespace, where root has no rights on the node.
-fn unless_in_user_namespace(pod: &Pod, judge: Judge) -> Option<Violation> {
-    if pod.has_host_users { judge(pod) } else { None }
+fn unless_in_user_namespace(pod: &Pod, check: CheckFn) -> Option<Violation> {
+    if pod.has_host_users { check(pod) } else { None }
 }
 
 /// Skips the check for Windows, because Kubernetes does not accept these fields in a Pod for Windows.
-fn unless_windows(pod: &Pod, judge: Judge) -> Option<Violation> {
-    if pod.is_windows { None } else { judge(pod) }
+fn unless_windows(pod: &Pod, check: CheckFn) -> Option<Violation> {
+    if pod.is_windows { None } else { check(pod) }
 }
 
 // === impl Check ===
 
 impl Check {
-    const fn baseline(name: &'static str, revisions: &'static [(u8, Judge)]) -> Self {
+    const fn baseline(name: &'static str, revisions: &'static [(u8, CheckFn)]) -> Self {
         Self {
             name,
             level: Level::Baseline,
@@ -165,7 +165,7 @@ impl Check {
         }
     }
 
-    const fn restricted(name: &'static str, revisions: &'static [(u8, Judge)]) -> Self {
+    const fn restricted(name: &'static str, revisions: &'static [(u8, CheckFn)]) -> Self {
         Self {
             name,
             level: Level::Restricted,
@@ -180,10 +180,10 @@ impl Check {
     }
 
     /// Returns the form of the check in a version. None before its first version.
-    fn at(&self, minor: u8) -> Option<Judge> {
+    fn at(&self, minor: u8) -> Option<CheckFn> {
         let revisions = self.revisions.iter();
         let applicable = revisions.take_while(|(since, _)| *since <= minor);
-        applicable.last().map(|(_, judge)| *judge)
+        applicable.last().map(|(_, check)| *check)
     }
 }
 

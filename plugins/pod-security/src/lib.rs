@@ -22,7 +22,7 @@ mod violation;
 use tollgate_sdk::ReadError;
 use tollgate_sdk::prelude::*;
 
-use checks::Judge;
+use checks::CheckFn;
 use pod::Pod;
 pub use settings::Settings;
 use settings::{Standard, Templates};
@@ -42,7 +42,7 @@ const LONG_WARNING: usize = 200;
 pub struct PodSecurity {
     standard: Standard,
     templates: Templates,
-    checks: Vec<Judge>,
+    checks: Vec<CheckFn>,
 }
 
 // === impl PodSecurity ===
@@ -74,20 +74,20 @@ impl Validate for PodSecurity {
                     return Ok(());
                 }
                 review.annotate(ENFORCE_POLICY, self.standard.to_string());
-                self.denial(self.judge(review.object(), Pointer::root()))
+                self.denial(self.evaluate(review.object(), Pointer::root()))
             }
             Some(Subject::Template(at)) => {
-                let judged = self.judge(review.object(), at.clone());
-                if judged.as_ref().is_ok_and(Vec::is_empty) {
+                let result = self.evaluate(review.object(), at.clone());
+                if result.as_ref().is_ok_and(Vec::is_empty) {
                     return Ok(());
                 }
                 // Checked last, because this compares both templates as a whole.
                 let is_denied = self.templates == Templates::Deny
                     && !(is_update && update::is_unchanged(review, &at));
                 if is_denied {
-                    return self.denial(judged);
+                    return self.denial(result);
                 }
-                self.warn(review, judged);
+                self.warn(review, result);
                 Ok(())
             }
         }
@@ -95,13 +95,13 @@ impl Validate for PodSecurity {
 }
 
 impl PodSecurity {
-    fn judge(&self, object: Document, at: Pointer) -> Result<Vec<Violation>, ReadError> {
+    fn evaluate(&self, object: Document, at: Pointer) -> Result<Vec<Violation>, ReadError> {
         let pod = Pod::read(object, at)?;
         Ok(self.checks.iter().filter_map(|check| check(&pod)).collect())
     }
 
-    fn denial(&self, judged: Result<Vec<Violation>, ReadError>) -> Result<(), Denial> {
-        let violations = judged.map_err(|error| Denial::new(unreadable(&error)).code(400))?;
+    fn denial(&self, result: Result<Vec<Violation>, ReadError>) -> Result<(), Denial> {
+        let violations = result.map_err(|error| Denial::new(unreadable(&error)).code(400))?;
         if violations.is_empty() {
             return Ok(());
         }
@@ -115,14 +115,14 @@ impl PodSecurity {
         findings.verdict()
     }
 
-    fn warn(&self, review: &Review, judged: Result<Vec<Violation>, ReadError>) {
+    fn warn(&self, review: &Review, result: Result<Vec<Violation>, ReadError>) {
         let would_violate =
             |violations: &[Violation]| format!("would violate {}", self.summary(violations));
-        let all = match &judged {
+        let all = match &result {
             Ok(violations) => would_violate(violations),
             Err(error) => unreadable(error),
         };
-        match &judged {
+        match &result {
             Ok(violations) if all.len() > LONG_WARNING => {
                 for violation in violations {
                     review.warn(would_violate(std::slice::from_ref(violation)));

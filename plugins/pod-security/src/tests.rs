@@ -15,12 +15,12 @@ fn privileged() -> Json {
     )
 }
 
-fn judge(review: TestReview) -> Outcome<()> {
+fn evaluate(review: TestReview) -> Outcome<()> {
     review.validate::<PodSecurity>()
 }
 
 fn restricted(review: TestReview, version: &str) -> Outcome<()> {
-    judge(review.settings(json!({"level": "restricted", "version": version})))
+    evaluate(review.settings(json!({"level": "restricted", "version": version})))
 }
 
 fn with(object: &Json, pointer: &str, value: Json) -> Json {
@@ -107,7 +107,7 @@ fn all_who_are_to_blame_are_in_one_sentence() {
             {"name": "b", "ports": [{"hostPort": 80}]},
         ],
     });
-    let outcome = judge(TestReview::create(pod(spec)));
+    let outcome = evaluate(TestReview::create(pod(spec)));
     assert_eq!(
         outcome.denial().message,
         "violates PodSecurity \"baseline:latest\": host namespaces (hostNetwork=true, hostPID=true), \
@@ -132,21 +132,21 @@ fn all_who_are_to_blame_are_in_one_sentence() {
 
 #[test]
 fn without_settings_it_is_the_latest_baseline() {
-    let outcome = judge(TestReview::create(privileged()));
+    let outcome = evaluate(TestReview::create(privileged()));
     assert_eq!(
         outcome.denial().message,
         "violates PodSecurity \"baseline:latest\": privileged (container \"app\" must not set \
          securityContext.privileged=true)"
     );
     let plain = pod(json!({"containers": [{"name": "app"}]}));
-    assert!(judge(TestReview::create(plain)).is_allowed());
+    assert!(evaluate(TestReview::create(plain)).is_allowed());
 }
 
 #[test]
-fn a_mirror_pod_is_judged_like_any_other() {
+fn a_mirror_pod_is_checked_like_any_other() {
     let mut mirror = privileged();
     mirror["metadata"]["annotations"] = json!({"kubernetes.io/config.mirror": "hash"});
-    assert!(!judge(TestReview::create(mirror)).is_allowed());
+    assert!(!evaluate(TestReview::create(mirror)).is_allowed());
 }
 
 #[test]
@@ -157,14 +157,16 @@ fn an_update_of_a_pod_that_keeps_its_images_is_let_through() {
         pod["metadata"]["finalizers"] = json!([]);
         pod
     };
-    assert!(judge(TestReview::update(privileged(), relabelled)).is_allowed());
+    assert!(evaluate(TestReview::update(privileged(), relabelled)).is_allowed());
 }
 
 #[test]
-fn an_update_of_a_pod_to_another_image_is_judged() {
+fn an_update_of_a_pod_to_another_image_is_checked() {
     let updated = with(&privileged(), "/spec/containers/0/image", json!("app:2"));
-    assert!(!judge(TestReview::update(privileged(), updated.clone())).is_allowed());
-    assert!(!judge(TestReview::update(privileged(), updated).sub_resource("resize")).is_allowed());
+    assert!(!evaluate(TestReview::update(privileged(), updated.clone())).is_allowed());
+    assert!(
+        !evaluate(TestReview::update(privileged(), updated).sub_resource("resize")).is_allowed()
+    );
 
     let two = |images: [&str; 2]| {
         let mut pod = privileged();
@@ -173,15 +175,15 @@ fn an_update_of_a_pod_to_another_image_is_judged() {
         pod
     };
     let swapped = TestReview::update(two(["a", "b"]), two(["b", "a"]));
-    assert!(!judge(swapped).is_allowed(), "by position, not by name");
+    assert!(!evaluate(swapped).is_allowed(), "by position, not by name");
     let same = TestReview::update(two(["a", "b"]), two(["a", "b"]));
-    assert!(judge(same).is_allowed());
+    assert!(evaluate(same).is_allowed());
     let fewer = TestReview::update(two(["a", "b"]), privileged());
-    assert!(!judge(fewer).is_allowed());
+    assert!(!evaluate(fewer).is_allowed());
 }
 
 #[test]
-fn an_ephemeral_container_has_the_whole_pod_judged_when_it_is_new() {
+fn an_ephemeral_container_has_the_whole_pod_checked_when_it_is_new() {
     let debugged = |containers: Json| {
         let mut pod = pod(json!({"containers": [{"name": "app", "image": "app:1"}]}));
         pod["spec"]["ephemeralContainers"] = containers;
@@ -190,7 +192,7 @@ fn an_ephemeral_container_has_the_whole_pod_judged_when_it_is_new() {
     let bad = |name: &str, image: &str| json!({"name": name, "image": image, "securityContext": {"privileged": true}});
     let update = |old: Json, new: Json| {
         let review = TestReview::update(debugged(old), debugged(new));
-        judge(review.sub_resource("ephemeralcontainers"))
+        evaluate(review.sub_resource("ephemeralcontainers"))
     };
     assert_eq!(
         update(json!([]), json!([bad("x", "busybox")])).fields(),
@@ -205,7 +207,7 @@ fn an_ephemeral_container_has_the_whole_pod_judged_when_it_is_new() {
     );
     assert!(
         update(json!([x, y]), json!([y])).is_allowed(),
-        "one that is gone needs no judging"
+        "one that is gone needs no check"
     );
     assert!(!update(json!([x]), json!([bad("x", "alpine")])).is_allowed());
     assert!(!update(json!([x]), json!([x, good])).is_allowed());
@@ -225,24 +227,24 @@ fn subresources_without_a_spec_are_ignored_and_unknown_ones_are_not() {
         "status",
     ] {
         let review = TestReview::update(empty.clone(), privileged()).sub_resource(sub_resource);
-        assert!(judge(review).is_allowed(), "{sub_resource}");
+        assert!(evaluate(review).is_allowed(), "{sub_resource}");
     }
     let review = TestReview::update(empty, privileged()).sub_resource("unknown");
-    assert!(!judge(review).is_allowed());
+    assert!(!evaluate(review).is_allowed());
 }
 
 #[test]
 fn deletions_connections_and_other_resources_are_ignored() {
-    assert!(judge(TestReview::delete(privileged())).is_allowed());
-    assert!(judge(TestReview::connect(privileged())).is_allowed());
+    assert!(evaluate(TestReview::delete(privileged())).is_allowed());
+    assert!(evaluate(TestReview::connect(privileged())).is_allowed());
     let other = TestReview::create(privileged()).resource("example.com", "v1", "pods");
-    assert!(judge(other).is_allowed());
+    assert!(evaluate(other).is_allowed());
 }
 
 #[test]
 fn a_template_is_warned_about() {
     for (api_version, kind, at) in WORKLOADS {
-        let outcome = judge(TestReview::create(workload(
+        let outcome = evaluate(TestReview::create(workload(
             api_version,
             kind,
             at,
@@ -261,7 +263,7 @@ fn a_template_is_warned_about() {
 fn a_template_is_refused_where_the_settings_say_so() {
     for (api_version, kind, at) in WORKLOADS {
         let object = workload(api_version, kind, at, &privileged());
-        let outcome = judge(TestReview::create(object).settings(json!({"templates": "deny"})));
+        let outcome = evaluate(TestReview::create(object).settings(json!({"templates": "deny"})));
         let field = format!("{at}/spec/containers/0/securityContext/privileged");
         assert_eq!(outcome.causes(), [(&*field, "must not be true")], "{kind}");
         assert!(outcome.warnings().is_empty());
@@ -269,11 +271,11 @@ fn a_template_is_refused_where_the_settings_say_so() {
 }
 
 #[test]
-fn the_annotations_of_a_template_are_judged() {
+fn the_annotations_of_a_template_are_checked() {
     let key = "container.apparmor.security.beta.kubernetes.io/app";
     let mut object = deployment(&pod(json!({"containers": [{"name": "app"}]})));
     object["spec"]["template"]["metadata"]["annotations"] = json!({key: "unconfined"});
-    let outcome = judge(TestReview::create(object).settings(json!({"templates": "deny"})));
+    let outcome = evaluate(TestReview::create(object).settings(json!({"templates": "deny"})));
     assert_eq!(
         outcome.fields(),
         ["/spec/template/metadata/annotations/container.apparmor.security.beta.kubernetes.io~1app"]
@@ -302,7 +304,7 @@ fn a_good_template_and_none_at_all_are_not_warned_about() {
     for object in [good, none] {
         for templates in ["warn", "deny"] {
             let review = TestReview::create(object.clone());
-            let outcome = judge(review.settings(json!({"templates": templates})));
+            let outcome = evaluate(review.settings(json!({"templates": templates})));
             assert!(outcome.is_allowed());
             assert!(outcome.warnings().is_empty());
         }
@@ -315,20 +317,20 @@ fn an_update_that_leaves_a_template_alone_is_only_warned_about() {
     let settings = json!({"templates": "deny"});
     let mut scaled = bad.clone();
     scaled["spec"]["replicas"] = json!(3);
-    let outcome = judge(TestReview::update(bad.clone(), scaled).settings(settings.clone()));
+    let outcome = evaluate(TestReview::update(bad.clone(), scaled).settings(settings.clone()));
     assert!(outcome.is_allowed(), "it must be able to lose finalizers");
     assert_eq!(outcome.warnings().len(), 1);
 
     let image = "/spec/template/spec/containers/0/image";
     let updated = with(&bad, image, json!("app:2"));
-    assert!(!judge(TestReview::update(bad, updated).settings(settings)).is_allowed());
+    assert!(!evaluate(TestReview::update(bad, updated).settings(settings)).is_allowed());
 }
 
 #[test]
 fn subresources_of_workloads_are_ignored() {
     let object = deployment(&privileged());
     let review = TestReview::update(object.clone(), object).sub_resource("status");
-    let outcome = judge(review.settings(json!({"templates": "deny"})));
+    let outcome = evaluate(review.settings(json!({"templates": "deny"})));
     assert!(outcome.is_allowed());
     assert!(outcome.warnings().is_empty());
 }
@@ -337,13 +339,13 @@ fn subresources_of_workloads_are_ignored() {
 fn what_is_no_pod_is_refused_and_its_values_are_not_repeated() {
     let spec =
         json!({"containers": [{"name": "app", "securityContext": {"privileged": "hunter2"}}]});
-    let outcome = judge(TestReview::create(pod(spec.clone())));
+    let outcome = evaluate(TestReview::create(pod(spec.clone())));
     assert_eq!(outcome.denial().code, Some(400));
     assert_eq!(
         outcome.denial().message,
         "the Pod cannot be judged: /spec/containers/0/securityContext: not of the expected type, at column 23"
     );
-    let outcome = judge(TestReview::create(deployment(&pod(spec))));
+    let outcome = evaluate(TestReview::create(deployment(&pod(spec))));
     assert!(outcome.is_allowed());
     assert!(
         outcome.warnings()[0].starts_with("the Pod cannot be judged: /spec/template/spec/"),

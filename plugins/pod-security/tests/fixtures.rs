@@ -31,7 +31,7 @@ fn every_fixture_gets_the_verdict_of_its_folder() {
         );
         return;
     }
-    let (mut judged, mut wrong) = (0, Vec::new());
+    let (mut checked, mut wrong) = (0, Vec::new());
     for level in ["baseline", "restricted"] {
         for version in entries(&folder.join(level)) {
             for (verdict, is_allowed) in [("pass", true), ("fail", false)] {
@@ -39,7 +39,7 @@ fn every_fixture_gets_the_verdict_of_its_folder() {
                     let outcome = TestReview::create(pod(&file))
                         .settings(json!({"level": level, "version": name(&version)}))
                         .validate::<PodSecurity>();
-                    judged += 1;
+                    checked += 1;
                     if outcome.is_allowed() != is_allowed {
                         wrong.push(format!("{}: {:?}", file.display(), outcome.answer()));
                     }
@@ -48,7 +48,7 @@ fn every_fixture_gets_the_verdict_of_its_folder() {
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
-    assert!(judged >= 300, "only {judged} fixtures are there");
+    assert!(checked >= 300, "only {checked} fixtures are there");
 }
 
 fn entries(folder: &Path) -> Vec<PathBuf> {

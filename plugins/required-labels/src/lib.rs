@@ -76,7 +76,7 @@ impl Validate for RequiredLabels {
         }
         let mut findings = Findings::new("labels or annotations are missing or malformed");
         for demand in &self.demands {
-            if let Some(cause) = demand.judge(object) {
+            if let Some(cause) = demand.check(object) {
                 findings.push(cause);
             }
         }
@@ -87,7 +87,7 @@ impl Validate for RequiredLabels {
 // === impl Demand ===
 
 impl Demand {
-    fn judge(&self, object: Document) -> Option<Cause> {
+    fn check(&self, object: Document) -> Option<Cause> {
         let Some(value) = object.text(&self.field) else {
             let message = match &self.pattern {
                 Some(pattern) => format!("{} is required, matching {}", self.name, pattern.text),
@@ -139,7 +139,7 @@ mod tests {
         json!({"apiVersion": "apps/v1", "kind": "Deployment", "metadata": metadata})
     }
 
-    fn judge(metadata: Json, settings: Json) -> Outcome<()> {
+    fn evaluate(metadata: Json, settings: Json) -> Outcome<()> {
         TestReview::create(deployment(metadata))
             .settings(settings)
             .validate::<RequiredLabels>()
@@ -147,12 +147,12 @@ mod tests {
 
     #[test]
     fn without_settings_everything_is_allowed() {
-        assert!(judge(json!({}), json!({})).is_allowed());
+        assert!(evaluate(json!({}), json!({})).is_allowed());
     }
 
     #[test]
     fn every_violation_is_reported_with_its_field() {
-        let outcome = judge(
+        let outcome = evaluate(
             json!({"labels": {"team": "Blue", "tier": "web"}}),
             json!({
                 "labels": {"app.kubernetes.io/name": null, "team": "[a-z]+", "tier": "web|db"},
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn any_value_will_do_where_there_is_no_pattern() {
         assert!(
-            judge(
+            evaluate(
                 json!({"labels": {"team": ""}}),
                 json!({"labels": {"team": null}})
             )
@@ -213,7 +213,7 @@ mod tests {
             ("", "", true),
             ("", "a", false),
         ] {
-            let outcome = judge(
+            let outcome = evaluate(
                 json!({"labels": {"tier": value}}),
                 json!({"labels": {"tier": pattern}}),
             );
@@ -223,7 +223,7 @@ mod tests {
 
     #[test]
     fn a_denial_does_not_repeat_values() {
-        let outcome = judge(
+        let outcome = evaluate(
             json!({"annotations": {"key": "hunter2"}}),
             json!({"annotations": {"key": "[0-9]+"}}),
         );
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn a_value_that_is_no_string_counts_as_missing() {
-        let outcome = judge(
+        let outcome = evaluate(
             json!({"labels": {"team": null}}),
             json!({"labels": {"team": null}}),
         );

@@ -7,9 +7,9 @@ use std::process::{Command, Stdio};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use serde_json::Value;
-use tollgate::document::{ParseErrorKind, parse};
 use tollgate_fuzzing::choices::Choices;
 use tollgate_fuzzing::{corpus, document};
+use tollgate_json::document::{ParseErrorKind, parse};
 
 const DOCUMENTS: u64 = 5000;
 const MAX_DEPTH: u32 = 100;

@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use tollgate::fuzzing::rewriting::{Alike, Compared};
 use tollgate_fuzzing::choices::Choices;
 use tollgate_fuzzing::targets::rewriting::compare;
+use tollgate_gate::fuzzing::rewriting::{Alike, Compared};
 
 /// Variable for the number of plugins to generate. `cargo xtask fuzz rewriting` sets a higher number.
 const MODULES: &str = "TOLLGATE_FUZZ_MODULES";

@@ -3,7 +3,9 @@
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use serde_json::json;
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use serde_json::{Value, json};
 use tollgate_tests::kubernetes::kubectl::Printed;
 use tollgate_tests::kubernetes::service::Service;
 use tollgate_tests::kubernetes::{Registration, Start};
@@ -97,6 +99,92 @@ async fn without_replicas_fail_denies_and_ignore_allows() {
         assert!(after.succeeded(), "{after}");
         assert_eq!(team("after"), "shop");
     }
+}
+
+/// kubelet's certificate request for a node. No test has the key.
+const NODE_REQUEST: &str = "-----BEGIN CERTIFICATE REQUEST-----
+MIHwMIGXAgEAMDUxFTATBgNVBAoMDHN5c3RlbTpub2RlczEcMBoGA1UEAwwTc3lz
+dGVtOm5vZGU6am9pbmluZzBZMBMGByqGSM49AgEGCCqGSM49AwEHA0IABAnc9CEI
+1f838Hm5dWwcZo3Kebn2VZNhemHyq7rKFP+UOKR/7OSExdz6+9InDU/p9Mdt6cg4
+Y9vhZ1ONJ0nfMrygADAKBggqhkjOPQQDAgNIADBFAiEAz4YxwJanZRZslYTJBESj
+lOkNecdaMNulqPo6LCL91dACID4EE74Zows2ItPNHFlmyiEgsCcBH2P8vRzfKZFl
+Mhf1
+-----END CERTIFICATE REQUEST-----
+";
+
+/// A plugin for all resources under Fail, without a replica: nodes can still join the cluster.
+#[tokio::test(flavor = "multi_thread")]
+async fn nodes_join_cluster_without_replicas() {
+    let Some(cluster) = Start::default().start() else {
+        return;
+    };
+    cluster.namespace("shop");
+    let mut configuration = configuration();
+    configuration.plugin_of("everything", &hostile::harmless(), json!({}));
+    let server = Server::start(configuration);
+    let registration = Registration::apply(&cluster, &server, "tollgate", &[]);
+    let probe = config_map("shop", "probe", "");
+    registration
+        .wait_for_effect(&[&server], (&path_of(&probe), &probe))
+        .await;
+    assert!(server.stop().status.success());
+
+    let run = |arguments: &[&str]| cluster.kubectl(arguments).run();
+    let create = |object: &Value| {
+        let create = cluster.kubectl(&["create", "-f", "-"]);
+        create.input(object).run()
+    };
+    let denied = |printed: Printed| {
+        printed.assert_failed(&["failed calling webhook \"mutate.tollgate.dev\""]);
+    };
+    let works = |printed: Printed| assert!(printed.succeeded(), "{printed}");
+    denied(create(&config_map("shop", "web", "")));
+    denied(run(&["create", "namespace", "new"]));
+
+    let object = |version: &str, kind: &str, spec: Value| {
+        let metadata = json!({"name": "joining"});
+        json!({"apiVersion": version, "kind": kind, "metadata": metadata, "spec": spec})
+    };
+    works(create(&object(
+        "certificates.k8s.io/v1",
+        "CertificateSigningRequest",
+        json!({
+            "request": STANDARD.encode(NODE_REQUEST),
+            "signerName": "kubernetes.io/kube-apiserver-client-kubelet",
+            "usages": ["digital signature", "client auth"],
+        }),
+    )));
+    works(run(&["certificate", "approve", "joining"]));
+    works(create(&object("v1", "Node", json!({}))));
+    let ready = r#"{"status":{"conditions":[{"type":"Ready","status":"True"}]}}"#;
+    works(run(&[
+        "patch",
+        "node",
+        "joining",
+        "--subresource=status",
+        "--type=merge",
+        "-p",
+        ready,
+    ]));
+    works(create(&object(
+        "storage.k8s.io/v1",
+        "CSINode",
+        json!({"drivers": [{"name": "csi.example.com", "nodeID": "joining"}]}),
+    )));
+    works(create(&object(
+        "storage.k8s.io/v1",
+        "VolumeAttachment",
+        json!({
+            "attacher": "csi.example.com",
+            "nodeName": "joining",
+            "source": {"persistentVolumeName": "data"},
+        }),
+    )));
+    let mut lease = object("coordination.k8s.io/v1", "Lease", json!({}));
+    lease["metadata"]["namespace"] = json!("shop");
+    works(create(&lease));
+    // No node needs this subresource to join. It gives access to the node's containers.
+    denied(run(&["get", "--raw", "/api/v1/nodes/joining/proxy/pods"]));
 }
 
 /// A plugin for all objects that never reaches a verdict, under Fail: nobody can change anything.

@@ -209,13 +209,13 @@ async fn replaces_certificate_and_ca_without_failed_requests() {
     load.hold().await;
 
     load.assert_unfelt(&cluster).await;
-    let taken_up = server
+    let reloaded = server
         .logs()
         .iter()
         .filter(|line| line.contains("certificate"))
         .count();
     assert!(
-        taken_up >= 2,
+        reloaded >= 2,
         "the host does not log the new certificates:\n{}",
         server.logs().join("\n")
     );

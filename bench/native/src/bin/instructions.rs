@@ -8,19 +8,19 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use clap::{Parser, ValueEnum};
 use serde_json::{Value, json};
-use tollgate::config::{PluginConfig, PluginName, Source};
-use tollgate::document::{Json, Pointer};
-use tollgate::metrics::Metrics;
-use tollgate::patch::{ApplyLimits, Operation, apply, diff};
-use tollgate::pipeline::Pipeline;
-use tollgate::pipeline::merge::merge;
-use tollgate::pipeline::outcome::{Ended, Outcome, Report};
-use tollgate::review::decode::{Review, ReviewVersion, decode};
-use tollgate::review::respond::respond;
-use tollgate::server::{Body, Call, Endpoint, Gate, Reply};
+use tollgate_admission::review::decode::{Review, ReviewVersion, decode};
+use tollgate_admission::{Body, Call, Endpoint, Gate, Reply};
 use tollgate_bench::documents::{self, UID};
 use tollgate_bench::plugins::Work;
+use tollgate_config::{PluginConfig, PluginName, Source};
+use tollgate_gate::pipeline::Pipeline;
+use tollgate_gate::pipeline::merge::merge;
+use tollgate_gate::pipeline::outcome::{Ended, Outcome, Report};
+use tollgate_gate::pipeline::respond::respond;
+use tollgate_json::document::{Json, Pointer};
+use tollgate_json::patch::{ApplyLimits, Operation, apply, diff};
 use tollgate_native::setup::{self, Room, Setup};
+use tollgate_telemetry::metrics::Metrics;
 
 /// Run one piece of the host a number of times.
 #[derive(Debug, Parser)]
@@ -177,7 +177,7 @@ fn report(index: usize) -> Report {
     let name = PluginName::parse(&format!("plugin-{index}")).expect("a valid name");
     let digest = "sha256:2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824";
     let config = PluginConfig::new(name, Source::File("plugin.wasm".into()));
-    Report::new(&config, Arc::from(digest), Ended::Allowed)
+    Report::new(&config, Some(Arc::from(digest)), Ended::Allowed)
 }
 
 /// Checks the verdict in the text. Nothing else in these answers contains the same words.

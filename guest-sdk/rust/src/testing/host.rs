@@ -15,7 +15,7 @@ thread_local! {
 }
 
 /// Runs a policy within a review.
-pub(super) fn with_review<T>(review: TestReview, judge: impl FnOnce() -> T) -> (T, Effects) {
+pub(super) fn with_review<T>(review: TestReview, call: impl FnOnce() -> T) -> (T, Effects) {
     /// Clears the review on drop, so that a panicking policy leaves none to the next test of the thread.
     struct Clear;
 
@@ -28,7 +28,7 @@ pub(super) fn with_review<T>(review: TestReview, judge: impl FnOnce() -> T) -> (
     EFFECTS.take();
     REVIEW.replace(Some(review));
     let clear = Clear;
-    let answer = judge();
+    let answer = call();
     drop(clear);
     (answer, EFFECTS.take())
 }

@@ -9,7 +9,7 @@ use crate::violation::{Offenders, Violation, forbidden};
 const FIELD: &str = "appArmorProfile/type";
 const ALLOWED: &str = "must be RuntimeDefault or Localhost, or absent";
 
-pub(super) fn judge(pod: &Pod) -> Option<Violation> {
+pub(super) fn check(pod: &Pod) -> Option<Violation> {
     let mut offenders = Offenders::default();
     let mut kinds = BTreeSet::new();
     let mut is_bad_profile = |profile: &Option<Profile>| {

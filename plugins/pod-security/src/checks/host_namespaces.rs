@@ -3,7 +3,7 @@
 use crate::pod::Pod;
 use crate::violation::{Violation, forbidden};
 
-pub(super) fn judge(pod: &Pod) -> Option<Violation> {
+pub(super) fn check(pod: &Pod) -> Option<Violation> {
     let shared: Vec<_> = [
         ("hostNetwork", pod.host_network),
         ("hostPID", pod.host_pid),

@@ -6,7 +6,7 @@ use crate::pod::Pod;
 use crate::text::plural;
 use crate::violation::{Offenders, Violation, forbidden};
 
-pub(super) fn judge(pod: &Pod) -> Option<Violation> {
+pub(super) fn check(pod: &Pod) -> Option<Violation> {
     let mut offenders = Offenders::default();
     // Texts, because they are sorted as texts.
     let mut ports = BTreeSet::new();

@@ -6,7 +6,7 @@ use crate::pod::Pod;
 use crate::text::{plural, quoted};
 use crate::violation::{Violation, forbidden};
 
-pub(super) fn judge(pod: &Pod) -> Option<Violation> {
+pub(super) fn check(pod: &Pod) -> Option<Violation> {
     let hosts = pod.hosts();
     if hosts.is_empty() {
         return None;

@@ -3,7 +3,7 @@
 use crate::pod::Pod;
 use crate::violation::{Offenders, Violation, forbidden};
 
-pub(super) fn judge(pod: &Pod) -> Option<Violation> {
+pub(super) fn check(pod: &Pod) -> Option<Violation> {
     let mut offenders = Offenders::default();
     for container in &pod.containers {
         if container.security_context.privileged == Some(true) {

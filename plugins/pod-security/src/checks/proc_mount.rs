@@ -6,7 +6,7 @@ use crate::pod::Pod;
 use crate::text::quoted;
 use crate::violation::{Offenders, Violation, forbidden};
 
-pub(super) fn judge(pod: &Pod) -> Option<Violation> {
+pub(super) fn check(pod: &Pod) -> Option<Violation> {
     let mut offenders = Offenders::default();
     let mut kinds = BTreeSet::new();
     for container in &pod.containers {

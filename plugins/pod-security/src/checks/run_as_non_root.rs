@@ -7,7 +7,7 @@ const FIELD: &str = "runAsNonRoot";
 const FORBIDDEN: &str = "must not be false";
 const REQUIRED: &str = "must be true, here or for the Pod";
 
-pub(super) fn judge(pod: &Pod) -> Option<Violation> {
+pub(super) fn check(pod: &Pod) -> Option<Violation> {
     let pods = pod.security_context.run_as_non_root;
     // Fields that allow root explicitly, and fields that do not forbid it.
     let (mut explicit, mut implicit) = (Offenders::default(), Offenders::default());

@@ -6,7 +6,7 @@ use crate::violation::{Offenders, Violation, forbidden};
 const FIELD: &str = "runAsUser";
 const MESSAGE: &str = "must not be 0";
 
-pub(super) fn judge(pod: &Pod) -> Option<Violation> {
+pub(super) fn check(pod: &Pod) -> Option<Violation> {
     let mut offenders = Offenders::default();
     let is_root = pod.security_context.run_as_user == Some(0);
     offenders.pod(is_root.then(|| forbidden(pod.security_context(FIELD), MESSAGE)));

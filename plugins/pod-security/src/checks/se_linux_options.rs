@@ -26,14 +26,14 @@ struct Wrong<'p> {
 }
 
 pub(super) fn since_0(pod: &Pod) -> Option<Violation> {
-    judge(pod, &TYPES_SINCE_0)
+    check(pod, &TYPES_SINCE_0)
 }
 
 pub(super) fn since_31(pod: &Pod) -> Option<Violation> {
-    judge(pod, &TYPES_SINCE_31)
+    check(pod, &TYPES_SINCE_31)
 }
 
-fn judge(pod: &Pod, allowed: &[&str]) -> Option<Violation> {
+fn check(pod: &Pod, allowed: &[&str]) -> Option<Violation> {
     let mut offenders = Offenders::default();
     let mut wrong = Wrong::default();
     let at = "seLinuxOptions";

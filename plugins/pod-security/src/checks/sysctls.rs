@@ -22,26 +22,26 @@ const SAFE: [(&str, u8); 14] = [
 ];
 
 pub(super) fn since_0(pod: &Pod) -> Option<Violation> {
-    judge(pod, 0)
+    check(pod, 0)
 }
 
 pub(super) fn since_27(pod: &Pod) -> Option<Violation> {
-    judge(pod, 27)
+    check(pod, 27)
 }
 
 pub(super) fn since_29(pod: &Pod) -> Option<Violation> {
-    judge(pod, 29)
+    check(pod, 29)
 }
 
 pub(super) fn since_32(pod: &Pod) -> Option<Violation> {
-    judge(pod, 32)
+    check(pod, 32)
 }
 
 pub(super) fn since_37(pod: &Pod) -> Option<Violation> {
-    judge(pod, 37)
+    check(pod, 37)
 }
 
-fn judge(pod: &Pod, minor: u8) -> Option<Violation> {
+fn check(pod: &Pod, minor: u8) -> Option<Violation> {
     let is_safe = |name: &str| {
         let safe = SAFE.iter().find(|(safe, _)| *safe == name);
         safe.is_some_and(|(_, since)| *since <= minor)

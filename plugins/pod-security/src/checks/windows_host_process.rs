@@ -6,7 +6,7 @@ use crate::violation::{Offenders, Violation, forbidden};
 const FIELD: &str = "windowsOptions/hostProcess";
 const MESSAGE: &str = "must not be true";
 
-pub(super) fn judge(pod: &Pod) -> Option<Violation> {
+pub(super) fn check(pod: &Pod) -> Option<Violation> {
     let mut offenders = Offenders::default();
     let is_bad = pod.security_context.is_host_process();
     offenders.pod(is_bad.then(|| forbidden(pod.security_context(FIELD), MESSAGE)));

@@ -31,7 +31,7 @@ func standards() []api.LevelVersion {
 	return all
 }
 
-func judge(evaluator policy.Evaluator, line []byte) (map[string]string, error) {
+func evaluate(evaluator policy.Evaluator, line []byte) (map[string]string, error) {
 	var pod corev1.Pod
 	// Decodes like kube-apiserver: names of members are case-sensitive.
 	if err := kjson.UnmarshalCaseSensitivePreserveInts(line, &pod); err != nil {
@@ -66,7 +66,7 @@ func run(in io.Reader, out io.Writer) error {
 	for {
 		line, err := reader.ReadBytes('\n')
 		if len(line) > 1 {
-			verdicts, err := judge(evaluator, line)
+			verdicts, err := evaluate(evaluator, line)
 			if err != nil {
 				return err
 			}

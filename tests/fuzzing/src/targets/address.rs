@@ -2,7 +2,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-use tollgate::fuzzing::registry::harm;
+use tollgate_gate::fuzzing::registry::harm;
 
 /// The harm of an address that no registry may have.
 const NEVER: u8 = 3;

@@ -3,11 +3,11 @@
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use tollgate::condition::{BUDGET, Condition, Decision, decide, decide_inline};
-use tollgate::document::Json;
-use tollgate::fuzzing::condition::{metered, unmetered};
-use tollgate::review::decode::decode;
-use tollgate::review::request::AdmissionRequest;
+use tollgate_admission::review::decode::decode;
+use tollgate_admission::review::request::AdmissionRequest;
+use tollgate_config::condition::{BUDGET, Condition, Decision, decide, decide_inline};
+use tollgate_gate::fuzzing::condition::{metered, unmetered};
+use tollgate_json::document::Json;
 
 use crate::choices::Choices;
 use crate::document;

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use tollgate::config::{Config, ConfigError};
+use tollgate_config::{Config, ConfigError};
 
 /// Reads the bytes as a configuration file.
 pub fn target(data: &[u8]) {

@@ -1,10 +1,10 @@
 //! Existing violations: no violation is excused if its place held something else before.
 
 use serde_json::{Value, json};
-use tollgate::document::Json;
-use tollgate::fuzzing::existing::{Reason, told_apart};
-use tollgate::review::decode::decode;
-use tollgate::review::request::AdmissionRequest;
+use tollgate_admission::review::decode::decode;
+use tollgate_admission::review::request::AdmissionRequest;
+use tollgate_gate::fuzzing::existing::{Reason, split_existing};
+use tollgate_json::document::Json;
 
 use crate::choices::Choices;
 use crate::document;
@@ -14,7 +14,8 @@ pub fn target(data: &[u8]) {
     let (old, new, before, now) = written(data).unwrap_or_else(|| chosen(data));
     let request = request();
     let (old, new) = (Json::from(old), Json::from(new));
-    let Some((brought_in, excused)) = told_apart(&request, (&old, &new), (&before, &now)) else {
+    let Some((brought_in, excused)) = split_existing(&request, (&old, &new), (&before, &now))
+    else {
         return;
     };
     let mut told: Vec<&Reason> = brought_in.iter().chain(&excused).collect();

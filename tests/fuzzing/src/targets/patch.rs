@@ -1,8 +1,8 @@
 //! Patches: the difference of two documents turns one into the other, and a patch has the same result elsewhere.
 
 use serde_json::Value;
-use tollgate::document::{Json, parse};
-use tollgate::patch::{
+use tollgate_json::document::{Json, parse};
+use tollgate_json::patch::{
     AnswerForm, ApplyLimits, Operation, Provenance, apply, check, diff, merge_patch, write_all,
 };
 
@@ -86,7 +86,8 @@ fn any_patch(before: &Value, patch: &Value) {
         return;
     };
     let mut theirs = before.clone();
-    match (ours, json_patch::patch(&mut theirs, &elsewhere)) {
+    // `patch` of that crate panics when it cannot undo the first operations of a patch that fails.
+    match (ours, json_patch::patch_unsafe(&mut theirs, &elsewhere)) {
         (Ok(ours), Ok(())) => assert!(ours == Json::from(theirs), "applies differently"),
         (Err(_), Err(_)) => {}
         (Ok(_), Err(error)) => assert!(

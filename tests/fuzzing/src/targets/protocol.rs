@@ -1,6 +1,6 @@
 //! Lines of the child process that prepares plugins. They may contain anything that a plugin chose.
 
-use tollgate::fuzzing::protocol::line;
+use tollgate_gate::fuzzing::protocol::line;
 
 /// Reads the bytes as a line.
 pub fn target(data: &[u8]) {

@@ -1,7 +1,7 @@
 //! Answers of registries, and references to their content: they are read, or rejected with an error of limited length.
 
-use tollgate::config::Reference;
-use tollgate::fuzzing::registry::{count_signatures, is_layers_digest, is_signed, layer};
+use tollgate_config::Reference;
+use tollgate_gate::fuzzing::registry::{count_signatures, is_layers_digest, is_signed, layer};
 
 /// Limit for an error, which must fit in a log line, whatever a registry sends.
 const LONGEST_ERROR_BYTES: usize = 2048;

@@ -1,9 +1,9 @@
 //! Documents from outside: the host accepts the same documents as another decoder, and reads them alike.
 
 use serde_json::Value;
-use tollgate::document::{Account, Json, ParseErrorKind, parse};
-use tollgate::review::decode::{DecodeError, decode};
-use tollgate::review::head::decode_head;
+use tollgate_admission::review::decode::{DecodeError, decode};
+use tollgate_admission::review::head::decode_head;
+use tollgate_json::document::{Account, Json, ParseErrorKind, parse};
 
 /// Depth limit, which is below the depth at which `serde_json` gives up.
 const MAX_DEPTH: u32 = 100;

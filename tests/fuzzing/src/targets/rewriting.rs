@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use tollgate::fuzzing::rewriting::{Compared, Rewriting};
+use tollgate_gate::fuzzing::rewriting::{Compared, Rewriting};
 
 use crate::choices::Choices;
 use crate::plugin;

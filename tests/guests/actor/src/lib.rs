@@ -108,7 +108,7 @@ impl Validate for Actor {
             return Err(Denial::new(text));
         }
         if let Some(only) = &self.0.only {
-            only.judge(review)?;
+            only.check(review)?;
         }
         for (pointer, text) in &self.0.forbid_at_all {
             if object.text(pointer).as_ref() == Some(text) {
@@ -130,7 +130,7 @@ impl Validate for Actor {
 // === impl Only ===
 
 impl Only {
-    fn judge(&self, review: &Review) -> Result<(), Denial> {
+    fn check(&self, review: &Review) -> Result<(), Denial> {
         for place in &self.looks_at {
             review.object().get(place);
         }

@@ -1,0 +1,126 @@
+//! What the server and the gate exchange: a call, and the reply to it.
+
+use std::future::Future;
+use std::time::Instant;
+
+use bytes::Bytes;
+
+/// The endpoint that a webhook call is for.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Endpoint {
+    /// `POST /mutate` or `/mutate/<plugin>`.
+    Mutate,
+    /// `POST /validate` or `/validate/<plugin>`.
+    Validate,
+}
+
+/// One review as read from the wire; the server has not parsed its body.
+#[derive(Debug)]
+pub struct Call {
+    /// The endpoint that was called.
+    pub endpoint: Endpoint,
+    /// The plugin named in the path. If set, only this plugin runs.
+    pub plugin: Option<String>,
+    /// When the server had read the head of the request.
+    pub received: Instant,
+    /// When the answer must be ready: `received` plus `?timeout=`, minus the configured margin.
+    pub deadline: Instant,
+    /// The body, or the part of it that fits under the cap.
+    pub body: Body,
+}
+
+/// The body of a call.
+///
+/// The bytes count against the cap on bytes in flight until the last clone is dropped. Work that continues after the
+/// answer (audit mode) therefore stays accounted for.
+#[derive(Clone, Debug)]
+pub enum Body {
+    /// The complete body.
+    Whole(Bytes),
+    /// A body that exceeds the cap for one body. The gate decides the answer. A plain 413 would apply the webhook's
+    /// failurePolicy, although plugins may have different ones.
+    TooLarge {
+        /// The bytes that were read before the cap was exceeded, at most 64 KiB.
+        head: Bytes,
+        /// The cap, `requests.maxBody`.
+        limit_bytes: u64,
+    },
+}
+
+/// The gate's answer to a call.
+#[derive(Debug)]
+pub enum Reply {
+    /// 200: an AdmissionReview.
+    Review(Bytes),
+    /// 429 with `Retry-After: 1`. kube-apiserver retries within its deadline.
+    Overloaded,
+    /// The same 429: other reviews have used up the memory for decoded documents.
+    Crowded,
+    /// 503 with `Retry-After: 1`: no plugins are loaded yet. kube-apiserver retries this too.
+    Starting,
+    /// 400: the body is not an AdmissionReview. The text must not quote the body.
+    BadRequest(String),
+    /// 404: no plugin has the name in the path.
+    NoSuchPlugin(String),
+    /// 413: the body exceeds the cap. The text names the limit.
+    TooLarge(String),
+    /// 500: the host failed. The text must not quote the body.
+    Internal(String),
+}
+
+/// Whether the host should get traffic.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Readiness {
+    /// `/readyz` returns 200 if set, else 503. A drain overrides this with 503.
+    pub ready: bool,
+    /// Whether every plugin without which requests are denied is loaded. `/readyz` sends it in the header [`COMPLETE`](crate::COMPLETE).
+    pub complete: bool,
+    /// One line per fact, shown with `?verbose` and whenever the host is not ready.
+    pub detail: Vec<String>,
+}
+
+/// The result of a reload.
+#[derive(Clone, Debug)]
+pub struct Reloaded {
+    /// Whether everything that is configured is now serving: `POST /reload` returns 200, else 500.
+    pub complete: bool,
+    /// The changes that were made and those that failed.
+    pub report: serde_json::Value,
+}
+
+/// Answers reviews for the server: the plugins, or something simpler in tests.
+pub trait Gate: Send + Sync + 'static {
+    /// Answers one review. The future is dropped when the client disconnects or the call's whole timeout is over.
+    fn review(&self, call: Call) -> impl Future<Output = Reply> + Send;
+    /// Returns the content of `/plugins`.
+    fn plugins(&self) -> serde_json::Value;
+    /// Returns the content of `/shadows`: an object with the list `shadows`. The default list is empty.
+    fn shadows(&self) -> serde_json::Value {
+        serde_json::json!({ "shadows": [] })
+    }
+    /// Returns the content of `/decisions`: an object with the list `decisions`, newest first. With a uid, the list
+    /// holds the full decisions of that review. The default list is empty.
+    fn decisions(&self, uid: Option<&str>) -> serde_json::Value {
+        let _ = uid;
+        serde_json::json!({ "decisions": [] })
+    }
+    /// Reads the configuration and the plugins again, for `POST /reload`. Returns none if there is nothing to read.
+    fn reload(&self) -> impl Future<Output = Option<Reloaded>> + Send {
+        std::future::ready(None)
+    }
+    /// Returns the content of `/readyz`.
+    fn readiness(&self) -> Readiness;
+}
+
+// === impl Endpoint ===
+
+impl Endpoint {
+    /// Returns `mutate` or `validate`, as used in the path and in metrics.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mutate => "mutate",
+            Self::Validate => "validate",
+        }
+    }
+}

@@ -1,0 +1,20 @@
+//! AdmissionReviews, and the types that the parts of Tollgate exchange about them.
+//!
+//! - [`review`] reads the wire format.
+//! - [`Call`] and [`Reply`] are what the server and a [`Gate`] exchange.
+//! - [`Denial`] is a plugin's denial in its own words, and [`Cost`] what a call took.
+//! - [`text`] makes text from plugins safe for its destination.
+
+mod call;
+mod chain;
+mod cost;
+mod instance;
+pub mod review;
+pub mod text;
+mod verdict;
+
+pub use call::{Body, Call, Endpoint, Gate, Readiness, Reloaded, Reply};
+pub use chain::chain;
+pub use cost::{Cost, Phase};
+pub use instance::{COMPLETE, INSTANCE, Instance};
+pub use verdict::{Cause, Denial};

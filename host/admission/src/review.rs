@@ -1,0 +1,5 @@
+//! Reads AdmissionReviews.
+
+pub mod decode;
+pub mod head;
+pub mod request;

@@ -1,0 +1,279 @@
+//! `tollgate bench`
+
+mod measure;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, anyhow, bail};
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use tollgate::setup::{Options, Setup};
+use tollgate_admission::Phase;
+use tollgate_config::{Capability, Config, PluginConfig, PluginName, Source, format_bytes};
+use tollgate_json::document::Json;
+
+use self::measure::{Measured, Series, series};
+use super::FAILURE;
+use super::build::read_settings;
+use super::review::ReviewOptions;
+use super::review::input::{self, Document};
+use super::review::request::Maker;
+use super::terminal::{BAD, FAINT, STRONG, grouped, milliseconds, plain, say};
+
+/// Measure the calls of a plugin: latency, fuel and memory, and how they grow with the object.
+///
+/// Every call gets a fresh instance, as in the server. The first call is listed on its own: nothing is warm then, as
+/// after a plugin was just loaded.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Bench {
+    /// Plugin file, or the plugin's name if --config is given.
+    #[arg(value_name = "PLUGIN")]
+    plugin: String,
+    /// Configuration file that holds the plugin's settings and limits.
+    #[arg(long, value_name = "FILE", conflicts_with = "settings")]
+    config: Option<PathBuf>,
+    /// Settings of the plugin, as YAML or JSON [default: none]
+    #[arg(long, value_name = "FILE")]
+    settings: Option<PathBuf>,
+    /// Manifest or AdmissionReview to call the plugin with [default: a Pod]
+    #[arg(long, value_name = "FILE")]
+    object: Option<PathBuf>,
+    /// Number of calls for each row.
+    #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..))]
+    calls: u32,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Output,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate bench dist/trusted-registries.wasm --settings settings.yaml
+  tollgate bench trusted-registries --config tollgate.yaml --object deploy.yaml
+  tollgate bench dist/trusted-registries.wasm -o json
+
+Fuel is the same on every machine. Times are those of this machine: run nothing else on it.
+Exit code: 0 when the plugin was measured, 1 when a call ended as a fault, 2 when it could not be measured.";
+
+/// Sizes that the object is padded to. The object is also measured at its own size.
+const SIZES_BYTES: [usize; 3] = [10 << 10, 100 << 10, 1 << 20];
+
+// === impl Bench ===
+
+impl Bench {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let (config, plugin) = self.config()?;
+        let document = match &self.object {
+            Some(file) => {
+                let mut documents = input::read(file)?;
+                if documents.len() != 1 {
+                    bail!(
+                        "{}: expected one document, found {}",
+                        file.display(),
+                        documents.len()
+                    );
+                }
+                documents.remove(0)
+            }
+            None => Document {
+                file: "pod".to_owned(),
+                number: 1,
+                content: Json::from(pod()),
+            },
+        };
+        let review_options = ReviewOptions::default();
+        let documents = [document];
+        let review = Maker::new(&review_options, &documents, Vec::new())
+            .prepare(&documents[0])?
+            .review;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the runtime")?;
+        let (calls, depth) = (self.calls, config.requests.max_depth);
+        let measured: Vec<Series> = runtime.block_on(async {
+            let setup = Setup::new(&config, &Options::default())?;
+            let loaded = setup.loader.check(&plugin).await;
+            let loaded = loaded.map_err(|error| {
+                let reason = tollgate_admission::chain(&error);
+                anyhow!("cannot load {}: {reason}", plugin.name)
+            })?;
+            let interfaces = loaded.guest.interfaces();
+            let mut measured = Vec::new();
+            for (phase, exports) in [
+                (Phase::Mutate, interfaces.mutating),
+                (Phase::Validate, interfaces.validating),
+            ] {
+                if exports {
+                    measured.push(
+                        series(
+                            &setup.engine,
+                            &loaded.guest,
+                            phase,
+                            &review,
+                            &SIZES_BYTES,
+                            calls,
+                            depth,
+                        )
+                        .await?,
+                    );
+                }
+            }
+            anyhow::Ok(measured)
+        })?;
+        match self.output {
+            Output::Text => show(&plugin, &measured, calls),
+            Output::Json => {
+                let phases: Vec<Value> = measured.iter().map(Series::to_json).collect();
+                say!(
+                    "{:#}",
+                    json!({ "plugin": plugin.name.as_str(), "calls": calls, "phases": phases })
+                );
+            }
+        }
+        let failed = measured
+            .iter()
+            .flat_map(|series| &series.rows)
+            .any(|row| row.fault.is_some());
+        Ok(if failed {
+            ExitCode::from(FAILURE)
+        } else {
+            ExitCode::SUCCESS
+        })
+    }
+
+    /// Returns the host's configuration and the plugin to measure.
+    fn config(&self) -> anyhow::Result<(Config, PluginConfig)> {
+        if let Some(file) = &self.config {
+            let config = Config::load(file)?;
+            let found = config
+                .plugins
+                .iter()
+                .find(|plugin| plugin.name.as_str() == self.plugin);
+            let names: Vec<&str> = config
+                .plugins
+                .iter()
+                .map(|plugin| plugin.name.as_str())
+                .collect();
+            let found = found.ok_or_else(|| {
+                anyhow!(
+                    "{}: no plugin is named {:?}, expected one of {}",
+                    file.display(),
+                    self.plugin,
+                    names.join(", ")
+                )
+            })?;
+            let found = found.clone();
+            return Ok((config, found));
+        }
+        let file = Path::new(&self.plugin);
+        if !file.is_file() {
+            bail!(
+                "{}: no such file; create it with `tollgate build`, or name a plugin of --config",
+                file.display()
+            );
+        }
+        let stem = file
+            .file_stem()
+            .unwrap_or_default()
+            .to_string_lossy()
+            .replace('_', "-");
+        // The file's name may not be a valid plugin name. Any valid name will do.
+        let name = PluginName::parse(&stem).or_else(|_| PluginName::parse("plugin"))?;
+        let mut plugin = PluginConfig::new(name, Source::File(file.to_owned()));
+        plugin.capabilities.insert(Capability::Clock);
+        if let Some(settings) = &self.settings {
+            plugin.settings = read_settings(settings)?;
+        }
+        let config = Config::parse("allowEmpty: true", Path::new("."))?;
+        Ok((config, plugin))
+    }
+}
+
+fn show(plugin: &PluginConfig, measured: &[Series], calls: u32) {
+    for Series { phase, first, rows } in measured {
+        say!(
+            "{STRONG}{} {}{STRONG:#}  {FAINT}{calls} calls for each row{FAINT:#}",
+            plugin.name,
+            phase.name()
+        );
+        say!("first call: {}", milliseconds(first.as_secs_f64() * 1000.0));
+        say!(
+            "{FAINT}{:>10}  {:10}  {:>12}  {:>10}  {:>9}  {:>9}  {:>9}{FAINT:#}",
+            "object",
+            "answer",
+            "fuel",
+            "memory",
+            "median",
+            "99 %",
+            "slowest"
+        );
+        for row in rows {
+            let Measured {
+                object_bytes,
+                ended,
+                fuel,
+                memory_bytes,
+                median,
+                slow,
+                slowest,
+                fault,
+            } = row;
+            let time =
+                |duration: &std::time::Duration| milliseconds(duration.as_secs_f64() * 1000.0);
+            say!(
+                "{:>10}  {ended:10}  {:>12}  {:>10}  {:>9}  {:>9}  {:>9}",
+                size(*object_bytes as u64),
+                grouped(*fuel),
+                format_bytes(*memory_bytes),
+                time(median),
+                time(slow),
+                time(slowest),
+            );
+            if let Some(fault) = fault {
+                say!("            {BAD}{}{BAD:#}", plain(fault));
+            }
+        }
+        say!("");
+    }
+}
+
+/// Formats a size with one decimal, for a column.
+fn size(bytes: u64) -> String {
+    #[expect(clippy::cast_precision_loss, reason = "a size to be looked at")]
+    let kibibytes = bytes as f64 / 1024.0;
+    match kibibytes {
+        ..1024.0 => format!("{kibibytes:.1} KiB"),
+        _ => format!("{:.1} MiB", kibibytes / 1024.0),
+    }
+}
+
+/// Returns an ordinary Pod, used when no object is given.
+fn pod() -> Value {
+    let container = |name: &str| {
+        json!({
+            "name": name, "image": format!("registry.example.com/shop/{name}:1.2.3"),
+            "resources": {"requests": {"cpu": "100m", "memory": "128Mi"}, "limits": {"memory": "256Mi"}},
+            "ports": [{"containerPort": 8080}],
+            "env": [{"name": "LEVEL", "value": "info"}],
+        })
+    };
+    json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"name": "web", "namespace": "shop", "labels": {"app": "web", "team": "shop"}},
+        "spec": {
+            "serviceAccountName": "web",
+            "initContainers": [container("prepare")],
+            "containers": [container("web"), container("proxy")],
+            "volumes": [{"name": "cache", "emptyDir": {}}],
+        },
+    })
+}

@@ -1,0 +1,240 @@
+//! `tollgate check`
+
+use std::path::Path;
+use std::process::ExitCode;
+use std::time::SystemTime;
+
+use anyhow::Context as _;
+use clap::Args;
+use tollgate::FolderError;
+use tollgate::setup::{Folder, Options, Setup, check_folder};
+use tollgate_admission::chain;
+use tollgate_config::kubernetes::{Finding, check_rules};
+use tollgate_config::{Exception, FailurePolicy, Mode, PluginConfig, why_everybody};
+use tollgate_engine::ConfiguredBy;
+use tollgate_gate::plugin::{Plugin, PluginState};
+use tollgate_server::{Inspected, inspect};
+
+use super::terminal::say;
+use super::{FAILURE, Origin};
+
+/// Check a configuration and everything that it names, as `serve` would load it.
+#[derive(Args, Debug)]
+pub(super) struct Check {
+    #[command(flatten)]
+    origin: Origin,
+    /// Check only the configuration file, and skip everything that it names.
+    #[arg(long)]
+    no_plugins: bool,
+    /// Skip the files of `tls` and `authentication`, for files that are not on this machine.
+    #[arg(long)]
+    no_credentials: bool,
+}
+
+// === impl Check ===
+
+impl Check {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let mut config = self.origin.load()?;
+        let plugins = std::mem::take(&mut config.plugins);
+        say!("configuration: valid, {} plugin(s)", plugins.len());
+        let mut failed = false;
+        if self.no_plugins {
+            for plugin in &plugins {
+                let findings = plugin
+                    .matching
+                    .as_ref()
+                    .map(|matching| check_rules(matching, true));
+                for finding in findings.unwrap_or_default() {
+                    failed |= finding.is_certain;
+                    say!("{}:{}", plugin.name, rule(&finding));
+                }
+            }
+            return Ok(exit_code(failed));
+        }
+        if !self.no_credentials {
+            let admin = config.admin.authentication.as_ref();
+            for inspected in inspect(&config.tls, &config.authentication, admin) {
+                failed |= inspected.result.is_err();
+                say!("{}", credentials(inspected));
+            }
+        }
+        say!("startup: {}", config.startup);
+        config.plugins = plugins;
+        // `check` does not create the folders that `serve` would create. A folder that is missing or not usable is left
+        // out of the configuration, so that the rest can still be checked.
+        for (setting, folder) in [
+            ("engine.cacheDirectory", &mut config.engine.cache_directory),
+            (
+                "registries.cacheDirectory",
+                &mut config.registries.cache_directory,
+            ),
+        ] {
+            let Some(path) = folder.clone() else {
+                continue;
+            };
+            let checked = check_folder(&path);
+            failed |= checked.is_err();
+            if !matches!(checked, Ok(Folder::Exists)) {
+                *folder = None;
+            }
+            say!("{}", cache(setting, &path, checked));
+        }
+        let setup = Setup::new(&config, &Options::default())?;
+        let plugins = config.take_plugins();
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the runtime")?;
+        let set = runtime.block_on(setup.loader.load_all(plugins));
+        for plugin in set.all() {
+            failed |= matches!(plugin.state, PluginState::Failed { .. });
+            say!("{}", line(plugin));
+            for finding in rules(plugin) {
+                failed |= finding.is_certain;
+                say!("{}", rule(&finding));
+            }
+        }
+        Ok(exit_code(failed))
+    }
+}
+
+fn exit_code(failed: bool) -> ExitCode {
+    if failed {
+        ExitCode::from(FAILURE)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+/// Returns the rules of a plugin that match nothing.
+fn rules(plugin: &Plugin) -> Vec<Finding> {
+    let configured = plugin.config.matching.as_ref();
+    let matching = match &plugin.state {
+        PluginState::Loaded(loaded) => Some(&loaded.matching),
+        PluginState::Failed { .. } | PluginState::Disabled => configured,
+    };
+    let findings = matching.map(|matching| check_rules(matching, configured.is_some()));
+    findings.unwrap_or_default()
+}
+
+fn rule(finding: &Finding) -> String {
+    if finding.is_certain {
+        format!("  RULE MATCHES NOTHING: {finding}")
+    } else {
+        format!("  warning: {finding}")
+    }
+}
+
+fn cache(setting: &str, path: &Path, checked: Result<Folder, FolderError>) -> String {
+    let path = path.display();
+    match checked {
+        Ok(Folder::Exists) => format!("{setting}: ok, {path}"),
+        Ok(Folder::Missing) => {
+            format!("{setting}: ok, {path} does not exist yet; `serve` creates it")
+        }
+        Err(error) => {
+            format!(
+                "{setting}: NOT USABLE: {path}: {}\n  `serve` does not start with it",
+                chain(&error)
+            )
+        }
+    }
+}
+
+fn credentials(inspected: Inspected) -> String {
+    let setting = inspected.setting;
+    match inspected.result {
+        Ok(usable) => {
+            let warnings = usable
+                .warnings
+                .iter()
+                .map(|warning| format!("\n  warning: {warning}"));
+            format!(
+                "{setting}: ok, {}{}",
+                usable.description,
+                warnings.collect::<String>()
+            )
+        }
+        Err(error) => format!(
+            "{setting}: NOT USABLE: {}\n  {}; if the files are on another machine, skip this check with \
+             --no-credentials",
+            chain(&error),
+            error.consequence()
+        ),
+    }
+}
+
+/// Lists the excluded groups that callers belong to automatically, with the reason.
+fn left_out(config: &PluginConfig) -> impl Iterator<Item = (&str, &'static str)> {
+    let groups = config
+        .matching
+        .iter()
+        .flat_map(|matching| matching.excluded_groups());
+    groups.filter_map(|group| Some((group, why_everybody(group)?)))
+}
+
+fn expired(plugin: &Plugin) -> impl Iterator<Item = &Exception> {
+    let now = SystemTime::now();
+    let exceptions = plugin.config.exceptions.iter();
+    exceptions.filter(move |exception| !exception.is_active(now))
+}
+
+fn line(plugin: &Plugin) -> String {
+    let name = &plugin.config.name;
+    match &plugin.state {
+        PluginState::Disabled => format!("{name}: disabled, not loaded"),
+        PluginState::Failed { reason } => {
+            let mut line = format!("{name}: NOT LOADED ({}): {reason}", plugin.config.source);
+            if plugin.config.matching.is_none()
+                && plugin.config.failure_policy == FailurePolicy::Fail
+            {
+                line.push_str(
+                    "\n  it has no `match`, so until it is loaded it applies to every request, and failurePolicy \
+                     Fail denies all of them",
+                );
+            }
+            line
+        }
+        PluginState::Loaded(loaded) => {
+            let interfaces = loaded.guest.interfaces();
+            let does = match (interfaces.mutating, interfaces.validating) {
+                (true, true) => "mutates and validates",
+                (true, false) => "mutates",
+                _ => "validates",
+            };
+            let version = &loaded.manifest.version;
+            let digest = plugin.digest.as_deref().unwrap_or_default();
+            let mut line = format!("{name}: ok, version {version}, {does}, {digest}");
+            if let ConfiguredBy::EachCall { reason, .. } = loaded.guest.configured() {
+                line.push_str(&format!("\n  configured again in every call: {reason}"));
+            }
+            let config = &plugin.config;
+            let enforces = interfaces.validating && config.mode == Mode::Enforce;
+            if enforces && config.failure_policy == FailurePolicy::Ignore {
+                line.push_str(
+                    "\n  warning: it validates under failurePolicy Ignore, so a user who can make it fail bypasses \
+                     it, for example with an object that uses up limits.fuel or limits.cpuTime",
+                );
+            }
+            let selector = &loaded.matching.object_selector;
+            if enforces && !selector.requirements.is_empty() {
+                line.push_str(&format!(
+                    "\n  warning: it validates only objects with certain labels ({selector}), so a user who may \
+                     write an object can choose labels that bypass it"
+                ));
+            }
+            for (group, why) in left_out(config).filter(|_| enforces) {
+                line.push_str(&format!(
+                    "\n  warning: match.excludeGroups contains {group}, and {why}: their requests bypass it"
+                ));
+            }
+            for exception in expired(plugin) {
+                line.push_str(&format!(
+                    "\n  warning: an exception has expired and has no effect: {exception}"
+                ));
+            }
+            line
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! The command line: subcommands, shared flags and exit codes.
+
+// `println!` and `eprintln!` panic when the reader closes the pipe. `say!` and `tell!` do not.
+#![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
+
+mod admin;
+mod bench;
+mod build;
+mod called;
+mod check;
+mod completions;
+mod explain;
+mod inspect;
+mod language;
+mod last_known_good;
+mod manifests;
+mod memory;
+mod new;
+mod registry;
+mod review;
+mod serve;
+mod terminal;
+mod test;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use clap::{Args, Parser, Subcommand};
+use mimalloc::MiMalloc;
+use tollgate_config::Config;
+use tollgate_telemetry::logs::LogFormat;
+
+/// A large part of a review's cost is allocations of a few dozen bytes. mimalloc halves that part.
+#[global_allocator]
+static ALLOCATOR: MiMalloc = MiMalloc;
+
+/// A WebAssembly plugin host for Kubernetes admission.
+#[derive(Debug, Parser)]
+#[command(name = "tollgate", version, about, after_help = EXAMPLES)]
+struct Cli {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Serve admission reviews over HTTPS.
+    Serve(serve::Serve),
+    /// Check a configuration and everything that it names, as `serve` would load it.
+    Check(check::Check),
+    /// Review manifests or AdmissionReviews through the whole configuration, without a server.
+    Review(review::Review),
+    /// Create a policy project from a template, with unit tests and a test suite.
+    New(new::New),
+    /// Build the policy in a folder, and check it as the host would.
+    Build(build::Build),
+    /// Run the test suites of a policy through the code that the server runs.
+    Test(test::Test),
+    /// Measure the calls of a plugin, and how the cost grows with the object.
+    Bench(bench::Bench),
+    /// Explain a decision of a running server: which plugins were called, why, and what they said and changed.
+    Explain(explain::Explain),
+    /// Print the webhook configurations that register this host with kube-apiserver, as YAML.
+    Manifests(manifests::Manifests),
+    /// Push a plugin to a registry.
+    Push(registry::Push),
+    /// Pull a plugin from a registry into a file.
+    Pull(registry::Pull),
+    /// Show what a plugin is, from a file or from an artifact in a registry.
+    Inspect(inspect::Inspect),
+    /// Verify that a plugin in a registry is signed by one of the given keys, and that its bytes are the signed ones.
+    Verify(registry::Verify),
+    /// Print a completion script for a shell.
+    Completions(completions::Completions),
+    /// Prepare one plugin for the parent process, over standard input and output.
+    #[command(hide = true)]
+    Prepare,
+}
+
+/// The source of the configuration.
+#[derive(Args, Debug)]
+#[group(required = true, multiple = false)]
+struct Origin {
+    /// Configuration file.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// Folder of plugins, used in place of a configuration file. Each `*.wasm` in it is a plugin. Plugins run in the
+    /// order of their names, with the rules from their own manifests and with every limit at its default.
+    #[arg(long, value_name = "FOLDER")]
+    plugins: Option<PathBuf>,
+}
+
+/// Flags for logging.
+#[derive(Args, Debug)]
+struct Logging {
+    /// Log format: json or text
+    #[arg(long, value_name = "FORMAT", default_value = "json")]
+    log_format: LogFormat,
+    /// Log filter: a level, or target=level pairs such as info,plugin=debug. [env: TOLLGATE_LOG] [default: info]
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate serve --plugins ./plugins        every .wasm in a folder, self-signed certificate
+  tollgate serve --config tollgate.yaml     the plugins and settings of a configuration file
+  tollgate check --config tollgate.yaml     all problems of the configuration and its plugins
+  tollgate review --config tollgate.yaml deploy.yaml
+                                            the verdict and the changes for a manifest
+  tollgate new trusted-registries --lang rust
+                                            a new policy project
+  tollgate build                            the plugin of the project in this folder
+  tollgate test                             all test suites below this folder
+  tollgate explain 705ab4f5-6393-11e8-b7cc-42010a800002
+                                            why a running server allowed or denied a review
+  tollgate manifests --config tollgate.yaml --service tollgate-system/tollgate | kubectl apply -f -
+                                            register it with kube-apiserver
+  tollgate push plugin.wasm oci://registry.example.com/policies/plugin:1.0
+                                            put a plugin where `source` finds it";
+
+/// Exit code of a command that ran to its end with a negative result.
+const FAILURE: u8 = 1;
+/// Exit code of a command that could not be carried out, for example because its input is wrong.
+const USAGE: u8 = 2;
+
+// === impl Origin ===
+
+impl Origin {
+    fn load(&self) -> anyhow::Result<Config> {
+        Ok(self.resolve()?.load()?)
+    }
+
+    fn resolve(&self) -> anyhow::Result<tollgate_config::Origin> {
+        match (&self.config, &self.plugins) {
+            (Some(file), _) => Ok(tollgate_config::Origin::File(file.clone())),
+            (None, Some(folder)) => Ok(tollgate_config::Origin::Directory(folder.clone())),
+            (None, None) => anyhow::bail!("--config or --plugins is required"),
+        }
+    }
+}
+
+fn main() -> ExitCode {
+    let result = match Cli::parse().command {
+        Command::Serve(serve) => serve.run(),
+        Command::Check(check) => check.run(),
+        Command::Review(review) => review.run(),
+        Command::New(new) => new.run(),
+        Command::Build(build) => build.run(),
+        Command::Test(test) => test.run(),
+        Command::Bench(bench) => bench.run(),
+        Command::Explain(explain) => explain.run(),
+        Command::Manifests(manifests) => manifests.run(),
+        Command::Push(push) => push.run(),
+        Command::Pull(pull) => pull.run(),
+        Command::Inspect(inspect) => inspect.run(),
+        Command::Verify(verify) => verify.run(),
+        Command::Completions(completions) => completions.run(),
+        Command::Prepare => {
+            tollgate_gate::plugin::prepare::run(std::io::stdin().lock(), std::io::stdout().lock())
+                .map(|()| ExitCode::SUCCESS)
+        }
+    };
+    let code = result.unwrap_or_else(|error| {
+        terminal::tell!("tollgate: {error:#}");
+        ExitCode::from(USAGE)
+    });
+    terminal::exit_code(code)
+}

@@ -1,0 +1,252 @@
+//! `tollgate review`
+
+pub(super) mod difference;
+pub(super) mod examine;
+pub(super) mod input;
+mod kinds;
+pub(super) mod request;
+mod show;
+mod yaml;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Context as _;
+use clap::{Args, ValueEnum};
+use serde_json::{Value, json};
+use tollgate::setup::{Options, Setup};
+use tollgate_config::{Config, Mode};
+use tollgate_gate::pipeline::Pipeline;
+use tollgate_gate::plugin::{PluginSet, PluginState};
+use tollgate_telemetry::logs::LogFormat;
+
+use self::examine::{Finding, Verdict, examine};
+use self::request::Maker;
+use super::terminal::{NOTABLE, plain, say, tell};
+use super::{FAILURE, Origin, USAGE};
+
+/// Review manifests or AdmissionReviews through the whole configuration, without a server.
+///
+/// Each document goes to the mutators. If they allow it, the changed document goes to the validators. The command runs
+/// the server's own code, with its limits.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Review {
+    /// Files with YAML or JSON: manifests, lists of them, AdmissionReviews. A file may hold any number of them. `-` is
+    /// standard input.
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+    #[command(flatten)]
+    origin: Origin,
+    #[command(flatten)]
+    review_options: ReviewOptions,
+    /// Output format.
+    #[arg(short, long, value_enum, default_value = "text")]
+    output: Output,
+    /// Show every plugin for every document, including plugins that were not called, with the reason.
+    #[arg(short, long)]
+    verbose: bool,
+    /// Log to standard error, with a level or target=level pairs such as warn,plugin=debug.
+    #[arg(long, value_name = "FILTER")]
+    log: Option<String>,
+}
+
+/// Flags for the parts of a review that kube-apiserver would add to a manifest. AdmissionReviews contain these parts
+/// already.
+#[derive(Args, Debug, Default)]
+pub(super) struct ReviewOptions {
+    /// Operation for the manifests [default: CREATE, or UPDATE for objects in --old]
+    #[arg(long, value_enum, ignore_case = true)]
+    pub(super) operation: Option<RequestedOperation>,
+    /// Name of the requesting user [default: tollgate-review]
+    #[arg(long, value_name = "NAME")]
+    pub(super) user: Option<String>,
+    /// Group of the user, in addition to system:authenticated. May be given several times.
+    #[arg(long, value_name = "NAME")]
+    pub(super) group: Vec<String>,
+    /// File with the old objects for UPDATE, and with the current objects for DELETE. Objects are matched by kind,
+    /// namespace and name.
+    #[arg(long, value_name = "FILE")]
+    pub(super) old: Option<PathBuf>,
+    /// Namespace of manifests that name none [default: default]
+    #[arg(long, value_name = "NAME")]
+    pub(super) namespace: Option<String>,
+    /// Mark the requests as dry runs, like `kubectl --dry-run=server`.
+    #[arg(long)]
+    pub(super) dry_run: bool,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+pub(super) enum RequestedOperation {
+    #[value(name = "CREATE")]
+    Create,
+    #[value(name = "UPDATE")]
+    Update,
+    #[value(name = "DELETE")]
+    Delete,
+}
+
+#[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
+enum Output {
+    Text,
+    Json,
+    Yaml,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate review --config tollgate.yaml deploy.yaml
+  kustomize build . | tollgate review --config tollgate.yaml -
+  tollgate review --config tollgate.yaml --old before.yaml after.yaml
+  tollgate review --plugins ./plugins --operation DELETE --user jane --group dev pod.yaml
+  tollgate review --config tollgate.yaml -o json review.json
+
+Exit code: 0 when everything is allowed, 1 when something is denied, 2 when something could not be reviewed.";
+
+// === impl Review ===
+
+impl Review {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        anyhow::ensure!(
+            self.review_options.operation != Some(RequestedOperation::Create)
+                || self.review_options.old.is_none(),
+            "--operation CREATE cannot have --old: a created object has no old version; leave one of them out"
+        );
+        let config = self.origin.load()?;
+        if let Some(filter) = &self.log {
+            tollgate_telemetry::logs::install(LogFormat::Text, Some(filter))?;
+        }
+        let mut documents = Vec::new();
+        for file in &self.files {
+            documents.extend(input::read(file)?);
+        }
+        let old = match &self.review_options.old {
+            Some(file) => input::read(file)?,
+            None => Vec::new(),
+        };
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the runtime")?;
+        let maker = Maker::new(&self.review_options, &documents, old);
+        let common = maker.assumptions();
+        let prepared: Vec<_> = documents
+            .into_iter()
+            .map(|document| {
+                let prepared = maker.prepare(&document);
+                (document, prepared)
+            })
+            .collect();
+        let any_manifest = prepared.iter().any(|(_, prepared)| {
+            prepared
+                .as_ref()
+                .is_ok_and(|prepared| prepared.from_manifest)
+        });
+        let findings = runtime.block_on(async {
+            let setup = Setup::new(&config, &Options::default())?;
+            let (pipeline, requests) = pipeline(&setup, config).await;
+            if self.output == Output::Text && any_manifest {
+                show::assumptions(&common);
+            }
+            let mut findings = Vec::with_capacity(prepared.len());
+            for (document, prepared) in prepared {
+                let finding = examine(&pipeline, &requests, document, prepared).await;
+                if self.output == Output::Text {
+                    show::finding(&finding, self.verbose);
+                }
+                findings.push(finding);
+            }
+            anyhow::Ok(findings)
+        })?;
+        match self.output {
+            Output::Text => show::summary(&findings),
+            Output::Json => say!("{:#}", whole(&findings, &common)),
+            Output::Yaml => say!(
+                "{}",
+                serde_saphyr::to_string(&whole(&findings, &common))?.trim_end()
+            ),
+        }
+        Ok(exit_code(&findings))
+    }
+}
+
+/// Builds the pipeline that `serve` would use. A plugin that is not loaded follows its failurePolicy, as in the server.
+async fn pipeline(setup: &Setup, config: Config) -> (Pipeline, tollgate_config::Requests) {
+    let set = setup.loader.load_all(config.plugins).await;
+    report_failed(&set);
+    let pipeline = setup.pipeline(set, &config.requests, &config.engine);
+    (pipeline, config.requests)
+}
+
+fn report_failed(set: &PluginSet) {
+    for plugin in set.iter() {
+        if let PluginState::Failed { reason } = &plugin.state {
+            let config = &plugin.config;
+            let counts = match config.mode {
+                Mode::Enforce => {
+                    format!(
+                        "its failurePolicy {} applies",
+                        config.failure_policy.as_str()
+                    )
+                }
+                mode => format!("it denies nothing in mode {}", mode.as_str()),
+            };
+            tell!(
+                "{NOTABLE}the plugin {} is not loaded, and {counts}:{NOTABLE:#} {}",
+                config.name,
+                plain(reason)
+            );
+        }
+    }
+}
+
+fn whole(findings: &[Finding], common: &[String]) -> Value {
+    let count = |verdict: Verdict| {
+        let same = findings
+            .iter()
+            .filter(|finding| finding.verdict() == verdict);
+        same.count()
+    };
+    json!({
+        "documents": findings.iter().map(|finding| finding.to_json(common)).collect::<Vec<_>>(),
+        "summary": {
+            "documents": findings.len(),
+            "allowed": count(Verdict::Allowed) + count(Verdict::Changed),
+            "changed": count(Verdict::Changed),
+            "denied": count(Verdict::Denied),
+            "errors": count(Verdict::Error),
+        },
+    })
+}
+
+fn exit_code(findings: &[Finding]) -> ExitCode {
+    let any = |verdict: Verdict| findings.iter().any(|finding| finding.verdict() == verdict);
+    if any(Verdict::Error) {
+        ExitCode::from(USAGE)
+    } else if any(Verdict::Denied) {
+        ExitCode::from(FAILURE)
+    } else {
+        ExitCode::SUCCESS
+    }
+}
+
+// === impl RequestedOperation ===
+
+impl RequestedOperation {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Create => "CREATE",
+            Self::Update => "UPDATE",
+            Self::Delete => "DELETE",
+        }
+    }
+
+    /// Returns the kind of the operation's options.
+    fn options(self) -> &'static str {
+        match self {
+            Self::Create => "CreateOptions",
+            Self::Update => "UpdateOptions",
+            Self::Delete => "DeleteOptions",
+        }
+    }
+}

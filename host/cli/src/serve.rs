@@ -1,0 +1,184 @@
+//! `tollgate serve`
+
+use std::net::SocketAddr;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use anyhow::Context as _;
+use clap::Args;
+use tokio::signal::unix::SignalKind;
+use tokio_util::task::AbortOnDropHandle;
+use tollgate::setup::{Options, Setup};
+use tollgate_admission::Instance;
+use tollgate_config::Config;
+use tollgate_gate::live::{Begin, Live, Reclaim, Reconciler};
+use tollgate_gate::pipeline::Pipeline;
+use tollgate_gate::plugin::PluginSet;
+use tollgate_oci::LastGood;
+use tollgate_server::{Listen, Server, Signals};
+
+use super::last_known_good::LastKnownGood;
+use super::{FAILURE, Logging, Origin};
+use crate::memory;
+use tollgate_config as config;
+
+/// Serve admission reviews over HTTPS.
+#[derive(Args, Debug)]
+pub(super) struct Serve {
+    #[command(flatten)]
+    origin: Origin,
+    /// HTTPS listen address (overrides `listen`).
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    listen: Option<SocketAddr>,
+    /// Listen address of /plugins, /shadows, /decisions and /reload (overrides `admin.listen`).
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    admin_listen: Option<SocketAddr>,
+    /// Listen address of /livez, /readyz and /metrics (overrides `probes.listen`).
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    probes_listen: Option<SocketAddr>,
+    #[command(flatten)]
+    last_known_good: LastKnownGood,
+    #[command(flatten)]
+    logging: Logging,
+}
+
+// === impl Serve ===
+
+impl Serve {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let origin = self.origin.resolve()?;
+        tollgate_telemetry::logs::install(self.logging.log_format, self.logging.log.as_deref())?;
+        let (config, is_last_known_good) = match origin.load() {
+            Ok(config) => (config, false),
+            Err(error) => match self.last_known_good.find(&origin) {
+                Some(config) => (config, true),
+                None => return Err(error.into()),
+            },
+        };
+        let reclaim = Arc::new(Reclaim::new(memory::idle));
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .thread_name("tollgate")
+            .on_thread_start({
+                let reclaim = Arc::clone(&reclaim);
+                move || memory::begin(&reclaim)
+            })
+            .on_thread_park({
+                let reclaim = Arc::clone(&reclaim);
+                move || memory::idle(&reclaim)
+            })
+            .build()
+            .context("cannot start the runtime")?;
+        let ended = runtime.block_on(self.serve(origin, config, is_last_known_good, reclaim));
+        // Only a client that keeps its connection open or a hanging file system can still block here. Tollgate waits
+        // for neither.
+        runtime.shutdown_background();
+        ended
+    }
+
+    async fn serve(
+        self,
+        origin: config::Origin,
+        config: Config,
+        is_last_known_good: bool,
+        reclaim: Arc<Reclaim>,
+    ) -> anyhow::Result<ExitCode> {
+        let mut signals = Signals::listen().context("cannot set up the signal handlers")?;
+        let hangups = tokio::signal::unix::signal(SignalKind::hangup());
+        let hangups = hangups.context("cannot set up the signal handlers")?;
+        let last_good = LastGood::new(&config.registries, origin.path());
+        let others = last_good.as_ref().map(LastGood::limits).unwrap_or_default();
+        let options = Options {
+            others: &others,
+            ..Options::default()
+        };
+        let setup = Setup::new(&config, &options)?;
+        let metrics = setup.metrics.clone();
+        let begin = Begin {
+            origin,
+            config: config.clone(),
+            is_last_known_good,
+            last_good,
+            reclaim,
+        };
+        let reconciler = Reconciler::new(begin, setup.loader, metrics, hangups);
+        let instance = Instance::new();
+        let live = Arc::new(Live::new(&reconciler, config.startup, instance));
+        let max_concurrent_calls = config.engine.max_concurrent_calls as usize;
+        let max_depth = config.requests.max_depth;
+        let max_decoded_bytes = config.requests.max_decoded_bytes;
+        let listen = Listen {
+            address: self.listen.unwrap_or(config.listen),
+            admin: config::Admin {
+                listen: self.admin_listen.unwrap_or(config.admin.listen),
+                ..config.admin
+            },
+            probes_address: self.probes_listen.unwrap_or(config.probes_listen),
+            tls: config.tls,
+            authentication: config.authentication,
+            instance,
+        };
+        let grace_period = config.requests.shutdown_grace_period;
+        let metrics = setup.metrics.clone();
+        let server = Server::bind(&listen, config.requests, live.clone(), metrics).await?;
+        let listening = server.listening();
+        let (stop, stopping) = tokio::sync::oneshot::channel();
+        let running = server.run(async move {
+            match stopping.await {
+                Ok(stop) => stop,
+                Err(_) => std::future::pending().await,
+            }
+        });
+        tokio::pin!(running);
+        // A start can take long. Probes must be answered meanwhile, so that nobody takes the start for a hang.
+        listening.announce_start();
+        let pipeline = Pipeline::new(
+            setup.engine.clone(),
+            PluginSet::default(),
+            setup.metrics.clone(),
+            max_depth,
+            max_concurrent_calls,
+        );
+        let pipeline = pipeline
+            .with_room(max_decoded_bytes)
+            .with_decisions(config.decisions);
+        let pipeline = Arc::new(pipeline);
+        let (opened, opening) = tokio::sync::oneshot::channel();
+        let reconciling = reconciler.run(pipeline.clone(), opened);
+        let reconciling = AbortOnDropHandle::new(tokio::spawn(reconciling));
+        tokio::select! {
+            opened = opening => opened.context("loading the plugins ended unexpectedly")?,
+            _ = &mut running => return Ok(ExitCode::SUCCESS),
+            _ = signals.next() => return Ok(ExitCode::from(FAILURE)),
+        }
+        live.open(pipeline.clone());
+        let readiness = {
+            let (live, pipeline) = (live.clone(), pipeline.clone());
+            async move { live.ready(pipeline).await }
+        };
+        let _readiness = AbortOnDropHandle::new(tokio::spawn(readiness));
+        listening.announce();
+        tokio::select! {
+            _ = &mut running => return Ok(ExitCode::SUCCESS),
+            signal = signals.next() => {
+                tracing::info!("stopping");
+                reconciling.abort();
+                let _: Result<(), _> = stop.send(signal);
+            }
+        }
+        let end = tokio::time::Instant::now() + grace_period;
+        tokio::select! {
+            _ = &mut running => {}
+            _ = signals.next() => return Ok(ExitCode::from(FAILURE)),
+        }
+        if tokio::time::timeout_at(end, pipeline.finish())
+            .await
+            .is_err()
+        {
+            tracing::warn!(
+                "stopping before all audits finished, because requests.shutdownGracePeriod is over"
+            );
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

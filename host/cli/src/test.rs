@@ -1,0 +1,158 @@
+//! `tollgate test`
+
+mod actual;
+mod against;
+mod compare;
+mod edit;
+mod expect;
+mod find;
+mod report;
+mod run;
+mod show;
+mod snapshot;
+mod suite;
+mod watch;
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, bail};
+use clap::Args;
+
+use self::against::Against;
+use self::run::{RunOptions, Tested, run};
+use super::terminal::{BAD, say};
+use super::{FAILURE, USAGE};
+
+/// Run the test suites of a policy through the code that the server runs.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(super) struct Test {
+    /// Suites, or folders to search for suites. A suite is a file with a name like policy.test.yaml.
+    #[arg(value_name = "FOLDER|FILE", default_value = ".")]
+    paths: Vec<PathBuf>,
+    /// Run only the cases whose name contains this text.
+    #[arg(long, value_name = "TEXT")]
+    filter: Option<String>,
+    /// Write the results of the cases with `snapshot: true` to their snapshot files.
+    #[arg(long)]
+    update: bool,
+    /// Compare with another version of the plugin, and run each version on the other's output. In a suite with several
+    /// plugins, give the plugin's name and the file.
+    #[arg(long, value_name = "[NAME=]OLD.wasm")]
+    against: Option<Against>,
+    /// Settings of the other version, as YAML or JSON, instead of those of the suite and its cases. Use this if the
+    /// other version does not know all settings of this one.
+    #[arg(long, value_name = "FILE", requires = "against")]
+    against_settings: Option<PathBuf>,
+    /// Run again whenever a suite, or a file that it names, changes.
+    #[arg(long)]
+    watch: bool,
+    /// Write the results also as JUnit XML to this file.
+    #[arg(long, value_name = "FILE")]
+    junit: Option<PathBuf>,
+    /// Write the results also as JSON to this file.
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Show every case with the results and costs of its plugins, not only failed cases.
+    #[arg(short, long)]
+    verbose: bool,
+}
+
+const EXAMPLES: &str = "\
+Examples:
+  tollgate test                              every suite below this folder
+  tollgate test policy.test.yaml --filter \"10 replicas\"
+  tollgate test --update                     accept the current results as snapshots
+  tollgate test --against released.wasm      the differences from a released version
+  tollgate test --watch                      test again at every change
+  tollgate test --junit results.xml          for CI
+
+Exit code: 0 when all cases pass, 1 when one fails, 2 when a suite could not be run.";
+
+// === impl Test ===
+
+impl Test {
+    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .enable_all()
+            .build()
+            .context("cannot start the runtime")?;
+        if self.watch {
+            let mut last = Vec::new();
+            watch::forever(|| {
+                match self.once(&runtime) {
+                    Ok((_, files)) => last = files,
+                    // A file that cannot be read may be corrected, so the files of the previous run stay watched.
+                    Err(error) => {
+                        say!("{BAD}{error:#}{BAD:#}");
+                        let suites = find::suites(&self.paths);
+                        last.extend(suites.unwrap_or_else(|_| self.paths.clone()));
+                    }
+                }
+                last.clone()
+            });
+        }
+        let (tested, _) = self.once(&runtime)?;
+        Ok(exit_code(&tested))
+    }
+
+    /// Runs all suites and writes the results. Also returns the files that the suites depend on.
+    fn once(
+        &self,
+        runtime: &tokio::runtime::Runtime,
+    ) -> anyhow::Result<(Vec<Tested>, Vec<PathBuf>)> {
+        let paths = find::suites(&self.paths)?;
+        let against = match (&self.against, &self.against_settings) {
+            (Some(against), Some(file)) => Some(against.clone().with_settings(file)?),
+            (against, _) => against.clone(),
+        };
+        let mut suites = Vec::with_capacity(paths.len());
+        for path in &paths {
+            suites.push(suite::Suite::load(path)?);
+        }
+        let mut files: Vec<PathBuf> = suites.iter().flat_map(suite::Suite::files).collect();
+        files.extend(paths);
+        files.extend(against.iter().flat_map(Against::files));
+        let options = RunOptions {
+            filter: self.filter.as_deref(),
+            update: self.update,
+            against: against.as_ref(),
+        };
+        let mut tested = Vec::with_capacity(suites.len());
+        for suite in suites {
+            let suite =
+                runtime.block_on(run(suite, &options, |case| show::case(case, self.verbose)))?;
+            tested.push(suite);
+        }
+        if tested.iter().all(|suite| suite.cases.is_empty()) {
+            bail!(
+                "no case has a name that contains {:?}",
+                self.filter.as_deref().unwrap_or_default()
+            );
+        }
+        show::summary(&tested);
+        if let Some(file) = &self.junit {
+            write(file, &report::junit(&tested)?)?;
+        }
+        if let Some(file) = &self.json {
+            write(file, &format!("{:#}\n", report::json(&tested)))?;
+        }
+        Ok((tested, files))
+    }
+}
+
+fn write(file: &Path, text: &str) -> anyhow::Result<()> {
+    std::fs::write(file, text).with_context(|| format!("cannot write {}", file.display()))
+}
+
+fn exit_code(tested: &[Tested]) -> ExitCode {
+    let mut cases = tested.iter().flat_map(|suite| &suite.cases);
+    if cases.clone().any(|case| case.error.is_some()) {
+        ExitCode::from(USAGE)
+    } else if cases.any(|case| !case.passed()) {
+        ExitCode::from(FAILURE)
+    } else {
+        ExitCode::SUCCESS
+    }
+}

@@ -1,0 +1,318 @@
+//! The configuration file: raw YAML in, a validated [`Config`] out, in one step.
+//!
+//! Code outside this module does not check again whether a value exists or makes sense. All problems are reported at
+//! once, by key path. An operator who sees one problem at a time has to try again for each of them.
+
+mod authentication;
+pub mod condition;
+pub mod deadline;
+mod directory;
+mod everybody;
+mod exception;
+pub mod file;
+pub mod kubernetes;
+mod limit;
+mod listener;
+pub mod matching;
+mod origin;
+mod plugin;
+mod policy;
+pub mod problem;
+mod quantity;
+pub mod read;
+mod registry;
+mod rule;
+mod salvage;
+mod selector;
+mod server;
+mod shadow;
+pub mod stamp;
+mod startup;
+#[cfg(test)]
+mod tests;
+mod written;
+pub mod yaml;
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Read as _;
+use std::net::SocketAddr;
+use std::path::Path;
+
+use serde_json::Value;
+
+pub use authentication::{Authentication, ClientCertificate};
+pub use everybody::{is_of_namespace, why_everybody};
+pub use exception::Exception;
+pub use limit::{LIMITS, Limit, Limits, Unit};
+pub use listener::Admin;
+pub use origin::Origin;
+pub use plugin::{
+    Capability, FailurePolicy, Mode, PluginConfig, PluginName, PluginNameError, Source,
+};
+pub use plugin::{Defaults, is_label};
+pub use policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
+pub use problem::{ConfigError, Problem, Problems};
+pub use quantity::{DurationError, format_bytes, format_count, format_duration, parse_go_duration};
+pub use registry::{Reference, ReferenceError, Registries, RegistryHost};
+pub use rule::{ManifestRule, Match, Rule};
+pub use rule::{Operations, Pattern, ResourcePattern, Scope};
+pub use salvage::cache_directories;
+pub use selector::LabelSelector;
+pub use selector::{LabelTest, Requirement};
+pub use server::{DecisionLimits, EngineConfig, Margin, Requests, SelfSigned, ServiceName, Tls};
+pub use startup::{PeerAddress, Startup};
+
+use listener::Listeners;
+use problem::Collector;
+use read::Node;
+pub use written::Written;
+pub use yaml::folder_of;
+
+/// The configuration of the host, with every default filled in.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Config {
+    /// Address that kube-apiserver connects to, over TLS.
+    pub listen: SocketAddr,
+    /// The admin listener.
+    pub admin: Admin,
+    /// Address that kubelet and Prometheus connect to, without TLS.
+    pub probes_listen: SocketAddr,
+    /// Limits for the decisions that are kept for later questions.
+    pub decisions: DecisionLimits,
+    /// The source of the server's certificate.
+    pub tls: Tls,
+    /// The authentication of clients.
+    pub authentication: Authentication,
+    /// The handling of requests.
+    pub requests: Requests,
+    /// The resources that the engine may use.
+    pub engine: EngineConfig,
+    /// The access to registries.
+    pub registries: Registries,
+    /// The behaviour of a start while required plugins cannot be loaded.
+    pub startup: Startup,
+    /// The plugins, in the order in which mutators run.
+    pub plugins: Vec<PluginConfig>,
+    /// The shadow versions of some plugins. They see the same requests and decide nothing.
+    pub shadows: Vec<PluginConfig>,
+    /// The file as it was written, without its plugins.
+    pub(crate) written: Written,
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Reads a configuration file. Relative paths in it start at the file's folder.
+    ///
+    /// # Errors
+    ///
+    /// When the file cannot be read, or the list of all problems in it.
+    pub fn load(path: &Path) -> Result<Self, ConfigError> {
+        let unreadable = |source| ConfigError::Read {
+            what: "configuration file",
+            path: path.to_owned(),
+            source,
+        };
+        let mut bytes = Vec::new();
+        // Reading one byte more than allowed tells a file that is too long from one that just fits.
+        let file = File::open(path).map_err(unreadable)?;
+        file.take(yaml::LONGEST_FILE_BYTES + 1)
+            .read_to_end(&mut bytes)
+            .map_err(unreadable)?;
+        let invalid = |problems| ConfigError::Invalid {
+            origin: path.display().to_string(),
+            problems,
+        };
+        if bytes.len() as u64 > yaml::LONGEST_FILE_BYTES {
+            let longest = format_bytes(yaml::LONGEST_FILE_BYTES);
+            return Err(invalid(Problems::one(
+                "",
+                format!("the file is longer than {longest}"),
+            )));
+        }
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            invalid(Problems::one(
+                "",
+                format!("the file is not UTF-8 text, from byte {at} on"),
+            ))
+        })?;
+        resolve(&text, yaml::folder_of(path)).map_err(invalid)
+    }
+
+    /// Returns the keys of the sections that differ from the running configuration and need a restart.
+    #[must_use]
+    pub fn needs_restart(&self, running: &Self) -> Vec<&'static str> {
+        [
+            ("listen", self.listen != running.listen),
+            ("admin.listen", self.admin.listen != running.admin.listen),
+            (
+                "admin.authentication",
+                self.admin.authentication != running.admin.authentication,
+            ),
+            ("admin.hosts", self.admin.hosts != running.admin.hosts),
+            ("probes.listen", self.probes_listen != running.probes_listen),
+            ("admin.decisions", self.decisions != running.decisions),
+            ("tls", self.tls != running.tls),
+            (
+                "authentication",
+                self.authentication != running.authentication,
+            ),
+            ("requests", self.requests != running.requests),
+            ("engine", self.engine != running.engine),
+            ("registries", self.registries != running.registries),
+        ]
+        .into_iter()
+        .filter_map(|(key, differs)| differs.then_some(key))
+        .collect()
+    }
+
+    /// Removes and returns everything that has to be loaded: the plugins, then the shadow versions.
+    #[must_use]
+    pub fn take_plugins(&mut self) -> Vec<PluginConfig> {
+        let mut plugins = std::mem::take(&mut self.plugins);
+        plugins.append(&mut self.shadows);
+        plugins
+    }
+
+    /// Reads the text of a configuration file. Relative paths in it start at `folder`.
+    ///
+    /// # Errors
+    ///
+    /// The list of all problems in the text.
+    pub fn parse(text: &str, folder: &Path) -> Result<Self, ConfigError> {
+        resolve(text, folder).map_err(|problems| ConfigError::Invalid {
+            origin: "configuration".to_owned(),
+            problems,
+        })
+    }
+
+    /// Creates a configuration with a plugin for each `*.wasm` file in a folder, in the order of their names. All other
+    /// values are defaults.
+    ///
+    /// # Errors
+    ///
+    /// When the folder cannot be read, has no such file, or has a file whose name cannot name a plugin.
+    pub fn for_directory(directory: &Path) -> Result<Self, ConfigError> {
+        let plugins = directory::plugins(directory)?;
+        // The plugins' folder may be read-only, so the host writes its own files to the working directory.
+        let mut config = Self::parse("allowEmpty: true", Path::new("."))?;
+        config.plugins = plugins;
+        Ok(config)
+    }
+}
+
+fn resolve(text: &str, folder: &Path) -> Result<Config, Problems> {
+    let problems = Collector::default();
+    let document = if yaml::is_blank(text) {
+        Some(Value::Object(serde_json::Map::new()))
+    } else {
+        yaml::read(text, &problems)
+    };
+    let config = document.and_then(|document| read_config(&document, folder, &problems));
+    problems.finish(config)
+}
+
+fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<Config> {
+    let mut fields = Node::root(document, problems).object()?;
+    let listeners = Listeners::read(&mut fields, folder);
+    let tls = Tls::read(&mut fields, folder);
+    let authentication = Authentication::read(&mut fields, folder);
+    let requests = Requests::read(&mut fields);
+    let engine = EngineConfig::read(&mut fields, folder);
+    let registries = Registries::read(&mut fields, folder);
+    let startup = Startup::read(&mut fields);
+    let max_calls = engine.max_concurrent_calls;
+    let limits = Limits::read(fields.section("limits"), &Limits::default(), max_calls);
+    let conflicts = fields
+        .optional("conflicts")
+        .and_then(|node| node.word(Conflicts::WORDS))
+        .unwrap_or_default();
+    let defaults = Defaults {
+        limits,
+        conflicts,
+        signature_keys: plugin::read_keys(fields.section("signatures"), folder, &[]),
+        log_identities: read_log_identities(fields.section("log")),
+    };
+    let allow_empty = fields
+        .optional("allowEmpty")
+        .and_then(|node| node.boolean())
+        .unwrap_or(false);
+    let expected = "a list of plugins; write allowEmpty: true to run without any";
+    let nodes = if allow_empty {
+        fields.optional("plugins")
+    } else {
+        fields.required("plugins", expected)
+    };
+    let nodes = nodes.and_then(|node| {
+        let nodes = node.elements("plugins")?;
+        if nodes.is_empty() && !allow_empty {
+            node.reject(expected);
+        }
+        Some(nodes)
+    });
+    let nodes = nodes.unwrap_or_default();
+    let mut first = BTreeMap::new();
+    let mut plugins = Vec::with_capacity(nodes.len());
+    let mut shadows = Vec::new();
+    for node in &nodes {
+        reject_duplicate_name(node, &mut first, problems);
+        let written = Written::of_entry(node.value(), document);
+        let read = PluginConfig::read(node, folder, &defaults, max_calls, problems);
+        if let Some((plugin, shadow)) = read {
+            let plugin = plugin.written_as(&written);
+            let shadow = shadow.map(|shadow| shadow.written_as(&written));
+            plugins.push(plugin);
+            shadows.extend(shadow);
+        }
+    }
+    fields.finish();
+    Some(Config {
+        listen: listeners.listen,
+        admin: listeners.admin,
+        probes_listen: listeners.probes,
+        decisions: listeners.decisions,
+        tls,
+        authentication,
+        requests,
+        engine,
+        registries,
+        startup,
+        plugins,
+        shadows,
+        written: Written::of_file(document),
+    })
+}
+
+/// Reads whether log records name objects and users.
+fn read_log_identities(mut fields: read::Fields<'_>) -> bool {
+    let identities = fields
+        .optional("identities")
+        .and_then(|node| node.boolean());
+    fields.finish();
+    identities.unwrap_or(true)
+}
+
+/// Compares names as written, so that a name with another problem is compared too.
+fn reject_duplicate_name<'a>(
+    node: &Node<'a>,
+    first: &mut BTreeMap<&'a str, String>,
+    problems: &Collector,
+) {
+    let Some(name) = node.value().get("name").and_then(Value::as_str) else {
+        return;
+    };
+    match first.get(name) {
+        Some(earlier) => problems.add(
+            format!("{}.name", node.path()),
+            format!(
+                "got {}, which is already the name of {earlier}",
+                read::quoted(name)
+            ),
+        ),
+        None => {
+            first.insert(name, node.path().to_owned());
+        }
+    }
+}

@@ -1,0 +1,248 @@
+//! Decides whether a request is one that a plugin is called for.
+//!
+//! Rules, selectors and conditions work exactly as kube-apiserver's do for a webhook, so they mean the same here as
+//! in a webhook configuration. Cheap checks that often exclude a plugin come first:
+//!
+//! ```text
+//! rules → namespaces → users → labels → conditions
+//! ```
+//!
+//! Matching allocates nothing before the conditions, because the host checks every plugin for every request.
+
+mod labels;
+
+use std::borrow::Cow;
+
+use tollgate_admission::review::request::AdmissionRequest;
+use tollgate_json::document::Json;
+
+use crate::condition::{Condition, ConditionError, Decision, decide_inline};
+use crate::{Exception, Match, Rule, Scope};
+
+/// Why a plugin does not match a request. Matching makes one for every request, so it holds an index and no name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mismatch {
+    /// The plugin does not take part in this phase.
+    Phase,
+    /// None of its rules matches the request.
+    Rules,
+    /// `namespaces` or `excludeNamespaces` excludes the request.
+    Namespaces,
+    /// `excludeUsers` lists the user.
+    Users,
+    /// `excludeGroups` lists a group of the user.
+    Groups,
+    /// `objectSelector` does not select the object.
+    Labels,
+    /// One of `matchConditions` is false: its index in the list.
+    Condition(usize),
+}
+
+/// Whether a plugin matches a request, before exceptions are considered.
+#[derive(Debug)]
+pub enum Decided<'p> {
+    /// It matches.
+    Holds,
+    /// It does not match, for this reason.
+    Fails(Mismatch),
+    /// A condition cannot be evaluated.
+    Unclear(ConditionError),
+    /// The conditions have to be evaluated on another thread: all of them, and one that costs too much here.
+    Costly(&'p [Condition], &'p Condition),
+}
+
+// === impl Mismatch ===
+
+impl Mismatch {
+    /// Describes the reason in words. `matching` is the plugin's `match`.
+    #[must_use]
+    pub fn describe(self, matching: Option<&Match>) -> Cow<'static, str> {
+        Cow::Borrowed(match self {
+            Self::Phase => "it does not take part in this phase",
+            Self::Rules => "none of its rules matches",
+            Self::Namespaces => {
+                "a rule matches, but `namespaces` or `excludeNamespaces` excludes this namespace"
+            }
+            Self::Users => "a rule matches, but `excludeUsers` lists this user",
+            Self::Groups => "a rule matches, but `excludeGroups` lists a group of this user",
+            Self::Labels => "a rule matches, but its `objectSelector` does not",
+            Self::Condition(index) => {
+                let condition = matching.and_then(|matching| matching.conditions.get(index));
+                let Some(condition) = condition else {
+                    return Cow::Borrowed(
+                        "a rule matches, but one of its `matchConditions` is false",
+                    );
+                };
+                return Cow::Owned(format!(
+                    "a rule matches, but its matchCondition `{}` is false",
+                    condition.name()
+                ));
+            }
+        })
+    }
+}
+
+// === impl Decided ===
+
+impl From<Decision> for Decided<'_> {
+    fn from(decision: Decision) -> Self {
+        match decision {
+            Decision::Holds => Self::Holds,
+            Decision::Fails(index) => Self::Fails(Mismatch::Condition(index)),
+            Decision::Unclear(error) => Self::Unclear(error),
+        }
+    }
+}
+
+// === impl Match ===
+
+impl Match {
+    /// Returns the index of the first rule that the request matches, or none if the plugin does not match.
+    ///
+    /// The host compares namespaces by name:
+    ///
+    /// - A Namespace object counts as being in itself, as it does for a namespaceSelector.
+    /// - Any other cluster-scoped object is in no namespace. As with a namespaceSelector, such an object is never
+    ///   excluded by `namespaces` or `excludeNamespaces`. To exclude it, use `scope`.
+    ///
+    /// Labels and conditions are not checked.
+    #[must_use]
+    pub fn matches(&self, request: &AdmissionRequest) -> Option<usize> {
+        let rule = self.matching_rule(request)?;
+        self.leaves_out(request).is_none().then_some(rule)
+    }
+
+    /// Decides whether a request matches, with the object as it is at the plugin's turn.
+    #[must_use]
+    pub fn decide(&self, request: &AdmissionRequest, object: Option<&Json>) -> Decided<'_> {
+        if self.matching_rule(request).is_none() {
+            return Decided::Fails(Mismatch::Rules);
+        }
+        if let Some(mismatch) = self.leaves_out(request) {
+            return Decided::Fails(mismatch);
+        }
+        if !self
+            .object_selector
+            .selects(object, request.old_object.as_ref())
+        {
+            return Decided::Fails(Mismatch::Labels);
+        }
+        if self.conditions.is_empty() {
+            return Decided::Holds;
+        }
+        match decide_inline(&self.conditions, request, object) {
+            Ok(decision) => decision.into(),
+            Err(condition) => Decided::Costly(&self.conditions, condition),
+        }
+    }
+
+    /// Returns which namespace or user setting excludes a request that a rule matches, if one does.
+    pub fn leaves_out(&self, request: &AdmissionRequest) -> Option<Mismatch> {
+        let named = |list: &[Box<str>], name: &str| list.iter().any(|one| **one == *name);
+        if !self.covers_namespace(request) {
+            return Some(Mismatch::Namespaces);
+        }
+        if !self.exclude_users.is_empty() && named(&self.exclude_users, request.username()) {
+            return Some(Mismatch::Users);
+        }
+        let is_excluded = !self.exclude_groups.is_empty()
+            && request
+                .groups()
+                .any(|group| named(&self.exclude_groups, group));
+        is_excluded.then_some(Mismatch::Groups)
+    }
+
+    /// Returns the index of the first rule that the request matches, regardless of all other settings.
+    pub fn matching_rule(&self, request: &AdmissionRequest) -> Option<usize> {
+        self.rules.iter().position(|rule| rule.matches(request))
+    }
+
+    fn covers_namespace(&self, request: &AdmissionRequest) -> bool {
+        if self.namespaces.is_empty() && self.exclude_namespaces.is_empty() {
+            return true;
+        }
+        let Some(name) = namespace_or_itself(request) else {
+            return true;
+        };
+        let contains = |list: &[Box<str>]| list.iter().any(|one| **one == *name);
+        (self.namespaces.is_empty() || contains(&self.namespaces))
+            && !contains(&self.exclude_namespaces)
+    }
+}
+
+// === impl Exception ===
+
+impl Exception {
+    /// Whether the exception covers this request, regardless of the time.
+    #[must_use]
+    pub fn covers(&self, request: &AdmissionRequest) -> bool {
+        let holds = |list: &[Box<str>], name: Option<&str>| {
+            list.is_empty() || name.is_some_and(|name| list.iter().any(|one| **one == *name))
+        };
+        holds(&self.namespaces, namespace_or_itself(request))
+            && holds(&self.names, request.object_name())
+            && holds(&self.users, Some(request.username()))
+            && (self.groups.is_empty()
+                || request
+                    .groups()
+                    .any(|group| holds(&self.groups, Some(group))))
+    }
+}
+
+// === impl Rule ===
+
+impl Rule {
+    fn matches(&self, request: &AdmissionRequest) -> bool {
+        self.matches_scope(request)
+            && self.operations.contains(request.operation)
+            && self
+                .api_groups
+                .iter()
+                .any(|group| group.matches(&request.resource.group))
+            && self
+                .api_versions
+                .iter()
+                .any(|version| version.matches(&request.resource.version))
+            && self.matches_resource(request)
+    }
+
+    fn matches_scope(&self, request: &AdmissionRequest) -> bool {
+        // kube-apiserver sets a Namespace object's namespace to its own name, but the object is cluster-scoped.
+        let namespaced = || {
+            let is_namespace = is_about_namespaces(request) && request.resource.version == "v1";
+            !is_namespace && namespace(request).is_some()
+        };
+        match self.scope {
+            Scope::All => true,
+            Scope::Cluster => !namespaced(),
+            Scope::Namespaced => namespaced(),
+        }
+    }
+
+    fn matches_resource(&self, request: &AdmissionRequest) -> bool {
+        let resource = request.resource.resource.as_str();
+        let sub_resource = request.sub_resource.as_deref().unwrap_or_default();
+        let mut patterns = self.resources.iter();
+        patterns.any(|pattern| {
+            pattern.resource.matches(resource) && pattern.sub_resource.matches(sub_resource)
+        })
+    }
+}
+
+/// Returns the request's namespace. An empty one counts as none.
+fn namespace(request: &AdmissionRequest) -> Option<&str> {
+    request.namespace.as_deref().filter(|name| !name.is_empty())
+}
+
+/// Returns the namespace that the object is in. A Namespace object is in itself. With generateName, a Namespace has
+/// no name yet, so no list can name its namespace.
+fn namespace_or_itself(request: &AdmissionRequest) -> Option<&str> {
+    namespace(request).or_else(|| is_about_namespaces(request).then_some(request.name.as_str()))
+}
+
+fn is_about_namespaces(request: &AdmissionRequest) -> bool {
+    request.resource.group.is_empty() && request.resource.resource == "namespaces"
+}
+
+#[cfg(test)]
+mod tests;

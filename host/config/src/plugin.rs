@@ -1,0 +1,538 @@
+//! An entry under `plugins`: its source, its settings, and the effect of its answers.
+
+use std::borrow::Borrow;
+use std::collections::BTreeSet;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::exception::Exception;
+use super::limit::Limits;
+use super::policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
+use super::problem::Collector;
+use super::read::{Fields, Node, join};
+use super::registry::Reference;
+use super::rule::Match;
+use super::shadow::{Live, Shadow};
+use super::written::Written;
+
+/// The configuration of one plugin.
+#[derive(Clone, Debug, PartialEq)]
+pub struct PluginConfig {
+    /// The plugin's name, unique among the plugins.
+    pub name: PluginName,
+    /// Whether the plugin is loaded and called.
+    pub enabled: bool,
+    /// The source of the plugin's WebAssembly.
+    pub source: Source,
+    /// PEM files with public keys. The artifact must be signed by one of them. Empty means that no signature is
+    /// required.
+    pub signature_keys: Vec<PathBuf>,
+    /// The requests that the plugin is called for. None means the rules from its own `describe`.
+    pub matching: Option<Match>,
+    /// A JSON object for the plugin's `configure`.
+    pub settings: Value,
+    /// The effect of the plugin's verdicts.
+    pub mode: Mode,
+    /// The effect of the plugin's faults.
+    pub failure_policy: FailurePolicy,
+    /// Whether the plugin is called again after a later plugin changed the object.
+    pub reinvocation_policy: ReinvocationPolicy,
+    /// The effect of changing a value that an earlier plugin wrote.
+    pub conflicts: Conflicts,
+    /// The effect of a denial that the old object would have caused too.
+    pub existing_violations: ExistingViolations,
+    /// Requests that the plugin is not called for until a given time.
+    pub exceptions: Vec<Exception>,
+    /// The plugin's limits.
+    pub limits: Limits,
+    /// The imports that the plugin may use in addition to the contract.
+    pub capabilities: BTreeSet<Capability>,
+    /// Whether the plugin may return a whole object that lacks fields of the given object.
+    pub allow_removals: bool,
+    /// Whether log records name the object and the user of a request.
+    pub log_identities: bool,
+    /// The entry as it was written. Comparisons ignore it.
+    pub written: Written,
+}
+
+/// Values for plugins whose entries do not set them.
+pub struct Defaults {
+    pub(crate) limits: Limits,
+    pub(crate) conflicts: Conflicts,
+    pub(crate) signature_keys: Vec<PathBuf>,
+    pub(crate) log_identities: bool,
+}
+
+/// The name of a plugin: a DNS-1123 label of at most 40 characters. Cloning is cheap.
+///
+/// The name becomes part of paths, metrics and audit annotation keys, which are limited to 63 characters. A shadow
+/// version has the name of its plugin followed by `.shadow`.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct PluginName(Arc<str>);
+
+/// The error for text that cannot name a plugin.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "a plugin's name has at most 40 characters of a-z, 0-9 and -, and begins and ends with a letter or digit"
+)]
+pub struct PluginNameError;
+
+/// The source of a plugin's WebAssembly.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// A file: a component, or a core module that can be turned into one.
+    File(PathBuf),
+    /// An artifact in a registry.
+    Oci(Reference),
+}
+
+/// The effect of a plugin's verdicts.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Mode {
+    /// Denials deny and mutations mutate.
+    #[default]
+    Enforce,
+    /// Denials become warnings, and mutations have no effect.
+    Warn,
+    /// The plugin runs after the answer. Its verdicts are only counted and logged.
+    Audit,
+}
+
+/// The effect of a plugin's faults.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum FailurePolicy {
+    /// A fault denies the request.
+    #[default]
+    Fail,
+    /// The plugin is skipped.
+    Ignore,
+}
+
+/// An import that a plugin may use only if the configuration grants it.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+pub enum Capability {
+    /// The time of day.
+    Clock,
+}
+
+/// Suffix of a shadow version's name. No plugin's name contains a dot, so the suffix is unique.
+const SHADOW: &str = ".shadow";
+/// Maximum length of a name. A longer name would leave too little room in an annotation's key.
+const LONGEST_NAME: usize = 40;
+
+const NAME_EXPECTED: &str =
+    "a name of at most 40 characters of a-z, 0-9 and -, such as image-rewrite";
+pub(super) const SOURCE_EXPECTED: &str = "file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as \
+     oci://registry.example.com/policies/image-rewrite:1.4";
+
+// === impl Defaults ===
+
+impl Default for Defaults {
+    fn default() -> Self {
+        Self {
+            limits: Limits::default(),
+            conflicts: Conflicts::default(),
+            signature_keys: Vec::new(),
+            log_identities: true,
+        }
+    }
+}
+
+// === impl PluginConfig ===
+
+impl PluginConfig {
+    /// Creates a plugin with every default.
+    #[must_use]
+    pub fn new(name: PluginName, source: Source) -> Self {
+        let written = Written::of_source(&name, &source);
+        Self {
+            written,
+            name,
+            enabled: true,
+            source,
+            signature_keys: Vec::new(),
+            matching: None,
+            settings: Value::Object(serde_json::Map::new()),
+            mode: Mode::default(),
+            failure_policy: FailurePolicy::default(),
+            reinvocation_policy: ReinvocationPolicy::default(),
+            conflicts: Conflicts::default(),
+            existing_violations: ExistingViolations::default(),
+            exceptions: Vec::new(),
+            limits: Limits::default(),
+            capabilities: BTreeSet::new(),
+            allow_removals: false,
+            log_identities: true,
+        }
+    }
+
+    /// Returns the same configuration with another written form.
+    pub(super) fn written_as(self, written: &Written) -> Self {
+        Self {
+            written: written.clone(),
+            ..self
+        }
+    }
+
+    /// Changes the mode.
+    pub fn set_mode(&mut self, mode: Mode) {
+        self.mode = mode;
+        self.written = self.written.with("mode", mode.as_str().into());
+    }
+
+    /// Returns whether both configurations run the same code, given the same bytes. The remaining keys only control
+    /// when the plugin is called and what its answer means.
+    pub fn runs_like(&self, other: &Self) -> bool {
+        self.enabled == other.enabled
+            && self.source == other.source
+            && self.signature_keys == other.signature_keys
+            && self.settings == other.settings
+            && self.limits == other.limits
+            && self.capabilities == other.capabilities
+    }
+
+    /// Returns whether this is a shadow version, which decides nothing.
+    #[must_use]
+    pub fn is_shadow(&self) -> bool {
+        self.name.shadow_of().is_some()
+    }
+
+    /// Reads an entry: the plugin, and its shadow version if there is one.
+    pub fn read(
+        node: &Node<'_>,
+        folder: &Path,
+        defaults: &Defaults,
+        max_concurrent_calls: u32,
+        problems: &Collector,
+    ) -> Option<(Self, Option<Self>)> {
+        let mut fields = node.object()?;
+        let name = fields
+            .required("name", NAME_EXPECTED)
+            .and_then(|node| PluginName::read(&node));
+        let source = fields
+            .required("source", SOURCE_EXPECTED)
+            .and_then(|node| Source::read(&node, folder));
+        let signature_keys = read_signature_keys(
+            &mut fields,
+            source.as_ref(),
+            folder,
+            &defaults.signature_keys,
+        );
+        let enabled = fields.optional("enabled").and_then(|node| node.boolean());
+        let matching = fields
+            .optional("match")
+            .and_then(|node| Match::read(&node, problems));
+        let settings = read_settings(&mut fields, problems);
+        let mode = fields
+            .optional("mode")
+            .and_then(|node| node.word(Mode::WORDS));
+        let failure_policy = fields
+            .optional("failurePolicy")
+            .and_then(|node| node.word(FailurePolicy::WORDS));
+        let reinvocation_policy = fields
+            .optional("reinvocationPolicy")
+            .and_then(|node| node.word(ReinvocationPolicy::WORDS));
+        let own_conflicts = fields
+            .optional("conflicts")
+            .and_then(|node| node.word(Conflicts::WORDS));
+        let existing_violations = fields
+            .optional("existingViolations")
+            .and_then(|node| node.word(ExistingViolations::WORDS));
+        let exceptions = fields
+            .optional("exceptions")
+            .and_then(|node| node.elements("exceptions"));
+        let exceptions = exceptions.unwrap_or_default();
+        let exceptions = exceptions.iter().filter_map(Exception::read).collect();
+        let limits = Limits::read(
+            fields.section("limits"),
+            &defaults.limits,
+            max_concurrent_calls,
+        );
+        let capabilities = read_capabilities(&mut fields);
+        let allow_removals = fields
+            .optional("allowRemovals")
+            .and_then(|node| node.boolean());
+        let shadow = fields.optional("shadow").and_then(|node| {
+            let live = Live {
+                limits: &limits,
+                signature_keys: match &source {
+                    Some(Source::Oci(_)) => &signature_keys,
+                    _ => &defaults.signature_keys,
+                },
+                capabilities: &capabilities,
+            };
+            Shadow::read(&node, &live, folder, max_concurrent_calls, problems)
+        });
+        fields.finish();
+        let plugin = Self {
+            enabled: enabled.unwrap_or(true),
+            signature_keys,
+            matching,
+            settings: settings.unwrap_or_else(|| Value::Object(serde_json::Map::new())),
+            mode: mode.unwrap_or_default(),
+            failure_policy: failure_policy.unwrap_or_default(),
+            reinvocation_policy: reinvocation_policy.unwrap_or_default(),
+            conflicts: own_conflicts.unwrap_or(defaults.conflicts),
+            existing_violations: existing_violations.unwrap_or_default(),
+            exceptions,
+            limits,
+            capabilities,
+            allow_removals: allow_removals.unwrap_or(false),
+            log_identities: defaults.log_identities,
+            ..Self::new(name?, source?)
+        };
+        let shadow = shadow.map(|shadow| shadow.of(&plugin));
+        Some((plugin, shadow))
+    }
+}
+
+/// Reads the signature keys for a source. If no artifact can be signed, the key `signatures` is a problem.
+pub(super) fn read_signature_keys(
+    fields: &mut Fields<'_>,
+    source: Option<&Source>,
+    folder: &Path,
+    default: &[PathBuf],
+) -> Vec<PathBuf> {
+    let signatures = fields.section("signatures");
+    if matches!(source, Some(Source::Oci(_))) {
+        return read_keys(signatures, folder, default);
+    }
+    if fields.has("signatures") {
+        fields.problem(
+            "signatures",
+            "expected none: only artifacts of registries are signed, and `source` is a file",
+        );
+    }
+    Vec::new()
+}
+
+/// Reads the settings, if there are any.
+pub(super) fn read_settings(fields: &mut Fields<'_>, problems: &Collector) -> Option<Value> {
+    let node = fields.optional("settings")?;
+    // The message does not show the value, because settings may hold secrets.
+    if !node.value().is_object() {
+        problems.add(
+            node.path(),
+            "expected an object; the plugin defines its keys",
+        );
+    }
+    Some(node.value().clone()).filter(Value::is_object)
+}
+
+/// Reads the keys that a signature may be made with.
+pub(crate) fn read_keys(
+    mut fields: Fields<'_>,
+    folder: &Path,
+    default: &[PathBuf],
+) -> Vec<PathBuf> {
+    let keys = fields
+        .optional("keys")
+        .and_then(|node| node.elements("PEM files with public keys"));
+    fields.finish();
+    match keys {
+        None => default.to_vec(),
+        Some(nodes) => nodes
+            .iter()
+            .filter_map(|node| node.path_in(folder))
+            .collect(),
+    }
+}
+
+pub(super) fn read_capabilities(fields: &mut Fields<'_>) -> BTreeSet<Capability> {
+    let nodes = fields
+        .optional("capabilities")
+        .and_then(|node| node.elements("capabilities"));
+    nodes
+        .unwrap_or_default()
+        .iter()
+        .filter_map(|node| node.word(Capability::WORDS))
+        .collect()
+}
+
+// === impl PluginName ===
+
+impl PluginName {
+    /// Returns the name's shared text.
+    pub fn shared(&self) -> Arc<str> {
+        self.0.clone()
+    }
+
+    /// Reads a name.
+    ///
+    /// # Errors
+    ///
+    /// When the text is not a DNS-1123 label, or is longer than 40 characters.
+    pub fn parse(text: &str) -> Result<Self, PluginNameError> {
+        if is_label(text, LONGEST_NAME) {
+            Ok(Self(Arc::from(text)))
+        } else {
+            Err(PluginNameError)
+        }
+    }
+
+    /// Returns the name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// Returns the name of this plugin's shadow version.
+    #[must_use]
+    pub fn of_shadow(&self) -> Self {
+        Self(format!("{self}{SHADOW}").into())
+    }
+
+    /// Returns the plugin's name if this is a shadow version's name. None if it is a plugin's.
+    #[must_use]
+    pub fn shadow_of(&self) -> Option<&str> {
+        self.0.strip_suffix(SHADOW)
+    }
+
+    /// Returns the name of the entry under `plugins`. A shadow version shares its plugin's entry.
+    pub fn entry(&self) -> &str {
+        self.shadow_of().unwrap_or(self.as_str())
+    }
+
+    fn read(node: &Node<'_>) -> Option<Self> {
+        let name = Self::parse(node.quotable_text(NAME_EXPECTED)?).ok();
+        if name.is_none() {
+            node.reject(NAME_EXPECTED);
+        }
+        name
+    }
+}
+
+impl fmt::Display for PluginName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+impl AsRef<str> for PluginName {
+    fn as_ref(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Allows look-ups with a `&str` in a map by name.
+impl Borrow<str> for PluginName {
+    fn borrow(&self) -> &str {
+        &self.0
+    }
+}
+
+impl std::str::FromStr for PluginName {
+    type Err = PluginNameError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        Self::parse(text)
+    }
+}
+
+/// Returns whether text is a DNS-1123 label, which is how Kubernetes names most things.
+pub fn is_label(text: &str, longest: usize) -> bool {
+    let inner = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    !text.is_empty()
+        && text.len() <= longest
+        && text.bytes().all(inner)
+        && !text.starts_with('-')
+        && !text.ends_with('-')
+}
+
+// === impl Source ===
+
+impl Source {
+    pub(crate) fn read(node: &Node<'_>, folder: &Path) -> Option<Self> {
+        let text = node.text(SOURCE_EXPECTED)?;
+        if let Some(path) = text.strip_prefix("file:") {
+            // `file://host/path` has a host. `file:///path` has none.
+            let has_host = path.starts_with("//") && !path.starts_with("///");
+            if !path.is_empty() && !has_host {
+                return Some(Self::File(join(folder, path)));
+            }
+            node.reject(SOURCE_EXPECTED);
+        } else if let Some(reference) = text.strip_prefix("oci://") {
+            return Reference::read(node, reference).map(Self::Oci);
+        } else {
+            node.reject(SOURCE_EXPECTED);
+        }
+        None
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::File(path) => write!(f, "file:{}", path.display()),
+            Self::Oci(reference) => write!(f, "oci://{reference}"),
+        }
+    }
+}
+
+// === impl Mode, FailurePolicy, Capability ===
+
+impl Mode {
+    const WORDS: &'static [(&'static str, Self)] = &[
+        ("enforce", Self::Enforce),
+        ("warn", Self::Warn),
+        ("audit", Self::Audit),
+    ];
+
+    /// Returns the mode as it is written in a configuration file.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Enforce => "enforce",
+            Self::Warn => "warn",
+            Self::Audit => "audit",
+        }
+    }
+}
+
+impl FailurePolicy {
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("Fail", Self::Fail), ("Ignore", Self::Ignore)];
+
+    /// Returns the policy as Kubernetes writes it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Fail => "Fail",
+            Self::Ignore => "Ignore",
+        }
+    }
+}
+
+impl Capability {
+    const WORDS: &'static [(&'static str, Self)] = &[("clock", Self::Clock)];
+
+    /// Returns the capability as it is written in a configuration file.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Clock => "clock",
+        }
+    }
+}
+
+impl fmt::Display for Mode {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl fmt::Display for FailurePolicy {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}
+
+impl fmt::Display for Capability {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(self.as_str())
+    }
+}

@@ -1,0 +1,203 @@
+//! Keeps a configuration as it was written, so that it can be recorded and read again.
+
+use std::fmt;
+use std::path::Path;
+use std::sync::Arc;
+
+use serde_json::{Map, Value, json};
+
+use super::Config;
+use super::plugin::{PluginConfig, PluginName, Source};
+use super::problem::{Collector, Problems};
+
+/// A part of a configuration as it was written, with the defaults of its file.
+///
+/// The same meaning can be written in different ways. So comparisons of configurations ignore this type.
+#[derive(Clone)]
+pub struct Written(Arc<Value>);
+
+/// Keys that an entry takes from the file if the entry does not set them.
+const DEFAULTS: [&str; 2] = ["conflicts", "signatures"];
+const PLUGINS: &str = "plugins";
+
+// === impl Written ===
+
+impl Written {
+    /// Keeps the file without its plugins.
+    pub(super) fn of_file(document: &Value) -> Self {
+        let mut document = document.clone();
+        if let Some(keys) = document.as_object_mut() {
+            keys.remove(PLUGINS);
+            keys.insert("allowEmpty".to_owned(), true.into());
+        }
+        Self(Arc::new(document))
+    }
+
+    /// Keeps an entry under `plugins` of a file.
+    pub(super) fn of_entry(entry: &Value, file: &Value) -> Self {
+        let mut entry = entry.clone();
+        if !entry.is_object() {
+            return Self(Arc::new(entry));
+        }
+        let is_artifact = |node: &Value| {
+            let source = node["source"].as_str();
+            source.is_some_and(|source| source.starts_with("oci://"))
+        };
+        if let Some(limits) = file.get("limits") {
+            entry["limits"] = over(limits, entry.get("limits"));
+        }
+        for key in DEFAULTS {
+            let Some(value) = file.get(key) else {
+                continue;
+            };
+            // Only artifacts are signed.
+            let takes = |node: &Value| {
+                node.get(key).is_none() && (key != "signatures" || is_artifact(node))
+            };
+            if takes(&entry) {
+                entry[key] = value.clone();
+            }
+            // A shadow version takes the signature keys of its plugin, if the plugin has any.
+            let is_shadows = key == "signatures" && !is_artifact(&entry);
+            let shadow = entry.get_mut("shadow").filter(|node| node.is_object());
+            if let Some(shadow) = shadow.filter(|node| is_shadows && takes(node)) {
+                shadow[key] = value.clone();
+            }
+        }
+        Self(Arc::new(entry))
+    }
+
+    /// Creates an entry with only a name and a source.
+    pub(super) fn of_source(name: &PluginName, source: &Source) -> Self {
+        let entry = json!({ "name": name.as_str(), "source": source.to_string() });
+        Self(Arc::new(entry))
+    }
+
+    /// Returns the same part with another value under a key.
+    pub(super) fn with(&self, key: &str, value: Value) -> Self {
+        let mut written = Value::clone(&self.0);
+        written[key] = value;
+        Self(Arc::new(written))
+    }
+}
+
+/// Merges `own` over `defaults`, key by key.
+fn over(defaults: &Value, own: Option<&Value>) -> Value {
+    let mut all: Map<String, Value> = defaults.as_object().cloned().unwrap_or_default();
+    let own = own.and_then(Value::as_object);
+    all.extend(
+        own.into_iter()
+            .flatten()
+            .map(|(key, value)| (key.clone(), value.clone())),
+    );
+    all.into()
+}
+
+impl PartialEq for Written {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+/// Hides the content, because settings may be secret.
+impl fmt::Debug for Written {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Written")
+    }
+}
+
+// === impl Config ===
+
+impl Config {
+    /// Returns a document that reads as this configuration, with these entries instead of the file's.
+    pub fn document<'c>(&self, entries: impl Iterator<Item = &'c PluginConfig>) -> Value {
+        let entries: Vec<Value> = entries
+            .filter(|entry| !entry.is_shadow())
+            .map(|entry| Value::clone(&entry.written.0))
+            .collect();
+        let mut document = Value::clone(&self.written.0);
+        document[PLUGINS] = entries.into();
+        // Each entry already contains the values that it takes from these keys.
+        if let Some(keys) = document.as_object_mut() {
+            for key in ["limits"].iter().chain(&DEFAULTS) {
+                keys.remove(*key);
+            }
+        }
+        document
+    }
+
+    /// Reads a document from [`Config::document`], for a file in `folder`.
+    ///
+    /// # Errors
+    /// The list of all problems in the document.
+    pub fn of_document(document: &Value, folder: &Path) -> Result<Self, Problems> {
+        let problems = Collector::default();
+        let config = super::read_config(document, folder, &problems);
+        problems.finish(config)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A file with every value that an entry may take from its file, and every value that an entry may set itself.
+    const FILE: &str = "
+listen: 127.0.0.1:0
+limits: { fuel: 5M, memory: 16Mi }
+conflicts: deny
+signatures: { keys: [keys/a.pem] }
+plugins:
+  - name: guard
+    source: file:./guard.wasm
+    limits: { fuel: 7M }
+    shadow: { source: 'oci://registry.example.com/guard:2' }
+  - name: rewrite
+    source: oci://registry.example.com/rewrite:1
+    conflicts: last
+    mode: warn
+    match:
+      rules: [{ operations: [CREATE], apiGroups: [''], apiVersions: [v1], resources: [pods] }]
+      namespaces: [shop]
+      objectSelector: { matchLabels: { a: b } }
+      matchConditions: [{ name: c, expression: object.metadata.name == 'x' }]
+    exceptions: [{ users: [a], until: 2026-12-31, reason: because }]
+    shadow: { source: file:./rewrite-2.wasm, settings: { a: 1 } }
+  - name: pinned
+    source: oci://registry.example.com/pinned:1
+    signatures: { keys: [] }
+    enabled: false
+    settings: { a: [1.0, 12345678901234567890, \"\\u0001\"] }
+    failurePolicy: Ignore
+    capabilities: [clock]
+    allowRemovals: true
+";
+
+    #[test]
+    fn written_document_reads_back_unchanged() {
+        let config = Config::parse(FILE, Path::new("/etc/tollgate")).unwrap();
+        let document = config.document(config.plugins.iter());
+        let text = document.to_string();
+        let document = serde_json::from_str(&text).unwrap();
+        let again = Config::of_document(&document, Path::new("/etc/tollgate")).unwrap();
+        assert_eq!(again.plugins, config.plugins);
+        assert_eq!(again.shadows, config.shadows);
+        assert_eq!(again, config);
+    }
+
+    #[test]
+    fn merged_entries_keep_settings_of_their_files() {
+        let other = FILE
+            .replace("fuel: 5M", "fuel: 6M")
+            .replace("conflicts: deny", "conflicts: last");
+        let [one, other] =
+            [FILE, &other].map(|text| Config::parse(text, Path::new("/etc/tollgate")).unwrap());
+        let mut warned = other.plugins[0].clone();
+        warned.set_mode(crate::Mode::Warn);
+        let entries = [&one.plugins[1], &warned];
+        let document = one.document(entries.into_iter());
+        let again = Config::of_document(&document, Path::new("/etc/tollgate")).unwrap();
+        assert_eq!(again.plugins.iter().collect::<Vec<_>>(), entries);
+        assert_eq!(again.plugins[1].mode, crate::Mode::Warn);
+    }
+}

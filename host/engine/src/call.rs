@@ -1,0 +1,427 @@
+//! Runs one call of a plugin, from the permit to its answer or fault, and reports its cost.
+
+use std::pin::pin;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, TryAcquireError};
+use tollgate_json::document::{Account, NoRoom};
+use wasmtime::component::Instance;
+use wasmtime::{PoolConcurrencyLimitError, Store, UpdateDeadline};
+
+use super::answer::{Answer, RawAnswer};
+use super::bindings::types::{Configured, Manifest};
+use super::exhaustion::Exhaustion;
+use super::fault::{Ended, Fault, Instantiating, Stop, is_for_want_of_memory};
+use super::grounds::Grounds;
+use super::guest::{ConfiguredBy, Guest};
+use super::meter::{Meter, Metered};
+use super::secrecy::Secrecy;
+use super::state::{CallState, Subject};
+use tollgate_admission::Phase;
+
+use super::{Engine, FUEL_BETWEEN_YIELDS};
+
+/// The result and the cost of one call.
+#[derive(Debug)]
+pub struct CallReport {
+    /// The plugin's answer, or the reason why there is none.
+    pub result: Result<Answer, CallError>,
+    /// Warnings that the plugin wants to show to the user.
+    pub warnings: Vec<String>,
+    /// Annotations that the plugin wants in the audit log.
+    pub annotations: Vec<(String, String)>,
+    /// Whether the plugin has read the content of a Secret.
+    pub secrecy: Secrecy,
+    /// The kinds of information that the answer may depend on.
+    pub grounds: Grounds,
+    /// Fuel used. If a clock ended the call, up to 1,000,000 fuel may be missing from this number.
+    pub fuel: u64,
+    /// CPU time used.
+    pub cpu: Duration,
+    /// Wall-clock time, including the wait for a permit.
+    pub wall: Duration,
+    /// Linear memory at the end of the call, in bytes. This is also the peak: WebAssembly never returns memory.
+    pub memory_bytes: u64,
+}
+
+/// Why a call has no answer.
+#[derive(Debug)]
+pub enum CallError {
+    /// The plugin failed.
+    Fault(Fault),
+    /// The host has no room to run the plugin in time.
+    Overload(Overload),
+}
+
+/// The host has more work than it can do.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Overload;
+
+impl From<Fault> for CallError {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+struct Permits {
+    _plugin: OwnedSemaphorePermit,
+    _engine: OwnedSemaphorePermit,
+}
+
+// === impl Guest ===
+
+impl Guest {
+    /// Calls the plugin in a fresh instance.
+    ///
+    /// The call ends at `deadline`, or earlier when the plugin's `limits.timeout` is over.
+    pub async fn call(
+        &self,
+        engine: &Engine,
+        phase: Phase,
+        subject: Subject,
+        deadline: Instant,
+    ) -> CallReport {
+        let began = Instant::now();
+        let secrecy = Secrecy::of(subject.request.is_secret());
+        let nothing = |error: CallError| CallReport {
+            result: Err(error),
+            warnings: Vec::new(),
+            annotations: Vec::new(),
+            secrecy,
+            grounds: Grounds::default(),
+            fuel: 0,
+            cpu: Duration::ZERO,
+            wall: began.elapsed(),
+            memory_bytes: 0,
+        };
+        let deadline = deadline.min(engine.longest(&self.limits));
+        let allowed = deadline.saturating_duration_since(began);
+        if allowed.is_zero() {
+            return nothing(CallError::Fault(Fault::Deadline {
+                allowed,
+                spent: None,
+            }));
+        }
+        let _permits = match self.permits(engine, deadline).await {
+            Ok(permits) => permits,
+            Err(Some(overload)) => return nothing(CallError::Overload(overload)),
+            Err(None) => {
+                return nothing(CallError::Fault(Fault::Deadline {
+                    allowed,
+                    spent: None,
+                }));
+            }
+        };
+
+        let meter = Arc::new(Meter::start());
+        let state = CallState {
+            memory: engine.call_memory(),
+            ..CallState::new(self.name.clone(), Some(subject), self.limits.clone())
+        };
+        let mut store = self.store(
+            engine,
+            state,
+            self.limits.fuel,
+            self.limits.cpu_time,
+            deadline,
+            &meter,
+        );
+        let outcome = {
+            let run = Metered {
+                meter: &meter,
+                // Without WASI, a guest can wait for a processor only.
+                woken: self.imports_wasi.then(|| meter.woken()),
+                future: pin!(self.run(&mut store, phase)),
+            };
+            if self.imports_wasi {
+                // A guest can sleep in WASI, where no tick reaches it.
+                match tokio::time::timeout_at(deadline.into(), run).await {
+                    Ok(outcome) => outcome,
+                    Err(_elapsed) => Err(Stop::Wall.into()),
+                }
+            } else {
+                run.await
+            }
+        };
+
+        let fuel = self
+            .limits
+            .fuel
+            .saturating_sub(store.get_fuel().unwrap_or(0));
+        let cpu = meter.cpu();
+        let state = store.into_data();
+        let ended = Ended {
+            fuel: self.limits.fuel,
+            cpu_time: self.limits.cpu_time,
+            spent: meter.spent(began, self.imports_wasi),
+            allowed,
+            output_bytes: self.limits.output_bytes,
+            refused: state.refused.clone(),
+        };
+        let result = match outcome {
+            Ok(answer) => {
+                // Use the names that the user sent. An earlier plugin may have added other names.
+                let known = state.subject.as_ref().and_then(|subject| {
+                    let request = &subject.request;
+                    request.object.as_ref().or(request.old_object.as_ref())
+                });
+                let memory = state
+                    .subject
+                    .as_ref()
+                    .map_or_else(Account::unlimited, |subject| subject.request.memory.clone());
+                answer.read(state.secrecy, known, &self.limits, &memory)
+            }
+            Err(error) if is_the_hosts(&error) => Err(CallError::Overload(Overload)),
+            Err(error) => Err(CallError::Fault(Fault::read(
+                &error,
+                &ended,
+                &engine.exhaustion,
+            ))),
+        };
+        let result = match result {
+            Err(CallError::Fault(fault)) if state.secrecy.withholds() => {
+                Err(CallError::Fault(fault.without_plugins_words()))
+            }
+            other => other,
+        };
+        if state.dropped_log_lines > 0 {
+            tracing::warn!(
+                plugin = %self.name, dropped = state.dropped_log_lines, limit = self.limits.log_lines,
+                "dropped log lines of the plugin (limits.logLines)"
+            );
+        }
+        CallReport {
+            result,
+            warnings: state.warnings,
+            annotations: state.annotations,
+            secrecy: state.secrecy,
+            grounds: state.grounds,
+            fuel,
+            cpu,
+            wall: began.elapsed(),
+            memory_bytes: state.memory_bytes,
+        }
+    }
+
+    /// Asks the plugin to describe itself. Used only while a plugin is loaded.
+    pub async fn describe(
+        &self,
+        engine: &Engine,
+        fuel: u64,
+        time: Duration,
+    ) -> Result<Manifest, Fault> {
+        let mut session = LoadSession::start(self, engine, fuel, time);
+        let run = async {
+            let instance = self.instance.instantiate_async(&mut session.store).await;
+            let instance = instance.map_err(|error| error.context(Instantiating))?;
+            let plugin = self.lifecycle.load(&mut session.store, &instance)?;
+            plugin
+                .tollgate_admission_lifecycle()
+                .call_describe(&mut session.store)
+                .await
+        };
+        let outcome = run.await;
+        session.read(outcome)
+    }
+
+    /// Passes the settings to the plugin and keeps the instance, so that a snapshot can be taken. Used only while a
+    /// plugin is loaded.
+    pub async fn configure(
+        &self,
+        engine: &Engine,
+        settings: &String,
+        fuel: u64,
+        time: Duration,
+    ) -> Result<(Store<CallState>, Instance, Configured), Fault> {
+        let mut session = LoadSession::start(self, engine, fuel, time);
+        let run = async {
+            let instance = self.instance.instantiate_async(&mut session.store).await;
+            let instance = instance.map_err(|error| error.context(Instantiating))?;
+            let plugin = self.lifecycle.load(&mut session.store, &instance)?;
+            let configured = plugin
+                .tollgate_admission_lifecycle()
+                .call_configure(&mut session.store, settings)
+                .await?;
+            Ok((instance, configured))
+        };
+        let outcome = run.await;
+        let (instance, configured) = session.read(outcome)?;
+        Ok((session.store, instance, configured))
+    }
+
+    async fn run(&self, store: &mut Store<CallState>, phase: Phase) -> wasmtime::Result<RawAnswer> {
+        let instance = self.instance.instantiate_async(&mut *store).await;
+        let instance = instance.map_err(|error| error.context(Instantiating))?;
+        if let ConfiguredBy::EachCall { settings, .. } = &self.configured {
+            let subject = store.data_mut().subject.take();
+            let plugin = self.lifecycle.load(&mut *store, &instance)?;
+            let configured = plugin
+                .tollgate_admission_lifecycle()
+                .call_configure(&mut *store, settings)
+                .await?;
+            store.data_mut().subject = subject;
+            if matches!(configured, Configured::Rejected(_)) {
+                let what =
+                    "the plugin accepted its settings at load and rejects them now".to_owned();
+                return Err(Stop::Contract(what).into());
+            }
+        }
+        match (phase, &self.mutating, &self.validating) {
+            (Phase::Mutate, Some(mutating), _) => {
+                let mutator = mutating.load(&mut *store, &instance)?;
+                Ok(RawAnswer::Mutation(
+                    mutator
+                        .tollgate_admission_mutating()
+                        .call_mutate(store)
+                        .await?,
+                ))
+            }
+            (Phase::Validate, _, Some(validating)) => {
+                let validator = validating.load(&mut *store, &instance)?;
+                Ok(RawAnswer::Verdict(
+                    validator
+                        .tollgate_admission_validating()
+                        .call_validate(store)
+                        .await?,
+                ))
+            }
+            _ => {
+                Err(Stop::Contract(format!("the plugin does not export `{}`", phase.name())).into())
+            }
+        }
+    }
+
+    /// Acquires one of the plugin's permits, then one of the engine's.
+    ///
+    /// # Errors
+    /// `None` when the deadline passes in the wait for the plugin's own permit: the plugin is at fault. `Overload` when
+    /// the deadline passes in the wait for the engine's permit: the host is at fault.
+    async fn permits(
+        &self,
+        engine: &Engine,
+        deadline: Instant,
+    ) -> Result<Permits, Option<Overload>> {
+        let plugin = acquire(&self.slots, deadline).await.ok_or(None)?;
+        let engine = acquire(&engine.slots, deadline)
+            .await
+            .ok_or(Some(Overload))?;
+        Ok(Permits {
+            _plugin: plugin,
+            _engine: engine,
+        })
+    }
+
+    /// Creates a store with every limit set.
+    fn store(
+        &self,
+        engine: &Engine,
+        mut state: CallState,
+        fuel: u64,
+        cpu_time: Duration,
+        deadline: Instant,
+        meter: &Arc<Meter>,
+    ) -> Store<CallState> {
+        let output_bytes = usize::try_from(state.limits.output_bytes).unwrap_or(usize::MAX);
+        state.clock = engine.clock;
+        let mut store = Store::new(engine.wasmtime(), state);
+        store.limiter(|state| state);
+        store.set_fuel(fuel).expect("the engine meters fuel");
+        // Compiled code keeps its fuel count in a local variable until it calls, returns or runs out of fuel. The
+        // interval makes it run out now and then, so a call that a clock ends has reported some of its fuel.
+        store
+            .fuel_async_yield_interval(Some(FUEL_BETWEEN_YIELDS))
+            .expect("the engine meters fuel");
+        store.set_hostcall_fuel(output_bytes);
+        store.set_epoch_deadline(1);
+        let (meter, running, rest) = (meter.clone(), engine.ticker.running(), engine.rest);
+        store.epoch_deadline_callback(move |_| {
+            let _for_as_long_as_the_store = &running;
+            if meter.tick() >= cpu_time {
+                return Err(Stop::Cpu.into());
+            }
+            if Instant::now() >= deadline {
+                return Err(Stop::Wall.into());
+            }
+            Ok(UpdateDeadline::YieldCustom(
+                1,
+                if rest.is_zero() {
+                    Box::pin(tokio::task::yield_now())
+                } else {
+                    Box::pin(tokio::time::sleep(rest))
+                },
+            ))
+        });
+        store
+    }
+}
+
+/// A store for `describe` or `configure`, metered like the store of a call.
+struct LoadSession {
+    store: Store<CallState>,
+    meter: Arc<Meter>,
+    began: Instant,
+    fuel: u64,
+    time: Duration,
+    can_sleep: bool,
+    exhaustion: Exhaustion,
+}
+
+// === impl LoadSession ===
+
+impl LoadSession {
+    fn start(guest: &Guest, engine: &Engine, fuel: u64, time: Duration) -> Self {
+        let began = Instant::now();
+        let meter = Arc::new(Meter::start());
+        let state = CallState::new(guest.name.clone(), None, guest.limits.clone());
+        // No `Metered` is polled here, so a tick charges wall-clock time. That is the same as CPU time in a process
+        // that does nothing else.
+        let store = guest.store(engine, state, fuel, time, began + time, &meter);
+        Self {
+            store,
+            meter,
+            began,
+            fuel,
+            time,
+            can_sleep: guest.imports_wasi,
+            exhaustion: engine.exhaustion.clone(),
+        }
+    }
+
+    fn read<T>(&self, outcome: wasmtime::Result<T>) -> Result<T, Fault> {
+        outcome.map_err(|error| {
+            let state = self.store.data();
+            let ended = Ended {
+                fuel: self.fuel,
+                cpu_time: self.time,
+                spent: self.meter.spent(self.began, self.can_sleep),
+                allowed: self.time,
+                output_bytes: state.limits.output_bytes,
+                refused: state.refused.clone(),
+            };
+            Fault::read(&error, &ended, &self.exhaustion)
+        })
+    }
+}
+
+/// Whether a call ended because the host lacked something.
+///
+/// The host can lack a free slot in the pool, memory that other calls hold, or memory that the system refused.
+fn is_the_hosts(error: &wasmtime::Error) -> bool {
+    error.downcast_ref::<NoRoom>().is_some()
+        || error.downcast_ref::<PoolConcurrencyLimitError>().is_some()
+        || is_for_want_of_memory(error)
+}
+
+async fn acquire(semaphore: &Arc<Semaphore>, deadline: Instant) -> Option<OwnedSemaphorePermit> {
+    match semaphore.clone().try_acquire_owned() {
+        Ok(permit) => Some(permit),
+        Err(TryAcquireError::Closed) => None,
+        Err(TryAcquireError::NoPermits) => {
+            tokio::time::timeout_at(deadline.into(), semaphore.clone().acquire_owned())
+                .await
+                .ok()?
+                .ok()
+        }
+    }
+}

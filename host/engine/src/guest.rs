@@ -1,0 +1,477 @@
+//! Links a plugin, so that calls can start from it.
+
+use std::sync::Arc;
+
+use tokio::sync::Semaphore;
+use tollgate_admission::Phase;
+use tollgate_config::{Capability, Limits, PluginName};
+use wasmparser::{Instance, Parser, Payload};
+use wasmtime::component::{Component, InstancePre};
+
+use super::bindings::{EveryMutatorIndices, EveryPluginIndices, EveryValidatorIndices};
+use super::state::CallState;
+use super::{Engine, PER_COMPONENT};
+use crate::Code;
+
+/// A plugin that can be called.
+pub struct Guest {
+    pub(super) name: PluginName,
+    pub(super) instance: InstancePre<CallState>,
+    pub(super) lifecycle: EveryPluginIndices,
+    pub(super) mutating: Option<EveryMutatorIndices>,
+    pub(super) validating: Option<EveryValidatorIndices>,
+    pub(super) configured: ConfiguredBy,
+    pub(super) limits: Arc<Limits>,
+    pub(super) slots: Arc<Semaphore>,
+    pub(super) imports_wasi: bool,
+}
+
+/// How a fresh instance gets its settings.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ConfiguredBy {
+    /// The component is a snapshot, taken after `configure`.
+    Snapshot,
+    /// The host calls `configure` in every fresh instance, before anything else.
+    EachCall {
+        /// Settings as JSON.
+        settings: String,
+        /// The reason why there is no snapshot.
+        reason: String,
+    },
+}
+
+/// The interfaces of the contract that a plugin exports.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Interfaces {
+    /// Whether the plugin exports `mutating`.
+    pub mutating: bool,
+    /// Whether the plugin exports `validating`.
+    pub validating: bool,
+}
+
+/// Why a component cannot be used as a plugin.
+#[derive(Debug, thiserror::Error)]
+pub enum GuestError {
+    /// The component cannot be compiled.
+    #[error("it is not a valid component")]
+    Invalid(#[source] wasmtime::Error),
+    /// The component has more memories or tables than the pool serves.
+    #[error(
+        "it is not a valid component: it has {largest} memories or tables; a component may have at most {limit} of each"
+    )]
+    TooManyParts {
+        /// Number of its memories or tables, whichever is larger.
+        largest: u32,
+        /// Maximum number of each.
+        limit: u32,
+    },
+    /// The compiled code cannot be used.
+    #[error("the compiled code cannot be used")]
+    Code(#[source] wasmtime::Error),
+    /// The component needs more than its limits allow.
+    #[error("it needs {needed} {what}; the limit is {limit} ({setting})")]
+    Limited {
+        /// The resource that is limited.
+        what: &'static str,
+        /// Number that the component needs.
+        needed: u32,
+        /// Number that the component may have.
+        limit: u32,
+        /// Configuration key of the limit.
+        setting: &'static str,
+    },
+    /// The component imports something that this host does not have.
+    #[error(
+        "it imports `{name}`, which this host does not have; a plugin may import tollgate:admission/review, \
+         /logging and /types @{version}, the capabilities that its configuration grants, and WASI 0.2"
+    )]
+    UnknownImport {
+        /// Name of the import.
+        name: String,
+        /// Contract version of this host.
+        version: &'static str,
+    },
+    /// The component imports a capability that is not granted.
+    #[error(
+        "it imports `{name}`, a capability that is not granted: if the plugin should have it, add \
+         `capabilities: [{capability}]` to its configuration"
+    )]
+    NotGranted {
+        /// Name of the import.
+        name: String,
+        /// Name of the capability to grant.
+        capability: &'static str,
+    },
+    /// The component was built for another version of the contract.
+    #[error(
+        "it was built for `{name}`, but this host serves tollgate:admission@{version}: rebuild it for this version"
+    )]
+    OtherVersion {
+        /// Name of the import or export.
+        name: String,
+        /// Contract version of this host.
+        version: &'static str,
+    },
+    /// The component lacks an export that every plugin needs.
+    #[error(
+        "it does not export `{0}`: a plugin exports the interface `lifecycle`, and `mutating`, `validating` or both"
+    )]
+    MissingExport(String),
+    /// An import or export has a different type from the contract's.
+    #[error("it does not fit the contract tollgate:admission@{version}")]
+    Mismatch {
+        /// Contract version of this host.
+        version: &'static str,
+        /// wasmtime's error.
+        source: wasmtime::Error,
+    },
+}
+
+/// Resources that a component needs for instantiation, as far as its own sections tell. Invalid components are not
+/// detected here; the compiler rejects them.
+#[derive(Default)]
+struct Needs {
+    instances: u32,
+    /// Number of elements of the component's largest table.
+    table_elements: u32,
+}
+
+/// Contract version that this host serves.
+const CONTRACT_VERSION: &str = "0.1.0";
+const PACKAGE: &str = "tollgate:admission/";
+/// Interfaces that need a capability: interface name, capability name, capability.
+const CAPABILITIES: [(&str, &str, Capability); 1] = [("clock", "clock", Capability::Clock)];
+
+// === impl Interfaces ===
+
+impl Interfaces {
+    /// Whether the plugin can be called in this phase.
+    #[must_use]
+    pub fn exports(&self, phase: Phase) -> bool {
+        match phase {
+            Phase::Mutate => self.mutating,
+            Phase::Validate => self.validating,
+        }
+    }
+}
+
+// === impl Guest ===
+
+impl Guest {
+    /// Compiles a component and links it, without running any of its code.
+    ///
+    /// The compiler can crash, so call this only in a process that the host can lose.
+    ///
+    /// # Errors
+    /// When the bytes are not a component of the contract, or the component needs something that is not granted.
+    pub fn link(
+        engine: &Engine,
+        name: PluginName,
+        component: &[u8],
+        configured: ConfiguredBy,
+        capabilities: impl IntoIterator<Item = Capability>,
+        limits: Arc<Limits>,
+    ) -> Result<Self, GuestError> {
+        // The pool is laid out for the limits. Compiling a larger component would fail with an error in wasmtime's
+        // words.
+        let needs = Needs::of(component);
+        fit(
+            "core instances",
+            needs.instances,
+            limits.instances,
+            "limits.instances",
+        )?;
+        fit(
+            "elements in a table",
+            needs.table_elements,
+            limits.table_elements,
+            "limits.tableElements",
+        )?;
+        let component = engine.component(component).map_err(GuestError::Invalid)?;
+        Self::of(engine, name, &component, configured, capabilities, limits)
+    }
+
+    /// Links a component that was compiled in another process.
+    ///
+    /// # Errors
+    /// When the code cannot be used, or the component needs something that is not granted.
+    pub fn link_code(
+        engine: &Engine,
+        name: PluginName,
+        code: &Code,
+        configured: ConfiguredBy,
+        capabilities: impl IntoIterator<Item = Capability>,
+        limits: Arc<Limits>,
+    ) -> Result<Self, GuestError> {
+        let component = engine.mapped(code).map_err(GuestError::Code)?;
+        Self::of(engine, name, &component, configured, capabilities, limits)
+    }
+
+    /// Links a component from code that another process compiled for an engine with the same settings. Only for a
+    /// confined process that runs a plugin once.
+    pub fn link_bytes(
+        engine: &Engine,
+        name: PluginName,
+        code: &[u8],
+        capabilities: impl IntoIterator<Item = Capability>,
+        limits: Arc<Limits>,
+    ) -> Result<Self, GuestError> {
+        let component = engine.read_component(code).map_err(GuestError::Code)?;
+        let configured = ConfiguredBy::Snapshot;
+        Self::of(engine, name, &component, configured, capabilities, limits)
+    }
+
+    fn of(
+        engine: &Engine,
+        name: PluginName,
+        component: &Component,
+        configured: ConfiguredBy,
+        capabilities: impl IntoIterator<Item = Capability>,
+        limits: Arc<Limits>,
+    ) -> Result<Self, GuestError> {
+        let capabilities: Vec<Capability> = capabilities.into_iter().collect();
+        let interfaces = admit(engine, component, &capabilities)?;
+        if let Some(required) = component.resources_required() {
+            fit(
+                "memories",
+                required.num_memories,
+                limits.memories,
+                "limits.memories",
+            )?;
+            fit(
+                "tables",
+                required.num_tables,
+                limits.tables,
+                "limits.tables",
+            )?;
+        }
+        let mismatch = |source: wasmtime::Error| GuestError::Mismatch {
+            version: CONTRACT_VERSION,
+            source,
+        };
+        let linker = engine.linker(capabilities).map_err(mismatch)?;
+        let instance = linker.instantiate_pre(component).map_err(mismatch)?;
+        let lifecycle = EveryPluginIndices::new(&instance).map_err(mismatch)?;
+        let mutating = interfaces
+            .mutating
+            .then(|| EveryMutatorIndices::new(&instance))
+            .transpose()
+            .map_err(mismatch)?;
+        let validating = interfaces
+            .validating
+            .then(|| EveryValidatorIndices::new(&instance))
+            .transpose()
+            .map_err(mismatch)?;
+        let imports_wasi = component
+            .component_type()
+            .imports(engine.wasmtime())
+            .any(|(name, _)| name.starts_with("wasi:"));
+        let slots = Arc::new(Semaphore::new(limits.concurrency as usize));
+        Ok(Self {
+            name,
+            instance,
+            lifecycle,
+            mutating,
+            validating,
+            configured,
+            limits,
+            slots,
+            imports_wasi,
+        })
+    }
+
+    /// Serialises the compiled code, for an engine with the same settings.
+    pub fn code(&self) -> wasmtime::Result<Vec<u8>> {
+        self.instance.component().serialize()
+    }
+
+    /// The interfaces that the plugin exports.
+    #[must_use]
+    pub fn interfaces(&self) -> Interfaces {
+        Interfaces {
+            mutating: self.mutating.is_some(),
+            validating: self.validating.is_some(),
+        }
+    }
+
+    /// How the plugin's instances get their settings.
+    #[must_use]
+    pub fn configured(&self) -> &ConfiguredBy {
+        &self.configured
+    }
+
+    /// The limits of every call of this plugin.
+    #[must_use]
+    pub fn limits(&self) -> &Limits {
+        &self.limits
+    }
+}
+
+// === impl Needs ===
+
+impl Needs {
+    fn of(component: &[u8]) -> Self {
+        let mut needs = Self::default();
+        for payload in Parser::new(0).parse_all(component).map_while(Result::ok) {
+            match payload {
+                Payload::InstanceSection(section) => {
+                    let instances = section.into_iter().filter_map(Result::ok);
+                    let made = instances
+                        .filter(|instance| matches!(instance, Instance::Instantiate { .. }));
+                    let made = u32::try_from(made.count()).unwrap_or(u32::MAX);
+                    needs.instances = needs.instances.saturating_add(made);
+                }
+                Payload::TableSection(section) => {
+                    for table in section.into_iter().filter_map(Result::ok) {
+                        let elements = u32::try_from(table.ty.initial).unwrap_or(u32::MAX);
+                        needs.table_elements = needs.table_elements.max(elements);
+                    }
+                }
+                _ => {}
+            }
+        }
+        needs
+    }
+}
+
+/// Checks that every import exists and is granted, and that the required interfaces are exported.
+fn admit(
+    engine: &Engine,
+    component: &Component,
+    capabilities: &[Capability],
+) -> Result<Interfaces, GuestError> {
+    let kind = component.component_type();
+    for (name, _) in kind.imports(engine.wasmtime()) {
+        admit_import(name, capabilities)?;
+    }
+    let exports: Vec<&str> = kind
+        .exports(engine.wasmtime())
+        .map(|(name, _)| name)
+        .collect();
+    let exports_interface = |interface: &str| -> Result<bool, GuestError> {
+        for name in &exports {
+            match contract_interface(name) {
+                Some((found, CONTRACT_VERSION)) if found == interface => return Ok(true),
+                Some((found, _)) if found == interface => {
+                    return Err(GuestError::OtherVersion {
+                        name: (*name).to_owned(),
+                        version: CONTRACT_VERSION,
+                    });
+                }
+                _ => {}
+            }
+        }
+        Ok(false)
+    };
+    if !exports_interface("lifecycle")? {
+        return Err(GuestError::MissingExport(format!(
+            "{PACKAGE}lifecycle@{CONTRACT_VERSION}"
+        )));
+    }
+    let interfaces = Interfaces {
+        mutating: exports_interface("mutating")?,
+        validating: exports_interface("validating")?,
+    };
+    if !interfaces.mutating && !interfaces.validating {
+        return Err(GuestError::MissingExport(format!(
+            "{PACKAGE}validating@{CONTRACT_VERSION}"
+        )));
+    }
+    if let Some(required) = component.resources_required() {
+        let largest = required.num_memories.max(required.num_tables);
+        if largest > PER_COMPONENT {
+            return Err(GuestError::TooManyParts {
+                largest,
+                limit: PER_COMPONENT,
+            });
+        }
+    }
+    Ok(interfaces)
+}
+
+/// Checks that a component needs no more of a resource than its limit allows.
+fn fit(
+    what: &'static str,
+    needed: u32,
+    limit: u32,
+    setting: &'static str,
+) -> Result<(), GuestError> {
+    if needed <= limit {
+        return Ok(());
+    }
+    Err(GuestError::Limited {
+        what,
+        needed,
+        limit,
+        setting,
+    })
+}
+
+fn admit_import(name: &str, capabilities: &[Capability]) -> Result<(), GuestError> {
+    if name.starts_with("wasi:") && name.contains("@0.2.") {
+        return Ok(());
+    }
+    let unknown = || GuestError::UnknownImport {
+        name: name.to_owned(),
+        version: CONTRACT_VERSION,
+    };
+    let (interface, version) = contract_interface(name).ok_or_else(unknown)?;
+    if version != CONTRACT_VERSION {
+        return Err(GuestError::OtherVersion {
+            name: name.to_owned(),
+            version: CONTRACT_VERSION,
+        });
+    }
+    if matches!(interface, "types" | "review" | "logging") {
+        return Ok(());
+    }
+    let (_, capability, needed) = CAPABILITIES
+        .into_iter()
+        .find(|(known, ..)| *known == interface)
+        .ok_or_else(unknown)?;
+    if capabilities.contains(&needed) {
+        Ok(())
+    } else {
+        Err(GuestError::NotGranted {
+            name: name.to_owned(),
+            capability,
+        })
+    }
+}
+
+/// Splits a name of the contract's package into interface and version.
+fn contract_interface(name: &str) -> Option<(&str, &str)> {
+    name.strip_prefix(PACKAGE)?.split_once('@')
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn admits_contract_wasi_and_granted_capabilities() {
+        for name in [
+            "tollgate:admission/review@0.1.0",
+            "tollgate:admission/types@0.1.0",
+            "wasi:cli/environment@0.2.6",
+        ] {
+            assert!(admit_import(name, &[]).is_ok(), "{name}");
+        }
+        assert!(admit_import("tollgate:admission/clock@0.1.0", &[Capability::Clock]).is_ok());
+    }
+
+    #[test]
+    fn refuses_other_imports_by_name() {
+        let refused = |name: &str| admit_import(name, &[]).unwrap_err().to_string();
+        assert!(refused("tollgate:admission/clock@0.1.0").contains("capabilities: [clock]"));
+        assert!(refused("tollgate:admission/review@0.9.0").contains("rebuild it"));
+        for name in [
+            "evil:host/exec@1.0.0",
+            "tollgate:admission/secrets@0.1.0",
+            "exec",
+            "wasi:http/types@0.3.0",
+        ] {
+            assert!(refused(name).contains(&format!("`{name}`")), "{name}");
+        }
+    }
+}

@@ -1,0 +1,468 @@
+//! Configures the wasmtime engine and calls plugins in it.
+//!
+//! This module owns everything that touches wasmtime:
+//!
+//! - The engine's configuration.
+//! - The bindings of the contract.
+//! - The limits, which are set before a plugin's first instruction.
+//! - The errors that a call ends with.
+//!
+//! Each call gets a fresh instance in a new store. The call runs on a fiber, which yields to tokio at every tick of the
+//! epoch. When the call ends, the host discards the instance with its memory.
+
+mod answer;
+#[doc(hidden)]
+pub mod bindings;
+mod call;
+mod exhaustion;
+mod fault;
+mod grounds;
+mod guest;
+mod host;
+mod meter;
+mod offload;
+mod secrecy;
+mod state;
+mod store;
+mod ticker;
+mod wasi;
+
+use std::hash::{Hash as _, Hasher};
+use std::sync::Arc;
+use std::time::{Duration, Instant, SystemTime};
+
+use prometheus_client::metrics::gauge::Gauge;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::Semaphore;
+use tollgate_config::{Capability, Limits};
+use tollgate_json::document::{Account, Room};
+use wasmtime::component::{Component, Linker};
+use wasmtime::{
+    Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig,
+    RegallocAlgorithm,
+};
+
+pub use answer::{Answer, Mutation};
+pub use call::{CallError, CallReport, Overload};
+pub use fault::{Abort, Fault, Stop};
+pub use fault::{UNLOADED, kinds};
+pub use grounds::Grounds;
+pub use guest::{ConfiguredBy, Guest, GuestError, Interfaces};
+pub use meter::Spent;
+pub use offload::Offload;
+pub use secrecy::{Secrecy, WITHHELD, goes_by_content, is_content};
+pub use state::{CallState, Subject};
+pub use store::{Code, Key, Store, Writing};
+
+use exhaustion::Exhaustion;
+
+/// Interval of the epoch. At every tick, the host checks each running call, and the call yields.
+pub const TICK: Duration = Duration::from_millis(1);
+
+/// Fuel for each call of any host function.
+pub const FUEL_PER_CALL: u64 = 200;
+/// Fuel for each byte that a host function takes from a plugin or gives to it.
+pub const FUEL_PER_BYTE: u64 = 1;
+/// Fuel for each JSON value that a host function looks at.
+pub const FUEL_PER_NODE: u64 = 20;
+/// Fuel for each match that `select` hands out, in addition to its bytes.
+pub const FUEL_PER_MATCH: u64 = 100;
+
+/// Fuel after which a call yields if it has not called the host since. At that point the host learns how much fuel the
+/// call has used. This amount is some hundreds of microseconds of work, usually less than a tick.
+const FUEL_BETWEEN_YIELDS: u64 = 1_000_000;
+
+/// Maximum number of core instances and of tables in one component, whatever its limits are. The pool is laid out for
+/// this number. A component may have at most 16 memories.
+const PER_COMPONENT: u32 = 64;
+/// Maximum number of spare places in the pool, beyond the calls that may run at once. The pool never has more spare
+/// places than such calls.
+///
+/// The pool is sized so that every call may use all the instances, memories and tables that its limits allow. The
+/// permits therefore run out first, and no call takes a neighbour's share of the pool.
+const SPARE_INSTANCES: u32 = 16;
+/// Number of shadow calls that may run at once. Shadows have places of their own, so serving calls never wait for one.
+pub const SHADOW_CALLS: u32 = 2;
+/// Pause of a shadow call at every tick. With this pause, two shadow calls use a quarter of a processor.
+const SHADOW_REST: Duration = Duration::from_millis(7);
+/// Multiple of `limits.timeout` that a shadow call may take. Shadows run only when nobody else needs a processor.
+const SHADOW_PATIENCE: u32 = 20;
+/// Maximum size of one memory: the 4 GiB that 32 bits can address.
+const MAX_MEMORY_BYTES: usize = 1 << 32;
+/// Bytes of a slot that stay resident. A call touches less, so resetting a slot is a copy and not a system call.
+const KEEP_RESIDENT_BYTES: usize = 1 << 20;
+/// Number of memories that may stay as their plugin left them, ready for its next call.
+///
+/// The host needs one for each plugin and each of its concurrent calls. A plugin hardly ever has more concurrent calls
+/// than there are threads. An unused warm memory costs its resident bytes and its addresses. If all warm memories
+/// belong to other plugins, a plugin pays for a new mapping in every call.
+const WARM_MEMORIES: u32 = 1024;
+/// Factor by which the guest's stack grows for unoptimised code, which keeps its variables on the stack.
+const STACK_FACTOR_ONCE: usize = 4;
+/// Linear memory that nearly every call stays below.
+const SMALL_CALL_BYTES: u64 = 4 << 20;
+/// Stack for host functions on a fiber, in addition to the guest's own stack.
+const HOST_STACK_BYTES: usize = 512 * 1024;
+
+/// Settings of an engine.
+#[derive(Clone, Debug)]
+pub struct EngineSettings {
+    /// Number of calls that may run at once, and therefore of instances.
+    pub max_concurrent_calls: u32,
+    /// Stack of every guest, in bytes.
+    pub max_wasm_stack_bytes: u64,
+    /// The largest limits of any plugin. The engine uses those that the pool is laid out for.
+    pub largest: Limits,
+    /// How code is compiled. Engines run each other's code only if they have the same tier.
+    pub tier: Tier,
+}
+
+/// How much work the compiler puts into code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Tier {
+    /// Code that answers reviews: compiled once, run millions of times.
+    #[default]
+    Serving,
+    /// Code that runs on every processor of this architecture.
+    ///
+    /// Valgrind needs this tier, because it runs the host on an emulated processor, while the child that compiles sees
+    /// the real one.
+    Portable,
+    /// Code that runs once, to describe and configure a plugin. This tier compiles in a fraction of the time and uses a
+    /// multiple of the stack.
+    Once,
+}
+
+/// The clock for plugins that may read the time.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Clock {
+    /// The system's clock.
+    #[default]
+    System,
+    /// Always the same time, so that a plugin's use of the time can be tested.
+    Fixed(SystemTime),
+}
+
+/// The engine that every plugin runs in.
+#[derive(Clone)]
+pub struct Engine {
+    wasmtime: wasmtime::Engine,
+    slots: Arc<Semaphore>,
+    shadow_slots: Arc<Semaphore>,
+    /// Memory for the linear memories of all calls; `None` without a limit.
+    memory: Option<Arc<Room>>,
+    /// Multiple of `limits.timeout` that a call may take by the wall clock.
+    patience: u32,
+    /// Pause of a call at every tick.
+    rest: Duration,
+    ticker: Arc<ticker::Ticker>,
+    largest: Arc<Limits>,
+    tier: Tier,
+    clock: Clock,
+    exhaustion: Exhaustion,
+    /// Where the host does its own costly work for reviews.
+    offload: Offload,
+}
+
+/// A hasher with the same result in every process. The standard hasher does not promise that.
+struct Sha256Hasher(Sha256);
+
+// === impl Sha256Hasher ===
+
+impl Hasher for Sha256Hasher {
+    fn finish(&self) -> u64 {
+        let digest = self.0.clone().finalize();
+        u64::from_le_bytes(digest[..8].try_into().unwrap_or_default())
+    }
+
+    fn write(&mut self, bytes: &[u8]) {
+        self.0.update(bytes);
+    }
+}
+
+// === impl Clock ===
+
+impl Clock {
+    /// The current time of this clock.
+    #[must_use]
+    pub fn now(self) -> SystemTime {
+        match self {
+            Self::System => SystemTime::now(),
+            Self::Fixed(time) => time,
+        }
+    }
+}
+
+// === impl Engine ===
+
+impl Engine {
+    /// Builds the engine and starts its tick.
+    ///
+    /// # Errors
+    /// When the pool cannot be reserved.
+    pub fn new(settings: &EngineSettings) -> wasmtime::Result<Self> {
+        let calls = settings.max_concurrent_calls.max(1);
+        let instances = calls + SPARE_INSTANCES.min(calls) + SHADOW_CALLS;
+        let least = instances.saturating_mul(settings.largest.memories);
+        let with = |memories: u32| {
+            let config = Self::config(settings, instances, memories)?;
+            wasmtime::Engine::new(&config)
+        };
+        let wanted = WARM_MEMORIES.max(least);
+        let wasmtime = with(wanted).or_else(|error| {
+            if wanted == least {
+                return Err(error);
+            }
+            tracing::warn!(
+                error = format!("{error:#}"), wanted, reserved = least,
+                "not enough address space for the wanted number of warm memories: with many plugins, calls cost more; \
+                 raise `ulimit -v`"
+            );
+            with(least)
+        })?;
+        let ticker = ticker::Ticker::start(&wasmtime, TICK);
+        Ok(Self {
+            wasmtime,
+            slots: Arc::new(Semaphore::new(calls as usize)),
+            shadow_slots: Arc::new(Semaphore::new(SHADOW_CALLS as usize)),
+            memory: None,
+            patience: 1,
+            rest: Duration::ZERO,
+            ticker: Arc::new(ticker),
+            largest: Arc::new(settings.largest.clone()),
+            tier: settings.tier,
+            clock: Clock::default(),
+            exhaustion: Exhaustion::default(),
+            offload: Offload::beside_the_servers(),
+        })
+    }
+
+    /// Builds wasmtime's configuration, with room for the given numbers of instances and memories.
+    fn config(
+        settings: &EngineSettings,
+        instances: u32,
+        memories: u32,
+    ) -> wasmtime::Result<Config> {
+        let largest = &settings.largest;
+        let mut pool = PoolingAllocationConfig::new();
+        pool.total_component_instances(instances)
+            .total_core_instances(instances.saturating_mul(largest.instances.min(PER_COMPONENT)))
+            .total_memories(memories)
+            .total_tables(instances.saturating_mul(largest.tables))
+            .total_stacks(instances)
+            .total_gc_heaps(instances)
+            .max_core_instances_per_component(PER_COMPONENT)
+            .max_memories_per_component(16)
+            .max_tables_per_component(PER_COMPONENT)
+            .max_memories_per_module(4)
+            .max_tables_per_module(16)
+            .max_memory_size(MAX_MEMORY_BYTES)
+            .table_elements(largest.table_elements as usize)
+            .linear_memory_keep_resident(KEEP_RESIDENT_BYTES)
+            .table_keep_resident(KEEP_RESIDENT_BYTES)
+            .pagemap_scan(Enabled::Auto)
+            .max_unused_warm_slots(memories);
+
+        let mut config = Config::new();
+        let stack_bytes = usize::try_from(settings.max_wasm_stack_bytes)?;
+        let (stack_bytes, optimise, registers) = match settings.tier {
+            Tier::Serving | Tier::Portable => (
+                stack_bytes,
+                OptLevel::Speed,
+                RegallocAlgorithm::Backtracking,
+            ),
+            Tier::Once => (
+                stack_bytes.saturating_mul(STACK_FACTOR_ONCE),
+                OptLevel::None,
+                RegallocAlgorithm::SinglePass,
+            ),
+        };
+        config
+            .allocation_strategy(InstanceAllocationStrategy::Pooling(pool))
+            .wasm_component_model(true)
+            .consume_fuel(true)
+            .epoch_interruption(true)
+            .max_wasm_stack(stack_bytes)
+            .async_stack_size(stack_bytes + HOST_STACK_BYTES)
+            .cranelift_opt_level(optimise)
+            .cranelift_regalloc_algorithm(registers)
+            .concurrency_support(false)
+            .native_unwind_info(false)
+            .wasm_backtrace_max_frames(None)
+            // Only backtraces need the address map, and it is as large as the code.
+            .generate_address_map(false)
+            .wasm_threads(false)
+            .wasm_memory64(false)
+            .wasm_relaxed_simd(false)
+            .wasm_function_references(true)
+            .wasm_gc(false);
+        if settings.tier == Tier::Portable {
+            // With a named target, the compiler ignores the features of this processor.
+            config.target(&format!("{}-unknown-linux-gnu", std::env::consts::ARCH))?;
+        }
+        Ok(config)
+    }
+
+    /// Returns the same engine with another clock for its calls.
+    #[must_use]
+    pub fn with_clock(self, clock: Clock) -> Self {
+        Self { clock, ..self }
+    }
+
+    /// Returns the same engine with a limit in bytes on the linear memory of all its calls together.
+    #[must_use]
+    pub fn with_max_memory(self, bytes: u64, gauge: Gauge) -> Self {
+        Self {
+            memory: Some(Room::new(bytes, SMALL_CALL_BYTES, gauge)),
+            ..self
+        }
+    }
+
+    /// Opens an account for the linear memories of one call.
+    fn call_memory(&self) -> Account {
+        let memory = self.memory.as_ref();
+        memory.map_or_else(Account::unlimited, Room::account)
+    }
+
+    /// Returns the same engine for shadow calls, which run at the lowest priority.
+    ///
+    /// Shadow calls have a few places of their own, so serving calls keep all of theirs. Such a call pauses at every
+    /// tick, and may take more wall-clock time.
+    pub fn for_shadows(&self) -> Self {
+        Self {
+            slots: self.shadow_slots.clone(),
+            offload: Offload::new(1),
+            patience: SHADOW_PATIENCE,
+            rest: SHADOW_REST,
+            ..self.clone()
+        }
+    }
+
+    /// The latest end of a call that begins now, for a plugin with these limits.
+    pub fn longest(&self, limits: &Limits) -> Instant {
+        Instant::now() + limits.timeout * self.patience
+    }
+
+    /// Where the host does its own costly work.
+    pub fn offload(&self) -> &Offload {
+        &self.offload
+    }
+
+    /// The underlying wasmtime engine.
+    pub(crate) fn wasmtime(&self) -> &wasmtime::Engine {
+        &self.wasmtime
+    }
+
+    /// Compiles a component in this process. The compiler can crash, so use this only in a process that the host can
+    /// lose.
+    pub(crate) fn component(&self, bytes: &[u8]) -> wasmtime::Result<Component> {
+        Component::from_binary(&self.wasmtime, bytes)
+    }
+
+    /// Maps the compiled component in a file.
+    ///
+    /// Mapped code takes memory only for the parts that run. A copy would take the better part of a megabyte for each
+    /// plugin.
+    #[expect(
+        unsafe_code,
+        clippy::disallowed_methods,
+        reason = "wasmtime trusts the code that it is handed; `Code` is made of nothing but what a compiling child wrote"
+    )]
+    pub(crate) fn mapped(&self, code: &Code) -> wasmtime::Result<Component> {
+        // SAFETY: the code was made by Tollgate's own compiler, in a process that runs no guest code and cannot write
+        // files (`plugin/prepare`). The bytes of this very file were compared with the digest under which they were
+        // stored while they were written (`plugin/store`), and only this user can write to the folder. wasmtime refuses
+        // code of another version or other settings.
+        unsafe { Component::deserialize_file(&self.wasmtime, code.path()) }
+    }
+
+    /// Reads a component from code in memory. Only for a confined process that runs a plugin once.
+    #[expect(
+        unsafe_code,
+        clippy::disallowed_methods,
+        reason = "wasmtime trusts the code that it is handed; this code comes from a compiling child by way of the host"
+    )]
+    pub(crate) fn read_component(&self, code: &[u8]) -> wasmtime::Result<Component> {
+        // SAFETY: the host hands over code that Tollgate's own compiler made in a process that runs no guest code. If the
+        // host stored the code in between, it has compared the code with its digest (`plugin/store`). wasmtime refuses
+        // code of another version or with other settings.
+        unsafe { Component::deserialize(&self.wasmtime, code) }
+    }
+
+    /// How the engine compiles code.
+    pub fn tier(&self) -> Tier {
+        self.tier
+    }
+
+    /// A hash that two engines share if they can run each other's code.
+    pub fn compatibility(&self) -> [u8; 32] {
+        let mut hasher = Sha256Hasher(Sha256::new());
+        self.wasmtime
+            .precompile_compatibility_hash()
+            .hash(&mut hasher);
+        hasher.0.finalize().into()
+    }
+
+    /// The first of a plugin's limits that the pool is too small for: its name, the plugin's limit, and the pool's.
+    pub fn lacks(&self, limits: &Limits) -> Option<(&'static str, u32, u32)> {
+        let had = &self.largest;
+        [
+            ("memories", limits.memories, had.memories),
+            ("tables", limits.tables, had.tables),
+            ("tableElements", limits.table_elements, had.table_elements),
+            ("instances", limits.instances, had.instances),
+        ]
+        .into_iter()
+        .find(|(_, wanted, had)| wanted > had)
+    }
+
+    /// Links everything that plugins may import: the contract, WASI without access to anything, and the granted
+    /// capabilities.
+    pub(crate) fn linker(
+        &self,
+        capabilities: impl IntoIterator<Item = Capability>,
+    ) -> wasmtime::Result<Linker<CallState>> {
+        let mut linker = Linker::new(&self.wasmtime);
+        wasi::add_to_linker(&mut linker)?;
+        host::add_contract(&mut linker)?;
+        for capability in capabilities {
+            match capability {
+                Capability::Clock => host::add_clock(&mut linker)?,
+            }
+        }
+        Ok(linker)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use wasmtime::{Instance, Module, Store};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn keeps_memory_warm_for_every_plugin() {
+        const PLUGINS: u32 = 200;
+        let engine = Engine::new(&EngineSettings {
+            max_concurrent_calls: 1,
+            max_wasm_stack_bytes: 64 * 1024,
+            largest: Limits::default(),
+            tier: Tier::Serving,
+        });
+        let engine = engine.expect("the engine can be made");
+        for plugin in 0..PLUGINS {
+            let text = format!("(module (memory 1) (data (i32.const 0) \"{plugin}\"))");
+            let module = wat::parse_str(text).expect("the text is a module");
+            let module = Module::new(engine.wasmtime(), module).expect("it is valid");
+            let mut store = Store::new(engine.wasmtime(), ());
+            store.set_epoch_deadline(1);
+            let instance = Instance::new_async(&mut store, &module, &[]).await;
+            instance.expect("there is room for it");
+        }
+        let metrics = engine.wasmtime().pooling_allocator_metrics();
+        let metrics = metrics.expect("there is a pool");
+        assert_eq!(metrics.unused_warm_memories(), PLUGINS);
+    }
+}

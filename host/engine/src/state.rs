@@ -1,0 +1,175 @@
+//! Defines the data that a store holds during one call.
+
+use std::sync::Arc;
+
+use tollgate_admission::review::request::{AdmissionRequest, Operation};
+use tollgate_config::{Limits, PluginName};
+use tollgate_json::document::{Account, Json, NoRoom};
+use wasmtime::ResourceLimiter;
+
+use super::Clock;
+use super::bindings::review::Part;
+use super::fault::Stop;
+use super::grounds::{Depth, Grounds};
+use super::secrecy::Secrecy;
+use super::wasi::Wasi;
+
+/// The review that a call evaluates.
+#[derive(Clone)]
+pub struct Subject {
+    /// The request, unchanged.
+    pub request: Arc<AdmissionRequest>,
+    /// The object as the earlier mutators left it; `None` on DELETE.
+    pub object: Option<Json>,
+}
+
+/// The data of a store during one call.
+pub struct CallState {
+    pub(super) plugin: PluginName,
+    /// The review; `None` while the plugin is being loaded, when it cannot ask for a review.
+    pub(super) subject: Option<Subject>,
+    pub(super) limits: Arc<Limits>,
+    pub(super) clock: Clock,
+    pub(super) secrecy: Secrecy,
+    pub(super) grounds: Grounds,
+    /// Whether the request is an UPDATE. Grounds are needed only for denials of an UPDATE.
+    pub(super) is_update: bool,
+    /// The last memory growth that was refused. The heap for references does not keep the reason why it could not grow.
+    pub(super) refused: Option<Stop>,
+    pub(super) output_bytes: u64,
+    pub(super) memory_bytes: u64,
+    /// The part that the linear memories take of the memory for all calls.
+    pub(super) memory: Account,
+    pub(super) warnings: Vec<String>,
+    pub(super) annotations: Vec<(String, String)>,
+    pub(super) log_lines: u32,
+    pub(super) dropped_log_lines: u32,
+    pub(super) wasi: Option<Box<Wasi>>,
+}
+
+// === impl CallState ===
+
+impl CallState {
+    pub(crate) fn new(plugin: PluginName, subject: Option<Subject>, limits: Arc<Limits>) -> Self {
+        let request = subject.as_ref().map(|subject| &subject.request);
+        let secrecy = Secrecy::of(request.is_some_and(|request| request.is_secret()));
+        let is_update = request.is_some_and(|request| request.operation == Operation::Update);
+        Self {
+            plugin,
+            subject,
+            limits,
+            clock: Clock::default(),
+            secrecy,
+            grounds: Grounds::default(),
+            is_update,
+            refused: None,
+            output_bytes: 0,
+            memory_bytes: 0,
+            memory: Account::unlimited(),
+            warnings: Vec::new(),
+            annotations: Vec::new(),
+            log_lines: 0,
+            dropped_log_lines: 0,
+            wasi: None,
+        }
+    }
+
+    /// Records a read if the grounds of the answer may be needed later.
+    pub(super) fn takes_note(&mut self, part: Part, at: &str, depth: Depth) {
+        if self.is_update {
+            self.grounds.reads(part, at, depth);
+        }
+    }
+
+    /// Charges bytes that the plugin hands to the host.
+    pub(super) fn take(&mut self, bytes: usize) -> wasmtime::Result<()> {
+        self.output_bytes = self.output_bytes.saturating_add(bytes as u64);
+        if self.output_bytes > self.limits.output_bytes {
+            return Err(Stop::Output {
+                limit_bytes: self.limits.output_bytes,
+            }
+            .into());
+        }
+        Ok(())
+    }
+
+    /// Whether the plugin still holds a WASI resource.
+    pub fn holds_resources(&self) -> bool {
+        self.wasi
+            .as_ref()
+            .is_some_and(|wasi| !wasi.table.is_empty())
+    }
+}
+
+impl ResourceLimiter for CallState {
+    fn memory_growing(
+        &mut self,
+        current: usize,
+        desired: usize,
+        maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        if maximum.is_some_and(|maximum| desired > maximum) {
+            // The growth exceeds the module's own declared maximum. As WebAssembly requires, the module gets an error
+            // value.
+            return Ok(false);
+        }
+        let grown = desired.saturating_sub(current) as u64;
+        let wanted_bytes = self.memory_bytes.saturating_add(grown);
+        if wanted_bytes > self.limits.memory_bytes {
+            let stop = Stop::Memory {
+                wanted_bytes,
+                limit_bytes: self.limits.memory_bytes,
+            };
+            self.refused = Some(stop.clone());
+            return Err(stop.into());
+        }
+        self.memory.take(grown).map_err(|error| match error {
+            NoRoom::Crowded => wasmtime::Error::from(error),
+            NoRoom::TooLarge { most_bytes } => Stop::Memory {
+                wanted_bytes,
+                limit_bytes: most_bytes,
+            }
+            .into(),
+        })?;
+        self.memory_bytes = wanted_bytes;
+        Ok(true)
+    }
+
+    fn memory_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        Err(error)
+    }
+
+    fn table_growing(
+        &mut self,
+        _current: usize,
+        desired: usize,
+        // The maximum of the pool, which is unrelated to the module.
+        _maximum: Option<usize>,
+    ) -> wasmtime::Result<bool> {
+        let limit_elements = self.limits.table_elements;
+        if desired > limit_elements as usize {
+            return Err(Stop::Table {
+                wanted_elements: desired as u64,
+                limit_elements,
+            }
+            .into());
+        }
+        Ok(true)
+    }
+
+    fn table_grow_failed(&mut self, error: wasmtime::Error) -> wasmtime::Result<()> {
+        Err(error)
+    }
+
+    fn instances(&self) -> usize {
+        self.limits.instances as usize
+    }
+
+    fn tables(&self) -> usize {
+        self.limits.tables as usize
+    }
+
+    fn memories(&self) -> usize {
+        self.limits.memories as usize
+    }
+}

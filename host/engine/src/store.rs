@@ -1,0 +1,394 @@
+//! Stores compiled code on disk under the digest of its content, and finds it again by the inputs that it was made
+//! from.
+//!
+//! ```text
+//! FOLDER/code/<sha256 of the code>       what is mapped and run
+//! FOLDER/prepared/<sha256 of the inputs> which code that is, and what else is known of the plugin
+//! ```
+//!
+//! Only the host writes here. The children that prepare plugins cannot open files at all.
+//!
+//! The host writes each file under a temporary name and then renames it. The host copies stored code before use,
+//! compares the copy with its digest, and maps the copy, so nobody can change the code between check and use.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Read, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, FileExt as _};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use tempfile::NamedTempFile;
+
+/// Stores compiled code in a folder that belongs to this user.
+#[derive(Debug)]
+pub struct Store {
+    code: PathBuf,
+    prepared: PathBuf,
+    limit_bytes: u64,
+}
+
+/// Compiled code in its own file, compared with its digest.
+#[derive(Debug)]
+pub struct Code {
+    file: NamedTempFile,
+    digest: String,
+}
+
+/// Code that is being written.
+#[derive(Debug)]
+pub struct Writing {
+    file: NamedTempFile,
+    digest: Sha256,
+    bytes: u64,
+}
+
+/// A digest of the inputs that code was prepared from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Key(String);
+
+#[derive(Deserialize, Serialize)]
+struct Record<T> {
+    code: String,
+    value: T,
+}
+
+/// Size of the pieces in which code is written. Linux maps a file in the pieces in which it was written: with small
+/// pieces, code that never runs takes no memory.
+const WRITTEN_AT_ONCE: usize = 4096;
+/// Number of bytes that are read from a stored file at once.
+const READ_AT_ONCE: usize = 64 << 10;
+/// Prefix for the names of files that are being written.
+const UNFINISHED: &str = ".new-";
+/// Age after which an unfinished file counts as left by a killed process.
+const ABANDONED: Duration = Duration::from_secs(3600);
+
+// === impl Store ===
+
+impl Store {
+    /// Creates a store for at most `limit_bytes` of code. The folder must exist, and only this user may write to it.
+    pub fn new(folder: &Path, limit_bytes: u64) -> Self {
+        Self {
+            code: folder.join("code"),
+            prepared: folder.join("prepared"),
+            limit_bytes,
+        }
+    }
+
+    /// Begins to write code.
+    pub fn write(&self) -> io::Result<Writing> {
+        let file = unfinished(&self.code)?;
+        Ok(Writing {
+            file,
+            digest: Sha256::new(),
+            bytes: 0,
+        })
+    }
+
+    /// Finds the code that was prepared from these inputs. Damaged files are deleted and count as missing.
+    pub fn recall<T: DeserializeOwned>(&self, key: &Key) -> Option<(T, Code)> {
+        let path = self.prepared.join(&key.0);
+        let text = fs::read(&path).ok()?;
+        let recalled = match parse::<T>(&text) {
+            Some(record) => self.code(&record.code).map(|code| (record.value, code)),
+            None => Err(io::ErrorKind::InvalidData.into()),
+        };
+        recalled
+            .inspect_err(|error| {
+                if error.kind() == io::ErrorKind::InvalidData {
+                    let path = path.display();
+                    tracing::warn!(%path, "deleted a damaged record of compiled code; preparing the plugin again");
+                }
+                let _: io::Result<()> = fs::remove_file(&path);
+            })
+            .ok()
+    }
+
+    /// Stores code that was just written, so that these inputs find it.
+    pub fn keep<T: Serialize>(&self, key: &Key, value: &T, code: &Code) -> io::Result<()> {
+        let path = self.code.join(&code.digest);
+        if !path.exists() {
+            // Store a copy: nothing that overwrites the stored file may reach the mapped file.
+            let copy = unfinished(&self.code)?;
+            fs::copy(code.path(), copy.path())?;
+            copy.persist(&path)?;
+        }
+        let record = Record {
+            code: code.digest.clone(),
+            value,
+        };
+        let body = serde_json::to_vec(&record)?;
+        let mut file = unfinished(&self.prepared)?;
+        writeln!(file, "{:x}", Sha256::digest(&body))?;
+        file.write_all(&body)?;
+        file.persist(self.prepared.join(&key.0))?;
+        self.prune()
+    }
+
+    /// Makes a private copy of stored code and compares it with its digest. Files with other content are deleted.
+    fn code(&self, digest: &str) -> io::Result<Code> {
+        if digest.len() != 64 || !digest.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+            return Err(io::ErrorKind::InvalidData.into());
+        }
+        let path = self.code.join(digest);
+        let mut stored = File::open(&path)?;
+        // Mark the file as used, so that used code is pruned last.
+        let _: io::Result<()> = stored.set_modified(SystemTime::now());
+        let mut copy = self.write()?;
+        let mut buffer = vec![0; READ_AT_ONCE];
+        loop {
+            match stored.read(&mut buffer)? {
+                0 => break,
+                read => copy.write(&buffer[..read])?,
+            }
+        }
+        let code = copy.end();
+        if code.digest == digest {
+            return Ok(code);
+        }
+        fs::remove_file(&path)?;
+        Err(io::ErrorKind::InvalidData.into())
+    }
+
+    /// Deletes the least recently used code and its records, if the code exceeds the limit.
+    fn prune(&self) -> io::Result<()> {
+        let mut files = Vec::new();
+        for entry in fs::read_dir(&self.code)?.filter_map(Result::ok) {
+            let Ok(metadata) = entry.metadata() else {
+                continue;
+            };
+            let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            if entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+                if used.elapsed().is_ok_and(|age| age > ABANDONED) {
+                    let _: io::Result<()> = fs::remove_file(entry.path());
+                }
+                continue;
+            }
+            files.push((used, metadata.len(), entry.path()));
+        }
+        let mut bytes: u64 = files.iter().map(|(_, bytes, _)| bytes).sum();
+        if bytes <= self.limit_bytes {
+            return Ok(());
+        }
+        files.sort();
+        // The newest file is the one that was just stored, so keep it.
+        let newest = files.len().saturating_sub(1);
+        for (_, size, path) in &files[..newest] {
+            if bytes <= self.limit_bytes / 4 * 3 {
+                break;
+            }
+            fs::remove_file(path)?;
+            bytes -= size;
+        }
+        for entry in fs::read_dir(&self.prepared)?.filter_map(Result::ok) {
+            let record = fs::read(entry.path()).ok();
+            let record = record.and_then(|text| parse::<serde::de::IgnoredAny>(&text));
+            if record.is_none_or(|record| !self.code.join(record.code).exists()) {
+                let _: io::Result<()> = fs::remove_file(entry.path());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Parses a record. Its first line is the digest of the rest.
+fn parse<T: DeserializeOwned>(text: &[u8]) -> Option<Record<T>> {
+    let end = text.iter().position(|byte| *byte == b'\n')?;
+    let (digest, body) = (&text[..end], &text[end + 1..]);
+    if format!("{:x}", Sha256::digest(body)).as_bytes() != digest {
+        return None;
+    }
+    serde_json::from_slice(body).ok()
+}
+
+/// Creates a file with a temporary name. Creates the folder if it is missing.
+fn unfinished(folder: &Path) -> io::Result<NamedTempFile> {
+    let make = || {
+        tempfile::Builder::new()
+            .prefix(UNFINISHED)
+            .tempfile_in(folder)
+    };
+    match make() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            DirBuilder::new()
+                .recursive(true)
+                .mode(0o700)
+                .create(folder)?;
+            make()
+        }
+        made => made,
+    }
+}
+
+// === impl Code ===
+
+impl Code {
+    /// Path of the file. The file is deleted when this is dropped; parts that are mapped by then stay.
+    pub fn path(&self) -> &Path {
+        self.file.path()
+    }
+
+    /// Size of the code, in bytes.
+    pub fn bytes(&self) -> io::Result<u64> {
+        Ok(self.file.as_file().metadata()?.len())
+    }
+
+    /// Reads up to `limit` bytes from `offset` on.
+    pub fn read(&self, offset: u64, limit: usize) -> io::Result<Vec<u8>> {
+        let mut piece = vec![0; limit];
+        let read = self.file.as_file().read_at(&mut piece, offset)?;
+        piece.truncate(read);
+        Ok(piece)
+    }
+}
+
+// === impl Writing ===
+
+impl Writing {
+    /// Appends bytes to the code.
+    pub fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
+        self.digest.update(bytes);
+        self.bytes += bytes.len() as u64;
+        for piece in bytes.chunks(WRITTEN_AT_ONCE) {
+            self.file.write_all(piece)?;
+        }
+        Ok(())
+    }
+
+    /// Number of bytes written so far.
+    pub fn bytes(&self) -> u64 {
+        self.bytes
+    }
+
+    /// Finishes writing.
+    pub fn end(self) -> Code {
+        Code {
+            file: self.file,
+            digest: format!("{:x}", self.digest.finalize()),
+        }
+    }
+}
+
+// === impl Key ===
+
+impl Key {
+    /// Computes the key of a list of inputs; their order matters.
+    pub fn of<'i>(inputs: impl IntoIterator<Item = &'i [u8]>) -> Self {
+        let mut digest = Sha256::new();
+        for input in inputs {
+            // Hash the length too, so that no two lists of inputs give the same bytes.
+            digest.update((input.len() as u64).to_le_bytes());
+            digest.update(input);
+        }
+        Self(format!("{:x}", digest.finalize()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn store(limit_bytes: u64) -> (tempfile::TempDir, Store) {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Store::new(folder.path(), limit_bytes);
+        (folder, store)
+    }
+
+    fn kept(store: &Store, key: &Key, content: &[u8]) -> Code {
+        let mut writing = store.write().unwrap();
+        writing.write(content).unwrap();
+        let code = writing.end();
+        store.keep(key, &"value", &code).unwrap();
+        code
+    }
+
+    fn recalled(store: &Store, key: &Key) -> Option<(String, Vec<u8>)> {
+        let (value, code) = store.recall::<String>(key)?;
+        Some((value, fs::read(code.path()).unwrap()))
+    }
+
+    #[test]
+    fn finds_code_by_its_inputs() {
+        let (_folder, store) = store(1 << 20);
+        let key = Key::of([b"plugin".as_slice(), b"settings"]);
+        let content = vec![7; 10_000];
+        drop(kept(&store, &key, &content));
+        assert_eq!(recalled(&store, &key), Some(("value".to_owned(), content)));
+        assert_eq!(recalled(&store, &Key::of([b"other".as_slice()])), None);
+        assert_ne!(
+            Key::of([b"ab".as_slice(), b"c"]),
+            Key::of([b"a".as_slice(), b"bc"])
+        );
+    }
+
+    #[test]
+    fn rejects_changed_code_and_records() {
+        let (folder, store) = store(1 << 20);
+        let key = Key::of([b"plugin".as_slice()]);
+        for changed in ["code", "prepared"] {
+            drop(kept(&store, &key, b"machine code"));
+            let files = fs::read_dir(folder.path().join(changed)).unwrap();
+            let file = files.last().unwrap().unwrap().path();
+            let mut content = fs::read(&file).unwrap();
+            let last = content.len() - 1;
+            content[last] ^= 1;
+            fs::write(&file, content).unwrap();
+            assert_eq!(recalled(&store, &key), None, "{changed}");
+            assert!(!file.exists(), "{changed}: the damaged file is still there");
+        }
+    }
+
+    #[test]
+    fn rejects_record_that_points_outside_folder() {
+        let (folder, store) = store(1 << 20);
+        let key = Key::of([b"plugin".as_slice()]);
+        drop(kept(&store, &key, b"machine code"));
+        fs::write(folder.path().join("elsewhere"), b"machine code").unwrap();
+        let body = br#"{"code": "../elsewhere", "value": "value"}"#;
+        let mut record = format!("{:x}\n", Sha256::digest(body)).into_bytes();
+        record.extend_from_slice(body);
+        fs::write(store.prepared.join(&key.0), record).unwrap();
+        assert_eq!(recalled(&store, &key), None);
+    }
+
+    #[test]
+    fn recalled_code_survives_change_of_stored_file() {
+        let (folder, store) = store(1 << 20);
+        let key = Key::of([b"plugin".as_slice()]);
+        drop(kept(&store, &key, b"machine code"));
+        let (_, code) = store.recall::<String>(&key).unwrap();
+        for file in fs::read_dir(folder.path().join("code")).unwrap() {
+            let path = file.unwrap().path();
+            if path != code.path() {
+                fs::write(&path, b"something else").unwrap();
+            }
+        }
+        assert_eq!(fs::read(code.path()).unwrap(), b"machine code");
+    }
+
+    #[test]
+    fn deletes_least_recently_used_code() {
+        let (folder, store) = store(10_000);
+        let key = |number: u8| Key::of([[number].as_slice()]);
+        for number in 0..4 {
+            drop(kept(&store, &key(number), &[number; 3000]));
+            let name = recalled(&store, &key(number)).map(|_| ());
+            assert!(name.is_some());
+            // The clock of a file system may be coarse.
+            for file in fs::read_dir(folder.path().join("code")).unwrap() {
+                let file = File::options()
+                    .write(true)
+                    .open(file.unwrap().path())
+                    .unwrap();
+                let before = file.metadata().unwrap().modified().unwrap();
+                file.set_modified(before - Duration::from_secs(10)).unwrap();
+            }
+        }
+        assert_eq!(recalled(&store, &key(0)), None);
+        assert_eq!(recalled(&store, &key(1)), None);
+        assert!(recalled(&store, &key(3)).is_some());
+        assert_eq!(fs::read_dir(&store.prepared).unwrap().count(), 2);
+    }
+}

@@ -1,0 +1,229 @@
+use std::time::Duration;
+
+use serde_json::json;
+use tollgate_admission::Cost;
+use tollgate_admission::review::decode::decode;
+use tollgate_config::{DecisionLimits, PluginName};
+
+use super::*;
+use crate::pipeline::outcome::FaultReport;
+
+fn request(uid: &str) -> AdmissionRequest {
+    let review = json!({
+        "kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1",
+        "request": {
+            "uid": uid, "operation": "CREATE", "name": "web", "namespace": "shop",
+            "kind": {"group": "", "version": "v1", "kind": "Secret"},
+            "resource": {"group": "", "version": "v1", "resource": "secrets"},
+            "userInfo": {"username": "jane", "extra": {"token": ["marker"]}},
+            "object": {"data": {"password": "marker"}},
+        },
+    });
+    decode(review.to_string().as_bytes(), 32).unwrap().request
+}
+
+fn decision(uid: &str) -> Decision {
+    Decision::about(&request(uid), Endpoint::Mutate, None)
+}
+
+fn report(ended: Ended) -> Report {
+    Report {
+        plugin: PluginName::parse("labels").unwrap(),
+        mode: Mode::Enforce,
+        failure_policy: FailurePolicy::Fail,
+        ended,
+        warnings: vec!["marker".to_owned()],
+        annotations: vec![("marker".to_owned(), "marker".to_owned())],
+        changed: Vec::new(),
+        conflicts: Vec::new(),
+        existing: None,
+        reinvoked: None,
+        unsettled: Vec::new(),
+        cost: Cost {
+            duration: Duration::from_millis(3),
+            cpu_time: Duration::from_millis(2),
+            fuel: 7,
+        },
+        digest: Some("sha256:00".into()),
+    }
+}
+
+fn fault(kind: &'static str, message: &str) -> Ended {
+    Ended::Faulted(FaultReport {
+        kind,
+        message: message.to_owned(),
+    })
+}
+
+fn limits(max_count: u32, max_bytes: u64) -> DecisionLimits {
+    DecisionLimits {
+        max_count,
+        max_bytes,
+    }
+}
+
+#[test]
+fn keeps_no_values_and_no_plugin_text() {
+    let denial = tollgate_admission::Denial {
+        message: "marker".to_owned(),
+        code: Some(422),
+        reason: Some("marker".to_owned()),
+        causes: vec![tollgate_admission::Cause {
+            field: Some("/data/password".to_owned()),
+            message: "marker".to_owned(),
+            reason: None,
+        }],
+    };
+    let reports = [
+        report(Ended::Denied(denial)),
+        report(fault("trap", "the plugin aborted: marker")),
+        report(fault("bad-patch", "bad patch: marker")),
+    ];
+    let mut decision = decision("u-1");
+    decision.plugins = reports
+        .iter()
+        .map(|report| Called::of(report, Some(0)))
+        .collect();
+    let text = serde_json::to_string(&decision).unwrap();
+    assert!(!text.contains("marker"), "{text}");
+    assert!(text.contains("/data/password"), "{text}");
+    assert_eq!(
+        serde_json::from_str::<Decision>(&text).unwrap().plugins,
+        decision.plugins
+    );
+}
+
+#[test]
+fn missing_digest_is_empty_in_json() {
+    let called = Called {
+        digest: None,
+        ..Called::of(&report(Ended::Allowed), None)
+    };
+    let json = serde_json::to_value(&called).unwrap();
+    assert_eq!(json["digest"], "");
+    assert_eq!(serde_json::from_value::<Called>(json).unwrap(), called);
+}
+
+#[test]
+fn keeps_host_text_about_faults() {
+    for (kind, said) in [
+        (
+            "deadline",
+            "deadline passed after 500 ms: the plugin ran for 3.0 ms",
+        ),
+        (
+            "match-condition",
+            "the match condition `has-replicas` failed: no such key: replicas",
+        ),
+    ] {
+        let called = Called::of(&report(fault(kind, said)), None);
+        assert_eq!(called.fault.unwrap().message.as_deref(), Some(said));
+    }
+}
+
+#[test]
+fn truncates_long_names_and_many_places() {
+    let uid = "u".repeat(1_000_000);
+    assert!(decision(&uid).uid.len() <= LONGEST_NAME_BYTES);
+    let mut report = report(Ended::Patched);
+    report.changed = (0..1000).map(|index| format!("/spec/{index}")).collect();
+    let changed = Called::of(&report, None).changed;
+    assert_eq!(
+        (changed.pointers.len(), changed.more),
+        (MOST_PLACES, 1000 - MOST_PLACES)
+    );
+}
+
+#[test]
+fn ring_evicts_oldest_over_count_limit() {
+    let ring = Ring::new(limits(2, 1 << 20));
+    for uid in ["a", "b", "c", "b"] {
+        ring.push(decision(uid), ());
+    }
+    let uids: Vec<String> = ring
+        .recent()
+        .iter()
+        .map(|(decision, ())| decision.uid.clone())
+        .collect();
+    assert_eq!(uids, ["b", "c"]);
+    assert!(ring.of("a").is_empty());
+    assert_eq!(ring.of("b").len(), 1);
+}
+
+#[test]
+fn ring_evicts_oldest_over_byte_limit() {
+    let one = decision("a").bytes() as u64;
+    let ring = Ring::new(limits(1000, 3 * one));
+    for _ in 0..10 {
+        ring.push(decision("a"), ());
+    }
+    assert_eq!(ring.recent().len(), 3);
+    let mut large = decision("b");
+    large.plugins = vec![Called::of(&report(Ended::Allowed), None); 100];
+    ring.push(large, ());
+    assert!(
+        ring.of("b").is_empty(),
+        "a decision over the byte limit is not kept"
+    );
+    assert_eq!(
+        ring.recent().len(),
+        3,
+        "a decision over the byte limit evicts nothing"
+    );
+}
+
+#[test]
+fn ring_of_size_zero_keeps_nothing() {
+    let ring = Ring::new(limits(0, 1 << 20));
+    ring.push(decision("a"), ());
+    assert!(!ring.is_on() && ring.recent().is_empty());
+}
+
+#[test]
+fn names_object_of_deleted_collection() {
+    let mut request = request("u-1");
+    request.name.clear();
+    request.operation = tollgate_admission::review::request::Operation::Delete;
+    request.object = None;
+    request.old_object = Some(tollgate_json::document::Json::from(
+        json!({"metadata": {"name": "web"}}),
+    ));
+    assert_eq!(
+        Decision::about(&request, Endpoint::Validate, None).name,
+        "web"
+    );
+    request.old_object = None;
+    assert_eq!(Decision::about(&request, Endpoint::Validate, None).name, "");
+}
+
+#[test]
+fn finds_decision_by_uid_prefix() {
+    let ring = Ring::new(limits(10, 1 << 20));
+    let uids = [
+        "705ab4f5-6393-11e8-b7cc-42010a800002",
+        "705ab4f5-0000-11e8-b7cc-42010a800002",
+        "1f3b0000-6393-11e8-b7cc-42010a800002",
+        "1f3b",
+    ];
+    for uid in uids {
+        ring.push(decision(uid), ());
+    }
+    let found = |uid: &str| -> Vec<String> {
+        let found = ring.of(uid).into_iter();
+        found.map(|(decision, ())| decision.uid.clone()).collect()
+    };
+    assert_eq!(found(uids[0]), [uids[0]]);
+    assert_eq!(found("705ab4f5"), [uids[1], uids[0]], "newest first");
+    assert_eq!(found("705ab4f5-6"), [uids[0]]);
+    assert_eq!(
+        found("1f3b"),
+        ["1f3b"],
+        "an exact match wins over prefix matches"
+    );
+    assert_eq!(found("1f3b0"), [uids[2]]);
+    assert!(
+        found("705").is_empty(),
+        "prefixes of three characters match nothing"
+    );
+    assert!(found("6393").is_empty());
+}

@@ -1,0 +1,32 @@
+//! Tollgate: a WebAssembly plugin host for Kubernetes admission.
+//!
+//! ```text
+//! kube-apiserver ── HTTPS ──▶ server ──▶ review ──▶ pipeline ──▶ review ──▶ answer
+//!                            listener,   decode     match          respond
+//!                            caps,                  mutate ┐
+//!                            drain                  validate├─▶ engine: a fresh instance per call
+//!                                                   merge   │   fuel, CPU, wall, memory, output
+//!                                                   patch ──┘   typed faults
+//!
+//! configuration ─▶ config ─▶ plugin: read → prepare (child process) → link → the live set
+//!           └──────── live: finds changes, reconciles, and swaps the set ─────────┘
+//! ```
+//!
+//! The modules are the stages:
+//!
+//! - [`pipeline`] leads a review through the plugins.
+//! - [`plugin`] turns a file into a guest.
+//! - [`live`] brings changes of the configuration and the plugins into service.
+//! - [`decision`] records what is reported about a review afterwards.
+//! - [`shadow`] compares a plugin with its shadow version.
+//!
+//! The other stages are crates of their own: `tollgate_server`, `tollgate_admission`, `tollgate_config`,
+//! `tollgate_engine` and `tollgate_json`.
+
+pub mod decision;
+#[doc(hidden)]
+pub mod fuzzing;
+pub mod live;
+pub mod pipeline;
+pub mod plugin;
+pub mod shadow;

@@ -1,0 +1,531 @@
+//! The gate that the server calls: turns a request body into a reply.
+
+use std::sync::{Arc, Weak};
+
+use arc_swap::ArcSwap;
+use bytes::Bytes;
+use tollgate_admission::Phase;
+use tollgate_admission::chain;
+use tollgate_admission::review::decode::{DecodeError, Review, ReviewVersion, decode_within};
+use tollgate_admission::review::head::decode_head;
+use tollgate_admission::review::request::AdmissionRequest;
+use tollgate_admission::{Body, Call, Endpoint, Gate, Readiness, Reply};
+use tollgate_config::{DecisionLimits, Mode};
+use tollgate_engine::{Engine, Fault};
+use tollgate_json::document::{Account, NoRoom, Room};
+use tollgate_telemetry::metrics::Metrics;
+
+use super::audit::{Audit, Auditor};
+use super::blocking::blocking_if;
+use super::compare::{Comparer, Comparison};
+use super::identity::{Identity, log_request};
+use super::merge::merge;
+use super::mutate::{MutateError, mutate};
+use super::outcome::{Ended, FaultReport, Outcome, Report};
+use super::passed_over::PassedOver;
+use super::record;
+use super::validate::validate;
+use crate::decision::{Decision, Ring};
+use crate::pipeline::respond::respond;
+use crate::plugin::{PluginSet, PluginState};
+
+/// Larger bodies are parsed where blocking is allowed, because parsing them takes some milliseconds.
+const PARSE_INLINE_BYTES: usize = 512 * 1024;
+/// Nearly every decoded review takes less memory than this.
+const SMALL_DECODED_BYTES: u64 = 1 << 20;
+/// Nesting levels above the object: the AdmissionReview and its request.
+const DEPTH_OF_OBJECT: u32 = 2;
+
+/// Takes reviews through the live plugins.
+pub struct Pipeline {
+    engine: Engine,
+    plugins: ArcSwap<PluginSet>,
+    metrics: Arc<Metrics>,
+    auditor: Auditor,
+    comparer: Comparer,
+    /// Recorded decisions, each with the plugin set that it was made with, for as long as that set is in use.
+    decisions: Ring<Weak<PluginSet>>,
+    max_depth: u32,
+    /// Memory for the decoded documents of all reviews. None means no limit.
+    room: Option<Arc<Room>>,
+}
+
+/// Everything that is known about one review.
+#[derive(Debug)]
+pub struct Examined {
+    /// The reply that the server sends.
+    pub reply: Reply,
+    /// The record of the decision. None if there was no review to decide about.
+    pub decision: Option<Decision>,
+    /// The plugins' reports. Empty if the host was out of room.
+    pub reports: Vec<Report>,
+    /// The merged outcome. None if nothing was decided.
+    pub outcome: Option<Outcome>,
+    /// The reports of plugins in mode audit, which do not affect the reply.
+    pub audits: Vec<Report>,
+}
+
+/// A reply, with the work and the records that remain after it.
+struct Evaluated {
+    reply: Reply,
+    /// None if there was no review to decide about.
+    review: Option<Reviewed>,
+    audits: Vec<Audit>,
+    comparisons: Vec<Comparison>,
+}
+
+/// A review and its result.
+pub(super) struct Reviewed {
+    pub(super) request: Arc<AdmissionRequest>,
+    pub(super) reports: Vec<Report>,
+    /// None if nothing was decided, because the host was out of room or failed.
+    pub(super) outcome: Option<Outcome>,
+    pub(super) passed_over: Vec<PassedOver>,
+}
+
+// === impl Pipeline ===
+
+impl Pipeline {
+    /// Creates a pipeline for a set of plugins.
+    #[must_use]
+    pub fn new(
+        engine: Engine,
+        plugins: PluginSet,
+        metrics: Arc<Metrics>,
+        max_depth: u32,
+        max_concurrent_calls: usize,
+    ) -> Self {
+        plugins.announce(&PluginSet::default(), &metrics);
+        let comparer = Comparer::new(&engine, metrics.clone(), max_depth);
+        let auditor = Auditor::new(
+            engine.clone(),
+            metrics.clone(),
+            comparer.clone(),
+            max_concurrent_calls,
+            max_depth,
+        );
+        Self {
+            engine,
+            plugins: ArcSwap::from_pointee(plugins),
+            metrics,
+            auditor,
+            comparer,
+            decisions: Ring::new(DecisionLimits::default()),
+            max_depth,
+            room: None,
+        }
+    }
+
+    /// Limits the memory that the decoded documents of all reviews take together.
+    #[must_use]
+    pub fn with_room(self, max_decoded_bytes: u64) -> Self {
+        let gauge = self.metrics.decoded_bytes.clone();
+        Self {
+            room: Some(Room::new(max_decoded_bytes, SMALL_DECODED_BYTES, gauge)),
+            ..self
+        }
+    }
+
+    /// Sets how many decisions are kept.
+    #[must_use]
+    pub fn with_decisions(self, limits: DecisionLimits) -> Self {
+        Self {
+            decisions: Ring::new(limits),
+            ..self
+        }
+    }
+
+    /// Evaluates one review like [`Gate::review`], including audits, and returns everything about it. The pipeline
+    /// keeps no record of the review and calls no shadow.
+    pub async fn examine(&self, call: Call) -> Examined {
+        let plugins = self.plugins.load_full();
+        let Evaluated {
+            reply,
+            review,
+            audits,
+            comparisons: _,
+        } = self.evaluate(&call, &plugins).await;
+        let mut decision = review
+            .as_ref()
+            .map(|review| record::decision(&call, &plugins, review, &reply));
+        if let Some(decision) = &mut decision {
+            decision.not_called = record::not_called(decision, &plugins);
+        }
+        let mut audited = Vec::new();
+        for audit in audits {
+            let report = audit.run(&self.engine, self.max_depth).await;
+            audited.extend(report.map(|(report, _)| report));
+        }
+        let (reports, outcome) =
+            review.map_or_else(Default::default, |review| (review.reports, review.outcome));
+        Examined {
+            reply,
+            decision,
+            reports,
+            outcome,
+            audits: audited,
+        }
+    }
+
+    /// Returns the plugin set that the next request will use.
+    pub(crate) fn live(&self) -> Arc<PluginSet> {
+        self.plugins.load_full()
+    }
+
+    /// Serves this plugin set from the next request on. Requests in flight keep the set that they began with.
+    pub(crate) fn publish(&self, plugins: PluginSet) {
+        let plugins = Arc::new(plugins.continuing(&self.plugins.load()));
+        let earlier = self.plugins.swap(plugins.clone());
+        plugins.announce(&earlier, &self.metrics);
+    }
+
+    /// Waits for the audits that are under way.
+    pub async fn finish(&self) {
+        self.auditor.finish().await;
+    }
+
+    async fn take(&self, call: &Call, plugins: &PluginSet, review: Review) -> Evaluated {
+        let Review { version, request } = review;
+        let request = Arc::new(request);
+        let only = call.plugin.as_deref();
+        let (reports, patch, audits, comparisons, passed_over) = match call.endpoint {
+            Endpoint::Mutate => {
+                match mutate(
+                    &self.engine,
+                    &self.metrics,
+                    plugins,
+                    only,
+                    &request,
+                    call.deadline,
+                    self.max_depth,
+                )
+                .await
+                {
+                    Ok(mutated) => (
+                        mutated.reports,
+                        mutated.patch,
+                        mutated.audits,
+                        mutated.comparisons,
+                        mutated.passed_over,
+                    ),
+                    Err(MutateError::Overload(_)) => {
+                        return Evaluated::undecided(Reply::Overloaded, request);
+                    }
+                    Err(MutateError::Unproven(what)) => {
+                        tracing::error!(
+                            uid = request.uid,
+                            "{what}; no patch was sent; this is a defect of Tollgate, please report it"
+                        );
+                        let reply = Reply::Internal(format!("tollgate: {what}"));
+                        return Evaluated::undecided(reply, request);
+                    }
+                }
+            }
+            Endpoint::Validate => {
+                match validate(
+                    &self.engine,
+                    &self.metrics,
+                    plugins,
+                    only,
+                    &request,
+                    call.deadline,
+                )
+                .await
+                {
+                    Ok(validated) => (
+                        validated.reports,
+                        Vec::new(),
+                        validated.audits,
+                        validated.comparisons,
+                        validated.passed_over,
+                    ),
+                    Err(_) => return Evaluated::undecided(Reply::Overloaded, request),
+                }
+            }
+        };
+        let outcome = merge(&reports, patch, &request);
+        Evaluated {
+            reply: self.reply(call.endpoint, version, &request, &outcome),
+            review: Some(Reviewed {
+                request,
+                reports,
+                outcome: Some(outcome),
+                passed_over,
+            }),
+            audits,
+            comparisons,
+        }
+    }
+
+    /// Answers a review that cannot be shown to any plugin. The host applies the failurePolicy of each plugin that
+    /// would have been called, as if the plugin had failed.
+    fn unreadable(
+        &self,
+        call: &Call,
+        plugins: &PluginSet,
+        head: &[u8],
+        what: &str,
+        account: &Account,
+    ) -> Option<Evaluated> {
+        let head = decode_head(head, account)?;
+        let fault = Fault::Unreadable {
+            what: what.to_owned(),
+        };
+        let phase = phase_of(call.endpoint);
+        let reports: Vec<Report> = plugins
+            .iter()
+            .filter(|plugin| {
+                call.plugin
+                    .as_deref()
+                    .is_none_or(|name| plugin.config.name.as_str() == name)
+            })
+            .filter(|plugin| {
+                plugin.config.mode != Mode::Audit && plugin.could_be_asked(phase, &head.request)
+            })
+            .map(|plugin| {
+                plugin
+                    .metrics
+                    .fault(phase, fault.kind(), plugin.config.failure_policy.as_str());
+                let ended = Ended::Faulted(FaultReport {
+                    kind: fault.kind(),
+                    message: fault.to_string(),
+                });
+                Report::new(&plugin.config, plugin.digest.clone(), ended)
+            })
+            .collect();
+        let names = plugins.iter().all(|plugin| plugin.config.log_identities);
+        log_request!(
+            warn,
+            Identity::of(&head.request, names),
+            fault = fault.kind(),
+            plugins = reports.len(),
+            "{fault}"
+        );
+        let outcome = merge(&reports, Vec::new(), &head.request);
+        Some(Evaluated {
+            reply: self.reply(call.endpoint, head.version, &head.request, &outcome),
+            review: Some(Reviewed {
+                request: Arc::new(head.request),
+                reports,
+                outcome: Some(outcome),
+                passed_over: Vec::new(),
+            }),
+            audits: Vec::new(),
+            comparisons: Vec::new(),
+        })
+    }
+
+    fn reply(
+        &self,
+        endpoint: Endpoint,
+        version: ReviewVersion,
+        request: &AdmissionRequest,
+        outcome: &Outcome,
+    ) -> Reply {
+        tracing::debug!(
+            uid = request.uid,
+            operation = request.operation.as_str(),
+            resource = request.resource.resource,
+            namespace = request.namespace.as_deref().unwrap_or_default(),
+            allowed = outcome.allowed,
+            operations = outcome.patch.len(),
+            "reviewed"
+        );
+        self.metrics
+            .review(endpoint.name(), version.as_str(), verdict(outcome));
+        Reply::Review(Bytes::from(respond(
+            version,
+            &request.uid,
+            outcome,
+            endpoint,
+        )))
+    }
+
+    async fn evaluate(&self, call: &Call, plugins: &PluginSet) -> Evaluated {
+        if let Some(name) = &call.plugin {
+            match plugins.get(name) {
+                None => {
+                    return Evaluated::refused(Reply::NoSuchPlugin(format!(
+                        "no plugin named `{name}` is configured"
+                    )));
+                }
+                Some(plugin) => {
+                    if let PluginState::Loaded(loaded) = &plugin.state {
+                        let interfaces = loaded.guest.interfaces();
+                        let missing = match call.endpoint {
+                            Endpoint::Mutate => !interfaces.mutating,
+                            Endpoint::Validate => !interfaces.validating,
+                        };
+                        if missing {
+                            let phase = phase_of(call.endpoint).name();
+                            return Evaluated::refused(Reply::NoSuchPlugin(format!(
+                                "the plugin `{name}` does not {phase}"
+                            )));
+                        }
+                    }
+                }
+            }
+        }
+        let account = self
+            .room
+            .as_ref()
+            .map_or_else(Account::unlimited, Room::account);
+        let body = match &call.body {
+            Body::Whole(body) => body.clone(),
+            Body::TooLarge { head, limit_bytes } => {
+                let what =
+                    format!("the review has more than {limit_bytes} bytes (requests.maxBody)");
+                return self
+                    .unreadable(call, plugins, head, &what, &account)
+                    .unwrap_or_else(|| Evaluated::refused(Reply::TooLarge(what)));
+            }
+        };
+        let max_depth = self.max_depth + DEPTH_OF_OBJECT;
+        let decoded = blocking_if(body.len() > PARSE_INLINE_BYTES, || {
+            decode_within(&body, max_depth, &account)
+        });
+        match decoded {
+            Ok(review) => {
+                let evaluated = self.take(call, plugins, review).await;
+                // Other reviews held the memory, so a plugin's answer could not be read or applied. This is neither
+                // the plugin's fault nor a verdict.
+                if account.was_crowded() {
+                    return Evaluated::refused(Reply::Crowded);
+                }
+                evaluated
+            }
+            Err(DecodeError::NoRoom(NoRoom::Crowded)) => Evaluated::refused(Reply::Crowded),
+            Err(
+                error @ (DecodeError::TooDeep { .. }
+                | DecodeError::TooMany { .. }
+                | DecodeError::NoRoom(NoRoom::TooLarge { .. })),
+            ) => {
+                let what = match &error {
+                    DecodeError::TooMany { .. } | DecodeError::NoRoom(_) => chain(&error),
+                    _ => format!(
+                        "the object is nested deeper than {} levels (requests.maxDepth)",
+                        self.max_depth
+                    ),
+                };
+                self.unreadable(call, plugins, &body, &what, &account)
+                    .unwrap_or_else(|| Evaluated::refused(Reply::BadRequest(chain(&error))))
+            }
+            Err(error) => Evaluated::refused(Reply::BadRequest(chain(&error))),
+        }
+    }
+}
+
+impl Gate for Pipeline {
+    async fn review(&self, call: Call) -> Reply {
+        // The review uses this set to its end, even if another one is published meanwhile.
+        let plugins = self.plugins.load_full();
+        let Evaluated {
+            reply,
+            review,
+            audits,
+            comparisons,
+        } = self.evaluate(&call, &plugins).await;
+        let bytes = match &call.body {
+            Body::Whole(body) => body.len(),
+            Body::TooLarge { .. } => 0,
+        };
+        if let Some(review) = review.filter(|_| self.decisions.is_on()) {
+            let decision = record::decision(&call, &plugins, &review, &reply);
+            self.decisions.push(decision, Arc::downgrade(&plugins));
+        }
+        self.auditor.start(audits, bytes);
+        self.comparer.start(comparisons, bytes);
+        reply
+    }
+
+    fn plugins(&self) -> serde_json::Value {
+        self.plugins.load().status()
+    }
+
+    fn shadows(&self) -> serde_json::Value {
+        self.plugins.load().comparisons()
+    }
+
+    fn decisions(&self, uid: Option<&str>) -> serde_json::Value {
+        let decisions: Vec<serde_json::Value> = match uid {
+            None => {
+                let recent = self.decisions.recent();
+                let overview = recent
+                    .iter()
+                    .map(|(decision, _)| record::overview(decision));
+                overview.collect()
+            }
+            Some(uid) => {
+                let same = self.decisions.of(uid);
+                let whole = same
+                    .iter()
+                    .map(|(decision, plugins)| record::whole(decision, plugins.upgrade()));
+                whole.collect()
+            }
+        };
+        serde_json::json!({ "decisions": decisions })
+    }
+
+    fn readiness(&self) -> Readiness {
+        let plugins = self.plugins.load();
+        let detail = plugins
+            .iter()
+            .filter_map(|plugin| match &plugin.state {
+                PluginState::Failed { reason } => Some(format!(
+                    "plugin {} is not loaded: {reason}",
+                    plugin.config.name
+                )),
+                PluginState::Loaded(_) | PluginState::Disabled => None,
+            })
+            .collect();
+        Readiness {
+            ready: true,
+            complete: plugins.awaited().next().is_none(),
+            detail,
+        }
+    }
+}
+
+// === impl Evaluated ===
+
+impl Evaluated {
+    /// For a request without a review to decide about.
+    fn refused(reply: Reply) -> Self {
+        Self {
+            reply,
+            review: None,
+            audits: Vec::new(),
+            comparisons: Vec::new(),
+        }
+    }
+
+    /// For a review that the host could not decide.
+    fn undecided(reply: Reply, request: Arc<AdmissionRequest>) -> Self {
+        Self {
+            reply,
+            review: Some(Reviewed {
+                request,
+                reports: Vec::new(),
+                outcome: None,
+                passed_over: Vec::new(),
+            }),
+            audits: Vec::new(),
+            comparisons: Vec::new(),
+        }
+    }
+}
+
+pub(super) fn phase_of(endpoint: Endpoint) -> Phase {
+    match endpoint {
+        Endpoint::Mutate => Phase::Mutate,
+        Endpoint::Validate => Phase::Validate,
+    }
+}
+
+pub(super) fn verdict(outcome: &Outcome) -> &'static str {
+    match &outcome.status {
+        None => "allowed",
+        Some(status) if status.code >= 500 => "error",
+        Some(_) => "denied",
+    }
+}

@@ -1,0 +1,110 @@
+//! Decides whether a plugin is called for a request.
+//!
+//! Rules, selectors and conditions work exactly as kube-apiserver's do for a webhook, so they mean the same here as
+//! in a webhook configuration. Cheap checks that often exclude a plugin come first:
+//!
+//! ```text
+//! rules → namespaces → users → labels → conditions → exceptions
+//! ```
+//!
+//! Matching allocates nothing before the conditions, because the host checks every plugin for every request.
+//!
+//! The cost of a condition depends on the object, which the user chooses. If the conditions take more than a
+//! millisecond, the host evaluates them on another thread. The plugin's standing is then found in two steps.
+
+use std::time::SystemTime;
+
+use tollgate_admission::Phase;
+use tollgate_admission::review::request::AdmissionRequest;
+use tollgate_config::Exception;
+use tollgate_config::condition::{Condition, ConditionError, Decision};
+use tollgate_config::matching::{Decided, Mismatch};
+use tollgate_json::document::Json;
+
+use crate::plugin::{Plugin, RequestFilter};
+
+/// How a plugin stands towards a request.
+#[derive(Debug)]
+pub enum Standing<'p> {
+    /// The plugin does not match the request.
+    NotCalled(Mismatch),
+    /// The plugin is called.
+    Called,
+    /// The plugin matches, but an exception covers the request.
+    Excepted(&'p Exception),
+    /// The host cannot tell whether the plugin matches.
+    Unclear(ConditionError),
+    /// The plugin's conditions have to be evaluated on another thread: all of them, and one that costs too much here.
+    Costly(&'p [Condition], &'p Condition),
+}
+
+// === impl Plugin ===
+
+impl Plugin {
+    /// Finds the plugin's standing, with the object as it is at the plugin's turn.
+    pub(crate) fn standing(
+        &self,
+        phase: Phase,
+        request: &AdmissionRequest,
+        object: Option<&Json>,
+    ) -> Standing<'_> {
+        let decided = match self.request_filter(phase) {
+            RequestFilter::Nothing => Decided::Fails(Mismatch::Phase),
+            RequestFilter::Everything => Decided::Holds,
+            RequestFilter::Matching(matching) => matching.decide(request, object),
+        };
+        self.standing_after(decided, request)
+    }
+
+    /// Finds the plugin's standing after its conditions have been decided.
+    pub(crate) fn standing_by(
+        &self,
+        decision: Decision,
+        request: &AdmissionRequest,
+    ) -> Standing<'_> {
+        self.standing_after(decision.into(), request)
+    }
+
+    fn standing_after<'p>(
+        &'p self,
+        decided: Decided<'p>,
+        request: &AdmissionRequest,
+    ) -> Standing<'p> {
+        match decided {
+            Decided::Fails(mismatch) => return Standing::NotCalled(mismatch),
+            Decided::Costly(conditions, condition) => {
+                return Standing::Costly(conditions, condition);
+            }
+            Decided::Holds | Decided::Unclear(_) => {}
+        }
+        if let Some(exception) = self.exception(request) {
+            return Standing::Excepted(exception);
+        }
+        match decided {
+            Decided::Unclear(error) => Standing::Unclear(error),
+            _ => Standing::Called,
+        }
+    }
+
+    /// Whether the plugin could be called for a request whose object is not known. Labels and conditions count as
+    /// met.
+    pub(crate) fn could_be_asked(&self, phase: Phase, request: &AdmissionRequest) -> bool {
+        let matches = match self.request_filter(phase) {
+            RequestFilter::Nothing => false,
+            RequestFilter::Everything => true,
+            RequestFilter::Matching(matching) => matching.matches(request).is_some(),
+        };
+        matches && self.exception(request).is_none()
+    }
+
+    fn exception(&self, request: &AdmissionRequest) -> Option<&Exception> {
+        let exceptions = &self.config.exceptions;
+        if exceptions.is_empty() {
+            return None;
+        }
+        let now = SystemTime::now();
+        exceptions
+            .iter()
+            .find(|exception| exception.covers(request) && exception.is_active(now))
+    }
+}

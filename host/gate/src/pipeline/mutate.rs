@@ -1,0 +1,618 @@
+//! Calls the mutators one after another on the changing object, and then reinvokes those that ask for it.
+
+mod reinvoke;
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tollgate_admission::Phase;
+use tollgate_admission::chain;
+use tollgate_admission::review::request::AdmissionRequest;
+use tollgate_config::{Conflicts, Mode, PluginConfig, PluginName, ReinvocationPolicy};
+use tollgate_engine::{
+    Answer, Engine, Fault, Mutation, Overload, Secrecy, Subject, goes_by_content, is_content,
+};
+use tollgate_json::document::{Account, Json, NoRoom};
+use tollgate_json::patch::{
+    AnswerForm, ApplyErrorKind, ApplyLimits, Conflict, Operation, Provenance, apply, apply_within,
+    check, diff, merge_patch_within,
+};
+use tollgate_telemetry::metrics::Metrics;
+
+use super::audit::Audit;
+use super::blocking::blocking_if;
+use super::compare::Comparison;
+use super::outcome::{Ended, Report};
+use super::passed_over::{PassedOver, Reason};
+use super::turn::{Answered, Beginning, Called, Turn, is_final};
+use crate::plugin::{Plugin, PluginSet};
+use crate::shadow::Verdict;
+use tollgate_admission::text::{Limit, one_line};
+
+/// The result of all mutators.
+pub(super) struct Mutated {
+    pub(super) reports: Vec<Report>,
+    /// Turns the request's object into the final object.
+    pub(super) patch: Vec<Operation>,
+    pub(super) audits: Vec<Audit>,
+    pub(super) comparisons: Vec<Comparison>,
+    pub(super) passed_over: Vec<PassedOver>,
+}
+
+/// Why the mutators give no answer.
+pub(super) enum MutateError {
+    /// The host is overloaded.
+    Overload(Overload),
+    /// The merged patch failed verification. This is a defect of the host, and the patch is never sent.
+    Unproven(&'static str),
+}
+
+/// The inputs of every call in the chain.
+struct Round<'r> {
+    engine: &'r Engine,
+    metrics: &'r Metrics,
+    plugins: &'r PluginSet,
+    request: &'r Arc<AdmissionRequest>,
+    deadline: Instant,
+    max_depth: u32,
+}
+
+/// The state of the chain after the mutators called so far.
+struct Chain {
+    /// Whether comparing the original and the final object can take more than a millisecond.
+    heavy: bool,
+    request: Arc<AdmissionRequest>,
+    original: Option<Json>,
+    current: Option<Json>,
+    /// The number of changes so far.
+    version: u64,
+    /// How much of a Secret the mutators that changed the object had read. Member names may contain what they read.
+    secrecy: Secrecy,
+    provenance: Provenance<usize>,
+    /// Memory of the answers and copies that `current` consists of.
+    memory: Vec<Account>,
+    /// Whether plugins that are called later keep earlier versions of the object.
+    keeps_versions: bool,
+}
+
+/// A mutation that passed all checks.
+struct Change {
+    heavy: bool,
+    after: Json,
+    operations: Vec<Operation>,
+    /// Memory of `after`, without the parts that it shares with the previous object.
+    memory: Account,
+    /// Whether `after` shares nothing with the previous object.
+    is_whole: bool,
+}
+
+/// The result of one mutator's answer, before it joins the chain.
+struct Applied {
+    ended: Result<Ended, Fault>,
+    change: Option<Change>,
+    /// Whether the answer copies what counts as a Secret's content, or its outcome reveals something about that
+    /// content.
+    goes_by_content: bool,
+}
+
+/// A mutator's answer after all checks.
+struct Evaluated {
+    ended: Result<Ended, Fault>,
+    change: Option<Change>,
+    called: Called,
+    /// How much of a Secret this mutator knows, and the mutators whose changes it has seen.
+    known_secrecy: Secrecy,
+}
+
+/// Limits for applying one plugin's patch, which fuel does not meter. Within them, a patch takes about 100 ms at
+/// worst.
+const LIMITS: ApplyLimits = ApplyLimits {
+    max_depth: 0,
+    max_added_nodes: 500_000,
+    max_added_bytes: 16 << 20,
+    max_steps: 10_000_000,
+};
+/// Fault of a mutator that would move a Secret's content to where it could be read unnoticed. The text is the host's
+/// and contains nothing from the plugin.
+const SPREADS_CONTENT: &str = "the plugin read, tested or copied the content of a Secret and changed more than its \
+    data, stringData and annotations; a plugin that labels Secrets must not read, test or copy their content \
+    (`get-json` of the whole object reads it)";
+/// A patch with more operations is applied where other requests can continue meanwhile.
+const HEAVY_OPERATIONS: usize = 256;
+/// An answer with this many JSON values, or more, is applied there too.
+const HEAVY_NODES: usize = 5_000;
+/// No limits, for the host's own patch.
+const UNLIMITED: ApplyLimits = ApplyLimits {
+    max_depth: u32::MAX,
+    max_added_nodes: usize::MAX,
+    max_added_bytes: usize::MAX,
+    max_steps: usize::MAX,
+};
+
+/// Runs every mutator that matches. `only` limits the run to one plugin.
+pub(super) async fn mutate(
+    engine: &Engine,
+    metrics: &Metrics,
+    plugins: &PluginSet,
+    only: Option<&str>,
+    request: &Arc<AdmissionRequest>,
+    deadline: Instant,
+    max_depth: u32,
+) -> Result<Mutated, MutateError> {
+    let mut chain = Chain {
+        heavy: false,
+        request: request.clone(),
+        original: request.object.clone(),
+        current: request.object.clone(),
+        version: 0,
+        secrecy: Secrecy::of(request.is_secret()),
+        provenance: Provenance::new(),
+        memory: Vec::new(),
+        keeps_versions: false,
+    };
+    let round = Round {
+        engine,
+        metrics,
+        plugins,
+        request,
+        deadline,
+        max_depth,
+    };
+    let mut reports: Vec<Report> = Vec::new();
+    let mut audits = Vec::new();
+    let mut comparisons = Vec::new();
+    let mut passed_over = Vec::new();
+    let mut seats = Vec::new();
+    for (index, plugin) in plugins.iter().enumerate() {
+        if only.is_some_and(|name| plugin.config.name.as_str() != name) {
+            continue;
+        }
+        let turn = Turn {
+            plugin,
+            phase: Phase::Mutate,
+        };
+        let beginning = turn.begin(engine, request, chain.current.as_ref(), deadline);
+        match beginning.await {
+            Beginning::Call => {}
+            Beginning::NotCalled(mismatch) => {
+                passed_over.extend(PassedOver::by_match(index, mismatch));
+                continue;
+            }
+            Beginning::Report(report) => {
+                let settled = is_final(&report);
+                reports.push(*report);
+                if settled {
+                    break;
+                }
+                continue;
+            }
+        }
+        let subject = Subject {
+            request: request.clone(),
+            object: chain.current.clone(),
+        };
+        let shadow = plugins.shadow_of(plugin);
+        chain.keeps_versions |= plugin.config.mode == Mode::Audit || shadow.is_some();
+        if plugin.config.mode == Mode::Audit {
+            audits.push(Audit {
+                plugin: plugin.clone(),
+                phase: Phase::Mutate,
+                subject,
+                shadow: shadow.cloned(),
+            });
+            continue;
+        }
+        let shadowed = shadow.map(|shadow| (shadow.clone(), subject.clone()));
+        let answered = match turn.call(engine, subject, deadline).await {
+            Ok(answered) => answered,
+            // A plugin in mode warn has no effect on the verdict, so the request passes without its answer.
+            Err(_) if plugin.config.mode == Mode::Warn => {
+                metrics.audit_dropped();
+                passed_over.push(PassedOver::new(index, Reason::NoRoom));
+                continue;
+            }
+            Err(overload) => return Err(MutateError::Overload(overload)),
+        };
+        let evaluated = chain.evaluate(&turn, answered, max_depth);
+        comparisons.extend(shadowed.map(|(shadow, subject)| Comparison {
+            shadow,
+            phase: Phase::Mutate,
+            live: evaluated.verdict(subject.object.as_ref()),
+            live_fuel: evaluated.called.fuel,
+            subject,
+        }));
+        let report = chain.take(&turn, index, plugins, metrics, evaluated);
+        let settled = is_final(&report);
+        if report.mode == Mode::Enforce
+            && plugin.config.reinvocation_policy == ReinvocationPolicy::IfNeeded
+        {
+            chain.keeps_versions = true;
+            seats.push(reinvoke::Seat::new(index, reports.len(), &chain));
+        }
+        reports.push(report);
+        if settled {
+            break;
+        }
+    }
+    // If the request is denied anyway, second calls are not worth their cost.
+    if !seats.is_empty() && !reports.iter().any(Report::refuses) {
+        reinvoke::reinvoke(&round, &mut chain, seats, &mut reports).await?;
+    }
+    let patch = blocking_if(chain.heavy, || chain.prove()).map_err(MutateError::Unproven)?;
+    Ok(Mutated {
+        reports,
+        patch,
+        audits,
+        comparisons,
+        passed_over,
+    })
+}
+
+// === impl Chain ===
+
+impl Chain {
+    /// Reads a plugin's answer, given the current object.
+    fn evaluate(&self, turn: &Turn<'_>, (answer, called): Answered, max_depth: u32) -> Evaluated {
+        let before = self.current.as_ref();
+        let config = &turn.plugin.config;
+        let applied = evaluate(config, answer, before, called.secrecy, max_depth);
+        Evaluated::new(applied, called, self.secrecy)
+    }
+
+    /// Adds a plugin's answer to the chain and returns its report.
+    fn take(
+        &mut self,
+        turn: &Turn<'_>,
+        index: usize,
+        plugins: &PluginSet,
+        metrics: &Metrics,
+        evaluated: Evaluated,
+    ) -> Report {
+        let Evaluated {
+            ended,
+            change,
+            called,
+            known_secrecy,
+        } = evaluated;
+        let counts = turn.plugin.config.mode == Mode::Enforce;
+        let conflicts = match (&change, self.current.clone()) {
+            (Some(change), Some(before)) if counts => self.conflicts(turn, index, &before, change),
+            _ => Vec::new(),
+        };
+        let shown = |pointer: &str| known_secrecy.pointer(pointer, self.original.as_ref());
+        let conflicts: Vec<(String, PluginName)> = conflicts
+            .iter()
+            .filter_map(|conflict| {
+                let earlier = plugins.iter().nth(conflict.earlier)?;
+                Some((shown(conflict.path.as_str()), earlier.config.name.clone()))
+            })
+            .collect();
+        if !conflicts.is_empty() && turn.plugin.config.conflicts == Conflicts::Deny {
+            let what = refused(&conflicts);
+            return turn.report(&self.request, called, Err(Fault::Conflict { what }));
+        }
+        let mut report = turn.report(&self.request, called, ended);
+        let Some(change) = change.filter(|_| counts && self.current.is_some()) else {
+            return report;
+        };
+        report.changed = change
+            .operations
+            .iter()
+            .map(|operation| shown(operation.path().as_str()))
+            .collect();
+        for (_, earlier) in &conflicts {
+            metrics.conflict(turn.plugin.config.name.as_str(), earlier.as_str());
+        }
+        report.conflicts = conflicts;
+        self.heavy |= change.heavy;
+        if change.is_whole && !self.keeps_versions {
+            self.memory.clear();
+        }
+        self.memory.push(change.memory);
+        self.current = Some(change.after);
+        self.version += 1;
+        self.secrecy = known_secrecy;
+        report
+    }
+
+    /// Finds where a change undoes the work of others. The change is recorded, unless `conflicts: deny` rejects it.
+    fn conflicts(
+        &mut self,
+        turn: &Turn<'_>,
+        index: usize,
+        before: &Json,
+        change: &Change,
+    ) -> Vec<Conflict<usize>> {
+        blocking_if(change.heavy, || {
+            if turn.plugin.config.conflicts == Conflicts::Last {
+                return self.provenance.record(index, before, &change.operations);
+            }
+            let mut attempt = self.provenance.clone();
+            let conflicts = attempt.record(index, before, &change.operations);
+            if conflicts.is_empty() {
+                self.provenance = attempt;
+            }
+            conflicts
+        })
+    }
+
+    /// Returns the merged patch, after checking that it turns the original object into the final one.
+    fn prove(&self) -> Result<Vec<Operation>, &'static str> {
+        let (Some(original), Some(current)) = (&self.original, &self.current) else {
+            return Ok(Vec::new());
+        };
+        if original.is_same(current) {
+            return Ok(Vec::new());
+        }
+        let patch = diff(original, current);
+        match apply(original, &patch, &UNLIMITED) {
+            Ok(result) if result == *current => Ok(patch),
+            // The error names no place, because a member's name can contain a Secret's content.
+            Ok(_) => Err("the merged patch does not produce the final object"),
+            Err(_) => Err("the merged patch cannot be applied"),
+        }
+    }
+}
+
+// === impl Evaluated ===
+
+impl Evaluated {
+    /// `earlier` is how much of a Secret the mutators had read whose changes are in the object.
+    fn new(applied: Applied, called: Called, earlier: Secrecy) -> Self {
+        let secrecy = applied.secrecy(called.secrecy);
+        let Applied { ended, change, .. } = applied;
+        // Names made by an earlier mutator are withheld in the same way as the plugin's own.
+        let known_secrecy = secrecy.max(earlier);
+        let (ended, change) = match change {
+            Some(change) if secrecy.withholds() && !change.stays_in_content() => {
+                let what = SPREADS_CONTENT.to_owned();
+                (Err(Fault::BadPatch { what }), None)
+            }
+            change if known_secrecy.withholds() => {
+                (ended.map_err(Fault::without_plugins_words), change)
+            }
+            change => (ended, change),
+        };
+        Self {
+            ended,
+            change,
+            called,
+            known_secrecy,
+        }
+    }
+
+    /// Returns the verdict on this object alone.
+    fn verdict(&self, before: Option<&Json>) -> Verdict {
+        let after = self.change.as_ref().map(|change| &change.after);
+        Verdict::new(&self.ended, after.or(before).cloned(), self.known_secrecy)
+    }
+}
+
+// === impl Applied ===
+
+impl Applied {
+    fn without_change(ended: Result<Ended, Fault>) -> Self {
+        Self {
+            ended,
+            change: None,
+            goes_by_content: false,
+        }
+    }
+
+    /// Returns how much of a Secret the mutator knows. `read` is how much it had read before it answered.
+    fn secrecy(&self, read: Secrecy) -> Secrecy {
+        if self.goes_by_content {
+            read.going_by_content()
+        } else {
+            read
+        }
+    }
+}
+
+// === impl Change ===
+
+impl Change {
+    /// Whether the change stays within what counts as a Secret's content.
+    fn stays_in_content(&self) -> bool {
+        let mut operations = self.operations.iter();
+        operations.all(|operation| is_content(operation.path().as_str()))
+    }
+}
+
+/// Returns the nesting depth at the place of an operation. The rest of the object is unchanged.
+fn depth_of(operation: &Operation) -> u32 {
+    let above = operation
+        .path()
+        .as_str()
+        .bytes()
+        .filter(|byte| *byte == b'/')
+        .count();
+    let below = operation.value().map_or(0, Json::depth);
+    u32::try_from(above)
+        .unwrap_or(u32::MAX)
+        .saturating_add(below)
+}
+
+/// Builds the fault text for a mutator with `conflicts: deny`. It names the first places.
+fn refused(conflicts: &[(String, PluginName)]) -> String {
+    const MOST: usize = 5;
+    let places: Vec<String> = conflicts
+        .iter()
+        .take(MOST)
+        .map(|(place, whose)| {
+            let place = one_line(place, Limit::Bytes(256));
+            format!("{place}, written by {whose}")
+        })
+        .collect();
+    let more = match conflicts.len().saturating_sub(MOST) {
+        0 => String::new(),
+        more => format!(", and {more} more places"),
+    };
+    format!(
+        "it would change {}{more} (conflicts: deny)",
+        places.join("; ")
+    )
+}
+
+/// Evaluates a mutator's answer, and returns the change if there is one. `secrecy` is how much of a Secret it had
+/// read.
+fn evaluate(
+    config: &PluginConfig,
+    answer: Result<Answer, Fault>,
+    before: Option<&Json>,
+    secrecy: Secrecy,
+    max_depth: u32,
+) -> Applied {
+    let (mutation, memory) = match answer {
+        Err(fault) => return Applied::without_change(Err(fault)),
+        Ok(Answer::Unchanged) => return Applied::without_change(Ok(Ended::Unchanged)),
+        Ok(Answer::Allow) => {
+            let what = "a mutator answered with a verdict".to_owned();
+            return Applied::without_change(Err(Fault::ContractViolation { what }));
+        }
+        Ok(Answer::Deny(denial)) => return Applied::without_change(Ok(Ended::Denied(denial))),
+        Ok(Answer::Mutation(mutation, memory)) => (mutation, memory),
+    };
+    let goes_by_content = match &mutation {
+        _ if secrecy == Secrecy::Open => false,
+        Mutation::Operations(operations) => operations.iter().any(goes_by_content),
+        // A merge patch applies to any object, so it reveals nothing.
+        Mutation::MergePatch(_) => false,
+        // The host compares a whole object with the current one. A fault would reveal which fields the current one
+        // has.
+        Mutation::Object(_) => true,
+    };
+    let heavy = is_heavy(&mutation)
+        || before.is_some_and(|object| object.count_nodes(HEAVY_NODES) >= HEAVY_NODES);
+    let applied = blocking_if(heavy, || {
+        change(config, mutation, memory, before, max_depth)
+    });
+    let (ended, change) = match applied {
+        Ok(Some(change)) => (Ok(Ended::Patched), Some(Change { heavy, ..change })),
+        Ok(None) => (Ok(Ended::Unchanged), None),
+        Err(fault) => (Err(fault), None),
+    };
+    Applied {
+        ended,
+        change,
+        goes_by_content,
+    }
+}
+
+/// Whether applying and comparing this mutation can take more than a millisecond. A whole object shares nothing with
+/// the one that it replaces, so it is compared in full.
+fn is_heavy(mutation: &Mutation) -> bool {
+    match mutation {
+        Mutation::Operations(operations) => {
+            let large = |operation: &Operation| {
+                operation
+                    .value()
+                    .is_some_and(|value| value.count_nodes(HEAVY_NODES) >= HEAVY_NODES)
+            };
+            operations.len() > HEAVY_OPERATIONS || operations.iter().any(large)
+        }
+        Mutation::MergePatch(json) | Mutation::Object(json) => {
+            json.count_nodes(HEAVY_NODES) >= HEAVY_NODES
+        }
+    }
+}
+
+fn change(
+    config: &PluginConfig,
+    mutation: Mutation,
+    memory: Account,
+    before: Option<&Json>,
+    max_depth: u32,
+) -> Result<Option<Change>, Fault> {
+    if matches!(&mutation, Mutation::Operations(operations) if operations.is_empty()) {
+        return Ok(None);
+    }
+    let bad = |what: String| Fault::BadPatch { what };
+    let before = before.ok_or_else(|| {
+        bad("cannot patch a request without an object (DELETE); answer `unchanged`".to_owned())
+    })?;
+    let is_whole = matches!(&mutation, Mutation::Object(_));
+    let no_room = |error: NoRoom| Fault::OutputTooLarge {
+        what: format!("its patch cannot be applied: {error}"),
+    };
+    let limits = ApplyLimits {
+        max_depth,
+        ..LIMITS
+    };
+    let (after, form) = match mutation {
+        Mutation::Operations(operations) => {
+            let applied = apply_within(before, &operations, &limits, &memory);
+            let after = applied.map_err(|error| match error.kind {
+                ApplyErrorKind::NoRoom(error) => no_room(error),
+                _ => bad(chain(&error)),
+            })?;
+            (after, AnswerForm::Operations)
+        }
+        Mutation::MergePatch(patch) => {
+            let after = merge_patch_within(before, &patch, &memory).map_err(no_room)?;
+            (after, AnswerForm::Operations)
+        }
+        Mutation::Object(object) => (
+            object,
+            AnswerForm::WholeObject {
+                allow_removals: config.allow_removals,
+            },
+        ),
+    };
+    let operations = diff(before, &after);
+    if operations.is_empty() {
+        return Ok(None);
+    }
+    let depth = operations.iter().map(depth_of).max().unwrap_or_default();
+    if depth > max_depth {
+        return Err(bad(format!(
+            "the patched object would be nested {depth} levels deep; at most {max_depth} are allowed \
+             (requests.maxDepth)"
+        )));
+    }
+    check(before, &after, &operations, form).map_err(|error| {
+        if error.is_lossy() {
+            Fault::LossyObject {
+                what: chain(&error),
+            }
+        } else {
+            bad(chain(&error))
+        }
+    })?;
+    Ok(Some(Change {
+        heavy: false,
+        after,
+        operations,
+        memory,
+        is_whole,
+    }))
+}
+
+/// Runs a mutator outside the chain, and returns its report and its verdict.
+pub(super) async fn alone(
+    engine: &Engine,
+    plugin: &Arc<Plugin>,
+    subject: Subject,
+    deadline: Instant,
+    max_depth: u32,
+) -> Result<(Report, Verdict), Overload> {
+    let turn = Turn {
+        plugin,
+        phase: Phase::Mutate,
+    };
+    let (request, before) = (subject.request.clone(), subject.object.clone());
+    let (answer, called) = turn.call(engine, subject, deadline).await?;
+    let secrecy = called.secrecy;
+    let applied = evaluate(&plugin.config, answer, before.as_ref(), secrecy, max_depth);
+    // It is no longer known what earlier mutators made their names of, so the host assumes the worst.
+    let has_others_names = request.is_secret() && request.object != before;
+    let earlier = if has_others_names {
+        Secrecy::Broken
+    } else {
+        called.secrecy
+    };
+    let evaluated = Evaluated::new(applied, called, earlier);
+    let verdict = evaluated.verdict(before.as_ref());
+    let report = turn.report(&request, evaluated.called, evaluated.ended);
+    Ok((report, verdict))
+}

@@ -1,0 +1,224 @@
+//! Reinvocation: calls mutators again because a later plugin changed the object.
+//!
+//! As in kube-apiserver, there is one more round in the same order. A mutator with `reinvocationPolicy: IfNeeded` is
+//! called again if its object has changed since its first call and it still matches. A mutator that was not called in
+//! the first round is not called in the second.
+//!
+//! kube-apiserver stops there, and the last webhook wins if two webhooks disagree. Tollgate adds a check: some
+//! mutators are called once more, with the final object. This applies to mutators that changed something in the
+//! second round, or whose object changed after their second call. Their answer is not applied. If it would change
+//! something, the chain does not converge.
+
+use tollgate_admission::Phase;
+use tollgate_admission::text::{Limit, one_line};
+use tollgate_config::FailurePolicy;
+use tollgate_engine::{Fault, Subject};
+
+use super::{Applied, Chain, MutateError, Round, evaluate};
+use crate::pipeline::identity::log_request;
+use crate::pipeline::outcome::{Ended, Report};
+use crate::pipeline::turn::{Answered, Beginning, Turn};
+
+/// A mutator that may be called again.
+pub(super) struct Seat {
+    /// Index of the plugin.
+    index: usize,
+    /// Index of the report.
+    report: usize,
+    /// The object's version after the mutator's last call.
+    version: u64,
+    second_call: SecondCall,
+}
+
+/// What the second call of a mutator did.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum SecondCall {
+    /// There was no second call.
+    NotMade,
+    /// It left the object unchanged.
+    Unchanged,
+    /// It changed the object.
+    Changed,
+}
+
+/// Most places that a message shows.
+const MOST_PLACES: usize = 5;
+
+// === impl Seat ===
+
+impl Seat {
+    pub(super) fn new(index: usize, report: usize, chain: &Chain) -> Self {
+        Self {
+            index,
+            report,
+            version: chain.version,
+            second_call: SecondCall::NotMade,
+        }
+    }
+
+    fn turn<'r>(&self, round: &Round<'r>) -> Option<Turn<'r>> {
+        Some(Turn {
+            plugin: round.plugins.iter().nth(self.index)?,
+            phase: Phase::Mutate,
+        })
+    }
+}
+
+/// Reinvokes the mutators that need it, and then checks that the chain converges. A denial ends it.
+pub(super) async fn reinvoke(
+    round: &Round<'_>,
+    chain: &mut Chain,
+    mut seats: Vec<Seat>,
+    reports: &mut [Report],
+) -> Result<(), MutateError> {
+    for seat in &mut seats {
+        if seat.version == chain.version {
+            continue;
+        }
+        let Some(turn) = seat.turn(round) else {
+            continue;
+        };
+        match begin(round, &turn, chain).await {
+            Beginning::Call => {}
+            Beginning::NotCalled(_) => continue,
+            Beginning::Report(report) => {
+                if add(reports, seat, *report) {
+                    return Ok(());
+                }
+                continue;
+            }
+        }
+        turn.plugin.metrics.reinvocation();
+        let answered = call(round, &turn, chain).await?;
+        let (plugins, metrics) = (round.plugins, round.metrics);
+        let evaluated = chain.evaluate(&turn, answered, round.max_depth);
+        let report = chain.take(&turn, seat.index, plugins, metrics, evaluated);
+        seat.second_call = if report.changed.is_empty() {
+            SecondCall::Unchanged
+        } else {
+            SecondCall::Changed
+        };
+        seat.version = chain.version;
+        if add(reports, seat, report) {
+            return Ok(());
+        }
+    }
+    let in_doubt = |seat: &&Seat| match seat.second_call {
+        SecondCall::NotMade => false,
+        SecondCall::Unchanged => seat.version != chain.version,
+        SecondCall::Changed => true,
+    };
+    for seat in seats.iter().filter(in_doubt) {
+        if verify(round, chain, seat, &mut reports[seat.report]).await? {
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Adds the report of a second call, and returns whether it denies the request. An exception does not count as a
+/// call.
+fn add(reports: &mut [Report], seat: &Seat, report: Report) -> bool {
+    if matches!(report.ended, Ended::Excepted(_)) {
+        return false;
+    }
+    let refuses = report.refuses();
+    reports[seat.report].add(report);
+    refuses
+}
+
+/// Calls a mutator with the final object, and returns whether its answer denies the request.
+async fn verify(
+    round: &Round<'_>,
+    chain: &Chain,
+    seat: &Seat,
+    report: &mut Report,
+) -> Result<bool, MutateError> {
+    let Some(turn) = seat.turn(round) else {
+        return Ok(false);
+    };
+    match begin(round, &turn, chain).await {
+        Beginning::Call => {}
+        Beginning::NotCalled(_) => return Ok(false),
+        Beginning::Report(last) => return Ok(refused(report, *last)),
+    }
+    let (answer, called) = call(round, &turn, chain).await?;
+    let config = &turn.plugin.config;
+    let before = chain.current.as_ref();
+    let applied = evaluate(config, answer, before, called.secrecy, round.max_depth);
+    let secrecy = applied.secrecy(called.secrecy).max(chain.secrecy);
+    let Applied { ended, change, .. } = applied;
+    let Some(change) = change else {
+        let ended = if secrecy.withholds() {
+            ended.map_err(Fault::without_plugins_words)
+        } else {
+            ended
+        };
+        return Ok(refused(report, turn.report(&chain.request, called, ended)));
+    };
+    report.unsettled = change
+        .operations
+        .iter()
+        .map(|operation| secrecy.pointer(operation.path().as_str(), chain.original.as_ref()))
+        .collect();
+    turn.plugin.metrics.not_converging();
+    let what = unsettled(&report.unsettled);
+    if config.failure_policy == FailurePolicy::Ignore {
+        log_request!(
+            warn,
+            turn.identity(&chain.request),
+            plugin = config.name.as_str(),
+            phase = Phase::Mutate.name(),
+            failure_policy = config.failure_policy.as_str(),
+            "not converging: {what}"
+        );
+        turn.report(&chain.request, called, Ok(Ended::Patched));
+        return Ok(false);
+    }
+    report.ended = turn
+        .report(&chain.request, called, Err(Fault::NotConverging { what }))
+        .ended;
+    Ok(true)
+}
+
+/// Takes over the result of the last call if it denies the request, and returns whether it does.
+fn refused(report: &mut Report, last: Report) -> bool {
+    let refuses = last.refuses();
+    if refuses {
+        report.ended = last.ended;
+    }
+    refuses
+}
+
+async fn begin(round: &Round<'_>, turn: &Turn<'_>, chain: &Chain) -> Beginning {
+    let object = chain.current.as_ref();
+    turn.begin(round.engine, round.request, object, round.deadline)
+        .await
+}
+
+async fn call(round: &Round<'_>, turn: &Turn<'_>, chain: &Chain) -> Result<Answered, MutateError> {
+    let subject = Subject {
+        request: round.request.clone(),
+        object: chain.current.clone(),
+    };
+    turn.call(round.engine, subject, round.deadline)
+        .await
+        .map_err(MutateError::Overload)
+}
+
+fn unsettled(places: &[String]) -> String {
+    let shown: Vec<String> = places
+        .iter()
+        .take(MOST_PLACES)
+        .map(|place| one_line(place, Limit::Bytes(256)))
+        .collect();
+    let more = match places.len().saturating_sub(MOST_PLACES) {
+        0 => String::new(),
+        more => format!(" and {more} more places"),
+    };
+    format!(
+        "called again after a later plugin changed the object, and once more with the final object, it would still \
+         change {}{more}: the plugin is not idempotent, or it and another plugin set different values",
+        shown.join(", ")
+    )
+}

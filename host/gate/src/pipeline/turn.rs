@@ -1,0 +1,330 @@
+//! One plugin's turn: calls the plugin, counts and logs the result, and makes the report for the merge.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use tollgate_admission::Cost;
+use tollgate_admission::Phase;
+use tollgate_admission::review::request::AdmissionRequest;
+use tollgate_config::condition::{Condition, ConditionError, decide};
+use tollgate_config::{Exception, FailurePolicy, Mode};
+use tollgate_engine::{
+    Answer, CallError, CallReport, Engine, Fault, Grounds, Overload, Secrecy, Subject,
+};
+use tollgate_json::document::Json;
+use tollgate_telemetry::metrics::Outcome;
+
+use super::identity::{Identity, log_request};
+use tollgate_config::matching::Mismatch;
+
+use super::matching::Standing;
+use tollgate_admission::Denial;
+
+use super::outcome::{Ended, FaultReport, Report};
+use crate::plugin::{Plugin, PluginState};
+
+/// One plugin's turn in one phase.
+pub(super) struct Turn<'p> {
+    pub(super) plugin: &'p Arc<Plugin>,
+    pub(super) phase: Phase,
+}
+
+/// How a turn begins.
+pub(super) enum Beginning {
+    /// The plugin does not match this request.
+    NotCalled(Mismatch),
+    /// The plugin is not called, and the turn already has its report.
+    Report(Box<Report>),
+    /// The plugin is called.
+    Call,
+}
+
+/// Conditions that cost too much to be evaluated on a serving thread.
+pub(super) struct Costly {
+    conditions: Vec<Condition>,
+    /// The name of one condition that is not decided yet.
+    name: Arc<str>,
+}
+
+/// Everything about a call except its answer.
+pub(super) struct Called {
+    pub(super) warnings: Vec<String>,
+    pub(super) annotations: Vec<(String, String)>,
+    pub(super) secrecy: Secrecy,
+    pub(super) grounds: Grounds,
+    pub(super) fuel: u64,
+    pub(super) cpu: Duration,
+    pub(super) wall: Duration,
+}
+
+/// A plugin's answer or fault, with everything else about the call.
+pub(super) type Answered = (Result<Answer, Fault>, Called);
+
+// === impl Turn ===
+
+impl Turn<'_> {
+    /// Finds out whether the plugin is to be called, with the object as it is now.
+    pub(super) async fn begin(
+        &self,
+        engine: &Engine,
+        request: &Arc<AdmissionRequest>,
+        object: Option<&Json>,
+        deadline: Instant,
+    ) -> Beginning {
+        match self.begin_inline(request, object) {
+            Ok(beginning) => beginning,
+            Err(costly) => {
+                self.begin_elsewhere(costly, engine, request, object, deadline)
+                    .await
+            }
+        }
+    }
+
+    /// Like `begin`, but returns the conditions if they cost too much to be evaluated here.
+    pub(super) fn begin_inline(
+        &self,
+        request: &AdmissionRequest,
+        object: Option<&Json>,
+    ) -> Result<Beginning, Costly> {
+        let standing = self.plugin.standing(self.phase, request, object);
+        self.beginning(standing, request)
+    }
+
+    /// Evaluates conditions on another thread. If they are not decided before the deadline, the match is unclear.
+    pub(super) async fn begin_elsewhere(
+        &self,
+        costly: Costly,
+        engine: &Engine,
+        request: &Arc<AdmissionRequest>,
+        object: Option<&Json>,
+        deadline: Instant,
+    ) -> Beginning {
+        let Costly { conditions, name } = costly;
+        let (shared, object) = (request.clone(), object.cloned());
+        let work = move || decide(&conditions, &shared, object.as_ref());
+        let standing = match engine.offload().run(deadline, work).await {
+            Some(decision) => self.plugin.standing_by(decision, request),
+            None => Standing::Unclear(ConditionError {
+                name,
+                what: "could not be evaluated before the deadline: the host is busy with other costly conditions"
+                    .to_owned(),
+            }),
+        };
+        // The conditions are decided, so the standing is never `Costly`.
+        self.beginning(standing, request).unwrap_or(Beginning::Call)
+    }
+
+    fn beginning(
+        &self,
+        standing: Standing<'_>,
+        request: &AdmissionRequest,
+    ) -> Result<Beginning, Costly> {
+        Ok(match standing {
+            Standing::NotCalled(mismatch) => Beginning::NotCalled(mismatch),
+            Standing::Called => Beginning::Call,
+            Standing::Excepted(exception) => {
+                Beginning::Report(Box::new(self.excepted(request, exception)))
+            }
+            Standing::Unclear(error) => {
+                let what = error.to_string();
+                let fault = Fault::MatchCondition { what };
+                let report = self.report(request, Called::nothing(request), Err(fault));
+                Beginning::Report(Box::new(report))
+            }
+            Standing::Costly(conditions, condition) => {
+                return Err(Costly {
+                    conditions: conditions.to_vec(),
+                    name: Arc::from(condition.name()),
+                });
+            }
+        })
+    }
+
+    /// Calls the plugin, and returns its answer with everything else about the call.
+    pub(super) async fn call(
+        &self,
+        engine: &Engine,
+        subject: Subject,
+        deadline: Instant,
+    ) -> Result<Answered, Overload> {
+        match &self.plugin.state {
+            PluginState::Loaded(loaded) => read(
+                loaded
+                    .guest
+                    .call(engine, self.phase, subject, deadline)
+                    .await,
+            ),
+            PluginState::Failed { reason } => {
+                let fault = Fault::NotLoaded {
+                    reason: reason.clone(),
+                };
+                Ok((Err(fault), Called::nothing(&subject.request)))
+            }
+            PluginState::Disabled => {
+                let reason = "it is disabled".to_owned();
+                let fault = Fault::NotLoaded { reason };
+                Ok((Err(fault), Called::nothing(&subject.request)))
+            }
+        }
+    }
+
+    /// Counts and logs the end of the turn, and makes its report.
+    pub(super) fn report(
+        &self,
+        request: &AdmissionRequest,
+        called: Called,
+        ended: Result<Ended, Fault>,
+    ) -> Report {
+        let config = &self.plugin.config;
+        let outcome = match &ended {
+            Ok(Ended::Allowed) => Outcome::Allowed,
+            Ok(Ended::Unchanged) => Outcome::Unchanged,
+            Ok(Ended::Patched) => Outcome::Patched,
+            Ok(Ended::Denied(_)) => Outcome::Denied,
+            Ok(Ended::Faulted(_) | Ended::Excepted(_)) | Err(_) => Outcome::Fault,
+        };
+        let cost = called.cost();
+        self.plugin.metrics.call(self.phase, outcome, cost);
+        if let Ok(Ended::Denied(denial)) = &ended {
+            self.log_denial(request, denial, &called);
+        }
+        let ended = ended.unwrap_or_else(|fault| {
+            self.plugin
+                .metrics
+                .fault(self.phase, fault.kind(), config.failure_policy.as_str());
+            self.log_fault(request, &fault, &called);
+            Ended::Faulted(FaultReport {
+                kind: fault.kind(),
+                message: fault.to_string(),
+            })
+        });
+        Report {
+            warnings: called.warnings,
+            annotations: called.annotations,
+            cost,
+            ..Report::new(config, self.plugin.digest.clone(), ended)
+        }
+    }
+
+    /// Counts and logs an exception, and makes its report.
+    fn excepted(&self, request: &AdmissionRequest, exception: &Exception) -> Report {
+        let config = &self.plugin.config;
+        self.plugin.metrics.excepted(self.phase);
+        log_request!(
+            info,
+            self.identity(request),
+            plugin = config.name.as_str(),
+            phase = self.phase.name(),
+            mode = config.mode.as_str(),
+            reason = exception.reason(),
+            until = exception.until(),
+            "excepted"
+        );
+        let ended = Ended::Excepted(exception.to_string());
+        Report::new(config, self.plugin.digest.clone(), ended)
+    }
+
+    /// Returns the log fields that identify the request.
+    pub(super) fn identity<'r>(&self, request: &'r AdmissionRequest) -> Identity<'r> {
+        Identity::of(request, self.plugin.config.log_identities)
+    }
+
+    /// Logs the places of a denial, never its message. The message is for the user and may quote the object.
+    fn log_denial(&self, request: &AdmissionRequest, denial: &Denial, called: &Called) {
+        let fields: Vec<&str> = denial
+            .causes
+            .iter()
+            .filter_map(|cause| cause.field.as_deref())
+            .take(20)
+            .collect();
+        log_request!(
+            info,
+            self.identity(request),
+            plugin = self.plugin.config.name.as_str(),
+            phase = self.phase.name(),
+            mode = self.plugin.config.mode.as_str(),
+            code = denial.code.filter(|code| (400..500).contains(code)),
+            causes = denial.causes.len(),
+            fields = fields.join(" "),
+            fuel = called.fuel,
+            "denied"
+        );
+    }
+
+    fn log_fault(&self, request: &AdmissionRequest, fault: &Fault, called: &Called) {
+        let config = &self.plugin.config;
+        log_request!(
+            warn,
+            self.identity(request),
+            plugin = config.name.as_str(),
+            phase = self.phase.name(),
+            mode = config.mode.as_str(),
+            failure_policy = config.failure_policy.as_str(),
+            fault = fault.kind(),
+            fuel = called.fuel,
+            cpu_milliseconds = called.cpu.as_secs_f64() * 1000.0,
+            milliseconds = called.wall.as_secs_f64() * 1000.0,
+            "{fault}"
+        );
+    }
+}
+
+// === impl Called ===
+
+impl Called {
+    /// For a plugin that did not run.
+    fn nothing(request: &AdmissionRequest) -> Self {
+        Self {
+            warnings: Vec::new(),
+            annotations: Vec::new(),
+            secrecy: Secrecy::of(request.is_secret()),
+            grounds: Grounds::default(),
+            fuel: 0,
+            cpu: Duration::ZERO,
+            wall: Duration::ZERO,
+        }
+    }
+
+    /// Adds the cost of a further call in the same turn.
+    pub(super) fn add_cost(&mut self, further: &Self) {
+        self.fuel += further.fuel;
+        self.cpu += further.cpu;
+        self.wall += further.wall;
+    }
+
+    fn cost(&self) -> Cost {
+        Cost {
+            duration: self.wall,
+            cpu_time: self.cpu,
+            fuel: self.fuel,
+        }
+    }
+}
+
+fn read(report: CallReport) -> Result<Answered, Overload> {
+    let answer = match report.result {
+        Ok(answer) => Ok(answer),
+        Err(CallError::Fault(fault)) => Err(fault),
+        Err(CallError::Overload(overload)) => return Err(overload),
+    };
+    let called = Called {
+        warnings: report.warnings,
+        annotations: report.annotations,
+        secrecy: report.secrecy,
+        grounds: report.grounds,
+        fuel: report.fuel,
+        cpu: report.cpu,
+        wall: report.wall,
+    };
+    Ok((answer, called))
+}
+
+/// Whether this end settles the review. Later mutators would only see an object that is never stored.
+pub(super) fn is_final(report: &Report) -> bool {
+    report.mode == Mode::Enforce
+        && report.failure_policy == FailurePolicy::Fail
+        && matches!(report.ended, Ended::Faulted(_))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,294 @@
+//! Runs all validators on the object as it came in.
+
+mod existing;
+
+#[doc(hidden)]
+pub use existing::fuzzing;
+
+use std::future::poll_fn;
+use std::sync::Arc;
+use std::task::Poll;
+use std::time::Instant;
+
+use futures_util::StreamExt as _;
+use futures_util::stream::FuturesUnordered;
+use tokio::sync::Semaphore;
+use tokio_util::sync::ReusableBoxFuture;
+use tollgate_admission::Phase;
+use tollgate_admission::review::request::AdmissionRequest;
+use tollgate_config::Mode;
+use tollgate_engine::{Answer, Engine, Fault, Overload, Subject};
+use tollgate_telemetry::metrics::Metrics;
+
+use super::audit::Audit;
+use super::compare::Comparison;
+use super::outcome::{Ended, Report};
+use super::passed_over::{PassedOver, Reason};
+use super::turn::{Beginning, Turn};
+use crate::plugin::{Plugin, PluginSet};
+use crate::shadow::Verdict;
+use existing::Excusing;
+
+/// The results of all validators.
+pub(super) struct Validated {
+    pub(super) reports: Vec<Report>,
+    pub(super) audits: Vec<Audit>,
+    pub(super) comparisons: Vec<Comparison>,
+    pub(super) passed_over: Vec<PassedOver>,
+}
+
+/// The result of one validator.
+#[expect(
+    clippy::large_enum_variant,
+    reason = "nearly all are reports, and a box would be one allocation more in each call"
+)]
+enum Evaluated {
+    /// The report, and the comparison to make. The plugin was called, or was not called for a reason that is
+    /// reported.
+    Reported(Report, Option<Comparison>),
+    /// The plugin is in mode audit, so it is called after the answer.
+    Audited(Audit),
+    /// The plugin was passed over.
+    PassedOver(Option<PassedOver>),
+}
+
+/// The inputs of every validator's call.
+#[derive(Clone, Copy)]
+struct Round<'r> {
+    engine: &'r Engine,
+    metrics: &'r Metrics,
+    plugins: &'r PluginSet,
+    subject: &'r Subject,
+    deadline: Instant,
+    first_turns: &'r FirstTurns,
+}
+
+/// Whether every validator has had its first turn. A second call, and the host's own work for it, waits until then.
+/// Otherwise it could use up the time of a plugin that has not begun.
+pub(super) struct FirstTurns(Semaphore);
+
+/// Runs every validator that matches. `only` limits the run to one plugin.
+///
+/// All calls run concurrently on this task. A call that finishes at its first poll adds no overhead. A longer call
+/// yields to the others at every tick.
+///
+/// The future of a call takes kilobytes. Nearly all calls finish at their first poll, so they reuse the same memory
+/// one after another. This memory stays in the processor's caches.
+pub(super) async fn validate(
+    engine: &Engine,
+    metrics: &Metrics,
+    plugins: &PluginSet,
+    only: Option<&str>,
+    request: &Arc<AdmissionRequest>,
+    deadline: Instant,
+) -> Result<Validated, Overload> {
+    let subject = Subject {
+        request: request.clone(),
+        object: request.object.clone(),
+    };
+    let first_turns = FirstTurns::ahead();
+    let round = Round {
+        engine,
+        metrics,
+        plugins,
+        subject: &subject,
+        deadline,
+        first_turns: &first_turns,
+    };
+    let mut audits = Vec::new();
+    let mut passed_over = Vec::new();
+    // Results with the plugins' indexes, to restore the configured order.
+    let mut evaluated: Vec<(usize, Evaluated)> = Vec::new();
+    let mut place = None;
+    let mut under_way = FuturesUnordered::new();
+    for (index, plugin) in plugins.iter().enumerate() {
+        if only.is_some_and(|name| plugin.config.name.as_str() != name) {
+            continue;
+        }
+        let turn = Turn {
+            plugin,
+            phase: Phase::Validate,
+        };
+        let costly = match turn.begin_inline(request, request.object.as_ref()) {
+            Ok(Beginning::Call) if plugin.config.mode == Mode::Audit => {
+                audits.push(round.audit(plugin));
+                continue;
+            }
+            Ok(Beginning::Call) => None,
+            Ok(Beginning::NotCalled(mismatch)) => {
+                passed_over.extend(PassedOver::by_match(index, mismatch));
+                continue;
+            }
+            Ok(Beginning::Report(report)) => {
+                evaluated.push((index, Evaluated::Reported(*report, None)));
+                continue;
+            }
+            Err(costly) => Some(costly),
+        };
+        let call = async move {
+            if let Some(costly) = costly {
+                let request = &round.subject.request;
+                let object = round.subject.object.as_ref();
+                let beginning =
+                    turn.begin_elsewhere(costly, round.engine, request, object, round.deadline);
+                match Box::pin(beginning).await {
+                    Beginning::Call if turn.plugin.config.mode == Mode::Audit => {
+                        return Ok((index, Evaluated::Audited(round.audit(turn.plugin))));
+                    }
+                    Beginning::Call => {}
+                    Beginning::NotCalled(mismatch) => {
+                        let passed_over = PassedOver::by_match(index, mismatch);
+                        return Ok((index, Evaluated::PassedOver(passed_over)));
+                    }
+                    Beginning::Report(report) => {
+                        return Ok((index, Evaluated::Reported(*report, None)));
+                    }
+                }
+            }
+            let evaluated = round.call(index, turn.plugin).await?;
+            Ok::<_, Overload>((index, evaluated))
+        };
+        let mut call = match place.take() {
+            None => ReusableBoxFuture::new(call),
+            Some(mut place) => {
+                ReusableBoxFuture::set(&mut place, call);
+                place
+            }
+        };
+        match poll_fn(|context| Poll::Ready(call.poll(context))).await {
+            Poll::Ready(done) => {
+                evaluated.push(done?);
+                place = Some(call);
+            }
+            Poll::Pending => under_way.push(call),
+        }
+    }
+    first_turns.are_over();
+    while let Some(done) = under_way.next().await {
+        evaluated.push(done?);
+    }
+    evaluated.sort_by_key(|(index, _)| *index);
+    let mut reports = Vec::with_capacity(evaluated.len());
+    let mut comparisons = Vec::new();
+    for (_, evaluated) in evaluated {
+        match evaluated {
+            Evaluated::Reported(report, comparison) => {
+                reports.push(report);
+                comparisons.extend(comparison);
+            }
+            Evaluated::Audited(audit) => audits.push(audit),
+            Evaluated::PassedOver(passed) => passed_over.extend(passed),
+        }
+    }
+    Ok(Validated {
+        reports,
+        audits,
+        comparisons,
+        passed_over,
+    })
+}
+
+// === impl Round ===
+
+impl Round<'_> {
+    fn audit(&self, plugin: &Arc<Plugin>) -> Audit {
+        Audit {
+            plugin: plugin.clone(),
+            phase: Phase::Validate,
+            subject: self.subject.clone(),
+            shadow: self.plugins.shadow_of(plugin).cloned(),
+        }
+    }
+
+    /// Runs one validator whose report counts, and returns it with the comparison to make. If the host has no room, a
+    /// plugin in mode warn is passed over: its verdict has no effect, so nothing is denied for lack of it.
+    async fn call(&self, index: usize, plugin: &Arc<Plugin>) -> Result<Evaluated, Overload> {
+        let shadow = self.plugins.shadow_of(plugin).cloned();
+        let subject = self.subject.clone();
+        let first_turns = Some(self.first_turns);
+        match run(self.engine, plugin, subject, self.deadline, first_turns).await {
+            Ok((report, live)) => {
+                let comparison = shadow.map(|shadow| Comparison {
+                    shadow,
+                    phase: Phase::Validate,
+                    subject: self.subject.clone(),
+                    live,
+                    live_fuel: report.cost.fuel,
+                });
+                Ok(Evaluated::Reported(report, comparison))
+            }
+            Err(_) if plugin.config.mode == Mode::Warn => {
+                self.metrics.audit_dropped();
+                let passed_over = PassedOver::new(index, Reason::NoRoom);
+                Ok(Evaluated::PassedOver(Some(passed_over)))
+            }
+            Err(overload) => Err(overload),
+        }
+    }
+}
+
+// === impl FirstTurns ===
+
+impl FirstTurns {
+    fn ahead() -> Self {
+        Self(Semaphore::new(0))
+    }
+
+    fn are_over(&self) {
+        self.0.close();
+    }
+
+    /// Waits until all validators have had their first turn.
+    async fn done(&self) {
+        // The semaphore never has a permit, and closing it ends every wait.
+        let _: Result<_, _> = self.0.acquire().await;
+    }
+}
+
+/// Runs one validator, and returns its report and its verdict. With `first_turns`, a second call waits until the
+/// other validators of the review have had their first turn.
+pub(super) async fn run(
+    engine: &Engine,
+    plugin: &Arc<Plugin>,
+    subject: Subject,
+    deadline: Instant,
+    first_turns: Option<&FirstTurns>,
+) -> Result<(Report, Verdict), Overload> {
+    let turn = Turn {
+        plugin,
+        phase: Phase::Validate,
+    };
+    let request = subject.request.clone();
+    let (answer, mut called) = turn.call(engine, subject, deadline).await?;
+    let mut existing = None;
+    let ended = match answer {
+        Ok(Answer::Allow) => Ok(Ended::Allowed),
+        Ok(Answer::Deny(denial)) => match Excusing::of(plugin, &request) {
+            None => Ok(Ended::Denied(denial)),
+            Some(excusing) => {
+                if let Some(first_turns) = first_turns {
+                    first_turns.done().await;
+                }
+                let split = excusing.split_existing(&turn, engine, denial, deadline, &mut called);
+                // Boxed, because this future is as large as the first call's. Without the box, every call would move
+                // that much memory.
+                let split = Box::pin(split).await?;
+                existing = split.existing;
+                Ok(split.new.map_or(Ended::Allowed, Ended::Denied))
+            }
+        },
+        Ok(Answer::Unchanged | Answer::Mutation(..)) => Err(Fault::ContractViolation {
+            what: "a validator answered with a mutation".to_owned(),
+        }),
+        Err(fault) => Err(fault),
+    };
+    if existing.is_some() && matches!(ended, Ok(Ended::Allowed)) {
+        plugin.metrics.existing_violation();
+    }
+    let verdict = Verdict::new(&ended, None, called.secrecy);
+    let report = Report {
+        existing,
+        ..turn.report(&request, called, ended)
+    };
+    Ok((report, verdict))
+}

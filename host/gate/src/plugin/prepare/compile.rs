@@ -1,0 +1,73 @@
+//! The children that compile: a plugin or a component becomes machine code. No guest code runs here.
+
+use std::io::Write;
+
+use tollgate_admission::chain;
+use tollgate_engine::Tier;
+use wasmtime_wizer::Wizer;
+
+use super::{Outcome, Refusal, Reporter, Workshop, caught, component_of};
+use crate::plugin::protocol::{Line, Order, Stage};
+
+pub(super) fn compile(
+    order: &Order,
+    stage: Stage,
+    component: &[u8],
+    reporter: &mut Reporter<impl Write>,
+) -> Result<Outcome, Refusal> {
+    let _ = reporter.stage(stage);
+    let workshop = Workshop::open(order, order.tier)?;
+    let bytes = caught(|| {
+        let guest = workshop.link(component).map_err(|error| chain(&error))?;
+        guest.code().map_err(|error| format!("{error:#}"))
+    })
+    .map_err(|reason| stage.refuses(reason))?;
+    Ok(compiled(bytes, None))
+}
+
+/// Compiles a plugin for the child that describes and configures it. The code is empty if it would be too large.
+pub(super) fn compile_once(
+    order: &Order,
+    instrument: bool,
+    max_code_bytes: u64,
+    plugin: Vec<u8>,
+    reporter: &mut Reporter<impl Write>,
+) -> Result<Outcome, Refusal> {
+    let component = component_of(plugin, reporter)?;
+    let _ = reporter.stage(Stage::Compile);
+    let workshop = Workshop::open(order, Tier::Once)?;
+    let link =
+        |component: &[u8]| caught(|| workshop.link(component).map_err(|error| chain(&error)));
+    let instrumented = instrument.then(|| {
+        let instrumented = caught(|| {
+            Wizer::new()
+                .instrument_component(&component)
+                .map_err(|error| format!("{error:#}"))
+        });
+        instrumented
+            .and_then(|(_, instrumented)| link(&instrumented))
+            .map_err(|reason| format!("the component cannot be instrumented: {reason}"))
+    });
+    let (guest, fallback) = match instrumented {
+        Some(Ok(guest)) => (guest, None),
+        // If the plain component lacks something, the instrumented one lacks it too. The error of the plain one is
+        // clearer.
+        other => match link(&component) {
+            Ok(guest) => (guest, other.and_then(Result::err)),
+            Err(reason) => return Err(Stage::Compile.refuses(reason)),
+        },
+    };
+    let code = guest
+        .code()
+        .map_err(|error| Stage::Compile.refuses(format!("{error:#}")))?;
+    let fits = code.len() as u64 <= max_code_bytes;
+    Ok(compiled(if fits { code } else { Vec::new() }, fallback))
+}
+
+fn compiled(bytes: Vec<u8>, fallback: Option<String>) -> Outcome {
+    let line = Line::Compiled {
+        code_bytes: bytes.len() as u64,
+        fallback,
+    };
+    Outcome { line, bytes }
+}

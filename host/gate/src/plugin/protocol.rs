@@ -1,0 +1,208 @@
+//! The protocol between the host and the children that prepare plugins.
+//!
+//! The host sends one line of JSON, then the bytes to work on. The child answers with lines of JSON:
+//!
+//! 1. A line about its confinement.
+//! 2. A line for each stage that it enters.
+//! 3. A line with the result, followed by the result's bytes.
+//!
+//! If a child is killed, the last stage tells the host where the child was.
+
+use std::collections::BTreeSet;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use tollgate_admission::text::{Limit, one_line};
+use tollgate_config::{Capability, Limits};
+use tollgate_engine::Tier;
+
+/// The order for a child. The bytes follow it: `code_bytes` bytes of code, if any, and then the plugin, or for
+/// [`Task::Compile`] the component to compile.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) struct Order {
+    pub(super) plugin: String,
+    pub(super) limits: Limits,
+    pub(super) capabilities: BTreeSet<Capability>,
+    pub(super) max_wasm_stack_bytes: u64,
+    /// Tier of the code that the host will run.
+    pub(super) tier: Tier,
+    pub(super) cpu_seconds: u64,
+    pub(super) memory_bytes: u64,
+    /// Length of the code that a child with [`Task::CompileOnce`] made of the plugin. 0: the child compiles the plugin
+    /// itself.
+    pub(super) code_bytes: u64,
+    pub(super) task: Task,
+}
+
+/// The work of one child. A child that runs guest code never makes the code that the host runs.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Task {
+    /// Make a component of the plugin and compile it for one run, without optimising. Runs no guest code.
+    CompileOnce {
+        /// Whether to add the instrumentation that takes a snapshot, if the component can be instrumented.
+        instrument: bool,
+        /// Size from which the code is not handed back.
+        max_code_bytes: u64,
+    },
+    /// Ask the plugin to describe itself. Runs guest code.
+    Describe,
+    /// Describe and configure the plugin, and make the component to compile. Runs guest code.
+    Configure {
+        /// Settings as JSON.
+        settings: String,
+        /// How to rewrite the plugin's memory and code after `configure`.
+        rewriting: Rewriting,
+    },
+    /// Compile the component. Runs no guest code.
+    Compile {
+        /// Stage to report.
+        stage: Stage,
+    },
+}
+
+/// How a component is rewritten after `configure`. A variant is the fallback for the one before it.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Rewriting {
+    /// Take a snapshot of the memory, and remove the code that only `describe` and `configure` call.
+    Trimmed,
+    /// Take a snapshot of the memory, and keep all code.
+    Snapshot,
+    /// Do not rewrite: `configure` runs in every call.
+    Without {
+        /// The reason why there is no snapshot.
+        reason: String,
+    },
+}
+
+/// A line from a child.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(super) enum Line {
+    /// The child has confined itself as far as the system allows.
+    Confined {
+        /// Protections that are missing, each with the reason.
+        missing: Vec<String>,
+    },
+    /// The child has begun a stage.
+    Stage(Stage),
+    /// The child has described the plugin, and configured it if ordered to. `component_bytes` bytes follow.
+    #[serde(rename_all = "camelCase")]
+    Configured {
+        manifest: Manifest,
+        fallback: Option<String>,
+        component_bytes: u64,
+    },
+    /// The child has compiled a component. `code_bytes` bytes follow.
+    #[serde(rename_all = "camelCase")]
+    Compiled {
+        code_bytes: u64,
+        /// The reason why the component was not instrumented although the order asked for it.
+        fallback: Option<String>,
+    },
+    /// The plugin cannot be loaded.
+    Refused { stage: Stage, reason: String },
+}
+
+/// The stages of preparing a plugin.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub enum Stage {
+    /// Read the plugin's bytes.
+    Read,
+    /// Make a component from a core module.
+    Componentize,
+    /// Compile the component, and check its imports and exports.
+    Compile,
+    /// Ask the plugin to describe itself.
+    Describe,
+    /// Pass the settings to the plugin.
+    Configure,
+    /// Take a snapshot of the state after `configure`.
+    Snapshot,
+    /// Compile the snapshot.
+    CompileSnapshot,
+}
+
+/// A plugin's description of itself.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Manifest {
+    /// Name of the plugin.
+    pub name: String,
+    /// Version of the plugin.
+    pub version: String,
+    /// Purpose of the plugin.
+    pub description: String,
+    /// JSON Schema for the plugin's settings.
+    pub settings_schema: Option<String>,
+    /// Rules for the requests that the plugin is meant for.
+    pub rules: Vec<ManifestRule>,
+    /// Further information, as keys and values.
+    pub labels: Vec<(String, String)>,
+}
+
+/// A rule of a manifest, as the plugin wrote it.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ManifestRule {
+    /// Operations: CREATE, UPDATE, DELETE, CONNECT or `*`.
+    pub operations: Vec<String>,
+    /// API groups; `""` is the core group.
+    pub api_groups: Vec<String>,
+    /// API versions, such as `v1`.
+    pub api_versions: Vec<String>,
+    /// Resources, such as `pods` or `pods/ephemeralcontainers`.
+    pub resources: Vec<String>,
+    /// Scope: Cluster, Namespaced or `*`.
+    pub scope: Option<String>,
+}
+
+/// Limits for the names, texts and labels of a manifest (this constant and the next two). The plugin writes the
+/// manifest, and the host shows it in `/plugins`. The version is also a label of a metric.
+const MAX_NAME: Limit = Limit::Bytes(128);
+const MAX_TEXT: Limit = Limit::Bytes(4096);
+const MAX_LABELS: usize = 64;
+
+// === impl Manifest ===
+
+impl Manifest {
+    /// Cuts texts and labels to their limits, and puts each text into one line. Rules are not cut; their reader
+    /// validates them.
+    #[must_use]
+    pub(super) fn bounded(self) -> Self {
+        let label =
+            |(key, value): (String, String)| (one_line(&key, MAX_NAME), one_line(&value, MAX_TEXT));
+        Self {
+            name: one_line(&self.name, MAX_NAME),
+            version: one_line(&self.version, MAX_NAME),
+            description: one_line(&self.description, MAX_TEXT),
+            settings_schema: self.settings_schema,
+            rules: self.rules,
+            labels: self
+                .labels
+                .into_iter()
+                .take(MAX_LABELS)
+                .map(label)
+                .collect(),
+        }
+    }
+}
+
+// === impl Stage ===
+
+impl fmt::Display for Stage {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Read => "read",
+            Self::Componentize => "componentize",
+            Self::Compile => "compile",
+            Self::Describe => "describe",
+            Self::Configure => "configure",
+            Self::Snapshot => "snapshot",
+            Self::CompileSnapshot => "compile the snapshot",
+        })
+    }
+}

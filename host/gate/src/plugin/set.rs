@@ -1,0 +1,371 @@
+//! The set of plugins that one request sees from start to end.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use tollgate_admission::Phase;
+use tollgate_config::{
+    Exception, FailurePolicy, Limits, Match, Mode, PluginConfig, format_bytes, format_count,
+    format_duration,
+};
+use tollgate_engine::{ConfiguredBy, Guest, UNLOADED, kinds};
+use tollgate_oci::Hold;
+use tollgate_telemetry::metrics::{Metrics, PluginMetrics};
+
+use super::protocol::Manifest;
+use super::shadow::Shadow;
+
+/// All plugins in the order in which mutators run, and the shadows of some of them.
+#[derive(Default)]
+pub struct PluginSet {
+    plugins: Vec<Arc<Plugin>>,
+    shadows: Vec<Arc<Shadow>>,
+}
+
+/// A configured plugin, whether loaded or not.
+pub struct Plugin {
+    /// Configuration of the plugin.
+    pub config: PluginConfig,
+    /// SHA-256 of the file as `sha256:…`; `None` if the plugin is disabled or the file could not be read.
+    pub digest: Option<Arc<str>>,
+    /// Whether the plugin can be called.
+    pub state: PluginState,
+    /// Metrics of the plugin's calls.
+    pub metrics: PluginMetrics,
+}
+
+/// Whether a plugin can be called.
+pub enum PluginState {
+    /// The plugin can be called.
+    Loaded(Box<LoadedPlugin>),
+    /// The configuration disables the plugin, so it gets no requests.
+    Disabled,
+    /// The plugin cannot be called. Its `failurePolicy` applies to the requests that it would match.
+    Failed {
+        /// The reason why the plugin could not be loaded.
+        reason: String,
+    },
+}
+
+/// The requests that a plugin evaluates.
+pub(crate) enum RequestFilter<'p> {
+    /// No request.
+    Nothing,
+    /// The requests that match.
+    Matching(&'p Match),
+    /// Every request.
+    Everything,
+}
+
+/// A plugin's code, independent of its rules.
+pub(crate) struct PluginCode {
+    pub(crate) guest: Arc<Guest>,
+    pub(crate) manifest: Manifest,
+    /// Keeps the plugin's artifact in the cache.
+    pub(crate) _hold: Hold,
+}
+
+/// A plugin that can be called.
+pub struct LoadedPlugin {
+    /// The linked code. Plugins share it when only the configuration around it has changed.
+    pub guest: Arc<Guest>,
+    /// The plugin's description of itself.
+    pub manifest: Manifest,
+    /// Rules for the plugin's requests: from the configuration, or else from the manifest.
+    pub matching: Match,
+}
+
+// === impl PluginSet ===
+
+impl PluginSet {
+    /// Creates a set in the given order, and assigns each shadow to its plugin.
+    #[must_use]
+    pub fn new(plugins: Vec<Arc<Plugin>>) -> Self {
+        let (shadows, plugins): (Vec<_>, Vec<_>) = plugins
+            .into_iter()
+            .partition(|plugin| plugin.config.is_shadow());
+        let mut set = Self {
+            plugins,
+            shadows: Vec::new(),
+        };
+        let shadows = shadows.into_iter().map(|shadow| {
+            let live = set.get(shadow.config.name.entry());
+            Arc::new(Shadow::new(shadow, live))
+        });
+        set.shadows = shadows.collect();
+        set
+    }
+
+    /// Continues the comparisons of an earlier set, for each shadow whose code and whose plugin's code are unchanged.
+    pub(crate) fn continuing(mut self, earlier: &Self) -> Self {
+        for shadow in &mut self.shadows {
+            let name = shadow.live_name();
+            let mut before = earlier.shadows.iter();
+            if let Some(before) = before.find(|before| before.live_name() == name) {
+                *shadow = Arc::new(shadow.continuing(before));
+            }
+        }
+        self
+    }
+
+    /// The plugins in order, without shadows.
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Plugin>> {
+        self.plugins.iter()
+    }
+
+    /// The plugins in order, then the shadows.
+    pub fn all(&self) -> impl Iterator<Item = &Arc<Plugin>> {
+        let shadows = self.shadows.iter().map(|shadow| &shadow.plugin);
+        self.plugins.iter().chain(shadows)
+    }
+
+    /// Finds a plugin or a shadow by name.
+    pub(crate) fn find(&self, name: &str) -> Option<&Arc<Plugin>> {
+        self.all()
+            .find(|plugin| plugin.config.name.as_str() == name)
+    }
+
+    /// A plugin's shadow, if both can be called.
+    pub(crate) fn shadow_of(&self, plugin: &Plugin) -> Option<&Arc<Shadow>> {
+        // Most sets have no shadows.
+        self.shadows
+            .iter()
+            .find(|shadow| shadow.live_name() == plugin.config.name.as_str())
+            .filter(|shadow| shadow.is_ready())
+    }
+
+    /// Finds a plugin by name, but never a shadow.
+    #[must_use]
+    pub fn get(&self, name: &str) -> Option<&Arc<Plugin>> {
+        self.plugins
+            .iter()
+            .find(|plugin| plugin.config.name.as_str() == name)
+    }
+
+    /// The plugins that traffic should wait for.
+    ///
+    /// Such a plugin was never loaded, is enforced and has `failurePolicy: Fail`. Tollgate denies the requests that it
+    /// would match.
+    pub(crate) fn awaited(&self) -> impl Iterator<Item = &PluginConfig> {
+        let awaited = self.plugins.iter().filter(|plugin| {
+            matches!(plugin.state, PluginState::Failed { .. })
+                && plugin.config.failure_policy == FailurePolicy::Fail
+                && plugin.config.mode == Mode::Enforce
+        });
+        awaited.map(|plugin| &plugin.config)
+    }
+
+    /// Updates the metrics when this set replaces the earlier one.
+    pub(crate) fn announce(&self, earlier: &Self, metrics: &Metrics) {
+        let (now, before) = (self.serving(), earlier.serving());
+        for (name, digest, version) in before.difference(&now) {
+            metrics.plugin_unloaded(name, digest, version);
+        }
+        for (name, digest, version) in now.difference(&before) {
+            metrics.plugin_loaded(name, digest, version);
+        }
+        for plugin in self.all() {
+            plugin.begin_metrics();
+        }
+    }
+
+    /// Names, digests and versions of the loaded plugins.
+    fn serving(&self) -> BTreeSet<(&str, &str, &str)> {
+        let loaded = self.plugins.iter().filter_map(|plugin| {
+            let PluginState::Loaded(loaded) = &plugin.state else {
+                return None;
+            };
+            let name = plugin.config.name.as_str();
+            let digest = plugin.digest.as_deref().unwrap_or_default();
+            Some((name, digest, loaded.manifest.version.as_str()))
+        });
+        loaded.collect()
+    }
+
+    /// The response of `/plugins`.
+    #[must_use]
+    pub fn status(&self) -> serde_json::Value {
+        let plugins = self.plugins.iter().map(|plugin| {
+            let mut status = plugin.status();
+            let name = plugin.config.name.as_str();
+            let mut shadows = self.shadows.iter();
+            if let Some(shadow) = shadows.find(|shadow| shadow.live_name() == name) {
+                status["shadow"] = shadow.status();
+            }
+            status
+        });
+        serde_json::json!({ "plugins": plugins.collect::<Vec<_>>() })
+    }
+
+    /// The response of `/shadows`.
+    pub(crate) fn comparisons(&self) -> serde_json::Value {
+        let comparisons = self.shadows.iter().filter_map(|shadow| {
+            let live = self.get(shadow.live_name())?;
+            shadow.is_ready().then(|| shadow.comparison(live))
+        });
+        serde_json::json!({ "shadows": comparisons.collect::<Vec<_>>() })
+    }
+}
+
+// === impl Plugin ===
+
+impl Plugin {
+    /// Creates the plugin's counters, so that they show zero before the first event.
+    fn begin_metrics(&self) {
+        let policy = self.config.failure_policy.as_str();
+        for phase in [Phase::Mutate, Phase::Validate] {
+            match &self.state {
+                PluginState::Disabled => {}
+                PluginState::Failed { .. } => self.metrics.expect(phase, &UNLOADED, policy),
+                PluginState::Loaded(loaded) if loaded.guest.interfaces().exports(phase) => {
+                    self.metrics.expect(phase, &kinds(phase), policy);
+                    self.metrics.begin(phase);
+                }
+                PluginState::Loaded(_) => {}
+            }
+        }
+    }
+
+    /// The requests that the plugin gets in this phase.
+    ///
+    /// A plugin that never loaded gets every request, unless the configuration has its rules. Tollgate does not know
+    /// the rules in its manifest, and skipping the plugin would open the gate.
+    pub(crate) fn request_filter(&self, phase: Phase) -> RequestFilter<'_> {
+        match &self.state {
+            PluginState::Disabled => RequestFilter::Nothing,
+            PluginState::Loaded(loaded) => {
+                if loaded.guest.interfaces().exports(phase) {
+                    RequestFilter::Matching(&loaded.matching)
+                } else {
+                    RequestFilter::Nothing
+                }
+            }
+            PluginState::Failed { .. } => match &self.config.matching {
+                Some(matching) => RequestFilter::Matching(matching),
+                None => RequestFilter::Everything,
+            },
+        }
+    }
+
+    pub(super) fn status(&self) -> serde_json::Value {
+        let mut status = serde_json::json!({
+            "name": self.config.name.as_str(),
+            "source": self.config.source.to_string(),
+            "digest": self.digest.as_deref().unwrap_or_default(),
+            "mode": self.config.mode.as_str(),
+            "failurePolicy": self.config.failure_policy.as_str(),
+            "reinvocationPolicy": self.config.reinvocation_policy.as_str(),
+            "conflicts": self.config.conflicts.as_str(),
+            "existingViolations": self.config.existing_violations.as_str(),
+            "exceptions": self.config.exceptions.iter().map(exception).collect::<Vec<_>>(),
+            "limits": limits(&self.config.limits),
+        });
+        if let Some(matching) = &self.config.matching {
+            status["match"] = narrowed(matching);
+        }
+        let more = match &self.state {
+            PluginState::Disabled => serde_json::json!({ "state": "disabled" }),
+            PluginState::Failed { reason } => {
+                serde_json::json!({ "state": "failed", "reason": reason })
+            }
+            PluginState::Loaded(loaded) => {
+                let interfaces = loaded.guest.interfaces();
+                let mut exports = Vec::new();
+                if interfaces.mutating {
+                    exports.push("mutate");
+                }
+                if interfaces.validating {
+                    exports.push("validate");
+                }
+                let configure = match loaded.guest.configured() {
+                    ConfiguredBy::Snapshot => serde_json::json!({ "once": true }),
+                    ConfiguredBy::EachCall { reason, .. } => {
+                        serde_json::json!({ "once": false, "reason": reason })
+                    }
+                };
+                serde_json::json!({
+                    "state": "loaded",
+                    "manifest": {
+                        "name": loaded.manifest.name,
+                        "version": loaded.manifest.version,
+                        "description": loaded.manifest.description,
+                        "labels": loaded.manifest.labels.iter().cloned().collect::<std::collections::BTreeMap<_, _>>(),
+                    },
+                    "exports": exports,
+                    "rules": loaded.matching.rules().iter().map(ToString::to_string).collect::<Vec<_>>(),
+                    "rulesFrom": if self.config.matching.is_some() { "configuration" } else { "plugin" },
+                    "configured": configure,
+                })
+            }
+        };
+        if let (Some(status), serde_json::Value::Object(more)) = (status.as_object_mut(), more) {
+            status.extend(more);
+        }
+        status
+    }
+}
+
+/// Shows an exception with the configuration's keys, and whether it is still active.
+fn exception(exception: &Exception) -> serde_json::Value {
+    let state = if exception.is_active(SystemTime::now()) {
+        "active"
+    } else {
+        "expired"
+    };
+    let mut status = serde_json::json!({
+        "state": state,
+        "until": exception.until(),
+        "reason": exception.reason(),
+    });
+    for (key, list) in exception.lists() {
+        status[key] = list.iter().map(|name| &**name).collect();
+    }
+    status
+}
+
+/// Shows the restrictions in addition to the rules, with the configuration's keys.
+fn narrowed(matching: &Match) -> serde_json::Value {
+    let mut status = serde_json::json!({});
+    for (key, list) in [
+        ("namespaces", &matching.namespaces),
+        ("excludeNamespaces", &matching.exclude_namespaces),
+        ("excludeUsers", &matching.exclude_users),
+        ("excludeGroups", &matching.exclude_groups),
+    ] {
+        if !list.is_empty() {
+            status[key] = list.iter().map(|name| &**name).collect();
+        }
+    }
+    let selector = matching.object_selector.to_string();
+    if !selector.is_empty() {
+        status["objectSelector"] = selector.into();
+    }
+    if !matching.conditions.is_empty() {
+        let conditions = matching.conditions.iter().map(|condition| {
+            serde_json::json!({ "name": condition.name(), "expression": condition.text() })
+        });
+        status["matchConditions"] = conditions.collect();
+    }
+    status
+}
+
+/// Shows limits with the configuration's keys and units.
+fn limits(limits: &Limits) -> serde_json::Value {
+    serde_json::json!({
+        "fuel": format_count(limits.fuel),
+        "cpuTime": format_duration(limits.cpu_time),
+        "timeout": format_duration(limits.timeout),
+        "memory": format_bytes(limits.memory_bytes),
+        "memories": limits.memories,
+        "tables": limits.tables,
+        "tableElements": limits.table_elements,
+        "instances": limits.instances,
+        "output": format_bytes(limits.output_bytes),
+        "patchOperations": limits.patch_operations,
+        "warnings": limits.warnings,
+        "annotations": limits.annotations,
+        "logLines": limits.log_lines,
+        "concurrency": limits.concurrency,
+    })
+}

@@ -1,0 +1,329 @@
+//! Runs one child from its start to its end.
+
+use std::os::unix::process::ExitStatusExt as _;
+use std::process::Stdio;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
+
+use tokio::io::{
+    AsyncBufRead, AsyncBufReadExt as _, AsyncReadExt as _, AsyncWrite, AsyncWriteExt as _,
+    BufReader,
+};
+use tokio::process::Command;
+use tollgate_admission::text::{Limit, one_line};
+
+use super::pace::{Pace, Watched};
+use super::{
+    CODE_FACTOR, COMPONENT_FACTOR, PrepareError, ProtocolError, WALL_FACTOR, Worker, blocking,
+};
+use crate::plugin::prepare::{CHILD_VARIABLE, SUBCOMMAND};
+use crate::plugin::protocol::{Line, Manifest, Order, Stage};
+use tollgate_engine::Code;
+
+/// Maximum length of a line from the child. The longest part of a line is a manifest's schema.
+const MAX_LINE_BYTES: u64 = 4 << 20;
+/// Maximum length of a reason. The host shows, logs and repeats it, and it may contain the plugin's own words.
+const MAX_REASON: Limit = Limit::Bytes(2048);
+/// Maximum number of bytes that are kept from the beginning of the child's standard error.
+const MAX_STDERR_BYTES: u64 = 64 << 10;
+/// Size of the pieces in which the host takes code from the child and writes it.
+const PIECE_BYTES: u64 = 1 << 20;
+/// Interval at which the host checks a child.
+const WATCH_PERIOD: Duration = Duration::from_millis(50);
+const SIGXCPU: i32 = rustix::process::Signal::XCPU.as_raw();
+
+/// A child that has not been started yet.
+pub(super) struct Child<'w> {
+    worker: &'w Worker,
+    limit: Duration,
+    memory_bytes: u64,
+}
+
+/// The result of a child that has finished its task.
+pub(super) enum ChildResult {
+    /// The child described the plugin, and configured it if ordered to.
+    Configured {
+        manifest: Manifest,
+        fallback: Option<String>,
+        component: Vec<u8>,
+    },
+    /// The child compiled a plugin or a component.
+    Compiled {
+        code: Code,
+        fallback: Option<String>,
+    },
+}
+
+// === impl Child ===
+
+impl<'w> Child<'w> {
+    pub(super) fn new(worker: &'w Worker, order: &Order) -> Self {
+        Self {
+            worker,
+            limit: Duration::from_secs(order.cpu_seconds),
+            memory_bytes: order.memory_bytes,
+        }
+    }
+
+    /// Starts the child and reads its result, within its limits. Dropping the future kills the child.
+    pub(super) async fn run(
+        self,
+        order: &Order,
+        code: Option<Code>,
+        bytes: &[u8],
+        pace: &mut Pace<'_>,
+    ) -> Result<ChildResult, PrepareError> {
+        let mut process = Command::new(&self.worker.executable)
+            .arg(SUBCOMMAND)
+            .env_clear()
+            .env(CHILD_VARIABLE, "1")
+            // The allocator would map a gigabyte ahead. Memory that is mapped for writing counts against the child's
+            // limit.
+            .env("MIMALLOC_ARENA_EAGER_COMMIT", "0")
+            // A child cannot look up the container's share of the processors.
+            .env("RAYON_NUM_THREADS", self.worker.processors.to_string())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            // Give the child its own process group, so that all of its threads are niced at once.
+            .process_group(0)
+            .kill_on_drop(true)
+            .spawn()?;
+        let mut watched = pace.watch(process.id());
+        let (Some(mut stdin), Some(stdout), Some(stderr)) = (
+            process.stdin.take(),
+            process.stdout.take(),
+            process.stderr.take(),
+        ) else {
+            return Err(PrepareError::Protocol(ProtocolError::NoPipes));
+        };
+        let mut line = serde_json::to_vec(order)
+            .map_err(|error| PrepareError::Protocol(ProtocolError::Json(error)))?;
+        line.push(b'\n');
+        let write = async move {
+            // A child that ends early breaks the pipe. Its earlier lines still count.
+            let _: Result<(), PrepareError> = async {
+                stdin.write_all(&line).await?;
+                if let Some(code) = code {
+                    send(code, &mut stdin).await?;
+                }
+                Ok(stdin.write_all(bytes).await?)
+            }
+            .await;
+        };
+        let complain = async {
+            let mut text = Vec::new();
+            let _: std::io::Result<usize> =
+                stderr.take(MAX_STDERR_BYTES).read_to_end(&mut text).await;
+            String::from_utf8_lossy(&text).into_owned()
+        };
+        let heard = Heard::default();
+        let converse = async {
+            let ((), result, stderr) =
+                tokio::join!(write, self.listen(BufReader::new(stdout), &heard), complain);
+            Ok::<_, PrepareError>((result?, process.wait().await?, stderr))
+        };
+        let ended = tokio::select! {
+            ended = converse => ended?,
+            error = self.watch(&heard, &mut watched) => return Err(error),
+        };
+        let stage = heard.stage();
+        match ended {
+            (Some(result), ..) => result,
+            // The soft limit of CPU time sends SIGXCPU. SIGKILL comes from the system when memory is short.
+            (None, status, _) if status.signal() == Some(SIGXCPU) => Err(PrepareError::TooSlow {
+                stage,
+                limit: self.limit,
+            }),
+            (None, status, stderr) => Err(PrepareError::Lost {
+                stage,
+                status,
+                memory_bytes: self.memory_bytes,
+                stderr,
+            }),
+        }
+    }
+
+    /// Watches the child, and returns once it has taken too long. The child's own statements about time do not count.
+    async fn watch(&self, heard: &Heard, watched: &mut Watched<'_, '_>) -> PrepareError {
+        let began = Instant::now();
+        let max_standstill = self.worker.max_standstill;
+        let mut times = 0;
+        loop {
+            tokio::time::sleep(WATCH_PERIOD).await;
+            if std::mem::replace(&mut times, heard.times()) != times {
+                watched.heard();
+            }
+            let idle = watched.poll();
+            let stage = heard.stage();
+            if idle >= max_standstill {
+                return PrepareError::Standstill {
+                    stage,
+                    limit: max_standstill,
+                };
+            }
+            if began.elapsed() >= self.limit * WALL_FACTOR {
+                return PrepareError::TooSlow {
+                    stage,
+                    limit: self.limit,
+                };
+            }
+        }
+    }
+
+    /// Reads the child's output to the end. Returns `None` if the child ends before its output is complete.
+    async fn listen(
+        &self,
+        mut stdout: impl AsyncBufRead + Unpin,
+        heard: &Heard,
+    ) -> Result<Option<Result<ChildResult, PrepareError>>, PrepareError> {
+        loop {
+            let mut line = Vec::new();
+            (&mut stdout)
+                .take(MAX_LINE_BYTES)
+                .read_until(b'\n', &mut line)
+                .await?;
+            if line.last() != Some(&b'\n') {
+                if line.len() as u64 == MAX_LINE_BYTES {
+                    return Err(PrepareError::Protocol(ProtocolError::LongLine {
+                        limit_bytes: MAX_LINE_BYTES,
+                    }));
+                }
+                return Ok(None);
+            }
+            let line = serde_json::from_slice(&line)
+                .map_err(|error| PrepareError::Protocol(ProtocolError::Json(error)))?;
+            heard.again();
+            match line {
+                Line::Confined { missing } => self.worker.heard_of_confinement(&missing),
+                Line::Stage(stage) => heard.at(stage),
+                Line::Refused { stage, reason } => {
+                    let reason = one_line(&reason, MAX_REASON);
+                    return Ok(Some(Err(PrepareError::Refused { stage, reason })));
+                }
+                Line::Configured {
+                    manifest,
+                    fallback,
+                    component_bytes,
+                } => {
+                    if let Err(error) = self.fits("prepared component", component_bytes, 1) {
+                        return Ok(Some(Err(error)));
+                    }
+                    let mut component = Vec::new();
+                    let mut rest = (&mut stdout).take(component_bytes);
+                    rest.read_to_end(&mut component).await?;
+                    let result = ChildResult::Configured {
+                        manifest: manifest.bounded(),
+                        fallback: fallback.map(|reason| one_line(&reason, MAX_REASON)),
+                        component,
+                    };
+                    return Ok((rest.limit() == 0).then_some(Ok(result)));
+                }
+                Line::Compiled {
+                    code_bytes,
+                    fallback,
+                } => {
+                    if let Err(error) = self.fits("compiled code", code_bytes, CODE_FACTOR) {
+                        return Ok(Some(Err(error)));
+                    }
+                    let code = self.take_code(stdout, code_bytes, heard).await?;
+                    let fallback = fallback.map(|reason| one_line(&reason, MAX_REASON));
+                    return Ok(code.map(|code| Ok(ChildResult::Compiled { code, fallback })));
+                }
+            }
+        }
+    }
+
+    /// Writes the code to a file piece by piece, so that the host never holds all of it in memory.
+    ///
+    /// Returns `None` if the child ends before it has sent all of the code.
+    async fn take_code(
+        &self,
+        mut stdout: impl AsyncBufRead + Unpin,
+        bytes: u64,
+        heard: &Heard,
+    ) -> Result<Option<Code>, PrepareError> {
+        let store = self.worker.store.clone();
+        let mut writing = blocking(move || store.write()).await??;
+        while writing.bytes() < bytes {
+            let mut piece = Vec::new();
+            (&mut stdout)
+                .take(PIECE_BYTES.min(bytes - writing.bytes()))
+                .read_to_end(&mut piece)
+                .await?;
+            if piece.is_empty() {
+                return Ok(None);
+            }
+            heard.again();
+            writing = blocking(move || writing.write(&piece).map(|()| writing)).await??;
+        }
+        Ok(Some(writing.end()))
+    }
+
+    fn fits(&self, what: &'static str, bytes: u64, factor: u64) -> Result<(), PrepareError> {
+        let limit_bytes = self.worker.max_component_bytes.saturating_mul(factor);
+        if bytes <= limit_bytes {
+            return Ok(());
+        }
+        Err(PrepareError::TooLarge {
+            what,
+            bytes,
+            limit_bytes,
+            factor: factor * COMPONENT_FACTOR,
+        })
+    }
+}
+
+/// Sends code to a child piece by piece, so that the host never holds all of it in memory.
+async fn send(mut code: Code, stdin: &mut (impl AsyncWrite + Unpin)) -> Result<(), PrepareError> {
+    let mut sent = 0;
+    loop {
+        let piece;
+        (code, piece) = blocking(move || {
+            let piece = code.read(sent, PIECE_BYTES as usize);
+            (code, piece)
+        })
+        .await?;
+        let piece = piece?;
+        if piece.is_empty() {
+            return Ok(());
+        }
+        stdin.write_all(&piece).await?;
+        sent += piece.len() as u64;
+    }
+}
+
+/// The last stage that the child has reported, and the number of its messages so far.
+struct Heard(Mutex<(Stage, u64)>);
+
+// === impl Heard ===
+
+impl Default for Heard {
+    fn default() -> Self {
+        Self(Mutex::new((Stage::Read, 0)))
+    }
+}
+
+impl Heard {
+    fn at(&self, stage: Stage) {
+        self.lock().0 = stage;
+    }
+
+    fn stage(&self) -> Stage {
+        self.lock().0
+    }
+
+    fn again(&self) {
+        self.lock().1 += 1;
+    }
+
+    fn times(&self) -> u64 {
+        self.lock().1
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, (Stage, u64)> {
+        self.0
+            .lock()
+            .unwrap_or_else(std::sync::PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,246 @@
+//! Tests how the host handles misbehaving children. Short shell scripts replace the child.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::time::Instant;
+
+use tollgate_config::Limits;
+use tollgate_engine::Tier;
+
+use super::pace::niced;
+use super::*;
+
+/// The output of a child that compiles for one run.
+const COMPILED_ONCE: &str = r#"{"compiled":{"codeBytes":4,"fallback":null}}\nCODE"#;
+
+/// A worker whose children are this shell script, except those that compile for one run.
+fn worker(folder: &Path, script: &str) -> Worker {
+    let once = format!("case \"$order\" in *compileOnce*) printf '{COMPILED_ONCE}'; exit;; esac");
+    worker_of(folder, &format!("read -r order\n{once}\n{script}"))
+}
+
+/// A worker whose children are all this shell script.
+fn worker_of(folder: &Path, script: &str) -> Worker {
+    let program = folder.join("child");
+    std::fs::write(&program, format!("#!/bin/sh\n{script}\n")).unwrap();
+    std::fs::set_permissions(&program, std::fs::Permissions::from_mode(0o700)).unwrap();
+    Worker {
+        max_standstill: Duration::from_secs(1),
+        ..Worker::new(program, 1 << 20, Store::new(folder, 1 << 20), [0; 32])
+    }
+}
+
+fn order() -> Order {
+    Order {
+        plugin: "plugin".to_owned(),
+        limits: Limits::default(),
+        capabilities: std::collections::BTreeSet::new(),
+        max_wasm_stack_bytes: 1 << 19,
+        tier: Tier::Serving,
+        cpu_seconds: 60,
+        memory_bytes: 1 << 30,
+        code_bytes: 0,
+        task: Task::Describe,
+    }
+}
+
+async fn refused(worker: &Worker) -> PrepareError {
+    let prepared = worker.prepare(order(), "{}".to_owned(), b"bytes").await;
+    prepared.expect_err("this child prepares nothing")
+}
+
+#[tokio::test]
+async fn kills_idle_child() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"echo '{"stage":"configure"}'; exec sleep 600"#;
+    let began = Instant::now();
+    let error = refused(&worker(folder.path(), script)).await;
+    println!("{error}");
+    assert!(
+        matches!(
+            error,
+            PrepareError::Standstill {
+                stage: Stage::Configure,
+                ..
+            }
+        ),
+        "{error}"
+    );
+    assert!(began.elapsed() < Duration::from_secs(60));
+}
+
+#[tokio::test]
+async fn does_not_kill_busy_child() {
+    let folder = tempfile::tempdir().unwrap();
+    // The child works for two to three seconds and says nothing meanwhile.
+    let script = r#"end=$(($(date +%s) + 3)); while [ "$(date +%s)" -lt "$end" ]; do :; done
+        echo '{"refused":{"stage":"describe","reason":"worked"}}'"#;
+    let error = refused(&worker(folder.path(), script)).await;
+    assert_eq!(error.to_string(), "describe: worked");
+}
+
+/// The nice value of the process that wrote its id to a file.
+fn niceness(file: &Path) -> Option<i32> {
+    let id = std::fs::read_to_string(file).ok()?;
+    let stat = std::fs::read_to_string(format!("/proc/{}/stat", id.trim())).ok()?;
+    let (_, fields) = stat.rsplit_once(')')?;
+    fields.split_ascii_whitespace().nth(16)?.parse().ok()
+}
+
+#[tokio::test]
+async fn child_is_niced_after_two_seconds_of_cpu() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = folder.path().join("number");
+    let script = format!("echo $$ > {0}; while :; do :; done", file.display());
+    let worker = worker(folder.path(), &script);
+    let look = async {
+        let mut seen = Vec::new();
+        let began = Instant::now();
+        while seen.last() != Some(&niced()) {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+            let nice = niceness(&file);
+            if nice.is_some_and(|nice| seen.last() != Some(&nice)) {
+                seen.extend(nice);
+            }
+            assert!(began.elapsed() < Duration::from_secs(100), "{seen:?}");
+        }
+        seen
+    };
+    let own = rustix::process::getpriority_process(None).unwrap();
+    tokio::select! {
+        error = refused(&worker) => panic!("{error}"),
+        seen = look => assert_eq!(seen, [own, niced()]),
+    }
+}
+
+#[tokio::test]
+async fn slow_plugins_do_not_delay_others() {
+    let folder = tempfile::tempdir().unwrap();
+    let lanes = |worker: &mut Worker| worker.lanes = Lanes::new(1);
+    let mut sleeper = worker(folder.path(), "exec sleep 600");
+    sleeper.max_standstill = Duration::from_secs(600);
+    lanes(&mut sleeper);
+    let sleeping = refused(&sleeper);
+    let other = async {
+        // The sleeper has the only turn.
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        let began = Instant::now();
+        let _pace = sleeper.lanes.enter().await;
+        began.elapsed()
+    };
+    tokio::select! {
+        error = sleeping => panic!("the sleeper ended: {error}"),
+        waited = other => {
+            println!("waited {waited:?}");
+            assert!(waited < Duration::from_secs(30), "{waited:?}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn reports_how_child_was_lost() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = r#"echo '{"stage":"compile"}'; echo 'out of luck' >&2; kill -KILL $$"#;
+    let error = refused(&worker(folder.path(), script)).await.to_string();
+    assert!(
+        error.starts_with("compile: the process that prepares the plugin ended with signal: 9"),
+        "{error}"
+    );
+    assert!(error.ends_with("it printed: out of luck"), "{error}");
+}
+
+#[tokio::test]
+async fn rejects_code_from_child_that_runs_guest_code() {
+    let folder = tempfile::tempdir().unwrap();
+    let worker = worker(folder.path(), &format!("printf '{COMPILED_ONCE}'"));
+    let error = refused(&worker).await;
+    assert!(matches!(error, PrepareError::Protocol(_)), "{error}");
+    let stored = std::fs::read_dir(folder.path().join("prepared")).unwrap();
+    assert_eq!(
+        stored.count(),
+        1,
+        "only the compiling child's code is stored"
+    );
+}
+
+/// Prepares the plugin with two settings at once, and returns the orders of the children that compile for one run and
+/// of those that configure.
+async fn orders(compiled_once: &str) -> (Vec<String>, Vec<String>) {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("orders");
+    let script = format!(
+        r#"read -r order; printf '%s\n' "$order" >> '{}'
+        case "$order" in *compileOnce*) printf '{compiled_once}'; exit;; esac
+        echo '{{"refused":{{"stage":"configure","reason":"seen"}}}}'"#,
+        log.display()
+    );
+    let worker = worker_of(folder.path(), &script);
+    let prepare = |name: &str, settings: &str| {
+        let order = Order {
+            plugin: name.to_owned(),
+            ..order()
+        };
+        worker.prepare(order, settings.to_owned(), b"bytes")
+    };
+    let (first, second) = tokio::join!(prepare("first", "{}"), prepare("second", r#"{"a":1}"#));
+    for prepared in [first, second] {
+        let error = prepared.expect_err("this child prepares nothing");
+        assert_eq!(error.to_string(), "configure: seen");
+    }
+    let orders = std::fs::read_to_string(log).unwrap();
+    orders
+        .lines()
+        .map(str::to_owned)
+        .partition(|order| order.contains("compileOnce"))
+}
+
+#[tokio::test]
+async fn plugins_of_the_same_bytes_share_one_compilation() {
+    let (compiled, configured) = orders(COMPILED_ONCE).await;
+    assert_eq!(compiled.len(), 1, "{compiled:?}");
+    assert_eq!(configured.len(), 2, "{configured:?}");
+    for order in &configured {
+        assert!(order.contains(r#""codeBytes":4"#), "{order}");
+    }
+}
+
+#[tokio::test]
+async fn waiting_for_the_same_compilation_takes_no_place() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut worker = worker_of(folder.path(), "exec sleep 600");
+    worker.max_standstill = Duration::from_secs(600);
+    worker.lanes = Lanes::new(1);
+    // The first one moves to the slow lane, because its child does nothing. The others wait for it.
+    let waiting = futures_util::future::join_all((0..4).map(|_| refused(&worker)));
+    let other = async {
+        tokio::time::sleep(Duration::from_millis(20)).await;
+        drop(worker.lanes.enter().await);
+        // A plugin that has waited for the place would have it now.
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        drop(worker.lanes.enter().await);
+    };
+    tokio::select! {
+        errors = waiting => panic!("the children ended: {errors:?}"),
+        entered = tokio::time::timeout(Duration::from_secs(30), other) => entered.unwrap(),
+    }
+}
+
+#[tokio::test]
+async fn hands_over_no_code_that_is_too_large() {
+    let (compiled, configured) = orders(r#"{"compiled":{"codeBytes":0,"fallback":null}}\n"#).await;
+    assert_eq!(compiled.len(), 1, "{compiled:?}");
+    for order in &configured {
+        assert!(order.contains(r#""codeBytes":0"#), "{order}");
+    }
+}
+
+#[tokio::test]
+async fn rejects_component_over_size_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let line = r#"{"configured":{"manifest":{"name":"","version":"","description":"","settingsSchema":null,"rules":[],"labels":[]},"fallback":null,"componentBytes":4194305}}"#;
+    let error = refused(&worker(
+        folder.path(),
+        &format!("echo '{line}'; cat /dev/zero"),
+    ))
+    .await;
+    assert!(matches!(error, PrepareError::TooLarge { .. }), "{error}");
+}

@@ -1,0 +1,163 @@
+//! What decoding allocates is never more than what it has taken from its account before.
+//!
+//! One test, because it counts what the whole process allocates.
+
+use std::alloc::{GlobalAlloc, Layout};
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+use mimalloc::MiMalloc;
+use prometheus_client::metrics::gauge::Gauge;
+use tollgate_json::document::{Json, NoRoom, ParseErrorKind, Room, parse_within};
+
+/// The host's allocator, counting the blocks that it hands out at their real size.
+struct Counting;
+
+#[global_allocator]
+static ALLOCATOR: Counting = Counting;
+
+static ALLOCATED: AtomicUsize = AtomicUsize::new(0);
+static MOST: AtomicUsize = AtomicUsize::new(0);
+
+const MIB: u64 = 1 << 20;
+
+/// What a test's own bookkeeping may allocate meanwhile.
+const SLACK: u64 = 64 << 10;
+
+#[expect(unsafe_code, reason = "an allocator is unsafe to implement")]
+// SAFETY: every call is handed on to MiMalloc with the arguments it came with, and what that returns is returned.
+unsafe impl GlobalAlloc for Counting {
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        // SAFETY: the caller keeps the contract of `alloc`.
+        let pointer = unsafe { MiMalloc.alloc(layout) };
+        if !pointer.is_null() {
+            let size = size_of_block(pointer);
+            let now = ALLOCATED.fetch_add(size, Relaxed) + size;
+            MOST.fetch_max(now, Relaxed);
+        }
+        pointer
+    }
+
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        ALLOCATED.fetch_sub(size_of_block(pointer), Relaxed);
+        // SAFETY: the caller keeps the contract of `dealloc`, and `alloc` handed out what MiMalloc had.
+        unsafe { MiMalloc.dealloc(pointer, layout) }
+    }
+}
+
+#[expect(unsafe_code, reason = "the allocator is written in C")]
+fn size_of_block(pointer: *mut u8) -> usize {
+    // SAFETY: the pointer is MiMalloc's, and has not been freed.
+    unsafe { libmimalloc_sys::mi_usable_size(pointer.cast()) }
+}
+
+/// Texts of about two megabytes that take as much memory as they can, each in its own way.
+fn texts() -> Vec<(&'static str, String)> {
+    let list = |element: &str| {
+        let count = 2 * (1 << 20) / (element.len() + 1);
+        format!("[{}]", vec![element; count].join(","))
+    };
+    let members = |count: usize, value: &str| {
+        let member = |index| format!("\"{index}\":{value}");
+        format!(
+            "{{{}}}",
+            (0..count).map(member).collect::<Vec<_>>().join(",")
+        )
+    };
+    vec![
+        ("objects of one member", list(r#"{"":0}"#)),
+        ("empty objects", list("{}")),
+        ("empty arrays", list("[]")),
+        ("arrays in arrays", list("[[[[[[[[0]]]]]]]]")),
+        ("integers", list("0")),
+        ("numbers with a fraction", list("0.5")),
+        ("empty strings", list(r#""""#)),
+        ("short strings", list(r#""abc""#)),
+        ("objects of three members", list(r#"{"a":0,"b":0,"c":0}"#)),
+        (
+            "objects of four members",
+            list(r#"{"a":0,"b":0,"c":0,"d":0}"#),
+        ),
+        ("one object", members(200_000, "0")),
+        ("one object of objects", members(100_000, r#"{"":{}}"#)),
+        (
+            "the same member again and again",
+            format!("{{{}\"a\":1}}", r#""a":1,"#.repeat(300_000)),
+        ),
+        ("one string", format!("\"{}\"", "x".repeat(2 << 20))),
+        (
+            "one string of escapes",
+            format!("\"{}\"", r"\u0001".repeat(300_000)),
+        ),
+        (
+            "an array that does not end",
+            format!("[{}", "0,".repeat(1 << 20)),
+        ),
+    ]
+}
+
+#[test]
+fn decoding_allocates_no_more_than_reserved() {
+    let mut refused = 0;
+    for (name, text) in texts() {
+        for limit in [MIB, 4 * MIB, 16 * MIB, 64 * MIB, 1024 * MIB] {
+            let gauge = Gauge::default();
+            let room = Room::new(limit, MIB, gauge.clone());
+            let account = room.account();
+            let before = ALLOCATED.load(Relaxed);
+            MOST.store(before, Relaxed);
+            let document = parse_within(text.as_bytes(), 20, &account);
+            let most = (MOST.load(Relaxed) - before) as u64;
+            let kept = (ALLOCATED.load(Relaxed).saturating_sub(before)) as u64;
+            assert!(most <= limit + SLACK, "{name}: {most} bytes of {limit}");
+            match document {
+                Ok(document) => {
+                    assert!(
+                        kept <= account.bytes() + SLACK,
+                        "{name}: {kept} bytes are kept, {} were taken",
+                        account.bytes()
+                    );
+                    assert!(document.count_nodes(usize::MAX) > 0);
+                }
+                Err(error) => {
+                    assert_eq!(
+                        account.bytes(),
+                        0,
+                        "{name}: a failed parse must release its memory"
+                    );
+                    if matches!(error.kind, ParseErrorKind::NoRoom(NoRoom::TooLarge { .. })) {
+                        refused += 1;
+                    }
+                }
+            }
+            drop(account);
+            assert_eq!(gauge.get(), 0, "{name}");
+        }
+    }
+    assert!(
+        refused >= 20,
+        "{refused} texts were refused; expected at least 20"
+    );
+    ordinary_objects_are_charged_for_what_they_take();
+}
+
+/// Charging too much would refuse what fits.
+fn ordinary_objects_are_charged_for_what_they_take() {
+    let container =
+        r#"{"name":"app","image":"registry.example.com/app:1.4","env":[{"name":"A","value":"1"}]}"#;
+    let text = format!(
+        r#"{{"kind":"Pod","metadata":{{"name":"web","labels":{{"app":"web"}}}},"spec":{{"containers":[{}]}}}}"#,
+        vec![container; 2_000].join(",")
+    );
+    let room = Room::new(1024 * MIB, MIB, Gauge::default());
+    let account = room.account();
+    let before = ALLOCATED.load(Relaxed);
+    let document: Json = parse_within(text.as_bytes(), 20, &account).expect("it is JSON");
+    let kept = (ALLOCATED.load(Relaxed) - before) as u64;
+    let taken = account.bytes();
+    println!(
+        "{} bytes of text: {kept} allocated, {taken} taken",
+        text.len()
+    );
+    assert!(kept <= taken && taken <= kept * 3 / 2, "{kept} {taken}");
+    drop(document);
+}

@@ -1,0 +1,893 @@
+//! Plugins as artifacts in OCI registries: pulled by digest, within limits, and cached for when the registry is
+//! unavailable.
+//!
+//! ```text
+//! reference ─ tag? ─▶ manifest: read up to a limit; from here on its digest decides which plugin runs
+//!   → signed with one of the keys, if keys are configured
+//!   → one layer of WebAssembly, not larger than allowed
+//!   → its bytes, from the cache or the registry, counted on arrival and compared with their digest
+//! ```
+//!
+//! Tollgate trusts a registry only as far as digests prove its answers. A registry may be slow, may lie about sizes,
+//! and may lead to harmful addresses. For this reason Tollgate does not use the crate `oci-client`, and speaks HTTP to
+//! registries itself. With `oci-client`, the registry decides how large a manifest or a token is, and Tollgate cannot
+//! check the address that a redirect dials.
+
+mod address;
+mod cache;
+mod causes;
+mod credentials;
+#[doc(hidden)]
+pub mod fuzzing;
+mod helper;
+mod last_good;
+mod manifest;
+mod patience;
+mod session;
+mod signature;
+mod transport;
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::{Method, StatusCode};
+use tokio::time::timeout;
+use tollgate_admission::chain;
+use tollgate_config::stamp::Stamp;
+use tollgate_config::{Reference, Registries, Source};
+
+pub use address::AddressError;
+pub use cache::Hold;
+pub use causes::{AuthoritiesProblem, ChallengeError, ConnectionError, KeysProblem, SetupError};
+pub use last_good::{LastGood, Served};
+pub use manifest::ArtifactError;
+pub use patience::{Patience, Start};
+
+use cache::{Cache, digest_of};
+use helper::Helpers;
+use manifest::{Descriptor, Manifest, OCI_MANIFEST, WASM_CONFIG, WASM_LAYER};
+use session::{Host, Session};
+use signature::PublicKey;
+
+/// A client for registries, with its configuration and its cache.
+pub struct Registry {
+    config: Registries,
+    cache: Option<Cache>,
+    /// Whether the log already says that the cache has to exceed its limit.
+    logged_exceeded: AtomicBool,
+    hosts: Mutex<HashMap<String, Known>>,
+    /// The running credential helpers. A change of a registry's CAs does not affect them.
+    helpers: Helpers,
+    progress: Option<Arc<dyn Progress>>,
+}
+
+/// A registry's host, with the stamp of the CA file that it was set up with.
+type Known = (Option<Stamp>, Arc<Host>);
+
+/// Receives the progress of transfers.
+pub trait Progress: Send + Sync {
+    /// A download of this many bytes begins.
+    fn pulling(&self, total_bytes: u64);
+    /// An upload of this many bytes begins.
+    fn pushing(&self, total_bytes: u64);
+    /// This many further bytes have arrived.
+    fn received(&self, bytes: u64);
+    /// The transfer has ended, with or without success.
+    fn done(&self);
+}
+
+/// The signatures of an artifact.
+#[derive(Debug)]
+pub struct Signed {
+    /// Digest of the manifest.
+    pub digest: String,
+    /// The tag that the signatures are stored under.
+    pub tag: String,
+    /// The expected keys: the beginning of the key's SHA-256, and the file.
+    pub keys: Vec<(String, PathBuf)>,
+    /// The result for each signature: the key that made it, or the reason why it does not count.
+    pub found: Vec<Result<String, String>>,
+}
+
+/// An order to pull a plugin.
+#[derive(Clone, Copy, Debug)]
+pub struct Order<'o> {
+    /// The reference of the plugin.
+    pub reference: &'o Reference,
+    /// PEM files with keys, one of which must have signed the artifact; empty if no signature is required.
+    pub keys: &'o [PathBuf],
+    /// The digest that the caller already has, under the same keys. If it is still current, nothing more is pulled.
+    pub have: Option<&'o str>,
+    /// Maximum size of the plugin, in bytes.
+    pub limit_bytes: u64,
+}
+
+/// The result of a pull.
+#[derive(Debug)]
+pub struct Pulled {
+    /// Digest of the manifest, which names the plugin's bytes by their digest.
+    pub digest: String,
+    /// The bytes of the plugin; `None` if the caller already has them.
+    pub bytes: Option<Vec<u8>>,
+    /// The reason why the plugin comes from the cache. In that case it is the version of the registry's last answer.
+    pub stale: Option<String>,
+    /// Keeps the artifact in the cache.
+    pub hold: Hold,
+}
+
+/// The part of an artifact that the cache has.
+enum Cached {
+    /// The whole artifact, under this digest.
+    Whole { digest: String, bytes: Vec<u8> },
+    /// An artifact that none of the current keys has signed.
+    Unsigned { digest: String },
+    /// No artifact, or an incomplete one.
+    Nothing,
+}
+
+/// An error of a pull or a push.
+#[derive(Debug, thiserror::Error)]
+pub enum RegistryError {
+    /// The registry cannot be reached, or it broke off the connection.
+    #[error("{host}")]
+    Unreachable {
+        /// The registry.
+        host: String,
+        /// The problem.
+        source: ConnectionError,
+    },
+    /// The transfer took longer than `registries.timeout`.
+    #[error("{host}: no complete answer within {seconds} s (registries.timeout)")]
+    TooSlow {
+        /// The registry.
+        host: String,
+        /// The limit, in seconds.
+        seconds: u64,
+    },
+    /// The pull took longer than a start waits if another version can serve meanwhile.
+    #[error(
+        "{host}: no complete answer within {seconds} s; a start waits no longer if another version can serve"
+    )]
+    Later {
+        /// The registry.
+        host: String,
+        /// The limit, in seconds.
+        seconds: u64,
+    },
+    /// An earlier request to the registry, for another plugin, has failed.
+    #[error("{0}")]
+    Away(String),
+    /// The registry led to an address that Tollgate does not dial.
+    #[error("{host}")]
+    Refused {
+        /// The registry that led to the address.
+        host: String,
+        /// The address, and the reason why it is not dialled.
+        source: AddressError,
+    },
+    /// The registry answered with an error status.
+    #[error("{host}: answered {status} to {method} {path}{hint}")]
+    Status {
+        /// The registry.
+        host: String,
+        /// The status of the answer.
+        status: StatusCode,
+        /// The method of the request.
+        method: Method,
+        /// The path of the request.
+        path: String,
+        /// Advice on how to solve the problem; empty if there is none.
+        hint: &'static str,
+    },
+    /// The registry asks for credentials in an unknown or dangerous way.
+    #[error("{host}: cannot authenticate")]
+    Challenge {
+        /// The registry.
+        host: String,
+        /// The problem.
+        source: ChallengeError,
+    },
+    /// The credentials cannot be read.
+    #[error("failed to read the credentials for the registry: {0}")]
+    Credentials(String),
+    /// A certificate of `registries.hosts[].ca` cannot be read, or the HTTP client cannot be set up.
+    #[error("{host}")]
+    Setup {
+        /// The registry.
+        host: String,
+        /// The problem.
+        source: SetupError,
+    },
+    /// The artifact is not a plugin.
+    #[error("the artifact is not a plugin")]
+    Artifact(#[source] ArtifactError),
+    /// A part is larger than allowed.
+    #[error("{what} has more than {limit_bytes} bytes ({setting})")]
+    TooLarge {
+        /// The part that is too large, such as the manifest.
+        what: &'static str,
+        /// The limit, in bytes.
+        limit_bytes: u64,
+        /// The setting or the rule that sets the limit.
+        setting: &'static str,
+    },
+    /// A file with keys cannot be used.
+    #[error("{}: {problem} (signatures.keys)", .path.display())]
+    Keys {
+        /// The file.
+        path: PathBuf,
+        /// The problem.
+        problem: KeysProblem,
+    },
+    /// The bytes should have come from the cache, which does not have them.
+    #[error("{digest} is not in the cache (registries.cacheDirectory)")]
+    NotCached {
+        /// The digest of the missing bytes.
+        digest: String,
+    },
+    /// No trusted key has signed the artifact.
+    #[error(
+        "the artifact is not signed by a trusted key: expected a signature of {digest} by one of the keys {keys} \
+         (signatures.keys), found {found}"
+    )]
+    Unsigned {
+        /// Digest of the manifest.
+        digest: String,
+        /// The expected keys: the beginnings of their SHA-256.
+        keys: String,
+        /// The signatures that were found.
+        found: String,
+    },
+    /// The registry cannot supply the artifact, and no trusted key has signed the cached one.
+    #[error(
+        "{}; the cached artifact {digest} is not signed by a trusted key: expected a signature by one of the keys \
+         {keys} (signatures.keys)",
+        chain(.error)
+    )]
+    UnsignedInCache {
+        /// The error of the registry.
+        error: Box<Self>,
+        /// Digest of the cached manifest.
+        digest: String,
+        /// The expected keys: the beginnings of their SHA-256.
+        keys: String,
+    },
+    /// The bytes do not have the requested digest.
+    #[error(
+        "{what} has the digest {found}, expected {wanted}: it was damaged or replaced in the registry or on the way"
+    )]
+    Digest {
+        /// The part that was requested, such as the manifest.
+        what: &'static str,
+        /// The requested digest.
+        wanted: String,
+        /// The digest of the bytes that arrived.
+        found: String,
+    },
+}
+
+/// Maximum size of a manifest, in bytes: the limit of the distribution specification.
+const MAX_MANIFEST_BYTES: u64 = 4 << 20;
+/// The config of an artifact if the proper config cannot be written.
+const EMPTY_CONFIG: &[u8] = b"{}";
+
+// === impl Registry ===
+
+impl Registry {
+    /// A client with this configuration.
+    #[must_use]
+    pub fn new(config: Registries) -> Self {
+        let cache = config
+            .cache_directory
+            .clone()
+            .map(|folder: PathBuf| Cache::new(folder, config.max_cache_bytes));
+        Self {
+            config,
+            cache,
+            logged_exceeded: AtomicBool::new(false),
+            hosts: Mutex::default(),
+            helpers: Helpers::default(),
+            progress: None,
+        }
+    }
+
+    /// Reports the progress of transfers to `progress`.
+    #[must_use]
+    pub fn with_progress(self, progress: Option<Arc<dyn Progress>>) -> Self {
+        Self { progress, ..self }
+    }
+
+    /// Turns the cache off: everything comes from the registry, and nothing is kept.
+    #[must_use]
+    pub fn without_cache(self) -> Self {
+        Self {
+            cache: None,
+            ..self
+        }
+    }
+
+    /// Finds out who has signed an artifact. The artifact itself is not pulled.
+    ///
+    /// # Errors
+    /// When the signatures cannot be read.
+    pub async fn signatures(
+        &self,
+        reference: &Reference,
+        keys: &[PathBuf],
+    ) -> Result<Signed, RegistryError> {
+        let keys = PublicKey::read(keys)?;
+        let looking = self.look_for_signatures(reference, &keys);
+        let signed = timeout(self.config.timeout, looking).await;
+        signed.unwrap_or_else(|_elapsed| Err(self.too_slow(&reference.registry)))
+    }
+
+    async fn look_for_signatures(
+        &self,
+        reference: &Reference,
+        keys: &[PublicKey],
+    ) -> Result<Signed, RegistryError> {
+        let mut session = self.session(reference)?;
+        let (digest, _) = session.manifest(session.name(), MAX_MANIFEST_BYTES).await?;
+        if let Some(wanted) = reference
+            .digest
+            .as_ref()
+            .filter(|wanted| **wanted != digest)
+        {
+            return Err(RegistryError::Digest {
+                what: "the manifest",
+                wanted: wanted.clone(),
+                found: digest,
+            });
+        }
+        let tag = signature::tag(&digest);
+        let signatures = match session.manifest(&tag, MAX_MANIFEST_BYTES).await {
+            Ok((_, manifest)) => signature::signatures(&manifest)?,
+            Err(RegistryError::Status {
+                status: StatusCode::NOT_FOUND,
+                ..
+            }) => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        let mut found = Vec::with_capacity(signatures.len());
+        for (layer, signature) in signatures {
+            if layer.size > signature::MAX_PAYLOAD_BYTES {
+                found.push(Err("with a payload that is too long".to_owned()));
+                continue;
+            }
+            let payload = session.blob(&layer).await?;
+            let verified = signature::verify(keys, &digest, &payload, &signature);
+            found.push(verified.map(str::to_owned));
+        }
+        let keys = keys
+            .iter()
+            .map(|key| (key.fingerprint.clone(), key.path.clone()));
+        Ok(Signed {
+            digest,
+            tag,
+            keys: keys.collect(),
+            found,
+        })
+    }
+
+    fn session<'r>(&'r self, reference: &'r Reference) -> Result<Session<'r>, RegistryError> {
+        let host = self.host(&reference.registry)?;
+        let progress = self.progress.as_deref();
+        let (config, helpers) = (&self.config, &self.helpers);
+        Ok(Session::new(host, config, helpers, reference, progress))
+    }
+
+    /// Pulls a plugin.
+    ///
+    /// # Errors
+    /// When neither the registry nor the cache has the plugin, or when no trusted key has signed it.
+    pub async fn pull(&self, order: Order<'_>) -> Result<Pulled, RegistryError> {
+        let keys = PublicKey::read(order.keys)?;
+        let reference = order.reference;
+        let hold = self.hold();
+        let pulled = timeout(self.config.timeout, self.try_pull(order, &keys, &hold)).await;
+        let error = match pulled {
+            Ok(Ok(pulled)) => return Ok(pulled),
+            Ok(Err(error)) => error,
+            Err(_elapsed) => self.too_slow(&reference.registry),
+        };
+        self.fall_back(order, &keys, error, hold)
+    }
+
+    /// Pulls a plugin during the start, with less patience for the registry.
+    ///
+    /// 1. The registry gets a short time. If another plugin has already waited that long without success, it gets none.
+    /// 2. If the registry fails or the time is over, the cached version is used.
+    /// 3. If the time is over, the cache lacks the plugin and no other version can serve meanwhile, the pull continues
+    ///    for up to `registries.timeout`.
+    pub async fn pull_at_start(
+        &self,
+        order: Order<'_>,
+        start: Start<'_>,
+    ) -> Result<Pulled, RegistryError> {
+        let keys = PublicKey::read(order.keys)?;
+        let (host, limit) = (&order.reference.registry, self.config.timeout);
+        let short = patience::SHORT.min(limit);
+        let lost = start.patience.is_lost(host, short);
+        // A pull that needs no answer from the registry ends without waiting.
+        let wait = if lost.is_some() {
+            Duration::ZERO
+        } else {
+            short
+        };
+        let hold = self.hold();
+        let pulling = self.try_pull(order, &keys, &hold);
+        tokio::pin!(pulling);
+        let error = match timeout(wait, &mut pulling).await {
+            Ok(Ok(pulled)) => return Ok(pulled),
+            Ok(Err(error)) => {
+                if matches!(error, RegistryError::Unreachable { .. }) {
+                    start.patience.lose(host, short, &error);
+                }
+                return self.fall_back(order, &keys, error, hold.clone());
+            }
+            Err(_elapsed) => lost.unwrap_or_else(|| RegistryError::Later {
+                host: host.clone(),
+                seconds: short.as_secs(),
+            }),
+        };
+        start.patience.lose(host, short, &error);
+        let fallen_back = self.fall_back(order, &keys, error, hold.clone());
+        if fallen_back.is_ok() || start.replaceable {
+            return fallen_back;
+        }
+        let error = match start.patience.is_lost(host, limit) {
+            Some(error) => error,
+            None => match timeout(limit.saturating_sub(wait), pulling).await {
+                Ok(Ok(pulled)) => return Ok(pulled),
+                Ok(Err(error)) => {
+                    if matches!(
+                        error,
+                        RegistryError::Unreachable { .. } | RegistryError::Credentials(_)
+                    ) {
+                        start.patience.lose(host, limit, &error);
+                    }
+                    error
+                }
+                Err(_elapsed) => {
+                    let error = self.too_slow(host);
+                    start.patience.lose(host, limit, &error);
+                    error
+                }
+            },
+        };
+        self.fall_back(order, &keys, error, hold.clone())
+    }
+
+    fn too_slow(&self, host: &str) -> RegistryError {
+        RegistryError::TooSlow {
+            host: host.to_owned(),
+            seconds: self.config.timeout.as_secs(),
+        }
+    }
+
+    async fn try_pull(
+        &self,
+        order: Order<'_>,
+        keys: &[PublicKey],
+        hold: &Hold,
+    ) -> Result<Pulled, RegistryError> {
+        let Order {
+            reference,
+            have,
+            limit_bytes,
+            ..
+        } = order;
+        let cached = reference
+            .digest
+            .as_deref()
+            .and_then(|digest| Some((digest, self.cached(hold, digest, MAX_MANIFEST_BYTES)?)));
+        let unchanged = |digest: &str| Pulled {
+            digest: digest.to_owned(),
+            bytes: None,
+            stale: None,
+            hold: hold.clone(),
+        };
+        if let Some(pinned) = reference.digest.as_deref().filter(|pin| have == Some(*pin)) {
+            return Ok(unchanged(pinned));
+        }
+        let mut session = self.session(reference)?;
+        let (digest, manifest) = match cached {
+            Some((digest, manifest)) => (digest.to_owned(), manifest),
+            None => {
+                if let Some(have) = have
+                    && session.manifest_digest(session.name()).await?.as_deref() == Some(have)
+                {
+                    return Ok(unchanged(have));
+                }
+                session.manifest(session.name(), MAX_MANIFEST_BYTES).await?
+            }
+        };
+        if let Some(wanted) = &reference.digest
+            && *wanted != digest
+        {
+            return Err(RegistryError::Digest {
+                what: "the manifest",
+                wanted: wanted.clone(),
+                found: digest,
+            });
+        }
+        let bytes = if have == Some(&digest) {
+            None
+        } else {
+            if !keys.is_empty() {
+                self.verify(&mut session, keys, &digest, hold).await?;
+            }
+            let layer = self.plugin_layer(&manifest, limit_bytes)?;
+            let bytes = match self.cached(hold, &layer.digest, limit_bytes) {
+                Some(bytes) => bytes,
+                None => session.blob(&layer).await?,
+            };
+            if let Some(cache) = &self.cache {
+                cache.put(hold, &layer.digest, &bytes);
+                cache.put(hold, &digest, &manifest);
+                cache.shrink();
+            }
+            Some(bytes)
+        };
+        if let Some(cache) = &self.cache {
+            cache.resolve(&reference.to_string(), &digest);
+        }
+        Ok(Pulled {
+            digest,
+            bytes,
+            stale: None,
+            hold: hold.clone(),
+        })
+    }
+
+    fn plugin_layer(&self, manifest: &[u8], limit_bytes: u64) -> Result<Descriptor, RegistryError> {
+        let manifest = Manifest::read(manifest)?;
+        let layer = manifest.plugin()?;
+        if layer.size > limit_bytes {
+            return Err(too_large(limit_bytes));
+        }
+        Ok(layer.clone())
+    }
+
+    /// Checks that one of the keys has signed the manifest with this digest. The manifest need not have been read for
+    /// that, because it names its parts by digest.
+    async fn verify(
+        &self,
+        session: &mut Session<'_>,
+        keys: &[PublicKey],
+        digest: &str,
+        hold: &Hold,
+    ) -> Result<(), RegistryError> {
+        let tag = signature::tag(digest);
+        let (kept, manifest) = match session.manifest(&tag, MAX_MANIFEST_BYTES).await {
+            Ok(manifest) => manifest,
+            Err(RegistryError::Status {
+                status: StatusCode::NOT_FOUND,
+                ..
+            }) => {
+                return Err(unsigned(keys, digest, format!("none, under the tag {tag}")));
+            }
+            Err(error) => return Err(error),
+        };
+        let mut found = Vec::new();
+        for (layer, signature) in signature::signatures(&manifest)? {
+            if layer.size > signature::MAX_PAYLOAD_BYTES {
+                found.push("one with a payload that is too long".to_owned());
+                continue;
+            }
+            let payload = match self.cached(hold, &layer.digest, layer.size) {
+                Some(payload) => payload,
+                None => session.blob(&layer).await?,
+            };
+            match signature::verify(keys, digest, &payload, &signature) {
+                Ok(_) => {
+                    if let Some(cache) = &self.cache {
+                        cache.put(hold, &layer.digest, &payload);
+                        cache.put(hold, &kept, &manifest);
+                        cache.resolve(&signature_of(session.reference(), digest), &kept);
+                    }
+                    return Ok(());
+                }
+                Err(what) => found.push(format!("one {what}")),
+            }
+        }
+        if found.is_empty() {
+            found.push(format!("none in the manifest under the tag {tag}"));
+        }
+        Err(unsigned(keys, digest, found.join(", ")))
+    }
+
+    /// The same check with the cache alone, for when the registry is unavailable; `None` if the cache has no signature.
+    fn is_signed_in(
+        cache: &Cache,
+        reference: &Reference,
+        keys: &[PublicKey],
+        digest: &str,
+        hold: &Hold,
+    ) -> Option<bool> {
+        if keys.is_empty() {
+            return Some(true);
+        }
+        let held = |digest: &str, limit_bytes: u64| {
+            hold.add(digest);
+            cache.get(digest, limit_bytes)
+        };
+        let kept = cache.resolved(&signature_of(reference, digest))?;
+        let manifest = held(&kept, MAX_MANIFEST_BYTES)?;
+        let signatures = signature::signatures(&manifest).ok()?;
+        let verified = signatures.iter().any(|(layer, signature)| {
+            let payload = held(&layer.digest, signature::MAX_PAYLOAD_BYTES);
+            payload
+                .is_some_and(|payload| signature::verify(keys, digest, &payload, signature).is_ok())
+        });
+        Some(verified)
+    }
+
+    /// Returns the cached version of the registry's last answer. If there is none that may serve, returns the error,
+    /// and says if the cached version is not signed.
+    fn fall_back(
+        &self,
+        order: Order<'_>,
+        keys: &[PublicKey],
+        error: RegistryError,
+        hold: Hold,
+    ) -> Result<Pulled, RegistryError> {
+        match self.in_cache(order, keys, &hold) {
+            Cached::Whole { digest, bytes } => Ok(Pulled {
+                digest,
+                bytes: Some(bytes),
+                stale: Some(chain(&error)),
+                hold,
+            }),
+            Cached::Unsigned { digest } if !matches!(error, RegistryError::Unsigned { .. }) => {
+                Err(RegistryError::UnsignedInCache {
+                    error: Box::new(error),
+                    digest,
+                    keys: signature::names(keys),
+                })
+            }
+            Cached::Unsigned { .. } | Cached::Nothing => Err(error),
+        }
+    }
+
+    /// The cached artifact, if it is signed as required.
+    fn in_cache(&self, order: Order<'_>, keys: &[PublicKey], hold: &Hold) -> Cached {
+        let Order {
+            reference,
+            limit_bytes,
+            ..
+        } = order;
+        let find = || -> Option<Cached> {
+            let cache = self.cache.as_ref()?;
+            let digest = match &reference.digest {
+                Some(digest) => digest.clone(),
+                None => cache.resolved(&reference.to_string())?,
+            };
+            if !Self::is_signed_in(cache, reference, keys, &digest, hold)? {
+                return Some(Cached::Unsigned { digest });
+            }
+            let manifest = self.cached(hold, &digest, MAX_MANIFEST_BYTES)?;
+            let layer = self.plugin_layer(&manifest, limit_bytes).ok()?;
+            let bytes = self.cached(hold, &layer.digest, limit_bytes)?;
+            Some(Cached::Whole { digest, bytes })
+        };
+        find().unwrap_or(Cached::Nothing)
+    }
+
+    /// Loads the artifact with this digest again. The cache is used first, and the registry only if the cache is
+    /// incomplete. The current keys apply in both cases.
+    pub async fn recall(
+        &self,
+        order: Order<'_>,
+        digest: &str,
+        start: Start<'_>,
+    ) -> Result<(Vec<u8>, Hold), RegistryError> {
+        let reference = by_digest(order.reference, digest);
+        let order = Order {
+            reference: &reference,
+            ..order
+        };
+        if let Some(found) = self.at_hand(order, digest)? {
+            return Ok(found);
+        }
+        let Pulled { bytes, hold, .. } = self.pull_at_start(order, start).await?;
+        let bytes = bytes.ok_or_else(|| RegistryError::NotCached {
+            digest: digest.to_owned(),
+        })?;
+        Ok((bytes, hold))
+    }
+
+    /// The cached artifact with this digest; `None` if it is incomplete or not signed as required today.
+    pub fn at_hand(
+        &self,
+        order: Order<'_>,
+        digest: &str,
+    ) -> Result<Option<(Vec<u8>, Hold)>, RegistryError> {
+        let keys = PublicKey::read(order.keys)?;
+        let reference = by_digest(order.reference, digest);
+        let order = Order {
+            reference: &reference,
+            ..order
+        };
+        let hold = self.hold();
+        Ok(match self.in_cache(order, &keys, &hold) {
+            Cached::Whole { bytes, .. } => Some((bytes, hold)),
+            Cached::Unsigned { .. } | Cached::Nothing => None,
+        })
+    }
+
+    /// Keeps the bytes of a plugin's file, in case the file is removed.
+    pub fn keep(&self, hold: &Hold, digest: &str, bytes: &[u8]) {
+        if let Some(cache) = &self.cache {
+            cache.keep(hold, digest, bytes);
+            cache.shrink();
+        }
+    }
+
+    /// The bytes that were kept of a plugin's file.
+    pub fn kept(&self, digest: &str, limit_bytes: u64) -> Result<(Vec<u8>, Hold), RegistryError> {
+        let hold = self.hold();
+        let kept = self.cached(&hold, digest, limit_bytes);
+        let bytes = kept.ok_or_else(|| RegistryError::NotCached {
+            digest: digest.to_owned(),
+        })?;
+        Ok((bytes, hold))
+    }
+
+    /// A hold, which keeps in the cache all digests that are added to it.
+    pub fn hold(&self) -> Hold {
+        self.cache.as_ref().map(Cache::hold).unwrap_or_default()
+    }
+
+    /// Brings the cache back within its limit after other plugins have started to serve. If that is impossible, the log
+    /// says so once.
+    pub fn tidy(&self) {
+        let Some(cache) = &self.cache else {
+            return;
+        };
+        cache.shrink();
+        let exceeded = cache.exceeded();
+        let was_logged = self
+            .logged_exceeded
+            .swap(exceeded.is_some(), Ordering::Relaxed);
+        if let Some((needed_bytes, max_bytes)) = exceeded.filter(|_| !was_logged) {
+            tracing::warn!(
+                needed_bytes,
+                max_bytes,
+                "the artifacts that a restart may need take more than registries.maxCache; keeping them anyway; raise registries.maxCache"
+            );
+        }
+    }
+
+    /// The digests that are needed to serve this version again, including its signatures.
+    pub fn needs(&self, served: &Served) -> Vec<String> {
+        let mut needs = vec![served.digest.clone()];
+        let (Source::Oci(reference), Some(cache)) = (&served.source, &self.cache) else {
+            return needs;
+        };
+        let layers = |digest: &str| -> Vec<String> {
+            let manifest = cache.get(digest, MAX_MANIFEST_BYTES);
+            let manifest = manifest.and_then(|bytes| Manifest::read(&bytes).ok());
+            let layers = manifest.map(|manifest| manifest.layers).unwrap_or_default();
+            layers.into_iter().map(|layer| layer.digest).collect()
+        };
+        needs.extend(layers(&served.digest));
+        if let Some(signatures) = cache.resolved(&signature_of(reference, &served.digest)) {
+            needs.extend(layers(&signatures));
+            needs.push(signatures);
+        }
+        needs
+    }
+
+    /// Reads from the cache, and holds the digest there.
+    fn cached(&self, hold: &Hold, digest: &str, limit_bytes: u64) -> Option<Vec<u8>> {
+        hold.add(digest);
+        self.cache.as_ref()?.get(digest, limit_bytes)
+    }
+
+    /// Pushes a plugin in the layout of the CNCF's artifact guidance for WebAssembly. Returns the digest of the
+    /// manifest.
+    ///
+    /// # Errors
+    /// When the registry does not accept the plugin.
+    pub async fn push(
+        &self,
+        reference: &Reference,
+        wasm: Vec<u8>,
+    ) -> Result<String, RegistryError> {
+        let mut session = self.session(reference)?;
+        let part = |media_type: &str, bytes: &[u8]| Descriptor {
+            media_type: media_type.to_owned(),
+            digest: digest_of(bytes),
+            size: bytes.len() as u64,
+            annotations: std::collections::BTreeMap::new(),
+        };
+        let config = serde_json::json!({
+            "architecture": "wasm",
+            "os": "wasip2",
+            "layerDigests": [digest_of(&wasm)],
+        });
+        let config = serde_json::to_vec(&config).unwrap_or_else(|_| EMPTY_CONFIG.to_vec());
+        let manifest = Manifest {
+            schema_version: 2,
+            media_type: Some(OCI_MANIFEST.to_owned()),
+            config: Some(part(WASM_CONFIG, &config)),
+            layers: vec![part(WASM_LAYER, &wasm)],
+        };
+        let manifest = serde_json::to_vec(&manifest)
+            .map_err(|error| RegistryError::Artifact(ArtifactError::Write(error)))?;
+        for bytes in [config, wasm] {
+            session
+                .push_blob(&digest_of(&bytes), Bytes::from(bytes))
+                .await?;
+        }
+        let digest = digest_of(&manifest);
+        session
+            .push_manifest(&digest, Bytes::from(manifest))
+            .await?;
+        Ok(digest)
+    }
+
+    /// The host of a registry. If the CA file has changed, the host is set up again.
+    fn host(&self, registry: &str) -> Result<Arc<Host>, RegistryError> {
+        let settings = self.config.host(registry);
+        // Stamp the file before reading it, so that a change during the read is seen next time.
+        let stamp = Host::authorities(settings).and_then(|path| Stamp::of(&path));
+        let mut hosts = self.hosts.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((earlier, host)) = hosts.get(registry)
+            && *earlier == stamp
+        {
+            return Ok(host.clone());
+        }
+        let host = Arc::new(Host::new(registry, settings)?);
+        hosts.insert(registry.to_owned(), (stamp, host.clone()));
+        Ok(host)
+    }
+}
+
+// === impl Signed ===
+
+impl Signed {
+    /// Whether one of the keys has signed the artifact.
+    #[must_use]
+    pub fn is_trusted(&self) -> bool {
+        self.found.iter().any(Result::is_ok)
+    }
+}
+
+fn unsigned(keys: &[PublicKey], digest: &str, found: String) -> RegistryError {
+    RegistryError::Unsigned {
+        digest: digest.to_owned(),
+        keys: signature::names(keys),
+        found,
+    }
+}
+
+fn by_digest(reference: &Reference, digest: &str) -> Reference {
+    Reference {
+        digest: Some(digest.to_owned()),
+        ..reference.clone()
+    }
+}
+
+/// The name under which the cache stores the signatures of a manifest.
+fn signature_of(reference: &Reference, digest: &str) -> String {
+    let Reference {
+        registry,
+        repository,
+        ..
+    } = reference;
+    format!("{registry}/{repository}:{}", signature::tag(digest))
+}
+
+fn too_large(limit_bytes: u64) -> RegistryError {
+    RegistryError::TooLarge {
+        what: "the plugin",
+        limit_bytes,
+        setting: "engine.maxPlugin",
+    }
+}

@@ -1,0 +1,293 @@
+//! The webhook configurations that register this host with kube-apiserver.
+//!
+//! ```text
+//! plugins ─▶ hidden: one webhook for all, or each  ┐
+//!         ─▶ rules: their union, no wider          ├─▶ webhook: Kubernetes' own types ─▶ YAML
+//!         ─▶ time: what the chain may take         │
+//! options ─▶ address, caBundle, what is left out   ┘
+//! ```
+//!
+//! kube-apiserver calls a webhook for every request that it is registered for, and for no other. Rules that are too
+//! wide cost an extra call for each request in the cluster. One webhook under `Fail` can keep an administrator from
+//! repairing the cluster. So the rules are exactly the union of the plugins' rules, and requests that the cluster
+//! depends on are excluded.
+
+mod exclude;
+mod hidden;
+mod rules;
+#[cfg(test)]
+mod tests;
+mod time;
+mod webhook;
+
+use std::{collections::BTreeSet, time::Duration};
+
+use tollgate_admission::Endpoint;
+use tollgate_config::condition::MOST_CONDITIONS;
+use tollgate_config::{ExistingViolations, FailurePolicy, Margin, Match, Mode, ReinvocationPolicy};
+
+pub use self::exclude::NAMESPACES as EXCLUDED_NAMESPACES;
+pub use self::{
+    exclude::Lockout,
+    hidden::Hiding,
+    time::{TIMEOUT_BOUNDS_SECONDS, TooSlow},
+    webhook::{Address, Webhooks},
+};
+
+use self::rules::RegisteredRule;
+use self::webhook::{ClientConfig, LabelSelector, MatchCondition, Metadata, Webhook};
+
+/// The suffix of webhook names, and the API group that is reserved for Tollgate.
+pub const DOMAIN: &str = "tollgate.dev";
+
+/// The default break-glass group. Requests of its members skip the plugins.
+///
+/// The group has no members. A user who may impersonate joins it for one command, which the audit log shows.
+pub const BREAK_GLASS_GROUP: &str = "tollgate:break-glass";
+
+/// The properties of a plugin that matter for its registration.
+#[derive(Clone, Copy, Debug)]
+pub struct Participant<'a> {
+    /// The plugin's name.
+    pub name: &'a str,
+    /// Whether the plugin mutates.
+    pub mutates: bool,
+    /// Whether the plugin validates.
+    pub validates: bool,
+    /// The requests that the plugin is called for.
+    pub matching: &'a Match,
+    /// The effect of the plugin's verdicts.
+    pub mode: Mode,
+    /// The effect of the plugin's faults.
+    pub failure_policy: FailurePolicy,
+    /// Whether the plugin is called again after a later plugin changed the object.
+    pub reinvocation_policy: ReinvocationPolicy,
+    /// Whether the plugin also evaluates the old object when it denies the new one.
+    pub existing_violations: ExistingViolations,
+    /// Timeout of one call.
+    pub timeout: Duration,
+}
+
+/// The settings for registering the host.
+#[derive(Clone, Debug)]
+pub struct Registration {
+    /// The name of both configurations.
+    pub name: String,
+    /// Address at which kube-apiserver reaches the host.
+    pub address: Address,
+    /// PEM of the CAs that kube-apiserver trusts for the host. Without it, kube-apiserver uses its own CAs.
+    pub ca_bundle: Option<Vec<u8>>,
+    /// Whether each plugin gets its own webhook, even if one webhook for all would do.
+    pub per_plugin: bool,
+    /// Timeout of kube-apiserver. Without it, the shortest safe timeout is used.
+    pub timeout_seconds: Option<u32>,
+    /// Whether kube-apiserver calls the mutating webhooks again after other webhooks' changes. Without it, the plugins'
+    /// own policies decide.
+    pub reinvocation_policy: Option<ReinvocationPolicy>,
+    /// Excluded namespaces.
+    pub excluded_namespaces: BTreeSet<String>,
+    /// Groups whose members' requests are excluded.
+    pub break_glass_groups: BTreeSet<String>,
+    /// Time that the host subtracts from kube-apiserver's timeout.
+    pub margin: Margin,
+}
+
+fn serving<'a>(endpoint: Endpoint, plugins: &[Participant<'a>]) -> Vec<Participant<'a>> {
+    plugins
+        .iter()
+        .copied()
+        .filter(|plugin| plugin.serves(endpoint))
+        .collect()
+}
+
+/// Returns whether kube-apiserver must deny requests while the host does not answer.
+fn must_answer(plugins: &[Participant<'_>]) -> bool {
+    plugins
+        .iter()
+        .any(|plugin| plugin.mode == Mode::Enforce && plugin.failure_policy == FailurePolicy::Fail)
+}
+
+// === impl Participant ===
+
+impl Participant<'_> {
+    fn serves(&self, endpoint: Endpoint) -> bool {
+        match endpoint {
+            Endpoint::Mutate => self.mutates,
+            Endpoint::Validate => self.validates,
+        }
+    }
+}
+
+// === impl Registration ===
+
+impl Registration {
+    /// Returns the webhooks of an endpoint, in the order in which kube-apiserver calls them. None if no plugin serves
+    /// the endpoint.
+    ///
+    /// # Errors
+    ///
+    /// When plugins may take longer than kube-apiserver waits.
+    pub fn webhooks(
+        &self,
+        endpoint: Endpoint,
+        plugins: &[Participant<'_>],
+    ) -> Result<Option<Webhooks>, TooSlow> {
+        let plugins = serving(endpoint, plugins);
+        if plugins.is_empty() {
+            return Ok(None);
+        }
+        let webhooks = if self.separates(endpoint, &plugins) {
+            let one = |plugin: &Participant<'_>| {
+                self.webhook(endpoint, Some(plugin.name), std::slice::from_ref(plugin))
+            };
+            plugins.iter().map(one).collect::<Result<_, _>>()?
+        } else {
+            vec![self.webhook(endpoint, None, &plugins)?]
+        };
+        let metadata = Metadata::new(&self.name);
+        Ok(Some(Webhooks::new(endpoint, metadata, webhooks)))
+    }
+
+    /// Returns the reason why an endpoint gets one webhook per plugin although nobody asked for that.
+    #[must_use]
+    pub fn hiding(&self, endpoint: Endpoint, plugins: &[Participant<'_>]) -> Option<Hiding> {
+        if self.per_plugin {
+            return None;
+        }
+        hidden::find(endpoint, &serving(endpoint, plugins))
+    }
+
+    /// Returns the webhooks of an endpoint that could keep new nodes from joining the cluster, because rules name
+    /// resources that nodes need. Without such a name, the webhooks exclude these resources.
+    #[must_use]
+    pub fn lockouts(&self, endpoint: Endpoint, plugins: &[Participant<'_>]) -> Vec<Lockout> {
+        let plugins = serving(endpoint, plugins);
+        let of_one_webhook = if self.separates(endpoint, &plugins) {
+            1
+        } else {
+            plugins.len().max(1)
+        };
+        plugins
+            .chunks(of_one_webhook)
+            .filter(|plugins| must_answer(plugins))
+            .filter_map(|plugins| exclude::lockout(endpoint, plugins))
+            .collect()
+    }
+
+    /// Returns whether each plugin of an endpoint gets its own webhook. All plugins must serve the endpoint.
+    fn separates(&self, endpoint: Endpoint, plugins: &[Participant<'_>]) -> bool {
+        self.per_plugin || hidden::find(endpoint, plugins).is_some()
+    }
+
+    fn webhook(
+        &self,
+        endpoint: Endpoint,
+        plugin: Option<&str>,
+        plugins: &[Participant<'_>],
+    ) -> Result<Webhook, TooSlow> {
+        let rules = rules::union(plugins.iter().flat_map(|plugin| plugin.matching.rules()));
+        let (name, path) = match plugin {
+            Some(plugin) => (
+                format!("{plugin}.{}.{DOMAIN}", endpoint.name()),
+                format!("/{}/{plugin}", endpoint.name()),
+            ),
+            None => (
+                format!("{}.{DOMAIN}", endpoint.name()),
+                format!("/{}", endpoint.name()),
+            ),
+        };
+        let failure_policy = if must_answer(plugins) {
+            FailurePolicy::Fail
+        } else {
+            FailurePolicy::Ignore
+        };
+        Ok(Webhook {
+            name,
+            client_config: ClientConfig::new(&self.address, &path, self.ca_bundle.as_deref()),
+            match_conditions: self.conditions(&rules, plugins),
+            namespace_selector: self.namespaces(plugins),
+            object_selector: match plugins {
+                [plugin] => LabelSelector::of_objects(&plugin.matching.object_selector),
+                _ => None,
+            },
+            timeout_seconds: time::seconds(endpoint, plugins, self.margin, self.timeout_seconds)?,
+            failure_policy: failure_policy.as_str(),
+            match_policy: "Equivalent",
+            side_effects: "None",
+            reinvocation_policy: (endpoint == Endpoint::Mutate)
+                .then(|| self.reinvocation(plugins).as_str()),
+            admission_review_versions: ["v1", "v1beta1"],
+            rules,
+        })
+    }
+
+    /// Returns the match conditions of a webhook: the general exclusions, and the conditions of its plugin if it has
+    /// only one.
+    ///
+    /// The conditions of several plugins are not joined: a mutator can change an object so that a later plugin applies.
+    ///
+    /// A condition that contains `resource` is not copied either. When kube-apiserver converts an object, conditions
+    /// see the version that the client used as `request.resource`. The webhook gets the version of the rule
+    /// (matchconditions/matcher.go).
+    fn conditions(
+        &self,
+        rules: &[RegisteredRule],
+        plugins: &[Participant<'_>],
+    ) -> Vec<MatchCondition> {
+        let mut conditions = exclude::conditions(rules, plugins, &self.break_glass_groups);
+        let [plugin] = plugins else {
+            return conditions;
+        };
+        let own = plugin.matching.conditions.iter();
+        let own: Vec<_> = own
+            .filter(|condition| !condition.text().contains("resource"))
+            .collect();
+        // kube-apiserver refuses a webhook with more conditions. The host evaluates the plugin's conditions in any
+        // case.
+        if conditions.len() + own.len() <= MOST_CONDITIONS {
+            conditions.extend(own.into_iter().map(|condition| MatchCondition {
+                name: format!("{}/{}", plugin.name, condition.name()),
+                expression: condition.text().to_owned(),
+            }));
+        }
+        conditions
+    }
+
+    fn reinvocation(&self, plugins: &[Participant<'_>]) -> ReinvocationPolicy {
+        let wanted =
+            |plugin: &Participant<'_>| plugin.reinvocation_policy == ReinvocationPolicy::IfNeeded;
+        self.reinvocation_policy.unwrap_or_else(|| {
+            if plugins.iter().any(wanted) {
+                ReinvocationPolicy::IfNeeded
+            } else {
+                ReinvocationPolicy::Never
+            }
+        })
+    }
+
+    /// Returns the namespace selector. A namespace is excluded if all plugins exclude it. If all plugins name
+    /// namespaces, only these are included.
+    fn namespaces(&self, plugins: &[Participant<'_>]) -> LabelSelector {
+        let mut excluded = self.excluded_namespaces.clone();
+        let (first, rest) = plugins.split_first().expect("a webhook has a plugin");
+        excluded.extend(first.matching.excluded_namespaces().filter_map(|name| {
+            let everywhere = rest.iter().all(|plugin| {
+                plugin
+                    .matching
+                    .excluded_namespaces()
+                    .any(|other| other == name)
+            });
+            everywhere.then(|| name.to_owned())
+        }));
+        let all_name_some = plugins
+            .iter()
+            .all(|plugin| plugin.matching.namespaces().next().is_some());
+        let only = all_name_some.then(|| {
+            let names = plugins
+                .iter()
+                .flat_map(|plugin| plugin.matching.namespaces());
+            names.map(str::to_owned).collect::<BTreeSet<_>>()
+        });
+        LabelSelector::of_namespaces(only, excluded)
+    }
+}

@@ -1,0 +1,251 @@
+//! Reads a request's body under two caps, one for each body and one for all bodies, and at a minimum rate.
+
+use std::{net::IpAddr, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use http_body_util::BodyExt;
+use hyper::body::{Body, Incoming};
+use tokio::time::{Instant, sleep_until, timeout_at};
+
+use crate::budget::{Budget, Lease};
+
+/// Bytes kept of an oversized body. This is enough for `apiVersion`, `uid` and the other fields that an AdmissionReview
+/// answer needs, because Go writes the request before the object.
+pub(super) const HEAD_BYTES: usize = 64 * 1024;
+
+/// Smallest capacity of a buffer for a body that arrives in several pieces.
+const FIRST_BYTES: usize = 16 * 1024;
+
+/// Pieces smaller than this are copied, because they would keep the connection's larger buffer alive.
+const COPY_BYTES: usize = 64 * 1024;
+
+/// Longest time without a byte of the body, also before the first byte.
+const STALL_TIMEOUT: Duration = Duration::from_secs(3);
+
+/// Lowest rate of a body, enforced after [`STALL_TIMEOUT`]. At this rate, kube-apiserver sends less than 2 MiB before
+/// it gives up.
+const LEAST_BYTES_PER_SECOND: u64 = 64 * 1024;
+
+/// Result of reading a body.
+#[derive(Debug)]
+pub(super) enum Received {
+    /// The complete body.
+    Whole(Bytes, Arc<Lease>),
+    /// The first bytes of an oversized body. The caller still has to drain the rest.
+    TooLarge(Bytes, Arc<Lease>),
+    /// The budget has no room for the body.
+    Crowded,
+    /// The body arrived too slowly.
+    Slow,
+    /// The client stopped sending.
+    Broken,
+}
+
+/// Bytes that keep their lease alive.
+struct Owned {
+    bytes: Bytes,
+    _lease: Arc<Lease>,
+}
+
+/// The progress of a body that is arriving.
+struct Pace {
+    began: Instant,
+    last: Instant,
+    received_bytes: u64,
+}
+
+/// Reads `incoming` up to `limit_bytes`.
+pub(super) async fn receive(
+    incoming: &mut Incoming,
+    limit_bytes: u64,
+    budget: &Arc<Budget>,
+    peer: IpAddr,
+) -> Received {
+    let declared = incoming.size_hint().exact();
+    let oversized = declared.is_some_and(|bytes| bytes > limit_bytes);
+    let mut lease = budget.lease(peer);
+    let evicted = lease.evicted();
+    let mut pace = Pace::new();
+    let mut buffer = Vec::new();
+    loop {
+        let frame = tokio::select! {
+            biased;
+            frame = incoming.frame() => frame,
+            () = evicted.cancelled() => return Received::Crowded,
+            () = sleep_until(pace.due()) => return Received::Slow,
+        };
+        let Some(frame) = frame else { break };
+        let Ok(frame) = frame else {
+            return Received::Broken;
+        };
+        let Ok(data) = frame.into_data() else {
+            continue;
+        };
+        let length = buffer.len() + data.len();
+        if oversized || length as u64 > limit_bytes {
+            let wanted = length.min(HEAD_BYTES);
+            if !lease
+                .cover_in_time(wanted.max(buffer.capacity()) as u64)
+                .await
+            {
+                return Received::Crowded;
+            }
+            let missing = wanted.saturating_sub(buffer.len());
+            buffer.extend_from_slice(&data[..missing]);
+            if !oversized || length >= HEAD_BYTES {
+                buffer.truncate(HEAD_BYTES);
+                return too_large(buffer, lease);
+            }
+        } else if buffer.is_empty() && declared == Some(data.len() as u64) {
+            if !lease.cover_in_time(data.len() as u64).await {
+                return Received::Crowded;
+            }
+            return whole(unpinned(data), lease);
+        } else {
+            if length > buffer.capacity() {
+                let most = declared.unwrap_or(limit_bytes);
+                let capacity = grown(length, usize::try_from(most).unwrap_or(usize::MAX));
+                if !lease.cover_in_time(capacity as u64).await
+                    && !lease.cover_in_time(length as u64).await
+                {
+                    return Received::Crowded;
+                }
+                buffer.reserve_exact(capacity - buffer.len());
+            }
+            buffer.extend_from_slice(&data);
+        }
+        pace.advance(data.len());
+    }
+    if oversized {
+        return too_large(buffer, lease);
+    }
+    buffer.shrink_to_fit();
+    lease.shrink(buffer.len() as u64);
+    whole(buffer.into(), lease)
+}
+
+/// Reads and discards up to the end of the body, `limit_bytes` or `until`. Returns true at the end of the body.
+///
+/// If the connection closes while a client is still writing, the client gets a reset and never sees the answer. If the
+/// body was drained, the client reads the answer and can reuse the connection.
+pub(super) async fn drain(incoming: &mut Incoming, limit_bytes: u64, until: Instant) -> bool {
+    let to_the_end = async {
+        let mut drained_bytes = 0;
+        while let Some(frame) = incoming.frame().await {
+            let Ok(frame) = frame else {
+                return false;
+            };
+            drained_bytes += frame.data_ref().map_or(0, |data| data.len() as u64);
+            if drained_bytes > limit_bytes {
+                return false;
+            }
+        }
+        true
+    };
+    timeout_at(until, to_the_end).await.unwrap_or(false)
+}
+
+/// Capacity for a buffer that holds `length` bytes now and at most `most` at the end. The result is at most twice the
+/// bytes that have arrived, or 16 KiB if that is more.
+fn grown(length: usize, most: usize) -> usize {
+    let doubled = length.checked_next_power_of_two().unwrap_or(length);
+    doubled.max(FIRST_BYTES).min(most).max(length)
+}
+
+/// Returns the bytes without a much larger buffer behind them.
+fn unpinned(data: Bytes) -> Bytes {
+    if data.len() < COPY_BYTES {
+        Bytes::copy_from_slice(&data)
+    } else {
+        data
+    }
+}
+
+fn whole(bytes: Bytes, mut lease: Lease) -> Received {
+    lease.complete();
+    let lease = Arc::new(lease);
+    Received::Whole(owned(bytes, &lease), lease)
+}
+
+fn too_large(mut head: Vec<u8>, mut lease: Lease) -> Received {
+    head.shrink_to_fit();
+    lease.shrink(head.len() as u64);
+    lease.complete();
+    let lease = Arc::new(lease);
+    Received::TooLarge(owned(head.into(), &lease), lease)
+}
+
+fn owned(bytes: Bytes, lease: &Arc<Lease>) -> Bytes {
+    Bytes::from_owner(Owned {
+        bytes,
+        _lease: Arc::clone(lease),
+    })
+}
+
+// === impl Pace ===
+
+impl Pace {
+    fn new() -> Self {
+        let now = Instant::now();
+        Self {
+            began: now,
+            last: now,
+            received_bytes: 0,
+        }
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.last = Instant::now();
+        self.received_bytes += bytes as u64;
+    }
+
+    /// When the next piece must have arrived.
+    fn due(&self) -> Instant {
+        let earned = self.received_bytes.saturating_mul(1_000) / LEAST_BYTES_PER_SECOND;
+        let at_least_rate = self.began + STALL_TIMEOUT + Duration::from_millis(earned);
+        at_least_rate.min(self.last + STALL_TIMEOUT)
+    }
+}
+
+// === impl Owned ===
+
+impl AsRef<[u8]> for Owned {
+    fn as_ref(&self) -> &[u8] {
+        &self.bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn buffer_grows_to_twice_received_up_to_announced_length() {
+        const MIB: usize = 1 << 20;
+        assert_eq!(grown(1, 40 * MIB), FIRST_BYTES);
+        assert_eq!(grown(1, 100), 100);
+        assert_eq!(grown(MIB + 1, 40 * MIB), 2 * MIB);
+        assert_eq!(grown(33 * MIB, 40 * MIB), 40 * MIB);
+    }
+
+    #[test]
+    fn body_must_keep_minimum_rate() {
+        let mut pace = Pace::new();
+        let began = pace.began;
+        assert_eq!(pace.due(), began + STALL_TIMEOUT);
+        pace.last = began + Duration::from_secs(2);
+        pace.received_bytes = 128;
+        let earned = Duration::from_millis(1);
+        assert_eq!(
+            pace.due(),
+            began + STALL_TIMEOUT + earned,
+            "few bytes extend the time only a little"
+        );
+        pace.received_bytes = 10 << 20;
+        assert_eq!(
+            pace.due(),
+            pace.last + STALL_TIMEOUT,
+            "many bytes do not allow a long silence"
+        );
+    }
+}

@@ -1,8 +1,0 @@
-//! Access to private code for fuzz targets. This module is not a stable interface.
-
-pub mod rewriting;
-
-pub use crate::condition::fuzzing as condition;
-pub use crate::pipeline::fuzzing as existing;
-pub use crate::plugin::fuzzing as protocol;
-pub use crate::registry::fuzzing as registry;

@@ -1,0 +1,436 @@
+//! The metrics of one plugin: calls, faults and costs.
+//!
+//! A lookup in a family hashes and compares labels under a lock. The series of a plugin are therefore resolved once, at
+//! load. After that, a call touches only atomics.
+
+use std::sync::{Arc, OnceLock, atomic::AtomicU64};
+
+use prometheus_client::{
+    encoding::EncodeLabelSet,
+    metrics::{counter::Counter, family::Family, gauge::Gauge, histogram::Histogram},
+    registry::{Registry, Unit},
+};
+use tollgate_admission::{Cost, Phase};
+
+/// Buckets for the duration of a call, in seconds. A small policy takes 10 µs. The last bucket, 1 s, is above the
+/// default limit.
+const CALL_BUCKETS_SECONDS: [f64; 16] = [
+    0.000_01, 0.000_025, 0.000_05, 0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025,
+    0.05, 0.1, 0.25, 0.5, 1.0,
+];
+
+/// The result of a call.
+#[derive(Clone, Copy, Debug, Eq, Hash, PartialEq)]
+pub enum Outcome {
+    /// A validator let the object pass.
+    Allowed,
+    /// The plugin denied the request.
+    Denied,
+    /// A mutator changed the object.
+    Patched,
+    /// A mutator left the object as it was.
+    Unchanged,
+    /// The plugin gave no answer, or an invalid one.
+    Fault,
+}
+
+/// The metrics of one plugin. Cloning is cheap, and counting a call takes no lock.
+#[derive(Clone, Debug)]
+pub struct PluginMetrics {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
+    name: String,
+    families: PluginFamilies,
+    // A phase is resolved when a plugin that exports it is loaded. A plugin that only validates therefore does not show
+    // twenty series of zeros for `mutate`.
+    phases: [OnceLock<PhaseMetrics>; 2],
+}
+
+#[derive(Debug)]
+struct PhaseMetrics {
+    calls: [Counter; Outcome::ALL.len()],
+    duration: Histogram,
+    cpu_seconds: Counter<f64, AtomicU64>,
+    fuel: Counter,
+}
+
+/// The families that [`PluginMetrics`] is resolved from.
+#[derive(Clone, Debug)]
+pub(super) struct PluginFamilies {
+    calls: Family<CallLabels, Counter>,
+    faults: Family<FaultLabels, Counter>,
+    duration: Family<PhaseLabels, Histogram, fn() -> Histogram>,
+    cpu_seconds: Family<PhaseLabels, Counter<f64, AtomicU64>>,
+    fuel: Family<PhaseLabels, Counter>,
+    excepted: Family<PhaseLabels, Counter>,
+    existing_violations: Family<PluginLabels, Counter>,
+    reinvocations: Family<PluginLabels, Counter>,
+    not_converging: Family<PluginLabels, Counter>,
+    degraded: Family<PluginLabels, Gauge>,
+    held: Family<PluginLabels, Gauge>,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct CallLabels {
+    plugin: String,
+    phase: &'static str,
+    outcome: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct FaultLabels {
+    plugin: String,
+    phase: &'static str,
+    fault: &'static str,
+    failure_policy: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct PhaseLabels {
+    plugin: String,
+    phase: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct PluginLabels {
+    plugin: String,
+}
+
+// === impl Outcome ===
+
+impl Outcome {
+    const ALL: [Self; 5] = [
+        Self::Allowed,
+        Self::Denied,
+        Self::Patched,
+        Self::Unchanged,
+        Self::Fault,
+    ];
+
+    /// Returns the value of the label `outcome`.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Allowed => "allowed",
+            Self::Denied => "denied",
+            Self::Patched => "patched",
+            Self::Unchanged => "unchanged",
+            Self::Fault => "fault",
+        }
+    }
+}
+
+// === impl PluginMetrics ===
+
+impl PluginMetrics {
+    /// Creates the series of these faults at zero, because an alert on an increase needs a value before the first
+    /// fault.
+    pub fn expect(&self, phase: Phase, faults: &[&'static str], failure_policy: &'static str) {
+        for fault in faults {
+            let labels = self.fault_labels(phase, fault, failure_policy);
+            drop(self.inner.families.faults.get_or_create(&labels));
+        }
+    }
+
+    /// Creates all other series of a phase at zero.
+    pub fn begin(&self, phase: Phase) {
+        self.phase(phase);
+        let families = &self.inner.families;
+        drop(families.excepted.get_or_create(&self.phase_labels(phase)));
+        match phase {
+            Phase::Mutate => {
+                drop(families.reinvocations.get_or_create(&self.labels()));
+                drop(families.not_converging.get_or_create(&self.labels()));
+            }
+            Phase::Validate => {
+                drop(families.existing_violations.get_or_create(&self.labels()));
+            }
+        }
+    }
+
+    /// Counts a call that ran, whatever its result.
+    pub fn call(&self, phase: Phase, outcome: Outcome, cost: Cost) {
+        let metrics = self.phase(phase);
+        metrics.calls[outcome as usize].inc();
+        metrics.duration.observe(cost.duration.as_secs_f64());
+        metrics.cpu_seconds.inc_by(cost.cpu_time.as_secs_f64());
+        metrics.fuel.inc_by(cost.fuel);
+    }
+
+    /// Counts a fault by its kind and by the failure policy that applied to it. Call [`PluginMetrics::call`] with
+    /// [`Outcome::Fault`] as well.
+    pub fn fault(&self, phase: Phase, fault: &'static str, failure_policy: &'static str) {
+        let labels = self.fault_labels(phase, fault, failure_policy);
+        self.inner.families.faults.get_or_create(&labels).inc();
+    }
+
+    /// Counts a request that was not sent to the plugin because of an exception.
+    pub fn excepted(&self, phase: Phase) {
+        let labels = self.phase_labels(phase);
+        self.inner.families.excepted.get_or_create(&labels).inc();
+    }
+
+    /// Counts an UPDATE that was allowed because its violation existed before.
+    pub fn existing_violation(&self) {
+        let family = &self.inner.families.existing_violations;
+        family.get_or_create(&self.labels()).inc();
+    }
+
+    /// Counts a second call, made because a later plugin changed the object.
+    pub fn reinvocation(&self) {
+        let family = &self.inner.families.reinvocations;
+        family.get_or_create(&self.labels()).inc();
+    }
+
+    /// Counts an object that the plugin would have changed once more after its second call.
+    pub fn not_converging(&self) {
+        let family = &self.inner.families.not_converging;
+        family.get_or_create(&self.labels()).inc();
+    }
+
+    fn fault_labels(
+        &self,
+        phase: Phase,
+        fault: &'static str,
+        failure_policy: &'static str,
+    ) -> FaultLabels {
+        FaultLabels {
+            plugin: self.inner.name.clone(),
+            phase: phase.name(),
+            fault,
+            failure_policy,
+        }
+    }
+
+    fn phase_labels(&self, phase: Phase) -> PhaseLabels {
+        PhaseLabels {
+            plugin: self.inner.name.clone(),
+            phase: phase.name(),
+        }
+    }
+
+    fn labels(&self) -> PluginLabels {
+        PluginLabels {
+            plugin: self.inner.name.clone(),
+        }
+    }
+
+    fn phase(&self, phase: Phase) -> &PhaseMetrics {
+        self.inner.phases[phase as usize]
+            .get_or_init(|| self.inner.families.phase(&self.inner.name, phase))
+    }
+}
+
+// === impl PluginFamilies ===
+
+impl PluginFamilies {
+    pub(super) fn register(registry: &mut Registry) -> Self {
+        let families = Self {
+            calls: Family::default(),
+            faults: Family::default(),
+            duration: Family::new_with_constructor(|| Histogram::new(CALL_BUCKETS_SECONDS)),
+            cpu_seconds: Family::default(),
+            fuel: Family::default(),
+            excepted: Family::default(),
+            existing_violations: Family::default(),
+            reinvocations: Family::default(),
+            not_converging: Family::default(),
+            degraded: Family::default(),
+            held: Family::default(),
+        };
+        registry.register(
+            "plugin_calls",
+            "Calls of a plugin, by export and outcome",
+            families.calls.clone(),
+        );
+        registry.register(
+            "plugin_faults",
+            "Faults of a plugin, by kind and by the failure policy that applied",
+            families.faults.clone(),
+        );
+        registry.register_with_unit(
+            "plugin_duration",
+            "Wall time of one call of a plugin",
+            Unit::Seconds,
+            families.duration.clone(),
+        );
+        registry.register_with_unit(
+            "plugin_cpu",
+            "CPU time that a plugin used",
+            Unit::Seconds,
+            families.cpu_seconds.clone(),
+        );
+        registry.register(
+            "plugin_fuel",
+            "Fuel that a plugin used",
+            families.fuel.clone(),
+        );
+        registry.register(
+            "plugin_excepted",
+            "Requests for which a plugin was not called because of an exception",
+            families.excepted.clone(),
+        );
+        registry.register(
+            "plugin_existing_violations",
+            "Updates allowed because all violations that a plugin denied existed before",
+            families.existing_violations.clone(),
+        );
+        registry.register(
+            "plugin_reinvocations",
+            "Second calls of a mutator because a later plugin changed the object",
+            families.reinvocations.clone(),
+        );
+        registry.register(
+            "plugin_not_converging",
+            "Objects that a mutator would have changed again after its second call",
+            families.not_converging.clone(),
+        );
+        registry.register(
+            "plugin_degraded",
+            "1 while the desired state of a plugin cannot be loaded and its previous state serves",
+            families.degraded.clone(),
+        );
+        registry.register(
+            "plugin_held",
+            "1 while a plugin is kept at its previous configuration because another enforcing plugin does not serve as desired",
+            families.held.clone(),
+        );
+        families
+    }
+
+    pub(super) fn degraded(&self, name: &str, degraded: bool) {
+        let plugin = name.to_owned();
+        let gauge = self.degraded.get_or_create_owned(&PluginLabels { plugin });
+        gauge.set(degraded.into());
+    }
+
+    pub(super) fn held(&self, name: &str, held: bool) {
+        let plugin = name.to_owned();
+        let gauge = self.held.get_or_create_owned(&PluginLabels { plugin });
+        gauge.set(held.into());
+    }
+
+    pub(super) fn gone(&self, name: &str) {
+        let labels = PluginLabels {
+            plugin: name.to_owned(),
+        };
+        self.degraded.remove(&labels);
+        self.held.remove(&labels);
+    }
+
+    pub(super) fn resolve(&self, name: &str) -> PluginMetrics {
+        PluginMetrics {
+            inner: Arc::new(Inner {
+                name: name.to_owned(),
+                families: self.clone(),
+                phases: [OnceLock::new(), OnceLock::new()],
+            }),
+        }
+    }
+
+    fn phase(&self, name: &str, phase: Phase) -> PhaseMetrics {
+        let labels = PhaseLabels {
+            plugin: name.to_owned(),
+            phase: phase.name(),
+        };
+        PhaseMetrics {
+            calls: Outcome::ALL.map(|outcome| {
+                self.calls.get_or_create_owned(&CallLabels {
+                    plugin: name.to_owned(),
+                    phase: phase.name(),
+                    outcome: outcome.name(),
+                })
+            }),
+            duration: self.duration.get_or_create_owned(&labels),
+            cpu_seconds: self.cpu_seconds.get_or_create_owned(&labels),
+            fuel: self.fuel.get_or_create_owned(&labels),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::time::Duration;
+
+    use super::*;
+    use crate::metrics::Metrics;
+
+    #[test]
+    fn exports_counters_as_zero_before_first_event() {
+        let metrics = Metrics::new();
+        let plugin = metrics.plugin("labels");
+        plugin.expect(Phase::Validate, &["deadline", "trap"], "Ignore");
+        plugin.begin(Phase::Validate);
+        let text = metrics.encode();
+        let labels = "plugin=\"labels\",phase=\"validate\"";
+        for line in [
+            format!("tollgate_plugin_calls_total{{{labels},outcome=\"fault\"}} 0"),
+            format!(
+                "tollgate_plugin_faults_total{{{labels},fault=\"deadline\",failure_policy=\"Ignore\"}} 0"
+            ),
+            format!(
+                "tollgate_plugin_faults_total{{{labels},fault=\"trap\",failure_policy=\"Ignore\"}} 0"
+            ),
+            format!("tollgate_plugin_fuel_total{{{labels}}} 0"),
+            format!("tollgate_plugin_excepted_total{{{labels}}} 0"),
+            "tollgate_plugin_existing_violations_total{plugin=\"labels\"} 0".to_owned(),
+        ] {
+            assert!(text.contains(&line), "{line} is not in\n{text}");
+        }
+        assert!(!text.contains("phase=\"mutate\""));
+        // A reload does not reset the counters.
+        plugin.fault(Phase::Validate, "trap", "Ignore");
+        metrics
+            .plugin("labels")
+            .expect(Phase::Validate, &["trap"], "Ignore");
+        let counted = format!(
+            "tollgate_plugin_faults_total{{{labels},fault=\"trap\",failure_policy=\"Ignore\"}} 1"
+        );
+        assert!(metrics.encode().contains(&counted));
+    }
+
+    #[test]
+    fn counts_each_outcome_under_its_own_label() {
+        for (index, outcome) in Outcome::ALL.into_iter().enumerate() {
+            assert_eq!(outcome as usize, index);
+        }
+        let metrics = Metrics::new();
+        let plugin = metrics.plugin("labels");
+        let cost = Cost {
+            duration: Duration::from_micros(80),
+            cpu_time: Duration::from_millis(500),
+            fuel: 1_234,
+        };
+        plugin.call(Phase::Mutate, Outcome::Patched, cost);
+        metrics
+            .plugin("labels")
+            .call(Phase::Mutate, Outcome::Fault, cost);
+        plugin.fault(Phase::Mutate, "out-of-fuel", "Fail");
+        plugin.excepted(Phase::Mutate);
+        plugin.existing_violation();
+        plugin.reinvocation();
+        plugin.not_converging();
+        let text = metrics.encode();
+        let labels = "plugin=\"labels\",phase=\"mutate\"";
+        for line in [
+            format!("tollgate_plugin_calls_total{{{labels},outcome=\"patched\"}} 1"),
+            format!("tollgate_plugin_calls_total{{{labels},outcome=\"fault\"}} 1"),
+            format!(
+                "tollgate_plugin_faults_total{{{labels},fault=\"out-of-fuel\",failure_policy=\"Fail\"}} 1"
+            ),
+            format!("tollgate_plugin_duration_seconds_bucket{{le=\"0.0001\",{labels}}} 2"),
+            format!("tollgate_plugin_cpu_seconds_total{{{labels}}} 1.0"),
+            format!("tollgate_plugin_fuel_total{{{labels}}} 2468"),
+            format!("tollgate_plugin_excepted_total{{{labels}}} 1"),
+            "tollgate_plugin_existing_violations_total{plugin=\"labels\"} 1".to_owned(),
+            "tollgate_plugin_reinvocations_total{plugin=\"labels\"} 1".to_owned(),
+            "tollgate_plugin_not_converging_total{plugin=\"labels\"} 1".to_owned(),
+        ] {
+            assert!(text.contains(&line), "{line} is not in\n{text}");
+        }
+        assert!(!text.contains("phase=\"validate\""));
+    }
+}
