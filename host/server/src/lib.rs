@@ -1,6 +1,6 @@
 //! The HTTPS server: TLS, HTTP, routes, caps, deadlines and the drain.
 //!
-//! The server knows nothing about plugins. It passes every review to a [`Gate`] and turns the gate's [`Reply`] into
+//! The server knows nothing about plugins. It passes every review to a [`Gate`] and turns the gate's [`Reply`](tollgate_admission::Reply) into
 //! HTTP. The server also handles everything that can go wrong before and after: slow clients, oversized bodies, too
 //! many bytes at once, a panic in the gate, and a shutdown with requests in flight.
 //!
