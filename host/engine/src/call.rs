@@ -75,6 +75,8 @@ impl Guest {
     /// Calls the plugin in a fresh instance.
     ///
     /// The call ends at `deadline`, or earlier when the plugin's `limits.timeout` is over.
+    // Without this, the caller copies the future, which takes kilobytes.
+    #[inline]
     pub async fn call(
         &self,
         engine: &Engine,
