@@ -1,4 +1,4 @@
-//! What the server and the gate exchange: a call, and the reply to it.
+//! Types that the server and the gate exchange: a call, and the reply to it.
 
 use std::future::Future;
 use std::time::Instant;
