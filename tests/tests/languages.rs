@@ -9,6 +9,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde_json::{Value, json};
 use tollgate_tests::binary::{tollgate, workspace};
@@ -17,6 +18,10 @@ use tollgate_tests::configuration::Configuration;
 use tollgate_tests::languages;
 use tollgate_tests::reviews::Review;
 use tollgate_tests::server::Server;
+
+/// The tests of this file run one after the other. Each compiles plugins of up to 19 MB on all processors, and beside
+/// another one it exceeds the time limits of a small machine.
+static PROCESSORS: Mutex<()> = Mutex::new(());
 
 /// The message of a WebAssembly trap without further information.
 const SAYS_NOTHING: &str = "`unreachable`";
@@ -32,6 +37,11 @@ const MADE: [&str; 4] = [BUILT, "node_modules", ".venv", "__pycache__"];
 struct Language {
     name: String,
     folder: PathBuf,
+}
+
+/// Waits for the other tests of this file. A failed test does not fail the others.
+fn alone() -> MutexGuard<'static, ()> {
+    PROCESSORS.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Returns all languages that are built. A language that is not built is reported as skipped.
@@ -191,7 +201,12 @@ fn differences(checked: &Checked, plugin: &str, case: &Value) -> Vec<String> {
 }
 
 #[tokio::test]
+#[expect(
+    clippy::await_holding_lock,
+    reason = "each test has its own thread and runtime"
+)]
 async fn the_same_policy_has_the_same_verdict_in_every_language() {
+    let _alone = alone();
     let cases = cases("trusted-registries");
     let mut wrong = Vec::new();
     for Language { name, folder } in built() {
@@ -235,7 +250,12 @@ async fn the_same_policy_has_the_same_verdict_in_every_language() {
 }
 
 #[tokio::test]
+#[expect(
+    clippy::await_holding_lock,
+    reason = "each test has its own thread and runtime"
+)]
 async fn no_way_to_fail_is_an_allow_and_each_is_told_to_the_operator() {
+    let _alone = alone();
     let cases = cases("actor");
     let mut wrong = Vec::new();
     for Language { name, folder } in built() {
@@ -401,6 +421,7 @@ fn copy_suite(from: &Path, to: &Path) {
 
 #[test]
 fn the_suite_of_every_policy_passes() {
+    let _alone = alone();
     let mut wrong = Vec::new();
     for Language { name, folder } in built() {
         for policy in with_suite(&name) {

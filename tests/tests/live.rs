@@ -188,7 +188,7 @@ async fn changed_entries_leave_other_plugins_alone() {
     .await;
 
     let mut times = Vec::new();
-    for colour in ["white", "black", "green"] {
+    for colour in ["white", "black", "grey", "brown", "pink", "green"] {
         edit(&server, |root| {
             root["plugins"][1]["settings"] = set(colour)["settings"].clone()
         });
@@ -244,8 +244,8 @@ async fn changed_entries_leave_other_plugins_alone() {
     );
     assert_eq!(
         loads("second"),
-        5,
-        "once at the start, three times for settings, once for limits"
+        8,
+        "once at the start, six times for settings, once for limits"
     );
     let calls = metric(
         &server.metrics().await,
