@@ -6,6 +6,7 @@ type Host interface {
 	Request() Request
 	Get(part Part, at string) (Value, bool)
 	GetJSON(part Part, at string) (string, bool)
+	GetMany(part Part, at []string) []Found
 	Keys(part Part, at string) ([]string, bool)
 	Select(part Part, pattern string) []Node
 	Warn(message string)
@@ -22,7 +23,14 @@ const (
 	PartOldObject
 	PartOptions
 	PartRequest
+	PartNamespace
 )
+
+// Found is a value at a pointer, and whether there is one.
+type Found struct {
+	Value Value
+	OK    bool
+}
 
 // A Level is the severity of a log message.
 type Level uint8

@@ -146,3 +146,54 @@ func TestAMalformedPointerEndsTheCall(t *testing.T) {
 type validator func(*tollgate.Review) error
 
 func (validate validator) Validate(review *tollgate.Review) error { return validate(review) }
+
+// labelled denies objects in namespaces without the label team.
+type labelled struct{ namespace, tier string }
+
+func (policy *labelled) Validate(review *tollgate.Review) error {
+	policy.namespace, _ = review.Namespace().JSON("")
+	found := review.Namespace().GetMany("/metadata/labels/tier", "/spec", "/metadata")
+	policy.tier, _ = found[0].Value.Text()
+	if found[1].OK || len(found) != 3 {
+		return tollgate.Deny("shows more than metadata")
+	}
+	if _, ok := review.Namespace().Text("/metadata/labels/team"); !ok && review.Namespace().Exists() {
+		return tollgate.Deny("no team")
+	}
+	return nil
+}
+
+const shop = `{"apiVersion": "v1", "kind": "Namespace", "spec": {"finalizers": []},
+	"metadata": {"name": "shop", "labels": {"team": "a", "tier": "gold"}, "managedFields": []}}`
+
+func TestNamespaceIsThatOfTheObject(t *testing.T) {
+	policy := &labelled{}
+	review := tollgatetest.Create(deployment).NamespaceObject(shop)
+	if outcome := review.Validate(t, policy); outcome.Denial != nil {
+		t.Fatal(outcome.Denial)
+	}
+	expected := `{"apiVersion":"v1","kind":"Namespace","metadata":{"labels":{"team":"a","tier":"gold"},"name":"shop"}}`
+	if policy.namespace != expected || policy.tier != "gold" {
+		t.Fatal(policy)
+	}
+	itself := `{"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "new"}}`
+	if outcome := tollgatetest.Create(itself).Validate(t, policy); outcome.Denial == nil {
+		t.Fatal("a new Namespace is in itself")
+	}
+	if outcome := tollgatetest.Delete(shop).Validate(t, policy); outcome.Denial != nil {
+		t.Fatal("a Namespace that is deleted is in the stored one")
+	}
+	node := `{"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}`
+	if outcome := tollgatetest.Create(node).Validate(t, policy); outcome.Denial != nil || policy.namespace != "" {
+		t.Fatal("a Node is in no namespace")
+	}
+}
+
+func TestNamespaceThatTheTestLeavesOutIsNotAbsent(t *testing.T) {
+	defer func() {
+		if recover() == nil {
+			t.Fatal("the host would end the call")
+		}
+	}()
+	tollgatetest.Create(deployment).With("namespace", "shop").Validate(t, &labelled{})
+}

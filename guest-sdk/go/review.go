@@ -71,6 +71,12 @@ func (review *Review) Options() Document { return Document{review.host, PartOpti
 // /userInfo/username, /requestKind, ….
 func (review *Review) RequestDocument() Document { return Document{review.host, PartRequest} }
 
+// Namespace returns the Namespace of the object: apiVersion, kind and metadata with labels and
+// annotations. No grant is needed. It is absent only for a cluster-scoped object, and a Namespace
+// is in itself. If the host cannot find out about the namespace, the call ends as a fault. The
+// host's cache can lag behind the cluster by moments.
+func (review *Review) Namespace() Document { return Document{review.host, PartNamespace} }
+
 // Request copies a dozen strings from the host. Keep the result if you need it more than once.
 func (review *Review) Request() Request { return review.host.Request() }
 
@@ -108,6 +114,11 @@ func (document Document) Exists() bool {
 
 // Get returns the value at a pointer, and false if there is nothing. JSON null is a value.
 func (document Document) Get(at string) (Value, bool) { return document.host.Get(document.part, at) }
+
+// GetMany returns the values at several pointers, in their order, with one call of the host.
+func (document Document) GetMany(at ...string) []Found {
+	return document.host.GetMany(document.part, at)
+}
 
 // Text returns the string at a pointer, and false for nothing or another type.
 func (document Document) Text(at string) (string, bool) {

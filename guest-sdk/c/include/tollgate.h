@@ -75,6 +75,10 @@ typedef enum {
     TOLLGATE_OPTIONS,
     /* The AdmissionRequest itself without these three: /operation, /userInfo/username, … */
     TOLLGATE_REQUEST,
+    /* The Namespace of the object: apiVersion, kind and metadata with labels and annotations. Absent only for a
+     * cluster-scoped object. A Namespace is in itself. If the host cannot find out about the namespace, the call ends
+     * as a fault. The host's cache can lag behind the cluster by moments. */
+    TOLLGATE_NAMESPACE,
 } tollgate_part;
 
 enum {
@@ -101,6 +105,17 @@ typedef struct {
     };
 } tollgate_value;
 
+/* A value that may be absent. */
+typedef struct {
+    bool is_there;
+    tollgate_value value;
+} tollgate_found;
+
+typedef struct {
+    const tollgate_found *at;
+    size_t count;
+} tollgate_found_list;
+
 /* A place in a document, and its value. */
 typedef struct {
     /* Complete and escaped. Patches and denials accept it unchanged. */
@@ -118,6 +133,11 @@ typedef struct {
 bool tollgate_get(tollgate_part part, tollgate_text pointer, tollgate_value *value);
 /* The JSON text at a pointer, or false if there is nothing. */
 bool tollgate_get_json(tollgate_part part, tollgate_text pointer, tollgate_text *json);
+/* The values at several pointers, in their order, with one call of the host. */
+tollgate_found_list tollgate_get_many(tollgate_part part, size_t count, const tollgate_text *pointers);
+#define TOLLGATE_GET_MANY(part, ...)                                                                                   \
+    tollgate_get_many((part), sizeof((tollgate_text[]){__VA_ARGS__}) / sizeof(tollgate_text),                          \
+                      (tollgate_text[]){__VA_ARGS__})
 /* The member names of an object, not escaped, or false if there is no object. */
 bool tollgate_keys(tollgate_part part, tollgate_text pointer, tollgate_texts *keys);
 /* Every place that matches: in `/spec/containers/N/image` with `*` for N, the `*` matches any element or member. */

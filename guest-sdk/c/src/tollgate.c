@@ -171,6 +171,8 @@ IMPORT("review", "get")
 void host_get(uint32_t part, const char *at, size_t length, void *area);
 IMPORT("review", "get-json")
 void host_get_json(uint32_t part, const char *at, size_t length, void *area);
+IMPORT("review", "get-many")
+void host_get_many(uint32_t part, const tollgate_text *at, size_t count, void *area);
 IMPORT("review", "keys")
 void host_keys(uint32_t part, const char *at, size_t length, void *area);
 IMPORT("review", "select")
@@ -186,10 +188,7 @@ void host_abort(const char *at, size_t length, uint32_t known, const char *file,
                 uint32_t column);
 
 bool tollgate_get(tollgate_part part, tollgate_text pointer, tollgate_value *value) {
-    struct {
-        bool is_there;
-        tollgate_value value;
-    } area;
+    tollgate_found area;
     host_get(part, pointer.at, pointer.length, &area);
     if (area.is_there) {
         *value = area.value;
@@ -204,6 +203,12 @@ bool tollgate_get_json(tollgate_part part, tollgate_text pointer, tollgate_text 
         *json = area.text;
     }
     return area.is_there;
+}
+
+tollgate_found_list tollgate_get_many(tollgate_part part, size_t count, const tollgate_text *pointers) {
+    tollgate_found_list found;
+    host_get_many(part, pointers, count, &found);
+    return found;
 }
 
 bool tollgate_keys(tollgate_part part, tollgate_text pointer, tollgate_texts *keys) {

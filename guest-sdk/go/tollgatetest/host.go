@@ -43,6 +43,14 @@ func (host *host) GetJSON(part tollgate.Part, at string) (string, bool) {
 	return string(must(json.Marshal(found))), true
 }
 
+func (host *host) GetMany(part tollgate.Part, at []string) []tollgate.Found {
+	found := make([]tollgate.Found, len(at))
+	for index, pointer := range at {
+		found[index].Value, found[index].OK = host.Get(part, pointer)
+	}
+	return found
+}
+
 func (host *host) Keys(part tollgate.Part, at string) ([]string, bool) {
 	found, _ := host.find(part, at)
 	members, ok := found.(map[string]any)
@@ -73,6 +81,9 @@ func (host *host) Log(_ tollgate.Level, message string) {
 }
 
 func (host *host) document(part tollgate.Part) (any, bool) {
+	if part == tollgate.PartNamespace {
+		return host.review.namespaceDocument()
+	}
 	document := map[tollgate.Part]any{
 		tollgate.PartObject: host.review.object, tollgate.PartOldObject: host.review.oldObject,
 		tollgate.PartOptions: host.review.options, tollgate.PartRequest: host.review.request,

@@ -28,9 +28,9 @@ import (
 // A Review is an admission review under construction. The fields of the request are derived from
 // the object. The functions override them.
 type Review struct {
-	object, oldObject, options any
-	request                    map[string]any
-	now                        time.Time
+	object, oldObject, options, namespace any
+	request                               map[string]any
+	now                                   time.Time
 }
 
 // An Outcome is the result of a policy.
@@ -89,6 +89,17 @@ func (review *Review) User(name string, groups ...string) *Review {
 // Options sets the operation's options.
 func (review *Review) Options(options any) *Review {
 	review.options = parse(options)
+	return review
+}
+
+// NamespaceObject sets the Namespace of the object, and the request's namespace if the object names
+// none. A policy sees only apiVersion, kind and metadata of it. A review of a Namespace does not
+// need it, because a Namespace is in itself.
+func (review *Review) NamespaceObject(namespace any) *Review {
+	review.namespace = parse(namespace)
+	if textAt(review.request, "namespace") == "" {
+		review.request["namespace"] = textAt(review.namespace, "metadata", "name")
+	}
 	return review
 }
 

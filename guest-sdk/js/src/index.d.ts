@@ -34,6 +34,8 @@ export interface Document {
   readonly exists: boolean;
   /** Returns the value at a pointer. Undefined if there is nothing. JSON null is null. */
   get(at: JSONPointer): Value | undefined;
+  /** Returns the values at several pointers, in their order, with one call of the host. */
+  getMany(at: Iterable<JSONPointer>): (Value | undefined)[];
   /** Returns the string. Undefined for nothing or another type. */
   text(at: JSONPointer): string | undefined;
   /** Returns the boolean. Undefined for nothing or another type. */
@@ -80,6 +82,13 @@ export interface Review {
   readonly options: Document;
   /** The AdmissionRequest itself without object, oldObject and options: `/userInfo/username`, …. */
   readonly requestDocument: Document;
+  /**
+   * The Namespace of the object: apiVersion, kind and metadata with labels and annotations. No grant is needed.
+   *
+   * Absent only for a cluster-scoped object. A Namespace is in itself. If the host cannot find out about the namespace,
+   * the call ends as a fault. The host's cache can lag behind the cluster by moments.
+   */
+  readonly namespace: Document;
   /** Copies a dozen strings from the host. Keep the result if you need it more than once. */
   readonly request: Request;
   /** `request.operation`, for a fraction of its cost. */

@@ -1,4 +1,4 @@
-/** The review as typed access to four JSON documents. The host has parsed them. A read costs the size of its result. */
+/** The review as typed access to five JSON documents. The host has parsed them. A read costs the size of its result. */
 
 import { exact, text } from './check.js';
 import { host } from './host.js';
@@ -25,6 +25,12 @@ class Document {
   get(at) {
     const found = host().review.get(this.#part, place(at));
     return found == null ? undefined : this.#value(at, found);
+  }
+
+  getMany(at) {
+    const pointers = [...at].map(place);
+    const found = host().review.getMany(this.#part, pointers);
+    return [...found].map((value, index) => (value == null ? undefined : this.#value(pointers[index], value)));
   }
 
   text(at) {
@@ -98,6 +104,7 @@ export class Review {
   oldObject = new Document('old-object');
   options = new Document('options');
   requestDocument = new Document('request');
+  namespace = new Document('namespace');
 
   get request() {
     const { subResource, namespace, operation, ...rest } = host().review.request();

@@ -25,6 +25,11 @@ export interface TestReview {
   with(request: Record<string, unknown>): TestReview;
   user(username: string, ...groups: string[]): TestReview;
   options(options: unknown): TestReview;
+  /**
+   * Sets the Namespace of the object, and the request's namespace if the object names none. A policy sees only
+   * apiVersion, kind and metadata of it. A review of a Namespace does not need it, because a Namespace is in itself.
+   */
+  namespaceObject(namespace: unknown): TestReview;
   settings(settings: unknown): TestReview;
   /** Sets the time that `now` of the clock returns. */
   at(now: Date): TestReview;

@@ -37,6 +37,12 @@ class TestReview {
     return this;
   }
 
+  namespaceObject(namespace) {
+    this.#documents.namespace = namespace;
+    this.#documents.request.namespace ??= namespace?.metadata?.name;
+    return this;
+  }
+
   settings(settings) {
     this.#settings = settings;
     return this;
@@ -140,9 +146,43 @@ function plural(kind) {
   return /(s|x|ch|sh)$/.test(name) ? `${name}es` : `${name}s`;
 }
 
+/** Members of a Namespace's metadata that the host shows. */
+const namespaceMetadata = [
+  'name',
+  'generateName',
+  'uid',
+  'labels',
+  'annotations',
+  'creationTimestamp',
+  'deletionTimestamp',
+  'deletionGracePeriodSeconds',
+  'generation',
+  'resourceVersion',
+  'finalizers',
+];
+
+/**
+ * The Namespace that a policy sees, by the host's rules. Throws if the object is in a namespace and the test does not
+ * say which labels that has: the host would end the call.
+ */
+function namespaceOf({ request, object, 'old-object': oldObject, namespace: given }) {
+  const isNamespace = request.resource.group === '' && request.resource.resource === 'namespaces';
+  const isStoredLater = !request.subResource && ['CREATE', 'UPDATE'].includes(request.operation);
+  const itself = isStoredLater ? object : oldObject;
+  const namespace = (isNamespace ? itself : undefined) ?? given;
+  if (namespace === undefined) {
+    if (!isNamespace && !request.namespace) return undefined;
+    throw new Error('a test of a policy that reads the namespace sets it: namespaceObject');
+  }
+  const names = namespaceMetadata.filter((name) => Object.hasOwn(namespace.metadata ?? {}, name));
+  const metadata = Object.fromEntries(names.map((name) => [name, namespace.metadata[name]]));
+  return { apiVersion: 'v1', kind: 'Namespace', metadata };
+}
+
 function hostOf(documents, effects, now) {
+  const document = (part) => (part === 'namespace' ? namespaceOf(documents) : documents[part]);
   const find = (part, at) =>
-    tokens(at).reduce((here, token) => (here === undefined ? undefined : child(here, token)), documents[part]);
+    tokens(at).reduce((here, token) => (here === undefined ? undefined : child(here, token)), document(part));
   return {
     review: {
       request: () => {
@@ -151,8 +191,9 @@ function hostOf(documents, effects, now) {
       },
       get: (part, at) => described(find(part, at)),
       getJson: (part, at) => text(find(part, at)),
+      getMany: (part, pointers) => pointers.map((at) => described(find(part, at))),
       keys: (part, at) => (isObject(find(part, at)) ? Object.keys(find(part, at)) : undefined),
-      select: (part, pattern) => [...walk(tokens(pattern), documents[part], '')],
+      select: (part, pattern) => [...walk(tokens(pattern), document(part), '')],
       warn: (message) => effects.warnings.push(message),
       annotate: (key, value) => (effects.annotations[key] = value),
     },

@@ -214,3 +214,40 @@ test('the clock stands where the test put it', () => {
   assert.deepEqual(create(pod).at(new Date('2026-01-02T03:04:05.678Z')).validate(policy).warnings, ['2026-01-02T03:04:05.678Z']);
   assert.throws(() => create(pod).validate(policy), /sets it/);
 });
+
+const shop = {
+  apiVersion: 'v1',
+  kind: 'Namespace',
+  spec: { finalizers: [] },
+  metadata: { name: 'shop', labels: { team: 'a' }, managedFields: [] },
+};
+
+function seenOf(testReview) {
+  let seen;
+  testReview.validate({
+    manifest,
+    validate(review) {
+      seen = review.namespace.read('');
+      return allow;
+    },
+  });
+  return seen;
+}
+
+test('the namespace is that of the object, with its metadata alone', () => {
+  const shown = { apiVersion: 'v1', kind: 'Namespace', metadata: { name: 'shop', labels: { team: 'a' } } };
+  assert.deepEqual(seenOf(create(pod).namespaceObject(shop)), shown);
+  assert.deepEqual(seenOf(create(shop)), shown);
+  assert.deepEqual(seenOf(remove(shop)), shown);
+  assert.equal(seenOf(create({ apiVersion: 'v1', kind: 'Node', metadata: { name: 'a' } })), undefined);
+});
+
+test('a namespace that the test leaves out is not absent', () => {
+  assert.throws(() => seenOf(create(pod).with({ namespace: 'shop' })), /namespaceObject/);
+});
+
+test('several values are read at once', () => {
+  const pointers = ['/spec/big', '/spec/nothing', '/metadata/annotations', '/spec/containers/0/image'];
+  assert.deepEqual(read((object) => object.getMany(pointers)), [9007199254740993n, undefined, null, 'x']);
+  assert.throws(() => read((object) => object.getMany(['/spec', 'spec'])), /no leading slash/);
+});

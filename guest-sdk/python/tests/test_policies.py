@@ -26,7 +26,7 @@ from tollgate_sdk import (
     whole_object,
 )
 from tollgate_sdk._patch import PatchOperation, Whole
-from tollgate_sdk.testing import create, delete, update
+from tollgate_sdk.testing import TestReview, create, delete, update
 
 POD: dict[str, Any] = {
     "apiVersion": "v1",
@@ -234,6 +234,46 @@ class Policies(unittest.TestCase):
 
         outcome = create(POD).at(datetime(2026, 1, 2, tzinfo=UTC)).validate(policy(validate=validate))
         self.assertEqual(outcome.warnings, ["2026-01-02T00:00:00+00:00"])
+
+
+SHOP: dict[str, Any] = {
+    "apiVersion": "v1",
+    "kind": "Namespace",
+    "spec": {"finalizers": []},
+    "metadata": {"name": "shop", "labels": {"team": "a"}, "managedFields": []},
+}
+
+
+def namespace_of(review: TestReview) -> Any:
+    """Returns what a policy reads of its namespace."""
+    seen: list[Any] = []
+
+    def validate(review: Review, _: Any) -> Any:
+        seen.append(review.namespace.read(""))
+        return ALLOW
+
+    review.validate(policy(validate=validate))
+    return seen[0]
+
+
+class Namespaces(unittest.TestCase):
+    def test_the_namespace_is_that_of_the_object_with_its_metadata_alone(self) -> None:
+        shown = {"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "shop", "labels": {"team": "a"}}}
+        for review in (create(POD).namespace_object(SHOP), create(SHOP), delete(SHOP)):
+            self.assertEqual(namespace_of(review), shown)
+        node = {"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}}
+        self.assertIsNone(namespace_of(create(node)))
+
+    def test_a_namespace_that_the_test_leaves_out_is_not_absent(self) -> None:
+        with self.assertRaisesRegex(AssertionError, "namespace_object"):
+            namespace_of(create(POD).having(namespace="shop"))
+
+    def test_several_values_are_read_at_once(self) -> None:
+        pointers = ("/spec/big", "/spec/nothing", "/spec/containers/0/image", "/spec/containers")
+        expected = [9007199254740993, None, "x", Container("array", 3)]
+        self.assertEqual(read(lambda found: found.get_many(pointers)), expected)
+        with self.assertRaisesRegex(ValueError, "no leading slash"):
+            read(lambda found: found.get_many(["/spec", "spec"]))
 
 
 if __name__ == "__main__":

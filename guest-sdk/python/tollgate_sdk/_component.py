@@ -37,6 +37,7 @@ _PARTS = {
     "old-object": host_review.Part.OLD_OBJECT,
     "options": host_review.Part.OPTIONS,
     "request": host_review.Part.REQUEST,
+    "namespace": host_review.Part.NAMESPACE,
 }
 
 
@@ -60,6 +61,10 @@ class _Host:
 
     def get_json(self, part: Part, at: str) -> str | None:
         return host_review.get_json(_PARTS[part], at)  # type: ignore[no-any-return]
+
+    def get_many(self, part: Part, at: list[str]) -> list[tuple[Value] | None]:
+        found = host_review.get_many(_PARTS[part], at)
+        return [None if one is None else (_value(one),) for one in found]
 
     def keys(self, part: Part, at: str) -> list[str] | None:
         return host_review.keys(_PARTS[part], at)  # type: ignore[no-any-return]

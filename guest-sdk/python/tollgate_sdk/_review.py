@@ -1,15 +1,16 @@
-"""The review as typed access to four JSON documents. The host has parsed them. A read costs the size of its result."""
+"""The review as typed access to five JSON documents. The host has parsed them. A read costs the size of its result."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from tollgate_sdk._check import exact, text
 from tollgate_sdk._host import current
 
-Part = Literal["object", "old-object", "options", "request"]
+Part = Literal["object", "old-object", "options", "request", "namespace"]
 
 
 @dataclass(frozen=True)
@@ -93,6 +94,14 @@ class Document:
         found = current().get(self._part, _place(at))
         return None if found is None else found[0]
 
+    def get_many(self, at: Iterable[str]) -> list[Value]:
+        """Returns the values at several pointers, in their order, with one call of the host.
+
+        None for nothing and for JSON null, like ``get``.
+        """
+        found = current().get_many(self._part, [_place(one) for one in at])
+        return [None if one is None else one[0] for one in found]
+
     def text(self, at: str) -> str | None:
         """Returns the string. None for nothing or another type."""
         found = self.get(at)
@@ -154,6 +163,12 @@ class Review:
     """The operation's options, such as CreateOptions."""
     request_document = Document("request")
     """The AdmissionRequest itself without object, oldObject and options: ``/userInfo/username``, …."""
+    namespace = Document("namespace")
+    """The Namespace of the object: apiVersion, kind and metadata with labels and annotations. No grant is needed.
+
+    Absent only for a cluster-scoped object. A Namespace is in itself. If the host cannot find out about the namespace,
+    the call ends as a fault. The host's cache can lag behind the cluster by moments.
+    """
 
     @property
     def request(self) -> Request:

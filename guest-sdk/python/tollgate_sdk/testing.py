@@ -74,6 +74,7 @@ class TestReview:
             "old-object": old,
             "options": None,
             "request": _request(operation, new if new is not None else old),
+            "namespace": None,
         }
         self._settings: Any = {}
         self._now: datetime | None = None
@@ -90,6 +91,17 @@ class TestReview:
     def options(self, options: Any) -> Self:
         """Sets the operation's options."""
         self._documents["options"] = options
+        return self
+
+    def namespace_object(self, namespace: Any) -> Self:
+        """Sets the Namespace of the object, and the request's namespace if the object names none.
+
+        A policy sees only apiVersion, kind and metadata of it. A review of a Namespace does not need it, because a
+        Namespace is in itself.
+        """
+        self._documents["namespace"] = namespace
+        if not self._documents["request"].get("namespace"):
+            self.having(namespace=namespace["metadata"]["name"])
         return self
 
     def settings(self, settings: Any) -> Self:
@@ -248,12 +260,15 @@ class _Memory:
         found = self._find(part, at)
         return None if found is None else json.dumps(found[0], ensure_ascii=False)
 
+    def get_many(self, part: Part, at: list[str]) -> list[tuple[Value] | None]:
+        return [self.get(part, one) for one in at]
+
     def keys(self, part: Part, at: str) -> list[str] | None:
         found = self._find(part, at)
         return list(found[0]) if found is not None and isinstance(found[0], dict) else None
 
     def select(self, part: Part, pattern: str) -> list[Node]:
-        document = self._documents[part]
+        document = self._document(part)
         tokens = _tokens(pattern)
         return [] if document is None else list(_walk(tokens, document, ""))
 
@@ -270,13 +285,54 @@ class _Memory:
         assert self._now is not None, "a test of a policy that reads the clock sets it: at(datetime(…))"
         return self._now
 
+    def _document(self, part: Part) -> Any:
+        return _namespace(self._documents) if part == "namespace" else self._documents[part]
+
     def _find(self, part: Part, at: str) -> tuple[Any] | None:
         tokens = _tokens(at)
-        document = self._documents[part]
+        document = self._document(part)
         here = None if document is None else (document,)
         for token in tokens:
             here = None if here is None else _child(here[0], token)
         return here
+
+
+_NAMESPACE_METADATA = (
+    "name",
+    "generateName",
+    "uid",
+    "labels",
+    "annotations",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "deletionGracePeriodSeconds",
+    "generation",
+    "resourceVersion",
+    "finalizers",
+)
+"""Members of a Namespace's metadata that the host shows."""
+
+
+def _namespace(documents: dict[str, Any]) -> Any:
+    """Returns the Namespace that a policy sees, by the host's rules.
+
+    Raises if the object is in a namespace and the test does not say which labels that has: the host would end the
+    call.
+    """
+    request = documents["request"]
+    resource = request["resource"]
+    is_namespace = resource["group"] == "" and resource["resource"] == "namespaces"
+    is_stored_later = not request.get("subResource") and request["operation"] in ("CREATE", "UPDATE")
+    itself = documents["object" if is_stored_later else "old-object"] if is_namespace else None
+    namespace = documents["namespace"] if itself is None else itself
+    if namespace is None:
+        assert not is_namespace and not request.get("namespace"), (
+            "a test of a policy that reads the namespace sets it: namespace_object({…})"
+        )
+        return None
+    given = namespace.get("metadata") or {}
+    metadata = {name: given[name] for name in _NAMESPACE_METADATA if name in given}
+    return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
 
 
 def _tokens(at: str) -> list[str]:

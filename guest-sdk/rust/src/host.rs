@@ -5,11 +5,13 @@
 #[cfg(target_arch = "wasm32")]
 pub(crate) use crate::bindings::imports::tollgate::admission::{
     logging::{abort, log},
-    review::{annotate, get, get_json, keys, request, select, warn},
+    review::{annotate, get, get_json, get_many, keys, request, select, warn},
 };
 
 #[cfg(not(target_arch = "wasm32"))]
-pub(crate) use crate::testing::host::{annotate, get, get_json, keys, log, request, select, warn};
+pub(crate) use crate::testing::host::{
+    annotate, get, get_json, get_many, keys, log, request, select, warn,
+};
 
 #[cfg(all(target_arch = "wasm32", feature = "clock"))]
 pub(crate) use crate::bindings::clock::tollgate::admission::clock::now;

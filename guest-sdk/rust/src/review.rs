@@ -1,4 +1,4 @@
-//! The review as typed access to four JSON documents. The host has parsed them. A read costs the size of its result.
+//! The review as typed access to five JSON documents. The host has parsed them. A read costs the size of its result.
 
 use std::fmt;
 
@@ -57,6 +57,16 @@ impl Review {
     #[must_use]
     pub fn request_document(&self) -> Document {
         Document(Part::Request)
+    }
+
+    /// The Namespace of the object: apiVersion, kind and metadata with labels and annotations. No grant is needed.
+    ///
+    /// Absent only for a cluster-scoped object. A Namespace is in itself. If the host cannot find out about the
+    /// namespace, the call ends as a fault, so a rule about labels never fails open. The host's cache can lag behind the
+    /// cluster by moments.
+    #[must_use]
+    pub fn namespace(&self) -> Document {
+        Document(Part::Namespace)
     }
 
     /// Returns the request's metadata. Each call crosses to the host and copies a dozen strings, so keep the result if
@@ -125,6 +135,13 @@ impl Document {
     /// Returns the value at a pointer. None if there is nothing. JSON null is `Some(Value::Null)`.
     pub fn get(self, at: impl AsRef<str>) -> Option<Value> {
         host::get(self.0, at.as_ref())
+    }
+
+    /// Returns the values at several pointers, in their order, with one call of the host. Each is what [`Document::get`]
+    /// returns.
+    pub fn get_many<T: AsRef<str>>(self, at: impl IntoIterator<Item = T>) -> Vec<Option<Value>> {
+        let at: Vec<String> = at.into_iter().map(|at| at.as_ref().to_owned()).collect();
+        host::get_many(self.0, &at)
     }
 
     /// Returns the string at a pointer. None for nothing or another type.

@@ -27,6 +27,7 @@
 //! ```
 
 pub(crate) mod host;
+mod namespace;
 mod outcome;
 mod patch;
 mod request;
@@ -50,6 +51,7 @@ pub struct TestReview {
     pub(crate) object: Option<Json>,
     pub(crate) old_object: Option<Json>,
     pub(crate) options: Option<Json>,
+    pub(crate) namespace: Option<Json>,
     pub(crate) now: Option<std::time::SystemTime>,
     settings: Json,
 }
@@ -113,6 +115,7 @@ impl TestReview {
             object,
             old_object,
             options: None,
+            namespace: None,
             now: None,
             settings: json!({}),
         }
@@ -174,6 +177,24 @@ impl TestReview {
         self.request.namespace = Some(namespace.to_owned());
         self.document["namespace"] = json!(namespace);
         self
+    }
+
+    /// Sets the Namespace of the object, and the request's namespace if the object names none. A policy sees only
+    /// apiVersion, kind and metadata of it. Not needed for a review of a Namespace, which is in itself.
+    #[must_use]
+    pub fn namespace_object(self, namespace: Json) -> Self {
+        let name = namespace
+            .pointer("/metadata/name")
+            .and_then(Json::as_str)
+            .map(str::to_owned);
+        let review = match name {
+            Some(name) if self.request.namespace.is_none() => self.namespace(&name),
+            _ => self,
+        };
+        Self {
+            namespace: Some(namespace),
+            ..review
+        }
     }
 
     /// Overrides the object's name.

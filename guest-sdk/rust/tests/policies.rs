@@ -434,3 +434,68 @@ mod clock {
         assert!(at(60).validate::<Curfew>().is_allowed());
     }
 }
+
+mod namespaces {
+    use super::*;
+
+    /// Denies objects in namespaces without the label `team`, and repeats what it sees of the namespace.
+    struct Labelled;
+
+    impl Policy for Labelled {
+        type Settings = serde::de::IgnoredAny;
+
+        fn configure(_: Self::Settings) -> Result<Self, SettingsErrors> {
+            Ok(Self)
+        }
+    }
+
+    impl Validate for Labelled {
+        fn validate(&self, review: &Review) -> Result<(), Denial> {
+            let namespace = review.namespace();
+            review.warn(namespace.json("").unwrap_or_default());
+            let found = namespace.get_many(["/metadata/labels/team", "/spec"]);
+            match found.as_slice() {
+                [Some(Value::Text(_)), None] => Ok(()),
+                [None, None] if !namespace.exists() => Ok(()),
+                _ => Err(Denial::new("no team")),
+            }
+        }
+    }
+
+    fn shop() -> Json {
+        json!({
+            "apiVersion": "v1", "kind": "Namespace", "spec": {"finalizers": []},
+            "metadata": {"name": "shop", "labels": {"team": "a"}, "managedFields": []},
+        })
+    }
+
+    #[test]
+    fn policy_sees_metadata_of_namespace() {
+        let shown = r#"{"apiVersion":"v1","kind":"Namespace","metadata":{"labels":{"team":"a"},"name":"shop"}}"#;
+        for review in [
+            TestReview::create(pod()).namespace_object(shop()),
+            TestReview::create(shop()),
+            TestReview::delete(shop()),
+        ] {
+            let outcome = review.validate::<Labelled>();
+            assert!(outcome.is_allowed());
+            assert_eq!(outcome.warnings(), [shown]);
+        }
+    }
+
+    #[test]
+    fn cluster_scoped_object_has_no_namespace() {
+        let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "a"}});
+        let outcome = TestReview::create(node).validate::<Labelled>();
+        assert!(outcome.is_allowed());
+        assert_eq!(outcome.warnings(), [""]);
+    }
+
+    #[test]
+    #[should_panic(expected = "TestReview::namespace_object")]
+    fn namespace_that_the_test_leaves_out_is_not_absent() {
+        let _ = TestReview::create(pod())
+            .namespace("shop")
+            .validate::<Labelled>();
+    }
+}

@@ -58,6 +58,8 @@ pub enum Reply {
     Crowded,
     /// 503 with `Retry-After: 1`: no plugins are loaded yet. kube-apiserver retries this too.
     Starting,
+    /// 503 with `Retry-After: 1`: no plugin has the name in the path, but the configuration may be on its way.
+    NotYet(String),
     /// 400: the body is not an AdmissionReview. The text must not quote the body.
     BadRequest(String),
     /// 404: no plugin has the name in the path.

@@ -3,12 +3,14 @@
 //! - [`review`] reads the wire format.
 //! - [`Call`] and [`Reply`] are what the server and a [`Gate`] exchange.
 //! - [`Denial`] is a plugin's denial in its own words, and [`Cost`] what a call took.
+//! - [`namespaces`] is the Namespace of a request, and where it is looked up.
 //! - [`text`] makes text from plugins safe for its destination.
 
 mod call;
 mod chain;
 mod cost;
 mod instance;
+pub mod namespaces;
 pub mod review;
 pub mod text;
 mod verdict;

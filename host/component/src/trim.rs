@@ -543,7 +543,7 @@ mod tests {
             "(component
                 (core module $m (memory (export \"memory\") 1) {} {})
                 (core instance $i (instantiate $m))
-                (core func (canon resource.drop $r)) (type $r (resource (rep i32)))
+                (type $r (resource (rep i32))) (core func (canon resource.drop $r))
                 {} {})",
             function(validate, 8),
             function(describe, 9),

@@ -43,6 +43,10 @@ pub struct CallReport {
     pub wall: Duration,
     /// Linear memory at the end of the call, in bytes. This is also the peak: WebAssembly never returns memory.
     pub memory_bytes: u64,
+    /// Whether the call ended because the host has to look up the namespace first.
+    awaits_namespace: bool,
+    /// Number of log lines that the call has written.
+    log_lines: u32,
 }
 
 /// Why a call has no answer.
@@ -75,6 +79,10 @@ impl Guest {
     /// Calls the plugin in a fresh instance.
     ///
     /// The call ends at `deadline`, or earlier when the plugin's `limits.timeout` is over.
+    ///
+    /// A plugin that asks for a namespace which the host has to look up is called twice. The first attempt ends at the
+    /// question, because a host function cannot wait. The second one begins anew after the lookup, with all its limits
+    /// and the same deadline. Nobody sees the first attempt: an instance shares nothing with the next.
     // Without this, the caller copies the future, which takes kilobytes.
     #[inline]
     pub async fn call(
@@ -83,6 +91,46 @@ impl Guest {
         phase: Phase,
         subject: Subject,
         deadline: Instant,
+    ) -> CallReport {
+        let deadline = deadline.min(engine.longest(&self.limits));
+        let mut first: Option<CallReport> = None;
+        loop {
+            let lines_before = first.as_ref().map_or(0, |first| first.log_lines);
+            let mut report = self
+                .attempt(engine, phase, subject.clone(), deadline, lines_before)
+                .await;
+            if let Some(first) = &first {
+                report.cpu += first.cpu;
+                report.wall += first.wall;
+            }
+            if !report.awaits_namespace {
+                return report;
+            }
+            let (request, object) = (&subject.request, subject.object.as_ref());
+            let began = Instant::now();
+            let lookup = Box::pin(engine.look_up_namespace(request, object, deadline)).await;
+            report.wall += began.elapsed();
+            // A source that answers at the first attempt and not at the second does not delay the call again.
+            if lookup.is_err() || first.is_some() {
+                let what = lookup
+                    .err()
+                    .unwrap_or_else(|| "the namespace was not kept".to_owned());
+                report.result = Err(CallError::Fault(Fault::NamespaceUnavailable { what }));
+                return report;
+            }
+            first = Some(report);
+        }
+    }
+
+    /// Calls the plugin once. `lines_before` is the number of log lines that an earlier attempt has written.
+    #[inline]
+    async fn attempt(
+        &self,
+        engine: &Engine,
+        phase: Phase,
+        subject: Subject,
+        deadline: Instant,
+        lines_before: u32,
     ) -> CallReport {
         let began = Instant::now();
         let secrecy = Secrecy::of(subject.request.is_secret());
@@ -96,8 +144,9 @@ impl Guest {
             cpu: Duration::ZERO,
             wall: began.elapsed(),
             memory_bytes: 0,
+            awaits_namespace: false,
+            log_lines: lines_before,
         };
-        let deadline = deadline.min(engine.longest(&self.limits));
         let allowed = deadline.saturating_duration_since(began);
         if allowed.is_zero() {
             return nothing(CallError::Fault(Fault::Deadline {
@@ -119,6 +168,7 @@ impl Guest {
         let meter = Arc::new(Meter::start());
         let state = CallState {
             memory: engine.call_memory(),
+            lines_before,
             ..CallState::new(self.name.clone(), Some(subject), self.limits.clone())
         };
         let mut store = self.store(
@@ -161,6 +211,11 @@ impl Guest {
             output_bytes: self.limits.output_bytes,
             refused: state.refused.clone(),
         };
+        let awaits_namespace = outcome
+            .as_ref()
+            .err()
+            .and_then(|error| error.downcast_ref::<Stop>())
+            .is_some_and(|stop| *stop == Stop::AwaitsNamespace);
         let result = match outcome {
             Ok(answer) => {
                 // Use the names that the user sent. An earlier plugin may have added other names.
@@ -187,7 +242,7 @@ impl Guest {
             }
             other => other,
         };
-        if state.dropped_log_lines > 0 {
+        if state.dropped_log_lines > 0 && !awaits_namespace {
             tracing::warn!(
                 plugin = %self.name, dropped = state.dropped_log_lines, limit = self.limits.log_lines,
                 "dropped log lines of the plugin (limits.logLines)"
@@ -203,6 +258,8 @@ impl Guest {
             cpu,
             wall: began.elapsed(),
             memory_bytes: state.memory_bytes,
+            awaits_namespace,
+            log_lines: state.log_lines.max(lines_before),
         }
     }
 
@@ -326,6 +383,7 @@ impl Guest {
     ) -> Store<CallState> {
         let output_bytes = usize::try_from(state.limits.output_bytes).unwrap_or(usize::MAX);
         state.clock = engine.clock;
+        state.namespaces = engine.namespaces.clone();
         let mut store = Store::new(engine.wasmtime(), state);
         store.limiter(|state| state);
         store.set_fuel(fuel).expect("the engine meters fuel");

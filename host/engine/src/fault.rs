@@ -88,6 +88,12 @@ pub enum Fault {
         /// The condition, and the reason why it failed.
         what: String,
     },
+    /// The plugin, its `namespaceSelector` or one of its conditions needs the Namespace of the request, and the host
+    /// cannot find out about it.
+    NamespaceUnavailable {
+        /// The namespace, and the reason.
+        what: String,
+    },
     /// The plugin changed a value that an earlier plugin wrote, which its configuration forbids.
     Conflict {
         /// The place, and the plugin that wrote the value.
@@ -162,13 +168,20 @@ pub enum Stop {
     /// The plugin called a host function in a way that the contract forbids.
     #[error("{0}")]
     Contract(String),
+    /// The plugin asked for the Namespace of the request, which the host could not look up.
+    #[error("{0}")]
+    Namespace(String),
+    /// The plugin asked for the Namespace of the request, which nobody has looked up yet. The host makes the call again
+    /// after the lookup.
+    #[error("the namespace has to be looked up first")]
+    AwaitsNamespace,
 }
 
 // === impl Fault ===
 
 impl Fault {
     /// Names of all fault kinds.
-    pub const KINDS: [&str; 15] = [
+    pub const KINDS: [&str; 16] = [
         "out-of-fuel",
         "cpu-deadline",
         "deadline",
@@ -181,6 +194,7 @@ impl Fault {
         "not-loaded",
         "unreadable",
         "match-condition",
+        "namespace-unavailable",
         "conflict",
         "not-converging",
         "engine-error",
@@ -202,6 +216,7 @@ impl Fault {
             Self::NotLoaded { .. } => "not-loaded",
             Self::Unreadable { .. } => "unreadable",
             Self::MatchCondition { .. } => "match-condition",
+            Self::NamespaceUnavailable { .. } => "namespace-unavailable",
             Self::Conflict { .. } => "conflict",
             Self::NotConverging { .. } => "not-converging",
             Self::EngineError { .. } => "engine-error",
@@ -329,6 +344,10 @@ impl Fault {
                 abort: Some(abort.clone()),
             },
             Stop::Contract(what) => Self::ContractViolation { what: what.clone() },
+            Stop::Namespace(what) => Self::NamespaceUnavailable { what: what.clone() },
+            Stop::AwaitsNamespace => Self::NamespaceUnavailable {
+                what: stop.to_string(),
+            },
         }
     }
 }
@@ -424,6 +443,7 @@ impl fmt::Display for Fault {
             Self::NotLoaded { reason } => write!(f, "not loaded: {reason}"),
             Self::Unreadable { what } => write!(f, "unreadable review: {what}"),
             Self::MatchCondition { what } => f.write_str(what),
+            Self::NamespaceUnavailable { what } => write!(f, "namespace unavailable: {what}"),
             Self::Conflict { what } => write!(f, "conflict: {what}"),
             Self::NotConverging { what } => write!(f, "not converging: {what}"),
             Self::EngineError { what } => write!(f, "engine error: {what}"),

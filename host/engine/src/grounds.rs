@@ -60,6 +60,8 @@ impl Grounds {
             }
             Part::Request => self.who |= shows(at, depth, USER),
             Part::Options => self.who = true,
+            // The namespace is about neither object, and does not say who asks.
+            Part::Namespace => {}
         }
     }
 }

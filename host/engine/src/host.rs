@@ -12,8 +12,9 @@
 use std::ops::ControlFlow;
 use std::time::UNIX_EPOCH;
 
+use tollgate_admission::namespaces::OfRequest;
 use tollgate_admission::review::request;
-use tollgate_json::document::{Json, Number, Pattern, PointerError};
+use tollgate_json::document::{Json, Number, Pattern, PointerError, sensible_capacity};
 use wasmtime::component::Linker;
 use wasmtime::{StoreContextMut, Trap};
 
@@ -24,6 +25,7 @@ use super::bindings::types::{
 use super::bindings::{clock, logging};
 use super::fault::{Abort, Stop};
 use super::grounds::Depth;
+use super::namespaces::namespace_now;
 use super::state::{CallState, Subject};
 use super::{FUEL_PER_BYTE, FUEL_PER_CALL, FUEL_PER_MATCH, FUEL_PER_NODE};
 
@@ -34,6 +36,8 @@ const MAX_TEXT_BYTES: usize = 4096;
 
 /// Size of a `select` record in the plugin's memory, without its texts.
 const NODE_BYTES: u64 = 32;
+/// Size of an optional value in the plugin's memory, without its text.
+const OPTION_BYTES: u64 = 24;
 
 /// Links the contract's own interfaces.
 ///
@@ -47,6 +51,10 @@ pub(super) fn add_contract(linker: &mut Linker<CallState>) -> wasmtime::Result<(
     review.func_wrap("get-json", |host: Host<'_>, (part, at): (Part, String)| {
         Ok((get_json(host, part, &at)?,))
     })?;
+    review.func_wrap(
+        "get-many",
+        |host: Host<'_>, (part, at): (Part, Vec<String>)| Ok((get_many(host, part, &at)?,)),
+    )?;
     review.func_wrap("keys", |host: Host<'_>, (part, at): (Part, String)| {
         Ok((keys(host, part, &at)?,))
     })?;
@@ -110,6 +118,40 @@ fn get_json(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option
     charge_bytes(&mut host, text.len())?;
     reads(&mut host, part, at, &value);
     Ok(Some(text))
+}
+
+fn get_many(
+    mut host: Host<'_>,
+    part: Part,
+    pointers: &[String],
+) -> wasmtime::Result<Vec<Option<Value>>> {
+    let bytes = pointers.iter().map(String::len).sum();
+    let nodes = pointers.iter().map(|at| tokens(at) + 1).sum();
+    charge(&mut host, bytes, nodes)?;
+    let document = document(&mut host, part)?;
+    let limit_bytes = host.data().limits.memory_bytes;
+    let mut wanted_bytes: u64 = 0;
+    let mut values = Vec::with_capacity(sensible_capacity(pointers.len()));
+    for at in pointers {
+        let found = find_in(&mut host, document.as_ref(), part, at, Depth::Value)?;
+        let bytes = found.as_ref().map_or(0, text_bytes);
+        charge_bytes(&mut host, bytes)?;
+        // A plugin can name one place many times. Do not collect more in the host's memory than fits into the plugin's
+        // memory.
+        wanted_bytes = wanted_bytes.saturating_add(bytes as u64 + OPTION_BYTES);
+        if wanted_bytes > limit_bytes {
+            return Err(Stop::Memory {
+                wanted_bytes,
+                limit_bytes,
+            }
+            .into());
+        }
+        if let Some(value) = found.as_ref().filter(|value| is_scalar(value)) {
+            reads(&mut host, part, at, value);
+        }
+        values.push(found.as_ref().map(contract_value));
+    }
+    Ok(values)
 }
 
 fn keys(mut host: Host<'_>, part: Part, at: &str) -> wasmtime::Result<Option<Vec<String>>> {
@@ -229,6 +271,9 @@ fn log(mut host: Host<'_>, level: logging::Level, message: String) -> wasmtime::
         return Ok(());
     }
     state.log_lines += 1;
+    if state.log_lines <= state.lines_before {
+        return Ok(());
+    }
     let message = state.secrecy.text(one_line(message));
     let uid = state
         .subject
@@ -293,19 +338,39 @@ fn subject_of(state: &CallState) -> wasmtime::Result<&Subject> {
 }
 
 fn document(host: &mut Host<'_>, part: Part) -> wasmtime::Result<Option<Json>> {
-    let subject = subject(host)?;
+    let state = host.data_mut();
+    let subject = subject_of(state)?;
     Ok(match part {
         Part::Object => subject.object.clone(),
         Part::OldObject => subject.request.old_object.clone(),
         Part::Options => subject.request.options.clone(),
         Part::Request => Some(subject.request.document.clone()),
+        Part::Namespace => {
+            let (request, object) = (&subject.request, subject.object.as_ref());
+            match namespace_now(state.namespaces.as_ref(), request, object) {
+                OfRequest::None => None,
+                OfRequest::Known(namespace) => Some(namespace.document().clone()),
+                OfRequest::Failed(what) => return Err(Stop::Namespace(what).into()),
+                OfRequest::Awaited(_) => return Err(Stop::AwaitsNamespace.into()),
+            }
+        }
     })
 }
 
 fn find(host: &mut Host<'_>, part: Part, at: &str, depth: Depth) -> wasmtime::Result<Option<Json>> {
-    let tokens = at.bytes().filter(|byte| *byte == b'/').count();
-    charge(host, at.len(), tokens + 1)?;
-    match document(host, part)? {
+    charge(host, at.len(), tokens(at) + 1)?;
+    let document = document(host, part)?;
+    find_in(host, document.as_ref(), part, at, depth)
+}
+
+fn find_in(
+    host: &mut Host<'_>,
+    document: Option<&Json>,
+    part: Part,
+    at: &str,
+    depth: Depth,
+) -> wasmtime::Result<Option<Json>> {
+    match document {
         Some(document) => {
             let found = document.at(at).map_err(|error| malformed(&error))?.cloned();
             let state = host.data_mut();
@@ -319,6 +384,11 @@ fn find(host: &mut Host<'_>, part: Part, at: &str, depth: Depth) -> wasmtime::Re
             .map(|()| None)
             .map_err(|error| malformed(&error)),
     }
+}
+
+/// The number of tokens of a pointer.
+fn tokens(at: &str) -> usize {
+    at.bytes().filter(|byte| *byte == b'/').count()
 }
 
 fn malformed(error: &PointerError) -> wasmtime::Error {

@@ -20,6 +20,7 @@ mod grounds;
 mod guest;
 mod host;
 mod meter;
+mod namespaces;
 mod offload;
 mod secrecy;
 mod state;
@@ -35,6 +36,7 @@ use prometheus_client::metrics::gauge::Gauge;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest as _, Sha256};
 use tokio::sync::Semaphore;
+use tollgate_admission::namespaces::Namespaces;
 use tollgate_config::{Capability, Limits};
 use tollgate_json::document::{Account, Room};
 use wasmtime::component::{Component, Linker};
@@ -161,6 +163,8 @@ pub struct Engine {
     largest: Arc<Limits>,
     tier: Tier,
     clock: Clock,
+    /// Where the host looks up namespaces.
+    namespaces: Arc<dyn Namespaces>,
     exhaustion: Exhaustion,
     /// Where the host does its own costly work for reviews.
     offload: Offload,
@@ -234,6 +238,7 @@ impl Engine {
             largest: Arc::new(settings.largest.clone()),
             tier: settings.tier,
             clock: Clock::default(),
+            namespaces: namespaces::no_namespaces(),
             exhaustion: Exhaustion::default(),
             offload: Offload::beside_the_servers(),
         })
@@ -309,6 +314,13 @@ impl Engine {
     #[must_use]
     pub fn with_clock(self, clock: Clock) -> Self {
         Self { clock, ..self }
+    }
+
+    /// Returns the same engine with another source of namespaces. Without one, a plugin that asks for the namespace of a
+    /// request has a fault.
+    #[must_use]
+    pub fn with_namespaces(self, namespaces: Arc<dyn Namespaces>) -> Self {
+        Self { namespaces, ..self }
     }
 
     /// Returns the same engine with a limit in bytes on the linear memory of all its calls together.

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use tollgate_admission::namespaces::Namespaces;
 use tollgate_admission::review::request::{AdmissionRequest, Operation};
 use tollgate_config::{Limits, PluginName};
 use tollgate_json::document::{Account, Json, NoRoom};
@@ -11,6 +12,7 @@ use super::Clock;
 use super::bindings::review::Part;
 use super::fault::Stop;
 use super::grounds::{Depth, Grounds};
+use super::namespaces::no_namespaces;
 use super::secrecy::Secrecy;
 use super::wasi::Wasi;
 
@@ -30,6 +32,10 @@ pub struct CallState {
     pub(super) subject: Option<Subject>,
     pub(super) limits: Arc<Limits>,
     pub(super) clock: Clock,
+    /// Where the Namespace of the request is looked up.
+    pub(super) namespaces: Arc<dyn Namespaces>,
+    /// Number of log lines that an earlier attempt of the same call has written.
+    pub(super) lines_before: u32,
     pub(super) secrecy: Secrecy,
     pub(super) grounds: Grounds,
     /// Whether the request is an UPDATE. Grounds are needed only for denials of an UPDATE.
@@ -59,6 +65,8 @@ impl CallState {
             subject,
             limits,
             clock: Clock::default(),
+            namespaces: no_namespaces(),
+            lines_before: 0,
             secrecy,
             grounds: Grounds::default(),
             is_update,

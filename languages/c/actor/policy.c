@@ -62,6 +62,15 @@ static void read_all(void) {
     tollgate_annotate(TOLLGATE_TEXT("operation"), operation.text);
 }
 
+static void read_many(void) {
+    tollgate_found_list found = TOLLGATE_GET_MANY(TOLLGATE_OBJECT, TOLLGATE_TEXT("/data/big"),
+                                                  TOLLGATE_TEXT("/data/absent"), TOLLGATE_TEXT("/data/text"));
+    TOLLGATE_ASSERT(found.count == 3 && found.at[0].is_there && found.at[2].is_there);
+    tollgate_text space = TOLLGATE_TEXT(" ");
+    tollgate_warn(TOLLGATE_JOIN(tollgate_of_integer(found.at[0].value.integer), space, truth(found.at[1].is_there),
+                                space, found.at[2].value.text));
+}
+
 const tollgate_denial *tollgate_validate(void) {
     tollgate_text what = what_to_do();
     if (IS(what, "deny")) {
@@ -78,6 +87,13 @@ const tollgate_denial *tollgate_validate(void) {
     }
     if (IS(what, "read")) {
         read_all();
+    }
+    if (IS(what, "read many")) {
+        read_many();
+    }
+    if (IS(what, "namespace")) {
+        tollgate_value team;
+        tollgate_get(TOLLGATE_NAMESPACE, TOLLGATE_TEXT("/metadata/labels/team"), &team);
     }
     if (IS(what, "whole")) {
         tollgate_text json;

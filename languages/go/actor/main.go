@@ -44,6 +44,13 @@ func (actor) Validate(review *tollgate.Review) error {
 		json, _ := object.JSON("/data/exact")
 		review.Warn("%d %s %t %t %v %s", big, text, isThere && value.Kind() == tollgate.Null, absent, keys, json)
 		review.Annotate("operation", "%s", review.Operation())
+	case "read many":
+		found := object.GetMany("/data/big", "/data/absent", "/data/text")
+		big, _ := found[0].Value.Integer()
+		text, _ := found[2].Value.Text()
+		review.Warn("%d %t %s", big, found[1].OK, text)
+	case "namespace":
+		review.Namespace().Text("/metadata/labels/team")
 	case "whole":
 		json, _ := object.JSON("")
 		review.Warn("%t", len(json) > 1<<20)

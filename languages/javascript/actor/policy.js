@@ -53,6 +53,14 @@ export function validate(review) {
       );
       review.annotate('operation', review.operation);
       return allow;
+    case 'read many': {
+      const [big, absent, text] = object.getMany(['/data/big', '/data/absent', '/data/text']);
+      review.warn(`${big} ${absent !== undefined} ${text}`);
+      return allow;
+    }
+    case 'namespace':
+      review.namespace.text('/metadata/labels/team');
+      return allow;
     case 'whole':
       review.warn(String(object.json('').length > 1 << 20));
       return allow;

@@ -71,6 +71,11 @@ def validate(review: Review, _: None) -> Any:
             )
             review.warn(" ".join(map(str, found)))
             review.annotate("operation", review.operation)
+        case "read many":
+            big, absent, text = at.get_many(["/data/big", "/data/absent", "/data/text"])
+            review.warn(f"{big} {str(absent is not None).lower()} {text}")
+        case "namespace":
+            review.namespace.text("/metadata/labels/team")
         case "whole":
             review.warn(str(len(at.json("") or "") > 1 << 20).lower())
         case "pointer":

@@ -16,6 +16,9 @@ func hostGet(part uint32, at string, area unsafe.Pointer)
 //go:wasmimport tollgate:admission/review@0.1.0 get-json
 func hostGetJSON(part uint32, at string, area unsafe.Pointer)
 
+//go:wasmimport tollgate:admission/review@0.1.0 get-many
+func hostGetMany(part, at, count uint32, area unsafe.Pointer)
+
 //go:wasmimport tollgate:admission/review@0.1.0 keys
 func hostKeys(part uint32, at string, area unsafe.Pointer)
 
@@ -86,6 +89,28 @@ func (host) GetJSON(part tollgate.Part, at string) (string, bool) {
 		return "", false
 	}
 	return take(w[1], w[2]), true
+}
+
+// An optional value is a word that tells whether it is there, and the value, aligned to eight bytes.
+const foundWords = 6
+
+func (host) GetMany(part tollgate.Part, at []string) []tollgate.Found {
+	if len(at) == 0 {
+		return nil
+	}
+	list := List(at, Text)
+	hostGetMany(uint32(part), list[0], list[1], place())
+	defer taken()
+	w := words()
+	found := make([]tollgate.Found, w[1])
+	values := takeWords(w[0], foundWords*w[1])
+	for index := range found {
+		one := values[foundWords*index:]
+		if one[0]&0xff != 0 {
+			found[index] = tollgate.Found{Value: value(one[2:]), OK: true}
+		}
+	}
+	return found
 }
 
 func (host) Keys(part tollgate.Part, at string) ([]string, bool) {

@@ -1,10 +1,11 @@
 //! The contract's imports for a review in memory, one per thread.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 
 use serde_json::Value as Json;
 
-use super::{Effects, TestReview};
+use super::{Effects, TestReview, namespace};
 use crate::bindings::imports::tollgate::admission::logging::Level;
 use crate::bindings::imports::tollgate::admission::review::Part;
 use crate::{AdmissionRequest, Node, Pointer, Value};
@@ -45,6 +46,10 @@ pub(crate) fn get_json(part: Part, at: &str) -> Option<String> {
     at_place(part, at, Json::to_string)
 }
 
+pub(crate) fn get_many(part: Part, at: &[String]) -> Vec<Option<Value>> {
+    at.iter().map(|at| get(part, at)).collect()
+}
+
 pub(crate) fn keys(part: Part, at: &str) -> Option<Vec<String>> {
     at_place(part, at, |value| {
         Some(value.as_object()?.keys().cloned().collect())
@@ -56,7 +61,7 @@ pub(crate) fn select(part: Part, pattern: &str) -> Vec<Node> {
     read(|review| {
         let mut nodes = Vec::new();
         if let Some(document) = document(review, part) {
-            walk(&tokens, document, &Pointer::root(), &mut nodes);
+            walk(&tokens, &document, &Pointer::root(), &mut nodes);
         }
         nodes
     })
@@ -99,19 +104,21 @@ fn read<T>(read: impl FnOnce(&TestReview) -> T) -> T {
     })
 }
 
-fn document(review: &TestReview, part: Part) -> Option<&Json> {
+fn document(review: &TestReview, part: Part) -> Option<Cow<'_, Json>> {
     match part {
-        Part::Object => review.object.as_ref(),
-        Part::OldObject => review.old_object.as_ref(),
-        Part::Options => review.options.as_ref(),
-        Part::Request => Some(&review.document),
+        Part::Object => review.object.as_ref().map(Cow::Borrowed),
+        Part::OldObject => review.old_object.as_ref().map(Cow::Borrowed),
+        Part::Options => review.options.as_ref().map(Cow::Borrowed),
+        Part::Request => Some(Cow::Borrowed(&review.document)),
+        Part::Namespace => namespace::of(review).map(Cow::Owned),
     }
 }
 
 fn at_place<T>(part: Part, at: &str, answer: impl FnOnce(&Json) -> T) -> Option<T> {
     let tokens = tokens(at);
     read(|review| {
-        let mut here = document(review, part)?;
+        let document = document(review, part)?;
+        let mut here = &*document;
         for token in &tokens {
             here = child(here, token)?;
         }

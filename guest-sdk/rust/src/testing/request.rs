@@ -96,6 +96,7 @@ pub(super) fn from_review(mut review: Json) -> TestReview {
         object,
         old_object,
         options,
+        namespace: None,
         now: None,
         settings: json!({}),
     }

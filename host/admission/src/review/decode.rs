@@ -9,6 +9,8 @@ use tollgate_json::document::{
     Account, Json, NoRoom, Object, ParseError, ParseErrorKind, parse_within,
 };
 
+use crate::namespaces::LookedUp;
+
 use super::request::{AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation};
 
 /// The version of `admission.k8s.io` in which a review came in and is answered.
@@ -176,6 +178,7 @@ pub(super) fn read_request(request: &Object) -> Result<AdmissionRequest, DecodeE
         options: part(request, "options", "request.options")?,
         document: without_parts(request),
         memory: Account::unlimited(),
+        looked_up: LookedUp::default(),
     })
 }
 

@@ -4,6 +4,8 @@ use std::fmt;
 
 use tollgate_json::document::{Account, Json};
 
+use crate::namespaces::LookedUp;
+
 /// The operation that the user requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Operation {
@@ -68,6 +70,8 @@ pub struct AdmissionRequest {
     pub document: Json,
     /// The memory of the request's documents and of what is made from them.
     pub memory: Account,
+    /// The Namespace, once somebody has looked it up.
+    pub looked_up: LookedUp,
 }
 
 // === impl Operation ===

@@ -3,13 +3,14 @@
 use tollgate_admission::Phase;
 
 /// Fault kinds of mutators and of validators.
-const OF_BOTH: [&str; 11] = [
+const OF_BOTH: [&str; 12] = [
     "contract-violation",
     "cpu-deadline",
     "deadline",
     "engine-error",
     "match-condition",
     "memory",
+    "namespace-unavailable",
     "not-loaded",
     "out-of-fuel",
     "output-too-large",

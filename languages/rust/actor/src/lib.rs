@@ -44,6 +44,15 @@ impl Validate for Actor {
                 ));
                 review.annotate("operation", review.operation().as_str());
             }
+            "read many" => {
+                let found = object.get_many(["/data/big", "/data/absent", "/data/text"]);
+                if let [Some(Value::Integer(big)), absent, Some(Value::Text(text))] =
+                    found.as_slice()
+                {
+                    review.warn(format!("{big} {} {text}", absent.is_some()));
+                }
+            }
+            "namespace" => drop(review.namespace().text("/metadata/labels/team")),
             "whole" => {
                 review.warn((object.json("").unwrap_or_default().len() > 1 << 20).to_string())
             }

@@ -25,6 +25,8 @@ struct Settings {
     forbid: BTreeMap<String, String>,
     /// Texts by pointer. A place with this text is denied, without a cause.
     forbid_at_all: BTreeMap<String, String>,
+    /// Texts by pointer into the Namespace. An object is denied if its namespace has all of them.
+    forbid_namespace: BTreeMap<String, String>,
     /// If set, every request is denied with this text.
     deny: Option<String>,
     /// If set, only this user may change an object.
@@ -109,6 +111,14 @@ impl Validate for Actor {
         }
         if let Some(only) = &self.0.only {
             only.check(review)?;
+        }
+        let unwanted = &self.0.forbid_namespace;
+        if !unwanted.is_empty() {
+            let found = review.namespace().get_many(unwanted.keys());
+            let mut pairs = found.iter().zip(unwanted.values());
+            if pairs.all(|(value, text)| value.as_ref().and_then(Value::as_text) == Some(text)) {
+                return Err(Denial::new("objects in this namespace are not wanted"));
+            }
         }
         for (pointer, text) in &self.0.forbid_at_all {
             if object.text(pointer).as_ref() == Some(text) {
