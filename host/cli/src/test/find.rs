@@ -4,6 +4,8 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, bail};
 
+use super::gator;
+
 /// Endings of a suite's file name.
 const ENDINGS: [&str; 2] = [".test.yaml", ".test.yml"];
 /// Folders whose content was downloaded or built.
@@ -29,7 +31,7 @@ pub(super) fn suites(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
             .map(|path| path.display().to_string())
             .collect();
         bail!(
-            "no suites in {}: expected a file with a name like policy.test.yaml",
+            "no suites in {}: expected a file with a name like policy.test.yaml, or a suite of gator",
             paths.join(", ")
         );
     }
@@ -47,11 +49,16 @@ fn walk(folder: &Path, suites: &mut Vec<PathBuf>) -> anyhow::Result<()> {
             if !name.starts_with('.') && !NOT_THE_AUTHORS.contains(&&*name) {
                 walk(&path, suites)?;
             }
-        } else if ENDINGS.iter().any(|ending| name.ends_with(ending)) && !name.starts_with('.') {
+        } else if !name.starts_with('.') && is_suite(&path, &name) {
             suites.push(path.strip_prefix("./").unwrap_or(&path).to_owned());
         }
     }
     Ok(())
+}
+
+fn is_suite(path: &Path, name: &str) -> bool {
+    let is_yaml = name.ends_with(".yaml") || name.ends_with(".yml");
+    ENDINGS.iter().any(|ending| name.ends_with(ending)) || (is_yaml && gator::is_suite(path))
 }
 
 #[cfg(test)]
@@ -78,6 +85,16 @@ mod tests {
             .map(|path| path.strip_prefix(folder.path()).unwrap())
             .collect();
         assert_eq!(names, [Path::new("a/x.test.yml"), Path::new("b.test.yaml")]);
+    }
+
+    #[test]
+    fn finds_suites_of_gator_by_their_content() {
+        let folder = tempfile::tempdir().unwrap();
+        let suite = "kind: Suite\napiVersion: test.gatekeeper.sh/v1alpha1\n";
+        std::fs::write(folder.path().join("suite.yaml"), suite).unwrap();
+        std::fs::write(folder.path().join("template.yaml"), "kind: Suite\n").unwrap();
+        let found = suites(&[folder.path().to_owned()]).unwrap();
+        assert_eq!(found, [folder.path().join("suite.yaml")]);
     }
 
     #[test]

@@ -5,10 +5,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use anyhow::{anyhow, bail, ensure};
+use anyhow::{Context as _, anyhow, bail, ensure};
 use serde_json::Value;
 use tollgate::setup::{Options, Setup};
 use tollgate_admission::Endpoint;
+use tollgate_admission::namespaces::{Namespaces, NoNamespaces};
 use tollgate_config::PluginConfig;
 use tollgate_engine::Clock;
 use tollgate_gate::pipeline::Pipeline;
@@ -214,6 +215,21 @@ fn prepare(parts: &Parts, mut document: Document) -> anyhow::Result<Prepared> {
     Ok(prepared)
 }
 
+/// Returns the Namespaces of a case. Without any, a plugin that needs one has a fault that says so.
+fn namespaces(parts: &Parts) -> anyhow::Result<Arc<dyn Namespaces>> {
+    match &parts.namespaces {
+        None => Ok(Arc::new(NoNamespaces::because(
+            "the case has no Namespaces: list them under `namespaces`, in the case or in `defaults`",
+        ))),
+        Some(Input::File(path)) => crate::namespaces::read(path),
+        Some(Input::Inline(value)) => {
+            let list = Json::from(value.clone());
+            let objects = list.as_array().unwrap_or_default();
+            crate::namespaces::of_list("in `namespaces` of the case", objects)
+        }
+    }
+}
+
 fn edited(parts: &Parts, content: &Json, is_review: bool) -> anyhow::Result<Json> {
     let mut value: Value = serde_json::from_str(&content.to_text())?;
     let object = match is_review {
@@ -257,7 +273,8 @@ impl Lab {
             }));
             return Ok(());
         }
-        let pipeline = self.pipeline(&loaded, parts.now);
+        let namespaces = namespaces(parts).context("namespaces")?;
+        let pipeline = self.pipeline(&loaded, parts.now, namespaces.clone());
         let finding = examine(
             &pipeline,
             &self.suite.config.requests,
@@ -285,7 +302,7 @@ impl Lab {
                      them with --against-settings FILE"
                 );
             }
-            let old = self.pipeline(&old, parts.now);
+            let old = self.pipeline(&old, parts.now, namespaces);
             let comparison = compare(
                 &pipeline,
                 &old,
@@ -345,11 +362,20 @@ impl Lab {
         ))))
     }
 
-    fn pipeline(&self, loaded: &Loaded, now: Option<SystemTime>) -> Pipeline {
+    fn pipeline(
+        &self,
+        loaded: &Loaded,
+        now: Option<SystemTime>,
+        namespaces: Arc<dyn Namespaces>,
+    ) -> Pipeline {
         let clock = now.map_or(Clock::System, Clock::Fixed);
         let config = &self.suite.config;
         Pipeline::new(
-            self.setup.engine.clone().with_clock(clock),
+            self.setup
+                .engine
+                .clone()
+                .with_clock(clock)
+                .with_namespaces(namespaces),
             PluginSet::new(loaded.plugins.clone()),
             self.setup.metrics.clone(),
             config.requests.max_depth,

@@ -52,6 +52,8 @@ pub(super) struct Parts {
     pub(super) groups: Option<Vec<String>>,
     pub(super) namespace: Option<String>,
     pub(super) dry_run: Option<bool>,
+    /// The Namespaces of the cluster: a list, or a file.
+    pub(super) namespaces: Option<Input>,
     pub(super) now: Option<SystemTime>,
     pub(super) settings: Option<Value>,
     /// Maximum fuel of one call.
@@ -94,6 +96,7 @@ const PLUGINS_EXPECTED: &str =
     "the plugins to test, as in a configuration; or `config`, the name of a configuration file";
 const CASES_EXPECTED: &str = "a list of cases";
 const OBJECT_EXPECTED: &str = "a manifest or an AdmissionReview, or the name of a file with them";
+const NAMESPACES_EXPECTED: &str = "a list of Namespaces such as {metadata: {name: shop, labels: {team: a}}}, or the name of a file with them";
 const EXPECT_EXPECTED: &str = "a result such as allow or deny";
 const NOW_EXPECTED: &str = "a time such as 2026-07-01T12:00:00Z";
 /// Default for the allowed growth of the fuel, in percent.
@@ -179,7 +182,12 @@ impl Suite {
         });
         let inputs = self.cases.iter().flat_map(|case| {
             let review = &case.review;
-            [&review.object, &review.old_object, &case.expect.object]
+            [
+                &review.object,
+                &review.old_object,
+                &review.namespaces,
+                &case.expect.object,
+            ]
         });
         let inputs = inputs.filter_map(|input| match input {
             Some(Input::File(path)) => Some(path.clone()),
@@ -343,6 +351,9 @@ impl Parts {
                 .and_then(|node| Input::read(&node, folder))
         };
         let (object, old_object) = (input("object"), input("oldObject"));
+        let namespaces = fields
+            .optional("namespaces")
+            .and_then(|node| Input::read_namespaces(&node, folder));
         let set = fields.optional("set").and_then(|node| {
             let members = node.value().as_object();
             if members.is_none() {
@@ -402,6 +413,7 @@ impl Parts {
             groups,
             namespace,
             dry_run,
+            namespaces,
             now,
             settings,
             fuel,
@@ -423,6 +435,7 @@ impl Parts {
             groups: self.groups.clone().or_else(|| below.groups.clone()),
             namespace: self.namespace.clone().or_else(|| below.namespace.clone()),
             dry_run: self.dry_run.or(below.dry_run),
+            namespaces: self.namespaces.clone().or_else(|| below.namespaces.clone()),
             now: self.now.or(below.now),
             settings: self.settings.clone().or_else(|| below.settings.clone()),
             fuel: self.fuel.or(below.fuel),
@@ -446,6 +459,20 @@ impl Input {
             Value::String(file) if !file.is_empty() => Some(Self::File(join(folder, file))),
             _ => {
                 node.reject(OBJECT_EXPECTED);
+                None
+            }
+        }
+    }
+
+    /// Reads a list of Namespaces, or the name of a file with them.
+    fn read_namespaces(node: &Node<'_>, folder: &Path) -> Option<Self> {
+        match node.value() {
+            Value::Array(objects) if objects.iter().all(Value::is_object) => {
+                Some(Self::Inline(node.value().clone()))
+            }
+            Value::String(file) if !file.is_empty() => Some(Self::File(join(folder, file))),
+            _ => {
+                node.reject(NAMESPACES_EXPECTED);
                 None
             }
         }
@@ -535,7 +562,7 @@ cases:
           cases[2].name: missing, expected a description of the case, such as denies 11 replicas
           cases[3].expect: missing, expected a result such as allow or deny
           cases[4].expect: got an object, expected a verdict (allow, deny, fault or not-called), or another expectation
-          cases[5].expect.fault: got "out-of-feul", expected out-of-fuel, cpu-deadline, deadline, memory, trap, output-too-large, contract-violation, bad-patch, lossy-object, not-loaded, unreadable, match-condition, conflict, not-converging or engine-error; did you mean out-of-fuel?
+          cases[5].expect.fault: got "out-of-feul", expected out-of-fuel, cpu-deadline, deadline, memory, trap, output-too-large, contract-violation, bad-patch, lossy-object, not-loaded, unreadable, match-condition, namespace-unavailable, conflict, not-converging or engine-error; did you mean out-of-fuel?
         "#);
     }
 

@@ -1,0 +1,242 @@
+use serde_json::Value;
+
+use crate::*;
+
+const TEMPLATE: &str = include_str!("tests/template.yaml");
+
+fn run(files: &[(&str, &str)]) -> Imported {
+    let mut parsed = Parsed::default();
+    for (file, text) in files {
+        parse(file, text, &mut parsed);
+    }
+    let sources = Sources {
+        rego: "file:./rego.wasm".to_owned(),
+        cel: "file:./cel-policy.wasm".to_owned(),
+    };
+    let in_tree = InTree::new(sources.clone(), &parsed);
+    import(&parsed, &[&Gatekeeper { sources }, &in_tree])
+}
+
+fn notes(imported: &Imported) -> String {
+    let lines: Vec<String> = imported.notes.iter().map(ToString::to_string).collect();
+    lines.join("\n")
+}
+
+fn constraint(name: &str, spec: &str) -> String {
+    format!(
+        "apiVersion: constraints.gatekeeper.sh/v1beta1\nkind: RequiredOwner\nmetadata: {{ name: {name} }}\nspec:\n  {spec}\n"
+    )
+}
+
+#[test]
+fn template_with_constraint_becomes_a_plugin() {
+    let constraint = constraint(
+        "apps",
+        "match: { kinds: [{ apiGroups: [apps], kinds: [Deployment, StatefulSet] }, { apiGroups: [''], kinds: [Pod] }] }",
+    );
+    let imported = run(&[
+        ("template.yaml", TEMPLATE),
+        ("constraint.yaml", &constraint),
+    ]);
+    insta::assert_snapshot!(notes(&imported), @"
+    translated  constraint.yaml:1: RequiredOwner apps: a constraint of plugin requiredowner
+    translated  template.yaml:2: ConstraintTemplate requiredowner: plugin requiredowner, 1 constraint(s)
+    ");
+    let rules = serde_json::to_string(&imported.entries[0].matching.rules).unwrap();
+    insta::assert_snapshot!(rules, @r#"[{"operations":["CREATE","UPDATE"],"apiGroups":[""],"apiVersions":["*"],"resources":["pods","pods/ephemeralcontainers"]},{"operations":["CREATE","UPDATE"],"apiGroups":["apps"],"apiVersions":["*"],"resources":["deployments","statefulsets"]}]"#);
+}
+
+#[test]
+fn written_configuration_keeps_every_character_of_the_rego() {
+    let imported = run(&[
+        ("template.yaml", TEMPLATE),
+        (
+            "constraint.yaml",
+            &constraint("all", "parameters: { note: \"a: #b\\n\" }"),
+        ),
+    ]);
+    let text = write(&imported.entries).unwrap();
+    let read: Value = serde_saphyr::from_str(&text).unwrap();
+    assert_eq!(read["plugins"][0]["settings"], imported.entries[0].settings);
+    let config = tollgate_config::Config::parse(&text, std::path::Path::new("."));
+    assert_eq!(config.unwrap().plugins.len(), 1);
+}
+
+#[test]
+fn constraint_without_kinds_matches_everything() {
+    let imported = run(&[("a", TEMPLATE), ("b", &constraint("all", "parameters: {}"))]);
+    let rules = &imported.entries[0].matching.rules;
+    assert_eq!(rules.len(), 1);
+    assert_eq!(rules[0].resources, ["*", "pods/ephemeralcontainers"]);
+    assert_eq!(rules[0].api_groups, ["*"]);
+}
+
+#[test]
+fn unknown_kind_is_named_and_matches_its_group() {
+    let imported = run(&[
+        ("a", TEMPLATE),
+        (
+            "b",
+            &constraint(
+                "crd",
+                "match: { kinds: [{ apiGroups: [example.com], kinds: [Widget] }] }",
+            ),
+        ),
+    ]);
+    assert_eq!(imported.entries[0].matching.rules[0].resources, ["*"]);
+    insta::assert_snapshot!(notes(&imported), @"
+    translated  a:2: ConstraintTemplate requiredowner: plugin requiredowner, 1 constraint(s)
+    translated  b:1: RequiredOwner crd: a constraint of plugin requiredowner
+    differs     b:5: RequiredOwner crd: the resource of Widget is not known; the plugin is called for every resource of its group
+    ");
+}
+
+#[test]
+fn namespace_selector_is_named_and_loses_no_other_constraint() {
+    let selector = "match: { namespaceSelector: { matchLabels: { team: a } } }";
+    let by_name =
+        "match: { namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: a } } }";
+    let imported = run(&[
+        ("a", TEMPLATE),
+        ("b", &constraint("labels", selector)),
+        ("c", &constraint("name", by_name)),
+    ]);
+    let constraints = &imported.entries[0].settings["constraints"];
+    assert_eq!(constraints.as_array().unwrap().len(), 1);
+    let text = notes(&imported);
+    assert!(
+        text.contains("cannot      b:5: RequiredOwner labels: namespaceSelector needs"),
+        "{text}"
+    );
+}
+
+#[test]
+fn broken_document_is_named_and_loses_no_other() {
+    let file = format!(
+        "{TEMPLATE}---\nkind: [\n---\n{}",
+        constraint("all", "parameters: {}")
+    );
+    let imported = run(&[("all.yaml", &file)]);
+    assert_eq!(imported.entries.len(), 1);
+    let broken: Vec<&Note> = imported
+        .notes
+        .iter()
+        .filter(|note| note.effect == Effect::Broken)
+        .collect();
+    assert_eq!(broken.len(), 1);
+    let line = file.lines().position(|line| line == "kind: [").unwrap() + 1;
+    assert!(
+        broken[0].line >= line && broken[0].line <= line + 1,
+        "{}",
+        broken[0]
+    );
+}
+
+#[test]
+fn names_what_cannot_be_expressed() {
+    let documents = "\
+apiVersion: mutations.gatekeeper.sh/v1
+kind: Assign
+metadata: { name: pull-policy }
+---
+apiVersion: externaldata.gatekeeper.sh/v1beta1
+kind: Provider
+metadata: { name: images }
+---
+apiVersion: constraints.gatekeeper.sh/v1beta1
+kind: Missing
+metadata: { name: alone }
+---
+apiVersion: v1
+kind: Pod
+metadata: { name: web }
+";
+    insta::assert_snapshot!(notes(&run(&[("all.yaml", documents)])), @"
+    cannot      all.yaml:1: Assign pull-policy: mutators cannot be expressed; write a mutator plugin
+    cannot      all.yaml:5: Provider images: external data is not supported; use a plugin of your own
+    cannot      all.yaml:9: Missing alone: its ConstraintTemplate is not among the documents
+    skipped     all.yaml:13: Pod web: is no policy that can be imported
+    ");
+}
+
+#[test]
+fn names_actions_that_differ() {
+    let imported = run(&[
+        ("a", TEMPLATE),
+        ("b", &constraint("dry", "enforcementAction: dryrun")),
+    ]);
+    let text = notes(&imported);
+    assert!(
+        text.contains("differs     b:5: RequiredOwner dry: reports violations in the log"),
+        "{text}"
+    );
+}
+
+#[test]
+fn items_of_a_list_are_documents() {
+    let list =
+        "apiVersion: v1\nkind: List\nitems:\n- { kind: A, metadata: { name: a } }\n- { kind: B }\n";
+    let imported = run(&[("list.yaml", list)]);
+    assert_eq!(imported.notes.len(), 2);
+    assert_eq!(imported.notes[0].subject, "A a");
+    assert_eq!([imported.notes[0].line, imported.notes[1].line], [4, 5]);
+}
+
+#[test]
+fn quoted_text_may_be_indented_like_its_key() {
+    let text = "kind: A\nmetadata:\n  name: \"a\n  b\"\n";
+    let mut parsed = Parsed::default();
+    parse("a.yaml", text, &mut parsed);
+    assert!(parsed.broken.is_empty(), "{:?}", parsed.broken);
+    assert_eq!(parsed.documents[0].name(), "a b");
+}
+
+const POLICY: &str = r#"apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicy
+metadata: { name: replica-limit }
+spec:
+  paramKind: { apiVersion: rules.example.com/v1, kind: ReplicaLimit }
+  matchConstraints:
+    resourceRules:
+      - { apiGroups: [apps], apiVersions: [v1], operations: [CREATE], resources: [deployments], scope: Namespaced }
+  validations:
+    - expression: object.spec.replicas <= params.maxReplicas
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: { name: everywhere }
+spec:
+  policyName: replica-limit
+  paramRef: { name: five, parameterNotFoundAction: Deny }
+  validationActions: [Deny]
+---
+apiVersion: rules.example.com/v1
+kind: ReplicaLimit
+metadata: { name: five }
+maxReplicas: 5
+---
+apiVersion: admissionregistration.k8s.io/v1
+kind: ValidatingAdmissionPolicyBinding
+metadata: { name: of-another }
+spec: { policyName: missing, validationActions: [Deny] }
+"#;
+
+#[test]
+fn translates_policies_of_kubernetes_with_bindings_and_parameters() {
+    let imported = run(&[("policies.yaml", POLICY)]);
+    let [entry] = imported.entries.as_slice() else {
+        panic!("one policy is one plugin: {:?}", imported.entries);
+    };
+    assert_eq!(entry.name, "replica-limit");
+    assert_eq!(entry.source, "file:./cel-policy.wasm");
+    assert_eq!(entry.matching.rules[0].scope.as_deref(), Some("Namespaced"));
+    assert_eq!(entry.settings["params"][0]["maxReplicas"], 5);
+    let effects: Vec<Effect> = imported.notes.iter().map(|note| note.effect).collect();
+    let expected = [
+        Effect::Differs,
+        Effect::Translated,
+        Effect::Translated,
+        Effect::Impossible,
+    ];
+    assert_eq!(effects, expected, "{}", notes(&imported));
+}

@@ -1,0 +1,201 @@
+//! The Rego of a template, parsed and prepared by regorus.
+
+use std::cell::RefCell;
+
+use regorus::{Engine, Value};
+use serde_json::Value as Json;
+use tollgate_sdk::{Pointer, SettingsErrors};
+
+use crate::sprintf::sprintf;
+use crate::syntax;
+use crate::template::{Source, Template};
+
+/// A prepared program. Evaluating changes caches of the engine, and nothing that a later evaluation sees.
+pub(crate) struct Program {
+    engine: RefCell<Engine>,
+    /// The path of the rule: `data.NAME.violation`.
+    rule: String,
+}
+
+/// A violation, as the template reports it.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Violation {
+    /// The message for the user.
+    pub(crate) message: String,
+    /// Further facts. None if the template gives none.
+    pub(crate) details: Option<Json>,
+}
+
+/// The name of the template's own module in errors.
+const MODULE: &str = "template";
+
+// === impl Program ===
+
+impl Program {
+    /// Compiles the template. `inventory` becomes `data.inventory`.
+    pub(crate) fn compile(
+        template: &Template,
+        inventory: Json,
+        errors: &mut SettingsErrors,
+    ) -> Option<Self> {
+        let before = errors.iter().count();
+        let mut engine = Engine::new();
+        // A builtin that fails is undefined, as in OPA.
+        engine.set_strict_builtin_errors(false);
+        let extended = engine.add_extension(
+            "sprintf".to_owned(),
+            2,
+            Box::new(|arguments| Ok(sprintf(arguments))),
+        );
+        if let Err(error) = extended {
+            errors.at(template.module.place.clone(), error.to_string());
+        }
+        let mut package = None;
+        for (index, source) in template.libs.iter().enumerate() {
+            add(&mut engine, source, &format!("lib{index}"), errors);
+        }
+        if let Some(name) = add(&mut engine, &template.module, MODULE, errors) {
+            package = Some(name);
+        }
+        let data = Value::from(serde_json::json!({ "inventory": inventory }));
+        if let Err(error) = engine.add_data(data) {
+            let message = format!("the inventory collides with the Rego: {error}");
+            errors.at(template.module.place.clone(), message);
+        }
+        if errors.iter().count() > before {
+            return None;
+        }
+        let rule = format!("{}.violation", package?);
+        let program = Self {
+            engine: RefCell::new(engine),
+            rule,
+        };
+        program.prepare(template, errors);
+        (errors.iter().count() == before).then_some(program)
+    }
+
+    /// Evaluates once, so that everything that the first evaluation prepares is in the snapshot.
+    fn prepare(&self, template: &Template, errors: &mut SettingsErrors) {
+        let mut engine = self.engine.borrow_mut();
+        engine.set_input(Value::from(
+            serde_json::json!({ "review": { "object": {} }, "parameters": {} }),
+        ));
+        let Err(error) = engine.eval_rule(self.rule.clone()) else {
+            return;
+        };
+        let error = error.to_string();
+        if error.contains("not a valid rule path") {
+            errors.at(
+                template.module.place.clone(),
+                "has no rule `violation`, which reports what is wrong with an object",
+            );
+        } else if !is_about_values(&error) {
+            let (place, message) = located(template, &error);
+            errors.at(place, message);
+        }
+    }
+
+    /// Evaluates the rule for a review and the parameters of a constraint.
+    ///
+    /// # Errors
+    /// When the evaluation fails, such as for two different results of one function. The text names the place in the
+    /// Rego and no value of the object.
+    pub(crate) fn violations(
+        &self,
+        review: &Value,
+        parameters: &Value,
+    ) -> Result<Vec<Violation>, String> {
+        let mut input = Value::new_object();
+        let members = input.as_object_mut().map_err(|error| error.to_string())?;
+        members.insert(Value::from("review"), review.clone());
+        members.insert(Value::from("parameters"), parameters.clone());
+        let mut engine = self.engine.borrow_mut();
+        engine.set_input(input);
+        let result = engine
+            .eval_rule(self.rule.clone())
+            .map_err(|error| summary(&error.to_string()))?;
+        let set = match &result {
+            Value::Undefined => return Ok(Vec::new()),
+            result => result
+                .as_set()
+                .map_err(|_| "`violation` is no set of objects".to_owned())?,
+        };
+        set.iter().map(Violation::read).collect()
+    }
+}
+
+/// Adds a module, and returns its package.
+fn add(
+    engine: &mut Engine,
+    source: &Source,
+    name: &str,
+    errors: &mut SettingsErrors,
+) -> Option<String> {
+    for (line, problem) in syntax::unsupported(&source.text) {
+        errors.at(source.place.clone(), format!("line {line}: {problem}"));
+    }
+    engine.set_rego_v0(!source.is_v1);
+    match engine.add_policy(name.to_owned(), syntax::adapted(&source.text)) {
+        Ok(package) => Some(package),
+        Err(error) => {
+            errors.at(source.place.clone(), summary(&error.to_string()));
+            None
+        }
+    }
+}
+
+/// Whether an evaluation without an object failed only for want of one.
+fn is_about_values(error: &str) -> bool {
+    !error.contains("could not find function")
+}
+
+/// Returns the module that an error is in, and the error's text.
+fn located(template: &Template, error: &str) -> (Pointer, String) {
+    let lib = template
+        .libs
+        .iter()
+        .enumerate()
+        .find(|(index, _)| error.contains(&format!("--> lib{index}:")));
+    let source = lib.map_or(&template.module, |(_, source)| source);
+    (source.place.clone(), summary(error))
+}
+
+/// Shortens an error of regorus, which draws the line of the source, to one line with the place.
+fn summary(error: &str) -> String {
+    let place = error
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("--> "))
+        .and_then(|place| {
+            let mut parts = place.rsplitn(3, ':');
+            let (column, line) = (parts.next()?, parts.next()?);
+            Some(format!("line {line}, column {column}: "))
+        });
+    let reason = error
+        .lines()
+        .find_map(|line| line.trim().strip_prefix("error: "))
+        .or_else(|| error.lines().find(|line| !line.trim().is_empty()))
+        .unwrap_or("the evaluation failed");
+    format!("{}{}", place.unwrap_or_default(), reason.trim())
+}
+
+// === impl Violation ===
+
+impl Violation {
+    fn read(value: &Value) -> Result<Self, String> {
+        let object = value
+            .as_object()
+            .map_err(|_| "`violation` has an element that is no object with `msg`".to_owned())?;
+        let message = object
+            .get(&Value::from("msg"))
+            .and_then(|message| message.as_string().ok())
+            .ok_or("`violation` has an element whose `msg` is no string")?;
+        let details = object
+            .get(&Value::from("details"))
+            .and_then(|details| serde_json::to_value(details).ok())
+            .filter(|details| !matches!(details, Json::Object(members) if members.is_empty()));
+        Ok(Self {
+            message: message.to_string(),
+            details,
+        })
+    }
+}

@@ -1,0 +1,6 @@
+mod matching;
+mod policy;
+mod schema;
+mod sprintf;
+mod suites;
+mod syntax;

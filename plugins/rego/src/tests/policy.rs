@@ -1,0 +1,232 @@
+//! The whole plugin, with small templates.
+
+use serde_json::{Value as Json, json};
+use tollgate_sdk::testing::{TestReview, configure, manifest};
+
+use crate::Gatekeeper;
+
+const OWNER: &str = r#"
+package owner
+violation[{"msg": msg, "details": {"missing": ["owner"]}}] {
+  not input.review.object.metadata.labels.owner
+  msg := sprintf("%v has no owner", [input.parameters.what])
+}
+"#;
+
+fn template(rego: &str) -> Json {
+    json!({
+        "apiVersion": "templates.gatekeeper.sh/v1", "kind": "ConstraintTemplate",
+        "metadata": { "name": "owner" },
+        "spec": {
+            "crd": { "spec": {
+                "names": { "kind": "Owner" },
+                "validation": { "openAPIV3Schema": { "type": "object", "properties": {
+                    "what": { "type": "string", "default": "it" },
+                } } },
+            } },
+            "targets": [{ "target": "admission.k8s.gatekeeper.sh", "rego": rego }],
+        },
+    })
+}
+
+fn constraint(name: &str, spec: Json) -> Json {
+    json!({
+        "apiVersion": "constraints.gatekeeper.sh/v1beta1", "kind": "Owner",
+        "metadata": { "name": name }, "spec": spec,
+    })
+}
+
+fn settings(rego: &str, constraints: &[Json]) -> Json {
+    json!({ "template": template(rego), "constraints": constraints })
+}
+
+fn pod() -> Json {
+    json!({ "apiVersion": "v1", "kind": "Pod", "metadata": { "name": "web", "namespace": "shop" } })
+}
+
+fn create(settings: Json) -> TestReview {
+    TestReview::create(pod()).settings(settings)
+}
+
+#[track_caller]
+fn refused(settings: Json) -> String {
+    configure::<Gatekeeper>(settings).err().unwrap().to_string()
+}
+
+#[test]
+fn violation_denies_with_message_and_details() {
+    let outcome = create(settings(OWNER, &[constraint("all", json!({}))])).validate::<Gatekeeper>();
+    let denial = outcome.denial();
+    assert_eq!(denial.message, "[all] it has no owner");
+    assert_eq!(denial.causes[0].message, "it has no owner");
+    assert_eq!(
+        outcome.annotations()["details"],
+        r#"[{"missing":["owner"]}]"#
+    );
+}
+
+#[test]
+fn parameters_belong_to_their_constraint() {
+    let constraints = [
+        constraint("a", json!({ "parameters": { "what": "a pod" } })),
+        constraint("b", json!({})),
+    ];
+    let outcome = create(settings(OWNER, &constraints)).validate::<Gatekeeper>();
+    let denial = outcome.denial();
+    assert_eq!(denial.message, "2 violations");
+    let causes: Vec<&str> = denial.causes.iter().map(|cause| &*cause.message).collect();
+    assert_eq!(causes, ["[a] a pod has no owner", "[b] it has no owner"]);
+}
+
+#[test]
+fn warn_and_dryrun_deny_nothing() {
+    let constraints = [
+        constraint("w", json!({ "enforcementAction": "warn" })),
+        constraint("d", json!({ "enforcementAction": "dryrun" })),
+    ];
+    let outcome = create(settings(OWNER, &constraints)).validate::<Gatekeeper>();
+    assert!(outcome.is_allowed());
+    assert_eq!(outcome.warnings(), ["[w] it has no owner"]);
+    assert_eq!(outcome.annotations()["dryrun"], "[d] it has no owner");
+}
+
+#[test]
+fn scoped_actions_count_for_their_enforcement_point() {
+    let scoped = |action: &str, point: &str| {
+        constraint(
+            "s",
+            json!({ "enforcementAction": "scoped", "scopedEnforcementActions": [
+                { "action": action, "enforcementPoints": [{ "name": point }] },
+            ] }),
+        )
+    };
+    for (action, point, is_allowed) in [
+        ("deny", "validation.gatekeeper.sh", false),
+        ("deny", "*", false),
+        ("deny", "audit.gatekeeper.sh", true),
+        ("warn", "validation.gatekeeper.sh", true),
+    ] {
+        let outcome = create(settings(OWNER, &[scoped(action, point)])).validate::<Gatekeeper>();
+        assert_eq!(outcome.is_allowed(), is_allowed, "{action} {point}");
+    }
+}
+
+#[test]
+fn deletion_shows_the_object_that_goes() {
+    let rego = r#"
+package owner
+violation[{"msg": input.review.object.metadata.name}] { input.review.operation == "DELETE" }
+"#;
+    let review = TestReview::delete(pod()).settings(settings(rego, &[constraint("a", json!({}))]));
+    assert_eq!(review.validate::<Gatekeeper>().denial().message, "[a] web");
+}
+
+#[test]
+fn rego_v1_and_libraries_are_understood() {
+    let mut template = template("");
+    template["spec"]["targets"][0] = json!({
+        "target": "admission.k8s.gatekeeper.sh",
+        "code": [{ "engine": "Rego", "source": {
+            "version": "v1",
+            "rego": "package owner\nimport data.lib.names\nviolation contains {\"msg\": msg} if {\n  some msg in names.of(input.review)\n}\n",
+            "libs": ["package lib.names\nof(review) := {review.object.metadata.name} if review.object\n"],
+        } }],
+    });
+    let settings = json!({ "template": template, "constraints": [constraint("a", json!({}))] });
+    let outcome = create(settings).validate::<Gatekeeper>();
+    assert_eq!(outcome.denial().message, "[a] web");
+}
+
+#[test]
+fn inventory_and_namespace_are_read_from_the_settings() {
+    let rego = r#"
+package owner
+violation[{"msg": name}] { data.inventory.namespace["shop"]["v1"]["Service"][name] }
+violation[{"msg": name}] { data.inventory.cluster["v1"]["Namespace"][name] }
+violation[{"msg": team}] { team := input.review._unstable.namespace.metadata.labels.team }
+"#;
+    let namespace = json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": { "name": "shop", "labels": { "team": "blue" } },
+    });
+    let service = json!({
+        "apiVersion": "v1", "kind": "Service", "metadata": { "name": "db", "namespace": "shop" },
+    });
+    let selector =
+        json!({ "match": { "namespaceSelector": { "matchLabels": { "team": "blue" } } } });
+    let mut settings = settings(rego, &[constraint("a", selector)]);
+    settings["inventory"] = json!([namespace, service]);
+    settings["namespaces"] = json!([namespace]);
+    let outcome = create(settings).validate::<Gatekeeper>();
+    let causes = &outcome.denial().causes;
+    let causes: Vec<&str> = causes.iter().map(|cause| &*cause.message).collect();
+    assert_eq!(causes, ["blue", "db", "shop"]);
+}
+
+#[test]
+fn same_instance_gives_the_same_answer_again() {
+    let review = create(settings(OWNER, &[constraint("all", json!({}))]));
+    let first = review.validate::<Gatekeeper>().denial().clone();
+    assert_eq!(
+        review.validate::<Gatekeeper>().denial().message,
+        first.message
+    );
+}
+
+#[test]
+fn load_errors_name_the_place() {
+    let error = refused(settings(
+        "package owner\nviolation[{\"msg\": msg}] {\n  msg := \n}\n",
+        &[],
+    ));
+    assert!(
+        error.starts_with("/template/spec/targets/0/rego: line "),
+        "{error}"
+    );
+    let error = refused(settings("package owner\nallowed { true }\n", &[]));
+    assert!(error.contains("has no rule `violation`"), "{error}");
+    let bad = constraint("a", json!({ "parameters": { "what": 3 } }));
+    assert_eq!(
+        refused(settings(OWNER, &[bad])),
+        "/constraints/0/spec/parameters/what: expected a string, got a number"
+    );
+    let bad = constraint("a", json!({ "enforcementAction": "block" }));
+    assert_eq!(
+        refused(settings(OWNER, &[bad])),
+        "/constraints/0/spec/enforcementAction: expected deny, warn, dryrun or scoped"
+    );
+    let selector = json!({ "match": { "namespaceSelector": { "matchLabels": { "team": "a" } } } });
+    let error = refused(settings(OWNER, &[constraint("a", selector)]));
+    assert!(
+        error.contains("namespaceSelector: not available"),
+        "{error}"
+    );
+    let error = refused(settings(
+        "package owner\nviolation[{\"msg\": x}] { x := external_data({}) }\n",
+        &[],
+    ));
+    assert!(
+        error.contains("line 2: external_data: external data is not supported"),
+        "{error}"
+    );
+}
+
+#[test]
+fn other_documents_are_rejected() {
+    let error = refused(json!({ "template": { "kind": "Pod" }, "constraints": [] }));
+    assert_eq!(
+        error,
+        "/template: is no ConstraintTemplate of templates.gatekeeper.sh"
+    );
+    let mut other = constraint("a", json!({}));
+    other["kind"] = json!("Other");
+    let error = refused(settings(OWNER, &[other]));
+    assert!(error.starts_with("/constraints/0: is no Owner"), "{error}");
+}
+
+#[test]
+fn the_settings_schema_is_json() {
+    let schema = manifest::<Gatekeeper>().settings_schema.unwrap();
+    let schema: Json = serde_json::from_str(&schema).unwrap();
+    assert_eq!(schema["title"], json!(env!("CARGO_PKG_NAME")));
+}

@@ -1,0 +1,190 @@
+//! Gatekeeper's policies through the real plugin: suites of `gator verify`, and `tollgate import`.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use serde_json::{Value, json};
+use tollgate_tests::{binary, guests};
+
+struct Ran {
+    code: Option<i32>,
+    stdout: String,
+    said: String,
+}
+
+fn run(folder: &Path, arguments: &[&str]) -> Ran {
+    let output = Command::new(binary::tollgate())
+        .args(arguments)
+        .current_dir(folder)
+        .output()
+        .unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
+    let stdout = String::from_utf8_lossy(&output.stdout).into_owned();
+    let said = format!("{stdout}{}", String::from_utf8_lossy(&output.stderr));
+    println!(
+        "tollgate {}: {:?}\n{said}",
+        arguments.join(" "),
+        output.status.code()
+    );
+    Ran {
+        code: output.status.code(),
+        stdout,
+        said,
+    }
+}
+
+fn own_suites() -> PathBuf {
+    binary::workspace().join("tests/gatekeeper")
+}
+
+/// Gatekeeper's library, where it is beside the project.
+fn library() -> Option<PathBuf> {
+    let shared = std::env::var_os("TOLLGATE_SHARED")
+        .map_or_else(|| binary::workspace().join("../shared"), PathBuf::from);
+    let library = shared.join("conformance/gatekeeper-library/library");
+    library.is_dir().then_some(library)
+}
+
+fn engine() -> String {
+    format!("rego={}", guests::build("rego").display())
+}
+
+#[test]
+fn runs_suites_of_gator() {
+    let folder = tempfile::tempdir().unwrap();
+    let suites = own_suites();
+    let ran = run(
+        folder.path(),
+        &["test", "--engine", &engine(), &suites.to_string_lossy()],
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.said);
+    assert!(
+        ran.said.contains("10 case(s) in 2 suite(s): 10 passed"),
+        "{}",
+        ran.said
+    );
+}
+
+#[test]
+fn names_a_wrong_expectation() {
+    let folder = tempfile::tempdir().unwrap();
+    for entry in std::fs::read_dir(own_suites().join("owner")).unwrap() {
+        let path = entry.unwrap().path();
+        let text = std::fs::read_to_string(&path).unwrap();
+        let text = text.replace("violations: 1", "violations: 4");
+        std::fs::write(folder.path().join(path.file_name().unwrap()), text).unwrap();
+    }
+    let ran = run(
+        folder.path(),
+        &["test", "--engine", &engine(), "--filter", "owner: pod"],
+    );
+    assert_eq!(ran.code, Some(1), "{}", ran.said);
+    for word in [
+        "FAIL   owner: pod without owner",
+        "expected 4 violation(s) with a message like \"^web has no label owner$\", got 1 of: web has no label owner",
+        "1 passed, 1 failed",
+    ] {
+        assert!(ran.said.contains(word), "{word}: {}", ran.said);
+    }
+}
+
+#[test]
+fn asks_for_the_plugin() {
+    let folder = tempfile::tempdir().unwrap();
+    let ran = run(folder.path(), &["test", &own_suites().to_string_lossy()]);
+    assert_eq!(ran.code, Some(2), "{}", ran.said);
+    assert!(
+        ran.said.contains("--engine rego=./rego.wasm"),
+        "{}",
+        ran.said
+    );
+}
+
+#[test]
+fn imports_policies_that_are_then_enforced() {
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::copy(guests::build("rego"), folder.path().join("rego.wasm")).unwrap();
+    let policies = folder.path().join("policies");
+    std::fs::create_dir(&policies).unwrap();
+    for name in ["owner", "replicas"] {
+        for file in ["template.yaml", "constraint.yaml"] {
+            let from = own_suites().join(name).join(file);
+            std::fs::copy(from, policies.join(format!("{name}-{file}"))).unwrap();
+        }
+    }
+    std::fs::write(
+        policies.join("others.yaml"),
+        "apiVersion: mutations.gatekeeper.sh/v1\nkind: Assign\nmetadata: { name: policy }\n---\nkind: [\n",
+    )
+    .unwrap();
+    let broken = "apiVersion: templates.gatekeeper.sh/v1\nkind: ConstraintTemplate\nmetadata: { name: wrong }\nspec:\n  crd: { spec: { names: { kind: Wrong } } }\n  targets:\n  - target: admission.k8s.gatekeeper.sh\n    rego: |\n      package wrong\n      violation[{\"msg\": msg}] { msg := }\n---\napiVersion: constraints.gatekeeper.sh/v1beta1\nkind: Wrong\nmetadata: { name: wrong }\nspec: {}\n";
+    std::fs::write(policies.join("wrong.yaml"), broken).unwrap();
+    let ran = run(
+        folder.path(),
+        &["import", "policies", "-o", "tollgate.yaml"],
+    );
+    assert_eq!(ran.code, Some(1), "{}", ran.said);
+    for word in [
+        "translated  policies/owner-template.yaml:2: ConstraintTemplate requiredowner: plugin requiredowner",
+        "cannot      policies/others.yaml:1: Assign policy: mutators cannot be expressed",
+        "broken      policies/others.yaml:",
+        "cannot      policies/wrong.yaml:1: plugin wrong: the plugin does not accept the policy",
+        "line 2, column ",
+        "differs     policies/replicas-template.yaml:",
+        "2 plugin(s); 4 translated",
+    ] {
+        assert!(ran.said.contains(word), "{word}: {}", ran.said);
+    }
+    let checked = run(folder.path(), &["check", "--config", "tollgate.yaml"]);
+    assert_eq!(checked.code, Some(0), "{}", checked.said);
+    let many = own_suites().join("replicas/deployment-9.yaml");
+    let reviewed = run(
+        folder.path(),
+        &[
+            "review",
+            "--config",
+            "tollgate.yaml",
+            &many.to_string_lossy(),
+        ],
+    );
+    assert!(
+        reviewed.said.contains("[apps] web: at most 3 replicas"),
+        "{}",
+        reviewed.said
+    );
+}
+
+#[test]
+fn gatekeepers_library_passes() {
+    let Some(library) = library() else {
+        println!("SKIPPED: the suites of gatekeeper-library are not here");
+        return;
+    };
+    let folder = tempfile::tempdir().unwrap();
+    let results = folder.path().join("results.json");
+    let ran = run(
+        folder.path(),
+        &[
+            "test",
+            "--engine",
+            &engine(),
+            "--json",
+            &results.to_string_lossy(),
+            &library.to_string_lossy(),
+        ],
+    );
+    let results: Value = serde_json::from_slice(&std::fs::read(&results).unwrap()).unwrap();
+    let summary = &results["summary"];
+    assert_eq!(
+        (&summary["failed"], &summary["errors"]),
+        (&json!(0), &json!(0)),
+        "{}",
+        ran.said
+    );
+    assert!(
+        summary["passed"]
+            .as_u64()
+            .is_some_and(|passed| passed > 100),
+        "{summary}"
+    );
+    assert!(ran.stdout.contains("30 suite(s)"), "{}", ran.said);
+}
