@@ -28,6 +28,7 @@ use std::sync::{Arc, LazyLock};
 use cel::common::types::CelBool;
 use cel::parser::Expression;
 use cel::{Context, Env, ExecutionError, Value};
+use tollgate_admission::namespaces::OfRequest;
 use tollgate_admission::review::request::AdmissionRequest;
 use tollgate_json::document::Json;
 
@@ -158,6 +159,21 @@ fn decide_within(
     decision
 }
 
+/// Returns the Namespace of a request. Matching has looked it up before it evaluates the conditions.
+fn known_namespace(
+    request: &AdmissionRequest,
+    object: Option<&Json>,
+) -> Result<Option<Json>, String> {
+    match request.namespace_of(object) {
+        OfRequest::None => Ok(None),
+        OfRequest::Known(namespace) => Ok(Some(namespace.document().clone())),
+        OfRequest::Failed(what) => Err(format!("needs the namespace: {what}")),
+        OfRequest::Awaited(_) => {
+            Err("needs the namespace, which nobody has looked up yet".to_owned())
+        }
+    }
+}
+
 // === impl Condition ===
 
 impl Condition {
@@ -207,16 +223,29 @@ impl Condition {
         &self.text
     }
 
+    /// Whether the expression names `namespaceObject`, the Namespace of the request.
+    ///
+    /// kube-apiserver does not know this variable in the match conditions of a webhook.
+    #[must_use]
+    pub fn needs_namespace(&self) -> bool {
+        self.program.needs.namespace()
+    }
+
     fn evaluate(
         &self,
         request: &AdmissionRequest,
         object: Option<&Json>,
         budget: &Budget,
     ) -> Result<bool, String> {
+        let namespace = if self.needs_namespace() {
+            known_namespace(request, object)?
+        } else {
+            None
+        };
         let stack_bytes = self.program.stack_bytes;
         // Only the deepest expressions need more than the thread's own stack.
         let result = stacker::maybe_grow(stack_bytes, stack_bytes, || {
-            self.resolve(request, object, budget)
+            self.resolve(request, object, namespace.as_ref(), budget)
         });
         // `|| true` can hide an error. A spent budget is always an error.
         if budget.is_spent() {
@@ -235,13 +264,16 @@ impl Condition {
         &self,
         request: &AdmissionRequest,
         object: Option<&Json>,
+        namespace: Option<&Json>,
         budget: &Budget,
     ) -> Result<Result<bool, String>, ExecutionError> {
         let program = &self.program;
         let mut context = Context::with_env(ENVIRONMENT.clone());
         context.add_variable_as_val(budget::VARIABLE, Box::new(budget.clone()));
         program.regexes.bind(&mut context);
-        program.needs.bind(&mut context, request, object, budget)?;
+        program
+            .needs
+            .bind(&mut context, request, object, namespace, budget)?;
         let value = Value::resolve_val(&program.expression, &context)?;
         Ok(match value.downcast_ref::<CelBool>() {
             Some(result) => Ok(*result.inner()),

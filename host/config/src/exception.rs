@@ -1,13 +1,16 @@
 //! Exceptions: requests that a plugin is not called for until a given time.
 //!
-//! An exception must have an end and a reason. Otherwise people would forget it.
+//! An exception must have a reason, and say when it ends. Otherwise people would forget it.
 
 use std::fmt;
 use std::time::SystemTime;
 
+use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 use time::{Date, Month, OffsetDateTime, Time};
 
+use super::plugin::PluginName;
+use super::problem::{Collector, Problems};
 use super::read::{Fields, Node};
 
 /// An exception: requests that a plugin is not called for until a given time.
@@ -32,13 +35,25 @@ pub struct Exception {
 struct Until {
     /// The end as it was written.
     text: Box<str>,
-    /// The first moment at which the exception no longer applies.
-    end: OffsetDateTime,
+    /// The first moment at which the exception no longer applies. None if it applies until somebody deletes it.
+    end: Option<OffsetDateTime>,
+}
+
+/// A `PluginException`: an exception, and the plugins that it is for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SharedException {
+    /// The plugins' names.
+    pub plugins: Vec<PluginName>,
+    /// The exception for each of them.
+    pub exception: Exception,
 }
 
 const LISTS: &str = "namespaces, names, users or groups";
-const UNTIL_EXPECTED: &str = "a day, such as 2026-12-31, which is the last one (in UTC), or a time, such as \
-    2026-12-31T18:00:00Z";
+const UNTIL_EXPECTED: &str = "a day, such as 2026-12-31, which is the last one (in UTC), a time, such as \
+    2026-12-31T18:00:00Z, or never";
+/// The end of an exception that has none.
+const NEVER: &str = "never";
+const PLUGINS_EXPECTED: &str = "a list of plugins' names, such as [image-rewrite]";
 const REASON_EXPECTED: &str = "a text that says why";
 /// Maximum length of a reason. The host repeats it in annotations.
 const LONGEST_REASON_BYTES: usize = 500;
@@ -48,23 +63,35 @@ const LONGEST_REASON_BYTES: usize = 500;
 impl Exception {
     pub(crate) fn read(node: &Node<'_>) -> Option<Self> {
         let mut fields = node.object()?;
-        let namespaces = read_names(&mut fields, "namespaces");
-        let names = read_names(&mut fields, "names");
-        let users = read_names(&mut fields, "users");
-        let groups = read_names(&mut fields, "groups");
+        let exception = Self::read_fields(node, &mut fields, |fields| {
+            fields
+                .required("until", UNTIL_EXPECTED)
+                .and_then(|node| Until::read(&node))
+        });
+        fields.finish();
+        exception
+    }
+
+    /// Reads the keys, with the end as `until` reads it.
+    fn read_fields<'a>(
+        node: &Node<'a>,
+        fields: &mut Fields<'a>,
+        until: impl FnOnce(&mut Fields<'a>) -> Option<Until>,
+    ) -> Option<Self> {
+        let namespaces = read_names(fields, "namespaces");
+        let names = read_names(fields, "names");
+        let users = read_names(fields, "users");
+        let groups = read_names(fields, "groups");
         let given = ["namespaces", "names", "users", "groups"];
         if !given.iter().any(|key| fields.has(key)) {
             node.reject(&format!(
                 "at least one of {LISTS}; to disable the plugin, write enabled: false"
             ));
         }
-        let until = fields
-            .required("until", UNTIL_EXPECTED)
-            .and_then(|node| Until::read(&node));
+        let until = until(fields);
         let reason = fields
             .required("reason", REASON_EXPECTED)
             .and_then(|node| read_reason(&node));
-        fields.finish();
         Some(Self {
             namespaces: namespaces?,
             names: names?,
@@ -75,10 +102,21 @@ impl Exception {
         })
     }
 
+    /// Returns the exception as an entry under `exceptions` writes it.
+    pub(super) fn document(&self) -> Value {
+        let mut document = json!({ "until": self.until.text, "reason": self.reason });
+        for (key, list) in self.lists() {
+            document[key] = list.iter().map(|name| &**name).collect();
+        }
+        document
+    }
+
     /// Returns whether the exception still applies.
     #[must_use]
     pub fn is_active(&self, now: SystemTime) -> bool {
-        OffsetDateTime::from(now) < self.until.end
+        self.until
+            .end
+            .is_none_or(|end| OffsetDateTime::from(now) < end)
     }
 
     /// Returns the end as it was written.
@@ -105,9 +143,12 @@ impl Exception {
     }
 }
 
-/// Writes the reason and the end.
+/// Writes the reason, and the end if there is one.
 impl fmt::Display for Exception {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.until.end.is_none() {
+            return f.write_str(&self.reason);
+        }
         write!(f, "{} (until {})", self.reason, self.until.text)
     }
 }
@@ -117,14 +158,61 @@ impl fmt::Display for Exception {
 impl Until {
     fn read(node: &Node<'_>) -> Option<Self> {
         let text = node.quotable_text(UNTIL_EXPECTED)?;
+        if text == NEVER {
+            return Some(Self::never());
+        }
         let end = end_of_day(text).or_else(|| OffsetDateTime::parse(text, &Rfc3339).ok());
         if end.is_none() {
             node.reject(UNTIL_EXPECTED);
         }
         Some(Self {
             text: text.into(),
-            end: end?,
+            end: Some(end?),
         })
+    }
+
+    fn never() -> Self {
+        Self {
+            text: NEVER.into(),
+            end: None,
+        }
+    }
+}
+
+// === impl SharedException ===
+
+impl SharedException {
+    /// Reads the `spec` of a `PluginException`.
+    ///
+    /// # Errors
+    /// The list of all problems in it. Their paths begin with `spec`.
+    pub fn read(spec: &Value) -> Result<Self, Problems> {
+        let problems = Collector::default();
+        let node = Node::at("spec", spec, &problems);
+        let read = node.object().and_then(|mut fields| {
+            let plugins = fields
+                .required("plugins", PLUGINS_EXPECTED)
+                .and_then(|node| {
+                    let nodes = node.elements("plugins' names")?;
+                    if nodes.is_empty() {
+                        node.reject(PLUGINS_EXPECTED);
+                    }
+                    let names: Vec<_> = nodes.iter().map(PluginName::read).collect();
+                    names.into_iter().collect::<Option<Vec<_>>>()
+                });
+            let exception = Exception::read_fields(&node, &mut fields, |fields| {
+                match fields.optional("expires") {
+                    Some(node) => Until::read(&node),
+                    None => Some(Until::never()),
+                }
+            });
+            fields.finish();
+            Some(Self {
+                plugins: plugins?,
+                exception: exception?,
+            })
+        });
+        problems.finish(read)
     }
 }
 
@@ -179,6 +267,28 @@ pub(super) fn read_names(fields: &mut Fields<'_>, key: &'static str) -> Option<V
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn shared_exception_may_have_no_end_and_needs_plugins_and_reason() {
+        let spec = json!({ "plugins": ["guard"], "users": ["a"], "reason": "why" });
+        let read = SharedException::read(&spec).unwrap();
+        assert!(read.exception.is_active(SystemTime::now()));
+        assert_eq!(read.exception.to_string(), "why");
+        let document = read.exception.document();
+        let problems = Collector::default();
+        let again = Exception::read(&Node::root(&document, &problems));
+        assert_eq!(again, Some(read.exception));
+        let spec = json!({ "plugins": ["guard"], "users": ["a"], "reason": "why", "expires": "2020-01-01" });
+        let read = SharedException::read(&spec).unwrap();
+        assert!(!read.exception.is_active(SystemTime::now()));
+        let problems = SharedException::read(&json!({ "users": ["a"], "until": "2020-01-01" }));
+        let problems = problems.unwrap_err();
+        let places: Vec<_> = problems
+            .iter()
+            .map(|problem| problem.place.as_str())
+            .collect();
+        assert_eq!(places, ["spec.plugins", "spec.reason", "spec.until"]);
+    }
 
     #[test]
     fn exception_includes_last_day_and_excludes_end_time() {

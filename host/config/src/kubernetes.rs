@@ -53,6 +53,13 @@ pub fn resource_of(group: &str, kind: &str) -> Option<&'static Resource> {
     resources.find(|resource| resource.group == group && resource.kind == kind)
 }
 
+/// Returns the resources of a kind in all groups.
+pub fn resources_of_kind(kind: &str) -> impl Iterator<Item = &'static Resource> {
+    resources()
+        .iter()
+        .filter(move |resource| resource.kind == kind)
+}
+
 // === impl Resource ===
 
 impl Resource {

@@ -4,9 +4,11 @@
 //! once, by key path. An operator who sees one problem at a time has to try again for each of them.
 
 mod authentication;
+mod cluster;
 pub mod condition;
 pub mod deadline;
 mod directory;
+mod entry;
 mod everybody;
 mod exception;
 pub mod file;
@@ -20,11 +22,13 @@ mod policy;
 pub mod problem;
 mod quantity;
 pub mod read;
+mod record;
 mod registry;
 mod rule;
 mod salvage;
 mod selector;
 mod server;
+mod serving;
 mod shadow;
 pub mod stamp;
 mod startup;
@@ -42,8 +46,9 @@ use std::path::Path;
 use serde_json::Value;
 
 pub use authentication::{Authentication, ClientCertificate};
+pub use cluster::{Cluster, ClusterRegistration};
 pub use everybody::{is_of_namespace, why_everybody};
-pub use exception::Exception;
+pub use exception::{Exception, SharedException};
 pub use limit::{LIMITS, Limit, Limits, Unit};
 pub use listener::Admin;
 pub use origin::Origin;
@@ -54,6 +59,7 @@ pub use plugin::{Defaults, is_label};
 pub use policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
 pub use problem::{ConfigError, Problem, Problems};
 pub use quantity::{DurationError, format_bytes, format_count, format_duration, parse_go_duration};
+pub use record::Record;
 pub use registry::{Reference, ReferenceError, Registries, RegistryHost};
 pub use rule::{ManifestRule, Match, Rule};
 pub use rule::{Operations, Pattern, ResourcePattern, Scope};
@@ -61,6 +67,7 @@ pub use salvage::cache_directories;
 pub use selector::LabelSelector;
 pub use selector::{LabelTest, Requirement};
 pub use server::{DecisionLimits, EngineConfig, Margin, Requests, SelfSigned, ServiceName, Tls};
+pub use serving::{Serving, ServingPlugin, ServingState};
 pub use startup::{PeerAddress, Startup};
 
 use listener::Listeners;
@@ -92,6 +99,10 @@ pub struct Config {
     pub registries: Registries,
     /// The behaviour of a start while required plugins cannot be loaded.
     pub startup: Startup,
+    /// The recording of reviews. None if they are not recorded.
+    pub record: Option<Record>,
+    /// The use of the cluster that the server runs in.
+    pub cluster: Cluster,
     /// The plugins, in the order in which mutators run.
     pub plugins: Vec<PluginConfig>,
     /// The shadow versions of some plugins. They see the same requests and decide nothing.
@@ -162,6 +173,8 @@ impl Config {
             ("requests", self.requests != running.requests),
             ("engine", self.engine != running.engine),
             ("registries", self.registries != running.registries),
+            ("record", self.record != running.record),
+            ("cluster", self.cluster != running.cluster),
         ]
         .into_iter()
         .filter_map(|(key, differs)| differs.then_some(key))
@@ -223,22 +236,16 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     let engine = EngineConfig::read(&mut fields, folder);
     let registries = Registries::read(&mut fields, folder);
     let startup = Startup::read(&mut fields);
+    let record = record::read_record(&mut fields, folder, problems);
+    let cluster = Cluster::read(&mut fields);
     let max_calls = engine.max_concurrent_calls;
-    let limits = Limits::read(fields.section("limits"), &Limits::default(), max_calls);
-    let conflicts = fields
-        .optional("conflicts")
-        .and_then(|node| node.word(Conflicts::WORDS))
-        .unwrap_or_default();
-    let defaults = Defaults {
-        limits,
-        conflicts,
-        signature_keys: plugin::read_keys(fields.section("signatures"), folder, &[]),
-        log_identities: read_log_identities(fields.section("log")),
-    };
+    let defaults = read_defaults(&mut fields, folder, max_calls);
     let allow_empty = fields
         .optional("allowEmpty")
         .and_then(|node| node.boolean())
         .unwrap_or(false);
+    // Custom resources can bring the plugins.
+    let allow_empty = allow_empty || cluster.enabled;
     let expected = "a list of plugins; write allowEmpty: true to run without any";
     let nodes = if allow_empty {
         fields.optional("plugins")
@@ -279,10 +286,25 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
         engine,
         registries,
         startup,
+        record,
+        cluster,
         plugins,
         shadows,
         written: Written::of_file(document),
     })
+}
+
+/// Reads the values that entries take from the file.
+fn read_defaults(fields: &mut read::Fields<'_>, folder: &Path, max_calls: u32) -> Defaults {
+    Defaults {
+        limits: Limits::read(fields.section("limits"), &Limits::default(), max_calls),
+        conflicts: fields
+            .optional("conflicts")
+            .and_then(|node| node.word(Conflicts::WORDS))
+            .unwrap_or_default(),
+        signature_keys: plugin::read_keys(fields.section("signatures"), folder, &[]),
+        log_identities: read_log_identities(fields.section("log")),
+    }
 }
 
 /// Reads whether log records name objects and users.

@@ -174,6 +174,12 @@ limits! {
         "timer around one pull and its retries", "none: the plugin keeps its version";
     MAX_CACHE = "registries.maxCache" Bytes GI, MI => 1024 * GI,
         "the least recently used artifacts are evicted", "none";
+    MAX_RECORDING = "record.maxBytes" Bytes 256 * MI, MI => 1024 * GI,
+        "the oldest segments of the recording are deleted", "none";
+    MAX_RECORD_QUEUE = "record.maxQueue" Bytes 16 * MI, 64 * KI => GI,
+        "counted over the reviews that wait to be written", "none: the review is answered, but not recorded";
+    RECORD_SHARE = "record.share" Percent 100, 1 => 100,
+        "hash of the review's uid", "none: the other reviews are not recorded";
 }
 
 // === impl Unit ===

@@ -4,15 +4,18 @@
 //! in a webhook configuration. Cheap checks that often exclude a plugin come first:
 //!
 //! ```text
-//! rules → namespaces → users → labels → conditions
+//! rules → namespaces → users → labels → labels of the namespace → conditions
 //! ```
 //!
-//! Matching allocates nothing before the conditions, because the host checks every plugin for every request.
+//! Matching allocates nothing before the labels of the namespace, because the host checks every plugin for every
+//! request. The labels of the namespace are not in the review. If the host does not have them yet, matching ends there
+//! ([`Decided::AwaitsNamespace`]), and begins again after the lookup.
 
 mod labels;
 
 use std::borrow::Cow;
 
+use tollgate_admission::namespaces::{Namespace, OfRequest};
 use tollgate_admission::review::request::AdmissionRequest;
 use tollgate_json::document::Json;
 
@@ -34,6 +37,8 @@ pub enum Mismatch {
     Groups,
     /// `objectSelector` does not select the object.
     Labels,
+    /// `namespaceSelector` does not select the object's namespace.
+    NamespaceLabels,
     /// One of `matchConditions` is false: its index in the list.
     Condition(usize),
 }
@@ -47,6 +52,10 @@ pub enum Decided<'p> {
     Fails(Mismatch),
     /// A condition cannot be evaluated.
     Unclear(ConditionError),
+    /// The namespace is needed, and nobody has looked it up yet.
+    AwaitsNamespace,
+    /// The namespace is needed and cannot be looked up. The text says why.
+    NoNamespace(String),
     /// The conditions have to be evaluated on another thread: all of them, and one that costs too much here.
     Costly(&'p [Condition], &'p Condition),
 }
@@ -66,6 +75,9 @@ impl Mismatch {
             Self::Users => "a rule matches, but `excludeUsers` lists this user",
             Self::Groups => "a rule matches, but `excludeGroups` lists a group of this user",
             Self::Labels => "a rule matches, but its `objectSelector` does not",
+            Self::NamespaceLabels => {
+                "a rule matches, but its `namespaceSelector` does not select this namespace"
+            }
             Self::Condition(index) => {
                 let condition = matching.and_then(|matching| matching.conditions.get(index));
                 let Some(condition) = condition else {
@@ -127,6 +139,19 @@ impl Match {
         {
             return Decided::Fails(Mismatch::Labels);
         }
+        if self.needs_namespace() {
+            match request.namespace_of(object) {
+                OfRequest::Awaited(_) => return Decided::AwaitsNamespace,
+                OfRequest::Failed(what) => return Decided::NoNamespace(what),
+                // As in kube-apiserver, the selector never excludes a cluster-scoped object.
+                OfRequest::None => {}
+                OfRequest::Known(namespace) => {
+                    if !self.selects_namespace(&namespace) {
+                        return Decided::Fails(Mismatch::NamespaceLabels);
+                    }
+                }
+            }
+        }
         if self.conditions.is_empty() {
             return Decided::Holds;
         }
@@ -134,6 +159,18 @@ impl Match {
             Ok(decision) => decision.into(),
             Err(condition) => Decided::Costly(&self.conditions, condition),
         }
+    }
+
+    /// Whether the Namespace of a request decides about the match.
+    #[must_use]
+    pub fn needs_namespace(&self) -> bool {
+        !self.namespace_selector.requirements.is_empty()
+            || self.conditions.iter().any(Condition::needs_namespace)
+    }
+
+    fn selects_namespace(&self, namespace: &Namespace) -> bool {
+        self.namespace_selector
+            .selects(Some(namespace.document()), None)
     }
 
     /// Returns which namespace or user setting excludes a request that a rule matches, if one does.
@@ -209,7 +246,7 @@ impl Rule {
     fn matches_scope(&self, request: &AdmissionRequest) -> bool {
         // kube-apiserver sets a Namespace object's namespace to its own name, but the object is cluster-scoped.
         let namespaced = || {
-            let is_namespace = is_about_namespaces(request) && request.resource.version == "v1";
+            let is_namespace = request.is_about_namespaces() && request.resource.version == "v1";
             !is_namespace && namespace(request).is_some()
         };
         match self.scope {
@@ -237,11 +274,11 @@ fn namespace(request: &AdmissionRequest) -> Option<&str> {
 /// Returns the namespace that the object is in. A Namespace object is in itself. With generateName, a Namespace has
 /// no name yet, so no list can name its namespace.
 fn namespace_or_itself(request: &AdmissionRequest) -> Option<&str> {
-    namespace(request).or_else(|| is_about_namespaces(request).then_some(request.name.as_str()))
-}
-
-fn is_about_namespaces(request: &AdmissionRequest) -> bool {
-    request.resource.group.is_empty() && request.resource.resource == "namespaces"
+    namespace(request).or_else(|| {
+        request
+            .is_about_namespaces()
+            .then_some(request.name.as_str())
+    })
 }
 
 #[cfg(test)]

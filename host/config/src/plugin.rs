@@ -55,6 +55,8 @@ pub struct PluginConfig {
     pub allow_removals: bool,
     /// Whether log records name the object and the user of a request.
     pub log_identities: bool,
+    /// Whether settings come from a Secret. Texts of the plugin about its settings are withheld then.
+    pub secret_settings: bool,
     /// The entry as it was written. Comparisons ignore it.
     pub written: Written,
 }
@@ -167,6 +169,7 @@ impl PluginConfig {
             capabilities: BTreeSet::new(),
             allow_removals: false,
             log_identities: true,
+            secret_settings: false,
         }
     }
 
@@ -182,6 +185,13 @@ impl PluginConfig {
     pub fn set_mode(&mut self, mode: Mode) {
         self.mode = mode;
         self.written = self.written.with("mode", mode.as_str().into());
+    }
+
+    /// Adds an exception after the plugin's own ones.
+    pub fn add_exception(&mut self, exception: Exception) {
+        self.exceptions.push(exception);
+        let all = self.exceptions.iter().map(Exception::document);
+        self.written = self.written.with("exceptions", all.collect());
     }
 
     /// Returns whether both configurations run the same code, given the same bytes. The remaining keys only control
@@ -397,7 +407,7 @@ impl PluginName {
         self.shadow_of().unwrap_or(self.as_str())
     }
 
-    fn read(node: &Node<'_>) -> Option<Self> {
+    pub(super) fn read(node: &Node<'_>) -> Option<Self> {
         let name = Self::parse(node.quotable_text(NAME_EXPECTED)?).ok();
         if name.is_none() {
             node.reject(NAME_EXPECTED);

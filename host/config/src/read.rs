@@ -28,8 +28,6 @@ pub struct Fields<'a> {
     path: String,
     members: Option<&'a Map<String, Value>>,
     known: Vec<&'static str>,
-    /// Keys that are spelled correctly and are refused nevertheless.
-    refused: Vec<&'static str>,
     problems: &'a Collector,
 }
 
@@ -40,6 +38,15 @@ impl<'a> Node<'a> {
     pub fn root(value: &'a Value, problems: &'a Collector) -> Self {
         Self {
             path: String::new(),
+            value,
+            problems,
+        }
+    }
+
+    /// Creates the node of a part of a document that is read alone.
+    pub fn at(path: &str, value: &'a Value, problems: &'a Collector) -> Self {
+        Self {
+            path: path.to_owned(),
             value,
             problems,
         }
@@ -73,7 +80,6 @@ impl<'a> Node<'a> {
             path: self.path.clone(),
             members: Some(members?),
             known: Vec::new(),
-            refused: Vec::new(),
             problems: self.problems,
         })
     }
@@ -222,14 +228,6 @@ impl<'a> Fields<'a> {
         Some(node)
     }
 
-    /// Refuses a key that Kubernetes has and this host cannot support, and reports the reason.
-    pub(crate) fn refuse(&mut self, key: &'static str, why: &str) {
-        self.refused.push(key);
-        if self.has(key) {
-            self.problem(key, why);
-        }
-    }
-
     /// Returns the value of a key that must exist.
     pub fn required(&mut self, key: &'static str, expected: &str) -> Option<Node<'a>> {
         self.known.push(key);
@@ -257,7 +255,6 @@ impl<'a> Fields<'a> {
             path: child(&self.path, key),
             members: None,
             known: Vec::new(),
-            refused: Vec::new(),
             problems: self.problems,
         })
     }
@@ -289,7 +286,7 @@ impl<'a> Fields<'a> {
         let mut unknown: Vec<&str> = members
             .keys()
             .map(String::as_str)
-            .filter(|key| !self.known.contains(key) && !self.refused.contains(key))
+            .filter(|key| !self.known.contains(key))
             .collect();
         // serde_json's order depends on a feature that any crate in the build may turn on.
         unknown.sort_unstable();

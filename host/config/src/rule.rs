@@ -32,6 +32,8 @@ pub struct Match {
     pub exclude_users: Vec<Box<str>>,
     /// Groups whose members' requests are excluded.
     pub exclude_groups: Vec<Box<str>>,
+    /// Selector that the labels of the object's namespace must match.
+    pub namespace_selector: LabelSelector,
     /// Selector that the new or the old labels of the object must match.
     pub object_selector: LabelSelector,
     /// Conditions. All of them must hold.
@@ -105,10 +107,11 @@ pub enum Scope {
 const MOST_MANIFEST_RULES: usize = 64;
 const MOST_MANIFEST_TEXTS: usize = 128;
 
-const NAMESPACE_SELECTOR: &str = "cannot be evaluated here: a review does not contain the labels of the object's namespace; write it into the webhook configuration, or name namespaces under `namespaces` or `excludeNamespaces`";
 const CONDITION_NAME_EXPECTED: &str =
     "a name of at most 63 characters: letters, digits, -, _ and .";
 
+const RECORDED_RULES: &str =
+    "at least one rule, as in `match` of a plugin; leave the key out to record all reviews";
 const RULE_EXAMPLE: &str = "at least one rule, such as \
     {operations: [CREATE, UPDATE], apiGroups: [\"\"], apiVersions: [v1], resources: [pods]}";
 
@@ -146,6 +149,7 @@ impl Match {
             exclude_namespaces: Vec::new(),
             exclude_users: Vec::new(),
             exclude_groups: Vec::new(),
+            namespace_selector: LabelSelector::default(),
             object_selector: LabelSelector::default(),
             conditions: Vec::new(),
         };
@@ -214,13 +218,15 @@ impl Match {
         }
         let exclude_users = read_names(&mut fields, "excludeUsers");
         let exclude_groups = read_names(&mut fields, "excludeGroups");
+        let namespace_selector = fields
+            .optional("namespaceSelector")
+            .and_then(|node| LabelSelector::read(&node, problems));
         let object_selector = fields
             .optional("objectSelector")
             .and_then(|node| LabelSelector::read(&node, problems));
         let conditions = fields
             .optional("matchConditions")
             .map(|node| read_conditions(&node, problems));
-        fields.refuse("namespaceSelector", NAMESPACE_SELECTOR);
         fields.finish();
         Some(Self {
             rules,
@@ -228,10 +234,36 @@ impl Match {
             exclude_namespaces,
             exclude_users: exclude_users.unwrap_or_default(),
             exclude_groups: exclude_groups.unwrap_or_default(),
+            namespace_selector: namespace_selector.unwrap_or_default(),
             object_selector: object_selector.unwrap_or_default(),
             conditions: conditions.unwrap_or_default(),
         })
     }
+}
+
+/// Reads which reviews are recorded: `rules`, `namespaces` and `excludeNamespaces`. Without rules, all reviews are.
+pub(super) fn read_recorded(fields: &mut Fields<'_>, problems: &Collector) -> Option<Match> {
+    let everything = |text: &str| vec![text.to_owned()];
+    let mut matching = Match::from_manifest_rules(&[ManifestRule {
+        operations: everything("*"),
+        api_groups: everything("*"),
+        api_versions: everything("*"),
+        resources: everything("*/*"),
+        scope: None,
+    }])
+    .ok()?;
+    if let Some(node) = fields.optional("rules") {
+        let nodes = node.elements("rules").unwrap_or_default();
+        if nodes.is_empty() {
+            node.reject(RECORDED_RULES);
+        }
+        let rules = nodes.iter().filter_map(|rule| Rule::read(rule, problems));
+        matching.rules = rules.collect();
+    }
+    matching.namespaces = read_namespaces(fields, "namespaces", problems).unwrap_or_default();
+    matching.exclude_namespaces =
+        read_namespaces(fields, "excludeNamespaces", problems).unwrap_or_default();
+    Some(matching)
 }
 
 // === impl Rule ===

@@ -257,7 +257,7 @@ fn escapes_hostile_text_in_problems() {
     assert_snapshot!(error(&text), @r#"
 configuration: 2 problems
   listen: got "\u{1b}[31m\u{202e}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx"…, expected an IP address and a port, such as 0.0.0.0:8443 or [::]:8443
-  ["a\n\u{1b}[31m"]: unknown key, expected listen, admin, probes, tls, authentication, requests, engine, registries, startupGrace, startupPeers, limits, conflicts, signatures, log, allowEmpty or plugins
+  ["a\n\u{1b}[31m"]: unknown key, expected listen, admin, probes, tls, authentication, requests, engine, registries, startupGrace, startupPeers, record, cluster, limits, conflicts, signatures, log, allowEmpty or plugins
 "#);
 }
 
@@ -505,7 +505,7 @@ plugins:
     existingViolations: warn
     match:
       rules: [{ operations: ["*"], apiGroups: ["*"], apiVersions: ["*"], resources: ["*/*"] }]
-      namespaceSelector: { matchLabels: { team: shop } }
+      namespaceSelector: { matchLabels: { team: [shop] } }
       excludeUsers: ["system:*", 7]
       excludeGroups: []
       objectSelector:
@@ -535,6 +535,7 @@ configuration: 39 problems
   plugins[0].match.excludeUsers[0]: got "system:*", expected an exact name; patterns are not supported
   plugins[0].match.excludeUsers[1]: got 7, expected a name; put it in quotes
   plugins[0].match.excludeGroups: got an empty list, expected at least one name, or leave the key out
+  plugins[0].match.namespaceSelector.matchLabels.team: expected the value of a label: at most 63 characters (letters, digits, -, _ and .), with a letter or digit at both ends; put it in quotes
   plugins[0].match.objectSelector.matchLabels.-app: expected the key of a label, such as app or example.com/tier
   plugins[0].match.objectSelector.matchLabels["Example.com/a"]: expected the key of a label, such as app or example.com/tier
   plugins[0].match.objectSelector.matchLabels.count: expected the value of a label: at most 63 characters (letters, digits, -, _ and .), with a letter or digit at both ends; put it in quotes
@@ -546,28 +547,27 @@ configuration: 39 problems
   plugins[0].match.objectSelector.matchExpressions[4].key: missing, expected the key of a label, such as app or example.com/tier
   plugins[0].match.objectSelector.matchExpressions[5].values[1]: got "-", expected the value of a label: at most 63 characters (letters, digits, -, _ and .), with a letter or digit at both ends
   plugins[0].match.matchConditions[0].expression: line 1, column 24: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}
-  plugins[0].match.matchConditions[1].expression: line 1, column 1: unknown name `params`, expected object, oldObject or request
+  plugins[0].match.matchConditions[1].expression: line 1, column 1: unknown name `params`, expected object, oldObject, request or namespaceObject
   plugins[0].match.matchConditions[1].expression: line 1, column 19: `authorizer` is not available here: it needs the API server; write this condition into the webhook configuration
   plugins[0].match.matchConditions[2].name: got "broken", expected another name, because another condition already has this one
   plugins[0].match.matchConditions[3].name: got "a b", expected a name of at most 63 characters: letters, digits, -, _ and .
   plugins[0].match.matchConditions[3].expression: got 7, expected a CEL expression, such as "request.operation != 'DELETE'"; put it in quotes
   plugins[0].match.matchConditions[4].name: missing, expected a name of at most 63 characters: letters, digits, -, _ and .
   plugins[0].match.matchConditions[4].expression: line 1, column 24: unknown function `isQuantity`
-  plugins[0].match.namespaceSelector: cannot be evaluated here: a review does not contain the labels of the object's namespace; write it into the webhook configuration, or name namespaces under `namespaces` or `excludeNamespaces`
   plugins[0].reinvocationPolicy: got "ifNeeded", expected Never or IfNeeded; did you mean IfNeeded?
   plugins[0].conflicts: got "Deny", expected last or deny; did you mean deny?
   plugins[0].existingViolations: got "warn", expected deny or allow
   plugins[0].exceptions[0]: got an object, expected at least one of namespaces, names, users or groups; to disable the plugin, write enabled: false
-  plugins[0].exceptions[0].until: got "tomorrow", expected a day, such as 2026-12-31, which is the last one (in UTC), or a time, such as 2026-12-31T18:00:00Z
+  plugins[0].exceptions[0].until: got "tomorrow", expected a day, such as 2026-12-31, which is the last one (in UTC), a time, such as 2026-12-31T18:00:00Z, or never
   plugins[0].exceptions[0].reason: got "", expected a text that says why, of at most 500 bytes
   plugins[0].exceptions[1].namespaces: got an empty list, expected at least one name, or leave the key out
-  plugins[0].exceptions[1].until: got "2026-02-30", expected a day, such as 2026-12-31, which is the last one (in UTC), or a time, such as 2026-12-31T18:00:00Z
+  plugins[0].exceptions[1].until: got "2026-02-30", expected a day, such as 2026-12-31, which is the last one (in UTC), a time, such as 2026-12-31T18:00:00Z, or never
   plugins[0].exceptions[1].reason: missing, expected a text that says why
   plugins[0].exceptions[2].users[0]: got "*", expected an exact name; patterns are not supported
-  plugins[0].exceptions[2].until: got "2026-12-31T18:00", expected a day, such as 2026-12-31, which is the last one (in UTC), or a time, such as 2026-12-31T18:00:00Z
+  plugins[0].exceptions[2].until: got "2026-12-31T18:00", expected a day, such as 2026-12-31, which is the last one (in UTC), a time, such as 2026-12-31T18:00:00Z, or never
   plugins[0].exceptions[2].untill: unknown key, did you mean until?
   plugins[0].exceptions[3]: got an object, expected at least one of namespaces, names, users or groups; to disable the plugin, write enabled: false
-  plugins[0].exceptions[3].until: missing, expected a day, such as 2026-12-31, which is the last one (in UTC), or a time, such as 2026-12-31T18:00:00Z
+  plugins[0].exceptions[3].until: missing, expected a day, such as 2026-12-31, which is the last one (in UTC), a time, such as 2026-12-31T18:00:00Z, or never
   plugins[0].exceptions[3].reason: missing, expected a text that says why
 "#);
 }

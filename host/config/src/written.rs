@@ -67,6 +67,11 @@ impl Written {
         Self(Arc::new(entry))
     }
 
+    /// Returns the document.
+    pub(super) fn value(&self) -> &Value {
+        &self.0
+    }
+
     /// Creates an entry with only a name and a source.
     pub(super) fn of_source(name: &PluginName, source: &Source) -> Self {
         let entry = json!({ "name": name.as_str(), "source": source.to_string() });

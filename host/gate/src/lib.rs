@@ -18,6 +18,7 @@
 //! - [`plugin`] turns a file into a guest.
 //! - [`live`] brings changes of the configuration and the plugins into service.
 //! - [`decision`] records what is reported about a review afterwards.
+//! - [`recording`] hands reviews to the recorder.
 //! - [`shadow`] compares a plugin with its shadow version.
 //!
 //! The other stages are crates of their own: `tollgate_server`, `tollgate_admission`, `tollgate_config`,
@@ -29,4 +30,5 @@ pub mod fuzzing;
 pub mod live;
 pub mod pipeline;
 pub mod plugin;
+pub mod recording;
 pub mod shadow;

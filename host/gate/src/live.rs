@@ -2,11 +2,11 @@
 //! failed call.
 //!
 //! ```text
-//! a file changes, SIGHUP, POST /reload                                         watch, desired
+//! a file changes, SIGHUP, POST /reload, a custom resource changes              watch, desired
 //!   → read the configuration and stamp the files
 //!   → reconcile: compare desired and serving, and decide on steps (pure)       reconcile
 //!   → run the steps: load → prepare (child process) → link; publish; record    task, load
-//!   → report: /plugins, /readyz, the log, the metrics                          status, note
+//!   → report: /plugins, /readyz, the log, the metrics, custom resources        status, note, serving
 //! ```
 //!
 //! Tollgate polls the files ten times a second and does not use inotify, for three reasons:
@@ -21,6 +21,7 @@ mod load;
 mod note;
 mod reclaim;
 mod reconcile;
+mod serving;
 mod status;
 mod task;
 mod watch;
@@ -31,6 +32,7 @@ use tokio::sync::{mpsc, oneshot};
 use tollgate_admission::{Body, Call, Gate, Instance, Readiness, Reloaded, Reply};
 use tollgate_config::Startup;
 
+pub use desired::Additions;
 pub use reclaim::Reclaim;
 pub use task::{Begin, Reconciler};
 
@@ -51,6 +53,8 @@ pub struct Live {
     reload_sender: mpsc::Sender<ReloadRequest>,
     grace: Arc<Grace>,
     reclaim: Arc<Reclaim>,
+    /// The reason why this replica must not be ready yet, beside missing plugins.
+    waits: Option<Box<dyn Fn() -> Option<String> + Send + Sync>>,
 }
 
 // === impl Live ===
@@ -66,6 +70,16 @@ impl Live {
             reload_sender: reconciler.reload_sender(),
             grace: Arc::new(Grace::new(startup, instance)),
             reclaim: reconciler.reclaim(),
+            waits: None,
+        }
+    }
+
+    /// Makes the gate unready for as long as `waits` returns a reason.
+    #[must_use]
+    pub fn waiting_for(self, waits: impl Fn() -> Option<String> + Send + Sync + 'static) -> Self {
+        Self {
+            waits: Some(Box::new(waits)),
+            ..self
         }
     }
 
@@ -134,6 +148,11 @@ impl Gate for Live {
         readiness.detail.extend(self.status.lines(&live));
         if let Some(waiting) = self.grace.waiting(&live) {
             readiness.ready = false;
+            readiness.detail.push(waiting);
+        }
+        if let Some(waiting) = self.waits.as_ref().and_then(|waits| waits()) {
+            readiness.ready = false;
+            readiness.complete = false;
             readiness.detail.push(waiting);
         }
         readiness

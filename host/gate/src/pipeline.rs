@@ -20,8 +20,10 @@ pub mod passed_over;
 mod record;
 pub mod respond;
 mod turn;
+mod unserved;
 mod validate;
 
+pub(crate) use gate::Reviewed;
 pub use gate::{Examined, Pipeline};
 #[doc(hidden)]
 pub use validate::fuzzing;

@@ -26,6 +26,9 @@ const REQUEST_BUCKETS_SECONDS: [f64; 15] = [
     0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0,
 ];
 
+/// Reasons of [`Metrics::recording_dropped`].
+const RECORDING_DROPPED: [&str; 3] = ["queue", "unreadable", "write"];
+
 /// The registry and every family in it.
 #[derive(Debug)]
 pub struct Metrics {
@@ -38,6 +41,7 @@ pub struct Metrics {
     credential_degraded: Family<SettingLabels, Gauge>,
     reviews: Family<ReviewLabels, Counter>,
     conflicts: Family<ConflictLabels, Counter>,
+    unserved_reviews: Family<UnservedLabels, Counter>,
     config_reloads: Family<ResultLabels, Counter>,
     config_last_reload_successful: Gauge,
     config_last_reload_success: Gauge,
@@ -45,6 +49,9 @@ pub struct Metrics {
     plugin_information: Family<PluginInformationLabels, Gauge>,
     plugin: PluginFamilies,
     audit_dropped: Counter,
+    recorded_reviews: Counter,
+    recording_bytes: Counter,
+    recording_dropped: Family<ReasonLabels, Counter>,
     shadow_comparisons: Family<ComparisonLabels, Counter>,
     shadow_near_fuel_limit: Family<ComparedPluginLabels, Counter>,
     /// Requests that are being read, reviewed or answered.
@@ -63,6 +70,14 @@ pub struct Metrics {
     pub oversized_bodies: Counter,
     /// Requests that ended in a panic of the host.
     pub panics: Counter,
+    /// Whether this replica leads its installation.
+    pub registration_leader: Gauge,
+    /// Plugins whose rules wait for a replica.
+    pub registration_waiting_plugins: Gauge,
+    /// Whether the webhook configurations are not as desired.
+    pub registration_problem: Gauge,
+    /// Repairs of webhook configurations that somebody else had changed.
+    pub registration_repairs: Counter,
 }
 
 /// The limit that made the host refuse a request.
@@ -89,6 +104,19 @@ pub enum Comparison {
     Unfinished,
     /// No result: there was no room for the call.
     Dropped,
+}
+
+/// Why no configured plugin is for a review.
+#[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub enum Unserved {
+    /// The path names a plugin that was removed from the configuration.
+    Removed,
+    /// The path names a plugin that this server never had.
+    Unknown,
+    /// The path names a plugin that does not take part in this phase.
+    Phase,
+    /// No rule of any plugin matches the request.
+    Unmatched,
 }
 
 /// The credential that a client failed to present.
@@ -143,6 +171,12 @@ struct ReviewLabels {
 }
 
 #[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct UnservedLabels {
+    endpoint: &'static str,
+    reason: &'static str,
+}
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
 struct ConflictLabels {
     plugin: String,
     overwrote: String,
@@ -185,6 +219,7 @@ impl Metrics {
             credential_degraded: Family::default(),
             reviews: Family::default(),
             conflicts: Family::default(),
+            unserved_reviews: Family::default(),
             config_reloads: Family::default(),
             config_last_reload_successful: Gauge::default(),
             config_last_reload_success: Gauge::default(),
@@ -192,6 +227,9 @@ impl Metrics {
             plugin_information: Family::default(),
             plugin: PluginFamilies::register(&mut registry),
             audit_dropped: Counter::default(),
+            recorded_reviews: Counter::default(),
+            recording_bytes: Counter::default(),
+            recording_dropped: Family::default(),
             shadow_comparisons: Family::default(),
             shadow_near_fuel_limit: Family::default(),
             requests_in_flight: Gauge::default(),
@@ -202,11 +240,16 @@ impl Metrics {
             tls_handshake_failures: Counter::default(),
             oversized_bodies: Counter::default(),
             panics: Counter::default(),
+            registration_leader: Gauge::default(),
+            registration_waiting_plugins: Gauge::default(),
+            registration_problem: Gauge::default(),
+            registration_repairs: Counter::default(),
             registry: Registry::default(),
         };
         metrics.register_server(&mut registry);
         metrics.register_reviews(&mut registry);
         metrics.register_live(&mut registry);
+        metrics.register_registration(&mut registry);
         metrics.registry = registry;
         metrics.begin();
         Arc::new(metrics)
@@ -221,6 +264,12 @@ impl Metrics {
             let labels = ReasonLabels { reason };
             drop(self.authentication_failures.get_or_create(&labels));
         }
+        for reason in RECORDING_DROPPED {
+            drop(
+                self.recording_dropped
+                    .get_or_create(&ReasonLabels { reason }),
+            );
+        }
         for endpoint in [Phase::Mutate, Phase::Validate].map(Phase::name) {
             for verdict in ["allowed", "denied", "error"] {
                 let labels = ReviewLabels {
@@ -229,6 +278,10 @@ impl Metrics {
                     verdict,
                 };
                 drop(self.reviews.get_or_create(&labels));
+            }
+            for reason in Unserved::ALL.map(Unserved::name) {
+                let labels = UnservedLabels { endpoint, reason };
+                drop(self.unserved_reviews.get_or_create(&labels));
             }
         }
     }
@@ -309,11 +362,40 @@ impl Metrics {
         );
     }
 
+    fn register_registration(&self, registry: &mut Registry) {
+        registry.register(
+            "registration_leader",
+            "1 on the replica that registers the webhooks of its installation",
+            self.registration_leader.clone(),
+        );
+        registry.register(
+            "registration_waiting_plugins",
+            "Plugins whose rules are not registered as desired because a ready replica does not serve them",
+            self.registration_waiting_plugins.clone(),
+        );
+        registry.register(
+            "registration_problem",
+            "1 on the leader while the webhook configurations are not as desired",
+            self.registration_problem.clone(),
+        );
+        registry.register(
+            "registration_repairs",
+            "Webhook configurations that this replica restored because somebody else had changed them",
+            self.registration_repairs.clone(),
+        );
+    }
+
     fn register_reviews(&self, registry: &mut Registry) {
         registry.register(
             "reviews",
             "Reviews answered, by endpoint, AdmissionReview version and verdict",
             self.reviews.clone(),
+        );
+        registry.register(
+            "unserved_reviews",
+            "Reviews that no configured plugin is for, because the registration differs from the configuration, by \
+             reason",
+            self.unserved_reviews.clone(),
         );
         registry.register(
             "conflicts",
@@ -324,6 +406,22 @@ impl Metrics {
             "audit_dropped",
             "Calls of plugins in mode audit or warn that were not run because the host had no room for them",
             self.audit_dropped.clone(),
+        );
+        registry.register(
+            "recorded_reviews",
+            "Reviews that were written to the recording",
+            self.recorded_reviews.clone(),
+        );
+        registry.register_with_unit(
+            "recording_written",
+            "Compressed bytes that were written to the recording",
+            Unit::Bytes,
+            self.recording_bytes.clone(),
+        );
+        registry.register(
+            "recording_dropped",
+            "Reviews that should be in the recording and are not, by reason",
+            self.recording_dropped.clone(),
         );
         registry.register(
             "shadow_comparisons",
@@ -442,6 +540,14 @@ impl Metrics {
             .inc();
     }
 
+    /// Counts a review that no configured plugin is for.
+    pub fn unserved(&self, endpoint: &'static str, reason: Unserved) {
+        let reason = reason.name();
+        self.unserved_reviews
+            .get_or_create(&UnservedLabels { endpoint, reason })
+            .inc();
+    }
+
     /// Counts that `plugin` changed or removed a value that `overwrote` had written.
     pub fn conflict(&self, plugin: &str, overwrote: &str) {
         self.conflicts
@@ -450,6 +556,19 @@ impl Metrics {
                 overwrote: overwrote.to_owned(),
             })
             .inc();
+    }
+
+    /// Counts reviews that were written to the recording, and their compressed size.
+    pub fn recorded(&self, reviews: u64, bytes: u64) {
+        self.recorded_reviews.inc_by(reviews);
+        self.recording_bytes.inc_by(bytes);
+    }
+
+    /// Counts reviews that should be in the recording and are not. `reason` is a word from a fixed list.
+    pub fn recording_dropped(&self, reason: &'static str, reviews: u64) {
+        self.recording_dropped
+            .get_or_create(&ReasonLabels { reason })
+            .inc_by(reviews);
     }
 
     /// Counts an audit-mode call that did not run because too many were waiting.
@@ -551,6 +670,21 @@ impl Overload {
     }
 }
 
+// === impl Unserved ===
+
+impl Unserved {
+    const ALL: [Self; 4] = [Self::Removed, Self::Unknown, Self::Phase, Self::Unmatched];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Removed => "removed",
+            Self::Unknown => "unknown",
+            Self::Phase => "phase",
+            Self::Unmatched => "unmatched",
+        }
+    }
+}
+
 // === impl AuthenticationFailure ===
 
 impl AuthenticationFailure {
@@ -591,8 +725,11 @@ mod tests {
         metrics.authentication_failed(AuthenticationFailure::Missing);
         metrics.review("mutate", "v1", "allowed");
         metrics.conflict("second", "first");
+        metrics.unserved("validate", Unserved::Removed);
         metrics.plugin_loaded("first", "sha256:ab", "1.0.0");
         metrics.audit_dropped();
+        metrics.recorded(3, 700);
+        metrics.recording_dropped("queue", 2);
         metrics.compared("first", Phase::Validate, Comparison::Different);
         metrics.shadow_near_fuel_limit("first");
         metrics.certificate(None, 17);
@@ -605,8 +742,13 @@ mod tests {
             "tollgate_reviews_total{endpoint=\"mutate\",version=\"v1\",verdict=\"allowed\"} 1",
             "tollgate_conflicts_total{plugin=\"second\",overwrote=\"first\"} 1",
             "tollgate_plugin_info{plugin=\"first\",digest=\"sha256:ab\",version=\"1.0.0\"} 1",
+            "tollgate_unserved_reviews_total{endpoint=\"validate\",reason=\"removed\"} 1",
             "tollgate_plugins_loaded 1",
             "tollgate_audit_dropped_total 1",
+            "tollgate_recorded_reviews_total 3",
+            "tollgate_recording_written_bytes_total 700",
+            "tollgate_recording_dropped_total{reason=\"queue\"} 2",
+            "tollgate_recording_dropped_total{reason=\"write\"} 0",
             "tollgate_shadow_comparisons_total{plugin=\"first\",phase=\"validate\",result=\"different\"} 1",
             "tollgate_shadow_near_fuel_limit_total{plugin=\"first\"} 1",
             "tollgate_certificate_expiry_timestamp_seconds{file=\"self-signed\"} 17",
@@ -626,6 +768,7 @@ mod tests {
             "tollgate_overload_rejections_total{reason=\"passwords\"} 0",
             "tollgate_authentication_failures_total{reason=\"bearer\"} 0",
             "tollgate_reviews_total{endpoint=\"validate\",version=\"v1\",verdict=\"error\"} 0",
+            "tollgate_unserved_reviews_total{endpoint=\"mutate\",reason=\"unmatched\"} 0",
             "tollgate_panics_total 0",
         ] {
             assert!(text.contains(line), "{line} is not in\n{text}");

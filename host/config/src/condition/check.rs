@@ -10,7 +10,7 @@ use cel::parser::Expression;
 use cel::{ParseErrors, Program};
 
 use super::functions;
-use super::needs::{OBJECT, OLD_OBJECT, REQUEST};
+use super::needs::{NAMESPACE, OBJECT, OLD_OBJECT, REQUEST};
 
 /// Names of types. CEL treats them as values.
 const TYPES: [&str; 10] = [
@@ -209,7 +209,7 @@ impl<'p> Checker<'p> {
 
     fn check_name(&mut self, expression: &Expression, name: &str) {
         if self.scope.contains(&name)
-            || [OBJECT, OLD_OBJECT, REQUEST].contains(&name)
+            || [OBJECT, OLD_OBJECT, REQUEST, NAMESPACE].contains(&name)
             || TYPES.contains(&name)
         {
             return;
@@ -219,16 +219,14 @@ impl<'p> Checker<'p> {
                 "`authorizer` is not available here: it needs the API server; write this condition into the webhook \
                  configuration"
             }
-            "namespaceObject" => {
-                "`namespaceObject` is not available here: a review contains only the namespace's name \
-                 (request.namespace)"
-            }
             _ => "",
         };
         if why.is_empty() {
             self.note(
                 expression,
-                format!("unknown name `{name}`, expected object, oldObject or request"),
+                format!(
+                    "unknown name `{name}`, expected object, oldObject, request or namespaceObject"
+                ),
             );
         } else {
             self.note(expression, why.to_owned());

@@ -47,7 +47,9 @@ pub fn unmetered(
         let budget = Budget::new(BUDGET);
         let mut context = Context::with_env(ENVIRONMENT.clone());
         context.add_variable_as_val(budget::VARIABLE, Box::new(budget.clone()));
-        let bound = program.needs.bind(&mut context, request, object, &budget);
+        let bound = program
+            .needs
+            .bind(&mut context, request, object, None, &budget);
         bound.ok()?;
         let value = Value::resolve_val(parsed.expression(), &context).ok()?;
         let value = value.downcast_ref::<cel::common::types::CelBool>()?;

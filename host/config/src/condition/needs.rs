@@ -19,6 +19,7 @@ use super::values;
 pub(super) const OBJECT: &str = "object";
 pub(super) const OLD_OBJECT: &str = "oldObject";
 pub(super) const REQUEST: &str = "request";
+pub(super) const NAMESPACE: &str = "namespaceObject";
 
 /// The needed parts of each variable. Variables that the expression does not name are missing.
 #[derive(Debug, Default)]
@@ -44,18 +45,25 @@ impl Needs {
         needs
     }
 
-    /// Adds the variables to the context.
+    /// Whether the expression names the Namespace of the request.
+    pub(super) fn namespace(&self) -> bool {
+        self.variables.contains_key(NAMESPACE)
+    }
+
+    /// Adds the variables to the context. `namespace` is the Namespace of the request, if it has one.
     pub(super) fn bind<'v>(
         &self,
         context: &mut Context<'_, 'v>,
         request: &'v AdmissionRequest,
         object: Option<&'v Json>,
+        namespace: Option<&'v Json>,
         budget: &Budget,
     ) -> Result<(), ExecutionError> {
         for (name, need) in &self.variables {
             let value = match *name {
                 OBJECT => value_or_null(object, need, budget)?,
                 OLD_OBJECT => value_or_null(request.old_object.as_ref(), need, budget)?,
+                NAMESPACE => value_or_null(namespace, need, budget)?,
                 _ => values::request(request, need, budget)?,
             };
             context.add_variable_as_val(*name, value);
@@ -130,7 +138,7 @@ impl Needs {
 fn place(expression: &Expression) -> Option<(&'static str, Vec<&str>)> {
     match &expression.expr {
         Expr::Ident(name) => {
-            let variables = [OBJECT, OLD_OBJECT, REQUEST];
+            let variables = [OBJECT, OLD_OBJECT, REQUEST, NAMESPACE];
             let variable = variables.into_iter().find(|variable| name == variable)?;
             Some((variable, Vec::new()))
         }
@@ -229,6 +237,10 @@ mod tests {
             ),
             ("has(object.spec.a) && object.spec.a.b", "object/spec/a/b"),
             ("[1].exists(x, has(object.a[x].b))", "object/a"),
+            (
+                "namespaceObject.metadata.labels['team'] == 'a'",
+                "namespaceObject/metadata/labels/team",
+            ),
         ] {
             assert_eq!(needs(text), expected, "{text}");
         }

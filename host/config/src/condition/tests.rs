@@ -30,6 +30,7 @@ fn request(object: Value, old_object: Value) -> AdmissionRequest {
             "userInfo": {"username": "jane", "groups": ["dev", "system:authenticated"], "extra": {"scopes": ["a"]}},
         })),
         memory: tollgate_json::document::Account::unlimited(),
+        looked_up: tollgate_admission::namespaces::LookedUp::default(),
     }
 }
 
@@ -287,11 +288,10 @@ fn ignores_errors_that_do_not_affect_the_result() {
 fn rejects_expressions_that_can_never_be_evaluated() {
     assert_snapshot!(problems("object.spec.replicas >"), @"line 1, column 24: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}");
     assert_snapshot!(problems("object.metadata.name == 'a' &&\n  foo == bar"), @r#"
-line 2, column 3: unknown name `foo`, expected object, oldObject or request
-line 2, column 10: unknown name `bar`, expected object, oldObject or request
+line 2, column 3: unknown name `foo`, expected object, oldObject, request or namespaceObject
+line 2, column 10: unknown name `bar`, expected object, oldObject, request or namespaceObject
 "#);
     assert_snapshot!(problems("authorizer.group('').resource('pods').check('create').allowed()"), @"line 1, column 1: `authorizer` is not available here: it needs the API server; write this condition into the webhook configuration");
-    assert_snapshot!(problems("namespaceObject.metadata.labels.a == 'b'"), @"line 1, column 1: `namespaceObject` is not available here: a review contains only the namespace's name (request.namespace)");
     assert_snapshot!(problems("request.object.spec.replicas == 1"), @"line 1, column 8: `request` has no field `object`, expected the variable `object`");
     assert_snapshot!(problems("request.user == 'a' || request.userInfo.name == 'a' || has(request.kind.name)"), @r#"
 line 1, column 8: `request` has no field `user`, expected uid, kind, resource, subResource, requestKind, requestResource, requestSubResource, name, namespace, operation, userInfo, dryRun, options
@@ -309,7 +309,7 @@ line 1, column 42: unknown function `quantity`
     assert_snapshot!(problems("'a'"), @"line 1, column 1: the result is always a string, expected a boolean");
     assert_snapshot!(problems("google.protobuf.Duration{} == object"), @"line 1, column 25: unknown type `google.protobuf.Duration`");
     assert_snapshot!(problems("has(object)"), @"line 1, column 6: invalid argument to has() macro");
-    assert_snapshot!(problems("[1].all(x, y > x)"), @"line 1, column 12: unknown name `y`, expected object, oldObject or request");
+    assert_snapshot!(problems("[1].all(x, y > x)"), @"line 1, column 12: unknown name `y`, expected object, oldObject, request or namespaceObject");
     assert_snapshot!(problems(""), @"line 1, column 2: Syntax error: mismatched input '<EOF>' expecting {'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}");
     assert_snapshot!(problems(&format!("object.a == '{}'", "x".repeat(9000))), @"got 9014 bytes, expected at most 8192");
     assert_snapshot!(problems(&format!("{}true{}", "!(".repeat(90), ")".repeat(90))), @"line 1, column 131: the expression is nested deeper than 64 levels");
@@ -546,4 +546,34 @@ fn inline_decisions_equal_full_decisions() {
             Err(costly) => assert!(!is_inline && costly.text() == pairs, "{text}"),
         }
     }
+}
+
+#[test]
+fn namespace_object_is_namespace_of_request() {
+    let request = request(json!({}), Value::Null);
+    let team = condition("namespaceObject.metadata.labels['team'] == 'a'");
+    assert!(team.needs_namespace());
+    assert!(!condition("request.namespace == 'namespaceObject'").needs_namespace());
+    let early = decide(std::slice::from_ref(&team), &request, None);
+    assert!(matches!(early, Decision::Unclear(_)));
+    let namespace =
+        json!({"metadata": {"name": "shop", "labels": {"team": "a"}}, "spec": {"a": 1}});
+    let namespace = tollgate_admission::namespaces::Namespace::of(&Json::from(namespace));
+    request.take_lookup(tollgate_admission::namespaces::Lookup::Found(namespace));
+    for (text, expected) in [
+        ("namespaceObject.metadata.labels['team'] == 'a'", true),
+        ("namespaceObject.metadata.name == request.namespace", true),
+        ("has(namespaceObject.spec)", false),
+        ("namespaceObject == null", false),
+        ("namespaceObject.kind == 'Namespace'", true),
+    ] {
+        let result = condition(text).evaluate(&request, None, &Budget::new(BUDGET));
+        assert_eq!(result, Ok(expected), "{text}");
+    }
+    let node = AdmissionRequest {
+        namespace: None,
+        ..request
+    };
+    let result = condition("namespaceObject == null").evaluate(&node, None, &Budget::new(BUDGET));
+    assert_eq!(result, Ok(true));
 }

@@ -2,6 +2,7 @@ use std::path::Path;
 use std::time::SystemTime;
 
 use crate::{Config, ManifestRule};
+use tollgate_admission::namespaces::Lookup;
 use tollgate_admission::review::request::{GroupVersionKind, GroupVersionResource, Operation};
 use tollgate_json::document::Json;
 
@@ -31,6 +32,7 @@ fn request(group: &str, version: &str, resource: &str) -> AdmissionRequest {
         options: None,
         document: Json::Null,
         memory: tollgate_json::document::Account::unlimited(),
+        looked_up: tollgate_admission::namespaces::LookedUp::default(),
     }
 }
 

@@ -9,6 +9,9 @@ use tollgate_oci::{Patience, Served, Start};
 use super::reconcile::{Code, Failure, Loaded, Order, Outcome, RecallOrder, Recalled};
 use crate::plugin::{LoadError, Loader, PluginCode};
 
+const WITHHELD: &str = "cannot prepare the plugin; the reason is withheld, because settings come from a Secret: \
+    try the settings with `tollgate check`";
+
 /// The code of a plugin, shared by all of its callers.
 pub(super) type SharedCode = Arc<PluginCode>;
 
@@ -31,16 +34,26 @@ pub(super) async fn load(
 ) -> Result<Outcome<SharedCode>, Failure> {
     let mut digest: Option<Arc<str>> = None;
     let held_back = order.held_back.clone();
+    let is_secret = order.config.secret_settings;
     match try_load(loader, patience, order, &mut digest, fetched).await {
         Ok(outcome) => Ok(outcome),
         // The load was only to check whether there is a version other than the held-back one. The check failed without
         // finding one.
         Err(_) if held_back.is_some() && digest.is_none() => Ok(Outcome::HeldBack),
         Err(error) => Err(Failure {
-            reason: chain(&error),
+            reason: reason(&error, is_secret),
             digest,
         }),
     }
+}
+
+/// Returns the error's text. Withholds what a plugin may have said about settings from a Secret.
+fn reason(error: &LoadError, is_secret: bool) -> String {
+    let is_plugins = matches!(error, LoadError::Prepare(_) | LoadError::Link(_));
+    if is_secret && is_plugins {
+        return WITHHELD.to_owned();
+    }
+    chain(error)
 }
 
 async fn try_load(
@@ -110,12 +123,13 @@ pub(super) async fn recall(
         replaceable: false,
     };
     let RecallOrder { before, today, .. } = order;
+    let is_secret = before.secret_settings || today.secret_settings;
     match loader.recall(&before, &today, served, start).await {
         Ok((config, digest, code)) => Ok(Recalled {
             config,
             loaded: of(code, digest, None),
         }),
-        Err(error) => Err(chain(&error)),
+        Err(error) => Err(reason(&error, is_secret)),
     }
 }
 

@@ -91,6 +91,8 @@ pub(crate) enum Event<C> {
     Read {
         /// The entries, with the keys that require a restart; or all problems.
         read: Result<(Vec<PluginConfig>, Vec<&'static str>), String>,
+        /// The entries to desire although there are problems. None leaves the desired entries.
+        meanwhile: Option<Vec<PluginConfig>>,
         stamps: Stamps,
         /// Whether to load everything again, changed or not.
         everything: bool,
@@ -243,11 +245,12 @@ impl<C: Code> State<C> {
         match event {
             Event::Read {
                 read,
+                meanwhile,
                 stamps,
                 everything,
                 caller_ids,
             } => {
-                self.read(read, &mut steps);
+                self.read(read, meanwhile, &mut steps);
                 self.stamps = stamps;
                 steps.extend(self.adjust_loads(everything, now));
                 if let Some(start) = &mut self.start {
@@ -301,6 +304,7 @@ impl<C: Code> State<C> {
     fn read(
         &mut self,
         read: Result<(Vec<PluginConfig>, Vec<&'static str>), String>,
+        meanwhile: Option<Vec<PluginConfig>>,
         steps: &mut Vec<Step<C>>,
     ) {
         match read {
@@ -322,6 +326,9 @@ impl<C: Code> State<C> {
                     steps.push(Step::Note(Note::Invalid { reason }));
                 }
                 self.invalid = Some(reason);
+                if let Some(desired) = meanwhile {
+                    self.desired = desired;
+                }
             }
         }
     }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use serde_json::json;
 use time::OffsetDateTime;
 use tokio::signal::unix::Signal;
-use tokio::sync::{mpsc, oneshot};
+use tokio::sync::{Notify, mpsc, oneshot};
 use tokio::task::{AbortHandle, JoinError, JoinSet, spawn_blocking};
 use tokio::time::{Instant, MissedTickBehavior, interval, interval_at, sleep_until};
 use tokio_util::task::AbortOnDropHandle;
@@ -19,7 +19,7 @@ use tollgate_oci::{LastGood, Patience, Served};
 use tollgate_telemetry::metrics::Metrics;
 
 use super::ReloadRequest;
-use super::desired::Desired;
+use super::desired::{Additions, Desired, Extended};
 use super::load::{SharedCode, load, recall};
 use super::note::log;
 use super::reclaim::Reclaim;
@@ -27,6 +27,7 @@ use super::reconcile::{
     CallerId, Event, Failure, LastKnownGood, Note, Order, Place, Report, Serving, Stamps, State,
     Step, Ticket,
 };
+use super::serving::serving;
 use super::status::{Status, answer};
 use super::watch::{Reading, Watch, read, stamps};
 use crate::pipeline::Pipeline;
@@ -47,6 +48,7 @@ pub struct Reconciler {
     /// The version of each plugin that has been recorded since the last renewal.
     recorded: BTreeMap<PluginName, Served>,
     hangups: Signal,
+    additions: Option<Additions>,
     reclaim: Arc<Reclaim>,
     reload_requests: mpsc::Receiver<ReloadRequest>,
     reload_sender: mpsc::Sender<ReloadRequest>,
@@ -65,6 +67,8 @@ pub struct Begin {
     pub last_good: Option<LastGood>,
     /// Decides when freed memory is given back to the system.
     pub reclaim: Arc<Reclaim>,
+    /// A source of entries beside the configuration. `config` contains them already.
+    pub additions: Option<Additions>,
 }
 
 /// The work that runs beside the task.
@@ -80,6 +84,8 @@ struct Work {
     scan: Option<Scan>,
     /// Whether the next read loads everything again, changed or not.
     everything: bool,
+    /// Whether another read must follow the one that is under way.
+    again: bool,
     callers: BTreeMap<CallerId, Caller>,
     /// The callers for whom the next read is.
     queued: Vec<CallerId>,
@@ -152,6 +158,7 @@ impl Reconciler {
             is_last_known_good,
             last_good,
             reclaim,
+            additions,
         } = begin;
         let (reload_sender, reload_requests) = mpsc::channel(CALLERS);
         let known_good = last_good
@@ -166,9 +173,14 @@ impl Reconciler {
             Instant::now().into_std(),
         );
         let read = (!is_last_known_good).then(OffsetDateTime::now_utc);
+        let status = Arc::new(Status::new(origin.name(), read, state.snapshot()));
+        let source: Arc<dyn Desired> = match &additions {
+            None => Arc::new(origin),
+            Some(additions) => Arc::new(Extended::new(origin, additions)),
+        };
         Self {
-            status: Arc::new(Status::new(origin.name(), read, state.snapshot())),
-            source: Arc::new(origin),
+            status,
+            source,
             loader: Arc::new(loader),
             metrics,
             started: config,
@@ -177,6 +189,7 @@ impl Reconciler {
             last_good,
             recorded: BTreeMap::new(),
             hangups,
+            additions,
             reclaim,
             reload_requests,
             reload_sender,
@@ -197,6 +210,11 @@ impl Reconciler {
 
     /// Runs for as long as plugins are served. Notifies `opened` when the first plugins are in effect.
     pub async fn run(mut self, pipeline: Arc<Pipeline>, opened: oneshot::Sender<()>) {
+        if let Some(records) = &self.last_good {
+            let names = records.names();
+            let plugins = names.iter().filter(|name| name.shadow_of().is_none());
+            pipeline.knew(plugins.map(PluginName::as_str));
+        }
         let mut ticks = interval(PERIOD);
         ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
         let mut renewals = interval_at(Instant::now() + RENEWAL, RENEWAL);
@@ -205,6 +223,8 @@ impl Reconciler {
         // Stamp the files before anything is loaded. Read the configuration again, because it may have changed since
         // the start read it.
         self.begin_read(&mut work);
+        let added = self.additions.as_ref();
+        let added = added.map(|additions| additions.changed.clone());
         loop {
             let wake = self.state.next_wake().map(Instant::from_std);
             tokio::select! {
@@ -235,6 +255,11 @@ impl Reconciler {
                 _ = self.hangups.recv() => {
                     tracing::info!("SIGHUP: reloading the configuration and all plugins");
                     work.everything = true;
+                    self.begin_read(&mut work);
+                }
+                () = notified(added.as_deref()) => {
+                    // A read that is under way may have missed the change.
+                    work.again = matches!(work.scan, Some(Scan::Read { .. }));
                     self.begin_read(&mut work);
                 }
                 Some(request) = self.reload_requests.recv() => {
@@ -306,7 +331,8 @@ impl Reconciler {
             // The thread has failed. The callers are answered when their waiting time is over.
             (Scanned::Read(_), _) => {}
         }
-        if work.everything {
+        if work.everything || work.again {
+            work.again = false;
             self.begin_read(work);
         }
     }
@@ -317,7 +343,11 @@ impl Reconciler {
         everything: bool,
         caller_ids: Vec<CallerId>,
     ) -> Event<SharedCode> {
-        let Reading { read, stamps } = reading;
+        let Reading {
+            read,
+            meanwhile,
+            stamps,
+        } = reading;
         let read = read.map(|mut config| {
             self.status.lock().read = Some(OffsetDateTime::now_utc());
             let needs_restart = config.needs_restart(&self.started);
@@ -325,6 +355,7 @@ impl Reconciler {
         });
         Event::Read {
             read,
+            meanwhile: meanwhile.map(|mut config| config.take_plugins()),
             stamps,
             everything,
             caller_ids,
@@ -381,6 +412,11 @@ impl Reconciler {
                     log(&note, &self.status);
                 }
             }
+        }
+        if let Some(additions) = &self.additions {
+            let snapshot = &self.status.lock().snapshot;
+            let serving = serving(&work.pipeline.live(), snapshot);
+            additions.serving.send_replace(Arc::new(serving));
         }
         if is_reload || is_swap {
             self.metrics.reloaded(match (is_degraded, is_swap) {
@@ -550,6 +586,14 @@ fn is_of(plugin: &Plugin, place: &Place<SharedCode>) -> bool {
     same && plugin.config == place.config
 }
 
+/// Waits until the additions change. Without additions, waits forever.
+async fn notified(changed: Option<&Notify>) {
+    match changed {
+        Some(changed) => changed.notified().await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Waits for the poll or the read that is under way.
 async fn finished(scan: &mut Option<Scan>) -> Scanned {
     match scan {
@@ -576,6 +620,7 @@ impl Work {
             fetched,
             scan: None,
             everything: false,
+            again: false,
             callers: BTreeMap::new(),
             queued: Vec::new(),
             next_caller: 0,

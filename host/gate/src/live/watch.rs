@@ -14,6 +14,8 @@ use super::reconcile::{Stamps, files};
 pub(super) struct Reading {
     /// The configuration, or all of its problems.
     pub(super) read: Result<Config, String>,
+    /// The state to desire while the source is not valid. None leaves what was desired before.
+    pub(super) meanwhile: Option<Config>,
     /// The stamps of the source's own files and of the files that loads read. All were taken before any of these files
     /// was read.
     pub(super) stamps: Stamps,
@@ -46,17 +48,22 @@ pub(super) fn stamps(paths: impl IntoIterator<Item = PathBuf>) -> Stamps {
 pub(super) fn read(source: &dyn Desired, known: Vec<PathBuf>) -> Reading {
     let mut stamped = stamps(source.files());
     let read = source.read().map_err(|error| chain(&error));
-    let paths = match &read {
-        Ok(config) => {
+    let meanwhile = match read {
+        Ok(_) => None,
+        Err(_) => source.meanwhile(),
+    };
+    let paths = match read.as_ref().ok().or(meanwhile.as_ref()) {
+        Some(config) => {
             let entries = config.plugins.iter().chain(&config.shadows);
             let enabled = entries.filter(|entry| entry.enabled);
             enabled.flat_map(files).cloned().collect()
         }
-        Err(_) => known,
+        None => known,
     };
     stamped.extend(stamps(paths));
     Reading {
         read,
+        meanwhile,
         stamps: stamped,
     }
 }

@@ -1,6 +1,7 @@
 //! The gate that the server calls: turns a request body into a reply.
 
 use std::sync::{Arc, Weak};
+use std::time::SystemTime;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
@@ -11,7 +12,7 @@ use tollgate_admission::review::head::decode_head;
 use tollgate_admission::review::request::AdmissionRequest;
 use tollgate_admission::{Body, Call, Endpoint, Gate, Readiness, Reply};
 use tollgate_config::{DecisionLimits, Mode};
-use tollgate_engine::{Engine, Fault};
+use tollgate_engine::{Clock, Engine, Fault};
 use tollgate_json::document::{Account, NoRoom, Room};
 use tollgate_telemetry::metrics::Metrics;
 
@@ -24,10 +25,12 @@ use super::mutate::{MutateError, mutate};
 use super::outcome::{Ended, FaultReport, Outcome, Report};
 use super::passed_over::PassedOver;
 use super::record;
+use super::unserved::Watcher;
 use super::validate::validate;
 use crate::decision::{Decision, Ring};
 use crate::pipeline::respond::respond;
 use crate::plugin::{PluginSet, PluginState};
+use crate::recording::Recording;
 
 /// Larger bodies are parsed where blocking is allowed, because parsing them takes some milliseconds.
 const PARSE_INLINE_BYTES: usize = 512 * 1024;
@@ -43,8 +46,11 @@ pub struct Pipeline {
     metrics: Arc<Metrics>,
     auditor: Auditor,
     comparer: Comparer,
+    unserved: Watcher,
     /// Recorded decisions, each with the plugin set that it was made with, for as long as that set is in use.
     decisions: Ring<Weak<PluginSet>>,
+    /// None if reviews are not recorded.
+    recording: Option<Arc<Recording>>,
     max_depth: u32,
     /// Memory for the decoded documents of all reviews. None means no limit.
     room: Option<Arc<Room>>,
@@ -75,8 +81,8 @@ struct Evaluated {
 }
 
 /// A review and its result.
-pub(super) struct Reviewed {
-    pub(super) request: Arc<AdmissionRequest>,
+pub(crate) struct Reviewed {
+    pub(crate) request: Arc<AdmissionRequest>,
     pub(super) reports: Vec<Report>,
     /// None if nothing was decided, because the host was out of room or failed.
     pub(super) outcome: Option<Outcome>,
@@ -96,6 +102,8 @@ impl Pipeline {
         max_concurrent_calls: usize,
     ) -> Self {
         plugins.announce(&PluginSet::default(), &metrics);
+        let unserved = Watcher::new(metrics.clone());
+        unserved.knows(names(&plugins));
         let comparer = Comparer::new(&engine, metrics.clone(), max_depth);
         let auditor = Auditor::new(
             engine.clone(),
@@ -110,7 +118,9 @@ impl Pipeline {
             metrics,
             auditor,
             comparer,
+            unserved,
             decisions: Ring::new(DecisionLimits::default()),
+            recording: None,
             max_depth,
             room: None,
         }
@@ -135,16 +145,32 @@ impl Pipeline {
         }
     }
 
+    /// Sets where reviews are recorded.
+    #[must_use]
+    pub fn with_recording(self, recording: Option<Arc<Recording>>) -> Self {
+        Self { recording, ..self }
+    }
+
     /// Evaluates one review like [`Gate::review`], including audits, and returns everything about it. The pipeline
     /// keeps no record of the review and calls no shadow.
     pub async fn examine(&self, call: Call) -> Examined {
+        self.examine_in(&self.engine, call).await
+    }
+
+    /// Like [`Pipeline::examine`], but plugins that may read the time get this one.
+    pub async fn examine_at(&self, call: Call, time: SystemTime) -> Examined {
+        let engine = self.engine.clone().with_clock(Clock::Fixed(time));
+        self.examine_in(&engine, call).await
+    }
+
+    async fn examine_in(&self, engine: &Engine, call: Call) -> Examined {
         let plugins = self.plugins.load_full();
         let Evaluated {
             reply,
             review,
             audits,
             comparisons: _,
-        } = self.evaluate(&call, &plugins).await;
+        } = self.evaluate(engine, &call, &plugins).await;
         let mut decision = review
             .as_ref()
             .map(|review| record::decision(&call, &plugins, review, &reply));
@@ -153,7 +179,7 @@ impl Pipeline {
         }
         let mut audited = Vec::new();
         for audit in audits {
-            let report = audit.run(&self.engine, self.max_depth).await;
+            let report = audit.run(engine, self.max_depth).await;
             audited.extend(report.map(|(report, _)| report));
         }
         let (reports, outcome) =
@@ -175,8 +201,15 @@ impl Pipeline {
     /// Serves this plugin set from the next request on. Requests in flight keep the set that they began with.
     pub(crate) fn publish(&self, plugins: PluginSet) {
         let plugins = Arc::new(plugins.continuing(&self.plugins.load()));
+        self.unserved.knows(names(&plugins));
         let earlier = self.plugins.swap(plugins.clone());
         plugins.announce(&earlier, &self.metrics);
+    }
+
+    /// Notes plugins that an earlier run of this server had. Reviews to their paths are allowed, as if they had been
+    /// removed from the configuration while the server ran.
+    pub(crate) fn knew<'n>(&self, names: impl Iterator<Item = &'n str>) {
+        self.unserved.knows(names);
     }
 
     /// Waits for the audits that are under way.
@@ -184,14 +217,20 @@ impl Pipeline {
         self.auditor.finish().await;
     }
 
-    async fn take(&self, call: &Call, plugins: &PluginSet, review: Review) -> Evaluated {
+    async fn take(
+        &self,
+        engine: &Engine,
+        call: &Call,
+        plugins: &PluginSet,
+        review: Review,
+    ) -> Evaluated {
         let Review { version, request } = review;
         let request = Arc::new(request);
         let only = call.plugin.as_deref();
         let (reports, patch, audits, comparisons, passed_over) = match call.endpoint {
             Endpoint::Mutate => {
                 match mutate(
-                    &self.engine,
+                    engine,
                     &self.metrics,
                     plugins,
                     only,
@@ -223,7 +262,7 @@ impl Pipeline {
             }
             Endpoint::Validate => {
                 match validate(
-                    &self.engine,
+                    engine,
                     &self.metrics,
                     plugins,
                     only,
@@ -341,30 +380,9 @@ impl Pipeline {
         )))
     }
 
-    async fn evaluate(&self, call: &Call, plugins: &PluginSet) -> Evaluated {
-        if let Some(name) = &call.plugin {
-            match plugins.get(name) {
-                None => {
-                    return Evaluated::refused(Reply::NoSuchPlugin(format!(
-                        "no plugin named `{name}` is configured"
-                    )));
-                }
-                Some(plugin) => {
-                    if let PluginState::Loaded(loaded) = &plugin.state {
-                        let interfaces = loaded.guest.interfaces();
-                        let missing = match call.endpoint {
-                            Endpoint::Mutate => !interfaces.mutating,
-                            Endpoint::Validate => !interfaces.validating,
-                        };
-                        if missing {
-                            let phase = phase_of(call.endpoint).name();
-                            return Evaluated::refused(Reply::NoSuchPlugin(format!(
-                                "the plugin `{name}` does not {phase}"
-                            )));
-                        }
-                    }
-                }
-            }
+    async fn evaluate(&self, engine: &Engine, call: &Call, plugins: &PluginSet) -> Evaluated {
+        if let Some(reply) = self.unserved.refusal(call, plugins) {
+            return Evaluated::refused(reply);
         }
         let account = self
             .room
@@ -386,7 +404,7 @@ impl Pipeline {
         });
         match decoded {
             Ok(review) => {
-                let evaluated = self.take(call, plugins, review).await;
+                let evaluated = self.take(engine, call, plugins, review).await;
                 // Other reviews held the memory, so a plugin's answer could not be read or applied. This is neither
                 // the plugin's fault nor a verdict.
                 if account.was_crowded() {
@@ -424,11 +442,22 @@ impl Gate for Pipeline {
             review,
             audits,
             comparisons,
-        } = self.evaluate(&call, &plugins).await;
+        } = self.evaluate(&self.engine, &call, &plugins).await;
         let bytes = match &call.body {
             Body::Whole(body) => body.len(),
             Body::TooLarge { .. } => 0,
         };
+        // A plugin that was called, or passed over for another reason than its rules, has a rule for the request.
+        if let Some(review) = &review
+            && review.reports.is_empty()
+            && review.passed_over.is_empty()
+            && audits.is_empty()
+        {
+            self.unserved.examine(&call, &plugins, &review.request);
+        }
+        if let (Some(recording), Some(review)) = (&self.recording, &review) {
+            recording.take(&call, &plugins, review, &reply);
+        }
         if let Some(review) = review.filter(|_| self.decisions.is_on()) {
             let decision = record::decision(&call, &plugins, &review, &reply);
             self.decisions.push(decision, Arc::downgrade(&plugins));
@@ -513,6 +542,10 @@ impl Evaluated {
             comparisons: Vec::new(),
         }
     }
+}
+
+fn names(plugins: &PluginSet) -> impl Iterator<Item = &str> {
+    plugins.iter().map(|plugin| plugin.config.name.as_str())
 }
 
 pub(super) fn phase_of(endpoint: Endpoint) -> Phase {

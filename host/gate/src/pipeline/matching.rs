@@ -9,6 +9,9 @@
 //!
 //! Matching allocates nothing before the conditions, because the host checks every plugin for every request.
 //!
+//! A `namespaceSelector` needs the labels of a namespace, which the review does not contain. If the host does not have
+//! them, it finds the standing again after the lookup.
+//!
 //! The cost of a condition depends on the object, which the user chooses. If the conditions take more than a
 //! millisecond, the host evaluates them on another thread. The plugin's standing is then found in two steps.
 
@@ -34,6 +37,10 @@ pub enum Standing<'p> {
     Excepted(&'p Exception),
     /// The host cannot tell whether the plugin matches.
     Unclear(ConditionError),
+    /// The host has to look up the Namespace of the request first.
+    AwaitsNamespace,
+    /// The host cannot tell whether the plugin matches, because it cannot find out about the namespace.
+    NoNamespace(String),
     /// The plugin's conditions have to be evaluated on another thread: all of them, and one that costs too much here.
     Costly(&'p [Condition], &'p Condition),
 }
@@ -75,13 +82,15 @@ impl Plugin {
             Decided::Costly(conditions, condition) => {
                 return Standing::Costly(conditions, condition);
             }
-            Decided::Holds | Decided::Unclear(_) => {}
+            Decided::AwaitsNamespace => return Standing::AwaitsNamespace,
+            Decided::Holds | Decided::Unclear(_) | Decided::NoNamespace(_) => {}
         }
         if let Some(exception) = self.exception(request) {
             return Standing::Excepted(exception);
         }
         match decided {
             Decided::Unclear(error) => Standing::Unclear(error),
+            Decided::NoNamespace(what) => Standing::NoNamespace(what),
             _ => Standing::Called,
         }
     }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use tollgate_admission::Phase;
+use tollgate_admission::namespaces::LookedUp;
 use tollgate_admission::review::request::{
     AdmissionRequest, GroupVersionKind, GroupVersionResource, Operation,
 };
@@ -32,22 +33,26 @@ pub(super) fn decision(
     } else if matches!(reply, Reply::Internal(_)) {
         decision.verdict = Cow::Borrowed("error");
     }
-    // Reports come in the order of the plugins, so one pass finds all of them.
-    let mut rest = plugins.iter();
-    decision.plugins = review
-        .reports
-        .iter()
-        .map(|report| {
+    decision.plugins = review.called(plugins);
+    decision.passed_over.clone_from(&review.passed_over);
+    decision
+}
+
+impl Reviewed {
+    /// Returns the part of each plugin that was called.
+    pub(crate) fn called(&self, plugins: &PluginSet) -> Vec<Called> {
+        // Reports come in the order of the plugins, so one pass finds all of them.
+        let mut rest = plugins.iter();
+        let called = self.reports.iter().map(|report| {
             let plugin = rest.find(|plugin| plugin.config.name == report.plugin);
             let matching = plugin.and_then(|plugin| matching(plugin));
             Called::of(
                 report,
-                matching.and_then(|matching| matching.matching_rule(request)),
+                matching.and_then(|matching| matching.matching_rule(&self.request)),
             )
-        })
-        .collect();
-    decision.passed_over.clone_from(&review.passed_over);
-    decision
+        });
+        called.collect()
+    }
 }
 
 /// Builds an entry of the list: which review it was, and how each plugin's call ended.
@@ -185,5 +190,6 @@ fn request(decision: &Decision) -> AdmissionRequest {
         options: None,
         document: Json::from(json!({ "userInfo": { "username": decision.user } })),
         memory: Account::unlimited(),
+        looked_up: LookedUp::default(),
     }
 }

@@ -39,11 +39,17 @@ pub(super) enum Beginning {
     Call,
 }
 
-/// Conditions that cost too much to be evaluated on a serving thread.
-pub(super) struct Costly {
-    conditions: Vec<Condition>,
-    /// The name of one condition that is not decided yet.
-    name: Arc<str>,
+/// What the host has to do elsewhere before it can tell whether a plugin is called.
+pub(super) enum Later {
+    /// Evaluate conditions that cost too much for a serving thread.
+    Costly {
+        /// The conditions.
+        conditions: Vec<Condition>,
+        /// The name of one condition that is not decided yet.
+        name: Arc<str>,
+    },
+    /// Look up the Namespace of the request.
+    Namespace,
 }
 
 /// Everything about a call except its answer.
@@ -71,35 +77,56 @@ impl Turn<'_> {
         object: Option<&Json>,
         deadline: Instant,
     ) -> Beginning {
-        match self.begin_inline(request, object) {
+        match self.begin_inline(engine, request, object) {
             Ok(beginning) => beginning,
-            Err(costly) => {
-                self.begin_elsewhere(costly, engine, request, object, deadline)
-                    .await
+            Err(later) => {
+                // Boxed, because nearly no turn needs it.
+                Box::pin(self.begin_elsewhere(later, engine, request, object, deadline)).await
             }
         }
     }
 
-    /// Like `begin`, but returns the conditions if they cost too much to be evaluated here.
+    /// Like `begin`, but returns what has to be done elsewhere first.
     pub(super) fn begin_inline(
         &self,
+        engine: &Engine,
         request: &AdmissionRequest,
         object: Option<&Json>,
-    ) -> Result<Beginning, Costly> {
-        let standing = self.plugin.standing(self.phase, request, object);
+    ) -> Result<Beginning, Later> {
+        let mut standing = self.plugin.standing(self.phase, request, object);
+        if matches!(standing, Standing::AwaitsNamespace) && engine.has_namespace(request, object) {
+            standing = self.plugin.standing(self.phase, request, object);
+        }
         self.beginning(standing, request)
     }
 
-    /// Evaluates conditions on another thread. If they are not decided before the deadline, the match is unclear.
+    /// Looks up the namespace or evaluates conditions on another thread. If that takes until the deadline, the plugin
+    /// has a fault.
     pub(super) async fn begin_elsewhere(
         &self,
-        costly: Costly,
+        later: Later,
         engine: &Engine,
         request: &Arc<AdmissionRequest>,
         object: Option<&Json>,
         deadline: Instant,
     ) -> Beginning {
-        let Costly { conditions, name } = costly;
+        let mut later = later;
+        if matches!(later, Later::Namespace) {
+            let lookup = engine.look_up_namespace(request, object, deadline).await;
+            let standing = match lookup {
+                Ok(()) => self.plugin.standing(self.phase, request, object),
+                Err(what) => Standing::NoNamespace(what),
+            };
+            later = match self.beginning(standing, request) {
+                Ok(beginning) => return beginning,
+                Err(later) => later,
+            };
+        }
+        let Later::Costly { conditions, name } = later else {
+            // The namespace is looked up, so the standing never awaits it again.
+            let what = "the host lost the result of its lookup".to_owned();
+            return Beginning::Report(Box::new(self.without_namespace(request, what)));
+        };
         let (shared, object) = (request.clone(), object.cloned());
         let work = move || decide(&conditions, &shared, object.as_ref());
         let standing = match engine.offload().run(deadline, work).await {
@@ -110,7 +137,7 @@ impl Turn<'_> {
                     .to_owned(),
             }),
         };
-        // The conditions are decided, so the standing is never `Costly`.
+        // The conditions are decided, so nothing has to be done elsewhere.
         self.beginning(standing, request).unwrap_or(Beginning::Call)
     }
 
@@ -118,7 +145,7 @@ impl Turn<'_> {
         &self,
         standing: Standing<'_>,
         request: &AdmissionRequest,
-    ) -> Result<Beginning, Costly> {
+    ) -> Result<Beginning, Later> {
         Ok(match standing {
             Standing::NotCalled(mismatch) => Beginning::NotCalled(mismatch),
             Standing::Called => Beginning::Call,
@@ -131,13 +158,23 @@ impl Turn<'_> {
                 let report = self.report(request, Called::nothing(request), Err(fault));
                 Beginning::Report(Box::new(report))
             }
+            Standing::NoNamespace(what) => {
+                Beginning::Report(Box::new(self.without_namespace(request, what)))
+            }
+            Standing::AwaitsNamespace => return Err(Later::Namespace),
             Standing::Costly(conditions, condition) => {
-                return Err(Costly {
+                return Err(Later::Costly {
                     conditions: conditions.to_vec(),
                     name: Arc::from(condition.name()),
                 });
             }
         })
+    }
+
+    /// Makes the report of a plugin that may or may not match, because the namespace is not known.
+    fn without_namespace(&self, request: &AdmissionRequest, what: String) -> Report {
+        let fault = Fault::NamespaceUnavailable { what };
+        self.report(request, Called::nothing(request), Err(fault))
     }
 
     /// Calls the plugin, and returns its answer with everything else about the call.

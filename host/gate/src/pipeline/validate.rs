@@ -109,7 +109,7 @@ pub(super) async fn validate(
             plugin,
             phase: Phase::Validate,
         };
-        let costly = match turn.begin_inline(request, request.object.as_ref()) {
+        let later = match turn.begin_inline(engine, request, request.object.as_ref()) {
             Ok(Beginning::Call) if plugin.config.mode == Mode::Audit => {
                 audits.push(round.audit(plugin));
                 continue;
@@ -123,14 +123,14 @@ pub(super) async fn validate(
                 evaluated.push((index, Evaluated::Reported(*report, None)));
                 continue;
             }
-            Err(costly) => Some(costly),
+            Err(later) => Some(later),
         };
         let call = async move {
-            if let Some(costly) = costly {
+            if let Some(later) = later {
                 let request = &round.subject.request;
                 let object = round.subject.object.as_ref();
                 let beginning =
-                    turn.begin_elsewhere(costly, round.engine, request, object, round.deadline);
+                    turn.begin_elsewhere(later, round.engine, request, object, round.deadline);
                 match Box::pin(beginning).await {
                     Beginning::Call if turn.plugin.config.mode == Mode::Audit => {
                         return Ok((index, Evaluated::Audited(round.audit(turn.plugin))));

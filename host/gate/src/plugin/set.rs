@@ -337,9 +337,14 @@ fn narrowed(matching: &Match) -> serde_json::Value {
             status[key] = list.iter().map(|name| &**name).collect();
         }
     }
-    let selector = matching.object_selector.to_string();
-    if !selector.is_empty() {
-        status["objectSelector"] = selector.into();
+    for (key, selector) in [
+        ("namespaceSelector", &matching.namespace_selector),
+        ("objectSelector", &matching.object_selector),
+    ] {
+        let selector = selector.to_string();
+        if !selector.is_empty() {
+            status[key] = selector.into();
+        }
     }
     if !matching.conditions.is_empty() {
         let conditions = matching.conditions.iter().map(|condition| {

@@ -302,8 +302,8 @@ fn same_object_must_meet_every_requirement() {
     }
 }
 
-/// The original cases select namespaces by label, and Tollgate selects them by name. The cases are about the
-/// namespace of a request, which is the same for both.
+/// The original cases select namespaces by label. These select by name, because the cases are about the namespace of a
+/// request, which is the same for both.
 #[test]
 fn request_has_same_namespace_as_in_kube_apiserver() {
     let about = |resource: &str, namespace: Option<&str>, name: &str, operation| AdmissionRequest {
@@ -356,4 +356,131 @@ fn request_has_same_namespace_as_in_kube_apiserver() {
             .is_some(),
         "TestNotExemptClusterScopedResource"
     );
+}
+
+fn namespace(name: &str, labels: &Value) -> Json {
+    let metadata = json!({"name": name, "labels": labels});
+    Json::from(json!({"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}))
+}
+
+/// The cache of the original test has the namespace 1 alone.
+#[test]
+fn namespace_selector_sees_same_labels_as_in_kube_apiserver() {
+    let labels = |level: &str| namespace(level, &json!({"runlevel": level}));
+    let about = |resource: &str, namespace: &str, name: &str, operation, object| AdmissionRequest {
+        operation,
+        name: name.to_owned(),
+        object,
+        ..in_namespace(Some(namespace), request("", "v1", resource))
+    };
+    for (origin, request, expected) in [
+        (
+            "request is for creating namespace, the labels should be from the object itself",
+            about("namespaces", "", "2", Operation::Create, Some(labels("2"))),
+            "2",
+        ),
+        (
+            "request is for updating namespace, the labels should be from the new object",
+            about("namespaces", "2", "2", Operation::Update, Some(labels("2"))),
+            "2",
+        ),
+        (
+            "request is for deleting namespace, the labels should be from the cache",
+            about("namespaces", "1", "1", Operation::Delete, Some(labels("2"))),
+            "1",
+        ),
+        (
+            "request is for namespace/finalizer",
+            about(
+                "namespaces/finalizers",
+                "1",
+                "mock-name",
+                Operation::Create,
+                None,
+            ),
+            "1",
+        ),
+        (
+            "request is for pod",
+            about("pods", "1", "mock-name", Operation::Create, None),
+            "1",
+        ),
+    ] {
+        let object = request.object.clone();
+        let object = object.as_ref();
+        for level in ["1", "2"] {
+            let selector = format!("namespaceSelector: {{matchLabels: {{runlevel: '{level}'}}}}");
+            let matcher = everything_with(&selector);
+            let from_cache = expected == "1";
+            if from_cache && level == "1" {
+                let decided = matcher.decide(&request, object);
+                assert!(matches!(decided, Decided::AwaitsNamespace), "{origin}");
+                request.take_lookup(Lookup::Found(Namespace::of(&labels("1"))));
+            }
+            let decided = matcher.decide(&request, object);
+            let holds = matches!(decided, Decided::Holds);
+            assert_eq!(holds, level == expected, "TestGetNamespaceLabels/{origin}");
+            if !holds {
+                let fails = matches!(decided, Decided::Fails(Mismatch::NamespaceLabels));
+                assert!(fails, "TestGetNamespaceLabels/{origin}");
+            }
+        }
+    }
+}
+
+#[test]
+fn namespace_selector_never_excludes_cluster_scoped_object() {
+    let node = in_namespace(None, request("", "v1", "nodes"));
+    for selector in [
+        "namespaceSelector: {}",
+        "namespaceSelector: {matchLabels: {a: b}}",
+    ] {
+        let matcher = everything_with(selector);
+        let decided = matcher.decide(&node, None);
+        assert!(
+            matches!(decided, Decided::Holds),
+            "TestNotExemptClusterScopedResource: {selector}"
+        );
+    }
+}
+
+/// Not a ported case. kube-apiserver answers such a request with an error, too.
+#[test]
+fn namespace_that_cannot_be_looked_up_neither_matches_nor_excludes() {
+    let matcher = everything_with("namespaceSelector: {matchLabels: {a: b}}");
+    let pod = request("", "v1", "pods");
+    pod.take_lookup(Lookup::NotFound {
+        place: "in the cluster".into(),
+    });
+    let Decided::NoNamespace(what) = matcher.decide(&pod, None) else {
+        panic!("the labels are not known");
+    };
+    assert_eq!(what, "the namespace `ns` does not exist in the cluster");
+}
+
+/// Not a ported case: an empty selector needs no namespace, and cheaper checks come first.
+#[test]
+fn namespace_is_not_needed_without_need() {
+    let pod = request("", "v1", "pods");
+    for (matching, expected) in [
+        ("namespaceSelector: {}", None),
+        (
+            "namespaceSelector: {matchLabels: {a: b}}, objectSelector: {matchLabels: {a: b}}",
+            Some(Mismatch::Labels),
+        ),
+        (
+            "namespaceSelector: {matchLabels: {a: b}}, excludeNamespaces: [ns]",
+            Some(Mismatch::Namespaces),
+        ),
+    ] {
+        let matcher = everything_with(matching);
+        let decided = matcher.decide(&pod, None);
+        match expected {
+            None => assert!(matches!(decided, Decided::Holds), "{matching}"),
+            Some(expected) => assert!(
+                matches!(decided, Decided::Fails(mismatch) if mismatch == expected),
+                "{matching}: {decided:?}"
+            ),
+        }
+    }
 }

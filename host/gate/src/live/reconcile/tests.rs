@@ -105,6 +105,7 @@ impl World {
         self.last_caller += 1;
         let event = Event::Read {
             read: read.map(|entries| (entries, Vec::new())),
+            meanwhile: None,
             stamps: stamps.collect(),
             everything,
             caller_ids: if has_caller {

@@ -1,0 +1,48 @@
+//! What this replica serves, as other crates see it.
+
+use std::sync::Arc;
+
+use tollgate_config::{Serving, ServingPlugin, ServingState};
+
+use super::reconcile::Snapshot;
+use crate::plugin::{Plugin, PluginSet, PluginState};
+
+/// Returns the plugins in effect, and how they differ from the desired ones.
+pub(super) fn serving(live: &PluginSet, snapshot: &Snapshot) -> Serving {
+    let troubles = snapshot.troubles.iter();
+    let held = snapshot.held.iter().flat_map(|held| {
+        let names = held.plugins.keys();
+        names.map(|name| (name.clone(), held.what_to_do(name)))
+    });
+    Serving {
+        plugins: live.iter().map(|plugin| of(plugin)).collect(),
+        troubles: troubles
+            .map(|(name, (_, trouble))| (name.clone(), trouble.reason.clone()))
+            .collect(),
+        loading: snapshot.loading.keys().cloned().collect(),
+        held: held.collect(),
+        invalid: snapshot.invalid.clone(),
+    }
+}
+
+fn of(plugin: &Plugin) -> ServingPlugin {
+    let state = match &plugin.state {
+        PluginState::Loaded(loaded) => {
+            let interfaces = loaded.guest.interfaces();
+            ServingState::Loaded {
+                matching: loaded.matching.clone(),
+                mutates: interfaces.mutating,
+                validates: interfaces.validating,
+            }
+        }
+        PluginState::Disabled => ServingState::Disabled,
+        PluginState::Failed { reason } => ServingState::Failed {
+            reason: reason.clone(),
+        },
+    };
+    ServingPlugin {
+        config: Arc::new(plugin.config.clone()),
+        digest: plugin.digest.clone(),
+        state,
+    }
+}
