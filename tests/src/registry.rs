@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
 use rcgen::{BasicConstraints, CertificateParams, IsCa, Issuer, KeyPair};
-use serde_json::json;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 use tempfile::TempDir;
 
@@ -217,6 +217,48 @@ impl Registry {
             "config": part("application/vnd.oci.image.config.v1+json", b"{}"),
             "layers": [layer],
         });
+        let tag = format!("{}.sig", digest.replace(':', "-"));
+        self.put_manifest(repository, &tag, &manifest, &[b"{}", payload])
+            .await;
+    }
+
+    /// Signs an artifact in the format of cosign 3: a bundle in a referrer. This registry does not list referrers, so
+    /// the index is under a tag.
+    ///
+    /// # Panics
+    /// Panics if the registry rejects it.
+    pub async fn attest(&self, repository: &str, digest: &str, statement: &Value, key: &Key) {
+        let bundle = bundle(statement, key);
+        let kind = "application/vnd.dev.sigstore.bundle.v0.3+json";
+        let part = |kind: &str, bytes: &[u8]| json!({"mediaType": kind, "digest": digest_of(bytes), "size": bytes.len()});
+        let manifest = json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.manifest.v1+json",
+            "artifactType": kind,
+            "config": part("application/vnd.oci.empty.v1+json", b"{}"),
+            "layers": [part(kind, &bundle)],
+            "subject": {"mediaType": "application/vnd.oci.image.manifest.v1+json", "digest": digest, "size": 1},
+        });
+        let bytes = manifest.to_string();
+        let of_manifest = digest_of(bytes.as_bytes());
+        self.put_manifest(repository, &of_manifest, &manifest, &[b"{}", &bundle])
+            .await;
+        let mut referrer = part(
+            "application/vnd.oci.image.manifest.v1+json",
+            bytes.as_bytes(),
+        );
+        referrer["artifactType"] = kind.into();
+        let index = json!({
+            "schemaVersion": 2,
+            "mediaType": "application/vnd.oci.image.index.v1+json",
+            "manifests": [referrer],
+        });
+        self.put_manifest(repository, &digest.replace(':', "-"), &index, &[])
+            .await;
+    }
+
+    /// Pushes blobs, and then a manifest under a tag or its digest.
+    async fn put_manifest(&self, repository: &str, name: &str, manifest: &Value, blobs: &[&[u8]]) {
         let ca = std::fs::read(self.ca()).expect("the CA has been written");
         let ca = reqwest::Certificate::from_pem(&ca).expect("it is a certificate");
         let client = reqwest::Client::builder()
@@ -231,7 +273,7 @@ impl Registry {
                 .and_then(reqwest::Response::error_for_status)
                 .expect("the registry takes it")
         };
-        for blob in [&b"{}"[..], payload] {
+        for blob in blobs {
             let begun = send(client.post(format!("{base}/blobs/uploads/"))).await;
             let at = begun.headers()["location"]
                 .to_str()
@@ -240,12 +282,14 @@ impl Registry {
             at.query_pairs_mut().append_pair("digest", &digest_of(blob));
             send(client.put(at).body(blob.to_vec())).await;
         }
-        let tag = format!("{}.sig", digest.replace(':', "-"));
-        let manifest = client
-            .put(format!("{base}/manifests/{tag}"))
-            .header("content-type", "application/vnd.oci.image.manifest.v1+json")
+        let kind = manifest["mediaType"]
+            .as_str()
+            .expect("a manifest has a type");
+        let request = client
+            .put(format!("{base}/manifests/{name}"))
+            .header("content-type", kind)
             .body(manifest.to_string());
-        send(manifest).await;
+        send(request).await;
     }
 
     /// Changes stored content under a digest. The registry does not notice this.
@@ -311,6 +355,34 @@ pub fn payload(digest: &str) -> Vec<u8> {
         "optional": null,
     });
     text.to_string().into_bytes()
+}
+
+/// Returns the statement that cosign signs about an artifact, or one with another predicate type.
+#[must_use]
+pub fn statement(digest: &str, predicate_type: &str) -> Value {
+    json!({
+        "_type": "https://in-toto.io/Statement/v1",
+        "subject": [{"name": "", "digest": {"sha256": digest.trim_start_matches("sha256:")}}],
+        "predicateType": predicate_type,
+        "predicate": {},
+    })
+}
+
+/// Returns a bundle over a statement, as cosign 3 writes it.
+fn bundle(statement: &Value, key: &Key) -> Vec<u8> {
+    let (kind, payload) = ("application/vnd.in-toto+json", statement.to_string());
+    // The lengths and the type are signed with the payload: the pre-authentication encoding of DSSE.
+    let signed = format!("DSSEv1 {} {kind} {} {payload}", kind.len(), payload.len());
+    let bundle = json!({
+        "mediaType": "application/vnd.dev.sigstore.bundle.v0.3+json",
+        "verificationMaterial": {"publicKey": {"hint": "tests"}, "tlogEntries": []},
+        "dsseEnvelope": {
+            "payload": BASE64.encode(&payload),
+            "payloadType": kind,
+            "signatures": [{"sig": BASE64.encode(key.sign(signed.as_bytes()))}],
+        },
+    });
+    bundle.to_string().into_bytes()
 }
 
 fn digest_of(bytes: &[u8]) -> String {

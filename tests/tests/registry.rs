@@ -10,7 +10,7 @@ use tempfile::TempDir;
 use tollgate_tests::checker::Endpoint;
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::registry::misbehaving::{Behaviour, Fault, Misbehaving};
-use tollgate_tests::registry::{Key, Registry, payload};
+use tollgate_tests::registry::{Key, Registry, payload, statement};
 use tollgate_tests::reviews::{Review, pod};
 use tollgate_tests::server::{Server, Start};
 use tollgate_tests::wat::marker;
@@ -776,6 +776,7 @@ async fn pulls_only_artifacts_signed_by_trusted_key() {
     );
     let digest = digest_of(&source);
     refused(&source, &[&trusted], "found none, under the tag sha256-");
+    refused(&source, &[&trusted], ".sig and among the referrers");
     registry.sign("signed/colour", &digest, &stranger).await;
     refused(&source, &[&trusted], "found one made with another key");
     registry.sign("signed/colour", &digest, &trusted).await;
@@ -819,6 +820,40 @@ async fn pulls_only_artifacts_signed_by_trusted_key() {
         registry.sign("signed/colour", &digest, &key).await;
         assert!(pull_with(&registry, &source, &[&key]).0, "{kind}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pulls_artifacts_with_bundles_of_trusted_key() {
+    const SIGN: &str = "https://sigstore.dev/cosign/sign/v1";
+    let Some(registry) = Registry::start() else {
+        return;
+    };
+    let (trusted, stranger) = (Key::p256(), Key::p256());
+    let reference = format!("oci://{}/bundled/colour:1", registry.host());
+    let source = push(&registry, "red", &reference);
+    let digest = source.rsplit('@').next().unwrap_or_default();
+    let other = format!("sha256:{}", "1".repeat(64));
+    let attest = async |digest_in_statement: &str, predicate: &str, key: &Key| {
+        let statement = statement(digest_in_statement, predicate);
+        registry
+            .attest("bundled/colour", digest, &statement, key)
+            .await;
+    };
+    let refused = |part: &str| {
+        let (success, text) = pull_with(&registry, &source, &[&trusted]);
+        println!("{}", text.trim());
+        assert!(!success && text.contains(part), "{text}");
+    };
+
+    attest(digest, SIGN, &stranger).await;
+    refused("found one made with another key");
+    attest(digest, "https://cyclonedx.org/bom", &trusted).await;
+    refused("found one that attests https://cyclonedx.org/bom, which is not a signature");
+    attest(&other, SIGN, &trusted).await;
+    refused(&format!("found one for {other}"));
+    attest(digest, SIGN, &trusted).await;
+    let (success, text) = pull_with(&registry, &source, &[&trusted]);
+    assert!(success, "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -7,7 +7,7 @@ use tollgate_admission::chain;
 
 use super::address;
 use super::manifest::{Manifest, is_digest};
-use super::signature::{PublicKey, signatures};
+use super::signature::{Form, PublicKey, signatures};
 
 /// Reads a manifest and returns the digest of its one layer.
 ///
@@ -41,7 +41,20 @@ pub fn is_signed(key: &[u8], payload: &[u8], signature: &[u8]) -> bool {
         return false;
     };
     let digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
-    super::signature::verify(&[key], digest, payload, signature).is_ok()
+    let form = Form::Simple(signature.to_vec());
+    super::signature::verify(&[key], digest, payload, &form).is_ok()
+}
+
+/// Verifies a bundle against a key.
+///
+/// # Errors
+/// The reason why the bundle does not count, as an operator reads it.
+pub fn bundle(key: &[u8], bundle: &[u8]) -> Result<(), String> {
+    let keys: Vec<PublicKey> = PublicKey::of(key, Path::new("key.pub"))
+        .into_iter()
+        .collect();
+    let digest = "sha256:0000000000000000000000000000000000000000000000000000000000000000";
+    super::signature::verify(&keys, digest, bundle, &Form::Bundle).map(drop)
 }
 
 /// How harmful an address is: 0 for public, 1 for private, 2 for this machine, 3 for one that is never a registry's.

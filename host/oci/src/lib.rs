@@ -23,6 +23,7 @@ mod helper;
 mod last_good;
 mod manifest;
 mod patience;
+mod referrers;
 mod session;
 mod signature;
 mod transport;
@@ -85,7 +86,7 @@ pub trait Progress: Send + Sync {
 pub struct Signed {
     /// Digest of the manifest.
     pub digest: String,
-    /// The tag that the signatures are stored under.
+    /// The tag of the signatures in the format that cosign wrote up to its version 2.
     pub tag: String,
     /// The expected keys: the beginning of the key's SHA-256, and the file.
     pub keys: Vec<(String, PathBuf)>,
@@ -272,6 +273,8 @@ pub enum RegistryError {
 
 /// Maximum size of a manifest, in bytes: the limit of the distribution specification.
 const MAX_MANIFEST_BYTES: u64 = 4 << 20;
+/// Why a signature does not count whose bytes were not read.
+const TOO_LONG: &str = "that is too long";
 /// The config of an artifact if the proper config cannot be written.
 const EMPTY_CONFIG: &[u8] = b"{}";
 
@@ -343,25 +346,21 @@ impl Registry {
                 found: digest,
             });
         }
-        let tag = signature::tag(&digest);
-        let signatures = match session.manifest(&tag, MAX_MANIFEST_BYTES).await {
-            Ok((_, manifest)) => signature::signatures(&manifest)?,
-            Err(RegistryError::Status {
-                status: StatusCode::NOT_FOUND,
-                ..
-            }) => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        let mut found = Vec::with_capacity(signatures.len());
-        for (layer, signature) in signatures {
-            if layer.size > signature::MAX_PAYLOAD_BYTES {
-                found.push(Err("with a payload that is too long".to_owned()));
-                continue;
+        let mut found = Vec::new();
+        for place in signature::PLACES {
+            for (_, manifest) in session.signatures(place, &digest).await? {
+                for (layer, form) in signature::signatures(&manifest)? {
+                    if layer.size > form.max_bytes() {
+                        found.push(Err(TOO_LONG.to_owned()));
+                        continue;
+                    }
+                    let bytes = session.blob(&layer).await?;
+                    let verified = signature::verify(keys, &digest, &bytes, &form);
+                    found.push(verified.map(str::to_owned));
+                }
             }
-            let payload = session.blob(&layer).await?;
-            let verified = signature::verify(keys, &digest, &payload, &signature);
-            found.push(verified.map(str::to_owned));
         }
+        let tag = signature::tag(&digest);
         let keys = keys
             .iter()
             .map(|key| (key.fingerprint.clone(), key.path.clone()));
@@ -562,41 +561,35 @@ impl Registry {
         digest: &str,
         hold: &Hold,
     ) -> Result<(), RegistryError> {
-        let tag = signature::tag(digest);
-        let (kept, manifest) = match session.manifest(&tag, MAX_MANIFEST_BYTES).await {
-            Ok(manifest) => manifest,
-            Err(RegistryError::Status {
-                status: StatusCode::NOT_FOUND,
-                ..
-            }) => {
-                return Err(unsigned(keys, digest, format!("none, under the tag {tag}")));
-            }
-            Err(error) => return Err(error),
-        };
         let mut found = Vec::new();
-        for (layer, signature) in signature::signatures(&manifest)? {
-            if layer.size > signature::MAX_PAYLOAD_BYTES {
-                found.push("one with a payload that is too long".to_owned());
-                continue;
-            }
-            let payload = match self.cached(hold, &layer.digest, layer.size) {
-                Some(payload) => payload,
-                None => session.blob(&layer).await?,
-            };
-            match signature::verify(keys, digest, &payload, &signature) {
-                Ok(_) => {
-                    if let Some(cache) = &self.cache {
-                        cache.put(hold, &layer.digest, &payload);
-                        cache.put(hold, &kept, &manifest);
-                        cache.resolve(&signature_of(session.reference(), digest), &kept);
+        for place in signature::PLACES {
+            for (kept, manifest) in session.signatures(place, digest).await? {
+                for (layer, form) in signature::signatures(&manifest)? {
+                    if layer.size > form.max_bytes() {
+                        found.push(format!("one {TOO_LONG}"));
+                        continue;
                     }
-                    return Ok(());
+                    let bytes = match self.cached(hold, &layer.digest, layer.size) {
+                        Some(bytes) => bytes,
+                        None => session.blob(&layer).await?,
+                    };
+                    match signature::verify(keys, digest, &bytes, &form) {
+                        Ok(_) => {
+                            if let Some(cache) = &self.cache {
+                                cache.put(hold, &layer.digest, &bytes);
+                                cache.put(hold, &kept, &manifest);
+                                cache.resolve(&signature_of(session.reference(), digest), &kept);
+                            }
+                            return Ok(());
+                        }
+                        Err(what) => found.push(format!("one {what}")),
+                    }
                 }
-                Err(what) => found.push(format!("one {what}")),
             }
         }
         if found.is_empty() {
-            found.push(format!("none in the manifest under the tag {tag}"));
+            let tag = signature::tag(digest);
+            found.push(format!("none, under the tag {tag} and among the referrers"));
         }
         Err(unsigned(keys, digest, found.join(", ")))
     }
@@ -619,10 +612,9 @@ impl Registry {
         let kept = cache.resolved(&signature_of(reference, digest))?;
         let manifest = held(&kept, MAX_MANIFEST_BYTES)?;
         let signatures = signature::signatures(&manifest).ok()?;
-        let verified = signatures.iter().any(|(layer, signature)| {
-            let payload = held(&layer.digest, signature::MAX_PAYLOAD_BYTES);
-            payload
-                .is_some_and(|payload| signature::verify(keys, digest, &payload, signature).is_ok())
+        let verified = signatures.iter().any(|(layer, form)| {
+            let bytes = held(&layer.digest, form.max_bytes());
+            bytes.is_some_and(|bytes| signature::verify(keys, digest, &bytes, form).is_ok())
         });
         Some(verified)
     }

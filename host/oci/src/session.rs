@@ -318,12 +318,12 @@ impl<'c> Session<'c> {
         digest.as_deref().or(tag.as_deref()).unwrap_or_default()
     }
 
-    fn path(&self, kind: &str, name: &str) -> String {
+    pub(super) fn path(&self, kind: &str, name: &str) -> String {
         format!("{}/{kind}/{name}", self.reference.repository)
     }
 
     /// Sends a request. Adds credentials if the registry asks for them, and retries where that may help.
-    async fn ask(
+    pub(super) async fn ask(
         &mut self,
         method: Method,
         path: &str,
@@ -522,7 +522,7 @@ impl<'c> Session<'c> {
     }
 
     /// Reads a body up to a limit, whatever length it declares.
-    async fn body(
+    pub(super) async fn body(
         &self,
         mut response: Response,
         limit_bytes: u64,
@@ -625,7 +625,7 @@ fn redirect(mut request: Request, response: &Response) -> Option<Request> {
     Some(request)
 }
 
-fn accept() -> HeaderMap {
+pub(super) fn accept() -> HeaderMap {
     let mut headers = HeaderMap::new();
     // Accept an index too, so that the error can name it. Without this, the registry could answer 404.
     let kinds = HeaderValue::from_static(

@@ -1,18 +1,25 @@
 //! Checks whether a trusted key has signed an artifact. Accepts signatures that cosign made with a key.
 //!
-//! cosign signs a short text that names the digest of a manifest. cosign stores the text and the signature under a tag
-//! that is derived from the digest. So a registry can remove signatures, but it cannot make one.
+//! cosign signs a short text that names the digest of a manifest. So a registry can remove signatures, but it cannot
+//! make one. There are two formats:
+//!
+//! - Up to version 2, cosign stores the text and the signature under the tag `sha256-….sig`.
+//! - Since version 3, cosign stores a [bundle] as a referrer of the manifest: the registry lists it when it is asked
+//!   what refers to the digest. Registries without that list have an index under the tag `sha256-…`.
+
+pub(super) mod bundle;
 
 use std::path::{Path, PathBuf};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD as BASE64;
+use ed25519_dalek::VerifyingKey;
 use ring::signature::{
     ECDSA_P256_SHA256_ASN1, ECDSA_P384_SHA256_ASN1, ECDSA_P384_SHA384_ASN1, ED25519,
     RSA_PKCS1_2048_8192_SHA256, UnparsedPublicKey, VerificationAlgorithm,
 };
 use serde::Deserialize;
-use sha2::{Digest as _, Sha256};
+use sha2::{Digest as _, Sha256, Sha512};
 use x509_parser::prelude::FromDer as _;
 use x509_parser::x509::SubjectPublicKeyInfo;
 
@@ -65,9 +72,9 @@ const SIGNATURE: &str = "dev.cosignproject.cosign/signature";
 /// The `type` that a signed text must have.
 const KIND: &str = "cosign container image signature";
 /// Maximum size of a signed text, in bytes.
-pub(super) const MAX_PAYLOAD_BYTES: u64 = 64 << 10;
+const MAX_PAYLOAD_BYTES: u64 = 64 << 10;
 /// Maximum number of signatures of one artifact that are checked.
-const MAX_SIGNATURES: usize = 50;
+pub(super) const MAX_SIGNATURES: usize = 50;
 
 const P256: &str = "1.2.840.10045.3.1.7";
 const P384: &str = "1.3.132.0.34";
@@ -128,10 +135,23 @@ impl PublicKey {
     }
 
     fn has_signed(&self, payload: &[u8], signature: &[u8]) -> bool {
-        self.kind.algorithms().into_iter().any(|algorithm| {
+        let plain = self.kind.algorithms().into_iter().any(|algorithm| {
             let key = UnparsedPublicKey::new(algorithm, &self.bytes);
             key.verify(payload, signature).is_ok()
-        })
+        });
+        plain || self.kind == Kind::Ed25519 && self.has_signed_prehashed(payload, signature)
+    }
+
+    /// Whether this is an Ed25519ph signature, which cosign makes since version 2.6. ring does not know this form.
+    fn has_signed_prehashed(&self, payload: &[u8], signature: &[u8]) -> bool {
+        let key = self.bytes.as_slice().try_into().ok();
+        let key = key.and_then(|bytes| VerifyingKey::from_bytes(bytes).ok());
+        let signature = ed25519_dalek::Signature::from_slice(signature).ok();
+        let (Some(key), Some(signature)) = (key, signature) else {
+            return false;
+        };
+        let hash = Sha512::new_with_prefix(payload);
+        key.verify_prehashed_strict(hash, None, &signature).is_ok()
     }
 }
 
@@ -149,27 +169,70 @@ impl Kind {
     }
 }
 
-/// The tag under which cosign stores the signatures of a manifest.
+/// A place where a registry keeps signatures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Place {
+    /// The tag `sha256-….sig`.
+    Tag,
+    /// What refers to the manifest.
+    Referrers,
+}
+
+/// The places in the order in which they are asked.
+pub(super) const PLACES: [Place; 2] = [Place::Tag, Place::Referrers];
+
+/// The form of a signature in a registry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Form {
+    /// The layer is the signed text, and this is the signature.
+    Simple(Vec<u8>),
+    /// The layer is a bundle: the signed text with its signature.
+    Bundle,
+}
+
+impl Form {
+    /// Maximum size of such a layer, in bytes.
+    pub(super) fn max_bytes(&self) -> u64 {
+        match self {
+            Self::Simple(_) => MAX_PAYLOAD_BYTES,
+            Self::Bundle => bundle::MAX_BYTES,
+        }
+    }
+}
+
+/// The tag under which cosign stores the signatures of a manifest, up to its version 2.
 pub(super) fn tag(digest: &str) -> String {
     format!("{}.sig", digest.replace(':', "-"))
 }
 
-/// The layers that hold signed texts, each with its signature.
-pub(super) fn signatures(manifest: &[u8]) -> Result<Vec<(Descriptor, Vec<u8>)>, RegistryError> {
+/// The layers that hold signatures, each with its form.
+pub(super) fn signatures(manifest: &[u8]) -> Result<Vec<(Descriptor, Form)>, RegistryError> {
     let manifest = Manifest::read(manifest)?;
-    let layers = manifest
-        .layers
-        .into_iter()
-        .filter(|layer| layer.media_type == PAYLOAD);
-    let signed = layers.filter_map(|layer| {
-        let signature = BASE64.decode(layer.annotations.get(SIGNATURE)?).ok()?;
-        Some((layer, signature))
+    let signed = manifest.layers.into_iter().filter_map(|layer| {
+        let form = match layer.media_type.as_str() {
+            PAYLOAD => Form::Simple(BASE64.decode(layer.annotations.get(SIGNATURE)?).ok()?),
+            kind if bundle::is_bundle(kind) => Form::Bundle,
+            _ => return None,
+        };
+        Some((layer, form))
     });
     Ok(signed.take(MAX_SIGNATURES).collect())
 }
 
-/// Finds the key that has signed this text about this manifest. Fails with the reason if there is none.
+/// Finds the key that has signed this manifest, in a layer of this form. Fails with the reason if there is none.
 pub(super) fn verify<'k>(
+    keys: &'k [PublicKey],
+    digest: &str,
+    layer: &[u8],
+    form: &Form,
+) -> Result<&'k str, String> {
+    match form {
+        Form::Simple(signature) => verify_simple(keys, digest, layer, signature),
+        Form::Bundle => bundle::verify(keys, digest, layer).map_err(|refusal| refusal.to_string()),
+    }
+}
+
+fn verify_simple<'k>(
     keys: &'k [PublicKey],
     digest: &str,
     payload: &[u8],
@@ -177,14 +240,7 @@ pub(super) fn verify<'k>(
 ) -> Result<&'k str, String> {
     let signer = keys.iter().find(|key| key.has_signed(payload, signature));
     let Some(signer) = signer else {
-        let mut what = "made with another key".to_owned();
-        if keys.iter().any(|key| key.kind == Kind::Ed25519) {
-            what.push_str(
-                ", or as Ed25519ph, which cosign 2.6 and later make with an Ed25519 key and Tollgate does not accept: \
-                 sign with an ECDSA key",
-            );
-        }
-        return Err(what);
+        return Err("made with another key".to_owned());
     };
     // From here on, the text comes from a trusted signer.
     let Ok(Payload { critical }) = serde_json::from_slice(payload) else {
@@ -262,23 +318,15 @@ mod tests {
         let mut payload = payload.into_bytes();
         change(&mut payload);
         let key = PublicKey::of(&decode(made.key), Path::new("cosign.pub")).unwrap();
-        verify(&[key], DIGEST, &payload, &decode(made.signature)).map(drop)
+        verify_simple(&[key], DIGEST, &payload, &decode(made.signature)).map(drop)
     }
 
     #[test]
     fn accepts_cosign_signatures_of_every_key_kind() {
-        for made in [P384_OF_2_5, P384_OF_2_6, ED25519_OF_2_5] {
+        for made in [P384_OF_2_5, P384_OF_2_6, ED25519_OF_2_5, ED25519_OF_2_6] {
             assert_eq!(verified(&made, |_| ()), Ok(()), "{}", made.repository);
             let changed = verified(&made, |payload| payload.push(b' '));
             assert!(changed.is_err(), "{}", made.repository);
         }
-    }
-
-    #[test]
-    fn error_names_prehashed_ed25519() {
-        let error = verified(&ED25519_OF_2_6, |_| ()).unwrap_err();
-        assert!(error.contains("Ed25519ph"), "{error}");
-        let error = verified(&P384_OF_2_6, |payload| payload.push(b' ')).unwrap_err();
-        assert_eq!(error, "made with another key");
     }
 }
