@@ -207,7 +207,7 @@ plugins:
     failurePolicy: Maybe
     limits: {concurrency: 100000}
     capabilities: [network]
-    match: {rules: [], namespaceSelector: {}, matchConditions: [{name: a, expression: authorizer.allowed()}]}
+    match: {rules: [], namespaceSelector: [], matchConditions: [{name: a, expression: authorizer.allowed()}]}
     exceptions: [{until: soon}]
   - source: file:./x.wasm
     match: {}
@@ -228,7 +228,7 @@ plugins:
             "plugins[0].limits.concurrency",
             "plugins[0].capabilities[0]",
             "plugins[0].match.rules",
-            "plugins[0].match.namespaceSelector: cannot be evaluated here",
+            "plugins[0].match.namespaceSelector: got an empty list, expected an object",
             "plugins[0].match.matchConditions[0].expression: line 1, column 1: `authorizer`",
             "plugins[0].exceptions[0].until",
             "plugins[0].exceptions[0].reason",

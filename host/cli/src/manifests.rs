@@ -12,12 +12,14 @@ use tollgate_config::{
     Config, ReinvocationPolicy, SelfSigned, Tls, is_label, is_of_namespace, why_everybody,
 };
 use tollgate_gate::plugin::{Plugin, PluginSet, PluginState};
+use tollgate_registration::drift::{Drift, compare};
 use tollgate_registration::{
-    Address, BREAK_GLASS_GROUP, EXCLUDED_NAMESPACES, Participant, Registration,
+    Address, BREAK_GLASS_GROUP, EXCLUDED_NAMESPACES, Participant, Registration, STATIC_SUFFIX,
     TIMEOUT_BOUNDS_SECONDS, Webhooks,
 };
 use tollgate_server::bundle_path;
 
+use super::kubectl::{Live, WEBHOOKS};
 use super::terminal::{say, tell};
 use super::{FAILURE, Origin};
 
@@ -57,6 +59,33 @@ pub(super) struct Manifests {
     /// [default: tollgate:break-glass, for `kubectl --as=NAME --as-group=tollgate:break-glass`]
     #[arg(long, value_name = "GROUP", value_parser = read_group)]
     break_glass_group: Vec<String>,
+    /// Compare with what is registered, and print the differences. Exit code 1 if there are any.
+    #[arg(long, conflicts_with_all = ["prune", "static"])]
+    check: bool,
+    /// Print the commands that delete left-over webhook configurations of this installation.
+    #[arg(long, conflicts_with = "static")]
+    prune: bool,
+    /// Write files for kube-apiserver's manifest-based admission control into the folders mutating and validating of
+    /// this folder. Needs --url.
+    #[arg(
+        long = "static",
+        id = "static",
+        value_name = "FOLDER",
+        requires = "url"
+    )]
+    folder: Option<PathBuf>,
+    #[command(flatten)]
+    live: Live,
+}
+
+/// The configurations that an installation is to have, and where kube-apiserver calls it.
+pub(super) struct Desired {
+    /// The configurations. Empty if there are no plugins.
+    pub(super) documents: Vec<Webhooks>,
+    /// Name of both configurations.
+    pub(super) name: String,
+    /// Address at which kube-apiserver calls the installation.
+    pub(super) address: Address,
 }
 
 /// Kubernetes' reinvocationPolicy.
@@ -73,7 +102,73 @@ enum Reinvocation {
 // === impl Manifests ===
 
 impl Manifests {
-    pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+    /// The options for an installation that is registered with defaults, except for these.
+    pub(super) fn for_doctor(
+        config: PathBuf,
+        service: Option<Address>,
+        ca: Option<PathBuf>,
+        name: String,
+        per_plugin: bool,
+    ) -> Self {
+        Self {
+            origin: Origin {
+                config: Some(config),
+                plugins: None,
+            },
+            service,
+            url: None,
+            ca,
+            name,
+            per_plugin,
+            timeout_seconds: None,
+            reinvocation_policy: None,
+            exclude_namespace: Vec::new(),
+            break_glass_group: Vec::new(),
+            check: false,
+            prune: false,
+            folder: None,
+            live: Live::default(),
+        }
+    }
+
+    pub(crate) fn run(mut self) -> anyhow::Result<ExitCode> {
+        if self.folder.is_some() && !self.name.ends_with(STATIC_SUFFIX) {
+            self.name.push_str(STATIC_SUFFIX);
+        }
+        let (compares, prunes) = (self.check, self.prune);
+        let (folder, live) = (self.folder.take(), std::mem::take(&mut self.live));
+        let Some(desired) = self.desired()? else {
+            return Ok(ExitCode::from(FAILURE));
+        };
+        if compares || prunes {
+            let objects = live.read(&[&WEBHOOKS])?;
+            let drifts = compare(
+                &desired.documents,
+                &objects,
+                &desired.name,
+                &desired.address,
+            );
+            return Ok(if prunes {
+                prune(&drifts)
+            } else {
+                check(&drifts)
+            });
+        }
+        anyhow::ensure!(
+            !desired.documents.is_empty(),
+            "nothing to register: the configuration has no plugins"
+        );
+        if let Some(folder) = folder {
+            write_static(&folder, &desired)?;
+        } else {
+            let yaml = Webhooks::to_yaml(&desired.documents)?;
+            say!("{}", yaml.trim_end_matches('\n'));
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+
+    /// Loads the plugins and computes their registration. None if a plugin cannot be loaded, which is then printed.
+    pub(super) fn desired(self) -> anyhow::Result<Option<Desired>> {
         let mut config = self.origin.load()?;
         for warning in self
             .break_glass_group
@@ -93,13 +188,13 @@ impl Manifests {
         let set = runtime.block_on(setup.loader.load_all(plugins));
         if let Some(failures) = failures(&set) {
             tell!("{failures}");
-            return Ok(ExitCode::from(FAILURE));
+            return Ok(None);
         }
         let participants: Vec<_> = set
             .iter()
             .filter_map(|plugin| participant(plugin))
             .collect();
-        let registration = self.registration(&config, address, ca_bundle);
+        let registration = self.registration(&config, address.clone(), ca_bundle);
         let mut documents = Vec::new();
         for endpoint in [Endpoint::Mutate, Endpoint::Validate] {
             documents.extend(registration.webhooks(endpoint, &participants)?);
@@ -110,13 +205,11 @@ impl Manifests {
                 tell!("tollgate: warning: {lockout}");
             }
         }
-        anyhow::ensure!(
-            !documents.is_empty(),
-            "nothing to register: the configuration has no plugins"
-        );
-        let yaml = Webhooks::to_yaml(&documents)?;
-        say!("{}", yaml.trim_end_matches('\n'));
-        Ok(ExitCode::SUCCESS)
+        Ok(Some(Desired {
+            documents,
+            name: registration.name,
+            address,
+        }))
     }
 
     fn address(&self, config: &Config) -> anyhow::Result<Address> {
@@ -198,6 +291,56 @@ impl Manifests {
 }
 
 const HTTPS_PORT: u16 = 443;
+
+/// Prints the differences between the registration and the configuration.
+fn check(drifts: &[Drift]) -> ExitCode {
+    for drift in drifts {
+        say!("{drift}");
+    }
+    if drifts.is_empty() {
+        tell!("tollgate: what is registered is what is configured");
+        return ExitCode::SUCCESS;
+    }
+    let count = drifts.len();
+    tell!(
+        "tollgate: {count} differences: - is registered, + is configured; apply the output of `tollgate manifests`"
+    );
+    ExitCode::from(FAILURE)
+}
+
+/// Prints the commands that delete left-over configurations.
+fn prune(drifts: &[Drift]) -> ExitCode {
+    let removals: Vec<String> = drifts.iter().filter_map(Drift::removal).collect();
+    for removal in &removals {
+        say!("{removal}");
+    }
+    if removals.is_empty() {
+        tell!("tollgate: no webhook configuration is left over");
+    }
+    ExitCode::SUCCESS
+}
+
+/// Writes the files that kube-apiserver reads. Each of its admission plugins has a folder of its own.
+fn write_static(folder: &Path, desired: &Desired) -> anyhow::Result<()> {
+    anyhow::ensure!(
+        matches!(desired.address, Address::Url(_)),
+        "--static needs --url: kube-apiserver reads these files before it knows Services"
+    );
+    for document in &desired.documents {
+        let of_plugin = match document.endpoint() {
+            Endpoint::Mutate => "mutating",
+            Endpoint::Validate => "validating",
+        };
+        let folder = folder.join(of_plugin);
+        std::fs::create_dir_all(&folder)
+            .with_context(|| format!("cannot create {}", folder.display()))?;
+        let file = folder.join(format!("{}.yaml", desired.name));
+        let yaml = Webhooks::to_yaml(std::slice::from_ref(document))?;
+        std::fs::write(&file, yaml).with_context(|| format!("cannot write {}", file.display()))?;
+        say!("{}", file.display());
+    }
+    Ok(())
+}
 
 /// Describes the plugins that could not be loaded. Their rules are unknown, so they cannot be registered.
 fn failures(set: &PluginSet) -> Option<String> {
@@ -283,7 +426,7 @@ fn read_bundle(path: &Path) -> anyhow::Result<Vec<u8>> {
     Ok(pem)
 }
 
-fn read_service(text: &str) -> Result<Address, String> {
+pub(super) fn read_service(text: &str) -> Result<Address, String> {
     let expected =
         "expected NAMESPACE/NAME or NAMESPACE/NAME:PORT, such as tollgate-system/tollgate";
     let (namespace, rest) = text.split_once('/').ok_or(expected)?;
@@ -312,7 +455,7 @@ fn read_url(text: &str) -> Result<Address, String> {
     Ok(Address::Url(text.to_owned()))
 }
 
-fn read_name(text: &str) -> Result<String, String> {
+pub(super) fn read_name(text: &str) -> Result<String, String> {
     let is_name = text.len() <= 253 && text.split('.').all(|label| is_label(label, 63));
     is_name
         .then(|| text.to_owned())
@@ -326,7 +469,7 @@ fn read_namespace(text: &str) -> Result<String, String> {
 }
 
 /// Reads a group's name. The name becomes a string in a CEL expression.
-fn read_group(text: &str) -> Result<String, String> {
+pub(super) fn read_group(text: &str) -> Result<String, String> {
     let plain = |character: char| !character.is_control() && !matches!(character, '\'' | '\\');
     if text.trim().is_empty() || text.trim() != text || !text.chars().all(plain) {
         return Err("expected the name of a group, without ', \\ and spaces around it".to_owned());

@@ -45,6 +45,10 @@ const CHANGES: [Operation; 3] = [Operation::Create, Operation::Update, Operation
 /// The subresource of Nodes that has no other operation than `CONNECT`.
 const PROXY: &str = "proxy";
 
+/// The API group of webhook configurations and admission policies. kube-apiserver sends them only to webhooks that it
+/// reads from files.
+const ADMISSION_GROUP: &str = "admissionregistration.k8s.io";
+
 /// API groups for authentication and authorization checks. Components use them too.
 const REVIEW_GROUPS: [&str; 2] = ["authentication.k8s.io", "authorization.k8s.io"];
 
@@ -113,6 +117,27 @@ pub(super) fn conditions(
         });
     }
     conditions
+}
+
+/// Returns the condition for webhook configurations and admission policies, for a webhook that kube-apiserver reads from
+/// a file. Nobody can delete such a webhook through the API, so it must not deny the repair of others. A rule that names
+/// the group keeps it.
+pub(super) fn admission(
+    rules: &[RegisteredRule],
+    plugins: &[Participant<'_>],
+) -> Option<MatchCondition> {
+    let mut groups = plugins
+        .iter()
+        .flat_map(|plugin| plugin.matching.rules())
+        .flat_map(|rule| rule.api_groups.iter());
+    let is_named = groups.any(|group| *group != Pattern::Any && group.matches(ADMISSION_GROUP));
+    let can_match = rules
+        .iter()
+        .any(|rule| rule.can_match(ADMISSION_GROUP, "*"));
+    (can_match && !is_named).then(|| MatchCondition {
+        name: "exclude-admission".to_owned(),
+        expression: format!("request.resource.group != '{ADMISSION_GROUP}'"),
+    })
 }
 
 /// Returns the resources that nodes need and that the rules of a webhook under `Fail` name. None if there are none.

@@ -5,6 +5,7 @@
 //!         ─▶ rules: their union, no wider          ├─▶ webhook: Kubernetes' own types ─▶ YAML
 //!         ─▶ time: what the chain may take         │
 //! options ─▶ address, caBundle, what is left out   ┘
+//! a cluster ─▶ live: its objects ─▶ drift: how they differ from the webhooks ─▶ doctor: what locks users out
 //! ```
 //!
 //! kube-apiserver calls a webhook for every request that it is registered for, and for no other. Rules that are too
@@ -12,8 +13,11 @@
 //! repairing the cluster. So the rules are exactly the union of the plugins' rules, and requests that the cluster
 //! depends on are excluded.
 
+pub mod doctor;
+pub mod drift;
 mod exclude;
 mod hidden;
+pub mod live;
 mod rules;
 #[cfg(test)]
 mod tests;
@@ -44,6 +48,9 @@ pub const DOMAIN: &str = "tollgate.dev";
 ///
 /// The group has no members. A user who may impersonate joins it for one command, which the audit log shows.
 pub const BREAK_GLASS_GROUP: &str = "tollgate:break-glass";
+
+/// The suffix of the names of configurations that kube-apiserver reads from files (manifest-based admission control).
+pub const STATIC_SUFFIX: &str = ".static.k8s.io";
 
 /// The properties of a plugin that matter for its registration.
 #[derive(Clone, Copy, Debug)]
@@ -174,6 +181,12 @@ impl Registration {
             .collect()
     }
 
+    /// Returns whether kube-apiserver reads the configurations from files. The suffix of their name decides, because
+    /// kube-apiserver accepts no other names there, and no such names in the API.
+    fn is_static(&self) -> bool {
+        self.name.ends_with(STATIC_SUFFIX)
+    }
+
     /// Returns whether each plugin of an endpoint gets its own webhook. All plugins must serve the endpoint.
     fn separates(&self, endpoint: Endpoint, plugins: &[Participant<'_>]) -> bool {
         self.per_plugin || hidden::find(endpoint, plugins).is_some()
@@ -205,7 +218,9 @@ impl Registration {
             name,
             client_config: ClientConfig::new(&self.address, &path, self.ca_bundle.as_deref()),
             match_conditions: self.conditions(&rules, plugins),
-            namespace_selector: self.namespaces(plugins),
+            namespace_selector: self
+                .namespaces(plugins)
+                .and(webhook::shared_namespace_selector(plugins)),
             object_selector: match plugins {
                 [plugin] => LabelSelector::of_objects(&plugin.matching.object_selector),
                 _ => None,
@@ -228,19 +243,24 @@ impl Registration {
     ///
     /// A condition that contains `resource` is not copied either. When kube-apiserver converts an object, conditions
     /// see the version that the client used as `request.resource`. The webhook gets the version of the rule
-    /// (matchconditions/matcher.go).
+    /// (matchconditions/matcher.go). kube-apiserver does not know `namespaceObject` in a webhook's conditions.
     fn conditions(
         &self,
         rules: &[RegisteredRule],
         plugins: &[Participant<'_>],
     ) -> Vec<MatchCondition> {
         let mut conditions = exclude::conditions(rules, plugins, &self.break_glass_groups);
+        if self.is_static() {
+            conditions.extend(exclude::admission(rules, plugins));
+        }
         let [plugin] = plugins else {
             return conditions;
         };
         let own = plugin.matching.conditions.iter();
         let own: Vec<_> = own
-            .filter(|condition| !condition.text().contains("resource"))
+            .filter(|condition| {
+                !condition.text().contains("resource") && !condition.needs_namespace()
+            })
             .collect();
         // kube-apiserver refuses a webhook with more conditions. The host evaluates the plugin's conditions in any
         // case.

@@ -15,7 +15,7 @@ fn config(plugins: &str) -> Config {
 }
 
 /// Creates a participant. Its name says whether it mutates or validates. If the name says neither, it does both.
-fn participant(plugin: &PluginConfig) -> Participant<'_> {
+pub(crate) fn participant(plugin: &PluginConfig) -> Participant<'_> {
     let name = plugin.name.as_str();
     Participant {
         name,
@@ -30,7 +30,7 @@ fn participant(plugin: &PluginConfig) -> Participant<'_> {
     }
 }
 
-fn registration() -> Registration {
+pub(crate) fn registration() -> Registration {
     Registration {
         name: "tollgate".to_owned(),
         address: Address::Service {
@@ -847,5 +847,52 @@ fn separates_webhooks_if_a_shared_one_hides_a_plugin() {
         together.matches("path: /validate\n").count(),
         1,
         "{together}"
+    );
+}
+
+#[test]
+fn pushes_namespace_selector_up_where_that_is_equivalent() {
+    let rules = rule("CREATE", "\"\"", "v1", "pods", ALL);
+    let plugin = |name: &str, selector: &str| {
+        format!(
+            "- {{name: {name}, source: 'file:a', match: {{rules: [{rules}], namespaceSelector: {selector}, \
+             matchConditions: [{{name: team, expression: namespaceObject != null}}]}}}}\n"
+        )
+    };
+    let gold =
+        "{matchLabels: {tier: gold}, matchExpressions: [{key: frozen, operator: DoesNotExist}]}";
+    let selectors = |registration: &Registration, plugins: &str| -> Vec<Vec<String>> {
+        let text = printed(registration, plugins);
+        // kube-apiserver refuses a webhook with a variable that it does not know.
+        assert!(!text.contains("namespaceObject"), "{text}");
+        let webhooks = text.split("  namespaceSelector:\n").skip(1);
+        webhooks
+            .map(|webhook| {
+                let (selector, _) = webhook.split_once("  sideEffects").expect("the next key");
+                let keys = selector
+                    .lines()
+                    .filter_map(|line| line.split_once("- key: "));
+                keys.map(|(_, key)| key.to_owned()).collect()
+            })
+            .collect()
+    };
+    let apart = Registration {
+        per_plugin: true,
+        ..registration()
+    };
+    let name = "kubernetes.io/metadata.name";
+    let both = plugin("a-check", gold) + &plugin("b-check", "{}");
+    assert_eq!(
+        selectors(&apart, &both),
+        [vec![name, "tier", "frozen"], vec![name]]
+    );
+    // In a shared webhook, one plugin's selector would keep requests from the other.
+    assert_eq!(selectors(&registration(), &both), [vec![name]]);
+    let other = plugin("a-check", gold) + &plugin("b-check", "{matchLabels: {tier: lead}}");
+    assert_eq!(selectors(&registration(), &other), [vec![name]]);
+    let same = plugin("a-check", gold) + &plugin("b-check", gold);
+    assert_eq!(
+        selectors(&registration(), &same),
+        [vec![name, "tier", "frozen"]]
     );
 }

@@ -7,6 +7,7 @@ use serde::Serialize;
 use tollgate_admission::Endpoint;
 use tollgate_config::LabelTest;
 
+use super::Participant;
 use super::rules::RegisteredRule;
 use tollgate_config as config;
 
@@ -17,6 +18,8 @@ const NAMESPACE_LABEL: &str = "kubernetes.io/metadata.name";
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Webhooks {
+    #[serde(skip)]
+    endpoint: Endpoint,
     api_version: &'static str,
     kind: &'static str,
     metadata: Metadata,
@@ -109,6 +112,18 @@ pub(super) struct MatchCondition {
     pub(super) expression: String,
 }
 
+/// Returns the `namespaceSelector` that all plugins of a webhook have. None if theirs differ: a webhook for all plugins
+/// must be called for each of them.
+pub(super) fn shared_namespace_selector<'p>(
+    plugins: &[Participant<'p>],
+) -> Option<&'p config::LabelSelector> {
+    let mut selectors = plugins
+        .iter()
+        .map(|plugin| &plugin.matching.namespace_selector);
+    let first = selectors.next()?;
+    selectors.all(|other| other == first).then_some(first)
+}
+
 // === impl Webhooks ===
 
 impl Webhooks {
@@ -125,8 +140,15 @@ impl Webhooks {
         serde_saphyr::to_string_multiple_with_options(documents, options)
     }
 
+    /// Returns the endpoint that the configuration registers.
+    #[must_use]
+    pub fn endpoint(&self) -> Endpoint {
+        self.endpoint
+    }
+
     pub(crate) fn new(endpoint: Endpoint, metadata: Metadata, webhooks: Vec<Webhook>) -> Self {
         Self {
+            endpoint,
             api_version: "admissionregistration.k8s.io/v1",
             kind: match endpoint {
                 Endpoint::Mutate => "MutatingWebhookConfiguration",
@@ -194,6 +216,14 @@ impl LabelSelector {
         Self {
             match_expressions: only.into_iter().chain(excluded).collect(),
         }
+    }
+
+    /// Adds the requirements of a plugin's own selector.
+    pub(super) fn and(mut self, selector: Option<&config::LabelSelector>) -> Self {
+        let more = selector.and_then(Self::of_objects);
+        self.match_expressions
+            .extend(more.into_iter().flat_map(|more| more.match_expressions));
+        self
     }
 
     /// Converts a label selector. None if it selects everything.
