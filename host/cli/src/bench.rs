@@ -40,6 +40,9 @@ pub(super) struct Bench {
     /// Manifest or AdmissionReview to call the plugin with [default: a Pod]
     #[arg(long, value_name = "FILE")]
     object: Option<PathBuf>,
+    /// File with Namespaces, for a plugin that reads the Namespace of its request.
+    #[arg(long, value_name = "FILE")]
+    namespaces: Option<PathBuf>,
     /// Number of calls for each row.
     #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..))]
     calls: u32,
@@ -94,13 +97,19 @@ impl Bench {
         let review = Maker::new(&review_options, &documents, Vec::new())
             .prepare(&documents[0])?
             .review;
+        let namespaces = self.namespaces.as_deref();
+        let namespaces = namespaces.map(super::namespaces::read).transpose()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
             .context("cannot start the runtime")?;
         let (calls, depth) = (self.calls, config.requests.max_depth);
         let measured: Vec<Series> = runtime.block_on(async {
-            let setup = Setup::new(&config, &Options::default())?;
+            let options = Options {
+                namespaces,
+                ..Options::default()
+            };
+            let setup = Setup::new(&config, &options)?;
             let loaded = setup.loader.check(&plugin).await;
             let loaded = loaded.map_err(|error| {
                 let reason = tollgate_admission::chain(&error);

@@ -17,12 +17,15 @@ use tollgate_server::{Inspected, inspect};
 
 use super::terminal::say;
 use super::{FAILURE, Origin};
+use crate::custom_resources::ResourceFiles;
 
 /// Check a configuration and everything that it names, as `serve` would load it.
 #[derive(Args, Debug)]
 pub(super) struct Check {
     #[command(flatten)]
     origin: Origin,
+    #[command(flatten)]
+    resources: ResourceFiles,
     /// Check only the configuration file, and skip everything that it names.
     #[arg(long)]
     no_plugins: bool,
@@ -35,7 +38,8 @@ pub(super) struct Check {
 
 impl Check {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
-        let mut config = self.origin.load()?;
+        let origin = self.origin.resolve()?;
+        let mut config = self.resources.add_to(origin.load()?, &origin)?;
         let plugins = std::mem::take(&mut config.plugins);
         say!("configuration: valid, {} plugin(s)", plugins.len());
         let mut failed = false;
@@ -79,6 +83,11 @@ impl Check {
                 *folder = None;
             }
             say!("{}", cache(setting, &path, checked));
+        }
+        if let Some(record) = &config.record {
+            let (line, is_usable) = recording(&record.directory);
+            failed |= !is_usable;
+            say!("record.directory: {line}");
         }
         let setup = Setup::new(&config, &Options::default())?;
         let plugins = config.take_plugins();
@@ -139,6 +148,20 @@ fn cache(setting: &str, path: &Path, checked: Result<Folder, FolderError>) -> St
                 chain(&error)
             )
         }
+    }
+}
+
+/// Says whether the folder of a recording can be used.
+fn recording(path: &Path) -> (String, bool) {
+    let shown = path.display();
+    match std::fs::metadata(path) {
+        Ok(found) if found.is_dir() => (format!("ok, {shown}"), true),
+        Ok(_) => (format!("NOT USABLE: {shown} is not a folder"), false),
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => (
+            format!("ok, {shown} does not exist yet; `serve` creates it"),
+            true,
+        ),
+        Err(error) => (format!("NOT USABLE: {shown}: {error}"), false),
     }
 }
 
@@ -215,6 +238,12 @@ fn line(plugin: &Plugin) -> String {
                 line.push_str(
                     "\n  warning: it validates under failurePolicy Ignore, so a user who can make it fail bypasses \
                      it, for example with an object that uses up limits.fuel or limits.cpuTime",
+                );
+            }
+            if loaded.matching.needs_namespace() {
+                line.push_str(
+                    "\n  needs the namespaces of the cluster (namespaceSelector or namespaceObject): without a source of \
+                     namespaces, its requests end as the fault namespace-unavailable",
                 );
             }
             let selector = &loaded.matching.object_selector;

@@ -9,14 +9,23 @@ mod build;
 mod called;
 mod check;
 mod completions;
+mod crds;
+mod custom_resources;
+mod doctor;
 mod explain;
+mod import;
 mod inspect;
+mod kubectl;
 mod language;
 mod last_known_good;
 mod manifests;
 mod memory;
+mod namespaces;
 mod new;
+mod recording;
+mod registering;
 mod registry;
+mod replay;
 mod review;
 mod serve;
 mod terminal;
@@ -56,12 +65,22 @@ enum Command {
     Build(build::Build),
     /// Run the test suites of a policy through the code that the server runs.
     Test(test::Test),
+    /// Judge recorded reviews by another configuration, and show what would be different.
+    Replay(replay::Replay),
+    /// Show a recording, or make one from an audit log.
+    Recording(recording::RecordingArgs),
+    /// Translate policies of other engines, such as Gatekeeper's templates, into a configuration.
+    Import(import::Import),
     /// Measure the calls of a plugin, and how the cost grows with the object.
     Bench(bench::Bench),
     /// Explain a decision of a running server: which plugins were called, why, and what they said and changed.
     Explain(explain::Explain),
     /// Print the webhook configurations that register this host with kube-apiserver, as YAML.
     Manifests(manifests::Manifests),
+    /// Find what in a cluster can lock users out or keep Tollgate from its work, with the fix for each problem.
+    Doctor(doctor::Doctor),
+    /// Print the definitions of the custom resources, as YAML.
+    Crds(crds::Crds),
     /// Push a plugin to a registry.
     Push(registry::Push),
     /// Pull a plugin from a registry into a file.
@@ -112,10 +131,15 @@ Examples:
                                             a new policy project
   tollgate build                            the plugin of the project in this folder
   tollgate test                             all test suites below this folder
+  tollgate replay recording --config new.yaml
+                                            what a change would do to recorded reviews
+  tollgate import policies/ -o tollgate.yaml
+                                            Gatekeeper's templates and constraints as plugins
   tollgate explain 705ab4f5-6393-11e8-b7cc-42010a800002
                                             why a running server allowed or denied a review
   tollgate manifests --config tollgate.yaml --service tollgate-system/tollgate | kubectl apply -f -
                                             register it with kube-apiserver
+  tollgate doctor --config tollgate.yaml    what in the cluster of kubectl can lock users out
   tollgate push plugin.wasm oci://registry.example.com/policies/plugin:1.0
                                             put a plugin where `source` finds it";
 
@@ -148,9 +172,14 @@ fn main() -> ExitCode {
         Command::New(new) => new.run(),
         Command::Build(build) => build.run(),
         Command::Test(test) => test.run(),
+        Command::Replay(replay) => replay.run(),
+        Command::Recording(recording) => recording.run(),
+        Command::Import(import) => import.run(),
         Command::Bench(bench) => bench.run(),
         Command::Explain(explain) => explain.run(),
         Command::Manifests(manifests) => manifests.run(),
+        Command::Doctor(doctor) => doctor.run(),
+        Command::Crds(crds) => crds.run(),
         Command::Push(push) => push.run(),
         Command::Pull(pull) => pull.run(),
         Command::Inspect(inspect) => inspect.run(),

@@ -24,6 +24,7 @@ use self::examine::{Finding, Verdict, examine};
 use self::request::Maker;
 use super::terminal::{NOTABLE, plain, say, tell};
 use super::{FAILURE, Origin, USAGE};
+use crate::custom_resources::ResourceFiles;
 
 /// Review manifests or AdmissionReviews through the whole configuration, without a server.
 ///
@@ -39,7 +40,13 @@ pub(super) struct Review {
     #[command(flatten)]
     origin: Origin,
     #[command(flatten)]
+    resources: ResourceFiles,
+    #[command(flatten)]
     review_options: ReviewOptions,
+    /// File with the Namespaces of the cluster, for plugins and selectors that need their labels. Other objects in the
+    /// file are left out.
+    #[arg(long, value_name = "FILE")]
+    namespaces: Option<PathBuf>,
     /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
@@ -98,6 +105,7 @@ Examples:
   tollgate review --config tollgate.yaml deploy.yaml
   kustomize build . | tollgate review --config tollgate.yaml -
   tollgate review --config tollgate.yaml --old before.yaml after.yaml
+  kubectl get namespaces -o yaml | tollgate review --config tollgate.yaml --namespaces - deploy.yaml
   tollgate review --plugins ./plugins --operation DELETE --user jane --group dev pod.yaml
   tollgate review --config tollgate.yaml -o json review.json
 
@@ -112,7 +120,8 @@ impl Review {
                 || self.review_options.old.is_none(),
             "--operation CREATE cannot have --old: a created object has no old version; leave one of them out"
         );
-        let config = self.origin.load()?;
+        let origin = self.origin.resolve()?;
+        let config = self.resources.add_to(origin.load()?, &origin)?;
         if let Some(filter) = &self.log {
             tollgate_telemetry::logs::install(LogFormat::Text, Some(filter))?;
         }
@@ -124,6 +133,8 @@ impl Review {
             Some(file) => input::read(file)?,
             None => Vec::new(),
         };
+        let namespaces = self.namespaces.as_deref();
+        let namespaces = namespaces.map(super::namespaces::read).transpose()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
@@ -143,7 +154,11 @@ impl Review {
                 .is_ok_and(|prepared| prepared.from_manifest)
         });
         let findings = runtime.block_on(async {
-            let setup = Setup::new(&config, &Options::default())?;
+            let options = Options {
+                namespaces,
+                ..Options::default()
+            };
+            let setup = Setup::new(&config, &options)?;
             let (pipeline, requests) = pipeline(&setup, config).await;
             if self.output == Output::Text && any_manifest {
                 show::assumptions(&common);

@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::Context as _;
 use clap::Args;
@@ -14,12 +15,15 @@ use tollgate_config::Config;
 use tollgate_gate::live::{Begin, Live, Reclaim, Reconciler};
 use tollgate_gate::pipeline::Pipeline;
 use tollgate_gate::plugin::PluginSet;
+use tollgate_gate::recording::Recording;
 use tollgate_oci::LastGood;
 use tollgate_server::{Listen, Server, Signals};
 
 use super::last_known_good::LastKnownGood;
 use super::{FAILURE, Logging, Origin};
+use crate::custom_resources::CustomResources;
 use crate::memory;
+use crate::registering::Registering;
 use tollgate_config as config;
 
 /// Serve admission reviews over HTTPS.
@@ -41,6 +45,9 @@ pub(super) struct Serve {
     #[command(flatten)]
     logging: Logging,
 }
+
+/// The recorder writes for at least this long at the end, even if requests used up the grace period.
+const RECORDING_PATIENCE: Duration = Duration::from_secs(1);
 
 // === impl Serve ===
 
@@ -87,23 +94,43 @@ impl Serve {
         let hangups = tokio::signal::unix::signal(SignalKind::hangup());
         let hangups = hangups.context("cannot set up the signal handlers")?;
         let last_good = LastGood::new(&config.registries, origin.path());
+        let resources = CustomResources::start(&config, &origin, last_good.as_ref()).await?;
+        // The last known good contains what the resources desired.
+        let config = match &resources {
+            Some(resources) if !is_last_known_good => resources.add(config),
+            _ => config,
+        };
         let others = last_good.as_ref().map(LastGood::limits).unwrap_or_default();
         let options = Options {
             others: &others,
+            namespaces: resources.as_ref().map(CustomResources::namespaces),
             ..Options::default()
         };
         let setup = Setup::new(&config, &options)?;
         let metrics = setup.metrics.clone();
+        let mut registering = Registering::start(resources.as_ref(), &config, &metrics);
         let begin = Begin {
             origin,
             config: config.clone(),
             is_last_known_good,
             last_good,
             reclaim,
+            additions: resources.as_ref().map(CustomResources::additions),
         };
         let reconciler = Reconciler::new(begin, setup.loader, metrics, hangups);
         let instance = Instance::new();
-        let live = Arc::new(Live::new(&reconciler, config.startup, instance));
+        let live = Live::new(&reconciler, config.startup, instance);
+        let live = Arc::new(match &resources {
+            Some(resources) => {
+                let waiting = resources.waiting();
+                let lacking = registering.as_ref().map(|one| one.waiting(resources));
+                live.waiting_for(move || waiting().or_else(|| lacking.as_ref()?()))
+            }
+            None => live,
+        });
+        if let (Some(registering), Some(resources)) = (&mut registering, &resources) {
+            registering.relay(resources, live.clone());
+        }
         let max_concurrent_calls = config.engine.max_concurrent_calls as usize;
         let max_depth = config.requests.max_depth;
         let max_decoded_bytes = config.requests.max_decoded_bytes;
@@ -114,11 +141,18 @@ impl Serve {
                 ..config.admin
             },
             probes_address: self.probes_listen.unwrap_or(config.probes_listen),
-            tls: config.tls,
+            tls: match &mut registering {
+                Some(registering) => registering.tls(config.tls).await?,
+                None => config.tls,
+            },
             authentication: config.authentication,
             instance,
         };
         let grace_period = config.requests.shutdown_grace_period;
+        let recording = match config.record {
+            Some(record) => Some(Arc::new(Recording::start(record, setup.metrics.clone())?)),
+            None => None,
+        };
         let metrics = setup.metrics.clone();
         let server = Server::bind(&listen, config.requests, live.clone(), metrics).await?;
         let listening = server.listening();
@@ -141,7 +175,8 @@ impl Serve {
         );
         let pipeline = pipeline
             .with_room(max_decoded_bytes)
-            .with_decisions(config.decisions);
+            .with_decisions(config.decisions)
+            .with_recording(recording.clone());
         let pipeline = Arc::new(pipeline);
         let (opened, opening) = tokio::sync::oneshot::channel();
         let reconciling = reconciler.run(pipeline.clone(), opened);
@@ -167,6 +202,15 @@ impl Serve {
             }
         }
         let end = tokio::time::Instant::now() + grace_period;
+        let leaving = async {
+            if let Some(registering) = registering {
+                registering.shutdown().await;
+            }
+            if let Some(resources) = resources {
+                resources.leave().await;
+            }
+        };
+        let leaving = AbortOnDropHandle::new(tokio::spawn(leaving));
         tokio::select! {
             _ = &mut running => {}
             _ = signals.next() => return Ok(ExitCode::from(FAILURE)),
@@ -179,6 +223,16 @@ impl Serve {
                 "stopping before all audits finished, because requests.shutdownGracePeriod is over"
             );
         }
+        if let Some(recording) = recording {
+            let patience = end.saturating_duration_since(tokio::time::Instant::now());
+            let patience = patience.max(RECORDING_PATIENCE);
+            let finished = tokio::task::spawn_blocking(move || recording.finish(patience)).await;
+            if !finished.unwrap_or(false) {
+                tracing::warn!("stopping before the whole recording is written");
+            }
+        }
+        // The task has a short time limit of its own. It cannot fail.
+        drop(leaving.await);
         Ok(ExitCode::SUCCESS)
     }
 }

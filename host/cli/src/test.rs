@@ -6,6 +6,7 @@ mod compare;
 mod edit;
 mod expect;
 mod find;
+mod gator;
 mod report;
 mod run;
 mod show;
@@ -20,6 +21,7 @@ use anyhow::{Context as _, bail};
 use clap::Args;
 
 use self::against::Against;
+use self::gator::EngineSource;
 use self::run::{RunOptions, Tested, run};
 use super::terminal::{BAD, say};
 use super::{FAILURE, USAGE};
@@ -28,7 +30,8 @@ use super::{FAILURE, USAGE};
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Test {
-    /// Suites, or folders to search for suites. A suite is a file with a name like policy.test.yaml.
+    /// Suites, or folders to search for suites. A suite is a file with a name like policy.test.yaml, or a suite of
+    /// `gator verify`.
     #[arg(value_name = "FOLDER|FILE", default_value = ".")]
     paths: Vec<PathBuf>,
     /// Run only the cases whose name contains this text.
@@ -45,6 +48,10 @@ pub(super) struct Test {
     /// other version does not know all settings of this one.
     #[arg(long, value_name = "FILE", requires = "against")]
     against_settings: Option<PathBuf>,
+    /// Plugin that runs the ConstraintTemplates of gator's suites, such as rego=./rego.wasm. By default, the plugin that
+    /// runs one in tollgate.yaml in this folder.
+    #[arg(long = "engine", value_name = "NAME=SOURCE")]
+    engines: Vec<EngineSource>,
     /// Run again whenever a suite, or a file that it names, changes.
     #[arg(long)]
     watch: bool,
@@ -67,6 +74,8 @@ Examples:
   tollgate test --against released.wasm      the differences from a released version
   tollgate test --watch                      test again at every change
   tollgate test --junit results.xml          for CI
+  tollgate test --engine rego=./rego.wasm policies/
+                                             suites of gator verify, with Gatekeeper's templates
 
 Exit code: 0 when all cases pass, 1 when one fails, 2 when a suite could not be run.";
 
@@ -107,12 +116,14 @@ impl Test {
             (Some(against), Some(file)) => Some(against.clone().with_settings(file)?),
             (against, _) => against.clone(),
         };
-        let mut suites = Vec::with_capacity(paths.len());
-        for path in &paths {
+        let (of_gator, own): (Vec<&PathBuf>, Vec<&PathBuf>) =
+            paths.iter().partition(|path| gator::is_suite(path));
+        let mut suites = Vec::with_capacity(own.len());
+        for path in own {
             suites.push(suite::Suite::load(path)?);
         }
         let mut files: Vec<PathBuf> = suites.iter().flat_map(suite::Suite::files).collect();
-        files.extend(paths);
+        files.extend(paths.iter().cloned());
         files.extend(against.iter().flat_map(Against::files));
         let options = RunOptions {
             filter: self.filter.as_deref(),
@@ -124,6 +135,13 @@ impl Test {
             let suite =
                 runtime.block_on(run(suite, &options, |case| show::case(case, self.verbose)))?;
             tested.push(suite);
+        }
+        if !of_gator.is_empty() {
+            let lab = gator::Lab::open(&self.engines)?;
+            for path in of_gator {
+                let on_case = |case: &run::TestedCase| show::case(case, self.verbose);
+                tested.push(runtime.block_on(lab.run(path, options.filter, on_case))?);
+            }
         }
         if tested.iter().all(|suite| suite.cases.is_empty()) {
             bail!(

@@ -153,6 +153,7 @@ async fn handle<G: Gate>(
             Answer::overloaded()
         }
         Ok(Reply::Starting) => Answer::starting(),
+        Ok(Reply::NotYet(text)) => Answer::new(StatusCode::SERVICE_UNAVAILABLE, text),
         Ok(Reply::BadRequest(text)) => Answer::new(StatusCode::BAD_REQUEST, text),
         Ok(Reply::NoSuchPlugin(text)) => Answer::new(StatusCode::NOT_FOUND, text),
         Ok(Reply::TooLarge(text)) => Answer::new(StatusCode::PAYLOAD_TOO_LARGE, text),

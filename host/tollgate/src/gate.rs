@@ -1,9 +1,11 @@
 //! The gate: a configuration's plugins, ready for reviews.
 
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use tollgate_admission::Endpoint;
+use tollgate_admission::namespaces::Namespaces;
 use tollgate_config::deadline::MAX_TIMEOUT;
 use tollgate_config::{Config, PluginName};
 use tollgate_gate::pipeline::Pipeline;
@@ -55,6 +57,7 @@ pub struct GateBuilder {
     preparer: Preparer,
     timeout: Option<Duration>,
     allows_failed_plugins: bool,
+    namespaces: Option<Arc<dyn Namespaces>>,
 }
 
 /// A plugin that a [`Gate`] has loaded.
@@ -86,6 +89,7 @@ impl Gate {
             preparer: Preparer::default(),
             timeout: None,
             allows_failed_plugins: false,
+            namespaces: None,
         }
     }
 
@@ -243,6 +247,16 @@ impl GateBuilder {
         }
     }
 
+    /// Sets where the gate looks up the Namespace of a request, such as a list of Namespaces
+    /// ([`FixedNamespaces`](crate::namespaces::FixedNamespaces)). Without it, a plugin that needs a
+    /// namespace has a fault.
+    pub fn namespaces(self, namespaces: Arc<dyn Namespaces>) -> Self {
+        Self {
+            namespaces: Some(namespaces),
+            ..self
+        }
+    }
+
     /// Sets up the engine and loads all plugins.
     ///
     /// The first load of a plugin compiles it, which takes from some milliseconds to many seconds, depending on its
@@ -257,9 +271,11 @@ impl GateBuilder {
             preparer,
             timeout,
             allows_failed_plugins,
+            namespaces,
         } = self;
         let options = Options {
             preparer,
+            namespaces,
             ..Options::default()
         };
         let setup = Setup::new(&config, &options)?;

@@ -49,6 +49,14 @@ mod preparer;
 #[doc(hidden)]
 pub mod setup;
 
+/// Sources of namespaces, for [`GateBuilder::namespaces`].
+pub mod namespaces {
+    pub use tollgate_admission::namespaces::{
+        FixedNamespaces, FromObjectsError, Lookup, Namespace, Namespaces, NoNamespaces, Pending,
+    };
+    pub use tollgate_json::document::Json;
+}
+
 pub use answer::Answer;
 pub use error::{BuildError, FailedPlugin, FolderError, ReviewError};
 pub use gate::{Gate, GateBuilder, LoadedPlugin};

@@ -6,11 +6,12 @@
 use std::fs::Metadata;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Instant, SystemTime};
 
 use bytes::Bytes;
 use rustix::fs::Access;
 use tempfile::TempDir;
+use tollgate_admission::namespaces::Namespaces;
 use tollgate_admission::{Body, Call, Endpoint, Reply};
 use tollgate_config::{Config, EngineConfig, Limits, Requests};
 use tollgate_engine::{Engine, EngineSettings, Tier};
@@ -50,6 +51,8 @@ pub struct Options<'a> {
     pub tier: Tier,
     /// The metrics to use. By default, new ones.
     pub metrics: Option<Arc<Metrics>>,
+    /// Where the host looks up namespaces. By default, nowhere: plugins that need one have a fault.
+    pub namespaces: Option<Arc<dyn Namespaces>>,
 }
 
 /// A folder that can be used.
@@ -59,6 +62,22 @@ pub enum Folder {
     Exists,
     /// The folder does not exist. [`Setup::new`] creates it.
     Missing,
+}
+
+/// A review for one endpoint, with its circumstances.
+pub struct Question {
+    /// The endpoint.
+    pub endpoint: Endpoint,
+    /// The plugin that the path names, if it names one.
+    pub plugin: Option<String>,
+    /// The AdmissionReview.
+    pub body: Bytes,
+    /// When the review came, for the time that it takes.
+    pub received: Instant,
+    /// When the answer must be ready.
+    pub deadline: Instant,
+    /// The time that plugins may read. None means the pipeline's own clock.
+    pub now: Option<SystemTime>,
 }
 
 /// Everything that is known about one review at one endpoint.
@@ -99,6 +118,10 @@ impl Setup {
             max_memory_bytes(config, options.others),
             metrics.call_memory_bytes.clone(),
         );
+        let engine = match &options.namespaces {
+            Some(namespaces) => engine.with_namespaces(namespaces.clone()),
+            None => engine,
+        };
         let loader = Loader::new(
             engine.clone(),
             executable,
@@ -154,6 +177,27 @@ pub async fn examine(
     received: Instant,
     deadline: Instant,
 ) -> Result<Examination, ReviewError> {
+    let question = Question {
+        endpoint,
+        plugin: None,
+        body,
+        received,
+        deadline,
+        now: None,
+    };
+    ask(pipeline, max_body_bytes, question).await
+}
+
+/// Sends a review through one endpoint of a pipeline, as [`examine`] does.
+///
+/// # Errors
+/// When the review has no answer.
+pub async fn ask(
+    pipeline: &Pipeline,
+    max_body_bytes: u64,
+    question: Question,
+) -> Result<Examination, ReviewError> {
+    let body = question.body;
     let body = if body.len() as u64 > max_body_bytes {
         Body::TooLarge {
             head: body.slice(..body.len().min(HEAD_BYTES)),
@@ -163,11 +207,15 @@ pub async fn examine(
         Body::Whole(body)
     };
     let call = Call {
-        endpoint,
-        plugin: None,
-        received,
-        deadline,
+        endpoint: question.endpoint,
+        plugin: question.plugin,
+        received: question.received,
+        deadline: question.deadline,
         body,
+    };
+    let examined = match question.now {
+        Some(now) => pipeline.examine_at(call, now).await,
+        None => pipeline.examine(call).await,
     };
     let Examined {
         reply,
@@ -175,7 +223,7 @@ pub async fn examine(
         outcome,
         reports,
         audits,
-    } = pipeline.examine(call).await;
+    } = examined;
     let response = match reply {
         Reply::Review(response) => response,
         Reply::Overloaded => return Err(ReviewError::Overloaded),
@@ -187,7 +235,7 @@ pub async fn examine(
         }
         Reply::BadRequest(text) => return Err(ReviewError::Malformed(text)),
         Reply::TooLarge(text) => return Err(ReviewError::TooLarge(text)),
-        Reply::NoSuchPlugin(text) | Reply::Internal(text) => {
+        Reply::NotYet(text) | Reply::NoSuchPlugin(text) | Reply::Internal(text) => {
             return Err(ReviewError::Internal(text));
         }
     };

@@ -30,7 +30,7 @@ pub(super) static RUST: Sdk = sdk!(
     "Cargo.toml" "README.md"
     "src/allocator.rs" "src/bindings.rs" "src/clock.rs" "src/denial.rs" "src/export.rs" "src/host.rs" "src/image.rs"
     "src/lib.rs" "src/log.rs" "src/manifest.rs" "src/panic.rs" "src/patch.rs" "src/pointer.rs" "src/policy.rs"
-    "src/qualified_name.rs" "src/review.rs" "src/settings.rs" "src/testing.rs" "src/testing/host.rs"
+    "src/qualified_name.rs" "src/review.rs" "src/settings.rs" "src/testing.rs" "src/testing/host.rs" "src/testing/namespace.rs"
     "src/testing/outcome.rs" "src/testing/patch.rs" "src/testing/request.rs"
     "wit/review.wit" "wit/types.wit" "wit/world.wit"
 );

@@ -49,7 +49,8 @@ impl Verify {
             say!("              {key} ({})", path.display());
         }
         if signed.found.is_empty() {
-            say!("  found     none, under the tag {}", signed.tag);
+            let tag = &signed.tag;
+            say!("  found     none, under the tag {tag} and among the referrers");
         }
         for (index, found) in signed.found.iter().enumerate() {
             let label = if index == 0 { "found" } else { "" };

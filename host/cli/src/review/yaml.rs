@@ -5,11 +5,12 @@
 
 mod scalar;
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
-use anyhow::anyhow;
-use serde_saphyr::granit_parser::{Event, Marker, Parser, options};
+use anyhow::{anyhow, bail};
+use serde_saphyr::granit_parser::{ErrorKind, Event, Marker, Parser, options};
 use tollgate_json::document::{Json, Object};
 
 use self::scalar::Scalar;
@@ -18,6 +19,18 @@ use super::input::{MAX_DEPTH, MOST_VALUES};
 /// Size of one value when text is counted. Text counts as one more value for every full 64 bytes, which also bounds
 /// aliases of long texts.
 const BYTES_PER_VALUE: usize = 64;
+
+/// The number of lines of quoted texts that are indented in one stream.
+const MOST_INDENTED: usize = 100;
+/// More than any indentation in a document that is not too deep.
+const MAX_INDENT: usize = 256;
+
+/// Why a stream cannot be read.
+enum Unread {
+    /// A line of a quoted text is not indented more than its key. go-yaml accepts that, and the parser does not.
+    Indentation(usize),
+    Invalid(anyhow::Error),
+}
 
 /// The state of reading a stream.
 #[derive(Default)]
@@ -68,14 +81,45 @@ struct Node {
 
 /// Returns the documents of a stream, without empty ones.
 pub(super) fn documents(text: &str) -> anyhow::Result<Vec<Json>> {
+    let mut text = Cow::Borrowed(text);
+    let mut indented = 0;
+    loop {
+        match compose(&text) {
+            Err(Unread::Indentation(line)) if indented < MOST_INDENTED => {
+                text = Cow::Owned(indent(&text, line));
+                indented += 1;
+            }
+            Err(Unread::Indentation(line)) => {
+                bail!("line {line}: a line of a quoted text must be indented more than its key")
+            }
+            Err(Unread::Invalid(error)) => return Err(error),
+            Ok(documents) => return Ok(documents),
+        }
+    }
+}
+
+/// Indents a line. In a quoted text of several lines, spaces at the beginning of a line do not count.
+fn indent(text: &str, line: usize) -> String {
+    let lines = text.split_inclusive('\n').enumerate();
+    let lines = lines.map(|(index, content)| match index + 1 == line {
+        true => format!("{:MAX_INDENT$}{content}", ""),
+        false => content.to_owned(),
+    });
+    lines.collect()
+}
+
+fn compose(text: &str) -> Result<Vec<Json>, Unread> {
     let depth = MAX_DEPTH as usize;
     let options = options! { flow_nesting_limit: depth, block_nesting_limit: depth };
     let mut composer = Composer::default();
     for event in Parser::new_from_str_with_options(text, options) {
-        let (event, span) = event.map_err(|error| at(error.marker(), &error.info()))?;
+        let (event, span) = event.map_err(|error| match error.kind() {
+            ErrorKind::InvalidQuotedScalarIndent => Unread::Indentation(error.marker().line()),
+            _ => Unread::Invalid(at(error.marker(), &error.info())),
+        })?;
         composer
             .take(event)
-            .map_err(|message| at(&span.start, &message))?;
+            .map_err(|message| Unread::Invalid(at(&span.start, &message)))?;
     }
     Ok(composer.documents)
 }

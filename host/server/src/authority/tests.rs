@@ -2,6 +2,9 @@
 
 use std::{os::unix::fs::PermissionsExt, thread};
 
+use rcgen::KeyPair;
+use rustls_pki_types::pem::PemObject as _;
+use time::Duration;
 use tollgate_config::ServiceName;
 
 use super::*;
@@ -75,7 +78,7 @@ fn concurrent_starts_end_with_one_matching_pair() {
         threads
             .into_iter()
             .map(|thread| thread.join().expect("no panic"))
-            .map(|authority| authority.issuer.key().subject_public_key_info())
+            .map(|authority| authority.authority.key_pem().into_bytes())
             .collect()
     });
     assert!(keys.iter().all(|key| *key == keys[0]));
@@ -141,8 +144,11 @@ fn publishes_successor_a_month_before_it_signs() {
     let trusting: Vec<_> = CertificateDer::pem_slice_iter(registered.as_bytes())
         .collect::<Result<_, _>>()
         .expect("PEM");
-    assert!(trusting.contains(&next.certificate) && trusting.contains(&first.certificate));
-    assert!(is_signed_by(&leaf[0], &next.certificate));
+    assert!(
+        trusting.contains(next.authority.certificate())
+            && trusting.contains(first.authority.certificate())
+    );
+    assert!(is_signed_by(&leaf[0], next.authority.certificate()));
     // The first authority leaves the bundle when it has expired.
     assert!(at(3_651).is_same(&next));
     assert_eq!(trusted(), 1);

@@ -1,0 +1,159 @@
+//! The custom resources of the cluster that the server runs in.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::Context as _;
+use clap::Args;
+use tokio::sync::watch;
+use tollgate_admission::namespaces::Namespaces;
+use tollgate_cluster::{
+    Client, ClusterNamespaces, Installation, Plan, Source, connect, merge_objects,
+};
+use tollgate_config::{Config, Origin, Serving, folder_of};
+use tollgate_gate::live::Additions;
+use tollgate_oci::LastGood;
+
+use crate::review::input;
+use crate::terminal::tell;
+
+/// Custom resources from files.
+#[derive(Args, Debug)]
+pub(crate) struct ResourceFiles {
+    /// File with custom resources to merge into the configuration, as a server in the cluster would. ConfigMaps and
+    /// Secrets in it give `settingsFrom`. May be given several times.
+    #[arg(long, value_name = "FILE")]
+    resources: Vec<PathBuf>,
+}
+
+/// The custom resources as a source of plugins.
+pub(crate) struct CustomResources {
+    source: Source,
+    client: Client,
+    installation: Installation,
+    namespaces: Arc<ClusterNamespaces>,
+}
+
+/// How long a start waits for the first lists before it loads what the file and the last known good desire. The replica
+/// is not ready meanwhile, and may stay unready for longer.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// How long a stop waits for kube-apiserver to take this replica out of the status of the resources.
+const LONGEST_LEAVE: Duration = Duration::from_secs(3);
+
+// === impl ResourceFiles ===
+
+impl ResourceFiles {
+    /// Adds the resources of the files to the configuration. Reports resources that change nothing.
+    pub(crate) fn add_to(&self, config: Config, origin: &Origin) -> anyhow::Result<Config> {
+        let mut objects = Vec::new();
+        for file in &self.resources {
+            for document in input::read(file)? {
+                let object = serde_json::from_str(&document.content.to_text());
+                objects.push(object.with_context(|| document.file.clone())?);
+            }
+        }
+        if objects.is_empty() {
+            return Ok(config);
+        }
+        let plan = merge_objects(&config, folder_of(origin.path()), &objects);
+        let plugins = plan.plugins.iter().zip(std::iter::repeat("plugin"));
+        let exceptions = plan.exceptions.iter().zip(std::iter::repeat("exception"));
+        let mut invalid = 0;
+        for ((name, verdict), kind) in plugins.chain(exceptions) {
+            if let Some(refusal) = &verdict.refusal {
+                tell!(
+                    "tollgate: {kind} {name}: {}: {}",
+                    refusal.reason,
+                    refusal.message
+                );
+                // An exception that is over, or a plugin that the file replaces, is no mistake of the files.
+                invalid += usize::from(!matches!(refusal.reason, "Expired" | "NameTaken"));
+            }
+        }
+        anyhow::ensure!(invalid == 0, "{invalid} custom resource(s) have no effect");
+        Ok(plan.config)
+    }
+}
+
+// === impl CustomResources ===
+
+impl CustomResources {
+    /// Connects to kube-apiserver and lists the resources. None if the configuration does not use them.
+    pub(crate) async fn start(
+        config: &Config,
+        origin: &Origin,
+        last_good: Option<&LastGood>,
+    ) -> anyhow::Result<Option<Self>> {
+        if !config.cluster.enabled {
+            return Ok(None);
+        }
+        let client = connect().await.context("cluster.enabled is set")?;
+        let installation = Installation::new(&config.cluster, &client)?;
+        let folder = folder_of(origin.path());
+        let recorded = last_good.and_then(LastGood::configuration);
+        let recorded = recorded.and_then(|document| Config::of_document(&document, folder).ok());
+        tracing::info!(
+            installation = installation.name,
+            namespace = installation.namespace,
+            replica = installation.replica,
+            "taking plugins from custom resources"
+        );
+        let source = Source::start(&client, &installation, folder.to_owned(), recorded);
+        source.listed(PATIENCE).await;
+        Ok(Some(Self {
+            source,
+            namespaces: Arc::new(ClusterNamespaces::start(client.clone())),
+            client,
+            installation,
+        }))
+    }
+
+    /// Adds the resources to the configuration that the file holds.
+    pub(crate) fn add(&self, config: Config) -> Config {
+        self.source.add()(config)
+    }
+
+    /// Returns the connection between the resources and the reconciler.
+    pub(crate) fn additions(&self) -> Additions {
+        Additions {
+            add: self.source.add(),
+            changed: self.source.changed(),
+            serving: self.source.serving(),
+        }
+    }
+
+    /// Returns the function that says why the replica must not be ready yet.
+    pub(crate) fn waiting(&self) -> impl Fn() -> Option<String> + Send + Sync + 'static {
+        self.source.waiting()
+    }
+
+    /// Removes what this replica says from the status of the resources.
+    pub(crate) async fn leave(self) {
+        self.source.leave(LONGEST_LEAVE).await;
+    }
+
+    pub(crate) fn client(&self) -> Client {
+        self.client.clone()
+    }
+
+    pub(crate) fn installation(&self) -> &Installation {
+        &self.installation
+    }
+
+    /// Returns where plugins and selectors learn about Namespaces.
+    pub(crate) fn namespaces(&self) -> Arc<dyn Namespaces> {
+        self.namespaces.clone()
+    }
+
+    /// Returns the desired plugins.
+    pub(crate) fn plan(&self) -> watch::Receiver<Option<Arc<Plan>>> {
+        self.source.plan()
+    }
+
+    /// Returns what this replica serves.
+    pub(crate) fn serving(&self) -> watch::Receiver<Arc<Serving>> {
+        self.source.serving().subscribe()
+    }
+}

@@ -1,0 +1,289 @@
+//! Merges custom resources into the configuration. Pure: the resources come in, and a [`Plan`] goes out.
+//!
+//! - An entry of the file wins over a resource of the same name.
+//! - A resource that cannot be used keeps its last valid version.
+//! - Before the first lists are read, the last known good stands for the resources.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+use tollgate_config::problem::Collector;
+use tollgate_config::{Config, PluginConfig, PluginName, SharedException};
+
+use crate::kinds::Resource;
+use crate::settings::{self, Held, Holder, HolderKind};
+
+/// The objects of the cluster that the plan depends on, as they were last seen.
+#[derive(Debug, Default)]
+pub(crate) struct World {
+    /// The plugins by name. None before they were listed.
+    pub(crate) plugins: Option<BTreeMap<String, Resource>>,
+    /// The exceptions by name. None before they were listed.
+    pub(crate) exceptions: Option<BTreeMap<String, Resource>>,
+    /// The objects that hold settings.
+    pub(crate) held: BTreeMap<Holder, Held>,
+}
+
+/// The entries that resources desired when they last were valid, by name.
+pub(crate) type Kept = BTreeMap<String, Entry>;
+
+/// A plugin with its shadow version, and its place in the order.
+#[derive(Clone, Debug)]
+pub(crate) struct Entry {
+    /// The resource that it comes from. None for an entry of the last known good.
+    pub(crate) uid: Option<String>,
+    pub(crate) order: i64,
+    pub(crate) plugin: PluginConfig,
+    pub(crate) shadow: Option<PluginConfig>,
+}
+
+/// The desired plugins, and the verdict about each resource.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The configuration with all plugins, those of the file and those of resources.
+    pub config: Config,
+    /// The verdict about each `ClusterAdmissionPlugin`, by name.
+    pub plugins: BTreeMap<String, Verdict>,
+    /// The verdict about each `PluginException`, by name.
+    pub exceptions: BTreeMap<String, Verdict>,
+}
+
+/// The result of reading a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Verdict {
+    /// The resource's uid.
+    pub uid: String,
+    /// The generation that was read.
+    pub generation: i64,
+    /// The reason why the resource does not have the desired effect, if there is one.
+    pub refusal: Option<Refusal>,
+    /// Whether an earlier version of the resource stays in effect.
+    pub is_kept: bool,
+}
+
+/// The reason why a resource has no effect.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// The reason in CamelCase, for programs.
+    pub reason: &'static str,
+    /// The problem and its remedy, for people.
+    pub message: String,
+}
+
+/// The place of the file's entries in the order.
+const ORDER_OF_FILE: i64 = 0;
+
+/// Adds the resources to the configuration that the file holds.
+pub(crate) fn plan(file: &Config, folder: &Path, world: &World, kept: &mut Kept) -> Plan {
+    let mut verdicts = BTreeMap::new();
+    kept.retain(|name, _| !has(file, name));
+    if let Some(resources) = &world.plugins {
+        kept.retain(|name, entry| {
+            let resource = resources.get(name);
+            resource
+                .is_some_and(|resource| entry.uid.as_ref().is_none_or(|uid| *uid == resource.uid))
+        });
+        for (name, resource) in resources {
+            let read = entry(file, folder, resource, &world.held);
+            let refusal = match read {
+                Ok(entry) => {
+                    kept.insert(name.clone(), entry);
+                    None
+                }
+                Err(refusal) => Some(refusal),
+            };
+            let verdict = Verdict {
+                uid: resource.uid.clone(),
+                generation: resource.generation,
+                is_kept: refusal.is_some() && kept.contains_key(name),
+                refusal,
+            };
+            verdicts.insert(name.clone(), verdict);
+        }
+    }
+    let mut config = merge(file, kept);
+    let exceptions = world.exceptions.iter().flatten();
+    let exceptions = exceptions.map(|(name, resource)| {
+        let verdict = Verdict {
+            uid: resource.uid.clone(),
+            generation: resource.generation,
+            refusal: except(&mut config, resource).err(),
+            is_kept: false,
+        };
+        (name.clone(), verdict)
+    });
+    let exceptions = exceptions.collect();
+    Plan {
+        config,
+        plugins: verdicts,
+        exceptions,
+    }
+}
+
+fn has(file: &Config, name: &str) -> bool {
+    file.plugins.iter().any(|entry| entry.name.as_str() == name)
+}
+
+/// Reads the entry of a resource.
+fn entry(
+    file: &Config,
+    folder: &Path,
+    resource: &Resource,
+    held: &BTreeMap<Holder, Held>,
+) -> Result<Entry, Refusal> {
+    let name = &resource.name;
+    if has(file, name) {
+        let message = format!(
+            "the configuration file has a plugin named {name}, and the file wins: remove it from the file, or give this \
+             resource another name"
+        );
+        return Err(Refusal {
+            reason: "NameTaken",
+            message,
+        });
+    }
+    if PluginName::parse(name).is_err() {
+        let message = format!(
+            "{name} cannot name a plugin: expected at most 40 characters of a-z, 0-9 and -"
+        );
+        return Err(invalid(message));
+    }
+    let mut spec = resource.spec.clone();
+    let Some(keys) = spec.as_object_mut() else {
+        return Err(invalid("spec: missing".to_owned()));
+    };
+    let order = keys.remove("order").as_ref().map_or(Some(0), Value::as_i64);
+    let Some(order) = order else {
+        return Err(invalid("spec.order: expected an integer".to_owned()));
+    };
+    let problems = Collector::default();
+    let refs = settings::read(&resource.spec, &problems);
+    problems
+        .finish(Some(()))
+        .map_err(|problems| invalid(problems.to_string()))?;
+    keys.remove("settingsFrom");
+    // A value of the wrong type stays, and the parser reports it.
+    if !refs.is_empty() && keys.get("settings").is_none_or(Value::is_object) {
+        let settings = settings::merge(&resource.spec, &refs, held)?;
+        keys.insert("settings".to_owned(), settings);
+    }
+    keys.insert("name".to_owned(), json!(name));
+    let read = file.read_entry(&spec, "spec", folder);
+    let (mut plugin, mut shadow) = read.map_err(|problems| invalid(problems.to_string()))?;
+    let is_secret = refs
+        .iter()
+        .any(|reference| reference.holder.kind == HolderKind::Secret);
+    plugin.secret_settings = is_secret;
+    if let Some(shadow) = &mut shadow {
+        shadow.secret_settings = is_secret;
+    }
+    Ok(Entry {
+        uid: Some(resource.uid.clone()),
+        order,
+        plugin,
+        shadow,
+    })
+}
+
+fn invalid(message: String) -> Refusal {
+    Refusal {
+        reason: "Invalid",
+        message,
+    }
+}
+
+/// Merges the entries by their order. At the same order, the file's come first, and the others by name.
+fn merge(file: &Config, kept: &Kept) -> Config {
+    let mut config = file.clone();
+    let of_file = std::mem::take(&mut config.plugins).into_iter();
+    let mut all: Vec<(i64, PluginConfig)> = of_file.map(|plugin| (ORDER_OF_FILE, plugin)).collect();
+    for entry in kept.values() {
+        all.push((entry.order, entry.plugin.clone()));
+        config.shadows.extend(entry.shadow.clone());
+    }
+    all.sort_by_key(|(order, _)| *order);
+    config.plugins = all.into_iter().map(|(_, plugin)| plugin).collect();
+    config
+}
+
+/// Adds an exception to each of its plugins.
+fn except(config: &mut Config, resource: &Resource) -> Result<(), Refusal> {
+    let shared = SharedException::read(&resource.spec);
+    let shared = shared.map_err(|problems| invalid(problems.to_string()))?;
+    let mut unknown = Vec::new();
+    for name in &shared.plugins {
+        let plugins = config.plugins.iter_mut();
+        match plugins.into_iter().find(|plugin| plugin.name == *name) {
+            Some(plugin) => plugin.add_exception(shared.exception.clone()),
+            None => unknown.push(name.as_str()),
+        }
+    }
+    if !shared.exception.is_active(SystemTime::now()) {
+        let message = "the exception is over; delete it, or change spec.expires".to_owned();
+        return Err(Refusal {
+            reason: "Expired",
+            message,
+        });
+    }
+    if !unknown.is_empty() {
+        let message = format!(
+            "no plugin has the name {}: correct spec.plugins, or create the plugin; the exception applies to the other \
+             plugins",
+            unknown.join(" or ")
+        );
+        return Err(Refusal {
+            reason: "PluginUnknown",
+            message,
+        });
+    }
+    Ok(())
+}
+
+// === impl World ===
+
+impl World {
+    /// Lists the objects that hold settings for the plugins.
+    pub(crate) fn holders(&self) -> std::collections::BTreeSet<Holder> {
+        let plugins = self.plugins.iter().flat_map(BTreeMap::values);
+        plugins
+            .flat_map(|resource| settings::holders(&resource.spec))
+            .collect()
+    }
+
+    /// Returns whether everything has been read that the plan depends on.
+    pub(crate) fn is_complete(&self) -> bool {
+        let is_listed = self.plugins.is_some() && self.exceptions.is_some();
+        is_listed
+            && self
+                .holders()
+                .iter()
+                .all(|holder| self.held.contains_key(holder))
+    }
+}
+
+// === impl Entry ===
+
+impl Entry {
+    /// The entries of a recorded configuration.
+    pub(crate) fn recorded(config: Config) -> Kept {
+        let Config {
+            plugins, shadows, ..
+        } = config;
+        let entries = plugins.into_iter().map(|mut plugin| {
+            // Nobody recorded where the settings came from.
+            plugin.secret_settings = true;
+            let name = plugin.name.as_str().to_owned();
+            let shadow = shadows.iter().find(|shadow| shadow.name.entry() == name);
+            let entry = Self {
+                uid: None,
+                order: ORDER_OF_FILE,
+                shadow: shadow.cloned(),
+                plugin,
+            };
+            (name, entry)
+        });
+        entries.collect()
+    }
+}

@@ -1,0 +1,111 @@
+//! Tollgate as an installation of several replicas in a Kubernetes cluster: a source of desired plugins, the place where
+//! their state is shown, and the registration of webhooks.
+//!
+//! # Custom resources
+//!
+//! ```text
+//! ClusterAdmissionPlugin, PluginException ─▶ watch ┐
+//! ConfigMaps and Secrets of settingsFrom  ─▶ watch ┴─▶ store ─▶ desired: file + resources = plan (pure) ─▶ reconciler
+//!                   status, events ◀─ report ◀─ status: conditions (pure) ◀──── what this replica serves ◀────┘
+//! ```
+//!
+//! Nothing here is in the way of a review. While kube-apiserver is away, what the resources desired last stays in
+//! effect.
+//!
+//! # Registration
+//!
+//! [`spawn`] starts everything that a replica does for its installation, and returns a [`Handle`]:
+//!
+//! | part | on | object |
+//! |---|---|---|
+//! | takes part in the election of the leader | every replica | Lease `NAME-leader` |
+//! | announces what it serves, renewed every 10 seconds | every replica | Lease `NAME-replica-REPLICA` |
+//! | keeps the CA and the certificate of the server | every replica | Secret `NAME-authority` |
+//! | registers the plugins, repairs what others change, deletes Leases of dead replicas | the leader | `MutatingWebhookConfiguration` and `ValidatingWebhookConfiguration` `NAME` |
+//! | removes both configurations when the installation goes | every replica | |
+//!
+//! A rule is registered after every ready replica serves its plugin, and removed before the plugin goes.
+//!
+//! # Wiring
+//!
+//! ```text
+//! configuration, resources ─▶ desired ─┐             ┌─▶ certificate()   the server's TLS material
+//! the gate's serving set   ─▶ serving ─┴─ spawn ─────┼─▶ unregistered()  before a plugin leaves
+//!                                                    ├─▶ registered()    before this replica becomes ready
+//!                                                    ├─▶ report()        status and metrics
+//!                                                    └─▶ shutdown()      before the drain
+//! ```
+//!
+//! - `desired` is `None` until the desired plugins are known, and the registrar changes nothing meanwhile. A plugin
+//!   whose rules are not known yet belongs into [`Desired::pending`].
+//! - `serving` has what the gate publishes. Send it *after* the gate has swapped. `ready` follows `/readyz`.
+//! - Before the gate drops a plugin that is no longer desired, it awaits [`Handle::unregistered`].
+//! - A replica becomes ready when it serves every plugin of [`Handle::registered`]. Bound that wait: the leader may run an
+//!   older configuration.
+//! - [`Handle::shutdown`] comes first at SIGTERM: it withdraws the announcement and hands over the lead.
+//!
+//! # Rights
+//!
+//! In the namespace of the installation (a Role):
+//!
+//! | API group | resource | verbs | resource names |
+//! |---|---|---|---|
+//! | `coordination.k8s.io` | `leases` | `create`, `list`, `watch`, `get`, `update`, `patch`, `delete` | |
+//! | (core) | `secrets` | `create` | |
+//! | (core) | `secrets` | `get`, `update` | `NAME-authority` |
+//! | `events.k8s.io` | `events` | `create`, `patch` | |
+//!
+//! In the cluster (a ClusterRole):
+//!
+//! | API group | resource | verbs | resource names |
+//! |---|---|---|---|
+//! | `admissionregistration.k8s.io` | `mutatingwebhookconfigurations`, `validatingwebhookconfigurations` | `create` | |
+//! | `admissionregistration.k8s.io` | `mutatingwebhookconfigurations`, `validatingwebhookconfigurations` | `get`, `list`, `watch`, `patch`, `delete` | `NAME` |
+//! | (core) | `namespaces` | `get`, `list`, `watch` | the namespace |
+//! | `rbac.authorization.k8s.io` | `clusterroles` | `get`, `list`, `watch`, `patch` | the anchor |
+//!
+//! `list` and `watch` with a resource name work because Tollgate selects the object by `metadata.name`. Where the
+//! admission plugin OwnerReferencesPermissionEnforcement is on, the anchor also needs `delete`. The Secret rows are not
+//! needed where [`Certificates::Given`] is used, and the last row is not needed without an anchor.
+
+mod api;
+mod authority;
+mod client;
+mod definition;
+mod desired;
+mod installation;
+mod kinds;
+mod lease;
+mod namespaces;
+mod offline;
+mod options;
+mod plugin;
+mod registrar;
+mod report;
+mod run;
+mod settings;
+mod source;
+mod status;
+mod store;
+#[cfg(test)]
+mod tests;
+mod watch;
+
+pub use kube::Client;
+
+pub use self::{
+    authority::Certificate,
+    client::{ClientError, NamelessError, connect},
+    definition::{definition, definition_yaml},
+    desired::{Plan, Refusal, Verdict},
+    installation::Installation,
+    kinds::{GROUP, Kind, VERSION},
+    lease::{ElectionTiming, RulesDigest},
+    namespaces::ClusterNamespaces,
+    offline::merge_objects,
+    options::{Certificates, Clock, Options, Timing, Trust},
+    plugin::{Desired, Plugin, Serving},
+    registrar::{Registered, Report},
+    run::{Departure, Handle, spawn},
+    source::Source,
+};

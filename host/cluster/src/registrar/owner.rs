@@ -1,0 +1,273 @@
+//! The owners of the webhook configurations. They let the configurations go with the installation, in any order of
+//! deletion.
+//!
+//! Kubernetes deletes an object when *all* of its owners are gone, and a cluster-scoped object can have cluster-scoped
+//! owners only. `helm uninstall` leaves the Namespace, and `kubectl delete namespace` leaves cluster-scoped objects. So
+//! the owners form a chain, where the end of either link is enough:
+//!
+//! ```text
+//! Namespace ──owns──▶ anchor (an empty ClusterRole of the chart) ──owns──▶ webhook configurations
+//! ```
+//!
+//! The garbage collector takes a moment. So every replica also deletes the configurations itself when it sees that the
+//! anchor or the Namespace is going.
+
+use futures_util::{Stream, StreamExt as _};
+use k8s_openapi::api::core::v1::Namespace;
+use k8s_openapi::api::rbac::v1::ClusterRole;
+use kube::api::{ObjectMeta, PartialObjectMeta, Patch, PatchParams};
+use kube::runtime::WatchStreamExt as _;
+use kube::runtime::watcher::{self, Config, Event};
+use kube::{Api, Client};
+use serde::Serialize;
+use serde_json::json;
+use tokio::sync::watch;
+
+/// An owner of the webhook configurations.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub(crate) struct OwnerReference {
+    api_version: &'static str,
+    kind: &'static str,
+    name: String,
+    uid: String,
+}
+
+/// Whether the installation is there, and what owns its webhook configurations.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) enum Owner {
+    /// Not known yet.
+    #[default]
+    Unknown,
+    /// The installation is there.
+    Present {
+        /// The owner of the configurations.
+        owner: OwnerReference,
+        /// The owner that the anchor lacks.
+        untied: Option<OwnerReference>,
+    },
+    /// The installation is being removed.
+    Removed,
+}
+
+/// The state of an object that the installation depends on.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+enum Object {
+    #[default]
+    Unknown,
+    Absent,
+    Here {
+        uid: String,
+        owners: Vec<String>,
+    },
+}
+
+/// An object that is followed.
+#[derive(Debug, Default)]
+struct Followed {
+    object: Object,
+    /// Whether the list that is being read has the object.
+    is_listed: bool,
+}
+
+/// Follows the Namespace and the anchor, for as long as the process lives. Without an anchor, the Namespace owns the
+/// configurations.
+pub(crate) async fn follow_owner(
+    client: Client,
+    namespace: String,
+    anchor: Option<String>,
+    owner: watch::Sender<Owner>,
+) {
+    let of_name = |name: &str| Config::default().fields(&format!("metadata.name={name}"));
+    let namespaces: Api<PartialObjectMeta<Namespace>> = Api::all(client.clone());
+    let mut namespaces = watcher::watcher(namespaces, of_name(&namespace))
+        .default_backoff()
+        .boxed();
+    let roles: Api<PartialObjectMeta<ClusterRole>> = Api::all(client);
+    let mut roles = watcher::watcher(roles, of_name(anchor.as_deref().unwrap_or_default()))
+        .default_backoff()
+        .boxed();
+    let (mut of_namespace, mut of_anchor) = (Followed::default(), Followed::default());
+    loop {
+        tokio::select! {
+            () = next(&mut namespaces, &mut of_namespace, "Namespace") => {}
+            () = next(&mut roles, &mut of_anchor, "ClusterRole"), if anchor.is_some() => {}
+        }
+        let anchor = anchor.as_deref().map(|name| (name, &of_anchor.object));
+        let now = combine((&namespace, &of_namespace.object), anchor);
+        owner.send_if_modified(|before| {
+            let is_news = *before != now;
+            *before = now;
+            is_news
+        });
+    }
+}
+
+/// Makes the Namespace own the anchor.
+pub(super) async fn tie(
+    client: Client,
+    anchor: &str,
+    manager: &PatchParams,
+    namespace: &OwnerReference,
+) -> Result<(), kube::Error> {
+    let roles: Api<ClusterRole> = Api::all(client);
+    let patch = json!({
+        "apiVersion": "rbac.authorization.k8s.io/v1",
+        "kind": "ClusterRole",
+        "metadata": { "name": anchor, "ownerReferences": [namespace] },
+    });
+    // The anchor has no rules. So the patch cannot give anybody a right.
+    roles
+        .patch_metadata(anchor, manager, &Patch::Apply(&patch))
+        .await?;
+    Ok(())
+}
+
+/// Waits for the next event, and takes note of it.
+async fn next<K>(
+    events: &mut (impl Stream<Item = watcher::Result<Event<PartialObjectMeta<K>>>> + Unpin),
+    followed: &mut Followed,
+    kind: &str,
+) {
+    match events.next().await {
+        None => {}
+        Some(Ok(Event::Init)) => followed.is_listed = false,
+        Some(Ok(Event::InitDone)) => {
+            if !followed.is_listed {
+                followed.object = Object::Absent;
+            }
+        }
+        Some(Ok(Event::Apply(seen) | Event::InitApply(seen))) => {
+            followed.is_listed = true;
+            followed.object = Object::of(&seen.metadata);
+        }
+        Some(Ok(Event::Delete(_))) => followed.object = Object::Absent,
+        Some(Err(error)) => {
+            let error = &error as &dyn std::error::Error;
+            tracing::debug!(
+                kind,
+                error,
+                "cannot watch what owns the webhook configurations; retrying"
+            );
+        }
+    }
+}
+
+fn combine(namespace: (&str, &Object), anchor: Option<(&str, &Object)>) -> Owner {
+    let (name, object) = namespace;
+    let of_namespace = match object {
+        Object::Unknown => return Owner::Unknown,
+        Object::Absent => return Owner::Removed,
+        Object::Here { uid, .. } => OwnerReference::new("v1", "Namespace", name, uid),
+    };
+    match anchor {
+        None => Owner::Present {
+            owner: of_namespace,
+            untied: None,
+        },
+        Some((_, Object::Unknown)) => Owner::Unknown,
+        Some((_, Object::Absent)) => Owner::Removed,
+        Some((name, Object::Here { uid, owners })) => {
+            let is_tied = owners.contains(&of_namespace.uid);
+            Owner::Present {
+                owner: OwnerReference::new(
+                    "rbac.authorization.k8s.io/v1",
+                    "ClusterRole",
+                    name,
+                    uid,
+                ),
+                untied: (!is_tied).then_some(of_namespace),
+            }
+        }
+    }
+}
+
+// === impl OwnerReference ===
+
+impl OwnerReference {
+    pub(super) fn new(
+        api_version: &'static str,
+        kind: &'static str,
+        name: &str,
+        uid: &str,
+    ) -> Self {
+        Self {
+            api_version,
+            kind,
+            name: name.to_owned(),
+            uid: uid.to_owned(),
+        }
+    }
+}
+
+// === impl Object ===
+
+impl Object {
+    fn of(metadata: &ObjectMeta) -> Self {
+        if metadata.deletion_timestamp.is_some() {
+            return Self::Absent;
+        }
+        let owners = metadata.owner_references.iter().flatten();
+        Self::Here {
+            uid: metadata.uid.clone().unwrap_or_default(),
+            owners: owners.map(|owner| owner.uid.clone()).collect(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn here(uid: &str, owners: &[&str]) -> Object {
+        Object::Here {
+            uid: uid.to_owned(),
+            owners: owners.iter().map(|&owner| owner.to_owned()).collect(),
+        }
+    }
+
+    #[test]
+    fn installation_is_removed_when_either_link_of_the_chain_goes() {
+        let of = |namespace: &Object, anchor: &Object| {
+            combine(("system", namespace), Some(("anchor", anchor)))
+        };
+        let (namespace, anchor) = (here("n", &[]), here("a", &["n"]));
+        assert_eq!(of(&namespace, &Object::Absent), Owner::Removed);
+        assert_eq!(of(&Object::Absent, &anchor), Owner::Removed);
+        assert_eq!(of(&Object::Unknown, &anchor), Owner::Unknown);
+        assert_eq!(of(&namespace, &Object::Unknown), Owner::Unknown);
+        let Owner::Present { owner, untied } = of(&namespace, &anchor) else {
+            panic!("the installation is there");
+        };
+        assert_eq!(
+            (owner.kind, &*owner.uid, untied),
+            ("ClusterRole", "a", None)
+        );
+    }
+
+    #[test]
+    fn anchor_of_another_namespace_is_tied_anew() {
+        let anchor = here("a", &["before"]);
+        let owner = combine(("system", &here("n", &[])), Some(("anchor", &anchor)));
+        let Owner::Present { untied, .. } = owner else {
+            panic!("the installation is there");
+        };
+        assert_eq!(
+            untied,
+            Some(OwnerReference::new("v1", "Namespace", "system", "n"))
+        );
+    }
+
+    #[test]
+    fn namespace_owns_without_an_anchor() {
+        let owner = combine(("system", &here("n", &[])), None);
+        let expected = OwnerReference::new("v1", "Namespace", "system", "n");
+        assert_eq!(
+            owner,
+            Owner::Present {
+                owner: expected,
+                untied: None
+            }
+        );
+    }
+}

@@ -1,0 +1,137 @@
+//! Repairs of configurations that somebody else changed: how often, and who is told.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use k8s_openapi::api::core::v1::ObjectReference;
+use kube::Client;
+use kube::api::PatchParams;
+use kube::runtime::events::{self, EventType, Reporter};
+use serde_json::Value;
+use tokio::time::{Instant, timeout_at};
+
+use crate::Installation;
+
+/// The pause after the second repair in a row. Each further one doubles it.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+
+/// The longest pause between two repairs. Another controller may want the opposite for ever.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+
+/// Time without a repair after which the next one is immediate again.
+const QUIET: Duration = Duration::from_secs(300);
+
+/// The longest text in an Event.
+const LONGEST_NOTE: usize = 900;
+
+/// When a configuration may be repaired again. Does no IO.
+#[derive(Debug, Default)]
+pub(super) struct Repairs {
+    last: Option<Instant>,
+    pause: Duration,
+}
+
+/// Publishes Events about the leader's Lease. An Event about a cluster-scoped object would have to be in the namespace
+/// `default`, which needs rights there.
+pub(super) struct Recorder {
+    recorder: events::Recorder,
+    lease: ObjectReference,
+}
+
+/// The field managers of an object besides the own one.
+pub(super) fn other_managers(live: &Value, own: &PatchParams) -> String {
+    let entries = live["metadata"]["managedFields"].as_array();
+    let managers: BTreeSet<&str> = entries
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry["manager"].as_str())
+        .filter(|manager| Some(*manager) != own.field_manager.as_deref())
+        .collect();
+    managers.into_iter().collect::<Vec<_>>().join(", ")
+}
+
+// === impl Repairs ===
+
+impl Repairs {
+    /// When the next repair may begin. None if it may begin now.
+    pub(super) fn not_before(&self, now: Instant) -> Option<Instant> {
+        let next = self.last? + self.pause;
+        (now < next).then_some(next)
+    }
+
+    /// Takes note that a repair begins.
+    pub(super) fn begin(&mut self, now: Instant) {
+        let is_repeated = self
+            .last
+            .is_some_and(|last| now.duration_since(last) < QUIET);
+        self.pause = if is_repeated {
+            (self.pause * 2).clamp(FIRST_PAUSE, LONGEST_PAUSE)
+        } else {
+            Duration::ZERO
+        };
+        self.last = Some(now);
+    }
+}
+
+// === impl Recorder ===
+
+impl Recorder {
+    pub(super) fn new(client: Client, installation: &Installation) -> Self {
+        let reporter = Reporter {
+            controller: "tollgate".to_owned(),
+            instance: Some(installation.replica.clone()),
+        };
+        Self {
+            recorder: events::Recorder::new(client, reporter),
+            lease: ObjectReference {
+                api_version: Some("coordination.k8s.io/v1".to_owned()),
+                kind: Some("Lease".to_owned()),
+                name: Some(installation.leader_lease()),
+                namespace: Some(installation.namespace.clone()),
+                ..ObjectReference::default()
+            },
+        }
+    }
+
+    /// Publishes an Event about a repair. Failures are logged: the repair matters more.
+    pub(super) async fn publish(&self, changes: &str, by: &str, until: Instant) {
+        let by = if by.is_empty() { "somebody" } else { by };
+        let note =
+            format!("{by} changed the webhook configuration ({changes}); Tollgate restores it");
+        let event = events::Event {
+            type_: EventType::Warning,
+            reason: "WebhooksRepaired".to_owned(),
+            note: Some(note.chars().take(LONGEST_NOTE).collect()),
+            action: "Repair".to_owned(),
+            secondary: None,
+        };
+        let publish = self.recorder.publish(&event, &self.lease);
+        if let Ok(Err(error)) = timeout_at(until, publish).await {
+            let error = &error as &dyn std::error::Error;
+            tracing::debug!(error, "cannot publish an Event about the repair");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn repairs_at_once_and_then_with_growing_pauses() {
+        let start = Instant::now();
+        let after = |seconds| start + Duration::from_secs(seconds);
+        let mut repairs = Repairs::default();
+        assert_eq!(repairs.not_before(start), None);
+        repairs.begin(start);
+        assert_eq!(repairs.not_before(start), None);
+        repairs.begin(start);
+        assert_eq!(repairs.not_before(start), Some(after(1)));
+        for _ in 0..20 {
+            repairs.begin(after(1));
+        }
+        assert_eq!(repairs.not_before(after(1)), Some(after(61)));
+        repairs.begin(after(400));
+        assert_eq!(repairs.not_before(after(400)), None);
+    }
+}

@@ -1,0 +1,329 @@
+//! Starts the tasks of a replica, and the handle on them.
+
+use std::collections::hash_map::RandomState;
+use std::hash::{BuildHasher as _, Hasher as _};
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::api::coordination::v1::Lease;
+use k8s_openapi::api::core::v1::Secret;
+use kube::{Api, Client};
+use tokio::sync::{Notify, watch};
+use tokio::task::JoinSet;
+use tokio::time::{Instant, timeout, timeout_at};
+use tokio_util::sync::CancellationToken;
+use tollgate_admission::Endpoint;
+
+use crate::Installation;
+use crate::authority::{Certificate, keep};
+use crate::lease::{self, Election, Leadership, Replicas};
+use crate::options::{Certificates, Options, Timing, Trust};
+use crate::plugin::{Desired, Serving};
+use crate::registrar::{Inputs, Live, Owner, Registered, Registrar, Report, follow, follow_owner};
+
+/// Time limit for the orderly end of all tasks.
+const SHUTDOWN_LIMIT: Duration = Duration::from_secs(5);
+
+/// The tasks of a replica for its installation. Dropping it ends the tasks without a handover.
+#[derive(Debug)]
+pub struct Handle {
+    timing: Timing,
+    leadership: watch::Receiver<Leadership>,
+    registered: watch::Receiver<Registered>,
+    certificate: watch::Receiver<Option<Arc<Certificate>>>,
+    report: watch::Receiver<Report>,
+    stop: CancellationToken,
+    /// The registrar, which must have ended before another replica leads.
+    registrar: JoinSet<()>,
+    /// Tasks that end in order when `stop` is cancelled.
+    orderly: JoinSet<()>,
+    /// Tasks that are aborted.
+    others: JoinSet<()>,
+}
+
+/// Whether a plugin may leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Departure {
+    /// kube-apiserver has no rule of the plugin any more.
+    Unregistered,
+    /// The wait reached its limit, and a rule may be left: no replica leads, or kube-apiserver is away.
+    TimedOut,
+}
+
+/// Starts the tasks of a replica for its installation.
+///
+/// `desired` has the plugins that the installation shall serve; it is `None` until they are known. `serving` has what
+/// this replica serves now. The documentation of the crate says how they are wired, and which rights the client needs.
+///
+/// It must be called within a tokio runtime. No request is awaited, so kube-apiserver may be away.
+#[must_use]
+pub fn spawn(
+    client: Client,
+    installation: Installation,
+    options: Options,
+    desired: watch::Receiver<Option<Desired>>,
+    serving: watch::Receiver<Serving>,
+) -> Handle {
+    let timing = options.timing;
+    let stop = CancellationToken::new();
+    let (mut orderly, mut others) = (JoinSet::new(), JoinSet::new());
+    let mut writer = JoinSet::new();
+    let leases: Api<Lease> = Api::namespaced(client.clone(), &installation.namespace);
+
+    // Leases.
+    let (leadership_sender, leadership) = watch::channel(Leadership::default());
+    let (replicas_sender, replicas) = watch::channel(Replicas::default());
+    let freed = Arc::new(Notify::new());
+    let identity = format!("{}_{:08x}", installation.replica, random());
+    orderly.spawn(lease::lead(
+        leases.clone(),
+        installation.clone(),
+        Election::new(identity, timing.election),
+        Arc::clone(&freed),
+        leadership_sender,
+        stop.clone(),
+    ));
+    orderly.spawn(lease::announce(
+        leases.clone(),
+        installation.clone(),
+        timing,
+        serving,
+        stop.clone(),
+    ));
+    others.spawn(lease::watch(
+        leases,
+        installation.clone(),
+        replicas_sender,
+        freed,
+    ));
+
+    // The certificate.
+    let (certificate_sender, certificate) = watch::channel(None);
+    let trust = match &options.certificates {
+        Certificates::Own { names } => {
+            let secrets: Api<Secret> = Api::namespaced(client.clone(), &installation.namespace);
+            others.spawn(keep(
+                secrets,
+                installation.clone(),
+                names.clone(),
+                timing,
+                options.clock.clone(),
+                certificate_sender,
+            ));
+            let (sender, trust) = watch::channel(Trust::Pending);
+            others.spawn(trust_in(certificate.clone(), sender));
+            trust
+        }
+        Certificates::Given(trust) => trust.clone(),
+    };
+
+    // The webhook configurations.
+    let (live, live_receiver) = watch::channel(Live::default());
+    for endpoint in [Endpoint::Mutate, Endpoint::Validate] {
+        let name = installation.webhook_configuration();
+        others.spawn(follow(client.clone(), endpoint, name, live.clone()));
+    }
+    let (registered_sender, registered) = watch::channel(Registered::default());
+    others.spawn(registered_in(live_receiver, registered_sender));
+    let (owner_sender, owner) = watch::channel(Owner::default());
+    let (namespace, anchor) = (installation.namespace.clone(), options.anchor.clone());
+    others.spawn(follow_owner(
+        client.clone(),
+        namespace,
+        anchor,
+        owner_sender,
+    ));
+    let (report_sender, report) = watch::channel(Report::default());
+    let inputs = Inputs {
+        desired,
+        replicas,
+        leadership: leadership.clone(),
+        live,
+        trust,
+        owner,
+    };
+    let registrar = Registrar::new(client, installation, options, inputs, report_sender);
+    writer.spawn(registrar.run());
+
+    Handle {
+        timing,
+        leadership,
+        registered,
+        certificate,
+        report,
+        stop,
+        registrar: writer,
+        orderly,
+        others,
+    }
+}
+
+/// Sends the bundle of each certificate.
+async fn trust_in(
+    mut certificate: watch::Receiver<Option<Arc<Certificate>>>,
+    trust: watch::Sender<Trust>,
+) {
+    loop {
+        let bundle = certificate
+            .borrow_and_update()
+            .as_ref()
+            .map(|certificate| certificate.bundle.clone());
+        if let Some(bundle) = bundle {
+            trust.send_replace(Trust::Bundle(bundle.into_bytes()));
+        }
+        if certificate.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// Sends which plugins are registered, when that changes.
+async fn registered_in(mut live: watch::Receiver<Live>, registered: watch::Sender<Registered>) {
+    loop {
+        let now = live.borrow_and_update().registered();
+        registered.send_if_modified(|before| {
+            let is_news = *before != now;
+            *before = now;
+            is_news
+        });
+        if live.changed().await.is_err() {
+            return;
+        }
+    }
+}
+
+/// A number that differs from process to process. Two processes of one pod must not take each other's Lease.
+fn random() -> u32 {
+    let bytes = RandomState::new().build_hasher().finish().to_be_bytes();
+    u32::from_be_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
+}
+
+/// Waits until a plugin has had no rule for a while.
+async fn unregistered(
+    registered: &mut watch::Receiver<Registered>,
+    plugin: &str,
+    timing: Timing,
+) -> Departure {
+    let wait = async {
+        loop {
+            let gone = registered.wait_for(|registered| !registered.may_have(plugin));
+            if gone.await.is_err() {
+                return std::future::pending().await;
+            }
+            let back = registered.wait_for(|registered| registered.may_have(plugin));
+            if timeout(timing.unregistered, back).await.is_err() {
+                return;
+            }
+        }
+    };
+    let deadline = Instant::now() + timing.leave_limit;
+    match timeout_at(deadline, wait).await {
+        Ok(()) => Departure::Unregistered,
+        Err(_) => Departure::TimedOut,
+    }
+}
+
+// === impl Handle ===
+
+impl Handle {
+    /// Whether this replica leads now.
+    #[must_use]
+    pub fn leads(&self) -> bool {
+        self.leadership.borrow().until(Instant::now()).is_some()
+    }
+
+    /// The plugins that have rules in the live webhook configurations. A replica that does not serve all of them should
+    /// not become ready.
+    #[must_use]
+    pub fn registered(&self) -> watch::Receiver<Registered> {
+        self.registered.clone()
+    }
+
+    /// The certificate for the server. It is `None` until the Secret has been read, and always with
+    /// [`Certificates::Given`].
+    #[must_use]
+    pub fn certificate(&self) -> watch::Receiver<Option<Arc<Certificate>>> {
+        self.certificate.clone()
+    }
+
+    /// The state of the registrar, for status and metrics.
+    #[must_use]
+    pub fn report(&self) -> watch::Receiver<Report> {
+        self.report.clone()
+    }
+
+    /// Waits until kube-apiserver has no rule of a plugin that is no longer desired, so that the plugin may leave. The
+    /// wait ends after [`Timing::leave_limit`] in any case. The future does not borrow the handle.
+    pub fn unregistered(
+        &self,
+        plugin: &str,
+    ) -> impl Future<Output = Departure> + Send + 'static + use<> {
+        let (mut registered, plugin, timing) =
+            (self.registered.clone(), plugin.to_owned(), self.timing);
+        async move { unregistered(&mut registered, &plugin, timing).await }
+    }
+
+    /// Withdraws the announcement of this replica, hands over the lead, and ends all tasks. Takes five seconds at most.
+    pub async fn shutdown(mut self) {
+        self.registrar.shutdown().await;
+        self.stop.cancel();
+        let orderly = async { while self.orderly.join_next().await.is_some() {} };
+        if timeout(SHUTDOWN_LIMIT, orderly).await.is_err() {
+            tracing::warn!(
+                "the handover took too long; another replica leads when the Lease expires"
+            );
+        }
+        self.others.shutdown().await;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::time::sleep;
+
+    use super::*;
+
+    fn timing() -> Timing {
+        Timing {
+            unregistered: Duration::from_millis(60),
+            leave_limit: Duration::from_millis(400),
+            ..Timing::default()
+        }
+    }
+
+    fn names(names: &[&str]) -> Registered {
+        Registered(Some(names.iter().map(|&name| name.to_owned()).collect()))
+    }
+
+    #[tokio::test]
+    async fn plugin_leaves_when_its_rules_have_been_gone_for_a_while() {
+        let (sender, mut registered) = watch::channel(names(&["a", "b"]));
+        let begin = Instant::now();
+        let leave = tokio::spawn(async move { unregistered(&mut registered, "a", timing()).await });
+        sleep(Duration::from_millis(40)).await;
+        sender.send_replace(names(&["b"]));
+        sleep(Duration::from_millis(20)).await;
+        // The rules come back: the wait begins anew.
+        sender.send_replace(names(&["a"]));
+        sleep(Duration::from_millis(20)).await;
+        sender.send_replace(names(&[]));
+        assert_eq!(leave.await.expect("no panic"), Departure::Unregistered);
+        assert!(begin.elapsed() >= Duration::from_millis(140));
+    }
+
+    #[tokio::test]
+    async fn wait_ends_in_any_case() {
+        for registered in [Registered(None), names(&["a"])] {
+            let (_sender, mut registered) = watch::channel(registered);
+            assert_eq!(
+                unregistered(&mut registered, "a", timing()).await,
+                Departure::TimedOut
+            );
+        }
+        let (_sender, mut registered) = watch::channel(names(&["b"]));
+        assert_eq!(
+            unregistered(&mut registered, "a", timing()).await,
+            Departure::Unregistered
+        );
+    }
+}

@@ -1,0 +1,198 @@
+//! The state that the tasks of this crate share.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use tokio::sync::{Notify, watch};
+use tollgate_config::Config;
+
+use crate::desired::{Kept, Plan, World, plan};
+use crate::kinds::{Kind, Resource};
+use crate::settings::{Held, Holder};
+
+/// The world as it was last seen, and the plan that follows from it.
+pub(crate) struct Store {
+    /// Where relative paths of resources start.
+    folder: PathBuf,
+    state: Mutex<State>,
+    /// The last plan; `None` before the configuration was first read.
+    pub(crate) plan: watch::Sender<Option<Arc<Plan>>>,
+    /// The objects that hold settings, as the resources name them.
+    pub(crate) holders: watch::Sender<BTreeSet<Holder>>,
+    /// Notified when the next plan would differ.
+    pub(crate) changed: Arc<Notify>,
+    /// Notified when any resource has changed, its status included.
+    pub(crate) touched: Notify,
+    began: Instant,
+}
+
+struct State {
+    world: World,
+    kept: Kept,
+    /// Whether there is a last known good.
+    is_recorded: bool,
+    /// Why resources cannot be listed or watched.
+    trouble: BTreeMap<Kind, String>,
+}
+
+/// How long a start waits for the first lists when the last known good can serve in their place.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
+
+// === impl Store ===
+
+impl Store {
+    pub(crate) fn new(folder: PathBuf, kept: Kept) -> Self {
+        let state = State {
+            world: World::default(),
+            is_recorded: !kept.is_empty(),
+            kept,
+            trouble: BTreeMap::new(),
+        };
+        Self {
+            folder,
+            state: Mutex::new(state),
+            plan: watch::Sender::new(None),
+            holders: watch::Sender::new(BTreeSet::new()),
+            changed: Arc::new(Notify::new()),
+            touched: Notify::new(),
+            began: Instant::now(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Adds the resources to the configuration that the file holds.
+    pub(crate) fn add(&self, file: &Config) -> Config {
+        let mut state = self.lock();
+        let State { world, kept, .. } = &mut *state;
+        let plan = plan(file, &self.folder, world, kept);
+        let config = plan.config.clone();
+        self.plan.send_replace(Some(Arc::new(plan)));
+        config
+    }
+
+    /// Returns the reason why the replica must not be ready yet.
+    ///
+    /// Without the first lists, the replica would let requests pass that resources deny. After a while, the last known
+    /// good stands for the lists. A missing permission must not keep a replica out that serves its last known good.
+    pub(crate) fn waiting(&self) -> Option<String> {
+        let state = self.lock();
+        if state.world.plugins.is_some() && state.world.exceptions.is_some() {
+            return None;
+        }
+        if state.is_recorded && self.began.elapsed() >= LONGEST_WAIT {
+            return None;
+        }
+        let why: Vec<&str> = state.trouble.values().map(String::as_str).collect();
+        let why = if why.is_empty() {
+            "kube-apiserver has not answered yet".to_owned()
+        } else {
+            why.join("; ")
+        };
+        Some(format!(
+            "waiting for the first list of custom resources: {why}"
+        ))
+    }
+
+    /// Returns whether everything has been read that the first plan depends on.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.lock().world.is_complete()
+    }
+
+    /// Returns the resources of a kind.
+    pub(crate) fn resources(&self, kind: Kind) -> Vec<Resource> {
+        let mut state = self.lock();
+        let resources = state.world.of(kind).iter();
+        resources.flat_map(BTreeMap::values).cloned().collect()
+    }
+
+    /// Replaces all resources of a kind.
+    pub(crate) fn replace(&self, kind: Kind, resources: BTreeMap<String, Resource>) {
+        let mut state = self.lock();
+        state.trouble.remove(&kind);
+        let before = state.world.of(kind).replace(resources);
+        let after = state.world.of(kind).as_ref();
+        let is_same = before.zip(after).is_some_and(|(before, after)| {
+            let pairs = || before.iter().zip(after);
+            before.len() == after.len()
+                && pairs().all(|((_, one), (_, other))| one.name == other.name)
+                && pairs().all(|((_, one), (_, other))| one.is_same_version(other))
+        });
+        self.note(state, !is_same);
+    }
+
+    /// Adds or changes a resource.
+    pub(crate) fn apply(&self, kind: Kind, resource: Resource) {
+        let mut state = self.lock();
+        state.trouble.remove(&kind);
+        let Some(resources) = state.world.of(kind) else {
+            return;
+        };
+        let name = resource.name.clone();
+        let after = resource.clone();
+        let before = resources.insert(name, resource);
+        let is_same = before.is_some_and(|before| before.is_same_version(&after));
+        self.note(state, !is_same);
+    }
+
+    /// Removes a resource.
+    pub(crate) fn delete(&self, kind: Kind, name: &str) {
+        let mut state = self.lock();
+        let resources = state.world.of(kind).as_mut();
+        let is_gone = resources.is_some_and(|resources| resources.remove(name).is_some());
+        self.note(state, is_gone);
+    }
+
+    /// Notes why resources of a kind cannot be read. Returns whether that is news.
+    pub(crate) fn fail(&self, kind: Kind, why: &str) -> bool {
+        let before = self.lock().trouble.insert(kind, why.to_owned());
+        before.as_deref() != Some(why)
+    }
+
+    /// Notes the content of an object that holds settings.
+    pub(crate) fn hold(&self, holder: &Holder, held: Held) {
+        let mut state = self.lock();
+        let known = state.world.held.get(holder);
+        // What was read before stays, for example while kube-apiserver is away.
+        let is_worse = matches!(held, Held::Unreadable(_)) && matches!(known, Some(Held::Keys(_)));
+        if is_worse || known == Some(&held) {
+            return;
+        }
+        state.world.held.insert(holder.clone(), held);
+        self.note(state, true);
+    }
+
+    /// Forgets an object that no resource names any more.
+    pub(crate) fn let_go(&self, holder: &Holder) {
+        self.lock().world.held.remove(holder);
+    }
+
+    fn note(&self, state: MutexGuard<'_, State>, is_changed: bool) {
+        let holders = state.world.holders();
+        drop(state);
+        self.holders.send_if_modified(|known| {
+            let is_new = *known != holders;
+            *known = holders;
+            is_new
+        });
+        if is_changed {
+            self.changed.notify_one();
+        }
+        self.touched.notify_one();
+    }
+}
+
+// === impl World ===
+
+impl World {
+    fn of(&mut self, kind: Kind) -> &mut Option<BTreeMap<String, Resource>> {
+        match kind {
+            Kind::Plugin => &mut self.plugins,
+            Kind::Exception => &mut self.exceptions,
+        }
+    }
+}
