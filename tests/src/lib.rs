@@ -12,6 +12,7 @@
 //! ```
 
 pub mod binary;
+pub mod chart;
 pub mod checker;
 pub mod configuration;
 pub mod floods;

@@ -4,13 +4,14 @@ use std::process::ExitCode;
 use std::time::Instant;
 
 use clap::Args;
+use tollgate_kube_apiserver::helm::{Helm, Major};
 use tollgate_kube_apiserver::{Binaries, Missing, release};
 
 use crate::terminal::{self, NOTABLE};
 
-/// Build etcd, kube-apiserver and kubectl for the end-to-end suites, and print their folder.
+/// Build etcd, kube-apiserver, kubectl and Helm for the end-to-end suites, and print the folder of the first three.
 ///
-/// Builds them from their Go modules, which takes some five minutes on two processors, and keeps them in
+/// Builds them from their Go modules, which takes some seven minutes on two processors, and keeps them in
 /// $XDG_CACHE_HOME/tollgate (~/.cache/tollgate). If KUBEBUILDER_ASSETS names a folder, uses that folder as it is.
 #[derive(Args, Debug)]
 pub(crate) struct Kubernetes;
@@ -56,8 +57,15 @@ fn build() -> Result<Binaries, Missing> {
         );
         began = Some((name.to_owned(), Instant::now()));
     });
-    if binaries.is_ok() {
-        built(&mut began);
+    let binaries = binaries?;
+    built(&mut began);
+    for major in Major::ALL {
+        Helm::build(major, announce)?;
     }
-    binaries
+    Ok(binaries)
+}
+
+/// Tells that a program is being built.
+pub(crate) fn announce(name: &str) {
+    anstream::eprintln!("  building {name}: a minute the first time");
 }

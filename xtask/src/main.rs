@@ -4,14 +4,18 @@
 //! - `cargo xtask test` runs every test.
 //! - `cargo xtask bench` measures.
 //! - `cargo xtask fuzz` looks for unexpected inputs.
+//! - `cargo xtask image` builds the image.
 //! - `cargo xtask kubernetes` builds the Kubernetes programs that the tests need.
+//! - `cargo xtask manifests` renders the plain manifests from the chart.
 
 mod bench;
 mod cargo;
 mod demo;
 mod floods;
 mod fuzz;
+mod image;
 mod kubernetes;
+mod manifests;
 mod soak;
 mod terminal;
 mod test;
@@ -30,7 +34,9 @@ enum Chore {
     Demo(demo::Demo),
     Floods(floods::Floods),
     Fuzz(fuzz::Fuzz),
+    Image(image::Image),
     Kubernetes(kubernetes::Kubernetes),
+    Manifests(manifests::Manifests),
     Soak(soak::Soak),
     Test(test::Test),
 }
@@ -41,7 +47,9 @@ fn main() -> ExitCode {
         Chore::Demo(demo) => demo.run(),
         Chore::Floods(floods) => floods.run(),
         Chore::Fuzz(fuzz) => fuzz.run(),
+        Chore::Image(image) => image.run(),
         Chore::Kubernetes(kubernetes) => kubernetes.run(),
+        Chore::Manifests(manifests) => manifests.run(),
         Chore::Soak(soak) => soak.run(),
         Chore::Test(test) => test.run(),
     };

@@ -39,6 +39,17 @@ pub(crate) struct Test {
     /// Continue with the next step when one fails.
     #[arg(long)]
     keep_going: bool,
+    /// Run this step alone, such as `languages`. May be given several times. The other steps must have run before.
+    #[arg(long, value_name = "STEP", value_parser = step_name)]
+    only: Vec<&'static str>,
+}
+
+fn step_name(name: &str) -> Result<&'static str, String> {
+    let mut names = STEPS.iter().map(|(name, ..)| *name);
+    let names_text = || STEPS.map(|(name, ..)| name).join(", ");
+    names
+        .find(|known| *known == name)
+        .ok_or_else(|| format!("expected one of {}", names_text()))
 }
 
 /// A step with its result.
@@ -87,7 +98,7 @@ const STEPS: [Step; 13] = [
     ),
     (
         "kubernetes",
-        "etcd, kube-apiserver and kubectl are built, if Go is installed; the first time takes minutes",
+        "etcd, kube-apiserver, kubectl and Helm are built, if Go is installed; the first time takes minutes",
         kubernetes,
     ),
     (
@@ -119,6 +130,9 @@ impl Test {
         let began = Instant::now();
         let mut done: Vec<Done> = Vec::new();
         for (index, (name, what, step)) in STEPS.into_iter().enumerate() {
+            if !self.only.is_empty() && !self.only.contains(&name) {
+                continue;
+            }
             terminal::heading(&format!("{}/{} {name}: {what}", index + 1, STEPS.len()));
             let step_began = Instant::now();
             let result = step(&mut run);

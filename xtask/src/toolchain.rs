@@ -38,6 +38,18 @@ pub(crate) fn ensure_wasm_target() -> anyhow::Result<()> {
     )
 }
 
+/// Installs a target with rustup if it is missing.
+pub(crate) fn ensure_target(target: &str) -> anyhow::Result<()> {
+    let installed = output(Command::new("rustup").args(["target", "list", "--installed"]))
+        .context(
+            "cannot ask rustup for the installed targets: install Rust from https://rustup.rs",
+        )?;
+    if installed.lines().any(|line| line == target) {
+        return Ok(());
+    }
+    rustup(&["target", "add", target])
+}
+
 /// Installs `cargo fmt` and `cargo clippy` if they are missing.
 pub(crate) fn ensure_components() -> anyhow::Result<()> {
     for (component, command) in [("rustfmt", "fmt"), ("clippy", "clippy")] {

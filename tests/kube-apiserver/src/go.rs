@@ -7,44 +7,80 @@ use sha2::{Digest as _, Sha256};
 
 use crate::{Missing, release};
 
-const GO_MOD: &str = include_str!("../go.mod");
-const GO_SUM: &str = include_str!("../go.sum");
+/// A Go module that names programs as its tools, and pins their sources.
+#[derive(Debug)]
+pub(crate) struct Module {
+    /// Folder of the module.
+    pub(crate) folder: &'static str,
+    /// Content of its `go.mod`.
+    pub(crate) go_mod: &'static str,
+    /// Content of its `go.sum`.
+    pub(crate) go_sum: &'static str,
+}
+
+/// Kubernetes and etcd.
+pub(crate) const KUBERNETES: Module = Module {
+    folder: env!("CARGO_MANIFEST_DIR"),
+    go_mod: include_str!("../go.mod"),
+    go_sum: include_str!("../go.sum"),
+};
 
 /// The package in which Kubernetes programs keep their version.
 const VERSION_PACKAGE: &str = "k8s.io/component-base/version";
 
-/// Returns the version of a module that `go.mod` requires.
-pub(crate) fn required(module: &str) -> &'static str {
-    let mut versions = GO_MOD.lines().filter_map(|line| {
-        let (name, version) = line.trim().split_once(' ')?;
-        (name == module).then(|| version.split(' ').next().unwrap_or(version))
-    });
-    versions
-        .next()
-        .unwrap_or_else(|| panic!("go.mod does not require {module}"))
+// === impl Module ===
+
+impl Module {
+    /// Returns the version of a module that `go.mod` requires.
+    pub(crate) fn required(&self, module: &str) -> &'static str {
+        let mut versions = self.go_mod.lines().filter_map(|line| {
+            let line = line.trim().trim_start_matches("require ");
+            let (name, version) = line.split_once(' ')?;
+            (name == module).then(|| version.split(' ').next().unwrap_or(version))
+        });
+        versions
+            .next()
+            .unwrap_or_else(|| panic!("{}/go.mod does not require {module}", self.folder))
+    }
+
+    /// Returns the folder for the binaries of a release of this module. Other sources or another version of Go get
+    /// another folder.
+    pub(crate) fn cache_folder(&self, release: &str) -> Result<PathBuf, Missing> {
+        let mut hash = Sha256::new();
+        let version = version()?;
+        for part in [self.go_mod, self.go_sum, &version] {
+            hash.update(Sha256::digest(part));
+        }
+        let hash = hash.finalize();
+        let hash: String = hash[..6].iter().map(|byte| format!("{byte:02x}")).collect();
+        let absolute = |name: &str| {
+            let path = std::env::var_os(name).map(PathBuf::from);
+            path.filter(|path| path.is_absolute())
+        };
+        let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
+        let name = format!("{release}-{hash}");
+        Ok(cache.ok_or(Missing::NoCache)?.join("tollgate").join(name))
+    }
+
+    /// Builds a static program without debug information. `variables` are further flags of the linker.
+    pub(crate) fn build(
+        &self,
+        package: &str,
+        variables: &str,
+        program: &Path,
+    ) -> Result<(), Missing> {
+        let mut command = go();
+        command.current_dir(self.folder);
+        let flags = format!("-s -w {variables}");
+        command.args(["build", "-trimpath", "-ldflags", flags.trim_end(), "-o"]);
+        command.arg(program).arg(package);
+        run(&mut command).map(drop)
+    }
 }
 
 /// Returns the version of Go that `go.mod` requires.
 pub(crate) fn required_version() -> &'static str {
-    required("go")
-}
-
-/// Returns the folder for these binaries. Other sources or another version of Go get another folder.
-pub(crate) fn cache_folder() -> Result<PathBuf, Missing> {
-    let mut hash = Sha256::new();
-    let version = version()?;
-    for part in [GO_MOD, GO_SUM, &version] {
-        hash.update(Sha256::digest(part));
-    }
-    let hash = hash.finalize();
-    let hash: String = hash[..6].iter().map(|byte| format!("{byte:02x}")).collect();
-    let absolute = |name: &str| {
-        let path = std::env::var_os(name).map(PathBuf::from);
-        path.filter(|path| path.is_absolute())
-    };
-    let cache = absolute("XDG_CACHE_HOME").or_else(|| Some(absolute("HOME")?.join(".cache")));
-    let name = format!("kubernetes-{}-{hash}", release());
-    Ok(cache.ok_or(Missing::NoCache)?.join("tollgate").join(name))
+    KUBERNETES.required("go")
 }
 
 /// Returns the version of Go, such as `go1.26.8`.
@@ -63,18 +99,14 @@ fn numbers(version: &str) -> Vec<u32> {
     parts.map_while(|part| part.parse().ok()).collect()
 }
 
-/// Builds a static program without debug information, with the release as its version.
-pub(crate) fn build(package: &str, program: &Path) -> Result<(), Missing> {
+/// Returns the linker's flags that put the release of Kubernetes into a program.
+pub(crate) fn kubernetes_version() -> String {
     let (major, minor) = major_and_minor();
     let release = release();
-    let flags = format!(
-        "-s -w -X {VERSION_PACKAGE}.gitVersion={release} -X {VERSION_PACKAGE}.gitMajor={major} \
+    format!(
+        "-X {VERSION_PACKAGE}.gitVersion={release} -X {VERSION_PACKAGE}.gitMajor={major} \
          -X {VERSION_PACKAGE}.gitMinor={minor}"
-    );
-    let mut command = go();
-    command.args(["build", "-trimpath", "-ldflags", &flags, "-o"]);
-    command.arg(program).arg(package);
-    run(&mut command).map(drop)
+    )
 }
 
 /// Splits a release: `v1.36.3` becomes `1` and `36`.
@@ -128,7 +160,8 @@ mod tests {
     fn the_release_and_its_staging_modules_belong_together() {
         assert!(release().starts_with("v1."), "{}", release());
         let staging = release().replacen("v1.", "v0.", 1);
-        let replaced: Vec<&str> = GO_MOD
+        let replaced: Vec<&str> = KUBERNETES
+            .go_mod
             .lines()
             .filter_map(|line| line.split_once(" => ").map(|(_, with)| with))
             .collect();

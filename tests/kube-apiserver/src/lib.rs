@@ -1,4 +1,4 @@
-//! Builds etcd, kube-apiserver and kubectl from their Go modules and keeps them between runs.
+//! Builds etcd, kube-apiserver, kubectl and Helm from their Go modules and keeps them between runs.
 //!
 //! `go.mod` beside this crate sets the release of Kubernetes, and `go.sum` pins its sources. The binaries are kept in
 //! the user's cache and not in the target folder, because they take minutes to build and depend only on these two files
@@ -6,6 +6,8 @@
 //! their folder.
 
 mod go;
+pub mod helm;
+pub mod manifests;
 
 use std::fs::File;
 use std::io;
@@ -89,7 +91,7 @@ impl Binaries {
                 Some(program) => Err(Missing::NotInAssets { folder, program }),
             };
         }
-        let folder = go::cache_folder()?;
+        let folder = go::KUBERNETES.cache_folder(&format!("kubernetes-{}", release()))?;
         match absent_in(&folder) {
             None => Ok(Self { folder }),
             Some(_) => Err(Missing::NotBuilt(folder)),
@@ -105,24 +107,8 @@ impl Binaries {
             Err(Missing::NotBuilt(folder)) => folder,
             found_or_not => return found_or_not,
         };
-        let cannot_keep = |reason| Missing::Cache {
-            path: folder.clone(),
-            reason,
-        };
-        std::fs::create_dir_all(&folder).map_err(cannot_keep)?;
-        let lock = File::create(folder.join(".lock")).map_err(cannot_keep)?;
-        lock.lock().map_err(cannot_keep)?;
-        for (name, package) in PROGRAMS {
-            let program = folder.join(name);
-            if program.is_file() {
-                continue;
-            }
-            building(name);
-            // The file gets its final name only when it is complete.
-            let unfinished = folder.join(format!(".{name}"));
-            go::build(package, &unfinished)?;
-            std::fs::rename(&unfinished, &program).map_err(cannot_keep)?;
-        }
+        let version = go::kubernetes_version();
+        build_into(&folder, &go::KUBERNETES, &version, &PROGRAMS, &mut building)?;
         Ok(Self { folder })
     }
 
@@ -170,7 +156,36 @@ impl Missing {
 /// Panics if `go.mod` does not name it.
 #[must_use]
 pub fn release() -> &'static str {
-    go::required("k8s.io/kubernetes")
+    go::KUBERNETES.required("k8s.io/kubernetes")
+}
+
+/// Builds the programs that a folder lacks. Other processes wait meanwhile.
+fn build_into(
+    folder: &Path,
+    module: &go::Module,
+    variables: &str,
+    programs: &[(&str, &str)],
+    building: &mut dyn FnMut(&str),
+) -> Result<(), Missing> {
+    let cannot_keep = |reason| Missing::Cache {
+        path: folder.to_path_buf(),
+        reason,
+    };
+    std::fs::create_dir_all(folder).map_err(cannot_keep)?;
+    let lock = File::create(folder.join(".lock")).map_err(cannot_keep)?;
+    lock.lock().map_err(cannot_keep)?;
+    for (name, package) in programs {
+        let program = folder.join(name);
+        if program.is_file() {
+            continue;
+        }
+        building(name);
+        // The file gets its final name only when it is complete.
+        let unfinished = folder.join(format!(".{name}"));
+        module.build(package, variables, &unfinished)?;
+        std::fs::rename(&unfinished, &program).map_err(cannot_keep)?;
+    }
+    Ok(())
 }
 
 fn absent_in(folder: &Path) -> Option<&'static str> {

@@ -1,0 +1,194 @@
+//! The permissions: exactly those that Tollgate uses.
+
+use std::collections::BTreeSet;
+
+use serde_json::Value;
+use tollgate_tests::chart::{NAMESPACE, Objects};
+
+use crate::chart_or_skip;
+
+/// What the default values grant: the scope, the resource with the names that it is limited to, and the verbs.
+const DEFAULT: [(&str, &str, &str); 15] = [
+    ("cluster", "/namespaces", "get list watch"),
+    (
+        "cluster",
+        "admissionregistration.k8s.io/mutatingwebhookconfigurations",
+        "create",
+    ),
+    (
+        "cluster",
+        "admissionregistration.k8s.io/mutatingwebhookconfigurations=tollgate",
+        "get list watch patch delete",
+    ),
+    (
+        "cluster",
+        "admissionregistration.k8s.io/validatingwebhookconfigurations",
+        "create",
+    ),
+    (
+        "cluster",
+        "admissionregistration.k8s.io/validatingwebhookconfigurations=tollgate",
+        "get list watch patch delete",
+    ),
+    (
+        "cluster",
+        "rbac.authorization.k8s.io/clusterroles=tollgate-anchor",
+        "get list watch patch",
+    ),
+    (
+        "cluster",
+        "tollgate.dev/clusteradmissionplugins",
+        "get list watch",
+    ),
+    (
+        "cluster",
+        "tollgate.dev/clusteradmissionplugins/status",
+        "patch",
+    ),
+    ("default", "events.k8s.io/events", "create patch"),
+    (
+        "tollgate-system",
+        "/secrets=tollgate-authority",
+        "get update",
+    ),
+    (
+        "tollgate-system",
+        "coordination.k8s.io/leases",
+        "get list watch create update patch delete",
+    ),
+    ("tollgate-system", "events.k8s.io/events", "create patch"),
+    (
+        "tollgate-system",
+        "tollgate.dev/pluginexceptions",
+        "get list watch",
+    ),
+    (
+        "tollgate-system",
+        "tollgate.dev/pluginexceptions/status",
+        "patch",
+    ),
+    ("tollgate-system", "/secrets", "create"),
+];
+
+/// Permissions as lines, such as `default events.k8s.io/events create`.
+fn granted(objects: &Objects) -> BTreeSet<String> {
+    let mut granted = BTreeSet::new();
+    for kind in ["ClusterRole", "Role"] {
+        for role in objects.of_kind(kind) {
+            let scope = role["metadata"]["namespace"].as_str().unwrap_or("cluster");
+            for rule in list(&role["rules"]) {
+                let names = match rule.get("resourceNames") {
+                    Some(names) => format!("={}", words(names, ",")),
+                    None => String::new(),
+                };
+                for group in list(&rule["apiGroups"]) {
+                    for resource in list(&rule["resources"]) {
+                        let (group, resource) = (text(group), text(resource));
+                        let verbs = words(&rule["verbs"], " ");
+                        granted.insert(format!("{scope} {group}/{resource}{names} {verbs}"));
+                    }
+                }
+            }
+        }
+    }
+    granted
+}
+
+fn list(value: &Value) -> &Vec<Value> {
+    value
+        .as_array()
+        .unwrap_or_else(|| panic!("not a list: {value}"))
+}
+
+fn text(value: &Value) -> &str {
+    value
+        .as_str()
+        .unwrap_or_else(|| panic!("not a text: {value}"))
+}
+
+fn words(value: &Value, between: &str) -> String {
+    let words: Vec<&str> = list(value).iter().map(text).collect();
+    words.join(between)
+}
+
+/// The permissions of the default values, without those for settings and with others.
+fn expected(others: &[&str]) -> BTreeSet<String> {
+    let default = DEFAULT.map(|(scope, resource, verbs)| format!("{scope} {resource} {verbs}"));
+    let others = others.iter().map(|line| (*line).to_owned());
+    default.into_iter().chain(others).collect()
+}
+
+#[test]
+fn permissions_are_exact() {
+    let chart = chart_or_skip!();
+    let all = [
+        "tollgate-system /configmaps list watch",
+        "tollgate-system /secrets list watch",
+    ];
+    assert_eq!(granted(&chart.objects("")), expected(&all));
+    let named = r#"cluster.settingsFrom={"secrets":["a","b"],"configMaps":[]}"#;
+    let named = chart.objects_with(&["--set-json", named]);
+    let by_name = ["tollgate-system /secrets=a,b list watch"];
+    assert_eq!(granted(&named), expected(&by_name));
+    // With a certificate of others, Tollgate has no CA.
+    let no_secrets = [
+        "--set",
+        "tls.secretName=tls",
+        "--set-json",
+        "cluster.settingsFrom.secrets=[]",
+    ];
+    let foreign = chart.objects_with(&no_secrets);
+    let mut without = expected(&all[..1]);
+    without.retain(|line| !line.contains("/secrets"));
+    assert_eq!(granted(&foreign), without);
+}
+
+#[test]
+fn roles_are_bound_to_the_service_account_alone() {
+    let objects = chart_or_skip!().objects("");
+    let bindings = [
+        ("ClusterRoleBinding", "ClusterRole", "tollgate"),
+        ("RoleBinding", "Role", "tollgate"),
+        ("RoleBinding", "Role", "tollgate-events"),
+    ];
+    for (kind, role, name) in bindings {
+        let binding = objects.get(kind, name);
+        assert_eq!(binding["roleRef"]["kind"], role);
+        assert_eq!(binding["roleRef"]["name"], name);
+        let bound = objects.get(role, name);
+        assert_eq!(
+            binding["metadata"]["namespace"],
+            bound["metadata"]["namespace"]
+        );
+        let subjects = list(&binding["subjects"]);
+        assert_eq!(subjects.len(), 1);
+        assert_eq!(subjects[0]["kind"], "ServiceAccount");
+        assert_eq!(subjects[0]["name"], objects.pod()["serviceAccountName"]);
+        assert_eq!(subjects[0]["namespace"], NAMESPACE);
+    }
+    for kind in ["ClusterRoleBinding", "RoleBinding"] {
+        let expected = bindings
+            .iter()
+            .filter(|(of_kind, ..)| *of_kind == kind)
+            .count();
+        assert_eq!(objects.of_kind(kind).count(), expected, "{kind}");
+    }
+    // Whoever may patch the anchor must not gain rights by it.
+    let anchor = objects.get("ClusterRole", "tollgate-anchor");
+    assert_eq!(list(&anchor["rules"]).len(), 0);
+    assert_eq!(
+        objects.get("ServiceAccount", "tollgate")["automountServiceAccountToken"],
+        false
+    );
+    assert_eq!(objects.pod()["automountServiceAccountToken"], true);
+}
+
+#[test]
+fn grants_nothing_without_custom_resources() {
+    let values = "cluster.enabled=false,tls.secretName=tls,config.allowEmpty=true";
+    let objects = chart_or_skip!().objects(values);
+    assert_eq!(granted(&objects), BTreeSet::new());
+    assert_eq!(objects.of_kind("ClusterRoleBinding").count(), 0);
+    assert_eq!(objects.pod()["automountServiceAccountToken"], false);
+    assert!(!objects.configuration().contains("cluster:"));
+}
