@@ -14,23 +14,28 @@ const GRAPH_BEGIN: &str = "<!-- crates: begin -->";
 const GRAPH_END: &str = "<!-- crates: end -->";
 
 /// The rank of each crate under `host/`, by the name of its folder. A crate may use only crates of a lower rank.
-const LAYERS: [(&str, u8); 12] = [
+const LAYERS: &[(&str, u8)] = &[
+    ("authority", 0),
+    ("cel", 0),
     ("component", 0),
     ("json", 0),
     ("admission", 1),
+    ("recording", 1),
     ("config", 2),
     ("telemetry", 2),
     ("engine", 3),
+    ("import", 3),
     ("oci", 3),
     ("gate", 4),
     ("registration", 4),
     ("server", 4),
+    ("cluster", 5),
     ("tollgate", 5),
     ("cli", 6),
 ];
 
 /// Crates that know nothing about how plugins are loaded and called.
-const WITHOUT_PLUGINS: [&str; 2] = ["registration", "server"];
+const WITHOUT_PLUGINS: [&str; 3] = ["cluster", "registration", "server"];
 /// Crates that load and call plugins. They have lower ranks than [`WITHOUT_PLUGINS`], which must not use them.
 const OF_PLUGINS: [&str; 3] = ["component", "engine", "oci"];
 

@@ -6,7 +6,7 @@ use std::process::Command;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tollgate_tests::reviews::{Review, pod};
-use tollgate_tests::{binary, guests};
+use tollgate_tests::{binary, guests, wat};
 
 /// Exit codes of the example.
 const ALLOWED: i32 = 0;
@@ -21,6 +21,11 @@ struct Ran {
 
 /// Runs `embed PLUGIN REVIEW SETTINGS`.
 fn embed(plugin: &Path, review: &Value, settings: &Value) -> Ran {
+    embed_with(plugin, review, settings, None)
+}
+
+/// Runs `embed PLUGIN REVIEW SETTINGS NAMESPACES`.
+fn embed_with(plugin: &Path, review: &Value, settings: &Value, namespaces: Option<&Path>) -> Ran {
     let folder = folder();
     let review_file = folder.path().join("review.json");
     let settings_file = folder.path().join("settings.json");
@@ -29,6 +34,7 @@ fn embed(plugin: &Path, review: &Value, settings: &Value) -> Ran {
     let output = Command::new(binary::example("embed"))
         .arg(plugin)
         .args([review_file, settings_file])
+        .args(namespaces)
         .output()
         .unwrap_or_else(|error| panic!("the example cannot be run: {error}"));
     let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -124,4 +130,50 @@ fn names_a_plugin_that_is_not_loaded() {
     assert_eq!(ran.code, Some(FAILED));
     let reason = "the plugin example is not loaded: ";
     assert!(ran.stderr.contains(reason), "{}", ran.stderr);
+}
+
+/// Warns, reads a label of the namespace, and warns with it.
+const READS_TEAM: &str = r#"
+    (import "tollgate:admission/review@0.1.0" "get" (func $get (param i32 i32 i32 i32)))
+    (import "tollgate:admission/review@0.1.0" "warn" (func $warn (param i32 i32)))
+    (data (i32.const 1024) "once/metadata/labels/team")
+    (func (export "tollgate:admission/validating@0.1.0#validate") (result i32)
+        (call $warn (i32.const 1024) (i32.const 4))
+        (call $get (i32.const 4) (i32.const 1028) (i32.const 21) (i32.const 2048))
+        (if (i32.load8_u (i32.const 2048))
+            (then (call $warn (i32.load (i32.const 2064)) (i32.load (i32.const 2068)))))
+        (i32.const 256))"#;
+
+/// The source of the namespaces has to wait, so the host calls the plugin again. Nobody sees the first attempt.
+#[test]
+fn waits_for_source_of_namespaces() {
+    let folder = folder();
+    let plugin = folder.path().join("plugin.wasm");
+    std::fs::write(&plugin, wat::plugin("validator", READS_TEAM)).expect("it can be written");
+    let shop = json!({"metadata": {"name": "shop", "labels": {"team": "blue"}}});
+    std::fs::write(folder.path().join("shop.json"), shop.to_string()).expect("it can be written");
+    std::fs::write(folder.path().join("bank.json"), "{").expect("it can be written");
+    let reviewed = |namespace: &str| {
+        let mut review = Review::create(pod("web")).build();
+        review["request"]["namespace"] = json!(namespace);
+        embed_with(&plugin, &review, &json!({}), Some(folder.path()))
+    };
+    let ran = reviewed("shop");
+    assert_eq!(ran.code, Some(ALLOWED), "{}", ran.stderr);
+    let warnings: Vec<&str> = ran
+        .stdout
+        .lines()
+        .filter_map(|line| line.strip_prefix("warning: "))
+        .collect();
+    assert_eq!(warnings, ["example: once", "example: blue"]);
+    for (namespace, words) in [
+        ("young", "the namespace `young` does not exist in "),
+        ("bank", "cannot look up the namespace `bank`: "),
+    ] {
+        let ran = reviewed(namespace);
+        assert_eq!(ran.code, Some(DENIED), "{}", ran.stderr);
+        let verdict = ran.line("verdict: ");
+        assert!(verdict.contains("namespace-unavailable"), "{verdict}");
+        assert!(verdict.contains(words), "{verdict}");
+    }
 }

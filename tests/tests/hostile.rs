@@ -146,6 +146,7 @@ const CASES: &[Case] = &[
     // Floods of host calls.
     validating("flood-log", r#"{"limits": {"output": "64Mi", "fuel": "10M", "cpuTime": "20s", "timeout": "20s"}}"#, Fault("out-of-fuel", "limits.fuel")),
     validating("flood-get", MUCH_TIME, Fault("out-of-fuel", "limits.fuel")),
+    validating("flood-get-many", MUCH_TIME, Fault("out-of-fuel", "limits.fuel")),
     validating("flood-select", MUCH_TIME, Fault("out-of-fuel", "limits.fuel")).shown(Subject::LargePod),
     validating("flood-json", MUCH_TIME, Fault("out-of-fuel", "limits.fuel")).shown(Subject::LargePod),
     validating("flood-output", MUCH_TIME, Fault("output-too-large", "limits.output")),

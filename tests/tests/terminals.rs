@@ -47,6 +47,7 @@ fn printing(path: &Path, manifest: &Path) -> Vec<Vec<String>> {
             "--url",
             "https://gate.example.com",
         ],
+        vec!["doctor", "--live", &manifest],
         vec!["completions", "bash"],
         vec!["explain"],
         vec!["inspect", "/nowhere.wasm"],

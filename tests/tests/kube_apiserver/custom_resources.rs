@@ -37,6 +37,11 @@ pub(crate) fn apply(cluster: &Cluster, definition: &Value) {
         .input(definition)
         .succeed();
     let name = definition["metadata"]["name"].as_str().unwrap_or_default();
+    wait_until_served(cluster, name);
+}
+
+/// Waits until a definition is served.
+pub(crate) fn wait_until_served(cluster: &Cluster, name: &str) {
     let resource = format!("customresourcedefinition/{name}");
     cluster
         .kubectl(&[

@@ -6,12 +6,17 @@
 mod authentication;
 mod away;
 mod bypasses;
+mod chart;
 mod custom_resources;
 mod faults;
 mod fixtures;
+mod installed;
 mod load;
 mod objects;
 mod offline;
+mod plugins_as_resources;
+mod policies;
 mod printed;
+mod registrar;
 mod resources;
 mod upstream;

@@ -111,10 +111,11 @@ pub(super) struct Shape {
 pub(super) const FUNCTION: ValType = ValType::Ref(RefType::FUNCREF);
 
 /// All functions of the contract that a plugin can import.
-const IMPORTS: [Import; 9] = [
+const IMPORTS: [Import; 10] = [
     import("review", "request", 1),
     import("review", "get", 4),
     import("review", "get-json", 4),
+    import("review", "get-many", 4),
     import("review", "keys", 4),
     import("review", "select", 4),
     import("review", "warn", 2),
