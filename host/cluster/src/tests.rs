@@ -370,7 +370,7 @@ fn replica_is_ready_only_when_desired_entry_serves() {
     assert!(entry.is_ready);
     assert_eq!(entry.reason, "Serving");
     assert_eq!(
-        status::digest(&[entry.clone()]),
+        status::digest(std::slice::from_ref(&entry)),
         Some("sha256:0123456789abcdef")
     );
     assert_eq!(

@@ -182,15 +182,10 @@ impl Iterator for Records {
                 self.open(path);
                 continue;
             };
-            match open.next() {
-                Ok((header, plugins, record)) => {
-                    self.number += 1;
-                    return Some(Entry {
-                        number: self.number,
-                        header,
-                        plugins,
-                        record,
-                    });
+            match open.next(self.number + 1) {
+                Ok(entry) => {
+                    self.number = entry.number;
+                    return Some(entry);
                 }
                 Err(end) => {
                     let path = self.current.take().map(|open| open.path);
@@ -206,7 +201,8 @@ impl Iterator for Records {
 // === impl Open ===
 
 impl Open {
-    fn next(&mut self) -> Result<(Arc<Header>, Option<Arc<PluginSetNote>>, Record), End> {
+    /// Returns the next review, as the recording's number `number`.
+    fn next(&mut self, number: u64) -> Result<Entry, End> {
         loop {
             let mut text = Vec::new();
             let read = (&mut self.lines)
@@ -229,7 +225,12 @@ impl Open {
                 Line::Record(record) => {
                     let header = self.header.clone().ok_or(FormatError::NoHeader);
                     let plugins = record.set.and_then(|set| self.sets.get(&set).cloned());
-                    return Ok((header.map_err(End::Invalid)?, plugins, *record));
+                    return Ok(Entry {
+                        number,
+                        header: header.map_err(End::Invalid)?,
+                        plugins,
+                        record: *record,
+                    });
                 }
             }
         }

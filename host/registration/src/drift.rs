@@ -191,12 +191,12 @@ fn within(configured: &Value, registered: &Value) -> Vec<Drift> {
             shown(configured),
         );
     }
-    let sets: [(&str, fn(&Value) -> BTreeSet<String>); 3] = [
-        ("namespaceSelector", selector),
-        ("objectSelector", selector),
-        ("matchConditions", conditions),
-    ];
-    for (field, shown) in sets {
+    for field in ["namespaceSelector", "objectSelector", "matchConditions"] {
+        let shown = if field == "matchConditions" {
+            conditions
+        } else {
+            selector
+        };
         let (present, wanted) = (shown(&registered[field]), shown(&configured[field]));
         let present_only = present.difference(&wanted).cloned().collect();
         let wanted_only = wanted.difference(&present).cloned().collect();

@@ -3,6 +3,7 @@
 //! The test installs each policy in kube-apiserver, and sends requests. Then it sends the same objects to the plugin
 //! `cel-policy` with the same policy as settings, with `tollgate review`.
 
+use std::collections::BTreeMap;
 use std::io::Write as _;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -31,7 +32,7 @@ struct Outcome {
     /// The message of the denial from the name of the policy on, and its reason.
     denial: Option<(String, String)>,
     warnings: Vec<String>,
-    annotations: Vec<(String, String)>,
+    annotations: BTreeMap<String, String>,
 }
 
 /// A policy, and the objects that it is tried on.
@@ -235,7 +236,7 @@ async fn online(cluster: &Cluster, case: &Case, object: &Value) -> Outcome {
             && entry["requestObject"]["metadata"]["name"] == name
     });
     let entry = entries.last().expect("it waits for one");
-    let mut annotations = Vec::new();
+    let mut annotations = BTreeMap::new();
     for (key, value) in entry["annotations"].as_object().into_iter().flatten() {
         let own = key.strip_prefix(&format!("{}/", case.name));
         let failure = key.strip_prefix("validation.policy.admission.k8s.io/");

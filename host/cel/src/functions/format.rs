@@ -278,7 +278,7 @@ fn is_uuid(subject: &str) -> bool {
 
 fn is_base64(subject: &str) -> bool {
     let digits = subject.trim_end_matches('=');
-    subject.len() % 4 == 0
+    subject.len().is_multiple_of(4)
         && subject.len() - digits.len() <= 2
         && !digits.is_empty()
         && digits

@@ -132,11 +132,8 @@ async fn next<K>(
     match events.next().await {
         None => {}
         Some(Ok(Event::Init)) => followed.is_listed = false,
-        Some(Ok(Event::InitDone)) => {
-            if !followed.is_listed {
-                followed.object = Object::Absent;
-            }
-        }
+        Some(Ok(Event::InitDone)) if followed.is_listed => {}
+        Some(Ok(Event::InitDone)) => followed.object = Object::Absent,
         Some(Ok(Event::Apply(seen) | Event::InitApply(seen))) => {
             followed.is_listed = true;
             followed.object = Object::of(&seen.metadata);

@@ -97,9 +97,12 @@ fn ignores_defaults_and_fields_of_later_versions() {
     assert_eq!(differences(&expected(), &live()), Vec::<String>::new());
 }
 
+/// A foreign change of a webhook configuration.
+type Change = fn(&mut Value);
+
 #[test]
 fn notices_every_change_that_matters() {
-    let changes: [(&str, fn(&mut Value)); 13] = [
+    let changes: [(&str, Change); 13] = [
         ("pods.validate.gate.tollgate.dev: rules", |live| {
             live["webhooks"][0]["rules"][0]["operations"] = json!(["CREATE"]);
         }),

@@ -14,10 +14,13 @@ use super::*;
 const DIGEST: &str = "sha256:6709a7cac516f66eaafca9072c7eea2de1217ef62cb4f2043080c803b464ffa8";
 const OTHER: &str = "sha256:0000000000000000000000000000000000000000000000000000000000000001";
 
+/// Returns the signature of bytes.
+type Sign = dyn Fn(&[u8]) -> Vec<u8>;
+
 /// Signs, and knows the public key.
 struct Signer {
     public: PublicKey,
-    sign: Box<dyn Fn(&[u8]) -> Vec<u8>>,
+    sign: Box<Sign>,
 }
 
 impl Signer {
