@@ -76,7 +76,8 @@ fn granted(objects: &Objects) -> BTreeSet<String> {
     for kind in ["ClusterRole", "Role"] {
         for role in objects.of_kind(kind) {
             let scope = role["metadata"]["namespace"].as_str().unwrap_or("cluster");
-            for rule in list(&role["rules"]) {
+            // The anchor has no rules.
+            for rule in role["rules"].as_array().into_iter().flatten() {
                 let names = match rule.get("resourceNames") {
                     Some(names) => format!("={}", words(names, ",")),
                     None => String::new(),
@@ -175,7 +176,7 @@ fn roles_are_bound_to_the_service_account_alone() {
     }
     // Whoever may patch the anchor must not gain rights by it.
     let anchor = objects.get("ClusterRole", "tollgate-anchor");
-    assert_eq!(list(&anchor["rules"]).len(), 0);
+    assert_eq!(anchor.get("rules"), None);
     assert_eq!(
         objects.get("ServiceAccount", "tollgate")["automountServiceAccountToken"],
         false

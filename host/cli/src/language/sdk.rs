@@ -44,7 +44,7 @@ pub(super) static GO: Sdk = sdk!(
     "internal/guest/validating/validating.go" "internal/guest/validating/validating_wasip1.go"
     "internal/guest/words_wasip1.go" "internal/settings/settings.go" "mutator/mutator.go" "patch.go"
     "plugin/plugin.go" "pointer.go" "policy.go" "review.go" "settings.go" "tollgatetest/host.go"
-    "tollgatetest/review.go" "validator/validator.go" "value.go"
+    "tollgatetest/namespace.go" "tollgatetest/review.go" "validator/validator.go" "value.go"
 );
 
 pub(super) static JAVASCRIPT: Sdk = sdk!(
