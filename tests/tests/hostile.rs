@@ -754,7 +754,7 @@ async fn loads_plugin_without_snapshot_when_child_is_lost() {
 #[tokio::test]
 async fn compiles_in_child_processes() {
     let server = server_with(
-        &hostile::slow_to_compile(300, 300),
+        &hostile::slow_to_compile(1200, 300),
         json!({"loadTimeout": "60s"}),
     );
     assert_eq!(server.plugin_status("slow").await["state"], "loaded");
