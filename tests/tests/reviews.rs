@@ -332,11 +332,12 @@ async fn rejects_other_bodies_without_verdict() {
             answer.status,
             answer.text().trim()
         );
-        assert!(
-            (400..500).contains(&answer.status),
-            "{path}: HTTP {}",
-            answer.status
-        );
+        // A plugin that the server does not have may be one that another replica knows already.
+        let is_refused = match path {
+            "/validate/nobody" => answer.status == 503,
+            _ => (400..500).contains(&answer.status),
+        };
+        assert!(is_refused, "{path}: HTTP {}", answer.status);
         found.insert((path, size), answer.status);
     }
     let get = server
