@@ -113,7 +113,7 @@ fn cases() -> Vec<Case> {
             &["Deny"],
             json!({
                 "matchConditions": [{"name": "large", "expression": "object.spec.replicas > 5"}],
-                "validations": [{"expression": "object.metadata.name.startsWith('large-')", "reason": "Unauthorized"}],
+                "validations": [{"expression": "object.metadata.name.startsWith('large-')", "reason": "RequestEntityTooLarge"}],
             }),
         ),
         case(
