@@ -17,7 +17,8 @@ type MergePatch string
 type WholeObject string
 
 // A Patch is a JSON Patch, RFC 6902. Its functions take any value that package encoding/json can
-// marshal. They panic on other values: a channel, a function, an infinite number.
+// marshal. They panic on other values: a channel, a function, an infinite number. A malformed pointer
+// ends the call like in a [Document].
 type Patch struct {
 	operations []PatchOperation
 	created    map[string]bool
@@ -48,32 +49,32 @@ func Whole(object any) WholeObject { return WholeObject(marshal(object)) }
 // Add sets a member, or inserts before an array's element (-: after the last). The parent must
 // exist.
 func (patch *Patch) Add(path string, value any) *Patch {
-	return patch.with(PatchOperation{Op: "add", Path: path, Value: marshal(value)})
+	return patch.with(PatchOperation{Op: "add", Path: checked(path), Value: marshal(value)})
 }
 
 // Replace replaces an existing value.
 func (patch *Patch) Replace(path string, value any) *Patch {
-	return patch.with(PatchOperation{Op: "replace", Path: path, Value: marshal(value)})
+	return patch.with(PatchOperation{Op: "replace", Path: checked(path), Value: marshal(value)})
 }
 
 // Remove removes an existing value.
 func (patch *Patch) Remove(path string) *Patch {
-	return patch.with(PatchOperation{Op: "remove", Path: path})
+	return patch.with(PatchOperation{Op: "remove", Path: checked(path)})
 }
 
 // Move moves an existing value.
 func (patch *Patch) Move(from, path string) *Patch {
-	return patch.with(PatchOperation{Op: "move", From: from, Path: path})
+	return patch.with(PatchOperation{Op: "move", From: checked(from), Path: checked(path)})
 }
 
 // Copy copies an existing value.
 func (patch *Patch) Copy(from, path string) *Patch {
-	return patch.with(PatchOperation{Op: "copy", From: from, Path: path})
+	return patch.with(PatchOperation{Op: "copy", From: checked(from), Path: checked(path)})
 }
 
 // Test tests that a value exists. Otherwise the patch fails, as a fault of the plugin.
 func (patch *Patch) Test(path string, value any) *Patch {
-	return patch.with(PatchOperation{Op: "test", Path: path, Value: marshal(value)})
+	return patch.with(PatchOperation{Op: "test", Path: checked(path), Value: marshal(value)})
 }
 
 // Set sets a member, and creates missing objects on the way. For /metadata/annotations/a of an
@@ -82,7 +83,7 @@ func (patch *Patch) Test(path string, value any) *Patch {
 // Set reads the document, which is the object before this patch. It knows the results of earlier
 // calls of Set and Append, but not those of other operations.
 func (patch *Patch) Set(object Document, path string, value any) *Patch {
-	inArray := patch.makeParents(object, path)
+	inArray := patch.makeParents(object, checked(path))
 	if inArray {
 		return patch.Replace(path, value)
 	}

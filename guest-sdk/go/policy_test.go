@@ -1,9 +1,13 @@
 package tollgate_test
 
 import (
+	"errors"
+	"fmt"
+	"strings"
 	"testing"
 
 	tollgate "github.com/tollgate-dev/tollgate/guest-sdk/go"
+	"github.com/tollgate-dev/tollgate/guest-sdk/go/cluster"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/tollgatetest"
 )
 
@@ -131,16 +135,78 @@ func TestNumbersAreExact(t *testing.T) {
 	}
 }
 
-func TestAMalformedPointerEndsTheCall(t *testing.T) {
-	defer func() {
-		if recover() == nil {
-			t.Error("`spec` was taken for a pointer")
-		}
-	}()
+// ended runs a policy and returns what it panics with.
+func ended(t *testing.T, policy func(object tollgate.Document)) (reason any) {
+	defer func() { reason = recover() }()
 	tollgatetest.Create(deployment).Validate(t, validator(func(review *tollgate.Review) error {
-		review.Object().Get("spec")
+		policy(review.Object())
 		return nil
 	}))
+	return nil
+}
+
+func TestAMalformedPointerEndsEveryRead(t *testing.T) {
+	for name, read := range map[string]func(tollgate.Document){
+		"Get":     func(object tollgate.Document) { object.Get("spec/replicas") },
+		"GetMany": func(object tollgate.Document) { object.GetMany("/spec", "spec/replicas") },
+		"Text":    func(object tollgate.Document) { object.Text("spec/replicas") },
+		"Integer": func(object tollgate.Document) { object.Integer("spec/replicas") },
+		"Number":  func(object tollgate.Document) { object.Number("spec/replicas") },
+		"Boolean": func(object tollgate.Document) { object.Boolean("spec/replicas") },
+		"Len":     func(object tollgate.Document) { object.Len("spec/replicas") },
+		"Keys":    func(object tollgate.Document) { object.Keys("spec/replicas") },
+		"Select":  func(object tollgate.Document) { object.Select("spec/replicas") },
+		"JSON":    func(object tollgate.Document) { object.JSON("spec/replicas") },
+		"Read":    func(object tollgate.Document) { _, _ = object.Read("spec/replicas", new(int)) },
+		"Add":     func(tollgate.Document) { new(tollgate.Patch).Add("spec/replicas", 1) },
+		"Replace": func(tollgate.Document) { new(tollgate.Patch).Replace("spec/replicas", 1) },
+		"Remove":  func(tollgate.Document) { new(tollgate.Patch).Remove("spec/replicas") },
+		"Test":    func(tollgate.Document) { new(tollgate.Patch).Test("spec/replicas", 1) },
+		"Move":    func(tollgate.Document) { new(tollgate.Patch).Move("spec/replicas", "/a") },
+		"Copy":    func(tollgate.Document) { new(tollgate.Patch).Copy("/a", "spec/replicas") },
+		"Set":     func(object tollgate.Document) { new(tollgate.Patch).Set(object, "spec/replicas", 1) },
+		"Append":  func(object tollgate.Document) { new(tollgate.Patch).Append(object, "spec/replicas", 1) },
+	} {
+		want := "`spec/replicas` is no JSON Pointer: it has no leading slash; write `/spec/replicas`"
+		if reason := ended(t, read); reason != want {
+			t.Errorf("%s ended with %v", name, reason)
+		}
+	}
+}
+
+func TestAMalformedEscapeIsExplained(t *testing.T) {
+	for _, pointer := range []string{"/a~", "/a~2", "/~0~b"} {
+		reason := ended(t, func(object tollgate.Document) { object.Get(pointer) })
+		want := "`" + pointer + "` is no JSON Pointer: a `~` is followed by neither 0 nor 1; " +
+			"write `~0` for `~` and `~1` for `/`, or make it with tollgate.Pointer"
+		if reason != want {
+			t.Errorf("%s ended with %v", pointer, reason)
+		}
+	}
+	for _, pointer := range []string{"", "/", "/~0~1", tollgate.Pointer("~2", "a/b")} {
+		if reason := ended(t, func(object tollgate.Document) { object.Get(pointer) }); reason != nil {
+			t.Errorf("%s ended with %v", pointer, reason)
+		}
+	}
+}
+
+// aborting is a host that ends the call, like Tollgate itself.
+type aborting struct {
+	tollgate.Host
+	said []string
+}
+
+func (host *aborting) Abort(message string) { host.said = append(host.said, message) }
+
+func TestTheHostIsToldBeforeAnythingCanRecover(t *testing.T) {
+	host := &aborting{}
+	defer tollgate.UseHost(tollgate.UseHost(host))
+	defer func() {
+		if recover() == nil || len(host.said) != 1 {
+			t.Errorf("the host was told %q", host.said)
+		}
+	}()
+	tollgate.ReviewOf(host).Object().Get("spec")
 }
 
 type validator func(*tollgate.Review) error
@@ -196,4 +262,126 @@ func TestNamespaceThatTheTestLeavesOutIsNotAbsent(t *testing.T) {
 		}
 	}()
 	tollgatetest.Create(deployment).With("namespace", "shop").Validate(t, &labelled{})
+}
+
+const ingresses = `{
+	"name": "ingresses",
+	"resource": {"group": "networking.k8s.io", "version": "v1", "resource": "ingresses"},
+	"namespaces": ["blog", "shop"],
+	"fields": ["/spec/rules/*/host", "/spec/priority"],
+	"indexes": {"host": "/spec/rules/*/host", "team": "/metadata/labels/team"}
+}`
+
+func ingress(namespace, name, host string) string {
+	return fmt.Sprintf(`{"metadata": {"namespace": %q, "name": %q, "labels": {"team": "a"}}, "spec": {
+		"priority": 9007199254740993, "rules": [{"host": %q, "http": {}}, {}]}}`, namespace, name, host)
+}
+
+// inCluster runs a function where lookups are.
+func inCluster(t *testing.T, review *tollgatetest.Review, run func() error) error {
+	var err error
+	review.Validate(t, validator(func(*tollgate.Review) error {
+		err = run()
+		return nil
+	}))
+	return err
+}
+
+func TestLookupsFindObjects(t *testing.T) {
+	review := tollgatetest.Create(deployment).Lookup(ingresses,
+		ingress("shop", "web", "b.example"), ingress("blog", "web", "b.example"), ingress("blog", "api", "a.example"))
+	err := inCluster(t, review, func() error {
+		var found []string
+		for object, err := range cluster.Find("ingresses", "host", "b.example") {
+			if err != nil {
+				return err
+			}
+			found = append(found, object.Namespace+"/"+object.Name)
+		}
+		if got := strings.Join(found, " "); got != "blog/web shop/web" {
+			t.Errorf("found %s", got)
+		}
+		count := 0
+		for _, err := range cluster.List("ingresses", "blog") {
+			if err != nil {
+				return err
+			}
+			count++
+		}
+		for range cluster.Find("ingresses", "team", "a") {
+			count++
+			break
+		}
+		if count != 3 {
+			t.Errorf("listed %d", count)
+		}
+		object, ok, err := cluster.Get("ingresses", "blog", "api")
+		if !ok || err != nil {
+			t.Fatalf("got %v, %v", ok, err)
+		}
+		whole, _ := object.Fields().JSON("")
+		if want := `{"spec":{"priority":9007199254740993,"rules":[{"host":"a.example"},{}]}}`; whole != want {
+			t.Errorf("kept %s", whole)
+		}
+		if priority, _ := object.Fields().Integer("/spec/priority"); priority != 9007199254740993 {
+			t.Errorf("the priority is %d", priority)
+		}
+		if nodes := object.Fields().Select("/spec/rules/*/host"); len(nodes) != 1 || nodes[0].Pointer != "/spec/rules/0/host" {
+			t.Errorf("selected %v", nodes)
+		}
+		if _, ok, err := cluster.Get("ingresses", "blog", "none"); ok || err != nil {
+			t.Errorf("got %v, %v", ok, err)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
+}
+
+func TestListReturnsAllPages(t *testing.T) {
+	var objects []any
+	for number := range 1201 {
+		objects = append(objects, ingress("shop", fmt.Sprintf("web-%04d", number), "a.example"))
+	}
+	var names []string
+	inCluster(t, tollgatetest.Create(deployment).Lookup(ingresses, objects...), func() error {
+		for object := range cluster.List("ingresses", "") {
+			names = append(names, object.Name)
+		}
+		return nil
+	})
+	if len(names) != 1201 || names[1200] != "web-1200" {
+		t.Errorf("%d names", len(names))
+	}
+}
+
+func TestFailuresOfLookupsAreTyped(t *testing.T) {
+	review := tollgatetest.Create(deployment).Lookup(ingresses).NotSynchronised("pods")
+	get := func(lookup, namespace string) error {
+		return inCluster(t, review, func() error {
+			_, _, err := cluster.Get(lookup, namespace, "a")
+			return err
+		})
+	}
+	if err := get("pods", "shop"); !errors.Is(err, cluster.ErrNotSynchronised) || err.Error() != "not synchronised: the lookup pods" {
+		t.Error(err)
+	}
+	if err := get("ingress", "shop"); !errors.Is(err, cluster.ErrNotGranted) {
+		t.Error(err)
+	}
+	for _, namespace := range []string{"other", ""} {
+		if err := get("ingresses", namespace); !errors.Is(err, cluster.ErrNotGranted) {
+			t.Error(err)
+		}
+	}
+	err := inCluster(t, review, func() error {
+		for _, err := range cluster.Find("ingresses", "hosts", "a") {
+			return err
+		}
+		return nil
+	})
+	if !errors.Is(err, cluster.ErrNotGranted) {
+		t.Error(err)
+	}
 }

@@ -12,7 +12,8 @@ type Review struct{ host Host }
 // size of its result.
 //
 // Places are JSON Pointers (RFC 6901), such as /spec/containers/0/image. [Pointer] escapes names. A
-// malformed pointer ends the call as a fault of the plugin. Otherwise a typo would read as absent.
+// malformed pointer ends the call as a fault of the plugin, with the pointer and your line. Otherwise
+// a typo would read as absent.
 type Document struct {
 	host Host
 	part Part
@@ -57,6 +58,9 @@ type GroupVersionResource struct{ Group, Version, Resource string }
 
 // ReviewOf returns the review of a host. The export packages and package tollgatetest call it.
 func ReviewOf(host Host) *Review { return &Review{host} }
+
+// DocumentOf returns a document of a host. Package cluster calls it.
+func DocumentOf(host Host, part Part) Document { return Document{host, part} }
 
 // Object returns the object, as the plugins before this one left it. Absent on DELETE.
 func (review *Review) Object() Document { return Document{review.host, PartObject} }
@@ -113,10 +117,15 @@ func (document Document) Exists() bool {
 }
 
 // Get returns the value at a pointer, and false if there is nothing. JSON null is a value.
-func (document Document) Get(at string) (Value, bool) { return document.host.Get(document.part, at) }
+func (document Document) Get(at string) (Value, bool) {
+	return document.host.Get(document.part, checked(at))
+}
 
 // GetMany returns the values at several pointers, in their order, with one call of the host.
 func (document Document) GetMany(at ...string) []Found {
+	for _, pointer := range at {
+		checked(pointer)
+	}
 	return document.host.GetMany(document.part, at)
 }
 
@@ -155,19 +164,19 @@ func (document Document) Len(at string) (int, bool) {
 // Keys returns the member names of the object at a pointer, not escaped, and false if there is no
 // object.
 func (document Document) Keys(at string) ([]string, bool) {
-	return document.host.Keys(document.part, at)
+	return document.host.Keys(document.part, checked(at))
 }
 
 // Select returns every place that matches a pattern, in document order. In
 // /spec/containers/*/image, the * matches any element or member.
 func (document Document) Select(pattern string) []Node {
-	return document.host.Select(document.part, pattern)
+	return document.host.Select(document.part, checked(pattern))
 }
 
 // JSON returns the JSON text at a pointer, and false if there is nothing. "" is the whole document.
 // Numbers keep their original digits.
 func (document Document) JSON(at string) (string, bool) {
-	return document.host.GetJSON(document.part, at)
+	return document.host.GetJSON(document.part, checked(at))
 }
 
 // Read unmarshals the value at a pointer, and returns false if there is nothing. The cost is the

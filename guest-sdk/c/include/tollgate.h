@@ -19,7 +19,7 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if !defined(__wasm32__)
+#if !defined(__wasm32__) && !defined(TOLLGATE_TEST)
 #error "a plugin is compiled for wasm32: clang --target=wasm32-unknown-unknown, or zig cc -target wasm32-freestanding"
 #endif
 
@@ -29,8 +29,30 @@ typedef struct {
     size_t length;
 } tollgate_text;
 
-/* The text of a literal. */
-#define TOLLGATE_TEXT(literal) ((tollgate_text){"" literal, sizeof(literal) - 1})
+/* The text of a literal. The compiler counts its length, and refuses anything that is not a literal. */
+#define TOLLGATE_TEXT(literal) ((tollgate_text)TOLLGATE_LITERAL(literal))
+/* The same for the initialiser of a static variable: `.name = TOLLGATE_LITERAL("replica-limit")`. */
+#define TOLLGATE_LITERAL(literal) {"" literal, sizeof(literal) - 1}
+
+/* The text of a literal that is a JSON Pointer or a pattern. One that begins with no slash does not compile. */
+#define TOLLGATE_POINTER(literal) ((tollgate_text)TOLLGATE_POINTER_LITERAL(literal))
+/* The same for the initialiser of a static variable. */
+#define TOLLGATE_POINTER_LITERAL(literal) {"" literal, sizeof(literal) - 1 + TOLLGATE_BEGINS_WITH_SLASH(literal)}
+
+/* Zero, if it compiles. Only clang takes a character of a literal for a constant, and it compiles all plugins. */
+#if defined(__clang__)
+#define TOLLGATE_BEGINS_WITH_SLASH(literal)                                                                            \
+    (0 * sizeof(struct {                                                                                               \
+         char unused;                                                                                                  \
+         _Static_assert(sizeof(literal) == 1 || (literal)[0] == '/', "a JSON Pointer begins with a slash");            \
+     }))
+/* Refuses a call whose pointer is known to be malformed while it is compiled. */
+#define TOLLGATE_CHECKS(pointer)                                                                                       \
+    __attribute__((diagnose_if((pointer).length > 0 && (pointer).at[0] != '/', "a JSON Pointer begins with a slash", "error")))
+#else
+#define TOLLGATE_BEGINS_WITH_SLASH(literal) 0
+#define TOLLGATE_CHECKS(pointer)
+#endif
 
 /* A text that may be absent. */
 typedef struct {
@@ -43,9 +65,14 @@ typedef struct {
     size_t count;
 } tollgate_texts;
 
+/* The line of the policy, for the text of a fault. */
+#define TOLLGATE_HERE __FILE__, __LINE__
+
 /* ---- Texts ---- */
 
 bool tollgate_equal(tollgate_text one, tollgate_text other);
+/* Whether a text is a literal: `TOLLGATE_IS(type, "LoadBalancer")`. */
+#define TOLLGATE_IS(text, literal) tollgate_equal((text), TOLLGATE_TEXT(literal))
 bool tollgate_begins_with(tollgate_text text, tollgate_text beginning);
 /* The place of a character, or the length if there is none. */
 size_t tollgate_find(tollgate_text text, char character);
@@ -128,20 +155,32 @@ typedef struct {
     size_t count;
 } tollgate_nodes;
 
-/* The value at a JSON Pointer such as /spec/replicas, or false if there is nothing. A malformed pointer ends the call.
- * Otherwise a typo would read as absent. */
-bool tollgate_get(tollgate_part part, tollgate_text pointer, tollgate_value *value);
+/* The functions with a pointer end the call if it is malformed, with the pointer and the line of the policy. Otherwise a
+ * typo would read as absent. A malformed literal does not compile, if it has no leading slash. The macros pass the line. */
+
+/* The value at a JSON Pointer such as /spec/replicas, or false if there is nothing. */
+#define tollgate_get(...) tollgate_get_at(TOLLGATE_HERE, __VA_ARGS__)
+bool tollgate_get_at(const char *file, uint32_t line, tollgate_part part, tollgate_text pointer, tollgate_value *value)
+    TOLLGATE_CHECKS(pointer);
 /* The JSON text at a pointer, or false if there is nothing. */
-bool tollgate_get_json(tollgate_part part, tollgate_text pointer, tollgate_text *json);
+#define tollgate_get_json(...) tollgate_get_json_at(TOLLGATE_HERE, __VA_ARGS__)
+bool tollgate_get_json_at(const char *file, uint32_t line, tollgate_part part, tollgate_text pointer, tollgate_text *json)
+    TOLLGATE_CHECKS(pointer);
 /* The values at several pointers, in their order, with one call of the host. */
-tollgate_found_list tollgate_get_many(tollgate_part part, size_t count, const tollgate_text *pointers);
+#define tollgate_get_many(...) tollgate_get_many_at(TOLLGATE_HERE, __VA_ARGS__)
+tollgate_found_list tollgate_get_many_at(const char *file, uint32_t line, tollgate_part part, size_t count,
+                                         const tollgate_text *pointers);
 #define TOLLGATE_GET_MANY(part, ...)                                                                                   \
     tollgate_get_many((part), sizeof((tollgate_text[]){__VA_ARGS__}) / sizeof(tollgate_text),                          \
                       (tollgate_text[]){__VA_ARGS__})
 /* The member names of an object, not escaped, or false if there is no object. */
-bool tollgate_keys(tollgate_part part, tollgate_text pointer, tollgate_texts *keys);
+#define tollgate_keys(...) tollgate_keys_at(TOLLGATE_HERE, __VA_ARGS__)
+bool tollgate_keys_at(const char *file, uint32_t line, tollgate_part part, tollgate_text pointer, tollgate_texts *keys)
+    TOLLGATE_CHECKS(pointer);
 /* Every place that matches: in `/spec/containers/N/image` with `*` for N, the `*` matches any element or member. */
-tollgate_nodes tollgate_select(tollgate_part part, tollgate_text pattern);
+#define tollgate_select(...) tollgate_select_at(TOLLGATE_HERE, __VA_ARGS__)
+tollgate_nodes tollgate_select_at(const char *file, uint32_t line, tollgate_part part, tollgate_text pattern)
+    TOLLGATE_CHECKS(pattern);
 /* Shows a warning to the user who made the request. */
 void tollgate_warn(tollgate_text message);
 /* Adds an annotation to kube-apiserver's audit log. */
@@ -157,6 +196,69 @@ _Noreturn void tollgate_abort(tollgate_text message, tollgate_text file, uint32_
 /* Ends the call as a fault unless the condition is true. */
 #define TOLLGATE_ASSERT(condition)                                                                                     \
     ((condition) ? (void)0 : TOLLGATE_ABORT(TOLLGATE_TEXT("assertion failed: " #condition)))
+
+/* ---- The cluster ---- */
+
+/* The capability `cluster`: objects of the cluster, from the lookups of the plugin's configuration. The host does not
+ * load a plugin that calls these functions unless its configuration has `lookups`. The host follows the cluster with a
+ * watch. Its answers can lag behind by moments, and two requests that are reviewed at the same time do not see each
+ * other's objects. */
+
+/* An object of the cluster, with the fields that the lookup keeps. */
+typedef struct {
+    /* Absent for a cluster-scoped object. */
+    tollgate_option namespace;
+    tollgate_text name;
+    /* The kept fields at their places in the object, as JSON text: see tollgate_json_at. */
+    tollgate_text fields;
+} tollgate_cluster_object;
+
+typedef enum {
+    TOLLGATE_ANSWERED,
+    /* The configuration has no lookup of this name, no index of this name in it, or it does not cover this namespace. */
+    TOLLGATE_NOT_GRANTED,
+    /* The host has not read the objects yet, or has lost its connection for too long. It must not count as "there is
+     * none": a plugin that enforces ends the call with TOLLGATE_ABORT, and its failure policy decides. */
+    TOLLGATE_NOT_SYNCHRONISED,
+} tollgate_lookup_result;
+
+/* One object of a lookup. Without a result, `why` is the reason for the operator, and names the lookup. If there is no
+ * such object, `is_there` is false. A cluster-scoped object has no namespace: (tollgate_option){0}. */
+tollgate_lookup_result tollgate_cluster_get(tollgate_text lookup, tollgate_option namespace, tollgate_text name,
+                                            bool *is_there, tollgate_cluster_object *object, tollgate_text *why);
+
+/* A loop over the objects of a lookup, ordered by namespace and name. It asks the host for one page at a time:
+ *
+ *     tollgate_cluster_objects ingresses = tollgate_cluster_find(lookup, index, key);
+ *     while (tollgate_cluster_next(&ingresses)) {
+ *         … ingresses.object.name …
+ *     }
+ *     if (ingresses.result != TOLLGATE_ANSWERED) {
+ *         TOLLGATE_ABORT(ingresses.why);
+ *     }
+ */
+typedef struct {
+    /* The object of this turn. */
+    tollgate_cluster_object object;
+    /* After the loop: whether there was an answer, and otherwise the reason. */
+    tollgate_lookup_result result;
+    tollgate_text why;
+    /* Only for this SDK. */
+    struct {
+        bool is_find, is_begun;
+        tollgate_text lookup, index, key;
+        tollgate_option namespace, after;
+        const tollgate_cluster_object *at;
+        size_t count;
+    } state;
+} tollgate_cluster_objects;
+
+/* The objects that have a key in an index of the lookup. */
+tollgate_cluster_objects tollgate_cluster_find(tollgate_text lookup, tollgate_text index, tollgate_text key);
+/* All objects of a lookup, or those of one namespace. */
+tollgate_cluster_objects tollgate_cluster_list(tollgate_text lookup, tollgate_option namespace);
+/* Goes to the next object. Returns false after the last one, and on a failure. */
+bool tollgate_cluster_next(tollgate_cluster_objects *objects);
 
 /* ---- Answers ---- */
 
@@ -181,9 +283,23 @@ extern const tollgate_mutation *const TOLLGATE_UNCHANGED;
 
 /* A JSON Patch, RFC 6902. An empty patch changes nothing. Values are JSON text: see tollgate_quoted. */
 tollgate_mutation *tollgate_patch(void);
-void tollgate_add(tollgate_mutation *patch, tollgate_text path, tollgate_text json);
-void tollgate_replace(tollgate_mutation *patch, tollgate_text path, tollgate_text json);
-void tollgate_remove(tollgate_mutation *patch, tollgate_text path);
+#define tollgate_add(...) tollgate_add_at(TOLLGATE_HERE, __VA_ARGS__)
+void tollgate_add_at(const char *file, uint32_t line, tollgate_mutation *patch, tollgate_text path, tollgate_text json)
+    TOLLGATE_CHECKS(path);
+#define tollgate_replace(...) tollgate_replace_at(TOLLGATE_HERE, __VA_ARGS__)
+void tollgate_replace_at(const char *file, uint32_t line, tollgate_mutation *patch, tollgate_text path, tollgate_text json)
+    TOLLGATE_CHECKS(path);
+#define tollgate_remove(...) tollgate_remove_at(TOLLGATE_HERE, __VA_ARGS__)
+void tollgate_remove_at(const char *file, uint32_t line, tollgate_mutation *patch, tollgate_text path) TOLLGATE_CHECKS(path);
+/* Sets a member, and creates missing objects on the way. An array's element is replaced. Reads the object as it is
+ * before this patch, and knows the results of earlier calls of these two functions. */
+#define tollgate_set(...) tollgate_set_at(TOLLGATE_HERE, __VA_ARGS__)
+void tollgate_set_at(const char *file, uint32_t line, tollgate_mutation *patch, tollgate_text path, tollgate_text json)
+    TOLLGATE_CHECKS(path);
+/* Adds after the last element of a list, and creates the list if it is missing. */
+#define tollgate_append(...) tollgate_append_at(TOLLGATE_HERE, __VA_ARGS__)
+void tollgate_append_at(const char *file, uint32_t line, tollgate_mutation *patch, tollgate_text list, tollgate_text json)
+    TOLLGATE_CHECKS(list);
 /* A merge patch, RFC 7386. */
 tollgate_mutation *tollgate_merge(tollgate_text json);
 /* Denies the request. */
@@ -205,12 +321,22 @@ typedef struct {
 char tollgate_json_kind(tollgate_json *json);
 /* Reads a string. For another value, skips it and returns false. */
 bool tollgate_json_string(tollgate_json *json, tollgate_text *string);
+/* Reads a number without fraction and exponent that fits into 64 bits. For another value, skips it and returns false. */
+bool tollgate_json_integer(tollgate_json *json, int64_t *integer);
+/* Reads true or false. For another value, skips it and returns false. */
+bool tollgate_json_boolean(tollgate_json *json, bool *boolean);
 /* Skips a value. */
 void tollgate_json_skip(tollgate_json *json);
 /* Goes to the next member's value. Starts before the `{`. At the end, skips the `}` and returns false. */
 bool tollgate_json_member(tollgate_json *json, tollgate_text *name);
 /* Goes to the next element. Starts before the `[`. At the end, skips the `]` and returns false. */
 bool tollgate_json_element(tollgate_json *json);
+
+/* The value at a JSON Pointer in JSON text, as a cursor, or false if there is nothing. A malformed pointer ends the
+ * call. */
+#define tollgate_json_at(...) tollgate_json_place_at(TOLLGATE_HERE, __VA_ARGS__)
+bool tollgate_json_place_at(const char *file, uint32_t line, tollgate_text json, tollgate_text pointer, tollgate_json *found)
+    TOLLGATE_CHECKS(pointer);
 
 /* ---- Definitions of a plugin ---- */
 
@@ -223,6 +349,21 @@ typedef struct {
     tollgate_option scope;
 } tollgate_rule;
 
+/* A list of literals, for a rule: `.resources = TOLLGATE_LITERALS("pods", "services")`. At most eight. */
+#define TOLLGATE_LITERALS(...)                                                                                         \
+    {(const tollgate_text[]){TOLLGATE_EACH(__VA_ARGS__, 8, 7, 6, 5, 4, 3, 2, 1)(__VA_ARGS__)},                         \
+     sizeof((const char *[]){__VA_ARGS__}) / sizeof(const char *)}
+#define TOLLGATE_EACH(a, b, c, d, e, f, g, h, count, ...) TOLLGATE_EACH_##count
+#define TOLLGATE_EACH_1(a) TOLLGATE_LITERAL(a)
+#define TOLLGATE_EACH_2(a, ...) TOLLGATE_LITERAL(a), TOLLGATE_EACH_1(__VA_ARGS__)
+#define TOLLGATE_EACH_3(a, ...) TOLLGATE_LITERAL(a), TOLLGATE_EACH_2(__VA_ARGS__)
+#define TOLLGATE_EACH_4(a, ...) TOLLGATE_LITERAL(a), TOLLGATE_EACH_3(__VA_ARGS__)
+#define TOLLGATE_EACH_5(a, ...) TOLLGATE_LITERAL(a), TOLLGATE_EACH_4(__VA_ARGS__)
+#define TOLLGATE_EACH_6(a, ...) TOLLGATE_LITERAL(a), TOLLGATE_EACH_5(__VA_ARGS__)
+#define TOLLGATE_EACH_7(a, ...) TOLLGATE_LITERAL(a), TOLLGATE_EACH_6(__VA_ARGS__)
+#define TOLLGATE_EACH_8(a, ...) TOLLGATE_LITERAL(a), TOLLGATE_EACH_7(__VA_ARGS__)
+
+/* A list of texts. Write literals with TOLLGATE_LITERALS, which counts them. */
 #define TOLLGATE_TEXTS(...)                                                                                            \
     {(const tollgate_text[]){__VA_ARGS__}, sizeof((tollgate_text[]){__VA_ARGS__}) / sizeof(tollgate_text)}
 
@@ -254,7 +395,11 @@ const tollgate_mutation *tollgate_mutate(void);
 const void *tollgate_verdict_answer(const tollgate_denial *denial);
 const void *tollgate_mutation_answer(const tollgate_mutation *mutation);
 
+#if defined(__wasm32__)
 #define TOLLGATE_EXPORT(name) __attribute__((export_name("tollgate:admission/" name)))
+#else
+#define TOLLGATE_EXPORT(name)
+#endif
 
 #define TOLLGATE_VALIDATOR                                                                                             \
     TOLLGATE_EXPORT("validating@0.1.0#validate") const void *tollgate_export_validate(void) {                          \

@@ -2,6 +2,8 @@
 
 /* ---- Memory ---- */
 
+#if defined(__wasm32__)
+
 extern unsigned char __heap_base;
 
 enum { PAGE = 65536 };
@@ -45,7 +47,20 @@ void *memset(void *to, int byte, size_t size) {
     return to;
 }
 
-__attribute__((export_name("cabi_realloc"))) void *tollgate_export_realloc(void *old, size_t old_size, size_t align,
+#else
+
+/* In a test of this SDK, the C library gives memory. */
+#include <stdlib.h>
+#include <string.h>
+
+void *tollgate_allocate(size_t size) { return calloc(1, size > 0 ? size : 1); }
+
+#endif
+
+#if defined(__wasm32__)
+__attribute__((export_name("cabi_realloc")))
+#endif
+void *tollgate_export_realloc(void *old, size_t old_size, size_t align,
                                                                             size_t size) {
     (void)align;
     void *block = tollgate_allocate(size);
@@ -164,8 +179,12 @@ tollgate_text tollgate_quoted(tollgate_text text) {
 
 /* ---- The host ---- */
 
+#if defined(__wasm32__)
 #define IMPORT(interface, name)                                                                                        \
     __attribute__((import_module("tollgate:admission/" interface "@0.1.0"), import_name(name)))
+#else
+#define IMPORT(interface, name)
+#endif
 
 IMPORT("review", "get")
 void host_get(uint32_t part, const char *at, size_t length, void *area);
@@ -187,7 +206,68 @@ IMPORT("logging", "abort")
 void host_abort(const char *at, size_t length, uint32_t known, const char *file, size_t file_length, uint32_t line,
                 uint32_t column);
 
-bool tollgate_get(tollgate_part part, tollgate_text pointer, tollgate_value *value) {
+static tollgate_text of_string(const char *string) {
+    size_t length = 0;
+    while (string[length] != '\0') {
+        length++;
+    }
+    return (tollgate_text){string, length};
+}
+
+typedef struct {
+    uint64_t word;
+} __attribute__((packed, may_alias)) eight_bytes;
+
+/* Whether one of eight bytes is a `~`, which becomes a zero byte. Only a zero byte borrows from its highest bit. */
+static inline bool has_tilde_in_eight(const char *at) {
+    uint64_t combined = ((const eight_bytes *)at)->word ^ 0x7E7E7E7E7E7E7E7E;
+    return ((combined - 0x0101010101010101) & ~combined & 0x8080808080808080) != 0;
+}
+
+/* Looks at eight bytes at a time, because every read pays for it. The last eight may overlap those before. */
+static inline bool has_tilde(const char *at, size_t length) {
+    const char *end = at + length;
+    if (length < sizeof(eight_bytes)) {
+        while (at < end && *at != '~') {
+            at++;
+        }
+        return at < end;
+    }
+    for (; at < end - sizeof(eight_bytes); at += sizeof(eight_bytes)) {
+        if (has_tilde_in_eight(at)) {
+            return true;
+        }
+    }
+    return has_tilde_in_eight(end - sizeof(eight_bytes));
+}
+
+__attribute__((noinline)) static void refuse_malformed(const char *file, uint32_t line, tollgate_text pointer) {
+    tollgate_text problem = {0};
+    if (pointer.length > 0 && pointer.at[0] != '/') {
+        problem = TOLLGATE_JOIN(TOLLGATE_TEXT("it has no leading slash; write `/"), pointer, TOLLGATE_TEXT("`"));
+    }
+    for (size_t index = 0; index < pointer.length && problem.length == 0; index++) {
+        if (pointer.at[index] == '~' &&
+            (index + 1 == pointer.length || (pointer.at[index + 1] != '0' && pointer.at[index + 1] != '1'))) {
+            problem = TOLLGATE_TEXT("a `~` is followed by neither 0 nor 1; write `~0` for `~` and `~1` for `/`, "
+                                    "or make it with tollgate_child");
+        }
+    }
+    if (problem.length > 0) {
+        tollgate_text message = TOLLGATE_JOIN(TOLLGATE_TEXT("`"), pointer, TOLLGATE_TEXT("` is no JSON Pointer: "), problem);
+        tollgate_abort(message, of_string(file), line);
+    }
+}
+
+/* The host also checks every pointer, but does not know the line of the policy. */
+static inline void check_pointer(const char *file, uint32_t line, tollgate_text pointer) {
+    if ((pointer.length > 0 && pointer.at[0] != '/') || has_tilde(pointer.at, pointer.length)) {
+        refuse_malformed(file, line, pointer);
+    }
+}
+
+bool tollgate_get_at(const char *file, uint32_t line, tollgate_part part, tollgate_text pointer, tollgate_value *value) {
+    check_pointer(file, line, pointer);
     tollgate_found area;
     host_get(part, pointer.at, pointer.length, &area);
     if (area.is_there) {
@@ -196,7 +276,8 @@ bool tollgate_get(tollgate_part part, tollgate_text pointer, tollgate_value *val
     return area.is_there;
 }
 
-bool tollgate_get_json(tollgate_part part, tollgate_text pointer, tollgate_text *json) {
+bool tollgate_get_json_at(const char *file, uint32_t line, tollgate_part part, tollgate_text pointer, tollgate_text *json) {
+    check_pointer(file, line, pointer);
     tollgate_option area;
     host_get_json(part, pointer.at, pointer.length, &area);
     if (area.is_there) {
@@ -205,13 +286,18 @@ bool tollgate_get_json(tollgate_part part, tollgate_text pointer, tollgate_text 
     return area.is_there;
 }
 
-tollgate_found_list tollgate_get_many(tollgate_part part, size_t count, const tollgate_text *pointers) {
+tollgate_found_list tollgate_get_many_at(const char *file, uint32_t line, tollgate_part part, size_t count,
+                                         const tollgate_text *pointers) {
+    for (size_t index = 0; index < count; index++) {
+        check_pointer(file, line, pointers[index]);
+    }
     tollgate_found_list found;
     host_get_many(part, pointers, count, &found);
     return found;
 }
 
-bool tollgate_keys(tollgate_part part, tollgate_text pointer, tollgate_texts *keys) {
+bool tollgate_keys_at(const char *file, uint32_t line, tollgate_part part, tollgate_text pointer, tollgate_texts *keys) {
+    check_pointer(file, line, pointer);
     struct {
         bool is_there;
         tollgate_texts keys;
@@ -223,7 +309,8 @@ bool tollgate_keys(tollgate_part part, tollgate_text pointer, tollgate_texts *ke
     return area.is_there;
 }
 
-tollgate_nodes tollgate_select(tollgate_part part, tollgate_text pattern) {
+tollgate_nodes tollgate_select_at(const char *file, uint32_t line, tollgate_part part, tollgate_text pattern) {
+    check_pointer(file, line, pattern);
     tollgate_nodes nodes;
     host_select(part, pattern.at, pattern.length, &nodes);
     return nodes;
@@ -240,6 +327,120 @@ void tollgate_log(tollgate_level level, tollgate_text message) { host_log(level,
 _Noreturn void tollgate_abort(tollgate_text message, tollgate_text file, uint32_t line) {
     host_abort(message.at, message.length, 1, file.at, file.length, line, 0);
     __builtin_trap();
+}
+
+/* ---- The cluster ---- */
+
+IMPORT("cluster", "get")
+void host_cluster_get(const char *lookup, size_t lookup_length, uint32_t is_namespaced, const char *namespace,
+                      size_t namespace_length, const char *name, size_t name_length, void *area);
+IMPORT("cluster", "find")
+void host_cluster_find(const char *lookup, size_t lookup_length, const char *index, size_t index_length,
+                       const char *key, size_t key_length, uint32_t is_after, const char *after, size_t after_length,
+                       void *area);
+IMPORT("cluster", "list")
+void host_cluster_list(const char *lookup, size_t lookup_length, uint32_t is_namespaced, const char *namespace,
+                       size_t namespace_length, uint32_t is_after, const char *after, size_t after_length, void *area);
+
+typedef struct {
+    uint8_t kind;
+    tollgate_text text;
+} failure;
+
+static tollgate_lookup_result failed(const failure *failure, tollgate_text *why) {
+    *why = failure->text;
+    return failure->kind == 0 ? TOLLGATE_NOT_GRANTED : TOLLGATE_NOT_SYNCHRONISED;
+}
+
+tollgate_lookup_result tollgate_cluster_get(tollgate_text lookup, tollgate_option namespace, tollgate_text name,
+                                            bool *is_there, tollgate_cluster_object *object, tollgate_text *why) {
+    struct {
+        bool is_failure;
+        union {
+            struct {
+                bool is_there;
+                tollgate_cluster_object object;
+            };
+            failure failure;
+        };
+    } area;
+    host_cluster_get(lookup.at, lookup.length, namespace.is_there, namespace.text.at, namespace.text.length, name.at,
+                     name.length, &area);
+    *is_there = false;
+    if (area.is_failure) {
+        return failed(&area.failure, why);
+    }
+    *is_there = area.is_there;
+    if (area.is_there) {
+        *object = area.object;
+    }
+    return TOLLGATE_ANSWERED;
+}
+
+tollgate_cluster_objects tollgate_cluster_find(tollgate_text lookup, tollgate_text index, tollgate_text key) {
+    tollgate_cluster_objects objects = {0};
+    objects.state.is_find = true;
+    objects.state.lookup = lookup;
+    objects.state.index = index;
+    objects.state.key = key;
+    return objects;
+}
+
+tollgate_cluster_objects tollgate_cluster_list(tollgate_text lookup, tollgate_option namespace) {
+    tollgate_cluster_objects objects = {0};
+    objects.state.lookup = lookup;
+    objects.state.namespace = namespace;
+    return objects;
+}
+
+/* Asks for the page after the last one, and returns false without one. */
+static bool turn_page(tollgate_cluster_objects *objects) {
+    struct {
+        bool is_failure;
+        union {
+            struct {
+                const tollgate_cluster_object *at;
+                size_t count;
+                tollgate_option next;
+            };
+            failure failure;
+        };
+    } area;
+    if (objects->state.is_begun && !objects->state.after.is_there) {
+        return false;
+    }
+    tollgate_text lookup = objects->state.lookup;
+    tollgate_option after = objects->state.after;
+    if (objects->state.is_find) {
+        tollgate_text index = objects->state.index, key = objects->state.key;
+        host_cluster_find(lookup.at, lookup.length, index.at, index.length, key.at, key.length, after.is_there,
+                          after.text.at, after.text.length, &area);
+    } else {
+        tollgate_option namespace = objects->state.namespace;
+        host_cluster_list(lookup.at, lookup.length, namespace.is_there, namespace.text.at, namespace.text.length,
+                          after.is_there, after.text.at, after.text.length, &area);
+    }
+    objects->state.is_begun = true;
+    objects->state.after = (tollgate_option){0};
+    if (area.is_failure) {
+        objects->result = failed(&area.failure, &objects->why);
+        return false;
+    }
+    objects->state.at = area.at;
+    objects->state.count = area.count;
+    objects->state.after = area.next;
+    return true;
+}
+
+bool tollgate_cluster_next(tollgate_cluster_objects *objects) {
+    while (objects->state.count == 0) {
+        if (!turn_page(objects)) {
+            return false;
+        }
+    }
+    objects->object = *objects->state.at++;
+    objects->state.count--;
+    return true;
 }
 
 /* ---- Denials ---- */
@@ -346,16 +547,74 @@ static void push(tollgate_mutation *patch, operation one) {
     patch->operations[patch->count++] = one;
 }
 
-void tollgate_add(tollgate_mutation *patch, tollgate_text path, tollgate_text json) {
+void tollgate_add_at(const char *file, uint32_t line, tollgate_mutation *patch, tollgate_text path, tollgate_text json) {
+    check_pointer(file, line, path);
     push(patch, (operation){.tag = ADD, .path = path, .value = json});
 }
 
-void tollgate_replace(tollgate_mutation *patch, tollgate_text path, tollgate_text json) {
+void tollgate_replace_at(const char *file, uint32_t line, tollgate_mutation *patch, tollgate_text path, tollgate_text json) {
+    check_pointer(file, line, path);
     push(patch, (operation){.tag = REPLACE, .path = path, .value = json});
 }
 
-void tollgate_remove(tollgate_mutation *patch, tollgate_text path) {
+void tollgate_remove_at(const char *file, uint32_t line, tollgate_mutation *patch, tollgate_text path) {
+    check_pointer(file, line, path);
     push(patch, (operation){.tag = REMOVE, .path = path});
+}
+
+/* Whether an operation of this patch has added something at a place. */
+static bool is_added(const tollgate_mutation *patch, tollgate_text path) {
+    for (size_t index = 0; index < patch->count; index++) {
+        if (patch->operations[index].tag == ADD && tollgate_equal(patch->operations[index].path, path)) {
+            return true;
+        }
+    }
+    return false;
+}
+
+static bool is_missing(const char *file, uint32_t line, const tollgate_mutation *patch, tollgate_text path, tollgate_value *value) {
+    bool is_there = tollgate_get_at(file, line, TOLLGATE_OBJECT, path, value) && value->kind != TOLLGATE_NULL;
+    return !is_there && !is_added(patch, path);
+}
+
+static tollgate_text parent_of(tollgate_text path) {
+    size_t end = path.length;
+    while (end > 0 && path.at[end - 1] != '/') {
+        end--;
+    }
+    return tollgate_cut(path, 0, end > 0 ? end - 1 : 0);
+}
+
+void tollgate_set_at(const char *file, uint32_t line, tollgate_mutation *patch, tollgate_text path, tollgate_text json) {
+    check_pointer(file, line, path);
+    TOLLGATE_ASSERT(patch->tag == JSON_PATCH);
+    tollgate_text parent = parent_of(path);
+    tollgate_value value = {0};
+    size_t end = parent.length;
+    while (end > 0 && is_missing(file, line, patch, tollgate_cut(path, 0, end), &value)) {
+        end = parent_of(tollgate_cut(path, 0, end)).length;
+    }
+    bool is_element = parent.length > 0 && end == parent.length && value.kind == TOLLGATE_ARRAY;
+    for (size_t next = end + 1; next <= parent.length; next++) {
+        if (next == parent.length || path.at[next] == '/') {
+            tollgate_add_at(file, line, patch, tollgate_cut(path, 0, next), TOLLGATE_TEXT("{}"));
+        }
+    }
+    if (is_element) {
+        tollgate_replace_at(file, line, patch, path, json);
+    } else {
+        tollgate_add_at(file, line, patch, path, json);
+    }
+}
+
+void tollgate_append_at(const char *file, uint32_t line, tollgate_mutation *patch, tollgate_text list, tollgate_text json) {
+    check_pointer(file, line, list);
+    TOLLGATE_ASSERT(patch->tag == JSON_PATCH);
+    tollgate_value value;
+    if (is_missing(file, line, patch, list, &value)) {
+        tollgate_set_at(file, line, patch, list, TOLLGATE_TEXT("[]"));
+    }
+    tollgate_add_at(file, line, patch, TOLLGATE_JOIN(list, TOLLGATE_TEXT("/-")), json);
 }
 
 tollgate_mutation *tollgate_merge(tollgate_text json) {
@@ -507,6 +766,41 @@ bool tollgate_json_string(tollgate_json *json, tollgate_text *string) {
     return true;
 }
 
+bool tollgate_json_integer(tollgate_json *json, int64_t *integer) {
+    bool is_number = tollgate_json_kind(json) == '0';
+    size_t from = json->place;
+    tollgate_json_skip(json);
+    if (!is_number) {
+        return false;
+    }
+    bool is_negative = json->text.at[from] == '-';
+    uint64_t most = (uint64_t)INT64_MAX + is_negative;
+    uint64_t magnitude = 0;
+    for (size_t place = from + is_negative; place < json->place; place++) {
+        char character = json->text.at[place];
+        if (character == ' ' || character == '\n' || character == '\t' || character == '\r') {
+            break;
+        }
+        uint64_t digit = (uint64_t)(character - '0');
+        if (character < '0' || character > '9' || magnitude > (most - digit) / 10) {
+            return false;
+        }
+        magnitude = magnitude * 10 + digit;
+    }
+    *integer = (int64_t)(is_negative ? 0 - magnitude : magnitude);
+    return true;
+}
+
+bool tollgate_json_boolean(tollgate_json *json, bool *boolean) {
+    char kind = tollgate_json_kind(json);
+    tollgate_json_skip(json);
+    if (kind != 't' && kind != 'f') {
+        return false;
+    }
+    *boolean = kind == 't';
+    return true;
+}
+
 void tollgate_json_skip(tollgate_json *json) {
     /* Iterates instead of recursing, because others decide how deep a value is nested. */
     size_t depth = 0;
@@ -553,5 +847,60 @@ bool tollgate_json_member(tollgate_json *json, tollgate_text *name) {
     tollgate_json_string(json, name);
     past_space(json);
     json->place++;
+    return true;
+}
+
+/* Whether a member's name is the token of a pointer, without its escapes. */
+static bool is_token(tollgate_text token, tollgate_text name) {
+    size_t place = 0;
+    for (size_t index = 0; index < name.length; index++) {
+        if (place == token.length) {
+            return false;
+        }
+        char character = token.at[place++];
+        if (character == '~') {
+            character = token.at[place++] == '0' ? '~' : '/';
+        }
+        if (character != name.at[index]) {
+            return false;
+        }
+    }
+    return place == token.length;
+}
+
+/* Goes to a member or an element, and returns false if there is none. */
+static bool go_to(tollgate_json *json, tollgate_text token) {
+    char kind = tollgate_json_kind(json);
+    tollgate_text name;
+    if (kind == '{') {
+        while (tollgate_json_member(json, &name)) {
+            if (is_token(token, name)) {
+                return true;
+            }
+            tollgate_json_skip(json);
+        }
+    } else if (kind == '[') {
+        for (int64_t index = 0; tollgate_json_element(json); index++) {
+            if (tollgate_equal(token, tollgate_of_integer(index))) {
+                return true;
+            }
+            tollgate_json_skip(json);
+        }
+    }
+    return false;
+}
+
+bool tollgate_json_place_at(const char *file, uint32_t line, tollgate_text json, tollgate_text pointer, tollgate_json *found) {
+    check_pointer(file, line, pointer);
+    *found = (tollgate_json){json, 0};
+    while (pointer.length > 0) {
+        pointer = tollgate_cut(pointer, 1, pointer.length);
+        size_t end = tollgate_find(pointer, '/');
+        if (!go_to(found, tollgate_cut(pointer, 0, end))) {
+            return false;
+        }
+        pointer = tollgate_cut(pointer, end, pointer.length);
+    }
+    tollgate_json_kind(found);
     return true;
 }

@@ -182,6 +182,15 @@ mod tests {
     }
 
     #[test]
+    fn component_imports_lookups_only_when_used() {
+        let import = r#"(import "tollgate:admission/cluster@0.1.0" "get"
+            (func (param i32 i32 i32 i32 i32 i32 i32 i32)))"#;
+        let name = "tollgate:admission/cluster@0.1.0".to_owned();
+        assert!(imports(&componentize(&plugin(import)).unwrap()).contains(&name));
+        assert!(!imports(&componentize(&plugin("")).unwrap()).contains(&name));
+    }
+
+    #[test]
     fn component_does_not_import_wasi() {
         let import = r#"
             (import "wasi_snapshot_preview1" "proc_exit" (func (param i32)))

@@ -2,12 +2,9 @@ package tollgatetest
 
 import (
 	"encoding/json"
-	"fmt"
-	"sort"
-	"strconv"
-	"strings"
 
 	tollgate "github.com/tollgate-dev/tollgate/guest-sdk/go"
+	"github.com/tollgate-dev/tollgate/guest-sdk/go/internal/tree"
 )
 
 // host is a review in memory.
@@ -32,7 +29,7 @@ func (host *host) Get(part tollgate.Part, at string) (tollgate.Value, bool) {
 	if !ok {
 		return tollgate.Value{}, false
 	}
-	return describe(found), true
+	return tree.Describe(found), true
 }
 
 func (host *host) GetJSON(part tollgate.Part, at string) (string, bool) {
@@ -53,11 +50,7 @@ func (host *host) GetMany(part tollgate.Part, at []string) []tollgate.Found {
 
 func (host *host) Keys(part tollgate.Part, at string) ([]string, bool) {
 	found, _ := host.find(part, at)
-	members, ok := found.(map[string]any)
-	if !ok {
-		return nil, false
-	}
-	return names(members), true
+	return tree.Keys(found)
 }
 
 func (host *host) Select(part tollgate.Part, pattern string) []tollgate.Node {
@@ -65,9 +58,7 @@ func (host *host) Select(part tollgate.Part, pattern string) []tollgate.Node {
 	if !ok {
 		return nil
 	}
-	var nodes []tollgate.Node
-	walk(tokens(pattern), document, "", &nodes)
-	return nodes
+	return tree.Select(document, tree.Tokens(pattern))
 }
 
 func (host *host) Warn(message string) {
@@ -92,100 +83,10 @@ func (host *host) document(part tollgate.Part) (any, bool) {
 }
 
 func (host *host) find(part tollgate.Part, at string) (any, bool) {
-	path := tokens(at)
-	here, ok := host.document(part)
-	for index := 0; ok && index < len(path); index++ {
-		here, ok = child(here, path[index])
+	path := tree.Tokens(at)
+	document, ok := host.document(part)
+	if !ok {
+		return nil, false
 	}
-	return here, ok
-}
-
-var unescape = strings.NewReplacer("~1", "/", "~0", "~")
-
-// tokens splits a pointer. The host ends the call on a malformed pointer, so a test must not pass
-// with one.
-func tokens(pointer string) []string {
-	if pointer == "" {
-		return nil
-	}
-	if pointer[0] != '/' {
-		panic(fmt.Sprintf("%q is no JSON Pointer: no leading slash", pointer))
-	}
-	for _, rest := range strings.Split(pointer, "~")[1:] {
-		if !strings.HasPrefix(rest, "0") && !strings.HasPrefix(rest, "1") {
-			panic(fmt.Sprintf("%q is no JSON Pointer: ~ is followed by neither 0 nor 1", pointer))
-		}
-	}
-	path := strings.Split(pointer[1:], "/")
-	for index := range path {
-		path[index] = unescape.Replace(path[index])
-	}
-	return path
-}
-
-func child(value any, token string) (any, bool) {
-	switch value := value.(type) {
-	case map[string]any:
-		found, ok := value[token]
-		return found, ok
-	case []any:
-		index, err := strconv.ParseUint(token, 10, 31)
-		if err != nil || strconv.FormatUint(index, 10) != token || int(index) >= len(value) {
-			return nil, false
-		}
-		return value[index], true
-	}
-	return nil, false
-}
-
-func walk(path []string, here any, at string, nodes *[]tollgate.Node) {
-	if len(path) == 0 {
-		*nodes = append(*nodes, tollgate.Node{Pointer: at, Value: describe(here)})
-		return
-	}
-	if path[0] != "*" {
-		if found, ok := child(here, path[0]); ok {
-			walk(path[1:], found, at+tollgate.Pointer(path[0]), nodes)
-		}
-		return
-	}
-	switch here := here.(type) {
-	case []any:
-		for index, element := range here {
-			walk(path[1:], element, at+tollgate.Pointer(index), nodes)
-		}
-	case map[string]any:
-		for _, name := range names(here) {
-			walk(path[1:], here[name], at+tollgate.Pointer(name), nodes)
-		}
-	}
-}
-
-func describe(value any) tollgate.Value {
-	switch value := value.(type) {
-	case bool:
-		return tollgate.BooleanValue(value)
-	case json.Number:
-		if integer, err := strconv.ParseInt(value.String(), 10, 64); err == nil {
-			return tollgate.IntegerValue(integer)
-		}
-		number, _ := value.Float64()
-		return tollgate.NumberValue(number)
-	case string:
-		return tollgate.TextValue(value)
-	case []any:
-		return tollgate.ArrayValue(len(value))
-	case map[string]any:
-		return tollgate.ObjectValue(len(value))
-	}
-	return tollgate.NullValue()
-}
-
-func names(members map[string]any) []string {
-	all := make([]string, 0, len(members))
-	for name := range members {
-		all = append(all, name)
-	}
-	sort.Strings(all)
-	return all
+	return tree.At(document, path)
 }

@@ -23,6 +23,7 @@ import (
 
 	tollgate "github.com/tollgate-dev/tollgate/guest-sdk/go"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/clock"
+	"github.com/tollgate-dev/tollgate/guest-sdk/go/cluster"
 )
 
 // A Review is an admission review under construction. The fields of the request are derived from
@@ -31,6 +32,7 @@ type Review struct {
 	object, oldObject, options, namespace any
 	request                               map[string]any
 	now                                   time.Time
+	lookups                               map[string]*lookup
 }
 
 // An Outcome is the result of a policy.
@@ -132,6 +134,7 @@ func (review *Review) evaluate(t testing.TB, call func(*tollgate.Review) (tollga
 	if !review.now.IsZero() {
 		defer clock.Use(func() time.Time { return review.now })()
 	}
+	defer cluster.Use(lookups(review.lookups))()
 	mutation, err := call(tollgate.ReviewOf(host))
 	outcome := host.outcome
 	if err != nil {

@@ -5,13 +5,20 @@ import { tmpdir } from 'node:os';
 import { dirname, join, relative, resolve } from 'node:path';
 import { fileURLToPath } from 'node:url';
 
-import { TraceMap, eachMapping } from '@jridgewell/trace-mapping';
+import { TraceMap, eachMapping, sourceContentFor } from '@jridgewell/trace-mapping';
 import { componentize } from 'componentize-qjs';
 import * as esbuild from 'esbuild';
+
+import { lineTable } from '../src/component.js';
+import { named } from '../src/words.js';
+import { calls } from './calls.js';
 
 const sdk = dirname(dirname(fileURLToPath(import.meta.url)));
 const contract = 'tollgate:admission';
 const version = '0.1.0';
+
+/** The interfaces outside of the default worlds. A plugin imports one when its modules import the SDK's file for it. */
+const capabilities = ['clock', 'cluster'];
 
 /** The engine's name for the bundle in its stacks. */
 const bundleName = 'tollgate-bundle.js';
@@ -21,9 +28,9 @@ const bundleName = 'tollgate-bundle.js';
  * up to `loadTimeout` milliseconds.
  */
 export async function build(policy, output, { loadTimeout = 60_000 } = {}) {
-  const { code, table, exports, usesClock } = await bundle(resolve(policy));
+  const { code, table, exports, used } = await bundle(resolve(policy));
   const interfaces = {
-    imports: ['review', 'logging', ...(usesClock ? ['clock'] : [])],
+    imports: ['review', 'logging', ...used],
     exports: ['lifecycle', ...(exports.includes('mutate') ? ['mutating'] : []), ...(exports.includes('validate') ? ['validating'] : [])],
   };
   const folder = await mkdtemp(join(tmpdir(), 'tollgate-js-'));
@@ -63,12 +70,13 @@ function inTime(policy, loaded, loadTimeout) {
 /** Returns the engine's error, with the places in the author's files instead of those in the bundle. */
 function failure(policy, said, [files, table]) {
   const own = said.replace(/^(: )?(Failed to [^:]*: )*/, '');
-  const [message, ...stack] = own.split(new RegExp(String.raw`\n(?=\s+at .*${bundleName}:)`));
+  const [text, ...stack] = own.split(new RegExp(String.raw`\n(?=\s+at .*(?:${bundleName}:|\(native\)))`));
+  const message = named(text.trim(), stack.join('\n'), lineTable(files, table));
   const places = stack.flatMap((frame) => {
     const entry = table[Number(frame.match(/:(\d+):\d+\)?\s*$/)?.[1]) - 1];
     return entry ? [`\n    at ${files[entry[0]]}:${entry[1]}`] : [];
   });
-  return `${policy} fails while it is loaded: ${message.trim()}${[...new Set(places)].join('')}`;
+  return `${policy} fails while it is loaded: ${message}${[...new Set(places)].join('')}`;
 }
 
 async function bundle(policy) {
@@ -83,12 +91,13 @@ async function bundle(policy) {
       );
     }
   }
-  const usesClock = Object.keys(inspected.metafile.inputs).some((input) => resolve(input) === join(sdk, 'src/clock.js'));
-  const whole = await run(policy, entry(policy, exports, usesClock));
+  const inputs = Object.keys(inspected.metafile.inputs).map((input) => resolve(dirname(policy), input));
+  const used = capabilities.filter((name) => inputs.includes(join(sdk, `src/${name}.js`)));
+  const whole = await run(policy, entry(policy, exports, used));
   const text = (ending) => whole.outputFiles.find((file) => file.path.endsWith(ending)).text;
-  const table = lines(text('.map'), dirname(policy));
+  const table = lines(text('.map'), dirname(policy), text('.js'));
   const code = text('.js').replace('__TOLLGATE_LINES__', () => JSON.stringify(table));
-  return { code, table, exports, usesClock };
+  return { code, table, exports, used };
 }
 
 async function run(policy, contents) {
@@ -146,32 +155,44 @@ const withoutAsync = {
   },
 };
 
-function entry(policy, exports, usesClock) {
+function entry(policy, exports, used) {
   const use = (name) => `import * as ${name} from '${contract}/${name}@${version}';`;
   return [
     `import '@tollgate/sdk/globals';`,
     use('review'),
     use('logging'),
-    usesClock ? use('clock') : 'const clock = undefined;',
+    ...used.map(use),
     `import { component, lineTable } from '@tollgate/sdk/component';`,
     `import * as policy from ${JSON.stringify(policy)};`,
-    `const made = component(policy, { review, logging, clock }, lineTable(...__TOLLGATE_LINES__));`,
+    `const made = component(policy, { ${['review', 'logging', ...used].join(', ')} }, lineTable(...__TOLLGATE_LINES__));`,
     'export const lifecycle = made.lifecycle;',
     exports.includes('mutate') ? 'export const mutating = made.mutating;' : '',
     exports.includes('validate') ? 'export const validating = made.validating;' : '',
   ].join('\n');
 }
 
-/** Maps each line of the bundle to the author's file and line, or to nothing for lines of this SDK. */
-function lines(map, folder) {
+/**
+ * Maps each line of the bundle to the author's file and line, or to nothing for lines of this SDK. A line of the
+ * policy's own files also has its calls, as text: each column, counted from 1, with what is called there.
+ */
+function lines(map, folder, code) {
   const files = [];
   const table = [];
-  eachMapping(new TraceMap(map), ({ generatedLine, source, originalLine }) => {
+  const trace = new TraceMap(map);
+  const bundle = code.split('\n').map(calls);
+  const sources = new Map();
+  eachMapping(trace, ({ generatedLine, generatedColumn, source, originalLine, originalColumn }) => {
     const path = source === null ? undefined : resolve(folder, source);
     if (path === undefined || path.startsWith(join(sdk, 'src')) || source.endsWith('tollgate-entry.js')) return;
     const name = relative(folder, path);
     if (!files.includes(name)) files.push(name);
-    table[generatedLine - 1] ??= [files.indexOf(name), originalLine];
+    const entry = (table[generatedLine - 1] ??= [files.indexOf(name), originalLine]);
+    const call = bundle[generatedLine - 1].find(({ column }) => column === generatedColumn);
+    if (call === undefined || name.includes('node_modules')) return;
+    // The bundle may have renamed what the author wrote.
+    if (!sources.has(source)) sources.set(source, (sourceContentFor(trace, source) ?? '').split('\n').map(calls));
+    const written = sources.get(source)[originalLine - 1]?.find(({ column }) => column === originalColumn) ?? call;
+    entry[2] = `${entry[2] ?? ''}${generatedColumn + 1}:${written.name.replaceAll(' ', '')} `;
   });
   return [files, Array.from(table, (entry) => entry ?? 0)];
 }

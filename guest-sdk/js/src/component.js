@@ -7,12 +7,13 @@ import * as contract from './policy.js';
 import { use } from './host.js';
 import { finish, settle } from './promise.js';
 import { SettingsErrors } from './settings.js';
-import { place, words } from './words.js';
+import { know, place, words } from './words.js';
 
 /** Returns the exports. `lines` maps each line of the bundle to its place in the author's files. */
 export function component(policy, host, lines) {
+  know(lines);
   settle();
-  use(host);
+  use({ ...host, abort: (error) => host.logging.abort(words(error), place(error, lines)) });
   const guarded = (what, run) => {
     try {
       const answer = run();
@@ -60,12 +61,18 @@ function collectGarbage() {
   }
 }
 
-/** Reads the table that `tollgate-js build` writes: for each line of the bundle, the file's number, line and column. */
+/** Reads the table that `tollgate-js build` writes: for each line of the bundle, the file's number, the line and the calls. */
 export function lineTable(files, table) {
   return {
     at(line) {
       const entry = table[line - 1];
       return entry ? { file: files[entry[0]], line: entry[1], column: 0 } : undefined;
+    },
+    /** Returns what is called at a place of the bundle. Undefined if that is unknown. */
+    called(line, column) {
+      const entry = table[line - 1];
+      const found = entry && entry[2]?.split(' ').find((call) => call.startsWith(`${column}:`));
+      return found?.slice(found.indexOf(':') + 1);
     },
   };
 }

@@ -3,11 +3,36 @@
 /** A JSON Pointer, RFC 6901, such as `/spec/containers/0/image`; "" is the whole document. */
 export type JSONPointer = string;
 
+/** The type of a malformed pointer. No value has it. */
+export interface Malformed<Problem extends string> {
+  readonly 'is no JSON Pointer': Problem;
+}
+
+/**
+ * The type of a pointer that is checked when it is a literal: `/${string}` or "", and each `~` followed by 0 or 1. A
+ * malformed literal is an error of the type checker. Any other string is checked when it is used.
+ */
+export type Pointer<P extends string> = P & WellFormed<P>;
+
+type WellFormed<P extends string> = P extends `${infer First}${string}`
+  ? string extends First
+    ? Escaped<P, P>
+    : First extends '/'
+      ? Escaped<P, P>
+      : Malformed<`it has no leading slash; write /${P}`>
+  : P;
+type Escaped<Rest extends string, P> = Rest extends `${string}~${infer After}`
+  ? After extends `0${string}` | `1${string}`
+    ? Escaped<After, P>
+    : string extends After
+      ? P
+      : Malformed<'a ~ is followed by neither 0 nor 1; write ~0 for ~ and ~1 for /, or make it with pointer(…)'>
+  : P;
 /** Any JSON value. Pass integers beyond 2⁵³ as bigint. */
 export type JSONValue = null | boolean | number | bigint | string | readonly JSONValue[] | { readonly [name: string]: JSONValue | undefined };
 
 /** Returns a pointer from tokens, and escapes them. Tokens are member names and element indices. */
-export function pointer(...tokens: (string | number)[]): JSONPointer;
+export function pointer(...tokens: (string | number)[]): `/${string}` | '';
 
 /** An array or object of a document, as its length. */
 export class Container {
@@ -33,27 +58,27 @@ export interface Document {
   /** Whether the document exists. */
   readonly exists: boolean;
   /** Returns the value at a pointer. Undefined if there is nothing. JSON null is null. */
-  get(at: JSONPointer): Value | undefined;
+  get<P extends string>(at: Pointer<P>): Value | undefined;
   /** Returns the values at several pointers, in their order, with one call of the host. */
-  getMany(at: Iterable<JSONPointer>): (Value | undefined)[];
+  getMany<P extends string>(at: Iterable<Pointer<P>>): (Value | undefined)[];
   /** Returns the string. Undefined for nothing or another type. */
-  text(at: JSONPointer): string | undefined;
+  text<P extends string>(at: Pointer<P>): string | undefined;
   /** Returns the boolean. Undefined for nothing or another type. */
-  boolean(at: JSONPointer): boolean | undefined;
+  boolean<P extends string>(at: Pointer<P>): boolean | undefined;
   /** Returns the number, rounded to a double. Undefined for nothing or another type. */
-  number(at: JSONPointer): number | undefined;
+  number<P extends string>(at: Pointer<P>): number | undefined;
   /** Returns the exact integer. Undefined for nothing or another type. */
-  integer(at: JSONPointer): number | bigint | undefined;
+  integer<P extends string>(at: Pointer<P>): number | bigint | undefined;
   /** Returns the number of elements or members. Undefined for nothing or another type. */
-  length(at: JSONPointer): number | undefined;
+  length<P extends string>(at: Pointer<P>): number | undefined;
   /** Returns the member names of an object, not escaped. Undefined if there is no object. */
-  keys(at: JSONPointer): string[] | undefined;
+  keys<P extends string>(at: Pointer<P>): string[] | undefined;
   /** Every place that matches a pattern: in `/spec/containers/*​/image` the `*` matches any element or member. */
-  select(pattern: JSONPointer): Node[];
+  select<P extends string>(pattern: Pointer<P>): Node[];
   /** Returns the JSON text. Undefined if there is nothing. Numbers keep their original digits. */
-  json(at: JSONPointer): string | undefined;
+  json<P extends string>(at: Pointer<P>): string | undefined;
   /** Returns the parsed value. The cost is its size, and integers beyond 2⁵³ are rounded. */
-  read(at: JSONPointer): unknown;
+  read<P extends string>(at: Pointer<P>): unknown;
 }
 
 export type Operation = 'CREATE' | 'UPDATE' | 'DELETE' | 'CONNECT';
@@ -94,7 +119,7 @@ export interface Review {
   /** `request.operation`, for a fraction of its cost. */
   readonly operation: Operation;
   /** Whether the request changes the value at a pointer. */
-  changes(at: JSONPointer): boolean;
+  changes<P extends string>(at: Pointer<P>): boolean;
   /** Shows a warning to the user who made the request. Kubernetes recommends at most 120 characters. */
   warn(message: string): void;
   /** Adds an annotation to the audit log. A key has at most 63 letters, digits, dashes, underscores and dots. */
@@ -170,24 +195,24 @@ export class Patch extends Mutation {
   /** The number of operations. */
   readonly length: number;
   /** Sets a member, or inserts before an array's element (`-`: after the last). The parent must exist. */
-  add(path: JSONPointer, value: JSONValue): this;
+  add<P extends string>(path: Pointer<P>, value: JSONValue): this;
   /** Replaces an existing value. */
-  replace(path: JSONPointer, value: JSONValue): this;
+  replace<P extends string>(path: Pointer<P>, value: JSONValue): this;
   /** Removes an existing value. */
-  remove(path: JSONPointer): this;
+  remove<P extends string>(path: Pointer<P>): this;
   /** Moves an existing value. */
-  move(from: JSONPointer, path: JSONPointer): this;
+  move<F extends string, P extends string>(from: Pointer<F>, path: Pointer<P>): this;
   /** Copies an existing value. */
-  copy(from: JSONPointer, path: JSONPointer): this;
+  copy<F extends string, P extends string>(from: Pointer<F>, path: Pointer<P>): this;
   /** Tests that a value exists. Otherwise the patch fails, as a fault of the plugin. */
-  test(path: JSONPointer, value: JSONValue): this;
+  test<P extends string>(path: Pointer<P>, value: JSONValue): this;
   /**
    * Sets a member, and creates missing objects on the way. An array's element is replaced. Reads the document, which is
    * the object before this patch.
    */
-  set(document: Document, path: JSONPointer, value: JSONValue): this;
+  set<P extends string>(document: Document, path: Pointer<P>, value: JSONValue): this;
   /** Adds after the last element of a list, and creates the list if it is missing. */
-  append(document: Document, list: JSONPointer, value: JSONValue): this;
+  append<P extends string>(document: Document, list: Pointer<P>, value: JSONValue): this;
 }
 
 /** The plugin's log in the host. Leave out the object's values, because they may be secret. */

@@ -1,7 +1,7 @@
 /** The answers of a mutator: nothing, a JSON Patch, a merge patch or a whole object. */
 
 import { describe, exact } from './check.js';
-import { parent } from './pointer.js';
+import { checked as checkedPointer, parent } from './pointer.js';
 import { Container } from './review.js';
 
 /** An answer of `mutate`. */
@@ -66,6 +66,7 @@ export class Patch extends Mutation {
   }
 
   set(document, path, value) {
+    place(path);
     const missing = [];
     let inArray = false;
     for (let place = parent(path); place && !this.#created.has(place); place = parent(place)) {
@@ -106,7 +107,7 @@ export class Patch extends Mutation {
 }
 
 function place(path) {
-  return exact(path, 'the path of an operation');
+  return checkedPointer(exact(path, 'the path of an operation'));
 }
 
 function newValue(value) {

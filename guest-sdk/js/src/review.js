@@ -2,6 +2,7 @@
 
 import { exact, text } from './check.js';
 import { host } from './host.js';
+import { checked } from './pointer.js';
 
 /** An array or object of a document, as its length. */
 export class Container {
@@ -11,11 +12,14 @@ export class Container {
   }
 }
 
-class Document {
+/** A document of the review, or of another source with the same functions. */
+export class Document {
   #part;
+  #source;
 
-  constructor(part) {
+  constructor(part, source = () => host().review) {
     this.#part = part;
+    this.#source = source;
   }
 
   get exists() {
@@ -23,13 +27,13 @@ class Document {
   }
 
   get(at) {
-    const found = host().review.get(this.#part, place(at));
+    const found = this.#source().get(this.#part, place(at));
     return found == null ? undefined : this.#value(at, found);
   }
 
   getMany(at) {
     const pointers = [...at].map(place);
-    const found = host().review.getMany(this.#part, pointers);
+    const found = this.#source().getMany(this.#part, pointers);
     return [...found].map((value, index) => (value == null ? undefined : this.#value(pointers[index], value)));
   }
 
@@ -47,7 +51,7 @@ class Document {
   }
 
   integer(at) {
-    const found = host().review.get(this.#part, place(at));
+    const found = this.#source().get(this.#part, place(at));
     return found?.tag === 'integer' ? this.#value(at, found) : undefined;
   }
 
@@ -57,16 +61,16 @@ class Document {
   }
 
   keys(at) {
-    return host().review.keys(this.#part, place(at)) ?? undefined;
+    return this.#source().keys(this.#part, place(at)) ?? undefined;
   }
 
   select(pattern) {
-    const nodes = host().review.select(this.#part, place(pattern));
+    const nodes = this.#source().select(this.#part, place(pattern));
     return nodes.map(({ pointer, value }) => ({ pointer, value: this.#value(pointer, value) }));
   }
 
   json(at) {
-    return host().review.getJson(this.#part, place(at)) ?? undefined;
+    return this.#source().getJson(this.#part, place(at)) ?? undefined;
   }
 
   read(at) {
@@ -91,7 +95,7 @@ class Document {
 }
 
 function place(at) {
-  return exact(at, 'a pointer into the review');
+  return checked(exact(at, 'a pointer into the review'));
 }
 
 function only(type, value) {

@@ -19,6 +19,17 @@ export interface Outcome {
   readonly log: [level: string, message: string][];
 }
 
+/** A lookup, as the configuration has it. */
+export interface Lookup {
+  readonly name: string;
+  readonly resource?: unknown;
+  readonly namespaces?: 'all' | readonly string[];
+  readonly labelSelector?: unknown;
+  readonly fields?: readonly JSONPointer[];
+  readonly indexes?: Readonly<Record<string, JSONPointer>>;
+  readonly secrets?: boolean;
+}
+
 /** An admission review. The fields of the request are derived from the object. */
 export interface TestReview {
   /** Sets a field of the request, such as `with({ subResource: 'status' })`. */
@@ -33,6 +44,14 @@ export interface TestReview {
   settings(settings: unknown): TestReview;
   /** Sets the time that `now` of the clock returns. */
   at(now: Date): TestReview;
+  /**
+   * Adds a lookup, as the configuration has it under `lookups`, with the objects that it holds. The policy sees only the
+   * objects' `fields`, and finds them by `indexes`. `resource`, `labelSelector` and `secrets` have no effect here: give
+   * the objects that they select.
+   */
+  lookup(lookup: Lookup, objects: readonly object[]): TestReview;
+  /** Adds a lookup that the host has not read yet. All functions of `@tollgate/sdk/cluster` throw for it. */
+  notSynchronised(lookup: string): TestReview;
   /** Throws if the policy rejects its settings, throws itself, or returns a malformed answer. */
   validate(policy: PolicyModule): Outcome;
   /** Throws like `validate`, and if the patch does not apply. */

@@ -4,8 +4,9 @@ import jsonPatch from 'fast-json-patch';
 
 import { Denial } from './denial.js';
 import { use } from './host.js';
+import { lookupOf, lookupsOf } from './lookups.js';
 import * as contract from './policy.js';
-import { pointer } from './pointer.js';
+import { at as placeIn, described, isObject, tokens, walk } from './tree.js';
 
 const uid = '00000000-0000-4000-8000-000000000000';
 
@@ -18,6 +19,7 @@ class TestReview {
   #documents;
   #settings = {};
   #now;
+  #lookups = {};
 
   constructor(operation, object, oldObject) {
     this.#documents = { object, 'old-object': oldObject, options: undefined, request: request(operation, object ?? oldObject) };
@@ -53,6 +55,16 @@ class TestReview {
     return this;
   }
 
+  lookup(lookup, objects) {
+    this.#lookups[lookup.name] = lookupOf(lookup, objects);
+    return this;
+  }
+
+  notSynchronised(lookup) {
+    this.#lookups[lookup] = null;
+    return this;
+  }
+
   validate(policy) {
     const { answer, effects } = this.#evaluate((configured) => contract.validate(policy, configured), policy);
     return outcome(answer, effects, this.#documents.object, this.#documents.object);
@@ -65,7 +77,7 @@ class TestReview {
 
   #evaluate(call, policy) {
     const effects = { warnings: [], annotations: {}, log: [] };
-    const before = use(hostOf(this.#documents, effects, this.#now));
+    const before = use(hostOf(this.#documents, effects, this.#now, this.#lookups));
     try {
       return { answer: call(contract.configure(policy, JSON.stringify(this.#settings))), effects };
     } finally {
@@ -179,10 +191,9 @@ function namespaceOf({ request, object, 'old-object': oldObject, namespace: give
   return { apiVersion: 'v1', kind: 'Namespace', metadata };
 }
 
-function hostOf(documents, effects, now) {
+function hostOf(documents, effects, now, lookups) {
   const document = (part) => (part === 'namespace' ? namespaceOf(documents) : documents[part]);
-  const find = (part, at) =>
-    tokens(at).reduce((here, token) => (here === undefined ? undefined : child(here, token)), document(part));
+  const find = (part, at) => placeIn(document(part), tokens(at));
   return {
     review: {
       request: () => {
@@ -204,53 +215,10 @@ function hostOf(documents, effects, now) {
         return { seconds: Math.floor(now.getTime() / 1000), nanoseconds: (now.getTime() % 1000) * 1e6 };
       },
     },
+    cluster: lookupsOf(lookups),
   };
-}
-
-/** Splits a pointer. The host ends the call on a malformed pointer, so a test must not pass with one. */
-function tokens(at) {
-  if (at === '') return [];
-  if (typeof at !== 'string' || !at.startsWith('/')) throw new Error(`${JSON.stringify(at)} is no JSON Pointer: no leading slash`);
-  if (/~(?![01])/.test(at)) throw new Error(`${JSON.stringify(at)} is no JSON Pointer: ~ is followed by neither 0 nor 1`);
-  return at.slice(1).split('/').map((token) => token.replaceAll('~1', '/').replaceAll('~0', '~'));
-}
-
-function child(here, token) {
-  if (Array.isArray(here)) return /^(0|[1-9]\d*)$/.test(token) ? here[Number(token)] : undefined;
-  return isObject(here) && Object.hasOwn(here, token) ? here[token] : undefined;
-}
-
-function* walk([token, ...rest], here, at) {
-  if (here === undefined) return;
-  if (token === undefined) yield { pointer: at, value: described(here) };
-  else if (token !== '*') yield* walk(rest, child(here, token), at + pointer(token));
-  else if (typeof here === 'object' && here !== null) {
-    for (const name of Object.keys(here)) yield* walk(rest, here[name], at + pointer(name));
-  }
-}
-
-function described(value) {
-  switch (typeof value) {
-    case 'undefined':
-      return undefined;
-    case 'boolean':
-      return { tag: 'boolean', val: value };
-    case 'bigint':
-      return { tag: 'integer', val: value };
-    case 'number':
-      return { tag: Number.isInteger(value) ? 'integer' : 'number', val: value };
-    case 'string':
-      return { tag: 'text', val: value };
-    default:
-      if (value === null) return { tag: 'null' };
-      return Array.isArray(value) ? { tag: 'array', val: value.length } : { tag: 'object', val: Object.keys(value).length };
-  }
 }
 
 function text(value) {
   return typeof value === 'bigint' ? String(value) : JSON.stringify(value, (_, inner) => (typeof inner === 'bigint' ? Number(inner) : inner));
-}
-
-function isObject(value) {
-  return typeof value === 'object' && value !== null && !Array.isArray(value);
 }

@@ -2,11 +2,19 @@
 
 import { describe } from './check.js';
 
+let known;
+
+/** Remembers the table of the bundle's lines, for the names in texts. */
+export function know(lines) {
+  known = lines;
+}
+
 /** Returns the text of a thrown value. */
 export function words(error) {
   try {
     if (!(error instanceof Error)) return `thrown: ${String(error)}`.toWellFormed();
-    return (error.name === '' ? `${error.message}` : `${error.name}: ${error.message}`).toWellFormed();
+    const text = error.name === '' ? `${error.message}` : `${error.name}: ${error.message}`;
+    return named(text, stack(error), known).toWellFormed();
   } catch {
     return `thrown: ${describe(error)}, which cannot be made text`;
   }
@@ -19,6 +27,16 @@ export function stack(error) {
   } catch {
     return '';
   }
+}
+
+/** Adds the name of what was called to the engine's `not a function`, as far as it is known. */
+export function named(text, stack, lines) {
+  // The build is told `Error` for every kind of error.
+  const [, problem] = text.match(/^(?:Type)?Error: (not a (?:function|constructor))$/) ?? [];
+  if (problem === undefined) return text;
+  const [, inside, line, column] = stack.match(/^\s*at (?:(.*) \(native\)|.*?:(\d+):(\d+)\)?)\s*$/m) ?? [];
+  const name = inside === undefined ? line && lines?.called?.(Number(line), Number(column)) : `an argument of ${inside}`;
+  return name ? `TypeError: ${name} is ${problem}` : text;
 }
 
 /** Returns the first place of a stack in a file of the author. */

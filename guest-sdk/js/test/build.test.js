@@ -33,6 +33,17 @@ test('an error while it is loaded is told with the places of the source', async 
   assert.match(await failure('(async () => {\n  throw new Error("boom");\n})();'), /a Promise was rejected and nothing handled it: Error: boom\n    at helper.js:/);
 });
 
+test('what is called and is not a function is named as the author wrote it', async () => {
+  const loading = (call) => failure(`const list = [1], object = { text: {} };\n// The bundle renames this, because policy.js has a manifest.\nconst manifest = object;\n${call}\n`);
+  for (const [call, said] of [
+    ['manifest.text.of(1);', 'manifest.text.of is not a function'],
+    ['new manifest.text(1);', 'manifest.text is not a constructor'],
+    ['list.map(object);', 'an argument of map is not a function'],
+  ]) {
+    assert.equal(await loading(call), `policy.js fails while it is loaded: TypeError: ${said}\n    at helper.js:4`);
+  }
+});
+
 test('the moment of the build does not get into a plugin', async () => {
   for (const reading of ['new Date()', 'Date.now()', 'Date()', 'performance.now()', 'new (new Date(0).constructor)()']) {
     assert.match(await failure(`\nglobalThis.started = ${reading};`), /a plugin has no clock: .*\n    at helper.js:2\b/, reading);

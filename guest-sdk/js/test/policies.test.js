@@ -3,9 +3,12 @@ import { test } from 'node:test';
 
 import { allow, deny, merge, patch, pointer, SettingsErrors, settings as setting, unchanged, wholeObject } from '../src/index.js';
 import { now } from '../src/clock.js';
+import { Failure, find, get, list } from '../src/cluster.js';
+import { lineTable } from '../src/component.js';
+import { use } from '../src/host.js';
 import * as contract from '../src/policy.js';
 import { create, remove, update } from '../src/testing.js';
-import { place, words } from '../src/words.js';
+import { know, place, words } from '../src/words.js';
 
 const pod = {
   apiVersion: 'v1',
@@ -48,9 +51,57 @@ test('a pattern selects every place that is there', () => {
   assert.deepEqual(places('/metadata/labels/*'), ['/metadata/labels/a~1b', '/metadata/labels/c~0d']);
 });
 
-test('a malformed pointer ends the call', () => {
-  assert.throws(() => read((object) => object.get('spec')), /no leading slash/);
-  assert.throws(() => read((object) => object.get('/a~b')), /neither 0 nor 1/);
+test('a malformed pointer ends every read and patch with the pointer and what to write', () => {
+  const message = '`spec/replicas` is no JSON Pointer: it has no leading slash; write `/spec/replicas`';
+  for (const use of [
+    (object) => object.get('spec/replicas'),
+    (object) => object.getMany(['/spec', 'spec/replicas']),
+    (object) => object.text('spec/replicas'),
+    (object) => object.integer('spec/replicas'),
+    (object) => object.keys('spec/replicas'),
+    (object) => object.select('spec/replicas'),
+    (object) => object.json('spec/replicas'),
+    (object) => object.read('spec/replicas'),
+    (_, review) => review.changes('spec/replicas'),
+    () => patch().add('spec/replicas', 1),
+    () => patch().remove('spec/replicas'),
+    () => patch().move('/a', 'spec/replicas'),
+    () => patch().copy('spec/replicas', '/a'),
+    (object) => patch().set(object, 'spec/replicas', 1),
+    (object) => patch().append(object, 'spec/replicas', 1),
+  ]) {
+    assert.throws(() => read(use), { name: 'TypeError', message });
+  }
+  for (const malformed of ['/a~', '/a~2', '/~0~b']) {
+    const message = `\`${malformed}\` is no JSON Pointer: a \`~\` is followed by neither 0 nor 1; write \`~0\` for \`~\` and \`~1\` for \`/\`, or make it with pointer(…)`;
+    assert.throws(() => read((object) => object.get(malformed)), { message });
+  }
+  for (const good of ['', '/', '/~0~1', pointer('~2', 'a/b')]) read((object) => object.get(good));
+});
+
+test('a malformed pointer ends the call of a plugin before anything can catch it', () => {
+  const ended = [];
+  const before = use({ abort: (error) => ended.push(error.message) });
+  try {
+    assert.throws(() => patch().remove('spec'));
+  } finally {
+    use(before);
+  }
+  assert.deepEqual(ended, ['`spec` is no JSON Pointer: it has no leading slash; write `/spec`']);
+});
+
+test('what is called and is not a function is named', () => {
+  const lines = lineTable(['policy.js'], [0, ['0', 7, '12:review.object.string 20:other ']]);
+  const stack = (frame) => Object.assign(new TypeError('not a function'), { stack: `    at ${frame}\n    at x (/tollgate-bundle.js:1:1)` });
+  know(lines);
+  try {
+    assert.equal(words(stack('validate (/tollgate-bundle.js:2:12)')), 'TypeError: review.object.string is not a function');
+    assert.equal(words(stack('validate (/tollgate-bundle.js:2:2)')), 'TypeError: not a function');
+    assert.equal(words(stack('map (native)')), 'TypeError: an argument of map is not a function');
+    assert.equal(words(new TypeError('other')), 'TypeError: other');
+  } finally {
+    know(undefined);
+  }
 });
 
 test('a denial is returned or thrown, and blames its fields', () => {
@@ -250,4 +301,72 @@ test('several values are read at once', () => {
   const pointers = ['/spec/big', '/spec/nothing', '/metadata/annotations', '/spec/containers/0/image'];
   assert.deepEqual(read((object) => object.getMany(pointers)), [9007199254740993n, undefined, null, 'x']);
   assert.throws(() => read((object) => object.getMany(['/spec', 'spec'])), /no leading slash/);
+});
+
+const ingress = (namespace, name, ...hosts) => ({
+  metadata: { namespace, name, labels: { team: 'a' } },
+  spec: { priority: 1, rules: [...hosts.map((host) => ({ host, http: {} })), {}] },
+});
+const ingresses = {
+  name: 'ingresses',
+  resource: { group: 'networking.k8s.io', version: 'v1', resource: 'ingresses' },
+  namespaces: ['blog', 'shop'],
+  fields: ['/spec/rules/*/host', '/spec/priority'],
+  indexes: { host: '/spec/rules/*/host', team: '/metadata/labels/team', priority: '/spec/priority' },
+};
+
+/** Runs a function where lookups are. */
+function inCluster(review, run) {
+  let result;
+  review.validate({ manifest, validate: () => ((result = run()), allow) });
+  return result;
+}
+
+test('lookups find objects', () => {
+  const review = create(pod).lookup(ingresses, [ingress('shop', 'web', 'b.example', 'c.example'), ingress('blog', 'web', 'b.example'), ingress('blog', 'api')]);
+  const names = (objects) => [...objects].map(({ namespace, name }) => `${namespace}/${name}`);
+  assert.deepEqual(inCluster(review, () => names(find('ingresses', 'host', 'b.example'))), ['blog/web', 'shop/web']);
+  assert.deepEqual(inCluster(review, () => names(find('ingresses', 'host', 'd.example'))), []);
+  assert.equal(inCluster(review, () => names(find('ingresses', 'team', 'a')).length), 3);
+  assert.equal(inCluster(review, () => names(find('ingresses', 'priority', '1')).length), 3);
+  assert.deepEqual(inCluster(review, () => names(list('ingresses', 'blog'))), ['blog/api', 'blog/web']);
+  assert.equal(inCluster(review, () => get('ingresses', 'shop', 'api')), undefined);
+  const { fields } = inCluster(review, () => get('ingresses', 'shop', 'web'));
+  assert.equal(fields.json(''), '{"spec":{"priority":1,"rules":[{"host":"b.example"},{"host":"c.example"},{}]}}');
+  assert.equal(fields.text('/spec/rules/1/host'), 'c.example');
+  assert.equal(fields.integer('/spec/priority'), 1);
+  assert.equal(fields.get('/metadata'), undefined);
+  assert.equal(fields.length('/spec/rules'), 3);
+  assert.deepEqual(fields.keys('/spec'), ['priority', 'rules']);
+  assert.deepEqual(fields.getMany(['/spec/priority', '/none']), [1, undefined]);
+  assert.deepEqual(fields.select('/spec/rules/*/host')[1], { pointer: '/spec/rules/1/host', value: 'c.example' });
+  assert.deepEqual(fields.read('/spec/rules/0'), { host: 'b.example' });
+  assert.throws(() => fields.get('spec'), /no leading slash/);
+});
+
+test('a loop gets all pages', () => {
+  const objects = Array.from({ length: 1201 }, (_, number) => ingress('shop', `web-${String(number).padStart(4, '0')}`));
+  const found = inCluster(create(pod).lookup(ingresses, objects), () => [...list('ingresses')]);
+  assert.equal(found.length, 1201);
+  assert.equal(found[1200].name, 'web-1200');
+});
+
+test('failures of lookups are typed, and faults unless they are caught', () => {
+  const review = create(pod).lookup(ingresses, []).notSynchronised('pods');
+  const failure = (run) => inCluster(review, () => {
+    try {
+      run();
+    } catch (error) {
+      assert.ok(error instanceof Failure);
+      return error;
+    }
+  });
+  const late = failure(() => get('pods', 'shop', 'a'));
+  assert.deepEqual([late.kind, late.message], ['not synchronised', 'not synchronised: the lookup pods']);
+  assert.equal(failure(() => get('ingress', 'shop', 'a')).kind, 'not granted');
+  assert.equal(failure(() => get('ingresses', 'other', 'a')).kind, 'not granted');
+  assert.equal(failure(() => get('ingresses', undefined, 'a')).kind, 'not granted');
+  assert.equal(failure(() => [...find('ingresses', 'hosts', 'a')]).kind, 'not granted');
+  assert.throws(() => review.validate({ manifest, validate: () => (get('pods', 'shop', 'a'), allow) }), Failure);
+  assert.throws(() => create(pod).lookup({ name: 'a', field: [] }, []), /unknown key field/);
 });

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import traceback
 import unittest
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -21,10 +22,12 @@ from tollgate_sdk import (
     Review,
     SettingsErrors,
     clock,
+    cluster,
     merge,
     pointer,
     whole_object,
 )
+from tollgate_sdk import _host
 from tollgate_sdk._patch import PatchOperation, Whole
 from tollgate_sdk.testing import TestReview, create, delete, update
 
@@ -99,10 +102,64 @@ class Policies(unittest.TestCase):
         self.assertEqual(places("/spec/containers/*/image"), ["/spec/containers/0/image", "/spec/containers/2/image"])
         self.assertEqual(places("/metadata/labels/*"), ["/metadata/labels/a~1b", "/metadata/labels/c~0d"])
 
-    def test_a_malformed_pointer_ends_the_call(self) -> None:
-        for malformed in ("spec", "/a~b"):
-            with self.assertRaisesRegex(ValueError, "is no JSON Pointer"):
+    def test_a_malformed_pointer_ends_every_read_and_patch_at_the_authors_line(self) -> None:
+        said = "`spec/replicas` is no JSON Pointer: it has no leading slash; write `/spec/replicas`"
+        uses: tuple[Callable[[Document], Any], ...] = (
+            lambda at: at.has("spec/replicas"),
+            lambda at: at.get("spec/replicas"),
+            lambda at: at.get_many(["/spec", "spec/replicas"]),
+            lambda at: at.text("spec/replicas"),
+            lambda at: at.integer("spec/replicas"),
+            lambda at: at.keys("spec/replicas"),
+            lambda at: at.select("spec/replicas"),
+            lambda at: at.json("spec/replicas"),
+            lambda at: at.read("spec/replicas"),
+            lambda _: Patch().add("spec/replicas", 1),
+            lambda _: Patch().remove("spec/replicas"),
+            lambda _: Patch().move("spec/replicas", "/a"),
+            lambda _: Patch().copy("/a", "spec/replicas"),
+            lambda at: Patch().set(at, "spec/replicas", 1),
+            lambda at: Patch().append(at, "spec/replicas", 1),
+        )
+        for use in uses:
+            try:
+                read(use)
+            except ValueError as error:
+                self.assertEqual(str(error), said)
+                frames = traceback.extract_tb(error.__traceback__)
+            else:
+                self.fail("the pointer was accepted")
+            lines = [frame.lineno for frame in frames if frame.name == "<lambda>"]
+            self.assertEqual(lines[-1:], [use.__code__.co_firstlineno])
+
+    def test_a_malformed_escape_is_explained(self) -> None:
+        for malformed in ("/a~", "/a~2", "/~0~b"):
+            with self.assertRaises(ValueError) as caught:
                 read(lambda at, malformed=malformed: at.get(malformed))  # type: ignore[misc]
+            self.assertEqual(
+                str(caught.exception),
+                f"`{malformed}` is no JSON Pointer: a `~` is followed by neither 0 nor 1; "
+                "write `~0` for `~` and `~1` for `/`, or make it with pointer(…)",
+            )
+        for good in ("", "/", "/~0~1", pointer("~2", "a/b")):
+            read(lambda at, good=good: at.get(good))  # type: ignore[misc]
+
+    def test_the_host_is_told_before_anything_can_catch_the_error(self) -> None:
+        class Aborting:
+            def __init__(self) -> None:
+                self.said: list[str] = []
+
+            def abort(self, error: Exception) -> None:
+                self.said.append(str(error))
+
+        host: Any = Aborting()
+        before = _host.use(host)
+        try:
+            with self.assertRaises(ValueError):
+                Patch().remove("spec")
+        finally:
+            _host.use(before)
+        self.assertEqual(host.said, ["`spec` is no JSON Pointer: it has no leading slash; write `/spec`"])
 
     def test_a_denial_is_returned_or_raised_and_blames_its_fields(self) -> None:
         blamed = Denial("no").at(pointer("spec", "a/b"), "because")
@@ -274,6 +331,84 @@ class Namespaces(unittest.TestCase):
         self.assertEqual(read(lambda found: found.get_many(pointers)), expected)
         with self.assertRaisesRegex(ValueError, "no leading slash"):
             read(lambda found: found.get_many(["/spec", "spec"]))
+
+
+def ingress(namespace: str, name: str, *hosts: str) -> dict[str, Any]:
+    return {
+        "metadata": {"namespace": namespace, "name": name, "labels": {"team": "a"}},
+        "spec": {"priority": 9007199254740993, "rules": [*({"host": host, "http": {}} for host in hosts), {}]},
+    }
+
+
+INGRESSES: dict[str, Any] = {
+    "name": "ingresses",
+    "resource": {"group": "networking.k8s.io", "version": "v1", "resource": "ingresses"},
+    "namespaces": ["blog", "shop"],
+    "fields": ["/spec/rules/*/host", "/spec/priority"],
+    "indexes": {"host": "/spec/rules/*/host", "priority": "/spec/priority"},
+}
+
+
+def in_cluster(review: TestReview, run: Any) -> Any:
+    """Runs a function where lookups are."""
+    results: list[Any] = []
+
+    def validate(_: Review, __: Any) -> Any:
+        results.append(run())
+        return ALLOW
+
+    review.validate(policy(validate=validate))
+    return results[0]
+
+
+class Lookups(unittest.TestCase):
+    def test_lookups_find_objects(self) -> None:
+        objects = [
+            ingress("shop", "web", "b.example", "c.example"),
+            ingress("blog", "web", "b.example"),
+            ingress("blog", "api"),
+        ]
+        review = create(POD).lookup(INGRESSES, objects)
+
+        def names(run: Any) -> list[str]:
+            return [f"{found.namespace}/{found.name}" for found in in_cluster(review, lambda: list(run()))]
+
+        self.assertEqual(names(lambda: cluster.find("ingresses", "host", "b.example")), ["blog/web", "shop/web"])
+        self.assertEqual(names(lambda: cluster.find("ingresses", "host", "d.example")), [])
+        self.assertEqual(len(names(lambda: cluster.find("ingresses", "priority", "9007199254740993"))), 3)
+        self.assertEqual(names(lambda: cluster.list("ingresses", "blog")), ["blog/api", "blog/web"])
+        self.assertEqual(len(names(lambda: cluster.list("ingresses"))), 3)
+        self.assertIsNone(in_cluster(review, lambda: cluster.get("ingresses", "shop", "api")))
+        fields = in_cluster(review, lambda: cluster.get("ingresses", "shop", "web")).fields
+        rules = [{"host": "b.example"}, {"host": "c.example"}, {}]
+        self.assertEqual(fields.read(""), {"spec": {"priority": 9007199254740993, "rules": rules}})
+        self.assertEqual(fields.integer("/spec/priority"), 9007199254740993)
+        self.assertEqual(fields.text("/spec/rules/1/host"), "c.example")
+        self.assertEqual(fields.get_many(["/spec/rules/0/host", "/metadata"]), ["b.example", None])
+        self.assertEqual(fields.keys("/spec"), ["priority", "rules"])
+        self.assertEqual(fields.select("/spec/rules/*/host")[1].pointer, "/spec/rules/1/host")
+        with self.assertRaisesRegex(ValueError, "no leading slash"):
+            fields.get("spec")
+
+    def test_a_loop_gets_all_pages(self) -> None:
+        objects = [ingress("shop", f"web-{number:04}") for number in range(1201)]
+        found = in_cluster(create(POD).lookup(INGRESSES, objects), lambda: list(cluster.list("ingresses")))
+        self.assertEqual((len(found), found[-1].name), (1201, "web-1200"))
+
+    def test_failures_are_typed_and_faults_unless_they_are_caught(self) -> None:
+        review = create(POD).lookup(INGRESSES, []).not_synchronised("pods")
+        with self.assertRaisesRegex(cluster.NotSynchronised, "^not synchronised: the lookup pods$"):
+            in_cluster(review, lambda: cluster.get("pods", "shop", "a"))
+        for run in (
+            lambda: cluster.get("ingress", "shop", "a"),
+            lambda: cluster.get("ingresses", "other", "a"),
+            lambda: cluster.get("ingresses", None, "a"),
+            lambda: list(cluster.find("ingresses", "hosts", "a")),
+        ):
+            with self.assertRaises(cluster.NotGranted):
+                in_cluster(review, run)
+        with self.assertRaisesRegex(ValueError, "unknown key field"):
+            create(POD).lookup({"name": "a", "field": []}, [])
 
 
 if __name__ == "__main__":

@@ -7,7 +7,7 @@ import sys
 import warnings
 from collections.abc import Callable, Mapping
 from pathlib import PurePosixPath
-from types import CodeType, CoroutineType, ModuleType, TracebackType
+from types import CodeType, CoroutineType, FrameType, ModuleType, TracebackType
 from typing import Any, NoReturn, TypeVar
 
 from wit_world.imports import logging as host_logging
@@ -81,12 +81,63 @@ class _Host:
     def log(self, level: str, message: str) -> None:
         host_logging.log(host_logging.Level[level.upper()], message)
 
+    def abort(self, error: Exception) -> None:
+        _log.flush()
+        host_logging.abort(_words(error), _calling_place(sys._getframe()))
+
     def now(self) -> datetimes.datetime:
         from wit_world.imports import clock
 
         found = clock.now()
         moment = datetimes.datetime.fromtimestamp(found.seconds, datetimes.UTC)
         return moment.replace(microsecond=found.nanoseconds // 1000)
+
+    @property
+    def lookups(self) -> _host.LookupHost:
+        return _Lookups()
+
+
+class _Lookups:
+    def get(self, lookup: str, namespace: str | None, name: str) -> _host.Found | None:
+        from wit_world.imports import cluster
+
+        found = _answer(lambda: cluster.get(lookup, namespace, name))
+        return None if found is None else _found(found)
+
+    def find(self, lookup: str, index: str, key: str, after: str | None) -> _Page:
+        from wit_world.imports import cluster
+
+        return _page(_answer(lambda: cluster.find(lookup, index, key, after)))
+
+    def list(self, lookup: str, namespace: str | None, after: str | None) -> _Page:
+        from wit_world.imports import cluster
+
+        return _page(_answer(lambda: cluster.list(lookup, namespace, after)))
+
+
+_Page = tuple[list[_host.Found], str | None]
+
+
+def _answer(call: Callable[[], Any]) -> Any:
+    # Imported here, because a plugin without lookups does not have these modules.
+    from componentize_py_types import Err
+    from wit_world.imports import cluster
+
+    from tollgate_sdk.cluster import NotGranted, NotSynchronised
+
+    try:
+        return call()
+    except Err as failed:
+        kind = NotGranted if isinstance(failed.value, cluster.Failure_NotGranted) else NotSynchronised
+        raise kind(failed.value.value) from None
+
+
+def _page(page: Any) -> _Page:
+    return [_found(found) for found in page.objects], page.next
+
+
+def _found(found: Any) -> _host.Found:
+    return _host.Found(found.namespace, found.name, found.fields)
 
 
 def _value(value: Any) -> Value:
@@ -303,6 +354,19 @@ def _place(at: TracebackType | None) -> Any:
         at = at.tb_next
     found = own or place
     return None if found is None else _places.location(*found)
+
+
+def _calling_place(at: FrameType | None) -> Any:
+    """Finds the innermost place in a file of the author that is being called, or else of a package."""
+    place = None
+    while at is not None:
+        file = at.f_code.co_filename
+        if file.startswith(_places.folder):
+            return _places.location(file, at.f_lineno)
+        if place is None and "/tollgate_sdk/" not in file:
+            place = file, at.f_lineno
+        at = at.f_back
+    return None if place is None else _places.location(*place)
 
 
 def _write(level: str, message: str) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING, Protocol
 
@@ -34,6 +35,28 @@ class Host(Protocol):
 
     def now(self) -> datetime: ...
 
+    @property
+    def lookups(self) -> LookupHost: ...
+
+
+@dataclass(frozen=True)
+class Found:
+    """An object as the host returns it. The fields are JSON text."""
+
+    namespace: str | None
+    name: str
+    fields: str
+
+
+class LookupHost(Protocol):
+    """The interface ``cluster``, with Python types. A page is some objects and what the next call passes as ``after``."""
+
+    def get(self, lookup: str, namespace: str | None, name: str) -> Found | None: ...
+
+    def find(self, lookup: str, index: str, key: str, after: str | None) -> tuple[list[Found], str | None]: ...
+
+    def list(self, lookup: str, namespace: str | None, after: str | None) -> tuple[list[Found], str | None]: ...
+
 
 _current: Host | None = None
 
@@ -50,3 +73,10 @@ def current() -> Host:
     if _current is None:
         raise RuntimeError("there is no review outside of validate and mutate")
     return _current
+
+
+def abort(error: Exception) -> None:
+    """Ends the call of a plugin with an error. Returns in a test, and while a policy is loading."""
+    end = getattr(_current, "abort", None)
+    if end is not None:
+        end(error)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any, Final, Literal, Self
 
 from tollgate_sdk._check import exact
-from tollgate_sdk._pointer import parent
+from tollgate_sdk._pointer import checked, parent
 from tollgate_sdk._review import Container, Document
 
 
@@ -52,9 +52,9 @@ class PatchOperation:
     def __post_init__(self) -> None:
         if self.op not in _OPERATIONS:
             raise ValueError(f"{self.op!r} is no operation; there are: {', '.join(_OPERATIONS)}")
-        exact(self.path, "the path of an operation")
+        checked(exact(self.path, "the path of an operation"))
         exact(self.value, "the value of an operation")
-        exact(self.from_, "the place that an operation takes from")
+        checked(exact(self.from_, "the place that an operation takes from"))
 
 
 class Patch(Mutation):
@@ -97,6 +97,7 @@ class Patch(Mutation):
         Reads the document, which is the object before this patch. Knows the results of earlier calls of ``set`` and
         ``append``, but not those of other operations.
         """
+        checked(exact(path, "the path of an operation"))
         missing: list[str] = []
         in_list = False
         place = parent(path)

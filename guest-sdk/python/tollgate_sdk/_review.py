@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from tollgate_sdk._check import exact, text
 from tollgate_sdk._host import current
+from tollgate_sdk._pointer import checked
 
 Part = Literal["object", "old-object", "options", "request", "namespace"]
 
@@ -68,6 +69,20 @@ class Request:
     """True if kube-apiserver will not persist anything."""
 
 
+class Source(Protocol):
+    """The functions that read documents."""
+
+    def get(self, part: Part, at: str) -> tuple[Value] | None: ...
+
+    def get_json(self, part: Part, at: str) -> str | None: ...
+
+    def get_many(self, part: Part, at: list[str]) -> list[tuple[Value] | None]: ...
+
+    def keys(self, part: Part, at: str) -> list[str] | None: ...
+
+    def select(self, part: Part, pattern: str) -> list[Node]: ...
+
+
 class Document:
     """One of the JSON documents of a review.
 
@@ -75,10 +90,11 @@ class Document:
     plugin. Otherwise a typo would read as absent.
     """
 
-    __slots__ = ("_part",)
+    __slots__ = ("_part", "_source")
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: Part, source: Callable[[], Source] = current) -> None:
         self._part = part
+        self._source = source
 
     @property
     def exists(self) -> bool:
@@ -87,11 +103,11 @@ class Document:
 
     def has(self, at: str) -> bool:
         """Whether there is a value at a pointer, including null."""
-        return current().get(self._part, _place(at)) is not None
+        return self._source().get(self._part, _place(at)) is not None
 
     def get(self, at: str) -> Value:
         """Returns the value at a pointer. None for nothing and for JSON null; ``has`` distinguishes them."""
-        found = current().get(self._part, _place(at))
+        found = self._source().get(self._part, _place(at))
         return None if found is None else found[0]
 
     def get_many(self, at: Iterable[str]) -> list[Value]:
@@ -99,7 +115,7 @@ class Document:
 
         None for nothing and for JSON null, like ``get``.
         """
-        found = current().get_many(self._part, [_place(one) for one in at])
+        found = self._source().get_many(self._part, [_place(one) for one in at])
         return [None if one is None else one[0] for one in found]
 
     def text(self, at: str) -> str | None:
@@ -129,18 +145,18 @@ class Document:
 
     def keys(self, at: str) -> list[str] | None:
         """Returns the member names of an object, not escaped. None if there is no object."""
-        return current().keys(self._part, _place(at))
+        return self._source().keys(self._part, _place(at))
 
     def select(self, pattern: str) -> list[Node]:
         """Returns every place that matches:
 
         in ``/spec/containers/*/image``, the ``*`` matches any element or member.
         """
-        return current().select(self._part, _place(pattern))
+        return self._source().select(self._part, _place(pattern))
 
     def json(self, at: str) -> str | None:
         """Returns the JSON text. None if there is nothing. Numbers keep their original digits."""
-        return current().get_json(self._part, _place(at))
+        return self._source().get_json(self._part, _place(at))
 
     def read(self, at: str) -> Any:
         """Returns the parsed value. The cost is its size. None if there is nothing."""
@@ -149,7 +165,7 @@ class Document:
 
 
 def _place(at: str) -> str:
-    return exact(at, "a pointer into the review")
+    return checked(exact(at, "a pointer into the review"))
 
 
 class Review:

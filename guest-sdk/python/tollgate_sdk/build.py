@@ -15,6 +15,8 @@ _SDK = Path(__file__).parent
 _CONTRACT = "tollgate:admission"
 _VERSION = "0.1.0"
 _ENTRY = "tollgate_entry"
+# The interfaces outside of the default worlds. A plugin imports one when it imports the SDK's module for it.
+_CAPABILITIES = ("clock", "cluster")
 # Also imports the modules. A build takes half a minute at most.
 _TIMEOUT = 300
 
@@ -39,7 +41,7 @@ class BuildError(Exception):
 
 def build(policy: Path, output: Path) -> list[str]:
     """Builds a policy module, and prints the interfaces that it exports."""
-    names, uses_clock = _inspect(policy)
+    names, capabilities = _inspect(policy)
     if "manifest" not in names:
         raise BuildError(f"{policy} has no `manifest`")
     exports = ["lifecycle"]
@@ -48,7 +50,7 @@ def build(policy: Path, output: Path) -> list[str]:
         raise BuildError(f"{policy} has neither `validate` nor `mutate`")
     with tempfile.TemporaryDirectory(prefix="tollgate-py-") as folder:
         stage = Path(folder)
-        imports = ["types", "review", "logging"] + (["clock"] if uses_clock else [])
+        imports = ["types", "review", "logging", *capabilities]
         _write_world(stage / "wit", imports, exports)
         (stage / "entry").mkdir()
         shutil.copytree(_SDK, stage / "entry" / "tollgate_sdk", ignore=shutil.ignore_patterns("wit", "__pycache__"))
@@ -73,14 +75,14 @@ def build(policy: Path, output: Path) -> list[str]:
     return exports
 
 
-def _inspect(policy: Path) -> tuple[set[str], bool]:
-    """Returns the names in a module, and whether it reads the clock, without running the module."""
+def _inspect(policy: Path) -> tuple[set[str], list[str]]:
+    """Returns the names in a module, and the capabilities that it imports, without running the module."""
     try:
         tree = ast.parse(policy.read_text(), str(policy))
     except (OSError, SyntaxError) as error:
         raise BuildError(str(error)) from None
     names: set[str] = set()
-    uses_clock = False
+    used: set[str] = set()
     for statement in tree.body:
         match statement:
             case ast.FunctionDef() | ast.AsyncFunctionDef() | ast.ClassDef():
@@ -92,15 +94,18 @@ def _inspect(policy: Path) -> tuple[set[str], bool]:
             case ast.Import(names=imported) | ast.ImportFrom(names=imported):
                 names.update((alias.asname or alias.name) for alias in imported)
     for file in policy.parent.rglob("*.py"):
+        # Not the SDK itself, nor what pip has installed.
+        if any(part == _SDK.name or part.startswith(".") for part in file.relative_to(policy.parent).parts):
+            continue
         for node in ast.walk(ast.parse(file.read_text(), str(file))):
             match node:
                 case ast.ImportFrom(module="tollgate_sdk", names=imported):
-                    uses_clock |= any(alias.name == "clock" for alias in imported)
-                case ast.ImportFrom(module="tollgate_sdk.clock"):
-                    uses_clock = True
+                    used.update(f"tollgate_sdk.{alias.name}" for alias in imported)
+                case ast.ImportFrom(module=str(module)):
+                    used.add(module)
                 case ast.Import(names=imported):
-                    uses_clock |= any(alias.name == "tollgate_sdk.clock" for alias in imported)
-    return names, uses_clock
+                    used.update(alias.name for alias in imported)
+    return names, [name for name in _CAPABILITIES if f"tollgate_sdk.{name}" in used]
 
 
 def _write_world(folder: Path, imports: list[str], exports: list[str]) -> None:
@@ -125,7 +130,7 @@ def _entry(module: str, imports: list[str], exports: list[str]) -> str:
         "_system.withhold()",
         f"import {module} as _policy",
         # Modules that are imported later do not exist any more.
-        *["import wit_world.imports.clock" for name in imports if name == "clock"],
+        *[f"import wit_world.imports.{name}" for name in imports if name in _CAPABILITIES],
         "_exports = _component.Exports(_policy)",
     ]
     for interface in exports:

@@ -18,7 +18,7 @@ from __future__ import annotations
 import copy
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from types import ModuleType
@@ -28,10 +28,9 @@ import jsonpatch
 
 from tollgate_sdk import _host, _policy
 from tollgate_sdk._denial import Denial
+from tollgate_sdk._lookups import Lookup, Lookups
 from tollgate_sdk._patch import Mutation, Patch, Whole
-from tollgate_sdk._pointer import pointer
 from tollgate_sdk._review import (
-    Container,
     GroupVersionKind,
     GroupVersionResource,
     Node,
@@ -39,6 +38,7 @@ from tollgate_sdk._review import (
     Request,
     Value,
 )
+from tollgate_sdk._tree import at_place, described, tokens, walk
 
 _UID = "00000000-0000-4000-8000-000000000000"
 
@@ -78,6 +78,7 @@ class TestReview:
         }
         self._settings: Any = {}
         self._now: datetime | None = None
+        self._lookups: dict[str, Lookup | None] = {}
 
     def having(self, **request: Any) -> Self:
         """Sets a field of the request, such as ``having(subResource="status")``."""
@@ -114,6 +115,20 @@ class TestReview:
         self._now = now
         return self
 
+    def lookup(self, lookup: dict[str, Any], objects: Sequence[dict[str, Any]]) -> Self:
+        """Adds a lookup, as the configuration has it under ``lookups``, with the objects that it holds.
+
+        The policy sees only the objects' ``fields``, and finds them by ``indexes``. ``resource``, ``labelSelector`` and
+        ``secrets`` have no effect here: give the objects that they select.
+        """
+        self._lookups[lookup["name"]] = Lookup(lookup, objects)
+        return self
+
+    def not_synchronised(self, lookup: str) -> Self:
+        """Adds a lookup that the host has not read yet. All functions of ``tollgate_sdk.cluster`` raise for it."""
+        self._lookups[lookup] = None
+        return self
+
     def validate(self, policy: ModuleType) -> Outcome:
         """Validates the review. Raises errors of the policy, of its settings, and for malformed answers."""
         host, answer = self._evaluate(policy, _policy.validate)
@@ -134,7 +149,7 @@ class TestReview:
         return host.outcome
 
     def _evaluate(self, policy: ModuleType, call: Any) -> tuple[_Memory, Any]:
-        host = _Memory(self._documents, self._now)
+        host = _Memory(self._documents, self._now, self._lookups)
         before = _host.use(host)
         try:
             return host, call(policy, _policy.configure(policy, json.dumps(self._settings)))
@@ -234,9 +249,12 @@ def _plural(kind: str) -> str:
 class _Memory:
     """A review in memory."""
 
-    def __init__(self, documents: dict[str, Any], now: datetime | None) -> None:
+    def __init__(
+        self, documents: dict[str, Any], now: datetime | None, lookups: dict[str, Lookup | None]
+    ) -> None:
         self._documents = documents
         self._now = now
+        self.lookups = Lookups(lookups)
         self.outcome = Outcome()
 
     def request(self) -> Request:
@@ -254,7 +272,7 @@ class _Memory:
 
     def get(self, part: Part, at: str) -> tuple[Value] | None:
         found = self._find(part, at)
-        return None if found is None else (_described(found[0]),)
+        return None if found is None else (described(found[0]),)
 
     def get_json(self, part: Part, at: str) -> str | None:
         found = self._find(part, at)
@@ -269,8 +287,8 @@ class _Memory:
 
     def select(self, part: Part, pattern: str) -> list[Node]:
         document = self._document(part)
-        tokens = _tokens(pattern)
-        return [] if document is None else list(_walk(tokens, document, ""))
+        path = tokens(pattern)
+        return [] if document is None else list(walk(path, document))
 
     def warn(self, message: str) -> None:
         self.outcome.warnings.append(message)
@@ -289,12 +307,9 @@ class _Memory:
         return _namespace(self._documents) if part == "namespace" else self._documents[part]
 
     def _find(self, part: Part, at: str) -> tuple[Any] | None:
-        tokens = _tokens(at)
+        path = tokens(at)
         document = self._document(part)
-        here = None if document is None else (document,)
-        for token in tokens:
-            here = None if here is None else _child(here[0], token)
-        return here
+        return None if document is None else at_place(document, path)
 
 
 _NAMESPACE_METADATA = (
@@ -333,46 +348,3 @@ def _namespace(documents: dict[str, Any]) -> Any:
     given = namespace.get("metadata") or {}
     metadata = {name: given[name] for name in _NAMESPACE_METADATA if name in given}
     return {"apiVersion": "v1", "kind": "Namespace", "metadata": metadata}
-
-
-def _tokens(at: str) -> list[str]:
-    """Splits a pointer. The host ends the call on a malformed pointer, so a test must not pass with one."""
-    if at and not at.startswith("/"):
-        raise ValueError(f"{at!r} is no JSON Pointer: no leading slash")
-    if re.search("~(?![01])", at):
-        raise ValueError(f"{at!r} is no JSON Pointer: ~ is followed by neither 0 nor 1")
-    return [token.replace("~1", "/").replace("~0", "~") for token in at.split("/")[1:]]
-
-
-def _child(here: Any, token: str) -> tuple[Any] | None:
-    if isinstance(here, list):
-        is_index = re.fullmatch("0|[1-9][0-9]*", token) is not None and int(token) < len(here)
-        return (here[int(token)],) if is_index else None
-    return (here[token],) if isinstance(here, dict) and token in here else None
-
-
-def _walk(tokens: list[str], here: Any, at: str) -> Iterator[Node]:
-    if not tokens:
-        yield Node(at, _described(here))
-        return
-    token, *rest = tokens
-    if token != "*":
-        found = _child(here, token)
-        if found is not None:
-            yield from _walk(rest, found[0], at + pointer(token))
-    elif isinstance(here, list):
-        for index, element in enumerate(here):
-            yield from _walk(rest, element, at + pointer(index))
-    elif isinstance(here, dict):
-        for name, member in here.items():
-            yield from _walk(rest, member, at + pointer(name))
-
-
-def _described(value: Any) -> Value:
-    if isinstance(value, list):
-        return Container("array", len(value))
-    if isinstance(value, dict):
-        return Container("object", len(value))
-    if isinstance(value, int) and not isinstance(value, bool) and not -(2**63) <= value < 2**63:
-        return float(value)
-    return value  # type: ignore[no-any-return]

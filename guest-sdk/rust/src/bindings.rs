@@ -82,3 +82,17 @@ pub mod clock {
         pub_export_macro: true,
     });
 }
+
+#[cfg(feature = "cluster")]
+pub mod cluster {
+    wit_bindgen::generate!({
+        path: "wit",
+        inline: "package tollgate:sdk-cluster; world cluster-user { import tollgate:admission/cluster@0.1.0; }",
+        world: "tollgate:sdk-cluster/cluster-user",
+        with: {
+            "tollgate:admission/types@0.1.0": crate::bindings::imports::tollgate::admission::types,
+            "tollgate:admission/cluster@0.1.0": generate,
+        },
+        pub_export_macro: true,
+    });
+}

@@ -18,3 +18,9 @@ pub(crate) use crate::bindings::clock::tollgate::admission::clock::now;
 
 #[cfg(all(not(target_arch = "wasm32"), feature = "clock"))]
 pub(crate) use crate::testing::host::now;
+
+#[cfg(all(target_arch = "wasm32", feature = "cluster"))]
+pub(crate) use crate::bindings::cluster::tollgate::admission::cluster as lookups;
+
+#[cfg(all(not(target_arch = "wasm32"), feature = "cluster"))]
+pub(crate) use crate::testing::lookups;

@@ -31,7 +31,7 @@
 //!
 //! impl Validate for ReplicaLimit {
 //!     fn validate(&self, review: &Review) -> Result<(), Denial> {
-//!         match review.object().integer("/spec/replicas") {
+//!         match review.object().integer(at!("/spec/replicas")) {
 //!             Some(replicas) if replicas > self.max_replicas => Err(Denial::new("too many replicas")
 //!                 .at("/spec/replicas", format!("must be at most {}", self.max_replicas))),
 //!             _ => Ok(()),
@@ -69,6 +69,7 @@
 //!
 //! - `bump-allocator` (default): memory for one review, which does not grow for a review of ordinary size.
 //! - `clock`: [`clock::now`], for plugins whose configuration grants the capability `clock`.
+//! - `cluster`: [`cluster::get`], [`cluster::find`] and [`cluster::list`], for plugins whose configuration has `lookups`.
 
 #[cfg(any(
     test,
@@ -83,6 +84,8 @@ mod allocator;
 pub mod bindings;
 #[cfg(feature = "clock")]
 pub mod clock;
+#[cfg(feature = "cluster")]
+pub mod cluster;
 mod denial;
 #[doc(hidden)]
 pub mod export;
@@ -99,6 +102,8 @@ mod review;
 mod settings;
 #[cfg(not(target_arch = "wasm32"))]
 pub mod testing;
+#[cfg(any(not(target_arch = "wasm32"), feature = "cluster"))]
+mod tree;
 
 pub use bindings::imports::tollgate::admission::types::{
     AdmissionRequest, Cause, Denial, FromPath, GroupVersionKind, GroupVersionResource, Manifest,
@@ -106,6 +111,8 @@ pub use bindings::imports::tollgate::admission::types::{
 };
 pub use denial::Findings;
 pub use patch::{Mutation, Patch};
+#[doc(hidden)]
+pub use pointer::literal as __literal;
 pub use pointer::{Pointer, PointerError};
 pub use policy::{Mutate, Plugin, Policy, Validate};
 pub use qualified_name::{QualifiedName, QualifiedNameError};
@@ -116,7 +123,7 @@ pub use settings::SettingsErrors;
 pub mod prelude {
     pub use crate::{
         Cause, Denial, Document, Findings, Mutate, Mutation, Node, Operation, Patch, Pointer,
-        Policy, QualifiedName, Review, Rule, SettingsErrors, Validate, Value, pointer,
+        Policy, QualifiedName, Review, Rule, SettingsErrors, Validate, Value, at, pointer,
     };
 }
 

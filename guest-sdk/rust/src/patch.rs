@@ -3,6 +3,7 @@
 use serde::Serialize;
 
 use crate::bindings::imports::tollgate::admission::types;
+use crate::pointer::checked;
 use crate::{Denial, Document, NewValue, PatchOperation, Pointer, Value};
 
 /// The answer of a mutator that does not deny.
@@ -28,7 +29,8 @@ pub enum Mutation {
 /// assert_eq!(patch.operations().len(), 3);
 /// ```
 ///
-/// Strings are passed as they are. Booleans, integers and `serde_json::Value` become JSON.
+/// Strings are passed as they are. Booleans, integers and `serde_json::Value` become JSON. Every function with a pointer
+/// panics at the caller's line if the pointer is malformed.
 #[derive(Clone, Debug, Default, PartialEq)]
 #[must_use = "a patch does nothing unless it is returned"]
 pub struct Patch {
@@ -86,6 +88,7 @@ impl Patch {
     }
 
     /// Sets a member, or inserts before an array's element (`-`: after the last). The parent must exist.
+    #[track_caller]
     pub fn add(self, path: impl Into<Pointer>, value: impl Into<NewValue>) -> Self {
         self.with(PatchOperation::Add(types::PlaceValue {
             path: path.into().into(),
@@ -94,6 +97,7 @@ impl Patch {
     }
 
     /// Replaces an existing value.
+    #[track_caller]
     pub fn replace(self, path: impl Into<Pointer>, value: impl Into<NewValue>) -> Self {
         self.with(PatchOperation::Replace(types::PlaceValue {
             path: path.into().into(),
@@ -102,11 +106,13 @@ impl Patch {
     }
 
     /// Removes an existing value.
+    #[track_caller]
     pub fn remove(self, path: impl Into<Pointer>) -> Self {
         self.with(PatchOperation::Remove(path.into().into()))
     }
 
     /// Moves an existing value.
+    #[track_caller]
     pub fn rename(self, from: impl Into<Pointer>, path: impl Into<Pointer>) -> Self {
         self.with(PatchOperation::Move(types::FromPath {
             from: from.into().into(),
@@ -115,6 +121,7 @@ impl Patch {
     }
 
     /// Copies an existing value.
+    #[track_caller]
     pub fn copy(self, from: impl Into<Pointer>, path: impl Into<Pointer>) -> Self {
         self.with(PatchOperation::Copy(types::FromPath {
             from: from.into().into(),
@@ -123,6 +130,7 @@ impl Patch {
     }
 
     /// Tests that a value exists. Otherwise the patch fails, as a fault of the plugin.
+    #[track_caller]
     pub fn test(self, path: impl Into<Pointer>, value: impl Into<NewValue>) -> Self {
         self.with(PatchOperation::Test(types::PlaceValue {
             path: path.into().into(),
@@ -135,6 +143,7 @@ impl Patch {
     ///
     /// The function reads the document, which is the object before this patch. It knows the results of earlier `set`s
     /// in the same patch, but not those of other operations.
+    #[track_caller]
     pub fn set(
         mut self,
         object: Document,
@@ -142,6 +151,7 @@ impl Patch {
         value: impl Into<NewValue>,
     ) -> Self {
         let path = path.into();
+        checked(path.as_str());
         let mut missing = Vec::new();
         let mut parent = path.parent();
         let mut in_array = false;
@@ -175,6 +185,7 @@ impl Patch {
     /// length of the list.
     ///
     /// Reads the document like [`set`](Self::set).
+    #[track_caller]
     pub fn insert(
         self,
         object: Document,
@@ -190,6 +201,7 @@ impl Patch {
     /// Adds after the last element of a list, and creates the list if it is missing.
     ///
     /// Reads the document like [`set`](Self::set).
+    #[track_caller]
     pub fn append(
         self,
         object: Document,
@@ -202,7 +214,15 @@ impl Patch {
     }
 
     /// Appends an operation.
+    #[track_caller]
     pub fn push(&mut self, operation: PatchOperation) {
+        check_places(&operation);
+        self.push_unchecked(operation);
+    }
+
+    /// Appends an operation whose pointers may be malformed, for tests of the host.
+    #[doc(hidden)]
+    pub fn push_unchecked(&mut self, operation: PatchOperation) {
         self.operations.push(operation);
     }
 
@@ -218,7 +238,9 @@ impl Patch {
         self.operations.is_empty()
     }
 
+    #[track_caller]
     fn with_list(mut self, object: Document, list: Pointer) -> Self {
+        checked(list.as_str());
         let is_missing = || matches!(object.get(&list), None | Some(Value::Null));
         if !self.created.contains(&list) && is_missing() {
             self = self.set(object, &list, NewValue::Json("[]".to_owned()));
@@ -227,9 +249,26 @@ impl Patch {
         self
     }
 
+    #[track_caller]
     fn with(mut self, operation: PatchOperation) -> Self {
-        self.operations.push(operation);
+        self.push(operation);
         self
+    }
+}
+
+#[track_caller]
+fn check_places(operation: &PatchOperation) {
+    match operation {
+        PatchOperation::Add(at) | PatchOperation::Replace(at) | PatchOperation::Test(at) => {
+            checked(&at.path);
+        }
+        PatchOperation::Remove(path) => {
+            checked(path);
+        }
+        PatchOperation::Move(places) | PatchOperation::Copy(places) => {
+            checked(&places.from);
+            checked(&places.path);
+        }
     }
 }
 

@@ -1,6 +1,12 @@
-//! JSON Pointers that are well formed by construction. The host ends the call when it gets a malformed one.
+//! JSON Pointers that are well formed by construction. The SDK ends the call when it gets a malformed one.
+
+mod check;
 
 use std::fmt;
+
+pub(crate) use self::check::checked;
+#[doc(hidden)]
+pub use self::check::literal;
 
 /// An RFC 6901 JSON Pointer. The empty pointer is the whole document.
 ///
@@ -19,7 +25,12 @@ pub struct Pointer(String);
 
 /// The reason why a text is not a [`Pointer`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PointerError(&'static str);
+pub enum PointerError {
+    /// The text is not empty and does not begin with a slash.
+    NoLeadingSlash,
+    /// A `~` is followed by neither 0 nor 1.
+    BadEscape,
+}
 
 /// Text from outside that may or may not be a pointer.
 #[derive(serde::Deserialize)]
@@ -107,7 +118,8 @@ impl AsRef<str> for Pointer {
     }
 }
 
-/// Takes the text unchanged, with its escapes. A malformed pointer ends the call when it is used.
+/// Takes the text unchanged, with its escapes. A malformed pointer ends the call when it is used. [`at!`](crate::at)
+/// checks a literal at compile time.
 impl From<&str> for Pointer {
     fn from(text: &str) -> Self {
         Self(text.to_owned())
@@ -155,14 +167,10 @@ impl TryFrom<Checked> for Pointer {
     type Error = PointerError;
 
     fn try_from(Checked(text): Checked) -> Result<Self, PointerError> {
-        if !text.is_empty() && !text.starts_with('/') {
-            return Err(PointerError("it must begin with a slash"));
+        match check::error(text.as_bytes()) {
+            Some(error) => Err(error),
+            None => Ok(Self(text)),
         }
-        let mut escapes = text.split('~').skip(1);
-        if escapes.any(|rest| !rest.starts_with(['0', '1'])) {
-            return Err(PointerError("behind a `~` must stand 0 or 1"));
-        }
-        Ok(Self(text))
     }
 }
 
@@ -174,7 +182,11 @@ fn unescaped(token: &str) -> String {
 
 impl fmt::Display for PointerError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "is no JSON Pointer: {}", self.0)
+        f.write_str("is no JSON Pointer: ")?;
+        f.write_str(match self {
+            Self::NoLeadingSlash => "it must begin with a slash",
+            Self::BadEscape => "behind a `~` must stand 0 or 1",
+        })
     }
 }
 

@@ -5,6 +5,7 @@ use std::fmt;
 use serde::de::DeserializeOwned;
 
 use crate::bindings::imports::tollgate::admission::review::Part;
+use crate::pointer::checked;
 use crate::{AdmissionRequest, Node, Operation, Value, host};
 
 /// The review for which the host called the plugin.
@@ -14,9 +15,9 @@ pub struct Review(());
 
 /// One of the JSON documents of a review.
 ///
-/// Every function with a pointer ends the call, as a fault of the plugin, if the text is not an RFC 6901 pointer.
-/// Otherwise a typo would read as "absent". The functions accept any text: `"/spec/replicas"`, a
-/// [`Pointer`](crate::Pointer), the `pointer` of a [`Node`].
+/// Every function with a pointer panics at the caller's line if the text is not an RFC 6901 pointer. Otherwise a typo
+/// would read as "absent". The functions accept any text: `"/spec/replicas"`, a [`Pointer`](crate::Pointer), the
+/// `pointer` of a [`Node`]. [`at!`](crate::at) checks a literal at compile time.
 #[derive(Clone, Copy)]
 pub struct Document(Part);
 
@@ -100,6 +101,7 @@ impl Review {
     ///
     /// The cost is the size of both values. They are compared as JSON text, because kube-apiserver writes the members
     /// of both objects in the same order.
+    #[track_caller]
     pub fn changes(&self, at: impl AsRef<str>) -> bool {
         let at = at.as_ref();
         self.object().json(at) != self.old_object().json(at)
@@ -133,23 +135,31 @@ impl Document {
     }
 
     /// Returns the value at a pointer. None if there is nothing. JSON null is `Some(Value::Null)`.
+    #[track_caller]
     pub fn get(self, at: impl AsRef<str>) -> Option<Value> {
-        host::get(self.0, at.as_ref())
+        host::get(self.0, checked(at.as_ref()))
     }
 
     /// Returns the values at several pointers, in their order, with one call of the host. Each is what [`Document::get`]
     /// returns.
+    #[track_caller]
     pub fn get_many<T: AsRef<str>>(self, at: impl IntoIterator<Item = T>) -> Vec<Option<Value>> {
-        let at: Vec<String> = at.into_iter().map(|at| at.as_ref().to_owned()).collect();
-        host::get_many(self.0, &at)
+        // A closure has a place of its own, so the check is a loop.
+        let mut pointers = Vec::new();
+        for at in at {
+            pointers.push(checked(at.as_ref()).to_owned());
+        }
+        host::get_many(self.0, &pointers)
     }
 
     /// Returns the string at a pointer. None for nothing or another type.
+    #[track_caller]
     pub fn text(self, at: impl AsRef<str>) -> Option<String> {
         self.get(at)?.into_text()
     }
 
     /// Returns the integer at a pointer. None for nothing or another type.
+    #[track_caller]
     pub fn integer(self, at: impl AsRef<str>) -> Option<i64> {
         match self.get(at)? {
             Value::Integer(integer) => Some(integer),
@@ -158,6 +168,7 @@ impl Document {
     }
 
     /// Returns the number at a pointer, rounded to a double. None for nothing or another type.
+    #[track_caller]
     pub fn number(self, at: impl AsRef<str>) -> Option<f64> {
         match self.get(at)? {
             #[expect(
@@ -171,6 +182,7 @@ impl Document {
     }
 
     /// Returns the boolean at a pointer. None for nothing or another type.
+    #[track_caller]
     pub fn boolean(self, at: impl AsRef<str>) -> Option<bool> {
         match self.get(at)? {
             Value::Boolean(boolean) => Some(boolean),
@@ -179,6 +191,7 @@ impl Document {
     }
 
     /// Returns the number of elements or members of the array or object at a pointer. None for nothing or another type.
+    #[track_caller]
     pub fn length(self, at: impl AsRef<str>) -> Option<usize> {
         match self.get(at)? {
             Value::Array(length) | Value::Object(length) => Some(length as usize),
@@ -187,19 +200,22 @@ impl Document {
     }
 
     /// Returns the member names of the object at a pointer, not escaped. None if there is no object.
+    #[track_caller]
     pub fn keys(self, at: impl AsRef<str>) -> Option<Vec<String>> {
-        host::keys(self.0, at.as_ref())
+        host::keys(self.0, checked(at.as_ref()))
     }
 
     /// Returns every place that matches a pattern, in document order. In `/spec/containers/*/image`, the `*` matches
     /// any element or member. The size of the document bounds the result.
+    #[track_caller]
     pub fn select(self, pattern: impl AsRef<str>) -> Vec<Node> {
-        host::select(self.0, pattern.as_ref())
+        host::select(self.0, checked(pattern.as_ref()))
     }
 
     /// Returns the JSON text at a pointer; `""` is the whole document. None if there is nothing.
+    #[track_caller]
     pub fn json(self, at: impl AsRef<str>) -> Option<String> {
-        host::get_json(self.0, at.as_ref())
+        host::get_json(self.0, checked(at.as_ref()))
     }
 
     /// Returns the value at a pointer as a type of the plugin's own. None if there is nothing.
@@ -210,18 +226,12 @@ impl Document {
     ///
     /// # Errors
     /// If the value is not of that type. The error has the pointer and never the value.
+    #[track_caller]
     pub fn read<T: DeserializeOwned>(self, at: impl AsRef<str>) -> Result<Option<T>, ReadError> {
         let at = at.as_ref();
-        let Some(json) = self.json(at) else {
-            return Ok(None);
-        };
-        match serde_json::from_str(&json) {
-            Ok(value) => Ok(Some(value)),
-            Err(error) => Err(ReadError {
-                pointer: at.to_owned(),
-                error,
-            }),
-        }
+        self.json(at)
+            .map(|json| ReadError::parse(at, &json))
+            .transpose()
     }
 }
 
@@ -256,6 +266,14 @@ impl Value {
 // === impl ReadError ===
 
 impl ReadError {
+    /// Parses the JSON at a pointer.
+    pub(crate) fn parse<T: DeserializeOwned>(pointer: &str, json: &str) -> Result<T, Self> {
+        serde_json::from_str(json).map_err(|error| Self {
+            pointer: pointer.to_owned(),
+            error,
+        })
+    }
+
     /// The pointer that was read.
     #[must_use]
     pub fn pointer(&self) -> &str {

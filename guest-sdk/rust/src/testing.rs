@@ -27,6 +27,8 @@
 //! ```
 
 pub(crate) mod host;
+#[cfg(feature = "cluster")]
+pub(crate) mod lookups;
 mod namespace;
 mod outcome;
 mod patch;
@@ -53,6 +55,8 @@ pub struct TestReview {
     pub(crate) options: Option<Json>,
     pub(crate) namespace: Option<Json>,
     pub(crate) now: Option<std::time::SystemTime>,
+    #[cfg(feature = "cluster")]
+    pub(crate) lookups: lookups::Lookups,
     settings: Json,
 }
 
@@ -117,6 +121,8 @@ impl TestReview {
             options: None,
             namespace: None,
             now: None,
+            #[cfg(feature = "cluster")]
+            lookups: lookups::Lookups::default(),
             settings: json!({}),
         }
     }
@@ -231,6 +237,27 @@ impl TestReview {
     #[must_use]
     pub fn now(mut self, now: std::time::SystemTime) -> Self {
         self.now = Some(now);
+        self
+    }
+
+    /// Adds a lookup, as the configuration has it under `lookups`, with the objects that it holds. The policy sees only
+    /// the objects' `fields`, and finds them by `indexes`. `resource`, `labelSelector` and `secrets` have no effect here:
+    /// give the objects that they select.
+    ///
+    /// # Panics
+    /// If a key of the lookup is unknown, or an object has no name.
+    #[cfg(feature = "cluster")]
+    #[must_use]
+    pub fn lookup(mut self, lookup: Json, objects: impl IntoIterator<Item = Json>) -> Self {
+        self.lookups.add(lookup, objects);
+        self
+    }
+
+    /// Adds a lookup that the host has not read yet. All functions of [`cluster`](crate::cluster) fail for it.
+    #[cfg(feature = "cluster")]
+    #[must_use]
+    pub fn not_synchronised(mut self, lookup: &str) -> Self {
+        self.lookups.add_not_synchronised(lookup);
         self
     }
 

@@ -499,3 +499,246 @@ mod namespaces {
             .validate::<Labelled>();
     }
 }
+
+#[cfg(feature = "cluster")]
+mod cluster {
+    use tollgate_sdk::cluster::{self, Failure, Object, OrFault as _};
+
+    use super::*;
+
+    /// Does what the settings say, and warns with what it finds.
+    #[derive(serde::Deserialize)]
+    struct Reader {
+        get: Option<(String, Option<String>, String)>,
+        find: Option<(String, String, String)>,
+        list: Option<(String, Option<String>)>,
+    }
+
+    impl Policy for Reader {
+        type Settings = Self;
+
+        fn configure(settings: Self) -> Result<Self, SettingsErrors> {
+            Ok(settings)
+        }
+    }
+
+    impl Validate for Reader {
+        fn validate(&self, review: &Review) -> Result<(), Denial> {
+            if let Some((lookup, namespace, name)) = &self.get {
+                let found = cluster::get(lookup, namespace.as_deref(), name).or_fault();
+                review.warn(found.map_or("none".to_owned(), |object| shown(&object)));
+            }
+            if let Some((lookup, index, key)) = &self.find {
+                for object in cluster::find(lookup, index, key) {
+                    review.warn(shown(&object.or_fault()));
+                }
+            }
+            if let Some((lookup, namespace)) = &self.list {
+                for object in cluster::list(lookup, namespace.as_deref()) {
+                    match object {
+                        Ok(object) => review.warn(shown(&object)),
+                        Err(failure) => return Err(Denial::new(failure.to_string())),
+                    }
+                }
+            }
+            Ok(())
+        }
+    }
+
+    fn shown(object: &Object) -> String {
+        let namespace = object.namespace().unwrap_or("-");
+        format!("{namespace}/{} {}", object.name(), object.json("").unwrap())
+    }
+
+    fn ingress(namespace: &str, name: &str, hosts: &[&str]) -> Json {
+        let rules: Vec<Json> = hosts
+            .iter()
+            .map(|host| json!({"host": host, "http": {"paths": []}}))
+            .chain([json!({"http": {}}), json!([1]), json!("odd")])
+            .collect();
+        json!({
+            "metadata": {"namespace": namespace, "name": name, "labels": {"team": "a"}},
+            "spec": {"rules": rules, "tls": []},
+        })
+    }
+
+    fn lookup() -> Json {
+        json!({
+            "name": "ingresses",
+            "resource": {"group": "networking.k8s.io", "version": "v1", "resource": "ingresses"},
+            "fields": ["/spec/rules/*/host"],
+            "indexes": {"host": "/spec/rules/*/host", "team": "/metadata/labels/team"},
+        })
+    }
+
+    fn warnings(settings: Json) -> Vec<String> {
+        TestReview::create(pod())
+            .settings(settings)
+            .lookup(
+                lookup(),
+                [
+                    ingress("shop", "web", &["b.example", "c.example"]),
+                    ingress("blog", "web", &["a.example", "b.example"]),
+                    ingress("blog", "api", &[]),
+                ],
+            )
+            .validate::<Reader>()
+            .warnings()
+            .to_vec()
+    }
+
+    #[test]
+    fn get_returns_kept_fields_of_one_object() {
+        assert_eq!(
+            warnings(json!({"get": ["ingresses", "shop", "web"]})),
+            [
+                r#"shop/web {"spec":{"rules":[{"host":"b.example"},{"host":"c.example"},{},[],null]}}"#
+            ]
+        );
+        assert_eq!(
+            warnings(json!({"get": ["ingresses", "blog", "api"]})),
+            ["blog/api {}"]
+        );
+        assert_eq!(
+            warnings(json!({"get": ["ingresses", "shop", "api"]})),
+            ["none"]
+        );
+        assert_eq!(
+            warnings(json!({"get": ["ingresses", null, "web"]})),
+            ["none"]
+        );
+    }
+
+    #[test]
+    fn find_returns_objects_with_the_key_by_namespace_and_name() {
+        let found = |index: &str, key: &str| -> Vec<String> {
+            warnings(json!({"find": ["ingresses", index, key]}))
+                .iter()
+                .map(|line| line.split(' ').next().unwrap().to_owned())
+                .collect()
+        };
+        assert_eq!(found("host", "b.example"), ["blog/web", "shop/web"]);
+        assert_eq!(found("host", "c.example"), ["shop/web"]);
+        assert!(found("host", "d.example").is_empty());
+        // An index keeps its own keys.
+        assert_eq!(found("team", "a").len(), 3);
+    }
+
+    #[test]
+    fn list_returns_all_pages() {
+        let objects = (0..1201).map(|number| ingress("shop", &format!("web-{number:04}"), &[]));
+        let outcome = TestReview::create(pod())
+            .settings(json!({"list": ["ingresses", "shop"]}))
+            .lookup(lookup(), objects)
+            .validate::<Reader>();
+        assert_eq!(outcome.warnings().len(), 1201);
+        assert!(outcome.warnings().is_sorted());
+        assert_eq!(
+            warnings(json!({"list": ["ingresses", "blog"]})),
+            [
+                "blog/api {}",
+                r#"blog/web {"spec":{"rules":[{"host":"a.example"},{"host":"b.example"},{},[],null]}}"#
+            ]
+        );
+    }
+
+    #[test]
+    fn failures_tell_what_is_missing() {
+        let denied = |review: TestReview, lookup: &str, namespace: &str| {
+            review
+                .settings(json!({"list": [lookup, namespace]}))
+                .validate::<Reader>()
+                .denial()
+                .message
+                .clone()
+        };
+        let mut limited = lookup();
+        limited["namespaces"] = json!(["shop"]);
+        let review = TestReview::create(pod())
+            .lookup(limited, [])
+            .not_synchronised("pods");
+        assert_eq!(
+            denied(review.clone(), "pods", "shop"),
+            "not synchronised: the lookup `pods`"
+        );
+        assert_eq!(
+            denied(review.clone(), "ingresses", "blog"),
+            "not granted: the lookup `ingresses` does not cover the namespace `blog`"
+        );
+        assert!(
+            denied(review, "ingress", "blog")
+                .starts_with("not granted: there is no lookup `ingress`")
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "not synchronised: the lookup `ingresses`")]
+    fn enforcing_plugin_ends_as_fault_without_objects() {
+        drop(
+            TestReview::create(pod())
+                .settings(json!({"find": ["ingresses", "host", "a.example"]}))
+                .not_synchronised("ingresses")
+                .validate::<Reader>(),
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "the lookup `ingresses` has no index `hosts`")]
+    fn unknown_index_is_not_granted() {
+        drop(warnings(
+            json!({"find": ["ingresses", "hosts", "a.example"]}),
+        ));
+    }
+
+    #[test]
+    fn fields_are_read_by_pointer() {
+        struct Fields;
+
+        impl Policy for Fields {
+            type Settings = serde::de::IgnoredAny;
+
+            fn configure(_: Self::Settings) -> Result<Self, SettingsErrors> {
+                Ok(Self)
+            }
+        }
+
+        impl Validate for Fields {
+            fn validate(&self, _: &Review) -> Result<(), Denial> {
+                let object = cluster::get("quotas", None, "a").or_fault().unwrap();
+                assert_eq!(object.namespace(), None);
+                assert_eq!(object.text("/data/text"), Some("x"));
+                assert_eq!(object.text("/data/big"), None);
+                assert_eq!(object.integer("/data/big"), Some(9_007_199_254_740_993));
+                assert_eq!(object.number("/data/half"), Some(0.5));
+                assert_eq!(object.boolean("/data/on"), Some(true));
+                assert_eq!(object.get("/data/null"), Some(Value::Null));
+                assert_eq!(object.get("/data/none"), None);
+                assert_eq!(object.length("/data/list"), Some(2));
+                assert_eq!(object.keys("/data/map").unwrap(), ["a/b"]);
+                assert_eq!(object.select("/data/map/*")[0].pointer, "/data/map/a~1b");
+                assert_eq!(object.json("/data/list").unwrap(), "[1,2]");
+                let list = object.read::<Vec<u8>>("/data/list").unwrap();
+                assert_eq!(list, Some(vec![1, 2]));
+                assert_eq!(object.read::<u8>("/data/none").unwrap(), None);
+                let error = object.read::<u8>("/data/text").unwrap_err();
+                assert_eq!(error.pointer(), "/data/text");
+                assert!(!format!("{object:?}").contains("half"));
+                assert_eq!(
+                    cluster::get("none", None, "a").unwrap_err(),
+                    Failure::NotGranted(
+                        "there is no lookup `none`; a test adds it: TestReview::lookup".to_owned()
+                    )
+                );
+                Ok(())
+            }
+        }
+
+        let object = json!({"metadata": {"name": "a"}, "data": {
+            "text": "x", "big": 9_007_199_254_740_993_i64, "half": 0.5, "on": true, "null": null,
+            "list": [1, 2], "map": {"a/b": 1},
+        }});
+        let review = TestReview::create(pod())
+            .lookup(json!({"name": "quotas", "fields": ["/data"]}), [object]);
+        assert!(review.validate::<Fields>().is_allowed());
+    }
+}

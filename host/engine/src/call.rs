@@ -384,6 +384,7 @@ impl Guest {
         let output_bytes = usize::try_from(state.limits.output_bytes).unwrap_or(usize::MAX);
         state.clock = engine.clock;
         state.namespaces = engine.namespaces.clone();
+        state.lookups = self.lookups.of(&engine.tables);
         let mut store = Store::new(engine.wasmtime(), state);
         store.limiter(|state| state);
         store.set_fuel(fuel).expect("the engine meters fuel");

@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use tollgate_admission::Phase;
+use tollgate_config::lookup::Lookups;
 use tollgate_config::{Capability, Limits, PluginName};
+use tollgate_lookups::Granted;
 use wasmparser::{Instance, Parser, Payload};
 use wasmtime::component::{Component, InstancePre};
 
 use super::bindings::{EveryMutatorIndices, EveryPluginIndices, EveryValidatorIndices};
+use super::lookups::{Bound, no_tables};
 use super::state::CallState;
 use super::{Engine, PER_COMPONENT};
 use crate::Code;
@@ -24,6 +27,7 @@ pub struct Guest {
     pub(super) limits: Arc<Limits>,
     pub(super) slots: Arc<Semaphore>,
     pub(super) imports_wasi: bool,
+    pub(super) lookups: Bound,
 }
 
 /// How a fresh instance gets its settings.
@@ -94,13 +98,13 @@ pub enum GuestError {
     /// The component imports a capability that is not granted.
     #[error(
         "it imports `{name}`, a capability that is not granted: if the plugin should have it, add \
-         `capabilities: [{capability}]` to its configuration"
+         `{key}` to its configuration"
     )]
     NotGranted {
         /// Name of the import.
         name: String,
-        /// Name of the capability to grant.
-        capability: &'static str,
+        /// The key of the configuration that grants the capability.
+        key: &'static str,
     },
     /// The component was built for another version of the contract.
     #[error(
@@ -139,8 +143,11 @@ struct Needs {
 /// Contract version that this host serves.
 const CONTRACT_VERSION: &str = "0.1.0";
 const PACKAGE: &str = "tollgate:admission/";
-/// Interfaces that need a capability: interface name, capability name, capability.
-const CAPABILITIES: [(&str, &str, Capability); 1] = [("clock", "clock", Capability::Clock)];
+/// Interfaces that need a capability: interface name, the key that grants it, capability.
+const CAPABILITIES: [(&str, &str, Capability); 2] = [
+    ("clock", "capabilities: [clock]", Capability::Clock),
+    ("cluster", "lookups", Capability::Cluster),
+];
 
 // === impl Interfaces ===
 
@@ -277,7 +284,23 @@ impl Guest {
             limits,
             slots,
             imports_wasi,
+            lookups: Bound::new(Lookups::new(), no_tables()),
         })
+    }
+
+    /// Returns the same plugin with lookups, and takes their tables from the engine's source.
+    #[must_use]
+    pub fn with_lookups(self, engine: &Engine, lookups: &Lookups) -> Self {
+        Self {
+            lookups: Bound::new(lookups.clone(), engine.tables.clone()),
+            ..self
+        }
+    }
+
+    /// The lookups of the plugin, with their tables.
+    #[must_use]
+    pub fn lookups(&self) -> &Granted {
+        self.lookups.granted()
     }
 
     /// Serialises the compiled code, for an engine with the same settings.
@@ -425,7 +448,7 @@ fn admit_import(name: &str, capabilities: &[Capability]) -> Result<(), GuestErro
     if matches!(interface, "types" | "review" | "logging") {
         return Ok(());
     }
-    let (_, capability, needed) = CAPABILITIES
+    let (_, key, needed) = CAPABILITIES
         .into_iter()
         .find(|(known, ..)| *known == interface)
         .ok_or_else(unknown)?;
@@ -434,7 +457,7 @@ fn admit_import(name: &str, capabilities: &[Capability]) -> Result<(), GuestErro
     } else {
         Err(GuestError::NotGranted {
             name: name.to_owned(),
-            capability,
+            key,
         })
     }
 }
@@ -464,6 +487,7 @@ mod tests {
     fn refuses_other_imports_by_name() {
         let refused = |name: &str| admit_import(name, &[]).unwrap_err().to_string();
         assert!(refused("tollgate:admission/clock@0.1.0").contains("capabilities: [clock]"));
+        assert!(refused("tollgate:admission/cluster@0.1.0").contains("add `lookups` to"));
         assert!(refused("tollgate:admission/review@0.9.0").contains("rebuild it"));
         for name in [
             "evil:host/exec@1.0.0",

@@ -29,7 +29,7 @@ use super::namespaces::namespace_now;
 use super::state::{CallState, Subject};
 use super::{FUEL_PER_BYTE, FUEL_PER_CALL, FUEL_PER_MATCH, FUEL_PER_NODE};
 
-type Host<'a> = StoreContextMut<'a, CallState>;
+pub(super) type Host<'a> = StoreContextMut<'a, CallState>;
 
 /// Maximum length of a text in bytes; the rest is cut off. Long enough for any message.
 const MAX_TEXT_BYTES: usize = 4096;
@@ -323,7 +323,7 @@ fn now(mut host: Host<'_>) -> wasmtime::Result<clock::Datetime> {
 
 // === what the above share ===
 
-fn subject<'a>(host: &'a mut Host<'_>) -> wasmtime::Result<&'a Subject> {
+pub(super) fn subject<'a>(host: &'a mut Host<'_>) -> wasmtime::Result<&'a Subject> {
     subject_of(host.data_mut())
 }
 
@@ -401,14 +401,14 @@ fn reads(host: &mut Host<'_>, part: Part, at: &str, value: &Json) {
     }
 }
 
-fn charge(host: &mut Host<'_>, bytes: usize, nodes: usize) -> wasmtime::Result<()> {
+pub(super) fn charge(host: &mut Host<'_>, bytes: usize, nodes: usize) -> wasmtime::Result<()> {
     let amount = FUEL_PER_CALL
         .saturating_add((bytes as u64).saturating_mul(FUEL_PER_BYTE))
         .saturating_add((nodes as u64).saturating_mul(FUEL_PER_NODE));
     burn(host, amount)
 }
 
-fn charge_bytes(host: &mut Host<'_>, bytes: usize) -> wasmtime::Result<()> {
+pub(super) fn charge_bytes(host: &mut Host<'_>, bytes: usize) -> wasmtime::Result<()> {
     burn(host, (bytes as u64).saturating_mul(FUEL_PER_BYTE))
 }
 
@@ -416,7 +416,7 @@ fn charge_nodes(host: &mut Host<'_>, nodes: usize) -> wasmtime::Result<()> {
     burn(host, (nodes as u64).saturating_mul(FUEL_PER_NODE))
 }
 
-fn burn(host: &mut Host<'_>, amount: u64) -> wasmtime::Result<()> {
+pub(super) fn burn(host: &mut Host<'_>, amount: u64) -> wasmtime::Result<()> {
     match host.get_fuel()?.checked_sub(amount) {
         Some(rest) => host.set_fuel(rest),
         None => Err(out_of_fuel(host)),

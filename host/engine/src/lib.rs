@@ -19,6 +19,7 @@ mod fault;
 mod grounds;
 mod guest;
 mod host;
+mod lookups;
 mod meter;
 mod namespaces;
 mod offload;
@@ -39,6 +40,7 @@ use tokio::sync::Semaphore;
 use tollgate_admission::namespaces::Namespaces;
 use tollgate_config::{Capability, Limits};
 use tollgate_json::document::{Account, Room};
+use tollgate_lookups::Tables;
 use wasmtime::component::{Component, Linker};
 use wasmtime::{
     Config, Enabled, InstanceAllocationStrategy, OptLevel, PoolingAllocationConfig,
@@ -165,6 +167,8 @@ pub struct Engine {
     clock: Clock,
     /// Where the host looks up namespaces.
     namespaces: Arc<dyn Namespaces>,
+    /// Where the objects of lookups come from.
+    tables: Arc<dyn Tables>,
     exhaustion: Exhaustion,
     /// Where the host does its own costly work for reviews.
     offload: Offload,
@@ -239,6 +243,7 @@ impl Engine {
             tier: settings.tier,
             clock: Clock::default(),
             namespaces: namespaces::no_namespaces(),
+            tables: lookups::no_tables(),
             exhaustion: Exhaustion::default(),
             offload: Offload::beside_the_servers(),
         })
@@ -321,6 +326,13 @@ impl Engine {
     #[must_use]
     pub fn with_namespaces(self, namespaces: Arc<dyn Namespaces>) -> Self {
         Self { namespaces, ..self }
+    }
+
+    /// Returns the same engine with another source of the objects of lookups. Without one, lookups answer
+    /// `not-synchronised`.
+    #[must_use]
+    pub fn with_tables(self, tables: Arc<dyn Tables>) -> Self {
+        Self { tables, ..self }
     }
 
     /// Returns the same engine with a limit in bytes on the linear memory of all its calls together.
@@ -442,6 +454,7 @@ impl Engine {
         for capability in capabilities {
             match capability {
                 Capability::Clock => host::add_clock(&mut linker)?,
+                Capability::Cluster => lookups::add_to_linker(&mut linker)?,
             }
         }
         Ok(linker)

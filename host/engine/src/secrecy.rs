@@ -10,6 +10,9 @@
 //! copied content may therefore change only `data`, `stringData` and annotations, which all count as content
 //! ([`is_content`]).
 //!
+//! A plugin can also read other Secrets than that of the review, by a lookup of the capability `cluster`. Whoever may
+//! read the object of the review may not read those. Such a mutator may therefore change nothing.
+//!
 //! A patch can read content too: `test` compares it, `copy` and `move` take it along. An operation that needs an
 //! existing value fails where there is none ([`goes_by_content`]).
 
@@ -26,8 +29,10 @@ pub enum Secrecy {
     Open,
     /// The review is about a Secret, and the plugin has read only its outside.
     Sealed,
-    /// The plugin has read the content of a Secret.
+    /// The plugin has read the content of the review's Secret.
     Broken,
+    /// The plugin has read Secrets by a lookup. No place of the review's object counts as their content.
+    Elsewhere,
 }
 
 /// Fields of a Secret that tell nothing about its content.
@@ -91,10 +96,25 @@ impl Secrecy {
         }
     }
 
+    /// Records that the plugin got an answer of a lookup of Secrets.
+    pub(super) fn reads_elsewhere(&mut self) {
+        *self = Self::Elsewhere;
+    }
+
     /// Whether texts are withheld.
     #[must_use]
     pub fn withholds(self) -> bool {
-        self == Self::Broken
+        matches!(self, Self::Broken | Self::Elsewhere)
+    }
+
+    /// Whether a mutator may write to a place of the object without spreading what it has read.
+    #[must_use]
+    pub fn may_write(self, pointer: &str) -> bool {
+        match self {
+            Self::Open | Self::Sealed => true,
+            Self::Broken => is_content(pointer),
+            Self::Elsewhere => false,
+        }
     }
 
     /// Returns the text, or the placeholder if texts are withheld.

@@ -6,6 +6,7 @@ use tollgate_admission::namespaces::Namespaces;
 use tollgate_admission::review::request::{AdmissionRequest, Operation};
 use tollgate_config::{Limits, PluginName};
 use tollgate_json::document::{Account, Json, NoRoom};
+use tollgate_lookups::Granted;
 use wasmtime::ResourceLimiter;
 
 use super::Clock;
@@ -34,6 +35,8 @@ pub struct CallState {
     pub(super) clock: Clock,
     /// Where the Namespace of the request is looked up.
     pub(super) namespaces: Arc<dyn Namespaces>,
+    /// The objects of the cluster that the plugin may see.
+    pub(super) lookups: Granted,
     /// Number of log lines that an earlier attempt of the same call has written.
     pub(super) lines_before: u32,
     pub(super) secrecy: Secrecy,
@@ -66,6 +69,7 @@ impl CallState {
             limits,
             clock: Clock::default(),
             namespaces: no_namespaces(),
+            lookups: Granted::default(),
             lines_before: 0,
             secrecy,
             grounds: Grounds::default(),

@@ -2,8 +2,6 @@
 
 #include "tollgate.h"
 
-#define IS(text, literal) tollgate_equal((text), TOLLGATE_TEXT(literal))
-
 static tollgate_text what_to_do(void) {
     tollgate_value value;
     bool is_there = tollgate_get(TOLLGATE_OBJECT, TOLLGATE_TEXT("/data/do"), &value);
@@ -11,19 +9,19 @@ static tollgate_text what_to_do(void) {
 }
 
 __attribute__((noinline)) static int act(tollgate_text what, volatile int depth) {
-    if (IS(what, "throw")) {
+    if (TOLLGATE_IS(what, "throw")) {
         TOLLGATE_ABORT(TOLLGATE_TEXT("boom"));
     }
-    if (IS(what, "crash")) {
+    if (TOLLGATE_IS(what, "crash")) {
         TOLLGATE_ASSERT(depth == 1);
     }
-    while (IS(what, "loop")) {
+    while (TOLLGATE_IS(what, "loop")) {
         depth++;
     }
-    while (IS(what, "memory")) {
+    while (TOLLGATE_IS(what, "memory")) {
         tollgate_allocate(1 << 20);
     }
-    if (IS(what, "recurse")) {
+    if (TOLLGATE_IS(what, "recurse")) {
         volatile char frame[256];
         frame[0] = (char)depth;
         return act(what, depth + 1) + frame[0];
@@ -71,41 +69,112 @@ static void read_many(void) {
                                 space, found.at[2].value.text));
 }
 
+static tollgate_text datum(tollgate_text member) {
+    tollgate_value value;
+    bool is_there = tollgate_get(TOLLGATE_OBJECT, tollgate_child(TOLLGATE_TEXT("/data"), member), &value);
+    return is_there && value.kind == TOLLGATE_STRING ? value.text : (tollgate_text){0};
+}
+
+static void show(const tollgate_cluster_object *object) {
+    tollgate_json found, rules;
+    tollgate_text hosts = {0}, host, label = TOLLGATE_TEXT("-");
+    if (tollgate_json_at(object->fields, TOLLGATE_TEXT("/spec/rules"), &rules)) {
+        for (size_t index = 0; tollgate_json_element(&rules); index++) {
+            tollgate_text at = TOLLGATE_JOIN(TOLLGATE_TEXT("/spec/rules/"), tollgate_of_integer((int64_t)index),
+                                             TOLLGATE_TEXT("/host"));
+            if (tollgate_json_at(object->fields, at, &found) && tollgate_json_string(&found, &host)) {
+                hosts = hosts.length == 0 ? host : TOLLGATE_JOIN(hosts, TOLLGATE_TEXT(" "), host);
+            }
+            tollgate_json_skip(&rules);
+        }
+    }
+    if (tollgate_json_at(object->fields, TOLLGATE_TEXT("/metadata/labels/a~1b"), &found)) {
+        tollgate_json_string(&found, &label);
+    }
+    bool has_uid = tollgate_json_at(object->fields, TOLLGATE_TEXT("/metadata/uid"), &found);
+    tollgate_text namespace = object->namespace.is_there ? object->namespace.text : TOLLGATE_TEXT("-");
+    tollgate_warn(TOLLGATE_JOIN(namespace, TOLLGATE_TEXT("/"), object->name, TOLLGATE_TEXT(" ["), hosts,
+                                TOLLGATE_TEXT("] "), label, TOLLGATE_TEXT(" "), truth(has_uid)));
+}
+
+/* Reads the lookup that the object names, and warns with what it finds. */
+static void look_up(tollgate_text what) {
+    tollgate_text lookup = datum(TOLLGATE_TEXT("lookup")), name = datum(TOLLGATE_TEXT("namespace")), why;
+    tollgate_option namespace = {name.length > 0, name};
+    if (TOLLGATE_IS(what, "get")) {
+        tollgate_cluster_object object;
+        bool is_there;
+        if (tollgate_cluster_get(lookup, namespace, datum(TOLLGATE_TEXT("name")), &is_there, &object, &why) !=
+            TOLLGATE_ANSWERED) {
+            TOLLGATE_ABORT(why);
+        }
+        if (is_there) {
+            show(&object);
+        } else {
+            tollgate_warn(TOLLGATE_TEXT("none"));
+        }
+        return;
+    }
+    tollgate_cluster_objects objects =
+        TOLLGATE_IS(what, "find") ? tollgate_cluster_find(lookup, datum(TOLLGATE_TEXT("index")), datum(TOLLGATE_TEXT("key")))
+                         : tollgate_cluster_list(lookup, namespace);
+    while (tollgate_cluster_next(&objects)) {
+        show(&objects.object);
+    }
+    if (objects.result == TOLLGATE_ANSWERED) {
+        return;
+    }
+    if (!TOLLGATE_IS(what, "lookup")) {
+        TOLLGATE_ABORT(objects.why);
+    }
+    tollgate_warn(objects.result == TOLLGATE_NOT_GRANTED ? TOLLGATE_TEXT("not granted")
+                                                         : TOLLGATE_TEXT("not synchronised"));
+}
+
 const tollgate_denial *tollgate_validate(void) {
     tollgate_text what = what_to_do();
-    if (IS(what, "deny")) {
+    if (TOLLGATE_IS(what, "deny")) {
         tollgate_denial *denial = tollgate_deny(TOLLGATE_TEXT("no"));
         tollgate_deny_with_code(denial, 422);
         tollgate_blame(denial, tollgate_child(TOLLGATE_TEXT("/data"), TOLLGATE_TEXT("a/b")), TOLLGATE_TEXT("wrong"));
         return denial;
     }
-    if (IS(what, "wrong pointer")) {
+    if (TOLLGATE_IS(what, "wrong pointer")) {
         return tollgate_if_blamed(NULL);
     }
-    if (IS(what, "no answer") || IS(what, "wrong answer")) {
+    if (TOLLGATE_IS(what, "no answer") || TOLLGATE_IS(what, "wrong answer")) {
         return NULL;
     }
-    if (IS(what, "read")) {
+    if (TOLLGATE_IS(what, "read")) {
         read_all();
     }
-    if (IS(what, "read many")) {
+    if (TOLLGATE_IS(what, "read many")) {
         read_many();
     }
-    if (IS(what, "namespace")) {
+    if (TOLLGATE_IS(what, "namespace")) {
         tollgate_value team;
         tollgate_get(TOLLGATE_NAMESPACE, TOLLGATE_TEXT("/metadata/labels/team"), &team);
     }
-    if (IS(what, "whole")) {
+    if (TOLLGATE_IS(what, "whole")) {
         tollgate_text json;
         TOLLGATE_ASSERT(tollgate_get_json(TOLLGATE_OBJECT, (tollgate_text){0}, &json));
         tollgate_warn(truth(json.length > 1 << 20));
     }
-    if (IS(what, "pointer")) {
+    if (TOLLGATE_IS(what, "pointer")) {
+        /* A variable, because a literal without its slash does not compile. */
+        tollgate_text malformed = TOLLGATE_TEXT("data");
         tollgate_value value;
-        tollgate_get(TOLLGATE_OBJECT, TOLLGATE_TEXT("data"), &value);
+        tollgate_get(TOLLGATE_OBJECT, malformed, &value);
     }
-    if (IS(what, "log")) {
+    if (TOLLGATE_IS(what, "escape")) {
+        tollgate_value value;
+        tollgate_get(TOLLGATE_OBJECT, TOLLGATE_TEXT("/data/a~b"), &value);
+    }
+    if (TOLLGATE_IS(what, "log")) {
         tollgate_log(TOLLGATE_INFO, TOLLGATE_TEXT("hello"));
+    }
+    if (TOLLGATE_IS(what, "get") || TOLLGATE_IS(what, "find") || TOLLGATE_IS(what, "list") || TOLLGATE_IS(what, "lookup")) {
+        look_up(what);
     }
     act(what, 0);
     return TOLLGATE_ALLOW;
@@ -113,33 +182,38 @@ const tollgate_denial *tollgate_validate(void) {
 
 const tollgate_mutation *tollgate_mutate(void) {
     tollgate_text what = what_to_do();
-    if (IS(what, "patch")) {
+    if (TOLLGATE_IS(what, "patch")) {
         tollgate_mutation *patch = tollgate_patch();
-        tollgate_add(patch, TOLLGATE_TEXT("/metadata/annotations"), TOLLGATE_TEXT("{}"));
-        tollgate_add(patch, TOLLGATE_TEXT("/metadata/annotations/a~1b"), tollgate_quoted(TOLLGATE_TEXT("ü\"\n")));
-        tollgate_add(patch, TOLLGATE_TEXT("/data/done"), TOLLGATE_TEXT("true"));
+        tollgate_set(patch, TOLLGATE_POINTER("/metadata/annotations/a~1b"), tollgate_quoted(TOLLGATE_TEXT("ü\"\n")));
+        tollgate_set(patch, TOLLGATE_POINTER("/data/done"), TOLLGATE_TEXT("true"));
         tollgate_remove(patch, TOLLGATE_TEXT("/data/text"));
         return patch;
     }
-    if (IS(what, "merge")) {
+    if (TOLLGATE_IS(what, "pointer")) {
+        tollgate_text malformed = TOLLGATE_TEXT("data/text");
+        tollgate_mutation *patch = tollgate_patch();
+        tollgate_remove(patch, malformed);
+        return patch;
+    }
+    if (TOLLGATE_IS(what, "merge")) {
         return tollgate_merge(TOLLGATE_TEXT("{\"data\":{\"text\":null,\"done\":true}}"));
     }
-    if (IS(what, "throw") || IS(what, "loop")) {
+    if (TOLLGATE_IS(what, "throw") || TOLLGATE_IS(what, "loop")) {
         act(what, 0);
     }
     return TOLLGATE_UNCHANGED;
 }
 
 static const tollgate_rule rules[] = {{
-    .operations = TOLLGATE_TEXTS({"*", 1}),
-    .api_groups = TOLLGATE_TEXTS({"*", 1}),
-    .api_versions = TOLLGATE_TEXTS({"*", 1}),
-    .resources = TOLLGATE_TEXTS({"*/*", 3}),
+    .operations = TOLLGATE_LITERALS("*"),
+    .api_groups = TOLLGATE_LITERALS("*"),
+    .api_versions = TOLLGATE_LITERALS("*"),
+    .resources = TOLLGATE_LITERALS("*/*"),
 }};
 
 const tollgate_manifest_record tollgate_manifest = {
-    .name = {"actor", 5},
-    .version = {"0.1.0", 5},
+    .name = TOLLGATE_LITERAL("actor"),
+    .version = TOLLGATE_LITERAL("0.1.0"),
     .rules = {rules, 1},
 };
 

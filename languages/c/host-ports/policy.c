@@ -18,22 +18,7 @@ static tollgate_text allowed_names;
 
 /* Reads a port. For any other value, skips it and returns false. */
 static bool read_port(tollgate_json *json, int64_t *port) {
-    bool is_number = tollgate_json_kind(json) == '0';
-    size_t from = json->place;
-    tollgate_json_skip(json);
-    tollgate_text digits = tollgate_cut(json->text, from, json->place);
-    if (!is_number || digits.length > 5) {
-        return false;
-    }
-    *port = 0;
-    for (size_t index = 0; index < digits.length; index++) {
-        char digit = digits.at[index];
-        if (digit < '0' || digit > '9') {
-            return false;
-        }
-        *port = *port * 10 + (digit - '0');
-    }
-    return *port >= LOWEST_PORT && *port <= HIGHEST_PORT;
+    return tollgate_json_integer(json, port) && *port >= LOWEST_PORT && *port <= HIGHEST_PORT;
 }
 
 static tollgate_text named(range range) {
@@ -53,9 +38,9 @@ static void read_range(tollgate_json *json, tollgate_text pointer, tollgate_sett
     bool is_read = true;
     tollgate_text name;
     while (tollgate_json_member(json, &name)) {
-        bool is_min = tollgate_equal(name, TOLLGATE_TEXT("min"));
+        bool is_min = TOLLGATE_IS(name, "min");
         tollgate_text setting = tollgate_child(pointer, name);
-        if (!is_min && !tollgate_equal(name, TOLLGATE_TEXT("max"))) {
+        if (!is_min && !TOLLGATE_IS(name, "max")) {
             tollgate_json_skip(json);
             tollgate_settings_error(errors, setting, TOLLGATE_TEXT("unknown setting; there are: max, min"));
         } else if (!read_port(json, is_min ? &range.min : &range.max)) {
@@ -85,7 +70,7 @@ void tollgate_configure(tollgate_json settings, tollgate_settings_errors *errors
     tollgate_text name;
     while (tollgate_json_member(&settings, &name)) {
         tollgate_text pointer = tollgate_child((tollgate_text){0}, name);
-        if (!tollgate_equal(name, TOLLGATE_TEXT("allowed"))) {
+        if (!TOLLGATE_IS(name, "allowed")) {
             tollgate_json_skip(&settings);
             tollgate_settings_error(errors, pointer, TOLLGATE_TEXT("unknown setting; there is: allowed"));
         } else if (tollgate_json_kind(&settings) != '[') {
@@ -103,8 +88,8 @@ void tollgate_configure(tollgate_json settings, tollgate_settings_errors *errors
 
 /* With hostNetwork, kube-apiserver sets a hostPort for every port before a plugin sees the Pod. */
 static const tollgate_text places[] = {
-    {"/spec/initContainers/*/ports/*/hostPort", 39},
-    {"/spec/containers/*/ports/*/hostPort", 35},
+    TOLLGATE_POINTER_LITERAL("/spec/initContainers/*/ports/*/hostPort"),
+    TOLLGATE_POINTER_LITERAL("/spec/containers/*/ports/*/hostPort"),
 };
 enum { PLACES = sizeof places / sizeof places[0] };
 
@@ -136,16 +121,16 @@ const tollgate_denial *tollgate_validate(void) {
 }
 
 static const tollgate_rule rules[] = {{
-    .operations = TOLLGATE_TEXTS({"CREATE", 6}, {"UPDATE", 6}),
-    .api_groups = TOLLGATE_TEXTS({"", 0}),
-    .api_versions = TOLLGATE_TEXTS({"v1", 2}),
-    .resources = TOLLGATE_TEXTS({"pods", 4}),
+    .operations = TOLLGATE_LITERALS("CREATE", "UPDATE"),
+    .api_groups = TOLLGATE_LITERALS(""),
+    .api_versions = TOLLGATE_LITERALS("v1"),
+    .resources = TOLLGATE_LITERALS("pods"),
 }};
 
 const tollgate_manifest_record tollgate_manifest = {
-    .name = {"host-ports", 10},
-    .version = {"0.1.0", 5},
-    .description = {"Lets Pods have ports of their node in some ranges only", 54},
+    .name = TOLLGATE_LITERAL("host-ports"),
+    .version = TOLLGATE_LITERAL("0.1.0"),
+    .description = TOLLGATE_LITERAL("Lets Pods have ports of their node in some ranges only"),
     .rules = {rules, 1},
 };
 

@@ -14,7 +14,7 @@ typedef struct {
 } image;
 
 static bool looks_like_host(tollgate_text component) {
-    return tollgate_equal(component, TOLLGATE_TEXT("localhost")) ||
+    return TOLLGATE_IS(component, "localhost") ||
            tollgate_find(component, '.') < component.length || tollgate_find(component, ':') < component.length;
 }
 
@@ -67,10 +67,10 @@ static image parse(tollgate_text reference) {
             path = tollgate_cut(name, slash + 1, name.length);
         }
     }
-    if (tollgate_equal(host, TOLLGATE_TEXT("index.docker.io"))) {
+    if (TOLLGATE_IS(host, "index.docker.io")) {
         host = TOLLGATE_TEXT("docker.io");
     }
-    bool is_official = tollgate_equal(host, TOLLGATE_TEXT("docker.io")) && tollgate_find(path, '/') == path.length;
+    bool is_official = TOLLGATE_IS(host, "docker.io") && tollgate_find(path, '/') == path.length;
     tollgate_text library = is_official ? TOLLGATE_TEXT("library/") : (tollgate_text){0};
     parsed.name = TOLLGATE_JOIN(host, TOLLGATE_TEXT("/"), library, path);
     return parsed;
@@ -151,12 +151,12 @@ void tollgate_configure(tollgate_json settings, tollgate_settings_errors *errors
     message = TOLLGATE_TEXT("images must come from trusted registries");
     tollgate_text name;
     while (tollgate_json_member(&settings, &name)) {
-        if (tollgate_equal(name, TOLLGATE_TEXT("allowed"))) {
+        if (TOLLGATE_IS(name, "allowed")) {
             has_list = tollgate_json_kind(&settings) == '[';
             read_allowed(&settings, errors);
-        } else if (tollgate_equal(name, TOLLGATE_TEXT("defaultTag"))) {
+        } else if (TOLLGATE_IS(name, "defaultTag")) {
             read_string(&settings, name, &default_tag, errors);
-        } else if (tollgate_equal(name, TOLLGATE_TEXT("message"))) {
+        } else if (TOLLGATE_IS(name, "message")) {
             read_string(&settings, name, &message, errors);
         } else {
             tollgate_json_skip(&settings);
@@ -176,10 +176,10 @@ void tollgate_configure(tollgate_json settings, tollgate_settings_errors *errors
 /* ---- The policy ---- */
 
 static const tollgate_text places[] = {
-    {"/spec/initContainers/*/image", 28},
-    {"/spec/containers/*/image", 24},
-    {"/spec/ephemeralContainers/*/image", 33},
-    {"/spec/volumes/*/image/reference", 31},
+    TOLLGATE_POINTER_LITERAL("/spec/initContainers/*/image"),
+    TOLLGATE_POINTER_LITERAL("/spec/containers/*/image"),
+    TOLLGATE_POINTER_LITERAL("/spec/ephemeralContainers/*/image"),
+    TOLLGATE_POINTER_LITERAL("/spec/volumes/*/image/reference"),
 };
 enum { PLACES = sizeof places / sizeof places[0] };
 
@@ -246,16 +246,16 @@ const tollgate_mutation *tollgate_mutate(void) {
 }
 
 static const tollgate_rule rules[] = {{
-    .operations = TOLLGATE_TEXTS({"CREATE", 6}, {"UPDATE", 6}),
-    .api_groups = TOLLGATE_TEXTS({"", 0}),
-    .api_versions = TOLLGATE_TEXTS({"v1", 2}),
-    .resources = TOLLGATE_TEXTS({"pods", 4}, {"pods/ephemeralcontainers", 24}),
+    .operations = TOLLGATE_LITERALS("CREATE", "UPDATE"),
+    .api_groups = TOLLGATE_LITERALS(""),
+    .api_versions = TOLLGATE_LITERALS("v1"),
+    .resources = TOLLGATE_LITERALS("pods", "pods/ephemeralcontainers"),
 }};
 
 const tollgate_manifest_record tollgate_manifest = {
     .name = {"trusted-registries", sizeof "trusted-registries" - 1},
-    .version = {"0.1.0", 5},
-    .description = {"Lets Pods have images of trusted registries only", 48},
+    .version = TOLLGATE_LITERAL("0.1.0"),
+    .description = TOLLGATE_LITERAL("Lets Pods have images of trusted registries only"),
     .rules = {rules, 1},
 };
 

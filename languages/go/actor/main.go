@@ -7,6 +7,7 @@ import (
 	"os"
 
 	tollgate "github.com/tollgate-dev/tollgate/guest-sdk/go"
+	"github.com/tollgate-dev/tollgate/guest-sdk/go/cluster"
 	"github.com/tollgate-dev/tollgate/guest-sdk/go/plugin"
 )
 
@@ -55,13 +56,74 @@ func (actor) Validate(review *tollgate.Review) error {
 		json, _ := object.JSON("")
 		review.Warn("%t", len(json) > 1<<20)
 	case "pointer":
+		// A malformed pointer is a fault even for a policy that recovers from panics.
+		defer func() { _ = recover() }()
 		object.Get("data")
+	case "escape":
+		object.Get("/data/a~b")
 	case "log":
 		tollgate.Log(tollgate.LevelInfo, "hello")
+	case "get", "find", "list", "lookup":
+		return lookUp(do, review)
 	default:
 		act(do, 0)
 	}
 	return nil
+}
+
+// lookUp reads the lookup that the object names, and warns with what it finds.
+func lookUp(do string, review *tollgate.Review) error {
+	text := func(member string) string {
+		text, _ := review.Object().Text(tollgate.Pointer("data", member))
+		return text
+	}
+	if do == "get" {
+		object, ok, err := cluster.Get(text("lookup"), text("namespace"), text("name"))
+		if err != nil {
+			return err
+		}
+		if ok {
+			review.Warn("%s", shown(object))
+		} else {
+			review.Warn("none")
+		}
+		return nil
+	}
+	objects := cluster.List(text("lookup"), text("namespace"))
+	if do == "find" {
+		objects = cluster.Find(text("lookup"), text("index"), text("key"))
+	}
+	for object, err := range objects {
+		switch {
+		case err == nil:
+			review.Warn("%s", shown(object))
+		case do != "lookup":
+			return err
+		case errors.Is(err, cluster.ErrNotGranted):
+			review.Warn("not granted")
+		case errors.Is(err, cluster.ErrNotSynchronised):
+			review.Warn("not synchronised")
+		}
+	}
+	return nil
+}
+
+func shown(object cluster.Object) string {
+	fields := object.Fields()
+	hosts := []string{}
+	for _, node := range fields.Select("/spec/rules/*/host") {
+		host, _ := node.Value.Text()
+		hosts = append(hosts, host)
+	}
+	namespace, label := object.Namespace, "-"
+	if namespace == "" {
+		namespace = "-"
+	}
+	if text, ok := fields.Text("/metadata/labels/a~1b"); ok {
+		label = text
+	}
+	_, hasUID := fields.Get("/metadata/uid")
+	return fmt.Sprintf("%s/%s %v %s %t", namespace, object.Name, hosts, label, hasUID)
 }
 
 func act(do string, depth int) int {
@@ -103,6 +165,8 @@ func (actor) Mutate(review *tollgate.Review) (tollgate.Mutation, error) {
 			Set(review.Object(), "/metadata/annotations/a~1b", "ü\"\n").
 			Set(review.Object(), "/data/done", true).
 			Remove("/data/text"), nil
+	case "pointer":
+		return new(tollgate.Patch).Remove("data/text"), nil
 	case "merge":
 		return tollgate.Merge(map[string]any{"data": map[string]any{"text": nil, "done": true}}), nil
 	case "wrong value":

@@ -1,6 +1,7 @@
 /** Follows instructions in the object under review, for the conformance suite. */
 
 import { allow, Cause, CauseType, deny, log, merge, patch, pointer, unchanged } from '@tollgate/sdk';
+import { Failure, find, get, list } from '@tollgate/sdk/cluster';
 
 export const manifest = {
   name: 'actor',
@@ -65,15 +66,52 @@ export function validate(review) {
       review.warn(String(object.json('').length > 1 << 20));
       return allow;
     case 'pointer':
-      object.get('data');
+      // A malformed pointer is a fault even for a policy that catches errors.
+      try {
+        object.get('data');
+      } catch {}
+      return allow;
+    case 'escape':
+      object.get('/data/a~b');
+      return allow;
+    case 'not a function':
+      review.object.string('/data/text');
       return allow;
     case 'log':
       log.info('hello');
+      return allow;
+    case 'get':
+    case 'find':
+    case 'list':
+    case 'lookup':
+      lookUp(what, review);
       return allow;
     default:
       act(what, 0);
       return allow;
   }
+}
+
+/** Reads the lookup that the object names, and warns with what it finds. */
+function lookUp(what, review) {
+  const text = (member) => review.object.text(pointer('data', member));
+  const [lookup, namespace] = [text('lookup'), text('namespace')];
+  if (what === 'get') {
+    const found = get(lookup, namespace, text('name'));
+    review.warn(found === undefined ? 'none' : shown(found));
+    return;
+  }
+  try {
+    for (const object of what === 'find' ? find(lookup, text('index'), text('key')) : list(lookup, namespace)) review.warn(shown(object));
+  } catch (error) {
+    if (what !== 'lookup' || !(error instanceof Failure)) throw error;
+    review.warn(error.kind);
+  }
+}
+
+function shown({ namespace, name, fields }) {
+  const hosts = fields.select('/spec/rules/*/host').map(({ value }) => value);
+  return `${namespace ?? '-'}/${name} [${hosts.join(' ')}] ${fields.text('/metadata/labels/a~1b') ?? '-'} ${fields.get('/metadata/uid') !== undefined}`;
 }
 
 async function forgotten() {
@@ -108,6 +146,8 @@ export function mutate({ object }) {
   switch (what) {
     case 'patch':
       return patch().set(object, '/metadata/annotations/a~1b', 'ü"\n').set(object, '/data/done', true).remove('/data/text');
+    case 'pointer':
+      return patch().remove('data/text');
     case 'merge':
       return merge({ data: { text: null, done: true } });
     case 'wrong value':

@@ -19,6 +19,7 @@ from tollgate_sdk import (
     Patch,
     Review,
     Rule,
+    cluster,
     info,
     merge,
     pointer,
@@ -79,14 +80,48 @@ def validate(review: Review, _: None) -> Any:
         case "whole":
             review.warn(str(len(at.json("") or "") > 1 << 20).lower())
         case "pointer":
-            at.get("data")
+            # A malformed pointer is a fault even for a policy that catches errors.
+            try:
+                at.get("data")
+            except Exception:
+                pass
+        case "escape":
+            at.get("/data/a~b")
         case "log":
             info("hello")
             print("hello", 5)
             logging.getLogger("actor").warning("hello %d", 5)
+        case "get" | "find" | "list" | "lookup" as what:
+            look_up(what, review)
         case what:
             act(what, 0)
     return ALLOW
+
+
+def look_up(what: str, review: Review) -> None:
+    """Reads the lookup that the object names, and warns with what it finds."""
+
+    def text(member: str) -> str:
+        return review.object.text(pointer("data", member)) or ""
+
+    lookup, namespace = text("lookup"), text("namespace") or None
+    if what == "get":
+        found = cluster.get(lookup, namespace, text("name"))
+        review.warn("none" if found is None else shown(found))
+        return
+    try:
+        for one in cluster.find(lookup, text("index"), text("key")) if what == "find" else cluster.list(lookup, namespace):
+            review.warn(shown(one))
+    except cluster.Failure as failure:
+        if what != "lookup":
+            raise
+        review.warn("not granted" if isinstance(failure, cluster.NotGranted) else "not synchronised")
+
+
+def shown(found: cluster.ClusterObject) -> str:
+    hosts = " ".join(str(node.value) for node in found.fields.select("/spec/rules/*/host"))
+    label = found.fields.text("/metadata/labels/a~1b") or "-"
+    return f"{found.namespace or '-'}/{found.name} [{hosts}] {label} {str(found.fields.has('/metadata/uid')).lower()}"
 
 
 def act(what: str | None, depth: int) -> int:
@@ -137,6 +172,8 @@ def mutate(review: Review, _: None) -> Any:
                 .set(review.object, "/data/done", True)
                 .remove("/data/text")
             )
+        case "pointer":
+            return Patch().remove("data/text")
         case "merge":
             return merge({"data": {"text": None, "done": True}})
         case "wrong value":

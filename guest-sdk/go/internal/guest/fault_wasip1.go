@@ -31,7 +31,7 @@ const turns = 100
 func Answer(export func() []uint32) unsafe.Pointer {
 	defer func() {
 		if reason := recover(); reason != nil {
-			file, line := panicked()
+			file, line := author(true)
 			hostAbort(fmt.Sprint(reason), 1, file, line, 0)
 		}
 	}()
@@ -49,15 +49,22 @@ func Fault(format string, arguments ...any) {
 	hostAbort(fmt.Sprintf(format, arguments...), 0, "", 0, 0)
 }
 
+// Abort ends the call with the place of the author's call. The policy cannot recover from it.
+func (host) Abort(message string) {
+	file, line := author(false)
+	hostAbort(message, 1, file, line, 0)
+}
+
 // sdk is the prefix of the names of this SDK's functions.
 const sdk = "github.com/tollgate-dev/tollgate/guest-sdk/go"
 
-// panicked returns the place of the current panic. It skips the functions of the runtime, and the
-// functions of this SDK that panic about their arguments.
-func panicked() (string, uint32) {
+// author returns the innermost place in the author's code: of the current panic, or of the current
+// call. It skips the functions of the runtime, and the functions of this SDK that refuse their
+// arguments.
+func author(panicked bool) (string, uint32) {
 	var callers [64]uintptr
 	frames := runtime.CallersFrames(callers[:runtime.Callers(0, callers[:])])
-	found := false
+	found := !panicked
 	for {
 		frame, more := frames.Next()
 		switch {

@@ -85,3 +85,20 @@ func takeWords(at, count uint32) []uint32 {
 
 // taken forgets the blocks. Strings and words that were taken from them keep them alive.
 func taken() { clear(handed) }
+
+// Take returns a string that the host has stored at an address.
+func Take(at, length uint32) string { return take(at, length) }
+
+// TakeWords returns the words that the host has stored at an address.
+func TakeWords(at, count uint32) []uint32 { return takeWords(at, count) }
+
+// TakeOption returns an optional string. An absent string is empty.
+func TakeOption(words []uint32) string {
+	if words[0]&0xff == 0 {
+		return ""
+	}
+	return take(words[1], words[2])
+}
+
+// Taken forgets the blocks.
+func Taken() { taken() }

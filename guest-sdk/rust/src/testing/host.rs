@@ -8,7 +8,7 @@ use serde_json::Value as Json;
 use super::{Effects, TestReview, namespace};
 use crate::bindings::imports::tollgate::admission::logging::Level;
 use crate::bindings::imports::tollgate::admission::review::Part;
-use crate::{AdmissionRequest, Node, Pointer, Value};
+use crate::{AdmissionRequest, Node, Value, tree};
 
 thread_local! {
     static REVIEW: RefCell<Option<TestReview>> = const { RefCell::new(None) };
@@ -39,7 +39,7 @@ pub(crate) fn request() -> AdmissionRequest {
 }
 
 pub(crate) fn get(part: Part, at: &str) -> Option<Value> {
-    at_place(part, at, describe)
+    at_place(part, at, tree::describe)
 }
 
 pub(crate) fn get_json(part: Part, at: &str) -> Option<String> {
@@ -51,19 +51,13 @@ pub(crate) fn get_many(part: Part, at: &[String]) -> Vec<Option<Value>> {
 }
 
 pub(crate) fn keys(part: Part, at: &str) -> Option<Vec<String>> {
-    at_place(part, at, |value| {
-        Some(value.as_object()?.keys().cloned().collect())
-    })?
+    at_place(part, at, tree::keys)?
 }
 
 pub(crate) fn select(part: Part, pattern: &str) -> Vec<Node> {
-    let tokens = tokens(pattern);
+    let tokens = tree::tokens(pattern);
     read(|review| {
-        let mut nodes = Vec::new();
-        if let Some(document) = document(review, part) {
-            walk(&tokens, &document, &Pointer::root(), &mut nodes);
-        }
-        nodes
+        document(review, part).map_or_else(Vec::new, |document| tree::select(&document, &tokens))
     })
 }
 
@@ -94,7 +88,7 @@ pub(crate) fn now() -> crate::bindings::clock::tollgate::admission::clock::Datet
     }
 }
 
-fn read<T>(read: impl FnOnce(&TestReview) -> T) -> T {
+pub(super) fn read<T>(read: impl FnOnce(&TestReview) -> T) -> T {
     REVIEW.with_borrow(|review| {
         read(
             review
@@ -115,94 +109,9 @@ fn document(review: &TestReview, part: Part) -> Option<Cow<'_, Json>> {
 }
 
 fn at_place<T>(part: Part, at: &str, answer: impl FnOnce(&Json) -> T) -> Option<T> {
-    let tokens = tokens(at);
+    let tokens = tree::tokens(at);
     read(|review| {
         let document = document(review, part)?;
-        let mut here = &*document;
-        for token in &tokens {
-            here = child(here, token)?;
-        }
-        Some(answer(here))
+        Some(answer(tree::at(&document, &tokens)?))
     })
-}
-
-/// Panics on a malformed pointer. The host ends the call, so a test must not pass with one.
-fn tokens(pointer: &str) -> Vec<String> {
-    assert!(
-        pointer.is_empty() || pointer.starts_with('/'),
-        "`{pointer}` is no JSON Pointer: no leading slash"
-    );
-    let mut bytes = pointer.bytes();
-    while let Some(byte) = bytes.next() {
-        assert!(
-            byte != b'~' || matches!(bytes.next(), Some(b'0' | b'1')),
-            "`{pointer}` is no JSON Pointer: `~` is followed by neither 0 nor 1"
-        );
-    }
-    pointer
-        .split('/')
-        .skip(1)
-        .map(|token| token.replace("~1", "/").replace("~0", "~"))
-        .collect()
-}
-
-fn child<'d>(value: &'d Json, token: &str) -> Option<&'d Json> {
-    match value {
-        Json::Object(members) => members.get(token),
-        Json::Array(elements) => {
-            let is_index = token == "0"
-                || (!token.starts_with('0') && token.bytes().all(|byte| byte.is_ascii_digit()));
-            elements.get(token.parse::<usize>().ok().filter(|_| is_index)?)
-        }
-        _ => None,
-    }
-}
-
-fn walk(tokens: &[String], here: &Json, at: &Pointer, nodes: &mut Vec<Node>) {
-    let Some((token, rest)) = tokens.split_first() else {
-        nodes.push(Node {
-            pointer: at.to_string(),
-            value: describe(here),
-        });
-        return;
-    };
-    match here {
-        Json::Array(elements) if token == "*" => {
-            for (index, element) in elements.iter().enumerate() {
-                walk(rest, element, &at.child(index), nodes);
-            }
-        }
-        Json::Object(members) if token == "*" => {
-            for (name, value) in members {
-                walk(rest, value, &at.child(name), nodes);
-            }
-        }
-        _ => {
-            if let Some(value) = child(here, token) {
-                walk(rest, value, &at.child(token), nodes);
-            }
-        }
-    }
-}
-
-#[expect(
-    clippy::cast_possible_truncation,
-    reason = "no test has four thousand million elements"
-)]
-fn describe(value: &Json) -> Value {
-    match value {
-        Json::Null => Value::Null,
-        Json::Bool(boolean) => Value::Boolean(*boolean),
-        Json::Number(number) => match number.as_i64() {
-            Some(integer) => Value::Integer(integer),
-            None => Value::Number(
-                number
-                    .as_f64()
-                    .expect("a JSON number is a double, if rounded"),
-            ),
-        },
-        Json::String(text) => Value::Text(text.clone()),
-        Json::Array(elements) => Value::Array(elements.len() as u32),
-        Json::Object(members) => Value::Object(members.len() as u32),
-    }
 }

@@ -98,6 +98,8 @@ pub(super) fn from_review(mut review: Json) -> TestReview {
         options,
         namespace: None,
         now: None,
+        #[cfg(feature = "cluster")]
+        lookups: super::lookups::Lookups::default(),
         settings: json!({}),
     }
 }

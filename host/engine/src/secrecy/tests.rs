@@ -154,3 +154,25 @@ fn patch_whose_success_depends_on_content_is_detected() {
         assert!(!goes(operation.clone()), "{operation}");
     }
 }
+
+#[test]
+fn secrets_of_lookups_go_nowhere() {
+    for is_secret in [false, true] {
+        let mut secrecy = Secrecy::of(is_secret);
+        assert!(secrecy.may_write("/spec/replicas") && secrecy.may_write("/data/password"));
+        secrecy.reads_elsewhere();
+        assert!(secrecy.withholds());
+        for pointer in [
+            "/spec/replicas",
+            "/data/password",
+            "/metadata/annotations/a",
+        ] {
+            assert!(!secrecy.may_write(pointer), "{pointer}");
+        }
+        secrecy.reads("/data/password", &Json::text("hush"));
+        assert_eq!(secrecy, Secrecy::Elsewhere);
+    }
+    assert!(Secrecy::Broken.may_write("/data/password"));
+    assert!(!Secrecy::Broken.may_write("/type"));
+    assert_eq!(Secrecy::Broken.max(Secrecy::Elsewhere), Secrecy::Elsewhere);
+}

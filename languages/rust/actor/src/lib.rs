@@ -1,6 +1,7 @@
 //! Follows instructions in the object under review, for the conformance suite.
 
 use serde_json::json;
+use tollgate_sdk::cluster::{self, Failure, OrFault as _};
 use tollgate_sdk::prelude::*;
 
 /// The policy, which has no state.
@@ -57,7 +58,9 @@ impl Validate for Actor {
                 review.warn((object.json("").unwrap_or_default().len() > 1 << 20).to_string())
             }
             "pointer" => drop(object.get("data")),
+            "escape" => drop(object.get("/data/a~b")),
             "log" => tollgate_sdk::info!("hello"),
+            "get" | "find" | "list" | "lookup" => look_up(&what, review),
             what => drop(act(what, 0)),
         }
         Ok(())
@@ -73,6 +76,7 @@ impl Mutate for Actor {
                 .set(review.object(), "/data/done", true)
                 .remove("/data/text")
                 .into(),
+            "pointer" => Patch::new().remove("data/text").into(),
             "merge" => Mutation::merge(&json!({"data": {"text": null, "done": true}})),
             what @ ("throw" | "loop") => {
                 act(what, 0);
@@ -81,6 +85,51 @@ impl Mutate for Actor {
             _ => Mutation::Unchanged,
         })
     }
+}
+
+/// Reads the lookup that the object names, and warns with what it finds.
+fn look_up(what: &str, review: &Review) {
+    let text = |member: &str| review.object().text(pointer!["data", member]);
+    let lookup = text("lookup").unwrap_or_default();
+    let namespace = text("namespace");
+    let name = text("name").unwrap_or_default();
+    if what == "get" {
+        let found = cluster::get(&lookup, namespace.as_deref(), &name).or_fault();
+        review.warn(found.map_or_else(|| "none".to_owned(), |object| shown(&object)));
+        return;
+    }
+    let objects = match what {
+        "find" => cluster::find(
+            &lookup,
+            text("index").unwrap_or_default(),
+            text("key").unwrap_or_default(),
+        ),
+        _ => cluster::list(&lookup, namespace.as_deref()),
+    };
+    for object in objects {
+        match object {
+            Ok(object) => review.warn(shown(&object)),
+            Err(failure) if what != "lookup" => Err(failure).or_fault(),
+            Err(Failure::NotGranted(_)) => review.warn("not granted"),
+            Err(Failure::NotSynchronised(_)) => review.warn("not synchronised"),
+        }
+    }
+}
+
+fn shown(object: &cluster::Object) -> String {
+    let hosts: Vec<String> = object
+        .select("/spec/rules/*/host")
+        .into_iter()
+        .filter_map(|node| node.value.into_text())
+        .collect();
+    format!(
+        "{}/{} [{}] {} {}",
+        object.namespace().unwrap_or("-"),
+        object.name(),
+        hosts.join(" "),
+        object.text("/metadata/labels/a~1b").unwrap_or("-"),
+        object.get("/metadata/uid").is_some(),
+    )
 }
 
 #[expect(

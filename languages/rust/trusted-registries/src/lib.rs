@@ -19,10 +19,10 @@ pub struct TrustedRegistries {
 }
 
 const PLACES: [&str; 4] = [
-    "/spec/initContainers/*/image",
-    "/spec/containers/*/image",
-    "/spec/ephemeralContainers/*/image",
-    "/spec/volumes/*/image/reference",
+    at!("/spec/initContainers/*/image"),
+    at!("/spec/containers/*/image"),
+    at!("/spec/ephemeralContainers/*/image"),
+    at!("/spec/volumes/*/image/reference"),
 ];
 
 fn default_message() -> String {
