@@ -159,6 +159,36 @@ fn policies_change_and_deny_objects() {
 }
 
 #[test]
+fn mutators_of_gatekeeper_change_objects() {
+    let mutator = |kind: &str, spec: Value| {
+        json!({
+            "apiVersion": "mutations.gatekeeper.sh/v1", "kind": kind, "metadata": {"name": "m"}, "spec": spec,
+        })
+    };
+    let applies_to = json!([{"groups": ["apps"], "versions": ["v1"], "kinds": ["Deployment"]}]);
+    let mutators = json!({"mutators": [
+        mutator("AssignImage", json!({
+            "applyTo": applies_to,
+            "location": "spec.template.spec.containers[name: *].image",
+            "parameters": {"assignDomain": "mirror.example.com"},
+        })),
+        mutator("AssignMetadata", json!({
+            "location": "metadata.labels.from",
+            "parameters": {"assign": {"fromMetadata": {"field": "namespace"}}},
+        })),
+    ]});
+    let mut configuration = Configuration::new();
+    plugin(&mut configuration, "mutators", &mutators);
+    let (mutate, _) = review(&configuration, &deployment("web", 3));
+    assert_eq!(mutate["allowed"], json!(true), "{mutate:#}");
+    let patched = patch(&mutate).to_string();
+    assert!(
+        patched.contains("mirror.example.com/app:1") && patched.contains("\"from\":\"shop\""),
+        "{patched}"
+    );
+}
+
+#[test]
 fn a_wrong_policy_is_refused_with_its_place() {
     let mut configuration = Configuration::new();
     let wrong = settings(

@@ -1,4 +1,4 @@
-//! Gatekeeper's policies through the real plugin: suites of `gator verify`, and `tollgate import`.
+//! Gatekeeper's policies through the real plugins: suites of `gator verify`, and `tollgate import`.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -48,19 +48,107 @@ fn engine() -> String {
     format!("rego={}", guests::build("rego").display())
 }
 
+fn engine_of_cel() -> String {
+    format!("cel={}", guests::build("cel-policy").display())
+}
+
 #[test]
 fn runs_suites_of_gator() {
     let folder = tempfile::tempdir().unwrap();
     let suites = own_suites();
     let ran = run(
         folder.path(),
-        &["test", "--engine", &engine(), &suites.to_string_lossy()],
+        &[
+            "test",
+            "--engine",
+            &engine(),
+            "--engine",
+            &engine_of_cel(),
+            &suites.to_string_lossy(),
+        ],
     );
     assert_eq!(ran.code, Some(0), "{}", ran.said);
     assert!(
-        ran.said.contains("10 case(s) in 2 suite(s): 10 passed"),
+        ran.said.contains("14 case(s) in 3 suite(s): 14 passed"),
         "{}",
         ran.said
+    );
+}
+
+#[test]
+fn suite_runs_the_language_that_it_has_a_plugin_for() {
+    let folder = tempfile::tempdir().unwrap();
+    let suite = own_suites().join("labels");
+    let only_rego = run(
+        folder.path(),
+        &["test", "--engine", &engine(), &suite.to_string_lossy()],
+    );
+    assert_eq!(only_rego.code, Some(1), "{}", only_rego.said);
+    assert!(
+        only_rego.said.contains("the Rego ran"),
+        "{}",
+        only_rego.said
+    );
+    let suite = own_suites().join("owner");
+    let only_cel = run(
+        folder.path(),
+        &[
+            "test",
+            "--engine",
+            &engine_of_cel(),
+            &suite.to_string_lossy(),
+        ],
+    );
+    assert_eq!(only_cel.code, Some(2), "{}", only_cel.said);
+    assert!(
+        only_cel
+            .said
+            .contains("the template has Rego, and no plugin for it is known"),
+        "{}",
+        only_cel.said
+    );
+}
+
+#[test]
+fn imports_cel_of_a_template() {
+    let folder = tempfile::tempdir().unwrap();
+    let plugin = folder.path().join("cel-policy.wasm");
+    std::fs::copy(guests::build("cel-policy"), plugin).unwrap();
+    let policies = own_suites().join("labels");
+    let template = policies.join("template.yaml");
+    let constraint = policies.join("constraint.yaml");
+    let ran = run(
+        folder.path(),
+        &[
+            "import",
+            &template.to_string_lossy(),
+            &constraint.to_string_lossy(),
+            "-o",
+            "tollgate.yaml",
+        ],
+    );
+    assert_eq!(ran.code, Some(0), "{}", ran.said);
+    assert!(
+        ran.said.contains("1 constraint(s), with its CEL"),
+        "{}",
+        ran.said
+    );
+    let inventory = policies.join("inventory.yaml");
+    let reviewed = run(
+        folder.path(),
+        &[
+            "review",
+            "--config",
+            "tollgate.yaml",
+            "--namespaces",
+            &inventory.to_string_lossy(),
+            &policies.join("forbidden.yaml").to_string_lossy(),
+        ],
+    );
+    assert!(
+        reviewed.said.contains("[blue] 2 violations"),
+        "{}",
+        reviewed.said
     );
 }
 
@@ -125,7 +213,7 @@ fn imports_policies_that_are_then_enforced() {
     assert_eq!(ran.code, Some(1), "{}", ran.said);
     for word in [
         "translated  policies/owner-template.yaml:2: ConstraintTemplate requiredowner: plugin requiredowner",
-        "cannot      policies/others.yaml:1: Assign policy: mutators cannot be expressed",
+        "cannot      policies/others.yaml:1: Assign policy: /spec: missing field `location`",
         "broken      policies/others.yaml:",
         "cannot      policies/wrong.yaml:1: plugin wrong: the plugin does not accept the policy",
         "line 2, column ",

@@ -20,6 +20,10 @@ use crate::value::Value;
 
 /// Maximum nesting depth. Parsing and evaluation are recursive.
 const DEEPEST: u16 = 40;
+/// The variable of templates with the object, or on DELETE the old object.
+pub(crate) const ANY_OBJECT: &str = "anyObject";
+/// The variable of templates with the parameters of the constraint.
+pub(crate) const PARAMS: &str = "params";
 /// The longest expression, in bytes.
 const LONGEST: usize = 64 * 1024;
 
@@ -31,6 +35,7 @@ pub struct Environment {
     has_params: bool,
     has_namespace: bool,
     constructs: bool,
+    is_template: bool,
 }
 
 /// A compiled expression.
@@ -84,6 +89,7 @@ impl Environment {
             has_params: false,
             has_namespace: false,
             constructs: false,
+            is_template: false,
         }
     }
 
@@ -105,6 +111,13 @@ impl Environment {
     #[must_use]
     pub fn with_patches(mut self, constructs: bool) -> Self {
         self.constructs = constructs;
+        self
+    }
+
+    /// Lets expressions use `variables.anyObject` and `variables.params`, as Gatekeeper does, instead of `params`.
+    #[must_use]
+    pub fn with_template(mut self, is_template: bool) -> Self {
+        self.is_template = is_template;
         self
     }
 
@@ -238,14 +251,6 @@ impl Compiler<'_> {
         if let Some((_, slot, kind)) = self.local(name) {
             return Ok(Typed::new(Node::Local(*slot), kind.clone()));
         }
-        let document = |document| {
-            Node::Path(Path {
-                document,
-                names: Vec::new(),
-                pointer: String::new(),
-                required: None,
-            })
-        };
         let simple = |name: &'static str| {
             let value = Value::Type(Arc::from(name));
             Ok(Typed::new(Node::Constant(value), Type::Named("type")))
@@ -311,6 +316,14 @@ impl Compiler<'_> {
     }
 
     fn variable(&self, field: &str, is_test: bool) -> Checked<Typed> {
+        let of_template = match field {
+            ANY_OBJECT => Some(document(Document::AnyObject)),
+            PARAMS => Some(Node::Params),
+            _ => None,
+        };
+        if let (Some(node), true, false) = (of_template, self.environment.is_template, is_test) {
+            return Ok(Typed::new(node, Type::Dyn));
+        }
         let variables = &self.environment.variables;
         let Some(index) = variables.iter().rposition(|(name, _)| name == field) else {
             return Err(Problem::new(field, format!("undefined field '{field}'")));
@@ -324,6 +337,16 @@ impl Compiler<'_> {
             variables[index].1.clone(),
         ))
     }
+}
+
+/// Returns the node of a whole document.
+fn document(document: Document) -> Node {
+    Node::Path(Path {
+        document,
+        names: Vec::new(),
+        pointer: String::new(),
+        required: None,
+    })
 }
 
 /// Returns an upper bound of the depth of brackets, because the parser is recursive.

@@ -60,6 +60,8 @@ pub struct Scope<'a> {
     read: RefCell<Vec<(Document, String, Value)>>,
     /// The cost of the variables that the current evaluation has needed first.
     variables_cost: Cell<u64>,
+    /// The document that `variables.anyObject` stands for, once it is known.
+    any_object: Cell<Option<Document>>,
 }
 
 /// One evaluation.
@@ -82,6 +84,7 @@ impl<'a> Scope<'a> {
             lazy: RefCell::new(vec![Lazy::Unused; programs.len()]),
             read: RefCell::default(),
             variables_cost: Cell::new(0),
+            any_object: Cell::new(None),
         }
     }
 
@@ -122,8 +125,28 @@ impl<'a> Scope<'a> {
         value
     }
 
+    /// Returns the document that a source has for a document of an expression.
+    fn resolved(&self, document: Document) -> Document {
+        if document != Document::AnyObject {
+            return document;
+        }
+        if let Some(known) = self.any_object.get() {
+            return known;
+        }
+        let operation = self.source.value(Document::Request, "/operation");
+        let is_delete =
+            matches!(operation, Some(Found::Value(Value::String(text))) if &*text == "DELETE");
+        let found = match is_delete && !self.source.exists(Document::Object, "/metadata") {
+            true => Document::OldObject,
+            false => Document::Object,
+        };
+        self.any_object.set(Some(found));
+        found
+    }
+
     /// Reads the value at a pointer.
     fn at(&self, document: Document, pointer: &str) -> Option<Value> {
+        let document = self.resolved(document);
         let known = self.read.borrow();
         let found = known
             .iter()
@@ -164,7 +187,8 @@ impl<'a> Scope<'a> {
     }
 
     fn has_path(&self, path: &Path) -> Result<bool> {
-        if self.source.exists(path.document, &path.pointer) {
+        let document = self.resolved(path.document);
+        if self.source.exists(document, &path.pointer) {
             return Ok(true);
         }
         let parents = path.names.len().saturating_sub(1);
@@ -175,7 +199,8 @@ impl<'a> Scope<'a> {
     }
 
     fn has_prefix(&self, path: &Path, names: usize) -> bool {
-        self.source.exists(path.document, prefix(path, names))
+        let document = self.resolved(path.document);
+        self.source.exists(document, prefix(path, names))
     }
 
     /// Returns the error for the first name that does not exist.

@@ -19,6 +19,8 @@ pub enum Document {
     Request,
     /// The Namespace of the object.
     Namespace,
+    /// The object, and on DELETE the old object. A source is never asked for it.
+    AnyObject,
 }
 
 /// A chain of fields below a document. Only the value at its end is read.

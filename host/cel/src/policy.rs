@@ -8,6 +8,7 @@ mod matching;
 mod mutating;
 mod params;
 mod spec;
+mod template;
 mod validating;
 
 use std::fmt;
@@ -25,6 +26,7 @@ pub use spec::{
     ParamKind, ParamRef, PatchType, PolicySpec, Reason, Selector, SelectorOperator,
     SelectorRequirement, Settings, ValidationAction, WrittenPolicy,
 };
+pub use template::Template;
 pub use validating::{Denial, Verdict};
 
 /// The text of an error when the cost budget of a policy is spent.
@@ -125,6 +127,34 @@ impl Compilation {
         Some(program)
     }
 
+    fn conditions(&mut self, written: &[MatchCondition]) -> Vec<Program> {
+        let mut conditions = Vec::new();
+        for (index, condition) in written.iter().enumerate() {
+            let pointer = format!("/policy/spec/matchConditions/{index}/expression");
+            let wanted = [crate::types::BOOL];
+            conditions.extend(self.compile(&pointer, &condition.expression, &wanted));
+        }
+        conditions
+    }
+
+    /// Compiles variables. Each one can use those before it.
+    fn variables(&mut self, written: &[MatchCondition]) -> Vec<Variable> {
+        let mut variables = Vec::new();
+        for (index, variable) in written.iter().enumerate() {
+            let pointer = format!("/policy/spec/variables/{index}/expression");
+            let program = self.compile(&pointer, &variable.expression, &[]);
+            let kind = program
+                .as_ref()
+                .map_or(Type::Dyn, |program| program.result().clone());
+            self.environment.add_variable(variable.name.clone(), kind);
+            variables.extend(program.map(|program| Variable {
+                name: variable.name.clone(),
+                program,
+            }));
+        }
+        variables
+    }
+
     fn add(&mut self, pointer: &str, message: impl Into<String>) {
         self.problems.push(Problem::new(pointer, message));
     }
@@ -152,27 +182,8 @@ impl Policy {
                 .with_patches(is_mutating),
             problems: Vec::new(),
         };
-        let mut conditions = Vec::new();
-        for (index, condition) in spec.match_conditions.iter().enumerate() {
-            let pointer = format!("/policy/spec/matchConditions/{index}/expression");
-            let wanted = [crate::types::BOOL];
-            conditions.extend(compilation.compile(&pointer, &condition.expression, &wanted));
-        }
-        let mut variables = Vec::new();
-        for (index, variable) in spec.variables.iter().enumerate() {
-            let pointer = format!("/policy/spec/variables/{index}/expression");
-            let program = compilation.compile(&pointer, &variable.expression, &[]);
-            let kind = program
-                .as_ref()
-                .map_or(Type::Dyn, |program| program.result().clone());
-            compilation
-                .environment
-                .add_variable(variable.name.clone(), kind);
-            variables.extend(program.map(|program| Variable {
-                name: variable.name.clone(),
-                program,
-            }));
-        }
+        let conditions = compilation.conditions(&spec.match_conditions);
+        let variables = compilation.variables(&spec.variables);
         let body = if is_mutating {
             Body::Mutating(mutating::compile(&mut compilation, &spec))
         } else {
@@ -224,7 +235,7 @@ impl Policy {
 
     /// Evaluates the match conditions.
     fn matched(&self, source: &dyn Source, params: &Value) -> Matched {
-        let scope = Scope::new(source, params.clone(), &[]);
+        let scope = Scope::new(source, params.clone(), &self.variables);
         let mut budget = CONDITIONS_LIMIT;
         let mut errors = Vec::new();
         for condition in &self.conditions {

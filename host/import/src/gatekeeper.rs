@@ -1,8 +1,10 @@
-//! Gatekeeper: ConstraintTemplates with Rego, and their constraints.
+//! Gatekeeper: ConstraintTemplates with Rego or CEL, their constraints, and mutators.
 //!
 //! A template with its constraints becomes one plugin. The template and the constraints are its settings, unchanged. The
-//! rules are those kinds of the constraints whose resources are known, so that the plugin is not called for others.
+//! rules are those kinds of the constraints whose resources are known, so that the plugin is not called for others. All
+//! mutators become one plugin, because each of them sees the changes of the others.
 
+mod mutators;
 mod rules;
 
 use serde_json::{Value, json};
@@ -19,16 +21,19 @@ pub struct Gatekeeper {
 
 const TEMPLATES: &str = "templates.gatekeeper.sh";
 const CONSTRAINTS: &str = "constraints.gatekeeper.sh";
+const MUTATIONS: &str = "mutations.gatekeeper.sh";
 const TARGET: &str = "admission.k8s.gatekeeper.sh";
-/// The label that is equal to a namespace's name. A selector of this label alone needs no labels.
-const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+/// The engine of a template's CEL.
+const CEL: &str = "K8sNativeValidation";
+
+/// The code of a template that runs.
+struct Code {
+    is_cel: bool,
+    text: String,
+}
 
 /// Groups whose objects cannot be expressed, with the reason.
-const OTHERS: [(&str, &str); 5] = [
-    (
-        "mutations.gatekeeper.sh",
-        "mutators cannot be expressed; write a mutator plugin",
-    ),
+const OTHERS: [(&str, &str); 4] = [
     (
         "expansion.gatekeeper.sh",
         "expansion of workloads into Pods is not available",
@@ -46,15 +51,13 @@ const OTHERS: [(&str, &str); 5] = [
         "nothing is synchronised; list the objects under `settings.inventory`",
     ),
 ];
-const NAMESPACE_SELECTOR: &str = "namespaceSelector needs the labels of namespaces, which a review does not contain; \
-    list the Namespaces under `settings.namespaces`, or select by kubernetes.io/metadata.name";
-
 // === impl Gatekeeper ===
 
 impl Dialect for Gatekeeper {
     fn claims(&self, document: &Document) -> bool {
         let group = document.group();
-        [TEMPLATES, CONSTRAINTS].contains(&group) || OTHERS.iter().any(|(other, _)| *other == group)
+        [TEMPLATES, CONSTRAINTS, MUTATIONS].contains(&group)
+            || OTHERS.iter().any(|(other, _)| *other == group)
     }
 
     fn translate(&self, documents: &[&Document], into: &mut Imported) {
@@ -82,6 +85,8 @@ impl Dialect for Gatekeeper {
                 into.notes.push(constraint.note(Effect::Impossible, text));
             }
         }
+        let mutators: Vec<&Document> = of_group(MUTATIONS).collect();
+        mutators::translate(&mutators, &self.sources.cel, into);
         for (group, reason) in OTHERS {
             for document in of_group(group) {
                 into.notes.push(document.note(Effect::Impossible, reason));
@@ -92,8 +97,8 @@ impl Dialect for Gatekeeper {
 
 impl Gatekeeper {
     fn template(&self, template: &Document, constraints: &[&Document], into: &mut Imported) {
-        let rego = match rego(template) {
-            Ok(rego) => rego,
+        let code = match code(template) {
+            Ok(code) => code,
             Err(reason) => {
                 into.notes.push(template.note(Effect::Impossible, reason));
                 for constraint in constraints {
@@ -103,29 +108,17 @@ impl Gatekeeper {
                 return;
             }
         };
-        let (selected, left_out): (Vec<&Document>, Vec<&Document>) = constraints
-            .iter()
-            .copied()
-            .partition(|constraint| !needs_namespaces(constraint));
-        for constraint in left_out {
-            let note =
-                constraint.note_at("namespaceSelector", Effect::Impossible, NAMESPACE_SELECTOR);
-            into.notes.push(note);
-        }
-        if selected.is_empty() {
-            let text = match constraints.is_empty() {
-                true => "has no constraints, so there is nothing to enforce",
-                false => "has no constraint that can be translated",
-            };
+        if constraints.is_empty() {
+            let text = "has no constraints, so there is nothing to enforce";
             into.notes.push(template.note(Effect::Skipped, text));
             return;
         }
-        let operations = match rego.contains("\"DELETE\"") {
+        let operations = match code.is_about_deletions() {
             true => vec!["CREATE", "UPDATE", "DELETE"],
             false => vec!["CREATE", "UPDATE"],
         };
-        let mut notes = differences(template, &rego);
-        let (rules, unknown) = rules::of(&selected, &operations);
+        let mut notes = differences(template, &code);
+        let (rules, unknown) = rules::of(constraints, &operations);
         for (constraint, kind) in unknown {
             let text = format!(
                 "the resource of {kind} is not known; the plugin is called for every resource of its group"
@@ -133,19 +126,26 @@ impl Gatekeeper {
             notes.push(constraint.note_at(kind, Effect::Differs, text));
         }
         let name = plugin_name(template.name(), &into.entries);
-        let count = selected.len();
-        let text = format!("plugin {name}, {count} constraint(s)");
+        let count = constraints.len();
+        let language = match code.is_cel {
+            true => ", with its CEL",
+            false => "",
+        };
+        let text = format!("plugin {name}, {count} constraint(s){language}");
         into.notes.push(template.note(Effect::Translated, text));
-        for constraint in &selected {
+        for constraint in constraints {
             notes.extend(actions(constraint));
             let text = format!("a constraint of plugin {name}");
             into.notes.push(constraint.note(Effect::Translated, text));
         }
         into.notes.append(&mut notes);
-        let constraints: Vec<&Value> = selected.iter().map(|one| &one.value).collect();
+        let constraints: Vec<&Value> = constraints.iter().map(|one| &one.value).collect();
         into.entries.push(Entry {
             name,
-            source: self.sources.rego.clone(),
+            source: match code.is_cel {
+                true => self.sources.cel.clone(),
+                false => self.sources.rego.clone(),
+            },
             matching: Matching { rules },
             // Gatekeeper's webhook lets requests pass when it cannot answer.
             failure_policy: "Ignore",
@@ -155,21 +155,27 @@ impl Gatekeeper {
     }
 }
 
-/// Returns the Rego of a template, or the reason why there is none that can run.
-fn rego(template: &Document) -> Result<String, String> {
+/// Returns the code of a template that runs, or the reason why there is none. Gatekeeper prefers CEL to Rego.
+fn code(template: &Document) -> Result<Code, String> {
     let targets = template.value.pointer("/spec/targets");
     let mut targets = targets.and_then(Value::as_array).into_iter().flatten();
     let target = targets
         .find(|target| target["target"] == TARGET)
         .ok_or_else(|| format!("has no target {TARGET}"))?;
-    let code = target["code"].as_array().into_iter().flatten();
-    let code = code.filter(|code| code["engine"] == "Rego");
-    let sources: Vec<&Value> = code.map(|code| &code["source"]).chain([target]).collect();
+    let codes = target["code"].as_array().into_iter().flatten();
+    if let Some(cel) = codes.clone().find(|code| code["engine"] == CEL) {
+        return Ok(Code {
+            is_cel: true,
+            text: cel["source"].to_string(),
+        });
+    }
+    let codes = codes.filter(|code| code["engine"] == "Rego");
+    let sources: Vec<&Value> = codes.map(|code| &code["source"]).chain([target]).collect();
     let holder = sources
         .into_iter()
         .find(|source| source["rego"].is_string());
     let Some(holder) = holder else {
-        return Err("has no Rego; templates with CEL alone cannot be translated".to_owned());
+        return Err(format!("has no code for the engines Rego and {CEL}"));
     };
     let libs = holder["libs"].as_array().into_iter().flatten();
     let texts = [&holder["rego"]].into_iter().chain(libs);
@@ -177,24 +183,19 @@ fn rego(template: &Document) -> Result<String, String> {
     let text = text.join("\n");
     match text.contains("external_data(") {
         true => Err("uses external data, which is not supported".to_owned()),
-        false => Ok(text),
+        false => Ok(Code {
+            is_cel: false,
+            text,
+        }),
     }
 }
 
 /// Returns what a plugin does otherwise than Gatekeeper.
-fn differences(template: &Document, rego: &str) -> Vec<Note> {
+fn differences(template: &Document, code: &Code) -> Vec<Note> {
     let mut notes = Vec::new();
-    if rego.contains("data.inventory") {
+    if !code.is_cel && code.text.contains("data.inventory") {
         let text = "reads data.inventory, which has only the objects under `settings.inventory`";
         notes.push(template.note_at("data.inventory", Effect::Differs, text));
-    }
-    let targets = template
-        .value
-        .pointer("/spec/targets")
-        .map(Value::to_string);
-    if targets.is_some_and(|targets| targets.contains("\"K8sNativeValidation\"")) {
-        let text = "has CEL, too, which Gatekeeper may prefer; the plugin runs the Rego";
-        notes.push(template.note_at("K8sNativeValidation", Effect::Differs, text));
     }
     notes
 }
@@ -215,18 +216,12 @@ fn actions(constraint: &Document) -> Option<Note> {
     }
 }
 
-/// Whether the match of a constraint needs labels of namespaces.
-fn needs_namespaces(constraint: &Document) -> bool {
-    let selector = constraint.value.pointer("/spec/match/namespaceSelector");
-    let Some(selector) = selector.filter(|selector| !selector.is_null()) else {
-        return false;
-    };
-    let labels = selector["matchLabels"].as_object();
-    let labels = labels.into_iter().flatten().map(|(key, _)| key.as_str());
-    let expressions = selector["matchExpressions"]
-        .as_array()
-        .into_iter()
-        .flatten();
-    let expressions = expressions.map(|one| one["key"].as_str().unwrap_or_default());
-    !labels.chain(expressions).all(|key| key == NAME_LABEL)
+// === impl Code ===
+
+impl Code {
+    /// Whether the code asks for deletions. Gatekeeper's webhook sees them only where it is configured to.
+    fn is_about_deletions(&self) -> bool {
+        let quoted = ["\"DELETE\"", "'DELETE'", "\\\"DELETE\\\""];
+        quoted.iter().any(|word| self.text.contains(word))
+    }
 }

@@ -114,7 +114,7 @@ fn is_one_of(document: &Document, kinds: [&str; 2]) -> bool {
     document.group() == GROUP && kinds.contains(&document.kind())
 }
 
-fn rule(written: &Value) -> Rule {
+pub(crate) fn rule(written: &Value) -> Rule {
     let texts = |key: &str| -> Vec<String> {
         let items = written[key].as_array().into_iter().flatten();
         items

@@ -11,6 +11,7 @@ mod document;
 mod entry;
 mod gatekeeper;
 mod in_tree;
+mod kyverno;
 mod note;
 #[cfg(test)]
 mod tests;
@@ -19,6 +20,7 @@ pub use document::{Document, Parsed, parse};
 pub use entry::{Entry, Matching, Rule, write};
 pub use gatekeeper::Gatekeeper;
 pub use in_tree::InTree;
+pub use kyverno::Kyverno;
 pub use note::{Effect, Note};
 
 /// A kind of policies that can be translated.

@@ -1,3 +1,5 @@
+mod kyverno;
+
 use serde_json::Value;
 
 use crate::*;
@@ -14,7 +16,10 @@ fn run(files: &[(&str, &str)]) -> Imported {
         cel: "file:./cel-policy.wasm".to_owned(),
     };
     let in_tree = InTree::new(sources.clone(), &parsed);
-    import(&parsed, &[&Gatekeeper { sources }, &in_tree])
+    let kyverno = Kyverno {
+        sources: sources.clone(),
+    };
+    import(&parsed, &[&Gatekeeper { sources }, &in_tree, &kyverno])
 }
 
 fn notes(imported: &Imported) -> String {
@@ -92,22 +97,38 @@ fn unknown_kind_is_named_and_matches_its_group() {
 }
 
 #[test]
-fn namespace_selector_is_named_and_loses_no_other_constraint() {
+fn constraint_with_namespace_selector_is_translated() {
     let selector = "match: { namespaceSelector: { matchLabels: { team: a } } }";
-    let by_name =
-        "match: { namespaceSelector: { matchLabels: { kubernetes.io/metadata.name: a } } }";
-    let imported = run(&[
-        ("a", TEMPLATE),
-        ("b", &constraint("labels", selector)),
-        ("c", &constraint("name", by_name)),
-    ]);
+    let imported = run(&[("a", TEMPLATE), ("b", &constraint("labels", selector))]);
     let constraints = &imported.entries[0].settings["constraints"];
     assert_eq!(constraints.as_array().unwrap().len(), 1);
-    let text = notes(&imported);
-    assert!(
-        text.contains("cannot      b:5: RequiredOwner labels: namespaceSelector needs"),
-        "{text}"
+    assert!(imported.notes.iter().all(|note| !note.effect.is_loss()));
+}
+
+/// Returns the template with CEL beside its Rego.
+fn with_cel() -> String {
+    let target = "    - target: admission.k8s.gatekeeper.sh\n";
+    assert!(TEMPLATE.contains(target), "{TEMPLATE}");
+    let code = "      code:\n        - engine: K8sNativeValidation\n          source:\n            validations:\n              - expression: request.operation != 'DELETE' || variables.params.strict\n";
+    TEMPLATE.replace(target, &format!("{target}{code}"))
+}
+
+#[test]
+fn cel_of_a_template_goes_before_its_rego() {
+    let imported = run(&[
+        ("a", &with_cel()),
+        ("b", &constraint("all", "parameters: {}")),
+    ]);
+    let entry = &imported.entries[0];
+    assert_eq!(entry.source, "file:./cel-policy.wasm");
+    assert_eq!(
+        entry.matching.rules[0].operations,
+        ["CREATE", "UPDATE", "DELETE"]
     );
+    insta::assert_snapshot!(notes(&imported), @"
+    translated  a:2: ConstraintTemplate requiredowner: plugin requiredowner, 1 constraint(s), with its CEL
+    translated  b:1: RequiredOwner all: a constraint of plugin requiredowner
+    ");
 }
 
 #[test]
@@ -138,6 +159,12 @@ fn names_what_cannot_be_expressed() {
 apiVersion: mutations.gatekeeper.sh/v1
 kind: Assign
 metadata: { name: pull-policy }
+spec:
+  applyTo: [{ groups: [\"\"], kinds: [Pod], versions: [v1] }]
+  location: spec.x
+  parameters:
+    assign:
+      externalData: { provider: images }
 ---
 apiVersion: externaldata.gatekeeper.sh/v1beta1
 kind: Provider
@@ -152,11 +179,43 @@ kind: Pod
 metadata: { name: web }
 ";
     insta::assert_snapshot!(notes(&run(&[("all.yaml", documents)])), @"
-    cannot      all.yaml:1: Assign pull-policy: mutators cannot be expressed; write a mutator plugin
-    cannot      all.yaml:5: Provider images: external data is not supported; use a plugin of your own
-    cannot      all.yaml:9: Missing alone: its ConstraintTemplate is not among the documents
-    skipped     all.yaml:13: Pod web: is no policy that can be imported
+    cannot      all.yaml:9: Assign pull-policy: /spec/parameters/assign/externalData: external data is not supported
+    cannot      all.yaml:11: Provider images: external data is not supported; use a plugin of your own
+    cannot      all.yaml:15: Missing alone: its ConstraintTemplate is not among the documents
+    skipped     all.yaml:19: Pod web: is no policy that can be imported
     ");
+}
+
+#[test]
+fn mutators_become_one_plugin() {
+    let mutator = |kind: &str, name: &str, location: &str, parameters: &str| {
+        format!(
+            "apiVersion: mutations.gatekeeper.sh/v1\nkind: {kind}\nmetadata: {{ name: {name} }}\nspec:\n  applyTo: [{{ groups: [''], kinds: [Pod], versions: [v1] }}]\n  location: {location}\n  parameters: {parameters}\n---\n"
+        )
+    };
+    let value = "{ assign: { value: x } }";
+    let text = [
+        mutator("Assign", "policy", "spec.dnsPolicy", value),
+        mutator("Assign", "one", "spec.list.x", value),
+        mutator("Assign", "two", "'spec.list[name: a].x'", value),
+        mutator("ModifySet", "args", "spec.args", "{ values: { fromList: [a] } }"),
+        "apiVersion: mutations.gatekeeper.sh/v1\nkind: AssignMetadata\nmetadata: { name: label }\nspec:\n  match: { kinds: [{ apiGroups: [apps], kinds: [Deployment] }] }\n  location: metadata.labels.x\n  parameters: { assign: { value: z } }\n".to_owned(),
+    ];
+    let imported = run(&[("m.yaml", &text.concat())]);
+    insta::assert_snapshot!(notes(&imported), @"
+    translated  m.yaml:1: Assign policy: a mutator of plugin gatekeeper-mutators
+    cannot      m.yaml:14: Assign one: conflicts with Assign two: the locations take a field for different types, and Gatekeeper applies neither
+    cannot      m.yaml:22: Assign two: conflicts with Assign one: the locations take a field for different types, and Gatekeeper applies neither
+    translated  m.yaml:25: ModifySet args: a mutator of plugin gatekeeper-mutators
+    translated  m.yaml:33: AssignMetadata label: a mutator of plugin gatekeeper-mutators
+    ");
+    let [entry] = imported.entries.as_slice() else {
+        panic!("{:?}", imported.entries);
+    };
+    assert_eq!(entry.source, "file:./cel-policy.wasm");
+    assert_eq!(entry.settings["mutators"].as_array().unwrap().len(), 3);
+    let rules = serde_json::to_string(&entry.matching.rules).unwrap();
+    insta::assert_snapshot!(rules, @r#"[{"operations":["CREATE","UPDATE"],"apiGroups":[""],"apiVersions":["*"],"resources":["pods","pods/ephemeralcontainers"]},{"operations":["CREATE","UPDATE"],"apiGroups":["apps"],"apiVersions":["*"],"resources":["deployments"]}]"#);
 }
 
 #[test]

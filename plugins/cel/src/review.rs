@@ -17,7 +17,7 @@ impl HostReview<'_> {
     /// Returns the document of the host and the pointer in it.
     fn place<'p>(&self, document: Document, pointer: &'p str) -> (Part, &'p str) {
         match document {
-            Document::Object => (self.0.object(), pointer),
+            Document::Object | Document::AnyObject => (self.0.object(), pointer),
             Document::OldObject => (self.0.old_object(), pointer),
             Document::Request => match pointer.strip_prefix(OPTIONS) {
                 Some(rest) if rest.is_empty() || rest.starts_with('/') => (self.0.options(), rest),

@@ -166,3 +166,164 @@ fn the_settings_schema_is_json() {
     let schema: Json = serde_json::from_str(&schema).unwrap();
     assert_eq!(schema["title"], json!(env!("CARGO_PKG_NAME")));
 }
+
+const OWNER: &str = "has(variables.anyObject.metadata.labels) && \
+    variables.params.labels.all(key, key in variables.anyObject.metadata.labels)";
+
+fn template(constraint: Json) -> Json {
+    json!({
+        "template": {
+            "apiVersion": "templates.gatekeeper.sh/v1",
+            "kind": "ConstraintTemplate",
+            "metadata": {"name": "labelled"},
+            "spec": {
+                "crd": {"spec": {
+                    "names": {"kind": "Labelled"},
+                    "validation": {"openAPIV3Schema": {"type": "object", "properties": {
+                        "labels": {"type": "array", "items": {"type": "string"}},
+                    }}},
+                }},
+                "targets": [{
+                    "target": "admission.k8s.gatekeeper.sh",
+                    "rego": "package labelled",
+                    "code": [{"engine": "K8sNativeValidation", "source": {"validations": [
+                        {
+                            "expression": OWNER,
+                            "messageExpression": "'needs ' + variables.params.labels.join(' and ')",
+                        },
+                        {"expression": "namespaceObject.metadata.labels.?team.orValue('') == 'a'", "message": "team"},
+                    ]}}],
+                }],
+            },
+        },
+        "constraints": [{
+            "apiVersion": "constraints.gatekeeper.sh/v1beta1",
+            "kind": "Labelled",
+            "metadata": {"name": "all"},
+            "spec": constraint,
+        }],
+    })
+}
+
+fn shop(team: &str) -> Json {
+    json!({
+        "apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": "shop", "labels": {"team": team}},
+    })
+}
+
+#[test]
+fn a_template_with_cel_reports_every_violation_of_a_constraint() {
+    let settings = template(json!({"parameters": {"labels": ["owner"]}}));
+    let review = TestReview::create(deployment(1)).settings(settings);
+    let outcome = review.namespace_object(shop("b")).validate::<CelPolicy>();
+    let denial = outcome.denial();
+    assert_eq!(denial.message, "[all] 2 violations");
+    let causes: Vec<&str> = denial.causes.iter().map(|cause| &*cause.message).collect();
+    assert_eq!(causes, ["needs owner", "team"]);
+}
+
+#[test]
+fn a_constraint_selects_by_the_labels_of_the_live_namespace() {
+    let selector = json!({"matchLabels": {"team": "b"}});
+    let settings = template(json!({
+        "parameters": {"labels": ["owner"]}, "match": {"namespaceSelector": selector},
+        "enforcementAction": "warn",
+    }));
+    let review = TestReview::create(deployment(1)).settings(settings);
+    let outcome = review.namespace_object(shop("b")).validate::<CelPolicy>();
+    assert!(outcome.is_allowed());
+    assert_eq!(outcome.warnings(), ["[all] needs owner", "[all] team"]);
+    let settings = template(json!({"match": {"namespaceSelector": selector}}));
+    let review = TestReview::create(deployment(1)).settings(settings);
+    let outcome = review.namespace_object(shop("a")).validate::<CelPolicy>();
+    assert!(outcome.is_allowed());
+}
+
+#[test]
+fn problems_of_a_template_have_their_place() {
+    let mut settings = template(json!({"parameters": {"labels": "owner"}}));
+    let code = "/template/spec/targets/0/code/0/source";
+    settings.pointer_mut(code).unwrap()["validations"][0]["expression"] = json!("params.x");
+    let errors = configure::<CelPolicy>(settings).err().unwrap().to_string();
+    assert!(
+        errors.contains(
+            "/template/spec/targets/0/code/0/source/validations/0/expression: line 1, column 1: "
+        ),
+        "{errors}"
+    );
+    assert!(
+        errors.contains("/constraints/0/spec/parameters/labels: expected a list, got a string"),
+        "{errors}"
+    );
+}
+
+#[test]
+fn settings_are_for_one_policy() {
+    let mut settings = template(json!({}));
+    settings["params"] = json!([{}]);
+    let errors = configure::<CelPolicy>(settings).err().unwrap().to_string();
+    assert_eq!(errors, "/params: does not belong to this kind of policy");
+    let errors = configure::<CelPolicy>(json!({})).err().unwrap().to_string();
+    assert!(
+        errors.contains("expected one of `policy` with `bindings`"),
+        "{errors}"
+    );
+}
+
+fn mutator(kind: &str, mut spec: Json) -> Json {
+    if kind != "AssignMetadata" {
+        spec["applyTo"] =
+            json!([{"groups": ["apps"], "versions": ["v1"], "kinds": ["Deployment"]}]);
+    }
+    json!({
+        "apiVersion": "mutations.gatekeeper.sh/v1", "kind": kind,
+        "metadata": {"name": "m"}, "spec": spec,
+    })
+}
+
+#[test]
+fn mutators_change_the_object_by_a_patch() {
+    let settings = json!({"mutators": [
+        mutator("Assign", json!({
+            "location": "spec.template.spec.containers[name: *].imagePullPolicy",
+            "parameters": {"assign": {"value": "Always"}},
+        })),
+        mutator("AssignMetadata", json!({
+            "location": "metadata.annotations.\"example.com/from\"",
+            "parameters": {"assign": {"fromMetadata": {"field": "namespace"}}},
+            "match": {"namespaceSelector": {"matchLabels": {"team": "a"}}},
+        })),
+    ]});
+    let review = TestReview::create(deployment(1)).settings(settings);
+    let review = review.namespace_object(shop("a"));
+    let outcome = review.mutate::<CelPolicy>();
+    let object = outcome.object();
+    assert_eq!(
+        object["metadata"]["annotations"],
+        json!({"example.com/from": "shop"})
+    );
+    assert_eq!(
+        object["spec"]["template"]["spec"]["containers"],
+        json!([{"name": "a", "image": "a:1", "imagePullPolicy": "Always"}])
+    );
+    // The object that it returned stays as it is.
+    assert!(
+        !review
+            .object(object.clone())
+            .mutate::<CelPolicy>()
+            .is_changed()
+    );
+}
+
+#[test]
+fn problems_of_mutators_have_their_place() {
+    let settings = json!({"mutators": [mutator("Assign", json!({
+        "location": "spec..x", "parameters": {"assign": {"value": 1}},
+    }))]});
+    let errors = configure::<CelPolicy>(settings).err().unwrap().to_string();
+    assert_eq!(
+        errors,
+        "/mutators/0/spec/location: expected a field at position 6"
+    );
+}

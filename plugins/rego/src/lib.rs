@@ -8,12 +8,8 @@
 //!            → deny: a denial with a cause for each violation; warn: warnings; dryrun: the log
 //! ```
 
-mod constraint;
 mod inventory;
-mod matching;
 mod program;
-mod schema;
-mod selector;
 mod sprintf;
 mod subject;
 mod syntax;
@@ -24,18 +20,21 @@ mod tests;
 
 use regorus::Value as Rego;
 use serde_json::{Map, Value as Json};
+use tollgate_gatekeeper::{
+    Constraint, Kind, Namespaces, Pointer as Place, Problems, UnknownNamespace, Verdict,
+};
 use tollgate_sdk::prelude::*;
 
-use constraint::{Action, Constraint};
-use matching::UnknownNamespace;
-use program::{Program, Violation};
+use program::Program;
 use template::Template;
 
 /// A template with its constraints.
 pub struct Gatekeeper {
     program: Program,
     constraints: Vec<Prepared>,
-    namespaces: Option<Map<String, Json>>,
+    namespaces: Namespaces,
+    /// Whether the Rego reads the Namespace of the object.
+    reads_namespace: bool,
 }
 
 /// The settings.
@@ -49,8 +48,9 @@ pub struct Settings {
     /// The objects in `data.inventory`.
     #[serde(default)]
     inventory: Vec<Json>,
-    /// Namespaces with their labels, for `namespaceSelector`.
-    namespaces: Option<Vec<Json>>,
+    /// Namespaces that replace those of the host.
+    #[serde(default)]
+    namespaces: Vec<Json>,
     /// The enforcement point whose scoped actions count.
     #[serde(default = "validation")]
     enforcement_point: String,
@@ -60,14 +60,6 @@ struct Prepared {
     constraint: Constraint,
     parameters: Rego,
 }
-
-const NEEDS_NAMESPACES: &str = "not available: a review does not contain the labels of the object's namespace; list \
-    the Namespaces under `namespaces`, or select by kubernetes.io/metadata.name alone";
-
-/// The audit annotation with the details of violations.
-const DETAILS: &str = "details";
-/// The audit annotation with the violations of constraints that only report.
-const DRY_RUN: &str = "dryrun";
 
 fn validation() -> String {
     "validation.gatekeeper.sh".to_owned()
@@ -80,36 +72,38 @@ impl Policy for Gatekeeper {
 
     fn configure(settings: Settings) -> Result<Self, SettingsErrors> {
         let mut errors = SettingsErrors::new();
-        let namespaces = settings
-            .namespaces
-            .as_ref()
-            .map(|list| namespaces(list, &mut errors));
+        let mut problems = Problems::new();
+        let namespaces = Namespaces::read(&settings.namespaces, &mut problems);
         let objects = inventory::build(&settings.inventory, &pointer!["inventory"], &mut errors);
         let template = Template::read(&settings.template, &template::place(), &mut errors);
         let Some(template) = template else {
             return Err(errors);
         };
         let program = Program::compile(&template, objects, &mut errors);
+        let kind = Kind {
+            name: &template.kind,
+            schema: template.schema.as_ref(),
+        };
         let mut constraints = Vec::new();
         for (index, constraint) in settings.constraints.iter().enumerate() {
-            let place = pointer!["constraints", index];
+            let place = Place::root().child("constraints").child(index);
             let point = &settings.enforcement_point;
-            let read = Constraint::read(constraint, &place, &template, point, &mut errors);
-            let Some(constraint) = read else { continue };
-            if namespaces.is_none() && constraint.matching.needs_namespace_labels() {
-                let place = pointer!["constraints", index, "spec", "match", "namespaceSelector"];
-                errors.at(place, NEEDS_NAMESPACES);
-            }
-            constraints.push(Prepared {
+            let read = Constraint::read(constraint, &place, kind, point, &mut problems);
+            constraints.extend(read.map(|constraint| Prepared {
                 parameters: Rego::from(constraint.parameters.clone()),
                 constraint,
-            });
+            }));
         }
+        for problem in problems {
+            errors.at(problem.pointer.as_str(), problem.message);
+        }
+        let reads_namespace = template.mentions(subject::NAMESPACE_MEMBERS);
         match program {
             Some(program) => errors.or(Self {
                 program,
                 constraints,
                 namespaces,
+                reads_namespace,
             }),
             None => Err(errors),
         }
@@ -122,35 +116,35 @@ impl Validate for Gatekeeper {
         if matching.is_empty() {
             return Ok(());
         }
-        let input = subject::input(review, self.namespaces.as_ref());
-        let mut denied: Vec<(&str, Violation)> = Vec::new();
-        let mut reported = Vec::new();
-        for prepared in matching {
-            let Constraint { name, action, .. } = &prepared.constraint;
-            let violations = match self.program.violations(&input, &prepared.parameters) {
-                Ok(violations) => violations,
-                Err(error) => panic!("constraint {name}: {error}"),
-            };
-            for violation in violations {
-                match action {
-                    Action::Deny => denied.push((name.as_str(), violation)),
-                    Action::Warn => review.warn(format!("[{name}] {}", violation.message)),
-                    Action::DryRun => reported.push(format!("[{name}] {}", violation.message)),
-                }
+        let namespace = self.reads_namespace.then(|| self.namespace(review));
+        let input = subject::input(review, namespace.flatten());
+        let mut verdict = Verdict::default();
+        for Prepared {
+            constraint,
+            parameters,
+        } in matching
+        {
+            match self.program.violations(&input, parameters) {
+                Ok(violations) => verdict.add(constraint, violations),
+                Err(error) => panic!("constraint {}: {error}", constraint.name),
             }
         }
-        if !reported.is_empty() {
-            tollgate_sdk::info!("{} violations of dry-run constraints", reported.len());
-            review.annotate(DRY_RUN, reported.join("\n"));
+        if verdict.reported() > 0 {
+            tollgate_sdk::info!("{} violations of dry-run constraints", verdict.reported());
         }
-        let details: Vec<Json> = denied
-            .iter()
-            .filter_map(|(_, violation)| violation.details.clone())
-            .collect();
-        if !details.is_empty() {
-            review.annotate(DETAILS, Json::Array(details).to_string());
+        for (key, value) in verdict.annotations() {
+            review.annotate(key, value);
         }
-        denial(&denied).map_or(Ok(()), Err)
+        for warning in verdict.warnings() {
+            review.warn(warning);
+        }
+        match verdict.denial() {
+            None => Ok(()),
+            Some(denied) => {
+                let causes = denied.causes.into_iter().map(Cause::new);
+                Err(causes.fold(Denial::new(denied.message), Denial::cause))
+            }
+        }
     }
 }
 
@@ -158,15 +152,15 @@ impl Gatekeeper {
     /// Returns the constraints that the review is about.
     fn matching(&self, review: &Review) -> Vec<&Prepared> {
         let subjects = subject::subjects(review);
-        let labels_of = |name: &str| self.labels_of(name);
+        let labels_of = |name: &str| self.labels_of(review, name);
         let selects = |prepared: &&Prepared| {
             subjects.iter().any(|subject| {
                 let Constraint { name, matching, .. } = &prepared.constraint;
                 match matching.selects(subject, &labels_of) {
                     Ok(selects) => selects,
                     Err(UnknownNamespace(namespace)) => panic!(
-                        "constraint {name}: namespaceSelector: the settings have no Namespace {namespace} under \
-                         `namespaces`"
+                        "constraint {name}: namespaceSelector: the host does not know the Namespace {namespace}, and the \
+                         settings have none under `namespaces`"
                     ),
                 }
             })
@@ -174,48 +168,31 @@ impl Gatekeeper {
         self.constraints.iter().filter(selects).collect()
     }
 
-    fn labels_of(&self, namespace: &str) -> Option<Map<String, Json>> {
-        let object = self.namespaces.as_ref()?.get(namespace)?;
-        let labels = object.pointer("/metadata/labels").and_then(Json::as_object);
-        let mut labels = labels.cloned().unwrap_or_default();
-        labels.insert("kubernetes.io/metadata.name".to_owned(), namespace.into());
-        Some(labels)
+    /// Returns the labels of the object's Namespace. The settings go first, then the Namespace in the cluster.
+    fn labels_of(&self, review: &Review, name: &str) -> Option<Map<String, Json>> {
+        self.namespaces.labels(name, || {
+            let namespace = review.namespace();
+            if namespace.text("/metadata/name").as_deref() != Some(name) {
+                return None;
+            }
+            let labels = namespace.read("/metadata/labels").ok().flatten();
+            Some(labels.unwrap_or_default())
+        })
     }
-}
 
-/// Makes a denial of violations, which name their constraint where there is more than one.
-fn denial(violations: &[(&str, Violation)]) -> Option<Denial> {
-    let (first, violation) = violations.first()?;
-    let is_one = violations.iter().all(|(name, _)| name == first);
-    let message = match violations.len() {
-        1 => format!("[{first}] {}", violation.message),
-        count if is_one => format!("[{first}] {count} violations"),
-        count => format!("{count} violations"),
-    };
-    let causes = violations.iter().map(|(name, violation)| match is_one {
-        true => Cause::new(violation.message.clone()),
-        false => Cause::new(format!("[{name}] {}", violation.message)),
-    });
-    Some(causes.fold(Denial::new(message), Denial::cause))
-}
-
-/// Reads the Namespaces of the settings, by name.
-fn namespaces(list: &[Json], errors: &mut SettingsErrors) -> Map<String, Json> {
-    let mut namespaces = Map::new();
-    for (index, namespace) in list.iter().enumerate() {
-        match namespace.pointer("/metadata/name").and_then(Json::as_str) {
-            Some(name) => {
-                namespaces.insert(name.to_owned(), namespace.clone());
-            }
-            None => {
-                errors.at(
-                    pointer!["namespaces", index],
-                    "is no Namespace with metadata.name",
-                );
-            }
+    /// Returns the object's Namespace for the Rego. None for a cluster-scoped object, which a Namespace is, too.
+    fn namespace(&self, review: &Review) -> Option<Rego> {
+        let kind = review.request_document().text("/kind/kind");
+        if kind.as_deref() == Some("Namespace") {
+            return None;
+        }
+        let name = review.request_document().text("/namespace");
+        let of_settings = name.and_then(|name| self.namespaces.get(&name));
+        match of_settings {
+            Some(namespace) => Some(Rego::from(namespace.clone())),
+            None => subject::parse(review.namespace()),
         }
     }
-    namespaces
 }
 
 tollgate_sdk::validator! {

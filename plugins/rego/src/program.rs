@@ -4,6 +4,7 @@ use std::cell::RefCell;
 
 use regorus::{Engine, Value};
 use serde_json::Value as Json;
+use tollgate_gatekeeper::Violation;
 use tollgate_sdk::{Pointer, SettingsErrors};
 
 use crate::sprintf::sprintf;
@@ -15,15 +16,6 @@ pub(crate) struct Program {
     engine: RefCell<Engine>,
     /// The path of the rule: `data.NAME.violation`.
     rule: String,
-}
-
-/// A violation, as the template reports it.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Violation {
-    /// The message for the user.
-    pub(crate) message: String,
-    /// Further facts. None if the template gives none.
-    pub(crate) details: Option<Json>,
 }
 
 /// The name of the template's own module in errors.
@@ -120,7 +112,7 @@ impl Program {
                 .as_set()
                 .map_err(|_| "`violation` is no set of objects".to_owned())?,
         };
-        set.iter().map(Violation::read).collect()
+        set.iter().map(violation).collect()
     }
 }
 
@@ -178,24 +170,21 @@ fn summary(error: &str) -> String {
     format!("{}{}", place.unwrap_or_default(), reason.trim())
 }
 
-// === impl Violation ===
-
-impl Violation {
-    fn read(value: &Value) -> Result<Self, String> {
-        let object = value
-            .as_object()
-            .map_err(|_| "`violation` has an element that is no object with `msg`".to_owned())?;
-        let message = object
-            .get(&Value::from("msg"))
-            .and_then(|message| message.as_string().ok())
-            .ok_or("`violation` has an element whose `msg` is no string")?;
-        let details = object
-            .get(&Value::from("details"))
-            .and_then(|details| serde_json::to_value(details).ok())
-            .filter(|details| !matches!(details, Json::Object(members) if members.is_empty()));
-        Ok(Self {
-            message: message.to_string(),
-            details,
-        })
-    }
+/// Reads an element of the set `violation`.
+fn violation(value: &Value) -> Result<Violation, String> {
+    let object = value
+        .as_object()
+        .map_err(|_| "`violation` has an element that is no object with `msg`".to_owned())?;
+    let message = object
+        .get(&Value::from("msg"))
+        .and_then(|message| message.as_string().ok())
+        .ok_or("`violation` has an element whose `msg` is no string")?;
+    let details = object
+        .get(&Value::from("details"))
+        .and_then(|details| serde_json::to_value(details).ok())
+        .filter(|details| !matches!(details, Json::Object(members) if members.is_empty()));
+    Ok(Violation {
+        message: message.to_string(),
+        details,
+    })
 }

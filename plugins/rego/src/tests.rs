@@ -1,6 +1,4 @@
-mod matching;
 mod policy;
-mod schema;
 mod sprintf;
 mod suites;
 mod syntax;

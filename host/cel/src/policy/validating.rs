@@ -248,6 +248,16 @@ impl Policy {
         }
     }
 
+    /// Returns the messages of the rules that a review breaks with one parameter.
+    pub(super) fn broken(&self, source: &dyn Source, params: &Value) -> Vec<String> {
+        let Body::Validating(validations) = &self.body else {
+            return Vec::new();
+        };
+        let (decisions, _) = self.decide(validations, source, params);
+        let denied = decisions.into_iter().filter_map(|decision| decision.denied);
+        denied.map(|(message, _)| message).collect()
+    }
+
     /// Evaluates the rules and the audit annotations with one parameter.
     fn decide(
         &self,

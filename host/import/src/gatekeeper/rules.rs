@@ -1,4 +1,4 @@
-//! Rules from the kinds of constraints.
+//! Rules from the kinds of constraints and mutators.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -7,37 +7,29 @@ use tollgate_config::kubernetes::{resource_of, resources_of_kind};
 
 use crate::{Document, Rule};
 
-/// A constraint and a kind whose resource is not known.
+/// A document and a kind whose resource is not known.
 type Unknown<'d> = (&'d Document, &'d str);
 
-/// Returns rules for all kinds of the constraints, and the kinds whose resource is not known.
+/// Returns rules for all kinds of constraints or mutators, and the kinds whose resource is not known.
 pub(super) fn of<'d>(
-    constraints: &[&'d Document],
+    documents: &[&'d Document],
     operations: &[&'static str],
 ) -> (Vec<Rule>, Vec<Unknown<'d>>) {
     let mut groups: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
     let mut unknown: Vec<Unknown<'d>> = Vec::new();
-    for constraint in constraints {
-        let kinds = constraint.value.pointer("/spec/match/kinds");
-        let kinds = kinds
-            .and_then(Value::as_array)
-            .filter(|kinds| !kinds.is_empty());
-        let Some(kinds) = kinds else {
+    for document in documents {
+        let Some(kinds) = kinds(document) else {
             add(&mut groups, "*", "*");
             continue;
         };
-        for entry in kinds {
-            for group in texts(&entry["apiGroups"]) {
-                for kind in texts(&entry["kinds"]) {
-                    let resources = resources(group, kind);
-                    if resources.is_empty() {
-                        unknown.push((*constraint, kind));
-                        add(&mut groups, group, "*");
-                    }
-                    for resource in resources {
-                        add(&mut groups, group, &resource);
-                    }
-                }
+        for (group, kind) in kinds {
+            let resources = resources(group, kind);
+            if resources.is_empty() {
+                unknown.push((*document, kind));
+                add(&mut groups, group, "*");
+            }
+            for resource in resources {
+                add(&mut groups, group, &resource);
             }
         }
     }
@@ -52,6 +44,25 @@ pub(super) fn of<'d>(
         scope: None,
     });
     (rules.collect(), unknown)
+}
+
+/// Returns the groups and kinds of a constraint or a mutator. None for all.
+fn kinds(document: &Document) -> Option<Vec<(&str, &str)>> {
+    let list = |pointer: &str| {
+        let list = document.value.pointer(pointer).and_then(Value::as_array);
+        list.filter(|list| !list.is_empty())
+    };
+    let (entries, groups) = match list("/spec/applyTo") {
+        Some(entries) => (entries, "groups"),
+        None => (list("/spec/match/kinds")?, "apiGroups"),
+    };
+    let mut found = Vec::new();
+    for entry in entries {
+        for group in texts(&entry[groups]) {
+            found.extend(texts(&entry["kinds"]).into_iter().map(|kind| (group, kind)));
+        }
+    }
+    Some(found)
 }
 
 fn add<'d>(groups: &mut BTreeMap<&'d str, BTreeSet<String>>, group: &'d str, resource: &str) {

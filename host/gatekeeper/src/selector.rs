@@ -5,13 +5,12 @@ use std::collections::BTreeMap;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
 
-/// The label that kube-apiserver sets on every Namespace to its name.
-const NAME_LABEL: &str = "kubernetes.io/metadata.name";
+use crate::namespaces::NAME_LABEL;
 
 /// A label selector. Without requirements, it selects everything.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct LabelSelector {
+pub struct LabelSelector {
     match_labels: BTreeMap<String, String>,
     match_expressions: Vec<Requirement>,
 }
@@ -28,7 +27,7 @@ struct Requirement {
 
 impl LabelSelector {
     /// Whether every key is the label with the namespace's own name. No labels need to be known then.
-    pub(crate) fn is_about_names_only(&self) -> bool {
+    pub fn is_about_names_only(&self) -> bool {
         self.match_labels.keys().all(|key| key == NAME_LABEL)
             && self
                 .match_expressions
@@ -37,17 +36,17 @@ impl LabelSelector {
     }
 
     /// Whether the selector selects these labels.
-    pub(crate) fn selects(&self, labels: &Map<String, Json>) -> bool {
+    pub fn selects(&self, labels: &Map<String, Json>) -> bool {
         self.selects_by(|key| labels.get(key).and_then(Json::as_str))
     }
 
     /// Whether the selector selects a namespace of which only the name is known.
-    pub(crate) fn selects_name(&self, name: &str) -> bool {
+    pub fn selects_name(&self, name: &str) -> bool {
         self.selects_by(|key| (key == NAME_LABEL).then_some(name))
     }
 
     /// Returns what is wrong with the selector, if something is.
-    pub(crate) fn problem(&self) -> Option<String> {
+    pub fn problem(&self) -> Option<String> {
         self.match_expressions.iter().find_map(|requirement| {
             let (key, empty) = (&requirement.key, requirement.values.is_empty());
             match &*requirement.operator {

@@ -1,12 +1,12 @@
 use serde_json::{Value as Json, json};
-use tollgate_sdk::Pointer;
 
 use crate::schema::{set_defaults, validate};
+use crate::{Pointer, Problem, Problems};
 
 fn problems(schema: Json, value: Json) -> Vec<String> {
-    let mut problems = Vec::new();
+    let mut problems = Problems::new();
     validate(&schema, &value, &Pointer::root(), &mut problems);
-    let text = |(place, problem): (Pointer, String)| format!("{place}: {problem}");
+    let text = |Problem { pointer, message }| format!("{pointer}: {message}");
     problems.into_iter().map(text).collect()
 }
 

@@ -2,7 +2,7 @@
 
 use serde_json::{Map, Value as Json, json};
 
-use crate::matching::{Match, Subject, UnknownNamespace};
+use crate::{Match, Subject, UnknownNamespace};
 
 fn read(matching: Json) -> Match {
     serde_json::from_value(matching).unwrap()

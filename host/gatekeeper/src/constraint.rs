@@ -2,27 +2,37 @@
 
 use serde::Deserialize;
 use serde_json::{Map, Value as Json};
-use tollgate_sdk::{Pointer, SettingsErrors};
 
 use crate::matching::Match;
-use crate::schema;
-use crate::template::Template;
+use crate::{Pointer, Problems, schema};
+
+/// The part of a template that constraints depend on.
+#[derive(Clone, Copy, Debug)]
+pub struct Kind<'a> {
+    /// The kind of the constraints.
+    pub name: &'a str,
+    /// The schema of `spec.parameters`. None means that anything is allowed.
+    pub schema: Option<&'a Json>,
+}
 
 /// A constraint of the template's kind.
-pub(crate) struct Constraint {
+#[derive(Clone, Debug)]
+pub struct Constraint {
     /// The constraint's name.
-    pub(crate) name: String,
+    pub name: String,
     /// The parameters, with the defaults of the schema.
-    pub(crate) parameters: Json,
+    pub parameters: Json,
+    /// Whether the constraint has parameters, or the schema a default for all of them.
+    pub has_parameters: bool,
     /// The objects that it is about.
-    pub(crate) matching: Match,
+    pub matching: Match,
     /// The effect of a violation.
-    pub(crate) action: Action,
+    pub action: Action,
 }
 
 /// The effect of a violation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Action {
+pub enum Action {
     /// The plugin only logs it.
     DryRun,
     /// The user gets a warning.
@@ -48,20 +58,20 @@ struct Point {
 
 impl Constraint {
     /// Reads a constraint. None if it has errors, or if none of its actions is for this enforcement point.
-    pub(crate) fn read(
+    pub fn read(
         constraint: &Json,
         at: &Pointer,
-        template: &Template,
+        kind: Kind<'_>,
         point: &str,
-        errors: &mut SettingsErrors,
+        errors: &mut Problems,
     ) -> Option<Self> {
         let text = |pointer: &str| constraint.pointer(pointer).and_then(Json::as_str);
         let is_of_gatekeeper = text("/apiVersion")
             .is_some_and(|version| version.starts_with("constraints.gatekeeper.sh/"));
-        if text("/kind") != Some(&template.kind) || !is_of_gatekeeper {
+        if text("/kind") != Some(kind.name) || !is_of_gatekeeper {
             let expected = format!(
                 "is no {} of constraints.gatekeeper.sh, the kind of the template",
-                template.kind
+                kind.name
             );
             errors.at(at.clone(), expected);
             return None;
@@ -73,17 +83,18 @@ impl Constraint {
         let spec = at.child("spec");
         let action = read_action(constraint, &spec, point, errors);
         let matching = read_match(constraint, &spec, errors);
-        let parameters = read_parameters(constraint, &spec, template, errors);
+        let (parameters, has_parameters) = read_parameters(constraint, &spec, kind, errors);
         Some(Self {
             name: name?.to_owned(),
             parameters,
+            has_parameters,
             matching: matching?,
             action: action??,
         })
     }
 }
 
-fn read_match(constraint: &Json, spec: &Pointer, errors: &mut SettingsErrors) -> Option<Match> {
+fn read_match(constraint: &Json, spec: &Pointer, errors: &mut Problems) -> Option<Match> {
     let place = spec.child("match");
     let value = constraint
         .pointer("/spec/match")
@@ -104,26 +115,24 @@ fn read_match(constraint: &Json, spec: &Pointer, errors: &mut SettingsErrors) ->
     Some(matching)
 }
 
+/// Reads the parameters, and sets the defaults of the schema. False if the constraint has none.
 fn read_parameters(
     constraint: &Json,
     spec: &Pointer,
-    template: &Template,
-    errors: &mut SettingsErrors,
-) -> Json {
+    kind: Kind<'_>,
+    errors: &mut Problems,
+) -> (Json, bool) {
     let given = constraint
         .pointer("/spec/parameters")
-        .filter(|value| !value.is_null());
+        .filter(|value| !value.is_null())
+        .or_else(|| kind.schema?.get("default"));
+    let is_given = given.is_some();
     let mut parameters = given.cloned().unwrap_or_else(|| Json::Object(Map::new()));
-    if let Some(schema) = &template.schema {
+    if let Some(schema) = kind.schema {
         schema::set_defaults(schema, &mut parameters);
-        let mut problems = Vec::new();
-        let place = spec.child("parameters");
-        schema::validate(schema, &parameters, &place, &mut problems);
-        for (place, problem) in problems {
-            errors.at(place, problem);
-        }
+        schema::validate(schema, &parameters, &spec.child("parameters"), errors);
     }
-    parameters
+    (parameters, is_given)
 }
 
 /// Reads the action. The inner option is empty if the constraint has none for this enforcement point.
@@ -131,7 +140,7 @@ fn read_action(
     constraint: &Json,
     spec: &Pointer,
     point: &str,
-    errors: &mut SettingsErrors,
+    errors: &mut Problems,
 ) -> Option<Option<Action>> {
     let word = constraint
         .pointer("/spec/enforcementAction")

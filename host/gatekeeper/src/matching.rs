@@ -8,7 +8,7 @@ use crate::selector::LabelSelector;
 /// `spec.match`. An absent key matches everything.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
-pub(crate) struct Match {
+pub struct Match {
     kinds: Vec<Kinds>,
     scope: String,
     namespaces: Vec<Wildcard>,
@@ -32,39 +32,39 @@ struct Wildcard(String);
 
 /// The facts about one object that a match looks at.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Subject {
+pub struct Subject {
     /// API group of the object's kind.
-    pub(crate) group: String,
+    pub group: String,
     /// The object's kind.
-    pub(crate) kind: String,
+    pub kind: String,
     /// The object's name. Empty if kube-apiserver generates it.
-    pub(crate) name: String,
+    pub name: String,
     /// `metadata.generateName`, or empty.
-    pub(crate) generate_name: String,
+    pub generate_name: String,
     /// The object's namespace, or empty.
-    pub(crate) namespace: String,
+    pub namespace: String,
     /// The object's labels.
-    pub(crate) labels: serde_json::Map<String, Json>,
+    pub labels: serde_json::Map<String, Json>,
 }
 
 /// The labels of a namespace cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct UnknownNamespace(pub String);
+pub struct UnknownNamespace(pub String);
 
 /// Looks up the labels of a namespace by its name.
-pub(crate) type NamespaceLabels<'a> = &'a dyn Fn(&str) -> Option<serde_json::Map<String, Json>>;
+pub type NamespaceLabels<'a> = &'a dyn Fn(&str) -> Option<serde_json::Map<String, Json>>;
 
 // === impl Match ===
 
 impl Match {
-    /// Whether the match needs labels of namespaces that a review does not contain.
-    pub(crate) fn needs_namespace_labels(&self) -> bool {
+    /// Whether the match needs labels of namespaces, and not their names alone.
+    pub fn needs_namespace_labels(&self) -> bool {
         let selector = self.namespace_selector.as_ref();
         selector.is_some_and(|selector| !selector.is_about_names_only())
     }
 
     /// Returns what the match has that no constraint can have.
-    pub(crate) fn problems(&self) -> Vec<(&'static str, String)> {
+    pub fn problems(&self) -> Vec<(&'static str, String)> {
         let mut problems = Vec::new();
         if !matches!(&*self.scope, "" | "*" | "Cluster" | "Namespaced") {
             problems.push(("scope", "expected *, Cluster or Namespaced".to_owned()));
@@ -87,7 +87,7 @@ impl Match {
     ///
     /// # Errors
     /// When `namespaceSelector` needs the labels of a namespace that the look-up does not know.
-    pub(crate) fn selects(
+    pub fn selects(
         &self,
         subject: &Subject,
         labels_of: NamespaceLabels<'_>,
@@ -170,6 +170,29 @@ impl Match {
 // === impl Subject ===
 
 impl Subject {
+    /// Reads the facts of an object of a review. `text` returns the string at a pointer into the object, or an empty
+    /// one.
+    #[must_use]
+    pub fn read(
+        [group, kind]: [&str; 2],
+        request_namespace: &str,
+        labels: Option<serde_json::Map<String, Json>>,
+        text: &dyn Fn(&str) -> String,
+    ) -> Self {
+        let namespace = text("/metadata/namespace");
+        Self {
+            group: group.to_owned(),
+            kind: kind.to_owned(),
+            name: text("/metadata/name"),
+            generate_name: text("/metadata/generateName"),
+            namespace: match namespace.is_empty() {
+                true => request_namespace.to_owned(),
+                false => namespace,
+            },
+            labels: labels.unwrap_or_default(),
+        }
+    }
+
     fn is_namespace(&self) -> bool {
         self.group.is_empty() && self.kind == "Namespace"
     }

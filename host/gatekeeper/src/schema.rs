@@ -1,14 +1,12 @@
 //! The OpenAPI schema of a template's parameters: defaults, and validation as kube-apiserver does it for the constraint.
 
-use regex::Regex;
+use regex_lite::Regex;
 use serde_json::{Map, Value as Json};
-use tollgate_sdk::Pointer;
 
-/// A problem: the place in the parameters, and the expectation.
-pub(crate) type Problem = (Pointer, String);
+use crate::{Pointer, Problems};
 
 /// Sets the defaults of a schema where the value has nothing.
-pub(crate) fn set_defaults(schema: &Json, value: &mut Json) {
+pub fn set_defaults(schema: &Json, value: &mut Json) {
     match value {
         Json::Object(members) => {
             for (name, property) in object(schema, "properties") {
@@ -44,23 +42,23 @@ pub(crate) fn set_defaults(schema: &Json, value: &mut Json) {
 }
 
 /// Compares a value with a schema. Members that the schema does not know are allowed.
-pub(crate) fn validate(schema: &Json, value: &Json, at: &Pointer, problems: &mut Vec<Problem>) {
+pub fn validate(schema: &Json, value: &Json, at: &Pointer, problems: &mut Problems) {
     // kube-apiserver takes a null for a parameter that is not there.
     if value.is_null() {
         return;
     }
     if let Some(expected) = wrong_type(schema, value) {
-        problems.push((
+        problems.at(
             at.clone(),
             format!("expected {expected}, got {}", type_of(value)),
-        ));
+        );
         return;
     }
     if let Some(values) = schema.get("enum").and_then(Json::as_array)
         && !values.contains(value)
     {
         let values: Vec<String> = values.iter().map(Json::to_string).collect();
-        problems.push((at.clone(), format!("expected one of {}", values.join(", "))));
+        problems.at(at.clone(), format!("expected one of {}", values.join(", ")));
     }
     combined(schema, value, at, problems);
     match value {
@@ -78,12 +76,12 @@ fn validate_object(
     schema: &Json,
     members: &Map<String, Json>,
     at: &Pointer,
-    problems: &mut Vec<Problem>,
+    problems: &mut Problems,
 ) {
     let required = schema.get("required").and_then(Json::as_array);
     for name in required.into_iter().flatten().filter_map(Json::as_str) {
         if !members.contains_key(name) {
-            problems.push((at.clone(), format!("{name} is required")));
+            problems.at(at.clone(), format!("{name} is required"));
         }
     }
     bounds(
@@ -103,14 +101,14 @@ fn validate_object(
                 validate(additional, member, &within, problems);
             }
             (None, Some(Json::Bool(false))) => {
-                problems.push((within, "the schema has no such parameter".to_owned()));
+                problems.at(within, "the schema has no such parameter".to_owned());
             }
             (None, _) => {}
         }
     }
 }
 
-fn validate_array(schema: &Json, elements: &[Json], at: &Pointer, problems: &mut Vec<Problem>) {
+fn validate_array(schema: &Json, elements: &[Json], at: &Pointer, problems: &mut Problems) {
     bounds(
         schema,
         ["minItems", "maxItems"],
@@ -122,10 +120,10 @@ fn validate_array(schema: &Json, elements: &[Json], at: &Pointer, problems: &mut
     if schema.get("uniqueItems") == Some(&Json::Bool(true)) {
         let twice = (1..elements.len()).find(|&index| elements[..index].contains(&elements[index]));
         if let Some(index) = twice {
-            problems.push((
+            problems.at(
                 at.child(index),
                 "is in the list already, and elements must be unique".to_owned(),
-            ));
+            );
         }
     }
     if let Some(items) = schema.get("items") {
@@ -135,7 +133,7 @@ fn validate_array(schema: &Json, elements: &[Json], at: &Pointer, problems: &mut
     }
 }
 
-fn validate_text(schema: &Json, text: &str, at: &Pointer, problems: &mut Vec<Problem>) {
+fn validate_text(schema: &Json, text: &str, at: &Pointer, problems: &mut Problems) {
     let length = text.chars().count();
     bounds(
         schema,
@@ -148,41 +146,41 @@ fn validate_text(schema: &Json, text: &str, at: &Pointer, problems: &mut Vec<Pro
     if let Some(pattern) = schema.get("pattern").and_then(Json::as_str) {
         match Regex::new(pattern) {
             Ok(regex) if regex.is_match(text) => {}
-            Ok(_) => problems.push((at.clone(), format!("does not match {pattern}"))),
-            Err(_) => problems.push((
+            Ok(_) => problems.at(at.clone(), format!("does not match {pattern}")),
+            Err(_) => problems.at(
                 at.clone(),
                 format!("the pattern of the schema is not a regular expression: {pattern}"),
-            )),
+            ),
         }
     }
 }
 
-fn validate_number(schema: &Json, number: f64, at: &Pointer, problems: &mut Vec<Problem>) {
+fn validate_number(schema: &Json, number: f64, at: &Pointer, problems: &mut Problems) {
     let bound = |key: &str| schema.get(key).and_then(Json::as_f64);
     let excludes = |key: &str| schema.get(key) == Some(&Json::Bool(true));
     if let Some(minimum) = bound("minimum")
         && (number < minimum || (excludes("exclusiveMinimum") && number <= minimum))
     {
-        problems.push((at.clone(), format!("expected at least {minimum}")));
+        problems.at(at.clone(), format!("expected at least {minimum}"));
     }
     if let Some(maximum) = bound("maximum")
         && (number > maximum || (excludes("exclusiveMaximum") && number >= maximum))
     {
-        problems.push((at.clone(), format!("expected at most {maximum}")));
+        problems.at(at.clone(), format!("expected at most {maximum}"));
     }
     if let Some(step) = bound("multipleOf")
         && step != 0.0
         && (number / step).fract().abs() > 1e-9
     {
-        problems.push((at.clone(), format!("expected a multiple of {step}")));
+        problems.at(at.clone(), format!("expected a multiple of {step}"));
     }
 }
 
 /// Checks `allOf`, `anyOf`, `oneOf` and `not`.
-fn combined(schema: &Json, value: &Json, at: &Pointer, problems: &mut Vec<Problem>) {
+fn combined(schema: &Json, value: &Json, at: &Pointer, problems: &mut Problems) {
     let list = |key: &str| schema.get(key).and_then(Json::as_array);
     let holds = |schema: &Json| {
-        let mut problems = Vec::new();
+        let mut problems = Problems::new();
         validate(schema, value, at, &mut problems);
         problems.is_empty()
     };
@@ -192,21 +190,21 @@ fn combined(schema: &Json, value: &Json, at: &Pointer, problems: &mut Vec<Proble
     if let Some(any) = list("anyOf")
         && !any.iter().any(holds)
     {
-        problems.push((
+        problems.at(
             at.clone(),
             "fits none of the schemas under `anyOf`".to_owned(),
-        ));
+        );
     }
     if let Some(one) = list("oneOf")
         && one.iter().filter(|schema| holds(schema)).count() != 1
     {
-        problems.push((
+        problems.at(
             at.clone(),
             "must fit exactly one of the schemas under `oneOf`".to_owned(),
-        ));
+        );
     }
     if schema.get("not").is_some_and(holds) {
-        problems.push((at.clone(), "must not fit the schema under `not`".to_owned()));
+        problems.at(at.clone(), "must not fit the schema under `not`".to_owned());
     }
 }
 
@@ -216,21 +214,21 @@ fn bounds(
     got: usize,
     what: &str,
     at: &Pointer,
-    problems: &mut Vec<Problem>,
+    problems: &mut Problems,
 ) {
     let bound = |key: &str| schema.get(key).and_then(Json::as_u64);
     let got = got as u64;
     if let Some(least) = bound(least).filter(|least| got < *least) {
-        problems.push((
+        problems.at(
             at.clone(),
             format!("expected at least {least} {what}, got {got}"),
-        ));
+        );
     }
     if let Some(most) = bound(most).filter(|most| got > *most) {
-        problems.push((
+        problems.at(
             at.clone(),
             format!("expected at most {most} {what}, got {got}"),
-        ));
+        );
     }
 }
 

@@ -1,0 +1,108 @@
+//! Gatekeeper's objects on reviews of the host: the facts that `match` looks at, and the Namespace.
+
+use serde_json::{Map, Value as Json};
+use tollgate_cel::{Document, Found, Source, Value, json};
+use tollgate_gatekeeper::{Match, Namespaces, Subject, UnknownNamespace};
+use tollgate_sdk::prelude::Review;
+use tollgate_sdk::{Document as Part, SettingsErrors};
+
+use crate::review::HostReview;
+
+/// A review, with the Namespaces of the settings before those of the host.
+pub(crate) struct Reviewed<'a> {
+    review: &'a Review,
+    namespaces: &'a Namespaces,
+    subjects: Vec<Subject>,
+    /// The Namespace of the settings that the object is in.
+    namespace: Option<Value>,
+}
+
+/// Adds problems to the errors of the settings.
+pub(crate) fn report(problems: tollgate_gatekeeper::Problems, errors: &mut SettingsErrors) {
+    for problem in problems {
+        errors.at(problem.pointer.as_str(), problem.message);
+    }
+}
+
+// === impl Reviewed ===
+
+impl<'a> Reviewed<'a> {
+    /// Reads the facts of the object and the old object.
+    pub(crate) fn new(review: &'a Review, namespaces: &'a Namespaces) -> Self {
+        let request = review.request();
+        let namespace = request.namespace.unwrap_or_default();
+        let of = |document: Part| {
+            let labels = document.read("/metadata/labels").ok().flatten();
+            Subject::read(
+                [&request.kind.group, &request.kind.kind],
+                &namespace,
+                labels,
+                &|pointer| document.text(pointer).unwrap_or_default(),
+            )
+        };
+        let documents = [review.object(), review.old_object()];
+        Self {
+            subjects: documents
+                .into_iter()
+                .filter(|document| document.exists())
+                .map(of)
+                .collect(),
+            namespace: namespaces.get(&namespace).map(json::from_json),
+            review,
+            namespaces,
+        }
+    }
+
+    /// Whether a match selects the object or the old object.
+    ///
+    /// # Panics
+    /// If a selector needs the labels of a Namespace that nothing knows.
+    pub(crate) fn is_selected(&self, matching: &Match, name: &str) -> bool {
+        self.subjects
+            .iter()
+            .any(|subject| self.selects(matching, subject, name))
+    }
+
+    /// Whether a match selects an object.
+    ///
+    /// # Panics
+    /// As [`Reviewed::is_selected`].
+    pub(crate) fn selects(&self, matching: &Match, subject: &Subject, name: &str) -> bool {
+        match matching.selects(subject, &|namespace| self.labels_of(namespace)) {
+            Ok(selects) => selects,
+            Err(UnknownNamespace(namespace)) => panic!(
+                "{name}: namespaceSelector: the host does not know the Namespace {namespace}, and the settings have none \
+                 under `namespaces`"
+            ),
+        }
+    }
+
+    fn labels_of(&self, name: &str) -> Option<Map<String, Json>> {
+        self.namespaces.labels(name, || {
+            let namespace = self.review.namespace();
+            if namespace.text("/metadata/name").as_deref() != Some(name) {
+                return None;
+            }
+            let labels = namespace.read("/metadata/labels").ok().flatten();
+            Some(labels.unwrap_or_default())
+        })
+    }
+}
+
+impl Source for Reviewed<'_> {
+    fn value(&self, document: Document, pointer: &str) -> Option<Found> {
+        match (&self.namespace, document) {
+            (Some(namespace), Document::Namespace) => {
+                namespace.at(pointer).cloned().map(Found::Value)
+            }
+            _ => HostReview(self.review).value(document, pointer),
+        }
+    }
+
+    fn exists(&self, document: Document, pointer: &str) -> bool {
+        match (&self.namespace, document) {
+            (Some(namespace), Document::Namespace) => namespace.at(pointer).is_some(),
+            _ => HostReview(self.review).exists(document, pointer),
+        }
+    }
+}
