@@ -65,6 +65,16 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- fail (printf "config.%s is written by the chart: use the value %s, or the plain manifests" $key $value) -}}
 {{- end -}}
 {{- end -}}
+{{- if .Values.admin.enabled -}}
+{{- if not .Values.cluster.enabled -}}
+{{- fail "admin.enabled needs cluster.enabled: kube-apiserver verifies the tokens" -}}
+{{- end -}}
+{{- range $key := list "listen" "authentication" -}}
+{{- if hasKey (default dict $.Values.config.admin) $key -}}
+{{- fail (printf "config.admin.%s is written by the chart: set admin.enabled to false to write it yourself" $key) -}}
+{{- end -}}
+{{- end -}}
+{{- end -}}
 {{- if not .Values.cluster.enabled -}}
 {{- if not .Values.tls.secretName -}}
 {{- fail "tls.secretName is required when cluster.enabled is false: replicas without permissions cannot share a CA" -}}
@@ -94,6 +104,12 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version | replace "+" "_" }}
 {{- $config := mustMergeOverwrite $defaults (deepCopy .Values.config) -}}
 {{- $_ := set $config "listen" (printf "%s:8443" .Values.listenAddress) -}}
 {{- $_ := set $config "probes" (dict "listen" (printf "%s:8080" .Values.listenAddress)) -}}
+{{- if .Values.admin.enabled -}}
+{{- $tokenReview := dict -}}
+{{- with .Values.admin.audiences -}}{{- $_ := set $tokenReview "audiences" . -}}{{- end -}}
+{{- $admin := dict "listen" (printf "%s:8081" .Values.listenAddress) "authentication" (dict "tokenReview" $tokenReview) -}}
+{{- $_ := set $config "admin" (mergeOverwrite (default dict $config.admin) $admin) -}}
+{{- end -}}
 {{- $_ := set $config "startupPeers" (list (printf "%s-peers.%s.svc:8080" $name .Release.Namespace)) -}}
 {{- if .Values.cluster.enabled -}}
 {{- $_ := set $config "cluster" (dict "enabled" true "installation" $name "registration" (dict "service" $name "anchor" (printf "%s-anchor" $name))) -}}

@@ -11,15 +11,17 @@ pub enum Phase {
     Validate,
 }
 
-/// The cost of a call.
+/// The cost of a plugin's calls in one turn. In most turns there is one call.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Cost {
     /// Wall time.
     pub duration: Duration,
     /// CPU time.
     pub cpu_time: Duration,
-    /// Fuel consumed.
+    /// Fuel consumed by all calls.
     pub fuel: u64,
+    /// Highest fuel of one call. Limits count each call on its own.
+    pub fuel_of_one_call: u64,
 }
 
 // === impl Phase ===

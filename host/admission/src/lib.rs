@@ -4,6 +4,7 @@
 //! - [`Call`] and [`Reply`] are what the server and a [`Gate`] exchange.
 //! - [`Denial`] is a plugin's denial in its own words, and [`Cost`] what a call took.
 //! - [`namespaces`] is the Namespace of a request, and where it is looked up.
+//! - [`tokens`] are tokens of the cluster, and who verifies them.
 //! - [`text`] makes text from plugins safe for its destination.
 
 mod call;
@@ -13,6 +14,7 @@ mod instance;
 pub mod namespaces;
 pub mod review;
 pub mod text;
+pub mod tokens;
 mod verdict;
 
 pub use call::{Body, Call, Endpoint, Gate, Readiness, Reloaded, Reply};

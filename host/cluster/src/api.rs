@@ -15,9 +15,19 @@ pub(crate) fn is_not_found(error: &kube::Error) -> bool {
     has_code(error, 404)
 }
 
+/// Whether the right to do that is missing.
+pub(crate) fn is_forbidden(error: &kube::Error) -> bool {
+    has_code(error, 403)
+}
+
 /// Whether kube-apiserver refused the content of the object.
 pub(crate) fn is_invalid(error: &kube::Error) -> bool {
     has_code(error, 422)
+}
+
+/// Whether kube-apiserver no longer has what the request continues.
+pub(crate) fn is_gone(error: &kube::Error) -> bool {
+    has_code(error, 410)
 }
 
 fn has_code(error: &kube::Error, code: u16) -> bool {

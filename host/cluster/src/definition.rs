@@ -3,10 +3,15 @@
 //! The schemas name every key, so that kubectl refuses a mistyped one. Tollgate's parser checks the values, and its
 //! messages say which values are valid. The plugin alone knows the keys under `settings`.
 
+mod editor;
+
 use serde_json::{Map, Value, json};
 use tollgate_config::LIMITS;
+use tollgate_config::lookup::MOST_LOOKUPS;
 
 use crate::kinds::{GROUP, Kind, VERSION};
+
+pub use editor::editor_schema;
 
 /// The prefix of a plugin's limits in the table of all limits.
 const LIMITS_OF_PLUGIN: &str = "limits.";
@@ -84,6 +89,18 @@ fn plugin_columns() -> Value {
             ".status.conditions[?(@.type==\"Ready\")].reason",
             0
         ),
+        column(
+            "Registered",
+            "string",
+            ".status.conditions[?(@.type==\"Registered\")].status",
+            0
+        ),
+        column(
+            "Verified",
+            "string",
+            ".status.conditions[?(@.type==\"Verified\")].status",
+            1
+        ),
         column("Mode", "string", ".spec.mode", 0),
         column("Source", "string", ".spec.source", 0),
         column("Digest", "string", ".status.shortDigest", 0),
@@ -146,8 +163,12 @@ fn plugin_schema() -> Value {
         "exceptions": {
             "description": "Requests that the plugin is not called for until a given time.",
             "type": "array", "maxItems": MOST_ELEMENTS,
-            "items": exception(json!({ "until": text("The last day, or a time in RFC 3339.") }), &["reason", "until"]),
+            "items": exception(json!({
+                "name": { "description": "The name in metrics and reports.", "type": "string", "maxLength": 253 },
+                "until": text("The last day, or a time in RFC 3339."),
+            }), &["reason", "until"]),
         },
+        "lookups": lookups(),
         "allowRemovals": { "description": "Whether a whole object that the plugin returns may lack fields.", "type": "boolean" },
         "shadow": {
             "description": "A version that sees the same requests and decides nothing.",
@@ -171,6 +192,14 @@ fn plugin_schema() -> Value {
                 "digest": { "type": "string" },
                 "observedGeneration": { "type": "integer", "format": "int64" },
                 "since": { "type": "string", "format": "date-time" },
+                "installation": { "description": "Namespace and name of the replica's installation.", "type": "string" },
+                "signature": { "description": "The verdict about the signature of the artifact.", "type": "string", "enum": ["NotRequired", "Trusted", "Untrusted"] },
+                "keys": texts("Files of the keys, one of which has signed the artifact."),
+                "registered": {
+                    "description": "The words of the leader about the registration of the plugin.",
+                    "type": "object",
+                    "properties": { "status": { "type": "string" }, "reason": { "type": "string" }, "message": { "type": "string" } },
+                },
             },
         },
     });
@@ -234,12 +263,59 @@ fn code() -> Value {
     })
 }
 
-fn matching() -> Value {
+/// Objects of the cluster that the plugin may see.
+fn lookups() -> Value {
+    json!({
+        "description": "The objects of the cluster that the plugin may see. They grant the capability cluster.",
+        "type": "array", "maxItems": MOST_LOOKUPS,
+        "items": {
+            "type": "object",
+            "required": ["name", "resource"],
+            "properties": {
+                "name": { "description": "The name by which the plugin asks.", "type": "string", "maxLength": 63 },
+                "resource": {
+                    "description": "The resource of the objects.",
+                    "type": "object",
+                    "required": ["group", "version", "resource"],
+                    "properties": {
+                        "group": text("The API group; the core group is the empty text."),
+                        "version": text("The API version, such as v1."),
+                        "resource": text("The resource in the plural, such as ingresses."),
+                    },
+                },
+                "namespaces": {
+                    "description": "all, or a list of names of namespaces. Without it, all.",
+                    "x-kubernetes-preserve-unknown-fields": true,
+                },
+                "labelSelector": selector(),
+                "fields": texts("The fields that the plugin sees, such as /spec/rules/*/host. Nothing else is kept."),
+                "indexes": {
+                    "description": "The keys by which the plugin finds objects: by name, a place such as /spec/rules/*/host.",
+                    "type": "object", "additionalProperties": { "type": "string" },
+                },
+                "secrets": { "description": "Must be true if the objects are Secrets.", "type": "boolean" },
+            },
+        },
+    })
+}
+
+fn selector() -> Value {
     let requirement = json!({
         "type": "object",
         "required": ["key", "operator"],
         "properties": { "key": { "type": "string" }, "operator": { "type": "string" }, "values": texts("Values of the label.") },
     });
+    json!({
+        "type": "object",
+        "properties": {
+            "matchLabels": { "type": "object", "additionalProperties": { "type": "string" } },
+            "matchExpressions": { "type": "array", "items": requirement },
+        },
+    })
+}
+
+fn matching() -> Value {
+    let selector = selector();
     json!({
         "description": "The requests that the plugin is called for. Without it, the plugin's own rules apply.",
         "type": "object",
@@ -263,13 +339,8 @@ fn matching() -> Value {
             "excludeNamespaces": texts("Namespaces whose objects the plugin does not see."),
             "excludeUsers": texts("Users whose requests the plugin does not see."),
             "excludeGroups": texts("Groups whose members' requests the plugin does not see."),
-            "objectSelector": {
-                "type": "object",
-                "properties": {
-                    "matchLabels": { "type": "object", "additionalProperties": { "type": "string" } },
-                    "matchExpressions": { "type": "array", "items": requirement },
-                },
-            },
+            "namespaceSelector": selector,
+            "objectSelector": selector,
             "matchConditions": {
                 "type": "array", "maxItems": 64,
                 "items": {

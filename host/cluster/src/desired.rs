@@ -216,7 +216,7 @@ fn except(config: &mut Config, resource: &Resource) -> Result<(), Refusal> {
     for name in &shared.plugins {
         let plugins = config.plugins.iter_mut();
         match plugins.into_iter().find(|plugin| plugin.name == *name) {
-            Some(plugin) => plugin.add_exception(shared.exception.clone()),
+            Some(plugin) => plugin.add_exception(shared.exception.clone().named(&resource.name)),
             None => unknown.push(name.as_str()),
         }
     }

@@ -21,6 +21,11 @@ pub struct Installation {
 // === impl Installation ===
 
 impl Installation {
+    /// The namespace and the name, which tell it from every other installation of the cluster.
+    pub(crate) fn full_name(&self) -> String {
+        format!("{}/{}", self.namespace, self.name)
+    }
+
     /// The name of the leader's Lease.
     #[must_use]
     pub fn leader_lease(&self) -> String {
@@ -32,7 +37,12 @@ impl Installation {
     /// A name that Kubernetes would refuse, such as a host's name with capitals, is replaced by its digest.
     #[must_use]
     pub fn replica_lease(&self) -> String {
-        let name = format!("{}-replica-{}", self.name, self.replica);
+        self.lease_of(&self.replica)
+    }
+
+    /// The name of the Lease of a replica.
+    pub(crate) fn lease_of(&self, replica: &str) -> String {
+        let name = format!("{}-replica-{replica}", self.name);
         let fits = name.len() <= LONGEST_NAME
             && name.ends_with(|end: char| end.is_ascii_lowercase() || end.is_ascii_digit())
             && !name.contains("..")
@@ -42,7 +52,7 @@ impl Installation {
         if fits {
             name
         } else {
-            format!("{}-replica-{}", self.name, digest(self.replica.as_bytes()))
+            format!("{}-replica-{}", self.name, digest(replica.as_bytes()))
         }
     }
 

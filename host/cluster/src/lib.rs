@@ -21,7 +21,7 @@
 //! | takes part in the election of the leader | every replica | Lease `NAME-leader` |
 //! | announces what it serves, renewed every 10 seconds | every replica | Lease `NAME-replica-REPLICA` |
 //! | keeps the CA and the certificate of the server | every replica | Secret `NAME-authority` |
-//! | registers the plugins, repairs what others change, deletes Leases of dead replicas | the leader | `MutatingWebhookConfiguration` and `ValidatingWebhookConfiguration` `NAME` |
+//! | registers the plugins, repairs what others change, deletes Leases of dead replicas and their entries in the status | the leader | `MutatingWebhookConfiguration` and `ValidatingWebhookConfiguration` `NAME` |
 //! | removes both configurations when the installation goes | every replica | |
 //!
 //! A rule is registered after every ready replica serves its plugin, and removed before the plugin goes.
@@ -64,6 +64,8 @@
 //! | (core) | `namespaces` | `get`, `list`, `watch` | the namespace |
 //! | `rbac.authorization.k8s.io` | `clusterroles` | `get`, `list`, `watch`, `patch` | the anchor |
 //!
+//! [`ClusterTokens`] also needs the ClusterRole `system:auth-delegator`: it creates TokenReviews and SubjectAccessReviews.
+//!
 //! `list` and `watch` with a resource name work because Tollgate selects the object by `metadata.name`. Where the
 //! admission plugin OwnerReferencesPermissionEnforcement is on, the anchor also needs `delete`. The Secret rows are not
 //! needed where [`Certificates::Given`] is used, and the last row is not needed without an anchor.
@@ -74,7 +76,9 @@ mod client;
 mod definition;
 mod desired;
 mod installation;
+mod inventory;
 mod kinds;
+mod lead;
 mod lease;
 mod namespaces;
 mod offline;
@@ -82,30 +86,37 @@ mod options;
 mod plugin;
 mod registrar;
 mod report;
+mod reports;
 mod run;
 mod settings;
 mod source;
 mod status;
 mod store;
+mod tables;
 #[cfg(test)]
 mod tests;
+mod tokens;
 mod watch;
 
 pub use kube::Client;
 
 pub use self::{
     authority::Certificate,
-    client::{ClientError, NamelessError, connect},
-    definition::{definition, definition_yaml},
+    client::{ClientError, NamelessError, connect, connect_as_user},
+    definition::{definition, definition_yaml, editor_schema},
     desired::{Plan, Refusal, Verdict},
     installation::Installation,
+    inventory::{InventoryError, Served, discover, page},
     kinds::{GROUP, Kind, VERSION},
     lease::{ElectionTiming, RulesDigest},
     namespaces::ClusterNamespaces,
     offline::merge_objects,
     options::{Certificates, Clock, Options, Timing, Trust},
     plugin::{Desired, Plugin, Serving},
-    registrar::{Registered, Report},
+    registrar::{Registered, Report, Standing},
+    reports::{Written, write_reports},
     run::{Departure, Handle, spawn},
     source::Source,
+    tables::ClusterTables,
+    tokens::ClusterTokens,
 };

@@ -55,6 +55,12 @@ pub struct Serving {
     pub plugins: Vec<Plugin>,
 }
 
+/// A digest of the requests that a plugin is called for.
+pub(crate) fn rules_digest(matching: &Match, mutates: bool, validates: bool) -> RulesDigest {
+    let text = format!("{matching:?} {mutates} {validates}");
+    RulesDigest(digest(text.as_bytes()))
+}
+
 // === impl Plugin ===
 
 impl Plugin {
@@ -64,8 +70,7 @@ impl Plugin {
     /// all replicas have the same version.
     #[must_use]
     pub fn rules_digest(&self) -> RulesDigest {
-        let text = format!("{:?} {} {}", self.matching, self.mutates, self.validates);
-        RulesDigest(digest(text.as_bytes()))
+        rules_digest(&self.matching, self.mutates, self.validates)
     }
 
     pub(crate) fn participant(&self) -> Participant<'_> {

@@ -3,15 +3,15 @@
 //! A replica owns one entry under `status.replicas`, by server-side apply with its own field manager. The
 //! conditions follow from these entries alone, so every replica computes the same ones. The replica whose entry changed
 //! writes them. Another replica writes them only when they have not been right for a while.
+//!
+//! The leader says in its entries which plugins are registered, and removes the entries of replicas that are gone.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use kube::api::{Patch, PatchParams};
-use kube::core::DynamicObject;
+use kube::Client;
 use kube::runtime::events::{Event, EventType, Recorder, Reporter};
-use kube::{Api, Client};
 use serde_json::{Value, json};
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
@@ -21,10 +21,19 @@ use tollgate_config::Serving;
 
 use crate::Installation;
 use crate::desired::Plan;
-use crate::kinds::{Kind, Resource, api_version};
+use crate::kinds::{Kind, Resource};
+use crate::lead::Management;
 use crate::status::{self, Condition, ReplicaEntry};
 use crate::store::Store;
 use crate::watch::words;
+
+mod departures;
+mod leader;
+mod write;
+
+use self::departures::Departures;
+pub(crate) use self::write::leave;
+use self::write::{LONGEST_WRITE, manager, write};
 
 /// Writes what this replica serves into the status of the resources.
 pub(crate) struct Reports {
@@ -32,9 +41,15 @@ pub(crate) struct Reports {
     installation: Installation,
     store: Arc<Store>,
     serving: watch::Receiver<Arc<Serving>>,
+    management: watch::Receiver<Management>,
+    departures: Departures,
     recorder: Recorder,
     /// Since when something has been wrong that may right itself: a load under way, or conditions of others.
     pending: BTreeMap<(Kind, String), Instant>,
+    /// Since when a plugin has not been registered as desired.
+    unregistered: BTreeMap<String, Instant>,
+    /// Entries that kube-apiserver stored in another form than they were written.
+    changed: BTreeMap<String, ReplicaEntry>,
     /// The last failure to write, to log each once.
     failed: Option<String>,
 }
@@ -57,7 +72,6 @@ const TURN: Duration = Duration::from_millis(500);
 /// When to look again although nothing has changed: exceptions end by the clock.
 const PERIOD: Duration = Duration::from_secs(30);
 const AFTER_FAILURE: Duration = Duration::from_secs(5);
-const LONGEST_WRITE: Duration = Duration::from_secs(10);
 /// Kubernetes' limit is 1,024 bytes.
 const LONGEST_NOTE_CHARACTERS: usize = 250;
 
@@ -69,6 +83,7 @@ impl Reports {
         installation: Installation,
         store: Arc<Store>,
         serving: watch::Receiver<Arc<Serving>>,
+        management: watch::Receiver<Management>,
     ) -> Self {
         let reporter = Reporter {
             controller: format!("tollgate.dev/{}", installation.name),
@@ -80,8 +95,12 @@ impl Reports {
             installation,
             store,
             serving,
+            management,
+            departures: Departures::default(),
             recorder,
             pending: BTreeMap::new(),
+            unregistered: BTreeMap::new(),
+            changed: BTreeMap::new(),
             failed: None,
         }
     }
@@ -92,6 +111,8 @@ impl Reports {
         loop {
             let plan = plans.borrow_and_update().clone();
             let serving = self.serving.borrow_and_update().clone();
+            let mut management = self.management.borrow_and_update().clone();
+            management.mark_seen();
             let round = match plan {
                 Some(plan) => self.round(&plan, &serving).await,
                 None => Round::default(),
@@ -101,6 +122,8 @@ impl Reports {
             tokio::select! {
                 changed = plans.changed() => if changed.is_err() { return },
                 changed = self.serving.changed() => if changed.is_err() { return },
+                Ok(()) = self.management.changed() => {}
+                () = management.changed() => {}
                 () = store.touched.notified() => {}
                 () = sleep_until(next) => {}
             }
@@ -112,10 +135,15 @@ impl Reports {
     async fn round(&mut self, plan: &Plan, serving: &Serving) -> Round {
         let mut round = Round::default();
         let plugins = self.store.resources(Kind::Plugin);
-        self.pending
-            .retain(|(_, name), _| plugins.iter().any(|plugin| plugin.name == *name));
-        for resource in plugins {
-            self.plugin(resource, plan, serving, &mut round).await;
+        let is_there = |name: &String| plugins.iter().any(|plugin| plugin.name == *name);
+        self.pending.retain(|(_, name), _| is_there(name));
+        self.unregistered.retain(|name, _| is_there(name));
+        self.changed.retain(|name, _| is_there(name));
+        let gone = self.gone(&plugins, &mut round);
+        for mut resource in plugins {
+            let is_news = self.prune(&mut resource, &gone, &mut round).await;
+            self.plugin(resource, is_news, plan, serving, &mut round)
+                .await;
         }
         for resource in self.store.resources(Kind::Exception) {
             let verdict = plan.exceptions.get(&resource.name);
@@ -124,7 +152,7 @@ impl Reports {
             });
             if let Some(verdict) = verdict {
                 let condition = status::exception_ready(verdict);
-                self.conclude(Kind::Exception, &resource, &condition, &[], &mut round)
+                self.conclude(Kind::Exception, &resource, &[condition], &[], &mut round)
                     .await;
             }
         }
@@ -134,6 +162,7 @@ impl Reports {
     async fn plugin(
         &mut self,
         mut resource: Resource,
+        mut is_news: bool,
         plan: &Plan,
         serving: &Serving,
         round: &mut Round,
@@ -145,9 +174,9 @@ impl Reports {
         // The reconciler has not seen this version yet.
         let Some(verdict) = verdict else { return };
         let replica = self.installation.replica.clone();
-        let own = status::entry(&replica, &resource.name, verdict, plan, serving);
+        let own = status::entry(&self.installation, &resource.name, verdict, plan, serving);
         let key = (Kind::Plugin, resource.name.clone());
-        let own = match own {
+        let mut own = match own {
             Some(own) => own,
             None => {
                 let since = *self.pending.entry(key).or_insert_with(Instant::now);
@@ -155,20 +184,15 @@ impl Reports {
                     round.by(since + LOADING);
                     return;
                 }
-                ReplicaEntry {
-                    name: replica.clone(),
-                    is_ready: false,
-                    reason: "Loading".to_owned(),
-                    message: "the plugin is being loaded; what served before keeps serving"
-                        .to_owned(),
-                    digest: None,
-                    generation: resource.generation,
-                }
+                let message = "the plugin is being loaded; what served before keeps serving";
+                let (message, generation) = (message.to_owned(), resource.generation);
+                ReplicaEntry::new(&self.installation, false, "Loading", message, generation)
             }
         };
+        own.registration = self.registration(&resource, verdict, serving, round);
         let mut entries = status::entries(&resource);
-        let is_news = !entries.contains(&own);
-        if is_news {
+        if !entries.contains(&own) && self.changed.get(&resource.name) != Some(&own) {
+            is_news = true;
             let document = json!({ "replicas": [own.document(&now())] });
             let manager = manager(&replica);
             match self
@@ -179,17 +203,23 @@ impl Reports {
                 Err(Stop) => return round.by(Instant::now() + AFTER_FAILURE),
             }
             entries = status::entries(&resource);
+            self.note_changes(&resource.name, own, &entries);
         }
-        let Some(condition) = status::ready(&resource, &entries) else {
-            return;
-        };
+        let conditions = status::conditions(&resource, &entries);
         let key = (Kind::Plugin, resource.name.clone());
-        if condition.is_written(&resource) {
+        let unwritten = conditions
+            .iter()
+            .filter(|condition| !condition.is_written(&resource));
+        let unwritten: Vec<_> = unwritten.collect();
+        if unwritten.is_empty() {
             self.pending.remove(&key);
             return;
         }
         // Replicas reach a new generation one after the other, which is no news.
-        if condition.reason == status::PROGRESSING {
+        if unwritten
+            .iter()
+            .any(|condition| condition.reason == status::PROGRESSING)
+        {
             let since = *self.pending.entry(key.clone()).or_insert_with(Instant::now);
             if since.elapsed() < PROGRESS {
                 return round.by(since + PROGRESS);
@@ -204,25 +234,49 @@ impl Reports {
                 return round.by(due);
             }
         }
-        self.conclude(Kind::Plugin, &resource, &condition, &entries, round)
+        self.conclude(Kind::Plugin, &resource, &conditions, &entries, round)
             .await;
     }
 
-    /// Writes the condition, and an event if it is news.
+    /// Notes an entry that kube-apiserver stored in another form, so that it is not written again and again: an older
+    /// definition of the resource drops fields that it does not know.
+    fn note_changes(&mut self, name: &str, own: ReplicaEntry, stored: &[ReplicaEntry]) {
+        if stored.contains(&own) {
+            self.changed.remove(name);
+            return;
+        }
+        if self.changed.is_empty() {
+            tracing::warn!(
+                name,
+                "kube-apiserver did not store the whole status: update the CustomResourceDefinitions (tollgate crds)"
+            );
+        }
+        self.changed.insert(name.to_owned(), own);
+    }
+
+    /// Writes the conditions, and an event for each that is news. The first condition is `Ready`.
     async fn conclude(
         &mut self,
         kind: Kind,
         resource: &Resource,
-        condition: &Condition,
+        conditions: &[Condition],
         entries: &[ReplicaEntry],
         round: &mut Round,
     ) {
-        if condition.is_written(resource) {
+        let Some(ready) = conditions.first() else {
+            return;
+        };
+        if conditions
+            .iter()
+            .all(|condition| condition.is_written(resource))
+        {
             return;
         }
+        let documents = conditions.iter();
+        let documents = documents.map(|condition| condition.document(resource, &now()));
         let mut document = json!({
-            "observedGeneration": condition.generation,
-            "conditions": [condition.document(resource, &now())],
+            "observedGeneration": ready.generation,
+            "conditions": documents.collect::<Vec<Value>>(),
         });
         if let Some(digest) = status::digest(entries) {
             document["digest"] = json!(digest);
@@ -233,8 +287,10 @@ impl Reports {
             Ok(_) => self.pending.remove(&(kind, resource.name.clone())),
             Err(Stop) => return round.by(Instant::now() + AFTER_FAILURE),
         };
-        if condition.is_news(resource) {
-            self.announce(kind, resource, condition).await;
+        for condition in conditions {
+            if condition.is_news(resource) {
+                self.announce(kind, resource, condition).await;
+            }
         }
     }
 
@@ -288,59 +344,6 @@ impl Reports {
             self.failed = Some(why);
         }
         Err(Stop)
-    }
-}
-
-/// Removes the entries of a replica from every status, because it ends.
-pub(crate) async fn leave(client: &Client, store: &Store, replica: &str) {
-    for resource in store.resources(Kind::Plugin) {
-        let entries = status::entries(&resource);
-        if entries.iter().any(|entry| entry.name == replica) {
-            let nothing = json!({});
-            let manager = manager(replica);
-            let left = write(client, Kind::Plugin, &resource, &manager, &nothing).await;
-            if let Err(reason) = left {
-                tracing::debug!(
-                    name = resource.name,
-                    reason,
-                    "cannot remove an entry of a status"
-                );
-            }
-        }
-    }
-}
-
-/// The field manager of a replica's entries.
-fn manager(replica: &str) -> String {
-    format!("tollgate-replica-{replica}")
-}
-
-/// Applies a part of the status under a field manager, in place of the part that the manager applied before.
-async fn write(
-    client: &Client,
-    kind: Kind,
-    resource: &Resource,
-    manager: &str,
-    status: &Value,
-) -> Result<Resource, String> {
-    let api: Api<DynamicObject> = match &resource.namespace {
-        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind.resource()),
-        None => Api::all_with(client.clone(), &kind.resource()),
-    };
-    // The uid keeps the write from another resource of the same name.
-    let document = json!({
-        "apiVersion": api_version(),
-        "kind": kind.name(),
-        "metadata": { "name": resource.name, "uid": resource.uid },
-        "status": status,
-    });
-    let parameters = PatchParams::apply(manager).force();
-    let patch = Patch::Apply(&document);
-    let writing = api.patch_status(&resource.name, &parameters, &patch);
-    match timeout(LONGEST_WRITE, writing).await {
-        Ok(Ok(object)) => Ok(Resource::of(object)),
-        Ok(Err(error)) => Err(words(&error)),
-        Err(_) => Err(format!("no answer within {} s", LONGEST_WRITE.as_secs())),
     }
 }
 

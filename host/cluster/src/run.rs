@@ -16,6 +16,7 @@ use tollgate_admission::Endpoint;
 
 use crate::Installation;
 use crate::authority::{Certificate, keep};
+use crate::lead::Lead;
 use crate::lease::{self, Election, Leadership, Replicas};
 use crate::options::{Certificates, Options, Timing, Trust};
 use crate::plugin::{Desired, Serving};
@@ -32,6 +33,7 @@ pub struct Handle {
     registered: watch::Receiver<Registered>,
     certificate: watch::Receiver<Option<Arc<Certificate>>>,
     report: watch::Receiver<Report>,
+    replicas: watch::Receiver<Replicas>,
     stop: CancellationToken,
     /// The registrar, which must have ended before another replica leads.
     registrar: JoinSet<()>,
@@ -136,7 +138,7 @@ pub fn spawn(
     let (report_sender, report) = watch::channel(Report::default());
     let inputs = Inputs {
         desired,
-        replicas,
+        replicas: replicas.clone(),
         leadership: leadership.clone(),
         live,
         trust,
@@ -151,6 +153,7 @@ pub fn spawn(
         registered,
         certificate,
         report,
+        replicas,
         stop,
         registrar: writer,
         orderly,
@@ -250,6 +253,16 @@ impl Handle {
     #[must_use]
     pub fn report(&self) -> watch::Receiver<Report> {
         self.report.clone()
+    }
+
+    /// What the writer of the status needs to know.
+    pub(crate) fn lead(&self) -> Lead {
+        Lead {
+            leadership: self.leadership.clone(),
+            replicas: self.replicas.clone(),
+            report: self.report.clone(),
+            gone_after: self.timing.replica_gone,
+        }
     }
 
     /// Waits until kube-apiserver has no rule of a plugin that is no longer desired, so that the plugin may leave. The

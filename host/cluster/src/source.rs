@@ -13,7 +13,9 @@ use tollgate_config::{Config, Serving};
 use crate::Installation;
 use crate::desired::{Entry, Plan};
 use crate::kinds::Kind;
+use crate::lead::Management;
 use crate::report::{Reports, leave};
+use crate::run::Handle;
 use crate::store::Store;
 use crate::watch::{follow, follow_holders};
 
@@ -23,6 +25,7 @@ pub struct Source {
     replica: String,
     store: Arc<Store>,
     serving: watch::Sender<Arc<Serving>>,
+    management: watch::Sender<Management>,
     tasks: Vec<AbortOnDropHandle<()>>,
 }
 
@@ -44,6 +47,7 @@ impl Source {
         let kept = recorded.map(Entry::recorded).unwrap_or_default();
         let store = Arc::new(Store::new(folder, kept));
         let serving = watch::Sender::new(Arc::new(Serving::default()));
+        let management = watch::Sender::new(Management::default());
         let plugins = Api::all_with(client.clone(), &Kind::Plugin.resource());
         let exceptions = Api::namespaced_with(
             client.clone(),
@@ -55,6 +59,7 @@ impl Source {
             installation.clone(),
             store.clone(),
             serving.subscribe(),
+            management.subscribe(),
         );
         let tasks = [
             tokio::spawn(follow(plugins, Kind::Plugin, store.clone())),
@@ -71,6 +76,7 @@ impl Source {
             replica: installation.replica.clone(),
             store,
             serving,
+            management,
             tasks: tasks.into_iter().map(AbortOnDropHandle::new).collect(),
         }
     }
@@ -108,6 +114,12 @@ impl Source {
     #[must_use]
     pub fn changed(&self) -> Arc<Notify> {
         self.store.changed.clone()
+    }
+
+    /// Tells the writer of the status who registers the webhooks: the tasks of the handle, or somebody else.
+    pub fn registered_by(&self, handle: Option<&Handle>) {
+        let management = handle.map_or(Management::Others, |handle| Management::Own(handle.lead()));
+        self.management.send_replace(management);
     }
 
     /// Returns where the replica says what it serves.

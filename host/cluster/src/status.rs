@@ -3,25 +3,44 @@
 use serde_json::{Value, json};
 use tollgate_config::{Serving, ServingState};
 
+use crate::Installation;
 use crate::desired::{Plan, Verdict};
 use crate::kinds::Resource;
+
+mod registered;
+mod signature;
+#[cfg(test)]
+mod tests;
+
+pub(crate) use self::registered::Registration;
+use self::registered::registered;
+pub(crate) use self::signature::Signature;
+use self::signature::verified;
 
 /// The entry of one replica in the status of one plugin.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct ReplicaEntry {
     /// The replica's name.
     pub(crate) name: String,
+    /// The namespace and name of the replica's installation.
+    pub(crate) installation: String,
     /// Whether the resource is in effect on the replica as it is written.
     pub(crate) is_ready: bool,
     pub(crate) reason: String,
     pub(crate) message: String,
     pub(crate) digest: Option<String>,
     pub(crate) generation: i64,
+    /// The verdict about the signature. None while nothing is known.
+    pub(crate) signature: Option<Signature>,
+    /// The words about the registration. Only the leader has some.
+    pub(crate) registration: Option<Registration>,
 }
 
 /// A condition, without the time of its last change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Condition {
+    /// The type.
+    pub(crate) kind: &'static str,
     pub(crate) status: &'static str,
     pub(crate) reason: String,
     pub(crate) message: String,
@@ -39,7 +58,7 @@ const SHORT_DIGEST_CHARACTERS: usize = 19;
 
 /// Returns this replica's entry for a plugin. None while its new version is still being loaded.
 pub(crate) fn entry(
-    replica: &str,
+    installation: &Installation,
     name: &str,
     verdict: &Verdict,
     plan: &Plan,
@@ -49,12 +68,8 @@ pub(crate) fn entry(
     let digest = served.and_then(|served| served.digest.as_deref());
     let say = |is_ready, reason: &str, message: String| {
         Some(ReplicaEntry {
-            name: replica.to_owned(),
-            is_ready,
-            reason: reason.to_owned(),
-            message: cut(message),
             digest: digest.map(str::to_owned).filter(|_| reason != "NameTaken"),
-            generation: verdict.generation,
+            ..ReplicaEntry::new(installation, is_ready, reason, message, verdict.generation)
         })
     };
     if let Some(refusal) = &verdict.refusal {
@@ -79,11 +94,11 @@ pub(crate) fn entry(
                 );
             }
             (ServingState::Loaded { .. }, None) if !serving.loading.contains(name) => {
-                return say(
-                    true,
-                    "Serving",
-                    "the plugin serves as configured".to_owned(),
-                );
+                let message = "the plugin serves as configured".to_owned();
+                return say(true, "Serving", message).map(|entry| ReplicaEntry {
+                    signature: Some(Signature::of_serving(desired)),
+                    ..entry
+                });
             }
             _ => {}
         }
@@ -96,7 +111,12 @@ pub(crate) fn entry(
             }
             Some(ServingState::Disabled) | None => "the plugin is not called yet",
         };
-        return say(false, "LoadFailed", format!("{trouble}; {effect}"));
+        let is_untrusted = serving.unsigned.contains(name);
+        let failed = say(false, "LoadFailed", format!("{trouble}; {effect}"));
+        return failed.map(|entry| ReplicaEntry {
+            signature: is_untrusted.then_some(Signature::Untrusted),
+            ..entry
+        });
     }
     if let Some(what_to_do) = serving.held.get(name) {
         let message = format!(
@@ -105,6 +125,18 @@ pub(crate) fn entry(
         return say(false, "Held", message);
     }
     None
+}
+
+/// Returns the conditions of a plugin. Every replica computes the same from the same resource. Without `Ready` there are
+/// none.
+pub(crate) fn conditions(resource: &Resource, entries: &[ReplicaEntry]) -> Vec<Condition> {
+    let Some(ready) = ready(resource, entries) else {
+        return Vec::new();
+    };
+    let others = [verified(resource, entries), registered(resource, entries)];
+    std::iter::once(ready)
+        .chain(others.into_iter().flatten())
+        .collect()
 }
 
 /// Returns the condition `Ready` of a plugin. Every replica computes the same from the same resource.
@@ -118,6 +150,7 @@ pub(crate) fn ready(resource: &Resource, entries: &[ReplicaEntry]) -> Option<Con
     let count = entries.len();
     let condition = |status, reason: &str, message: String| {
         Some(Condition {
+            kind: READY,
             status,
             reason: reason.to_owned(),
             message: cut(message),
@@ -125,11 +158,7 @@ pub(crate) fn ready(resource: &Resource, entries: &[ReplicaEntry]) -> Option<Con
         })
     };
     if let Some(entry) = current().find(|entry| !entry.is_ready) {
-        let of = match count {
-            1 => String::new(),
-            _ => format!("replica {}: ", entry.name),
-        };
-        return condition("False", &entry.reason, format!("{of}{}", entry.message));
+        return condition("False", &entry.reason, entry.named_message(count));
     }
     let first = current().next()?;
     let reached = current().count();
@@ -148,12 +177,14 @@ pub(crate) fn ready(resource: &Resource, entries: &[ReplicaEntry]) -> Option<Con
 pub(crate) fn exception_ready(verdict: &Verdict) -> Condition {
     match &verdict.refusal {
         None => Condition {
+            kind: READY,
             status: "True",
             reason: "Active".to_owned(),
             message: "the plugins are not called for the requests that match".to_owned(),
             generation: verdict.generation,
         },
         Some(refusal) => Condition {
+            kind: READY,
             status: "False",
             reason: refusal.reason.to_owned(),
             message: cut(refusal.message.clone()),
@@ -199,6 +230,35 @@ fn cut(mut message: String) -> String {
 // === impl ReplicaEntry ===
 
 impl ReplicaEntry {
+    /// An entry of this replica, without a digest and without words about signature and registration.
+    pub(crate) fn new(
+        installation: &Installation,
+        is_ready: bool,
+        reason: &str,
+        message: String,
+        generation: i64,
+    ) -> Self {
+        Self {
+            name: installation.replica.clone(),
+            installation: installation.full_name(),
+            is_ready,
+            reason: reason.to_owned(),
+            message: cut(message),
+            digest: None,
+            generation,
+            signature: None,
+            registration: None,
+        }
+    }
+
+    /// The message, with the replica's name if there are several replicas.
+    fn named_message(&self, count: usize) -> String {
+        match count {
+            1 => self.message.clone(),
+            _ => format!("replica {}: {}", self.name, self.message),
+        }
+    }
+
     fn read(value: &Value) -> Option<Self> {
         let text = |key: &str| value[key].as_str().map(str::to_owned);
         Some(Self {
@@ -208,12 +268,16 @@ impl ReplicaEntry {
             message: text("message").unwrap_or_default(),
             digest: text("digest"),
             generation: value["observedGeneration"].as_i64()?,
+            installation: text("installation").unwrap_or_default(),
+            signature: Signature::read(value),
+            registration: Registration::read(value),
         })
     }
 
     pub(crate) fn document(&self, now: &str) -> Value {
         let mut document = json!({
             "name": self.name,
+            "installation": self.installation,
             "ready": self.is_ready,
             "reason": self.reason,
             "message": self.message,
@@ -222,6 +286,12 @@ impl ReplicaEntry {
         });
         if let Some(digest) = &self.digest {
             document["digest"] = json!(digest);
+        }
+        if let Some(signature) = &self.signature {
+            signature.write(&mut document);
+        }
+        if let Some(registration) = &self.registration {
+            document["registered"] = registration.document();
         }
         document
     }
@@ -232,12 +302,12 @@ impl ReplicaEntry {
 impl Condition {
     /// Returns the document of the condition. The time of the last change stays while the status is the same.
     pub(crate) fn document(&self, resource: &Resource, now: &str) -> Value {
-        let earlier = written(resource);
+        let earlier = written(resource, self.kind);
         let since = earlier
             .filter(|earlier| earlier["status"] == self.status)
             .and_then(|earlier| earlier["lastTransitionTime"].as_str());
         json!({
-            "type": READY,
+            "type": self.kind,
             "status": self.status,
             "reason": self.reason,
             "message": self.message,
@@ -248,7 +318,7 @@ impl Condition {
 
     /// Returns whether the resource's status contains this condition.
     pub(crate) fn is_written(&self, resource: &Resource) -> bool {
-        written(resource).is_some_and(|earlier| {
+        written(resource, self.kind).is_some_and(|earlier| {
             earlier["status"] == self.status
                 && earlier["reason"] == self.reason.as_str()
                 && earlier["message"] == self.message.as_str()
@@ -256,18 +326,44 @@ impl Condition {
         })
     }
 
-    /// Returns whether the condition says something else than the resource's status: another status or reason.
+    /// Returns whether an event tells of the condition: its status or reason is another one than in the resource's
+    /// status. Of conditions other than `Ready`, only that they become `False`, and that this is over.
     pub(crate) fn is_news(&self, resource: &Resource) -> bool {
-        written(resource).is_none_or(|earlier| {
+        let earlier = written(resource, self.kind);
+        let is_other = earlier.is_none_or(|earlier| {
             earlier["status"] != self.status || earlier["reason"] != self.reason.as_str()
+        });
+        let was_false = earlier.is_some_and(|earlier| earlier["status"] == "False");
+        is_other && (self.kind == READY || self.status == "False" || was_false)
+    }
+
+    /// Reads a condition of a resource's status.
+    fn written(resource: &Resource, kind: &'static str) -> Option<Self> {
+        let written = written(resource, kind)?;
+        let text = |key: &str| written[key].as_str().map(str::to_owned);
+        Some(Self {
+            kind,
+            status: status_word(written["status"].as_str()?),
+            reason: text("reason")?,
+            message: text("message")?,
+            generation: written["observedGeneration"].as_i64()?,
         })
     }
 }
 
-/// Returns the condition of a resource's status.
-fn written(resource: &Resource) -> Option<&Value> {
+/// Returns a condition of a resource's status.
+fn written<'r>(resource: &'r Resource, kind: &str) -> Option<&'r Value> {
     let conditions = resource.status["conditions"].as_array()?;
     conditions
         .iter()
-        .find(|condition| condition["type"] == READY)
+        .find(|condition| condition["type"] == kind)
+}
+
+/// Returns the status that a text stands for.
+fn status_word(text: &str) -> &'static str {
+    match text {
+        "True" => "True",
+        "False" => "False",
+        _ => "Unknown",
+    }
 }

@@ -7,12 +7,13 @@ use std::sync::Arc;
 use serde_json::{Value, json};
 use tollgate_config::{Config, ManifestRule, Match, Serving, ServingPlugin, ServingState};
 
+use crate::Installation;
 use crate::definition::definition_yaml;
 use crate::desired::{Entry, Kept, Plan, World, plan};
 use crate::kinds::{Kind, Resource};
 use crate::offline::merge_objects;
 use crate::settings::{Held, Holder, HolderKind};
-use crate::status::{self, ReplicaEntry};
+use crate::status::{self, ReplicaEntry, Signature};
 
 const FILE: &str = "
 cluster: { enabled: true }
@@ -332,9 +333,18 @@ fn objects_of_files_merge_as_in_a_cluster() {
     assert_eq!(plan.exceptions.keys().collect::<Vec<_>>(), ["system"]);
 }
 
+fn installation(replica: &str) -> Installation {
+    Installation {
+        name: "tollgate".to_owned(),
+        namespace: "system".to_owned(),
+        replica: replica.to_owned(),
+    }
+}
+
 /// Returns the replica's entry while these plugins serve.
 fn said(plan: &Plan, name: &str, serving: &Serving) -> Option<ReplicaEntry> {
-    status::entry("tollgate-0", name, &plan.plugins[name], plan, serving)
+    let verdict = &plan.plugins[name];
+    status::entry(&installation("tollgate-0"), name, verdict, plan, serving)
 }
 
 fn anything() -> Match {
@@ -369,6 +379,7 @@ fn replica_is_ready_only_when_desired_entry_serves() {
     let entry = said(&plan, "guard", &serving).unwrap();
     assert!(entry.is_ready);
     assert_eq!(entry.reason, "Serving");
+    assert_eq!(entry.signature, Some(Signature::NotRequired));
     assert_eq!(
         status::digest(std::slice::from_ref(&entry)),
         Some("sha256:0123456789abcdef")
@@ -385,6 +396,10 @@ fn replica_is_ready_only_when_desired_entry_serves() {
         (entry.is_ready, entry.reason.as_str()),
         (false, "LoadFailed")
     );
+    assert_eq!(entry.signature, None);
+    serving.unsigned.insert(desired.name.clone());
+    let untrusted = said(&plan, "guard", &serving).unwrap();
+    assert_eq!(untrusted.signature, Some(Signature::Untrusted));
     assert_eq!(
         entry.message,
         "no such file; the previous version keeps serving"
@@ -398,13 +413,10 @@ fn replica_is_ready_only_when_desired_entry_serves() {
 
 #[test]
 fn condition_needs_every_replica() {
-    let entry = |name: &str, generation, is_ready| ReplicaEntry {
-        name: name.to_owned(),
-        is_ready,
-        reason: if is_ready { "Serving" } else { "LoadFailed" }.to_owned(),
-        message: "words".to_owned(),
-        digest: None,
-        generation,
+    let entry = |name: &str, generation, is_ready| {
+        let reason = if is_ready { "Serving" } else { "LoadFailed" };
+        let message = "words".to_owned();
+        ReplicaEntry::new(&installation(name), is_ready, reason, message, generation)
     };
     let mut resource = resource("guard", json!({}));
     resource.generation = 2;

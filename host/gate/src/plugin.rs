@@ -15,6 +15,7 @@
 #[doc(hidden)]
 pub mod fuzzing;
 mod load;
+mod lookups;
 pub mod prepare;
 mod protocol;
 mod set;

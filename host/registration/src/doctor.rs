@@ -4,6 +4,7 @@
 //! objects (kubectl, files) ─▶ probe: requests without which nothing starts again
 //!                          ─▶ catcher: which webhook or policy gets which of them   ─▶ findings, each with its fix
 //!                          ─▶ service, certificate: can kube-apiserver call Tollgate
+//!                          ─▶ exception: which exceptions have expired
 //! configuration            ─▶ drift: is the registration what is configured
 //! ```
 //!
@@ -12,6 +13,7 @@
 mod catcher;
 mod certificate;
 mod deadlock;
+mod exception;
 mod probe;
 mod service;
 #[cfg(test)]
@@ -26,6 +28,8 @@ use time::OffsetDateTime;
 use crate::DOMAIN;
 use crate::drift::{Drift, Effect, KINDS};
 use crate::live::{Objects, list, name_of};
+
+pub use exception::expired;
 
 /// How bad a finding is.
 #[derive(Clone, Copy, Debug, Eq, Ord, PartialEq, PartialOrd, Serialize)]
@@ -72,7 +76,7 @@ struct Registered<'o> {
     webhook: &'o Value,
 }
 
-/// Examines the objects of a cluster. `now` is for the dates of certificates.
+/// Examines the objects of a cluster. `now` is for the dates of certificates and exceptions.
 ///
 /// The findings are sorted: the worst first.
 #[must_use]
@@ -84,6 +88,7 @@ pub fn examine(
     let mut findings = Vec::new();
     deadlock::examine(objects, installation, &mut findings);
     service::examine(objects, installation, &mut findings);
+    exception::examine(objects, installation, now, &mut findings);
     for registered in webhooks(objects).filter(|webhook| webhook.is_of(installation)) {
         certificate::examine(registered, objects, installation, now, &mut findings);
         settings(registered, &mut findings);

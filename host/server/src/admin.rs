@@ -18,6 +18,7 @@ use tokio::{
     time::{Instant, timeout},
 };
 use tokio_rustls::TlsAcceptor;
+use tollgate_admission::tokens::Right;
 use tollgate_admission::{Gate, Reloaded};
 
 use self::access::Access;
@@ -139,6 +140,23 @@ async fn answer<G: Gate, B>(
     pages.page(&request).await.into_response()
 }
 
+/// Returns the right that a request needs. A ClusterRole grants it with `nonResourceURLs`.
+fn right(method: &Method, path: &str) -> Right {
+    let path = match path {
+        "/plugins" => "/tollgate/plugins",
+        "/shadows" => "/tollgate/shadows",
+        RELOAD => "/tollgate/reload",
+        path if path == "/decisions" || path.starts_with("/decisions/") => "/tollgate/decisions",
+        _ => "/tollgate",
+    };
+    let verb = match *method {
+        Method::GET | Method::HEAD => "get",
+        Method::POST => "post",
+        _ => "other",
+    };
+    Right { verb, path }
+}
+
 // === impl Pages ===
 
 impl<G: Gate> Pages<G> {
@@ -150,13 +168,26 @@ impl<G: Gate> Pages<G> {
         request: &Request<B>,
     ) -> Option<Response<Full<Bytes>>> {
         let deadline = Instant::now() + AUTHENTICATION_TIMEOUT;
-        let admitted = authentication.admit(peer, request.headers(), deadline);
+        let right = right(request.method(), request.uri().path());
+        let admitted = authentication.admit(peer, request.headers(), Some(right), deadline);
         let page = match admitted.await {
             Ok(()) => return None,
             Err(Refused::Busy) => Page::text(
                 StatusCode::TOO_MANY_REQUESTS,
                 "other password checks are in progress: try again\n",
             ),
+            Err(Refused::Forbidden) => {
+                let text = format!(
+                    "the user of this token must not {} {}: grant it with a ClusterRole that has nonResourceURLs\n",
+                    right.verb, right.path
+                );
+                return Some(Page::text(StatusCode::FORBIDDEN, text).into_response());
+            }
+            Err(Refused::Unavailable) => {
+                let text =
+                    "kube-apiserver does not say whether the token is valid: try again later\n";
+                return Some(Page::text(StatusCode::SERVICE_UNAVAILABLE, text).into_response());
+            }
             Err(Refused::Client(failure)) => {
                 self.shared.metrics.authentication_failed(failure);
                 Page::text(

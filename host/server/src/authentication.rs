@@ -12,7 +12,8 @@ use std::{
 use http::{HeaderMap, HeaderValue, header};
 use rustls::{crypto::CryptoProvider, server::danger::ClientCertVerifier};
 use time::OffsetDateTime;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout_at};
+use tollgate_admission::tokens::{Right, TokenReviewer, TokenVerdict};
 use tollgate_telemetry::metrics::{AuthenticationFailure, Metrics};
 
 use crate::inspect::{Usable, count};
@@ -32,6 +33,8 @@ pub(super) struct Authentication {
     client: Option<Arc<ClientCertificates>>,
     bearer: Option<Tokens>,
     basic: Option<Passwords>,
+    /// Who verifies tokens of the cluster, on the admin listener.
+    reviewer: Option<Arc<dyn TokenReviewer>>,
 }
 
 /// The reason why a request is refused.
@@ -41,6 +44,10 @@ pub(super) enum Refused {
     Client(AuthenticationFailure),
     /// Other password checks kept the host from checking this one in time.
     Busy,
+    /// The token is valid, and its user lacks the right.
+    Forbidden,
+    /// kube-apiserver does not say whether the token is valid.
+    Unavailable,
 }
 
 /// Error when a file of credentials is unusable.
@@ -104,6 +111,9 @@ pub enum AuthenticationError {
     },
 }
 
+/// Tokens of Kubernetes have one or two kilobytes.
+const LONGEST_TOKEN_BYTES: usize = 8 << 10;
+
 const BEARER: HeaderValue = HeaderValue::from_static("Bearer realm=\"tollgate\"");
 const BASIC: HeaderValue = HeaderValue::from_static("Basic realm=\"tollgate\", charset=\"UTF-8\"");
 
@@ -136,7 +146,13 @@ impl Authentication {
             client,
             bearer: bearer.transpose()?,
             basic: basic.transpose()?,
+            reviewer: None,
         })
+    }
+
+    /// Accepts tokens that the reviewer accepts, too.
+    pub(super) fn with_reviewer(self, reviewer: Option<Arc<dyn TokenReviewer>>) -> Self {
+        Self { reviewer, ..self }
     }
 
     /// The verifier for client certificates in the TLS handshake.
@@ -178,17 +194,19 @@ impl Authentication {
         .collect()
     }
 
-    /// Checks whether a request may be served on this connection.
+    /// Checks whether a request may be served on this connection. `right` is what the user of a token of the cluster
+    /// needs for it.
     pub(super) async fn admit(
         &self,
         peer: &Peer,
         headers: &HeaderMap,
+        right: Option<Right>,
         deadline: Instant,
     ) -> Result<(), Refused> {
         if let Some(client) = &self.client {
             client.recheck(peer).map_err(Refused::Client)?;
         }
-        if self.bearer.is_none() && self.basic.is_none() {
+        if self.bearer.is_none() && self.basic.is_none() && self.reviewer.is_none() {
             return Ok(());
         }
         let missing = Refused::Client(AuthenticationFailure::Missing);
@@ -198,26 +216,70 @@ impl Authentication {
             .and_then(|value| value.split_once(' '))
             .ok_or(missing)?;
         let credential = credential.trim();
-        match (&self.bearer, &self.basic) {
-            (Some(tokens), _) if scheme.eq_ignore_ascii_case("bearer") => {
-                if tokens.accept(credential) {
-                    Ok(())
-                } else {
-                    Err(Refused::Client(AuthenticationFailure::Bearer))
-                }
-            }
-            (_, Some(passwords)) if scheme.eq_ignore_ascii_case("basic") => {
+        if scheme.eq_ignore_ascii_case("bearer") {
+            return self.admit_token(credential, right, deadline).await;
+        }
+        match &self.basic {
+            Some(passwords) if scheme.eq_ignore_ascii_case("basic") => {
                 passwords.admit(credential, deadline).await
             }
             _ => Err(missing),
         }
     }
 
+    /// Checks a token against the file first, and then with the reviewer.
+    async fn admit_token(
+        &self,
+        token: &str,
+        right: Option<Right>,
+        deadline: Instant,
+    ) -> Result<(), Refused> {
+        let tokens = self.bearer.as_ref();
+        if tokens.is_some_and(|tokens| tokens.accept(token)) {
+            return Ok(());
+        }
+        match (&self.reviewer, right) {
+            (Some(reviewer), Some(right)) => review(&**reviewer, token, right, deadline).await,
+            _ if tokens.is_some() => Err(Refused::Client(AuthenticationFailure::Bearer)),
+            _ => Err(Refused::Client(AuthenticationFailure::Missing)),
+        }
+    }
+
     /// The `WWW-Authenticate` values of a 401 answer.
     pub(super) fn challenges(&self) -> Vec<HeaderValue> {
-        let bearer = self.bearer.is_some().then_some(BEARER);
+        let has_bearer = self.bearer.is_some() || self.reviewer.is_some();
+        let bearer = has_bearer.then_some(BEARER);
         let basic = self.basic.is_some().then_some(BASIC);
         bearer.into_iter().chain(basic).collect()
+    }
+}
+
+/// Lets the reviewer decide about a token. Nobody else sees a text that cannot be a token.
+async fn review(
+    reviewer: &dyn TokenReviewer,
+    token: &str,
+    right: Right,
+    deadline: Instant,
+) -> Result<(), Refused> {
+    let refused = Refused::Client(AuthenticationFailure::Bearer);
+    let is_token = !token.is_empty()
+        && token.len() <= LONGEST_TOKEN_BYTES
+        && token.bytes().all(|byte| byte.is_ascii_graphic());
+    if !is_token {
+        return Err(refused);
+    }
+    match timeout_at(deadline, reviewer.review(token, right)).await {
+        Ok(TokenVerdict::Allowed) => Ok(()),
+        Ok(TokenVerdict::NotAuthenticated) => Err(refused),
+        Ok(TokenVerdict::Forbidden) => Err(Refused::Forbidden),
+        Ok(TokenVerdict::Unavailable { reason }) => {
+            tracing::warn!(
+                reason = &*reason,
+                "cannot verify the token of an administrator; refusing the request"
+            );
+            Err(Refused::Unavailable)
+        }
+        Err(_elapsed) => Err(Refused::Unavailable),
     }
 }
 

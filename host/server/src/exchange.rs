@@ -86,7 +86,7 @@ async fn handle<G: Gate>(
     let until = received + shared.requests.default_timeout;
     let admitted = shared
         .authentication
-        .admit(peer, &parts.headers, until.into())
+        .admit(peer, &parts.headers, None, until.into())
         .await;
     if let Err(why) = admitted {
         let mut answer = not_admitted(shared, peer, why);
@@ -176,6 +176,8 @@ fn not_admitted<G>(shared: &Shared<G>, peer: &Peer, why: Refused) -> Answer {
             shared.metrics.overloaded(Overload::Passwords);
             return Answer::overloaded();
         }
+        // Only tokens of the cluster come to this, and reviews have none.
+        Refused::Forbidden | Refused::Unavailable => AuthenticationFailure::Bearer,
     };
     shared.not_authenticated(failure, peer.address);
     let (status, text) = match failure {

@@ -11,8 +11,9 @@
 
 use std::{future::Future, net::SocketAddr, path::PathBuf, sync::Arc};
 
-use rustls::crypto::ring;
+use rustls::crypto::{CryptoProvider, ring};
 use tokio::net::TcpListener;
+use tollgate_admission::tokens::TokenReviewer;
 use tollgate_admission::{Gate, Instance};
 use tollgate_config::{self as config, Authentication, Requests, Tls};
 use tollgate_telemetry::metrics::Metrics;
@@ -95,6 +96,8 @@ pub struct Listen {
     pub tls: Tls,
     /// The credentials that clients must present on the HTTPS listener.
     pub authentication: Authentication,
+    /// Who verifies tokens of the cluster on the admin listener. Needed for `admin.authentication.tokenReview`.
+    pub token_reviewer: Option<Arc<dyn TokenReviewer>>,
     /// The number that tells this server from the other replicas.
     pub instance: Instance,
 }
@@ -126,6 +129,9 @@ pub enum BindError {
     /// The admin listener would be open to everybody.
     #[error("admin.authentication: {0}")]
     Exposed(String),
+    /// Nobody verifies the tokens that administrators present.
+    #[error("admin.authentication.tokenReview: nobody verifies the tokens")]
+    NoTokenReviewer,
     /// The thread that answers probes cannot start.
     #[error("cannot start the thread that answers probes (probes.listen)")]
     Probes(#[source] std::io::Error),
@@ -153,12 +159,10 @@ impl<G: Gate> Server<G> {
         let authentication =
             authentication::Authentication::load(&listen.authentication, &provider)
                 .map_err(BindError::Authentication)?;
-        let admin_authentication = listen.admin.authentication.as_ref();
-        let admin_authentication = admin_authentication
-            .map(|settings| authentication::Authentication::load(settings, &provider))
-            .transpose()
-            .map_err(BindError::AdminAuthentication)?
-            .map(Arc::new);
+        let admin_authentication = match &listen.admin.authentication {
+            None => None,
+            Some(settings) => Some(Arc::new(listen.authenticate_admin(settings, &provider)?)),
+        };
         let verifier = authentication.verifier();
         let certificates = Certificates::load(&listen.tls, provider, verifier, &metrics)
             .await
@@ -272,6 +276,24 @@ impl<G: Gate> Server<G> {
         background.spawn(refresh::keep_fresh(sources, refusals));
         // When the drain is over, the set of background tasks is dropped, which aborts them.
         accept::run(listener, certificates, shared, stop).await
+    }
+}
+
+// === impl Listen ===
+
+impl Listen {
+    fn authenticate_admin(
+        &self,
+        settings: &Authentication,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<authentication::Authentication, BindError> {
+        let reviewer = settings.token_review.as_ref().map(|_| {
+            let reviewer = self.token_reviewer.clone();
+            reviewer.ok_or(BindError::NoTokenReviewer)
+        });
+        let authentication = authentication::Authentication::load(settings, provider)
+            .map_err(BindError::AdminAuthentication)?;
+        Ok(authentication.with_reviewer(reviewer.transpose()?))
     }
 }
 

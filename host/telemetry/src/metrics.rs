@@ -11,10 +11,13 @@ use prometheus_client::{
     registry::{Registry, Unit},
 };
 
+mod lookups;
 mod plugin;
 
 use tollgate_admission::Phase;
 
+use self::lookups::LookupMetrics;
+pub use self::lookups::{LookupProbe, LookupReading};
 use self::plugin::PluginFamilies;
 pub use self::plugin::{Outcome, PluginMetrics};
 
@@ -48,6 +51,7 @@ pub struct Metrics {
     plugins_loaded: Gauge,
     plugin_information: Family<PluginInformationLabels, Gauge>,
     plugin: PluginFamilies,
+    lookups: LookupMetrics,
     audit_dropped: Counter,
     recorded_reviews: Counter,
     recording_bytes: Counter,
@@ -226,6 +230,7 @@ impl Metrics {
             plugins_loaded: Gauge::default(),
             plugin_information: Family::default(),
             plugin: PluginFamilies::register(&mut registry),
+            lookups: LookupMetrics::register(&mut registry),
             audit_dropped: Counter::default(),
             recorded_reviews: Counter::default(),
             recording_bytes: Counter::default(),
@@ -466,6 +471,7 @@ impl Metrics {
     /// Returns all metrics as OpenMetrics text.
     #[must_use]
     pub fn encode(&self) -> String {
+        self.lookups.refresh();
         let mut text = String::with_capacity(16 * 1024);
         if encode(&mut text, &self.registry).is_err() {
             // Writing into a string fails only if a metric's own encoder fails. The text then lacks its end marker, so
@@ -479,6 +485,11 @@ impl Metrics {
     #[must_use]
     pub fn plugin(&self, name: &str) -> PluginMetrics {
         self.plugin.resolve(name)
+    }
+
+    /// Replaces the lookups whose tables the metrics show.
+    pub fn observe_lookups(&self, probes: Vec<LookupProbe>) {
+        self.lookups.observe(probes);
     }
 
     /// Records that a version of a plugin started to serve.

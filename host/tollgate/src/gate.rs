@@ -12,6 +12,7 @@ use tollgate_gate::pipeline::Pipeline;
 use tollgate_gate::plugin::{Plugin, PluginState};
 use tollgate_json::document::{Json, Pointer, parse};
 use tollgate_json::patch::{ApplyLimits, Operation, apply};
+use tollgate_lookups::Tables;
 
 use crate::answer::Answer;
 use crate::error::{BuildError, FailedPlugin, ReviewError};
@@ -58,6 +59,7 @@ pub struct GateBuilder {
     timeout: Option<Duration>,
     allows_failed_plugins: bool,
     namespaces: Option<Arc<dyn Namespaces>>,
+    tables: Option<Arc<dyn Tables>>,
 }
 
 /// A plugin that a [`Gate`] has loaded.
@@ -90,6 +92,7 @@ impl Gate {
             timeout: None,
             allows_failed_plugins: false,
             namespaces: None,
+            tables: None,
         }
     }
 
@@ -257,6 +260,15 @@ impl GateBuilder {
         }
     }
 
+    /// Sets where the objects of lookups come from, such as a list of objects
+    /// ([`FileTables`](crate::lookups::FileTables)). Without it, lookups answer `not-synchronised`.
+    pub fn lookups(self, tables: Arc<dyn Tables>) -> Self {
+        Self {
+            tables: Some(tables),
+            ..self
+        }
+    }
+
     /// Sets up the engine and loads all plugins.
     ///
     /// The first load of a plugin compiles it, which takes from some milliseconds to many seconds, depending on its
@@ -272,10 +284,12 @@ impl GateBuilder {
             timeout,
             allows_failed_plugins,
             namespaces,
+            tables,
         } = self;
         let options = Options {
             preparer,
             namespaces,
+            tables,
             ..Options::default()
         };
         let setup = Setup::new(&config, &options)?;

@@ -57,6 +57,15 @@ pub mod namespaces {
     pub use tollgate_json::document::Json;
 }
 
+/// Sources of the objects that lookups see, for [`GateBuilder::lookups`].
+pub mod lookups {
+    pub use tollgate_json::document::Json;
+    pub use tollgate_lookups::{
+        Entry, FileTables, Lookup, NoTables, Page, Projected, Projection, State, Synchronisation,
+        Table, Tables, Writer,
+    };
+}
+
 pub use answer::Answer;
 pub use error::{BuildError, FailedPlugin, FolderError, ReviewError};
 pub use gate::{Gate, GateBuilder, LoadedPlugin};

@@ -19,6 +19,7 @@ use tollgate_gate::decision::Decision;
 use tollgate_gate::pipeline::outcome::{Outcome, Report};
 use tollgate_gate::pipeline::{Examined, Pipeline};
 use tollgate_gate::plugin::{Loader, PluginSet};
+use tollgate_lookups::Tables;
 use tollgate_telemetry::metrics::Metrics;
 
 use crate::error::{BuildError, FolderError, ReviewError};
@@ -53,6 +54,8 @@ pub struct Options<'a> {
     pub metrics: Option<Arc<Metrics>>,
     /// Where the host looks up namespaces. By default, nowhere: plugins that need one have a fault.
     pub namespaces: Option<Arc<dyn Namespaces>>,
+    /// Where the objects of lookups come from. By default, nowhere: lookups answer `not-synchronised`.
+    pub tables: Option<Arc<dyn Tables>>,
 }
 
 /// A folder that can be used.
@@ -120,6 +123,10 @@ impl Setup {
         );
         let engine = match &options.namespaces {
             Some(namespaces) => engine.with_namespaces(namespaces.clone()),
+            None => engine,
+        };
+        let engine = match &options.tables {
+            Some(tables) => engine.with_tables(tables.clone()),
             None => engine,
         };
         let loader = Loader::new(

@@ -57,6 +57,16 @@ impl Replicas {
         self.is_complete = true;
     }
 
+    /// Whether all Leases have been listed.
+    pub(crate) fn is_complete(&self) -> bool {
+        self.is_complete
+    }
+
+    /// When this process saw the last renewal of a Lease. None if there is no such Lease.
+    pub(crate) fn renewed(&self, lease: &str) -> Option<Instant> {
+        self.leases.get(lease).map(|replica| replica.renewed)
+    }
+
     /// The announcements of the ready replicas. None before all Leases have been listed.
     pub(crate) fn ready(&self, gone_after: Duration, now: Instant) -> Option<Vec<&Announcement>> {
         let is_here = |replica: &&Replica| now.duration_since(replica.renewed) < gone_after;

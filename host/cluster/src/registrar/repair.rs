@@ -50,6 +50,12 @@ pub(super) fn other_managers(live: &Value, own: &PatchParams) -> String {
     managers.into_iter().collect::<Vec<_>>().join(", ")
 }
 
+/// Says who changed what.
+pub(super) fn sentence(by: &str, changes: &str) -> String {
+    let by = if by.is_empty() { "somebody" } else { by };
+    format!("{by} changed the webhook configuration ({changes})")
+}
+
 // === impl Repairs ===
 
 impl Repairs {
@@ -57,6 +63,14 @@ impl Repairs {
     pub(super) fn not_before(&self, now: Instant) -> Option<Instant> {
         let next = self.last? + self.pause;
         (now < next).then_some(next)
+    }
+
+    /// Whether somebody changed the configuration again after a repair, and not long ago.
+    pub(super) fn is_contested(&self, now: Instant) -> bool {
+        let is_recent = self
+            .last
+            .is_some_and(|last| now.duration_since(last) < QUIET);
+        is_recent && self.pause > Duration::ZERO
     }
 
     /// Takes note that a repair begins.
@@ -95,9 +109,7 @@ impl Recorder {
 
     /// Publishes an Event about a repair. Failures are logged: the repair matters more.
     pub(super) async fn publish(&self, changes: &str, by: &str, until: Instant) {
-        let by = if by.is_empty() { "somebody" } else { by };
-        let note =
-            format!("{by} changed the webhook configuration ({changes}); Tollgate restores it");
+        let note = format!("{}; Tollgate restores it", sentence(by, changes));
         let event = events::Event {
             type_: EventType::Warning,
             reason: "WebhooksRepaired".to_owned(),
@@ -125,8 +137,10 @@ mod tests {
         assert_eq!(repairs.not_before(start), None);
         repairs.begin(start);
         assert_eq!(repairs.not_before(start), None);
+        assert!(!repairs.is_contested(start));
         repairs.begin(start);
         assert_eq!(repairs.not_before(start), Some(after(1)));
+        assert!(repairs.is_contested(after(299)) && !repairs.is_contested(after(300)));
         for _ in 0..20 {
             repairs.begin(after(1));
         }

@@ -1,6 +1,6 @@
 //! Carries out the plan: applies the webhook configurations, repairs them, and removes them.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use k8s_openapi::api::coordination::v1::Lease;
@@ -15,7 +15,9 @@ use super::configuration::{NAMESPACE_ANNOTATION, configuration, differences};
 use super::live::{Live, api, known_of};
 use super::owner::{Owner, tie};
 use super::plan::{Target, plan};
+use super::problem::Problem;
 use super::repair::{self, Repairs};
+use super::standing::{Outlook, Standing, standings};
 use crate::Installation;
 use crate::api::{is_invalid, is_not_found};
 use crate::lease::{Leadership, Replicas};
@@ -57,6 +59,10 @@ pub struct Report {
     pub repairs: u64,
     /// The reason why the configurations are not as desired.
     pub problem: Option<String>,
+    /// Whether each desired plugin is registered, by name.
+    pub plugins: BTreeMap<String, Standing>,
+    /// What the leader lacks to decide anything about the plugins.
+    pub undecided: Option<&'static str>,
 }
 
 /// The task of the registrar.
@@ -70,24 +76,9 @@ pub(crate) struct Registrar {
     /// What this process applied last as the leader.
     applied: [Option<Value>; 2],
     repairs: [Repairs; 2],
+    /// What somebody else changed last, for people.
+    changes: [String; 2],
     events: repair::Recorder,
-}
-
-/// The reason why a configuration is not as desired.
-#[derive(Debug, thiserror::Error)]
-enum Problem {
-    #[error(transparent)]
-    TooSlow(#[from] tollgate_registration::TooSlow),
-    #[error(
-        "the webhook configuration {name} belongs to an installation of the same name in namespace {namespace}; give one of them another name"
-    )]
-    Taken { name: String, namespace: String },
-    #[error("cannot write the webhook configuration")]
-    Write(#[source] Box<kube::Error>),
-    #[error("stopped leading during a write")]
-    NotLeading,
-    #[error("kube-apiserver keeps differences from the applied configuration: {0}")]
-    Refused(String),
 }
 
 // === impl Registrar ===
@@ -112,6 +103,7 @@ impl Registrar {
             report,
             applied: [None, None],
             repairs: Default::default(),
+            changes: Default::default(),
         }
     }
 
@@ -145,7 +137,14 @@ impl Registrar {
                 self.remove_all().await;
                 return never;
             }
-            Owner::Unknown => return never,
+            Owner::Unknown => {
+                if leadership.until(Instant::now()).is_some() {
+                    self.hesitate(
+                        "the Namespace of the installation or the anchor (cluster.registration.anchor) cannot be read",
+                    );
+                }
+                return never;
+            }
             Owner::Present { owner, untied } => (owner, untied),
         };
         let Some(until) = leadership.until(Instant::now()) else {
@@ -170,12 +169,16 @@ impl Registrar {
         let replicas = self.inputs.replicas.borrow_and_update().clone();
         let ready = replicas.ready(self.options.timing.replica_gone, Instant::now());
         let (Some(desired), Some(ready)) = (desired, ready) else {
+            self.hesitate("the desired plugins or the Leases of the replicas have not been read");
             return never;
         };
         let mut registration = self.options.registration.clone();
         registration.name = self.installation.webhook_configuration();
         registration.ca_bundle = match trust {
-            Trust::Pending => return never,
+            Trust::Pending => {
+                self.hesitate("the certificate of the server has not been read");
+                return never;
+            }
             Trust::System => None,
             Trust::Bundle(pem) => Some(pem),
         };
@@ -185,6 +188,7 @@ impl Registrar {
             ..Report::default()
         };
         let mut wake = never;
+        let mut outlooks = ENDPOINTS.map(|endpoint| (endpoint, Outlook::default()));
         for (index, endpoint) in ENDPOINTS.into_iter().enumerate() {
             let Some(live) = self.inputs.live.borrow().known(endpoint) else {
                 continue;
@@ -195,7 +199,10 @@ impl Registrar {
             let expected = match plan(endpoint, &desired, &ready, &known) {
                 Target::Keep => match applied {
                     Some(applied) => Ok(Some(applied.clone())),
-                    None => continue,
+                    None => {
+                        outlooks[index].1.known = Some(known);
+                        continue;
+                    }
                 },
                 Target::Register {
                     plugins,
@@ -217,8 +224,14 @@ impl Registrar {
                 Ok(expected) => self.bring(index, endpoint, expected, until).await,
                 Err(error) => Err(error.into()),
             };
+            let outlook = &mut outlooks[index].1;
             match outcome {
-                Ok(again) => wake = wake.min(again.unwrap_or(wake)),
+                Ok(again) => {
+                    wake = wake.min(again.unwrap_or(wake));
+                    let is_contested = self.repairs[index].is_contested(Instant::now());
+                    outlook.changed =
+                        (again.is_some() || is_contested).then(|| self.changes[index].clone());
+                }
                 Err(problem) => {
                     let text = chain(&problem);
                     let is_news = self.report.borrow().problem.as_ref() != Some(&text);
@@ -229,10 +242,13 @@ impl Registrar {
                             "the webhooks are not registered as desired"
                         );
                     }
+                    outlook.problem = Some((problem.reason(), text.clone()));
                     report.problem.get_or_insert(text);
                 }
             }
+            outlook.known = self.inputs.live.borrow().known(endpoint);
         }
+        report.plugins = standings(&desired, &outlooks);
         self.publish(report);
         wake
     }
@@ -266,15 +282,16 @@ impl Registrar {
                 .await?;
             return Ok(None);
         }
+        let by = live.as_ref().map_or_else(String::new, |live| {
+            repair::other_managers(live, &self.manager)
+        });
+        let changes = changes.join(", ");
+        self.changes[index] = repair::sentence(&by, &changes);
         // Another controller may change the configuration back again and again. Own changes do not wait for that.
         let is_same = self.applied[index] == expected;
         if is_same && let Some(at) = self.repairs[index].not_before(now) {
             return Ok(Some(at));
         }
-        let by = live.as_ref().map_or_else(String::new, |live| {
-            repair::other_managers(live, &self.manager)
-        });
-        let changes = changes.join(", ");
         tracing::warn!(
             endpoint = endpoint.name(),
             changes,
@@ -476,6 +493,17 @@ impl Registrar {
         timeout_at(until, request)
             .await
             .map_err(|_| Problem::NotLeading)
+    }
+
+    /// Notes that the leader cannot decide yet, and why.
+    fn hesitate(&self, why: &'static str) {
+        self.report.send_if_modified(|report| {
+            let is_news = !report.leads || report.undecided != Some(why);
+            report.leads = true;
+            report.undecided = Some(why);
+            report.plugins.clear();
+            is_news
+        });
     }
 
     /// Publishes a report. The count of repairs stays.

@@ -43,6 +43,7 @@ fn report(ended: Ended) -> Report {
             duration: Duration::from_millis(3),
             cpu_time: Duration::from_millis(2),
             fuel: 7,
+            fuel_of_one_call: 7,
         },
         digest: Some("sha256:00".into()),
     }

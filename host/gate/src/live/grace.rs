@@ -93,8 +93,8 @@ impl Grace {
             Decision::Wait(why) => why,
         };
         Some(format!(
-            "waiting for plugins under failurePolicy Fail that are not loaded: {names}; requests that they match are denied; \
-             {why}"
+            "waiting for plugins under failurePolicy Fail that are not loaded, or whose lookups have not been read: {names}; \
+             requests that they match are denied; {why}"
         ))
     }
 

@@ -43,6 +43,7 @@ pub(super) async fn load(
         Err(error) => Err(Failure {
             reason: reason(&error, is_secret),
             digest,
+            is_unsigned: error.is_unsigned(),
         }),
     }
 }

@@ -132,6 +132,8 @@ pub(crate) struct Failure {
     pub(crate) reason: String,
     /// Digest of the unusable bytes; `None` if the bytes are not the reason.
     pub(crate) digest: Option<Arc<str>>,
+    /// Whether the reason is a missing signature by a trusted key.
+    pub(crate) is_unsigned: bool,
 }
 
 /// An order to begin a load.

@@ -10,6 +10,10 @@ use crate::plugin::{Plugin, PluginSet, PluginState};
 /// Returns the plugins in effect, and how they differ from the desired ones.
 pub(super) fn serving(live: &PluginSet, snapshot: &Snapshot) -> Serving {
     let troubles = snapshot.troubles.iter();
+    let unsigned = troubles
+        .clone()
+        .filter(|(_, (_, trouble))| trouble.is_unsigned)
+        .map(|(name, _)| name.clone());
     let held = snapshot.held.iter().flat_map(|held| {
         let names = held.plugins.keys();
         names.map(|name| (name.clone(), held.what_to_do(name)))
@@ -19,6 +23,7 @@ pub(super) fn serving(live: &PluginSet, snapshot: &Snapshot) -> Serving {
         troubles: troubles
             .map(|(name, (_, trouble))| (name.clone(), trouble.reason.clone()))
             .collect(),
+        unsigned: unsigned.collect(),
         loading: snapshot.loading.keys().cloned().collect(),
         held: held.collect(),
         invalid: snapshot.invalid.clone(),

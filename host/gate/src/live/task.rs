@@ -447,6 +447,7 @@ impl Reconciler {
                 Err(Failure {
                     reason: format!("the task that loads the plugin failed: {lost}"),
                     digest: None,
+                    is_unsigned: false,
                 })
             });
             Event::Loaded { ticket, outcome }

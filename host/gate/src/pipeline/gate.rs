@@ -504,7 +504,12 @@ impl Gate for Pipeline {
                     "plugin {} is not loaded: {reason}",
                     plugin.config.name
                 )),
-                PluginState::Loaded(_) | PluginState::Disabled => None,
+                PluginState::Loaded(loaded) => {
+                    let waits = loaded.guest.lookups().waits_for()?;
+                    let name = &plugin.config.name;
+                    Some(format!("plugin {name} waits for its objects: {waits}"))
+                }
+                PluginState::Disabled => None,
             })
             .collect();
         Readiness {

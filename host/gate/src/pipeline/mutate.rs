@@ -10,7 +10,7 @@ use tollgate_admission::chain;
 use tollgate_admission::review::request::AdmissionRequest;
 use tollgate_config::{Conflicts, Mode, PluginConfig, PluginName, ReinvocationPolicy};
 use tollgate_engine::{
-    Answer, Engine, Fault, Mutation, Overload, Secrecy, Subject, goes_by_content, is_content,
+    Answer, Engine, Fault, Mutation, Overload, Secrecy, Subject, goes_by_content,
 };
 use tollgate_json::document::{Account, Json, NoRoom};
 use tollgate_json::patch::{
@@ -364,7 +364,7 @@ impl Evaluated {
         // Names made by an earlier mutator are withheld in the same way as the plugin's own.
         let known_secrecy = secrecy.max(earlier);
         let (ended, change) = match change {
-            Some(change) if secrecy.withholds() && !change.stays_in_content() => {
+            Some(change) if !change.is_allowed(secrecy) => {
                 let what = SPREADS_CONTENT.to_owned();
                 (Err(Fault::BadPatch { what }), None)
             }
@@ -412,10 +412,10 @@ impl Applied {
 // === impl Change ===
 
 impl Change {
-    /// Whether the change stays within what counts as a Secret's content.
-    fn stays_in_content(&self) -> bool {
+    /// Whether the change spreads nothing of the Secrets that the mutator has read.
+    fn is_allowed(&self, secrecy: Secrecy) -> bool {
         let mut operations = self.operations.iter();
-        operations.all(|operation| is_content(operation.path().as_str()))
+        operations.all(|operation| secrecy.may_write(operation.path().as_str()))
     }
 }
 

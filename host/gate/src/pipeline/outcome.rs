@@ -155,6 +155,7 @@ impl Report {
         self.cost.duration += second.cost.duration;
         self.cost.cpu_time += second.cost.cpu_time;
         self.cost.fuel += second.cost.fuel;
+        self.cost.fuel_of_one_call = self.cost.fuel_of_one_call.max(second.cost.fuel_of_one_call);
         self.warnings.extend(second.warnings);
         self.annotations.extend(second.annotations);
         // If the second call changed nothing, the first call's change still stands.

@@ -1,7 +1,7 @@
 //! One plugin's turn: calls the plugin, counts and logs the result, and makes the report for the merge.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use tollgate_admission::Cost;
 use tollgate_admission::Phase;
@@ -59,6 +59,7 @@ pub(super) struct Called {
     pub(super) secrecy: Secrecy,
     pub(super) grounds: Grounds,
     pub(super) fuel: u64,
+    pub(super) fuel_of_one_call: u64,
     pub(super) cpu: Duration,
     pub(super) wall: Duration,
 }
@@ -246,7 +247,12 @@ impl Turn<'_> {
     /// Counts and logs an exception, and makes its report.
     fn excepted(&self, request: &AdmissionRequest, exception: &Exception) -> Report {
         let config = &self.plugin.config;
-        self.plugin.metrics.excepted(self.phase);
+        let mut all = config.exceptions.iter();
+        let index = all.position(|one| std::ptr::eq(one, exception));
+        let label = exception.label(index.unwrap_or_default());
+        self.plugin
+            .metrics
+            .excepted(self.phase, &label, SystemTime::now());
         log_request!(
             info,
             self.identity(request),
@@ -317,6 +323,7 @@ impl Called {
             secrecy: Secrecy::of(request.is_secret()),
             grounds: Grounds::default(),
             fuel: 0,
+            fuel_of_one_call: 0,
             cpu: Duration::ZERO,
             wall: Duration::ZERO,
         }
@@ -325,6 +332,7 @@ impl Called {
     /// Adds the cost of a further call in the same turn.
     pub(super) fn add_cost(&mut self, further: &Self) {
         self.fuel += further.fuel;
+        self.fuel_of_one_call = self.fuel_of_one_call.max(further.fuel_of_one_call);
         self.cpu += further.cpu;
         self.wall += further.wall;
     }
@@ -334,6 +342,7 @@ impl Called {
             duration: self.wall,
             cpu_time: self.cpu,
             fuel: self.fuel,
+            fuel_of_one_call: self.fuel_of_one_call,
         }
     }
 }
@@ -350,6 +359,7 @@ fn read(report: CallReport) -> Result<Answered, Overload> {
         secrecy: report.secrecy,
         grounds: report.grounds,
         fuel: report.fuel,
+        fuel_of_one_call: report.fuel,
         cpu: report.cpu,
         wall: report.wall,
     };

@@ -16,6 +16,7 @@ use tollgate_engine::{ConfiguredBy, Engine, Guest, GuestError};
 use tollgate_oci::{Hold, Order, Pulled, Registry, RegistryError, Served, Start};
 use tollgate_telemetry::metrics::Metrics;
 
+use super::lookups;
 use super::protocol::{self, Manifest};
 use super::set::{LoadedPlugin, Plugin, PluginCode, PluginSet, PluginState};
 use super::worker::{Known, PrepareError, Prepared, Worker};
@@ -109,6 +110,18 @@ pub(crate) struct Artifact {
     pub(crate) stale: Option<String>,
     /// Keeps the artifact in the cache of pulled artifacts.
     hold: Hold,
+}
+
+// === impl LoadError ===
+
+impl LoadError {
+    /// Whether no trusted key has signed the artifact.
+    pub(crate) fn is_unsigned(&self) -> bool {
+        matches!(
+            self,
+            Self::Registry(RegistryError::Unsigned { .. } | RegistryError::UnsignedInCache { .. })
+        )
+    }
 }
 
 // === impl Artifact ===
@@ -385,7 +398,7 @@ impl Loader {
 
     /// Loads the last known good version, under the configuration entry that it served under.
     ///
-    /// Keys, pins and capabilities that have been withdrawn since then stay withdrawn.
+    /// Keys, pins and capabilities that have been withdrawn since then stay withdrawn, and today's lookups apply.
     pub(crate) async fn recall(
         &self,
         before: &PluginConfig,
@@ -396,6 +409,7 @@ impl Loader {
         let granted = served.capabilities.intersection(&today.capabilities);
         let config = PluginConfig {
             capabilities: granted.copied().collect(),
+            lookups: today.lookups.clone(),
             signature_keys: today.signature_keys.clone(),
             source: served.source,
             settings: served.settings,
@@ -491,10 +505,16 @@ impl Loader {
             config.name.clone(),
             Arc::new(config.limits.clone()),
         );
-        let capabilities = config.capabilities.clone();
-        let link = move || Guest::link_code(&engine, name, &code, configured, capabilities, limits);
+        let (capabilities, lookups) = (config.capabilities.clone(), config.lookups.clone());
+        let link = move || {
+            Guest::link_code(&engine, name, &code, configured, capabilities, limits)
+                .map(|guest| guest.with_lookups(&engine, &lookups))
+        };
         let guest = tokio::task::spawn_blocking(link).await??;
         let name = config.name.as_str();
+        if let Some(reason) = lookups::wait(|| guest.lookups().waits_for()).await {
+            tracing::warn!(plugin = name, %reason, "serving the plugin without the objects of its lookups");
+        }
         let version = manifest.version.as_str();
         tracing::info!(plugin = name, %digest, version, milliseconds = began.elapsed().as_millis(), "plugin loaded");
         if let ConfiguredBy::EachCall { reason, .. } = guest.configured() {

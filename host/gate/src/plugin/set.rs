@@ -13,6 +13,7 @@ use tollgate_engine::{ConfiguredBy, Guest, UNLOADED, kinds};
 use tollgate_oci::Hold;
 use tollgate_telemetry::metrics::{Metrics, PluginMetrics};
 
+use super::lookups;
 use super::protocol::Manifest;
 use super::shadow::Shadow;
 
@@ -145,11 +146,16 @@ impl PluginSet {
 
     /// The plugins that traffic should wait for.
     ///
-    /// Such a plugin was never loaded, is enforced and has `failurePolicy: Fail`. Tollgate denies the requests that it
-    /// would match.
+    /// Such a plugin was never loaded or has a lookup whose objects have never been read, is enforced and has
+    /// `failurePolicy: Fail`. Tollgate denies the requests that it would match, or the plugin does.
     pub(crate) fn awaited(&self) -> impl Iterator<Item = &PluginConfig> {
         let awaited = self.plugins.iter().filter(|plugin| {
-            matches!(plugin.state, PluginState::Failed { .. })
+            let is_missing = match &plugin.state {
+                PluginState::Failed { .. } => true,
+                PluginState::Loaded(loaded) => loaded.guest.lookups().waits_for().is_some(),
+                PluginState::Disabled => false,
+            };
+            is_missing
                 && plugin.config.failure_policy == FailurePolicy::Fail
                 && plugin.config.mode == Mode::Enforce
         });
@@ -168,6 +174,8 @@ impl PluginSet {
         for plugin in self.all() {
             plugin.begin_metrics();
         }
+        let probes = self.all().flat_map(|plugin| lookups::probes(plugin));
+        metrics.observe_lookups(probes.collect());
     }
 
     /// Names, digests and versions of the loaded plugins.
@@ -213,6 +221,11 @@ impl PluginSet {
 impl Plugin {
     /// Creates the plugin's counters, so that they show zero before the first event.
     fn begin_metrics(&self) {
+        if !matches!(self.state, PluginState::Disabled) {
+            for (index, exception) in self.config.exceptions.iter().enumerate() {
+                self.metrics.expect_exception(&exception.label(index));
+            }
+        }
         let policy = self.config.failure_policy.as_str();
         for phase in [Phase::Mutate, Phase::Validate] {
             match &self.state {
@@ -299,6 +312,11 @@ impl Plugin {
                 })
             }
         };
+        if let PluginState::Loaded(loaded) = &self.state
+            && !self.config.lookups.is_empty()
+        {
+            status["lookups"] = lookups::status(&loaded.guest);
+        }
         if let (Some(status), serde_json::Value::Object(more)) = (status.as_object_mut(), more) {
             status.extend(more);
         }
@@ -318,6 +336,9 @@ fn exception(exception: &Exception) -> serde_json::Value {
         "until": exception.until(),
         "reason": exception.reason(),
     });
+    if let Some(name) = &exception.name {
+        status["name"] = (**name).into();
+    }
     for (key, list) in exception.lists() {
         status[key] = list.iter().map(|name| &**name).collect();
     }

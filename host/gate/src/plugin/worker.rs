@@ -31,6 +31,7 @@ use pace::{Lanes, Pace};
 use turns::Turns;
 
 use super::protocol::{Manifest, Order, Rewriting, Stage, Task};
+use tollgate_config::Capability;
 use tollgate_engine::{Code, Key, Store};
 
 /// Factor by which the wall-clock limit exceeds the CPU limit. The child is niced, and the machine may be busy.
@@ -261,11 +262,11 @@ impl Worker {
         };
         let plugin = Plugin::new(bytes);
         order.task = task(rewriting.clone());
-        // The only capability is the clock. A plugin that can read the time may give another result tomorrow, so do not
-        // store it.
-        let key = match order.capabilities.is_empty() {
-            true => self.key(&order, &plugin.digest),
-            false => None,
+        // A plugin that can read the time may give another result tomorrow, so do not store it. No plugin can read the
+        // cluster while it is prepared.
+        let key = match order.capabilities.contains(&Capability::Clock) {
+            true => None,
+            false => self.key(&order, &plugin.digest),
         };
         if let Some((known, code)) = self.recall(key.as_ref()).await? {
             return Ok(Prepared { known, code });

@@ -164,6 +164,7 @@ fn reports_all_errors_in_credential_files() {
         }),
         bearer: Some(folder.path("nowhere")),
         basic: Some(folder.write("passwords", "jane:hunter2")),
+        token_review: None,
     };
     let said = said(&folder.self_signed(), &authentication);
     assert_eq!(said.len(), 3, "{said:?}");

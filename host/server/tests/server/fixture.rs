@@ -20,6 +20,7 @@ use tokio::{
     time::{sleep, timeout},
 };
 use tokio_rustls::client::TlsStream;
+use tollgate_admission::tokens::TokenReviewer;
 use tollgate_admission::{Body, Call, Gate, Instance, Readiness, Reloaded, Reply};
 use tollgate_config::{Admin, Authentication, Margin, Requests, SelfSigned, Tls};
 use tollgate_server::{BindError, Drained, Listen, Server, Stop};
@@ -53,6 +54,7 @@ pub(crate) struct Settings {
     pub(crate) gate: Arc<FakeGate>,
     pub(crate) authentication: Authentication,
     pub(crate) admin: Admin,
+    pub(crate) token_reviewer: Option<Arc<dyn TokenReviewer>>,
 }
 
 pub(crate) struct Fixture {
@@ -185,6 +187,7 @@ impl Default for Settings {
                 authentication: None,
                 hosts: Vec::new(),
             },
+            token_reviewer: None,
         }
     }
 }
@@ -221,6 +224,7 @@ impl Fixture {
                 service: None,
             }),
             authentication: settings.authentication,
+            token_reviewer: settings.token_reviewer,
             instance: Instance::new(),
         };
         let requests = Requests {

@@ -3,7 +3,9 @@
 //! A lookup in a family hashes and compares labels under a lock. The series of a plugin are therefore resolved once, at
 //! load. After that, a call touches only atomics.
 
-use std::sync::{Arc, OnceLock, atomic::AtomicU64};
+use std::collections::HashSet;
+use std::sync::{Arc, Mutex, OnceLock, PoisonError, atomic::AtomicU64};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use prometheus_client::{
     encoding::EncodeLabelSet,
@@ -66,6 +68,10 @@ pub(super) struct PluginFamilies {
     cpu_seconds: Family<PhaseLabels, Counter<f64, AtomicU64>>,
     fuel: Family<PhaseLabels, Counter>,
     excepted: Family<PhaseLabels, Counter>,
+    exception_uses: Family<ExceptionLabels, Counter>,
+    exception_last_use: Family<ExceptionLabels, Gauge<f64, AtomicU64>>,
+    /// The exceptions that have series, by plugin and name.
+    exceptions: Arc<Mutex<HashSet<(String, String)>>>,
     existing_violations: Family<PluginLabels, Counter>,
     reinvocations: Family<PluginLabels, Counter>,
     not_converging: Family<PluginLabels, Counter>,
@@ -98,6 +104,17 @@ struct PhaseLabels {
 struct PluginLabels {
     plugin: String,
 }
+
+#[derive(Clone, Debug, EncodeLabelSet, Eq, Hash, PartialEq)]
+struct ExceptionLabels {
+    plugin: String,
+    exception: String,
+}
+
+/// Maximum number of exceptions with series of their own. Names of resources come and go while the host runs.
+const MOST_EXCEPTIONS: usize = 1_000;
+/// The label of all further exceptions of a plugin.
+const OTHER_EXCEPTIONS: &str = "other";
 
 // === impl Outcome ===
 
@@ -167,10 +184,22 @@ impl PluginMetrics {
         self.inner.families.faults.get_or_create(&labels).inc();
     }
 
-    /// Counts a request that was not sent to the plugin because of an exception.
-    pub fn excepted(&self, phase: Phase) {
+    /// Creates the counter of an exception at zero.
+    pub fn expect_exception(&self, name: &str) {
+        let labels = self.exception_labels(name);
+        drop(self.inner.families.exception_uses.get_or_create(&labels));
+    }
+
+    /// Counts a request that was not sent to the plugin because of this exception.
+    pub fn excepted(&self, phase: Phase, name: &str, now: SystemTime) {
+        let families = &self.inner.families;
         let labels = self.phase_labels(phase);
-        self.inner.families.excepted.get_or_create(&labels).inc();
+        families.excepted.get_or_create(&labels).inc();
+        let labels = self.exception_labels(name);
+        families.exception_uses.get_or_create(&labels).inc();
+        let since = now.duration_since(UNIX_EPOCH).unwrap_or_default();
+        let last = families.exception_last_use.get_or_create(&labels);
+        last.set(since.as_secs_f64());
     }
 
     /// Counts an UPDATE that was allowed because its violation existed before.
@@ -212,6 +241,24 @@ impl PluginMetrics {
         }
     }
 
+    fn exception_labels(&self, name: &str) -> ExceptionLabels {
+        let plugin = self.inner.name.clone();
+        let known = &self.inner.families.exceptions;
+        let mut known = known.lock().unwrap_or_else(PoisonError::into_inner);
+        let key = (plugin, name.to_owned());
+        let has_series = known.contains(&key) || known.len() < MOST_EXCEPTIONS;
+        let (plugin, name) = key;
+        if !has_series {
+            let exception = OTHER_EXCEPTIONS.to_owned();
+            return ExceptionLabels { plugin, exception };
+        }
+        known.insert((plugin.clone(), name.clone()));
+        ExceptionLabels {
+            plugin,
+            exception: name,
+        }
+    }
+
     fn labels(&self) -> PluginLabels {
         PluginLabels {
             plugin: self.inner.name.clone(),
@@ -235,6 +282,9 @@ impl PluginFamilies {
             cpu_seconds: Family::default(),
             fuel: Family::default(),
             excepted: Family::default(),
+            exception_uses: Family::default(),
+            exception_last_use: Family::default(),
+            exceptions: Arc::default(),
             existing_violations: Family::default(),
             reinvocations: Family::default(),
             not_converging: Family::default(),
@@ -272,6 +322,16 @@ impl PluginFamilies {
             "plugin_excepted",
             "Requests for which a plugin was not called because of an exception",
             families.excepted.clone(),
+        );
+        registry.register(
+            "exception_uses",
+            "Requests for which a plugin was not called because of this exception",
+            families.exception_uses.clone(),
+        );
+        registry.register(
+            "exception_last_use_timestamp_seconds",
+            "When this exception last kept a plugin from a request, in seconds since 1970",
+            families.exception_last_use.clone(),
         );
         registry.register(
             "plugin_existing_violations",
@@ -403,13 +463,16 @@ mod tests {
             duration: Duration::from_micros(80),
             cpu_time: Duration::from_millis(500),
             fuel: 1_234,
+            fuel_of_one_call: 1_234,
         };
         plugin.call(Phase::Mutate, Outcome::Patched, cost);
         metrics
             .plugin("labels")
             .call(Phase::Mutate, Outcome::Fault, cost);
         plugin.fault(Phase::Mutate, "out-of-fuel", "Fail");
-        plugin.excepted(Phase::Mutate);
+        plugin.expect_exception("unused");
+        let time = UNIX_EPOCH + Duration::from_secs(1_700_000_000);
+        plugin.excepted(Phase::Mutate, "legacy", time);
         plugin.existing_violation();
         plugin.reinvocation();
         plugin.not_converging();
@@ -425,6 +488,10 @@ mod tests {
             format!("tollgate_plugin_cpu_seconds_total{{{labels}}} 1.0"),
             format!("tollgate_plugin_fuel_total{{{labels}}} 2468"),
             format!("tollgate_plugin_excepted_total{{{labels}}} 1"),
+            "tollgate_exception_uses_total{plugin=\"labels\",exception=\"legacy\"} 1".to_owned(),
+            "tollgate_exception_uses_total{plugin=\"labels\",exception=\"unused\"} 0".to_owned(),
+            "tollgate_exception_last_use_timestamp_seconds{plugin=\"labels\",exception=\"legacy\"} 1700000000.0"
+                .to_owned(),
             "tollgate_plugin_existing_violations_total{plugin=\"labels\"} 1".to_owned(),
             "tollgate_plugin_reinvocations_total{plugin=\"labels\"} 1".to_owned(),
             "tollgate_plugin_not_converging_total{plugin=\"labels\"} 1".to_owned(),
@@ -432,5 +499,20 @@ mod tests {
             assert!(text.contains(&line), "{line} is not in\n{text}");
         }
         assert!(!text.contains("phase=\"validate\""));
+    }
+
+    #[test]
+    fn number_of_exceptions_with_series_is_limited() {
+        let metrics = Metrics::new();
+        let plugin = metrics.plugin("labels");
+        for index in 0..MOST_EXCEPTIONS + 5 {
+            plugin.excepted(Phase::Validate, &format!("e-{index}"), UNIX_EPOCH);
+        }
+        plugin.excepted(Phase::Validate, "e-0", UNIX_EPOCH);
+        let text = metrics.encode();
+        let uses = "tollgate_exception_uses_total{plugin=\"labels\",exception=";
+        assert_eq!(text.matches(uses).count(), MOST_EXCEPTIONS + 1);
+        assert!(text.contains(&format!("{uses}\"other\"}} 5")));
+        assert!(text.contains(&format!("{uses}\"e-0\"}} 2")));
     }
 }

@@ -308,6 +308,7 @@ impl<C: Code> State<C> {
             let failure = Failure {
                 reason,
                 digest: Some(digest),
+                is_unsigned: false,
             };
             self.fail(&entry, failure, is_first, now, &mut steps);
             return steps;
@@ -324,6 +325,7 @@ impl<C: Code> State<C> {
             let failure = Failure {
                 reason,
                 digest: None,
+                is_unsigned: false,
             };
             self.fail(&entry, failure, is_first, now, &mut steps);
         } else if track.trouble.take().is_some() {
@@ -352,6 +354,7 @@ impl<C: Code> State<C> {
                 let failure = Failure {
                     reason,
                     digest: Some(same.digest),
+                    is_unsigned: false,
                 };
                 self.fail(entry, failure, true, now, steps);
             }
@@ -370,7 +373,11 @@ impl<C: Code> State<C> {
         let Some(track) = self.tracks.get_mut(&entry.name) else {
             return;
         };
-        let Failure { reason, digest } = failure;
+        let Failure {
+            reason,
+            digest,
+            is_unsigned,
+        } = failure;
         let longest = match &entry.source {
             // If the bytes are not the reason, a tag is retried at least as often as it is polled.
             Source::Oci(reference) if digest.is_none() && reference.digest.is_none() => {
@@ -381,7 +388,10 @@ impl<C: Code> State<C> {
         let earlier = track.trouble.as_ref().filter(|_| !is_first);
         let is_news = earlier.is_none_or(|earlier| earlier.reason != reason);
         let jitter = &mut self.jitter;
-        let trouble = Trouble::next(reason, digest, earlier, longest, now, jitter);
+        let trouble = Trouble {
+            is_unsigned,
+            ..Trouble::next(reason, digest, earlier, longest, now, jitter)
+        };
         track.trouble = Some(trouble.clone());
         steps.push(Step::Note(Note::Trouble {
             name: entry.name.clone(),

@@ -209,6 +209,7 @@ impl World {
             Err(reason) => Err(Failure {
                 reason: reason.to_owned(),
                 digest: None,
+                is_unsigned: false,
             }),
             Ok(()) if order.have.as_ref() == Some(&digest) => {
                 Ok(Outcome::Unchanged { is_cached: false })

@@ -9,6 +9,8 @@ pub(crate) struct Trouble {
     pub(crate) reason: String,
     /// Digest of the unusable bytes; `None` if the bytes are not the reason.
     pub(crate) digest: Option<Arc<str>>,
+    /// Whether the reason is a missing signature by a trusted key.
+    pub(crate) is_unsigned: bool,
     /// Time of the first failure in a row.
     pub(crate) since: Instant,
     pub(crate) attempts: u32,
@@ -42,6 +44,7 @@ impl Trouble {
         Self {
             reason,
             digest,
+            is_unsigned: false,
             since: earlier.map_or(now, |earlier| earlier.since),
             attempts,
             next: now + pause(attempts, longest, jitter.next()),

@@ -641,6 +641,13 @@ fn second_call_adds_to_report_of_first() {
     assert_eq!(annotation(&outcome, "a.patched"), Some("/a"));
     assert_eq!(annotation(&outcome, "a.reinvoked"), Some("unchanged"));
 
+    // Limits count each call, so the higher of the two costs is kept beside the sum.
+    let (mut first, mut second) = (patched(&["/a"]), unchanged());
+    (first.cost.fuel, first.cost.fuel_of_one_call) = (7, 7);
+    (second.cost.fuel, second.cost.fuel_of_one_call) = (9, 9);
+    first.add(second);
+    assert_eq!((first.cost.fuel, first.cost.fuel_of_one_call), (16, 9));
+
     // The first call's change stands if the second call fails open, and is dropped if the second call denies.
     let mut failed = patched(&["/a"]);
     failed.failure_policy = FailurePolicy::Ignore;

@@ -532,6 +532,7 @@ fn polls_tag_and_backs_off_from_bad_version() {
         let outcome = Err(Failure {
             reason: reason.clone(),
             digest: Some(digest.clone()),
+            is_unsigned: false,
         });
         let ticket = match attempt {
             1 => ticket,

@@ -1,0 +1,61 @@
+//! The connection from the registration to the writer of the status.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+use tokio::time::Instant;
+
+use crate::lease::{Leadership, Replicas};
+use crate::registrar::Report;
+
+/// Who registers the webhooks of the installation.
+#[derive(Clone, Debug, Default)]
+pub(crate) enum Management {
+    /// Not known yet, because the replica starts.
+    #[default]
+    Unknown,
+    /// Somebody else.
+    Others,
+    /// The leader of the installation.
+    Own(Lead),
+}
+
+/// The state of the registration, as this replica sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct Lead {
+    pub(crate) leadership: watch::Receiver<Leadership>,
+    pub(crate) replicas: watch::Receiver<Replicas>,
+    pub(crate) report: watch::Receiver<Report>,
+    /// Time without a renewal after which a replica counts as gone.
+    pub(crate) gone_after: Duration,
+}
+
+// === impl Management ===
+
+impl Management {
+    /// Takes note that the report has been read. Only a later one counts as a change.
+    pub(crate) fn mark_seen(&mut self) {
+        if let Self::Own(lead) = self {
+            lead.report.mark_unchanged();
+        }
+    }
+
+    /// Waits for another report of the leader. Renewals of Leases are no change: the status follows them by the clock.
+    pub(crate) async fn changed(&mut self) {
+        if let Self::Own(lead) = self
+            && lead.report.changed().await.is_ok()
+        {
+            return;
+        }
+        std::future::pending().await
+    }
+}
+
+// === impl Lead ===
+
+impl Lead {
+    /// Whether this replica leads now.
+    pub(crate) fn leads(&self, now: Instant) -> bool {
+        self.leadership.borrow().until(now).is_some()
+    }
+}

@@ -1,0 +1,76 @@
+//! Writes parts of a status, each under its own field manager.
+
+use std::time::Duration;
+
+use kube::api::{Patch, PatchParams};
+use kube::core::DynamicObject;
+use kube::{Api, Client};
+use serde_json::{Value, json};
+use tokio::time::timeout;
+
+use crate::kinds::{Kind, Resource, api_version};
+use crate::status;
+use crate::store::Store;
+use crate::watch::words;
+
+pub(super) const LONGEST_WRITE: Duration = Duration::from_secs(10);
+
+/// Removes the entries of a replica from every status, because it ends.
+pub(crate) async fn leave(client: &Client, store: &Store, replica: &str) {
+    for resource in store.resources(Kind::Plugin) {
+        let entries = status::entries(&resource);
+        if entries.iter().any(|entry| entry.name == replica)
+            && let Err(reason) = remove_entry(client, &resource, replica).await
+        {
+            tracing::debug!(
+                name = resource.name,
+                reason,
+                "cannot remove an entry of a status"
+            );
+        }
+    }
+}
+
+/// Removes the entry of a replica, and returns the resource as it is then.
+pub(super) async fn remove_entry(
+    client: &Client,
+    resource: &Resource,
+    replica: &str,
+) -> Result<Resource, String> {
+    let (manager, nothing) = (manager(replica), json!({}));
+    write(client, Kind::Plugin, resource, &manager, &nothing).await
+}
+
+/// The field manager of a replica's entries.
+pub(super) fn manager(replica: &str) -> String {
+    format!("tollgate-replica-{replica}")
+}
+
+/// Applies a part of the status under a field manager, in place of the part that the manager applied before.
+pub(super) async fn write(
+    client: &Client,
+    kind: Kind,
+    resource: &Resource,
+    manager: &str,
+    status: &Value,
+) -> Result<Resource, String> {
+    let api: Api<DynamicObject> = match &resource.namespace {
+        Some(namespace) => Api::namespaced_with(client.clone(), namespace, &kind.resource()),
+        None => Api::all_with(client.clone(), &kind.resource()),
+    };
+    // The uid keeps the write from another resource of the same name.
+    let document = json!({
+        "apiVersion": api_version(),
+        "kind": kind.name(),
+        "metadata": { "name": resource.name, "uid": resource.uid },
+        "status": status,
+    });
+    let parameters = PatchParams::apply(manager).force();
+    let patch = Patch::Apply(&document);
+    let writing = api.patch_status(&resource.name, &parameters, &patch);
+    match timeout(LONGEST_WRITE, writing).await {
+        Ok(Ok(object)) => Ok(Resource::of(object)),
+        Ok(Err(error)) => Err(words(&error)),
+        Err(_) => Err(format!("no answer within {} s", LONGEST_WRITE.as_secs())),
+    }
+}

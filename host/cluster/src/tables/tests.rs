@@ -1,0 +1,109 @@
+use serde_json::json;
+use tollgate_config::lookup::{FieldPattern, LookupResource};
+use tollgate_lookups::Projected;
+use tollgate_lookups::Projection;
+
+use super::decode::{Change, change, list};
+use super::*;
+
+fn lookup() -> Lookup {
+    let host = FieldPattern::parse("/spec/rules/*/host").expect("a pattern");
+    let mut lookup = Lookup::names_of(LookupResource::new("networking.k8s.io", "v1", "ingresses"));
+    lookup.fields = vec![host.clone()];
+    lookup.indexes = [(Box::from("host"), host)].into();
+    lookup
+}
+
+fn ingress(name: &str, host: &str) -> serde_json::Value {
+    json!({
+        "metadata": {"name": name, "namespace": "shop", "resourceVersion": "7"},
+        "spec": {"rules": [{"host": host, "http": {"paths": []}}], "tls": [{"hosts": ["never kept"]}]},
+    })
+}
+
+#[test]
+fn list_is_reduced_to_the_kept_fields() {
+    let projection = Projection::new(&lookup());
+    let text = json!({
+        "kind": "IngressList",
+        "apiVersion": "networking.k8s.io/v1",
+        "metadata": {"resourceVersion": "12", "continue": "more"},
+        "items": [ingress("a", "a.example"), ingress("b", "b.example")],
+    });
+    let page = list(&projection, &text.to_string()).expect("a list");
+    assert_eq!(page.resource_version, "12");
+    assert_eq!(page.next.as_deref(), Some("more"));
+    let names: Vec<&str> = page.objects.iter().map(Projected::name).collect();
+    assert_eq!(names, ["a", "b"]);
+    assert_eq!(page.objects[0].namespace(), Some("shop"));
+
+    let table = Arc::new(Table::new(&lookup()));
+    let mut writer = table.writer();
+    writer.begin();
+    page.objects
+        .into_iter()
+        .for_each(|object| writer.add(object));
+    writer.finish("12");
+    let found = table.find("host", "b.example", None).expect("synchronised");
+    assert_eq!(found.objects.len(), 1);
+    assert_eq!(
+        &*found.objects[0].fields,
+        r#"{"spec":{"rules":[{"host":"b.example"}]}}"#
+    );
+}
+
+#[test]
+fn empty_lists_are_lists() {
+    let projection = Projection::new(&lookup());
+    for items in [json!([]), json!(null)] {
+        let text = json!({"metadata": {"resourceVersion": "1", "continue": ""}, "items": items});
+        let page = list(&projection, &text.to_string()).expect("a list");
+        assert!(page.objects.is_empty());
+        assert_eq!(page.next, None);
+    }
+    let nameless = json!({"metadata": {"resourceVersion": "1"}, "items": [{"metadata": {}}]});
+    for text in [nameless.to_string(), "{}".to_owned(), "[]".to_owned()] {
+        list(&projection, &text).expect_err(&text);
+    }
+}
+
+#[test]
+fn events_of_a_watch_are_told_apart() {
+    let projection = Projection::new(&lookup());
+    let event = |kind: &str, object: serde_json::Value| {
+        let line = json!({"type": kind, "object": object}).to_string();
+        change(&projection, &line)
+    };
+    for kind in ["ADDED", "MODIFIED"] {
+        match event(kind, ingress("a", "a.example")) {
+            Ok(Change::Applied(object, version)) => {
+                assert_eq!((object.name(), version.as_str()), ("a", "7"));
+            }
+            other => panic!("{kind}: {other:?}"),
+        }
+    }
+    let deleted = event("DELETED", ingress("a", "a.example"));
+    assert!(matches!(deleted, Ok(Change::Deleted(..))), "{deleted:?}");
+    let bookmark = json!({"kind": "Ingress", "metadata": {"resourceVersion": "9"}});
+    let bookmark = event("BOOKMARK", bookmark);
+    assert!(matches!(bookmark, Ok(Change::Bookmark(version)) if version == "9"));
+    let status = json!({"kind": "Status", "status": "Failure", "code": 410, "message": "too old"});
+    let failed = event("ERROR", status);
+    assert!(matches!(failed, Ok(Change::Failed(status)) if status.code == 410));
+    event("RENAMED", ingress("a", "a.example")).expect_err("an unknown event");
+}
+
+#[test]
+fn collections_have_kubernetes_paths() {
+    let ingresses = lookup();
+    assert_eq!(
+        path(&ingresses, None),
+        "/apis/networking.k8s.io/v1/ingresses"
+    );
+    let maps = Lookup::names_of(LookupResource::new("", "v1", "configmaps"));
+    assert_eq!(path(&maps, None), "/api/v1/configmaps");
+    assert_eq!(
+        path(&maps, Some("shop")),
+        "/api/v1/namespaces/shop/configmaps"
+    );
+}
