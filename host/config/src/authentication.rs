@@ -13,6 +13,16 @@ pub struct Authentication {
     pub bearer: Option<PathBuf>,
     /// File of names and hashed passwords. A client must present one pair.
     pub basic: Option<PathBuf>,
+    /// Tokens that kube-apiserver verifies. Only the admin listener accepts them: a review must not wait for
+    /// kube-apiserver, which waits for the review.
+    pub token_review: Option<TokenReview>,
+}
+
+/// The tokens of the cluster that are accepted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TokenReview {
+    /// The audiences that a token must have one of. Empty means kube-apiserver's own.
+    pub audiences: Vec<String>,
 }
 
 /// The client certificates that are accepted.
@@ -25,20 +35,39 @@ pub struct ClientCertificate {
 }
 
 const CA_EXPECTED: &str = "the path of a PEM file with the CA of the clients' certificates";
+const AUDIENCE_EXPECTED: &str = "an audience of tokens, such as tollgate";
 const SUBJECT_EXPECTED: &str =
     "a common name, DNS name or URI of a client's certificate, such as kube-apiserver";
 
 // === impl Authentication ===
 
 impl Authentication {
+    /// Reads the credentials of clients that send reviews.
     pub(crate) fn read(fields: &mut Fields<'_>, folder: &Path) -> Self {
         let is_given = fields.has("authentication");
-        let mut fields = fields.section("authentication");
+        let fields = fields.section("authentication");
         if is_given && fields.is_empty() {
             fields.reject(
                 "clientCertificate, bearer or basic; leave the key out to accept every caller",
             );
         }
+        Self::read_keys(fields, folder, None)
+    }
+
+    /// Reads the credentials of administrators.
+    pub(crate) fn read_of_admin(fields: &mut Fields<'_>, folder: &Path) -> Self {
+        let mut fields = fields.section("authentication");
+        if fields.is_empty() {
+            fields.reject("clientCertificate, bearer, basic or tokenReview");
+        }
+        let token_review = fields
+            .optional("tokenReview")
+            .and_then(|node| node.object())
+            .map(TokenReview::read);
+        Self::read_keys(fields, folder, token_review)
+    }
+
+    fn read_keys(mut fields: Fields<'_>, folder: &Path, token_review: Option<TokenReview>) -> Self {
         let client_certificate = fields
             .optional("clientCertificate")
             .and_then(|node| node.object())
@@ -52,9 +81,32 @@ impl Authentication {
                 "names and passwords, as `htpasswd -B` writes it",
                 folder,
             ),
+            token_review,
         };
         fields.finish();
         authentication
+    }
+}
+
+// === impl TokenReview ===
+
+impl TokenReview {
+    fn read(mut fields: Fields<'_>) -> Self {
+        let nodes = fields
+            .optional("audiences")
+            .and_then(|node| node.elements("audiences of tokens"));
+        fields.finish();
+        let nodes = nodes.unwrap_or_default();
+        let audience = |node: &super::read::Node<'_>| {
+            let text = node.quotable_text(AUDIENCE_EXPECTED)?;
+            if text.is_empty() {
+                node.reject(AUDIENCE_EXPECTED);
+            }
+            Some(text.to_owned())
+        };
+        Self {
+            audiences: nodes.iter().filter_map(audience).collect(),
+        }
     }
 }
 

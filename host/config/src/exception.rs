@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use time::format_description::well_known::Rfc3339;
 use time::{Date, Month, OffsetDateTime, Time};
 
-use super::plugin::PluginName;
+use super::plugin::{PluginName, is_label};
 use super::problem::{Collector, Problems};
 use super::read::{Fields, Node};
 
@@ -18,6 +18,8 @@ use super::read::{Fields, Node};
 /// Every list that is not empty must match the request. At least one list is not empty.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exception {
+    /// The name in metrics and reports. None for an entry without one.
+    pub name: Option<Box<str>>,
     /// The object's namespace.
     pub namespaces: Vec<Box<str>>,
     /// The object's name.
@@ -54,6 +56,11 @@ const UNTIL_EXPECTED: &str = "a day, such as 2026-12-31, which is the last one (
 /// The end of an exception that has none.
 const NEVER: &str = "never";
 const PLUGINS_EXPECTED: &str = "a list of plugins' names, such as [image-rewrite]";
+const NAME_EXPECTED: &str =
+    "a name of at most 253 characters of a-z, 0-9, - and ., such as legacy-billing";
+/// Longest name, and longest part between dots. A `PluginException` has such a name.
+const LONGEST_NAME: usize = 253;
+const LONGEST_LABEL: usize = 63;
 const REASON_EXPECTED: &str = "a text that says why";
 /// Maximum length of a reason. The host repeats it in annotations.
 const LONGEST_REASON_BYTES: usize = 500;
@@ -63,13 +70,18 @@ const LONGEST_REASON_BYTES: usize = 500;
 impl Exception {
     pub(crate) fn read(node: &Node<'_>) -> Option<Self> {
         let mut fields = node.object()?;
+        let name = fields.optional("name").map(|node| read_name(&node));
         let exception = Self::read_fields(node, &mut fields, |fields| {
             fields
                 .required("until", UNTIL_EXPECTED)
                 .and_then(|node| Until::read(&node))
         });
         fields.finish();
-        exception
+        let name = match name {
+            Some(name) => Some(name?),
+            None => None,
+        };
+        Some(Self { name, ..exception? })
     }
 
     /// Reads the keys, with the end as `until` reads it.
@@ -93,6 +105,7 @@ impl Exception {
             .required("reason", REASON_EXPECTED)
             .and_then(|node| read_reason(&node));
         Some(Self {
+            name: None,
             namespaces: namespaces?,
             names: names?,
             users: users?,
@@ -105,10 +118,31 @@ impl Exception {
     /// Returns the exception as an entry under `exceptions` writes it.
     pub(super) fn document(&self) -> Value {
         let mut document = json!({ "until": self.until.text, "reason": self.reason });
+        if let Some(name) = &self.name {
+            document["name"] = (**name).into();
+        }
         for (key, list) in self.lists() {
             document[key] = list.iter().map(|name| &**name).collect();
         }
         document
+    }
+
+    /// Returns the same exception with a name.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self {
+            name: Some(name.into()),
+            ..self
+        }
+    }
+
+    /// Returns the name, or else the place in the plugin's `exceptions`, such as `exceptions[0]`.
+    #[must_use]
+    pub fn label(&self, index: usize) -> String {
+        match &self.name {
+            Some(name) => name.to_string(),
+            None => format!("exceptions[{index}]"),
+        }
     }
 
     /// Returns whether the exception still applies.
@@ -230,6 +264,17 @@ fn end_of_day(text: &str) -> Option<OffsetDateTime> {
     Some(date.next_day()?.with_time(Time::MIDNIGHT).assume_utc())
 }
 
+fn read_name(node: &Node<'_>) -> Option<Box<str>> {
+    let name = node.quotable_text(NAME_EXPECTED)?;
+    let is_name =
+        name.len() <= LONGEST_NAME && name.split('.').all(|label| is_label(label, LONGEST_LABEL));
+    if !is_name {
+        node.reject(NAME_EXPECTED);
+        return None;
+    }
+    Some(name.into())
+}
+
 fn read_reason(node: &Node<'_>) -> Option<Box<str>> {
     let reason = node.quotable_text(REASON_EXPECTED)?;
     if reason.trim().is_empty() || reason.len() > LONGEST_REASON_BYTES {
@@ -288,6 +333,35 @@ mod tests {
             .map(|problem| problem.place.as_str())
             .collect();
         assert_eq!(places, ["spec.plugins", "spec.reason", "spec.until"]);
+    }
+
+    #[test]
+    fn name_is_kept_and_its_place_stands_in_for_it() {
+        let read = |name: Value| {
+            let document = json!({
+                "name": name, "names": ["a"], "reason": "why", "until": "2026-12-31",
+            });
+            let problems = Collector::default();
+            let exception = Exception::read(&Node::root(&document, &problems));
+            problems
+                .finish(exception)
+                .map_err(|problems| problems.to_string())
+        };
+        assert!(read(json!("legacy.v1")).is_ok());
+        let named = read(json!("legacy")).unwrap();
+        assert_eq!(named.label(2), "legacy");
+        assert_eq!(named.document()["name"], "legacy");
+        let unnamed = Exception {
+            name: None,
+            ..named.clone()
+        };
+        assert_eq!(unnamed.label(2), "exceptions[2]");
+        assert_eq!(unnamed.named("legacy"), named);
+        assert!(
+            read(json!("Not a label"))
+                .unwrap_err()
+                .contains("253 characters")
+        );
     }
 
     #[test]

@@ -5,11 +5,13 @@
 //! their names. Such groups may contain any resource.
 
 mod check;
+mod kinds;
 mod suggest;
 
 use std::sync::LazyLock;
 
 pub use check::{Finding, check_rules};
+pub use kinds::{Kinds, Known, ResourceOfKind};
 
 /// A resource of Kubernetes itself.
 #[derive(Debug)]
@@ -51,6 +53,19 @@ pub(crate) fn resources() -> &'static [Resource] {
 pub fn resource_of(group: &str, kind: &str) -> Option<&'static Resource> {
     let mut resources = resources().iter();
     resources.find(|resource| resource.group == group && resource.kind == kind)
+}
+
+/// Returns a resource by its plural name.
+pub fn resource_named(group: &str, name: &str) -> Option<&'static Resource> {
+    let mut resources = resources().iter();
+    resources.find(|resource| resource.group == group && resource.name == name)
+}
+
+/// Returns the kind of a resource, such as `Pod` for `pods`.
+pub fn kind_of(group: &str, name: &str) -> Option<&'static str> {
+    let mut resources = resources().iter();
+    let found = resources.find(|resource| resource.group == group && resource.name == name);
+    found.map(|resource| resource.kind)
 }
 
 /// Returns the resources of a kind in all groups.

@@ -15,6 +15,7 @@ pub mod file;
 pub mod kubernetes;
 mod limit;
 mod listener;
+pub mod lookup;
 pub mod matching;
 mod origin;
 mod plugin;
@@ -26,6 +27,7 @@ mod record;
 mod registry;
 mod rule;
 mod salvage;
+pub mod schema;
 mod selector;
 mod server;
 mod serving;
@@ -45,7 +47,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-pub use authentication::{Authentication, ClientCertificate};
+pub use authentication::{Authentication, ClientCertificate, TokenReview};
 pub use cluster::{Cluster, ClusterRegistration};
 pub use everybody::{is_of_namespace, why_everybody};
 pub use exception::{Exception, SharedException};
@@ -238,6 +240,13 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
     let startup = Startup::read(&mut fields);
     let record = record::read_record(&mut fields, folder, problems);
     let cluster = Cluster::read(&mut fields);
+    let admin = listeners.admin.authentication.as_ref();
+    if !cluster.enabled && admin.is_some_and(|settings| settings.token_review.is_some()) {
+        problems.add(
+            "admin.authentication.tokenReview".to_owned(),
+            "needs cluster.enabled: true, because kube-apiserver verifies the tokens",
+        );
+    }
     let max_calls = engine.max_concurrent_calls;
     let defaults = read_defaults(&mut fields, folder, max_calls);
     let allow_empty = fields

@@ -47,7 +47,7 @@ impl Listeners {
             .and_then(|node| node.elements("DNS names and IP addresses"));
         let authentication = section
             .has("authentication")
-            .then(|| Authentication::read(&mut section, folder));
+            .then(|| Authentication::read_of_admin(&mut section, folder));
         if authentication.is_none() {
             // Reads the key to mark it as known.
             let _ = section.optional("authentication");
@@ -106,7 +106,7 @@ impl Admin {
         let loopback = self.listen.ip().to_canonical().is_loopback();
         (!loopback && self.authentication.is_none()).then(|| {
             format!(
-                "missing, expected clientCertificate, bearer or basic: admin.listen is {}, which is not a loopback \
+                "missing, expected clientCertificate, bearer, basic or tokenReview: admin.listen is {}, which is not a loopback \
                  address, so anyone who reaches it could read decisions and reload plugins; probes and metrics are \
                  at probes.listen",
                 self.listen

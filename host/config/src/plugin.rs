@@ -11,11 +11,13 @@ use serde_json::Value;
 
 use super::exception::Exception;
 use super::limit::Limits;
+use super::lookup::{Lookup, Lookups};
 use super::policy::{Conflicts, ExistingViolations, ReinvocationPolicy};
 use super::problem::Collector;
 use super::read::{Fields, Node, join};
 use super::registry::Reference;
 use super::rule::Match;
+use super::schema::Values;
 use super::shadow::{Live, Shadow};
 use super::written::Written;
 
@@ -51,6 +53,8 @@ pub struct PluginConfig {
     pub limits: Limits,
     /// The imports that the plugin may use in addition to the contract.
     pub capabilities: BTreeSet<Capability>,
+    /// The objects of the cluster that the plugin may see. Lookups grant the capability `cluster`.
+    pub lookups: Lookups,
     /// Whether the plugin may return a whole object that lacks fields of the given object.
     pub allow_removals: bool,
     /// Whether log records name the object and the user of a request.
@@ -119,6 +123,8 @@ pub enum FailurePolicy {
 pub enum Capability {
     /// The time of day.
     Clock,
+    /// Objects of the cluster.
+    Cluster,
 }
 
 /// Suffix of a shadow version's name. No plugin's name contains a dot, so the suffix is unique.
@@ -167,6 +173,7 @@ impl PluginConfig {
             exceptions: Vec::new(),
             limits: Limits::default(),
             capabilities: BTreeSet::new(),
+            lookups: Lookups::new(),
             allow_removals: false,
             log_identities: true,
             secret_settings: false,
@@ -203,6 +210,7 @@ impl PluginConfig {
             && self.settings == other.settings
             && self.limits == other.limits
             && self.capabilities == other.capabilities
+            && self.lookups == other.lookups
     }
 
     /// Returns whether this is a shadow version, which decides nothing.
@@ -262,7 +270,11 @@ impl PluginConfig {
             &defaults.limits,
             max_concurrent_calls,
         );
-        let capabilities = read_capabilities(&mut fields);
+        let mut capabilities = read_capabilities(&mut fields);
+        let lookups = Lookup::read_all(&mut fields, problems);
+        if !lookups.is_empty() {
+            capabilities.insert(Capability::Cluster);
+        }
         let allow_removals = fields
             .optional("allowRemovals")
             .and_then(|node| node.boolean());
@@ -291,6 +303,7 @@ impl PluginConfig {
             exceptions,
             limits,
             capabilities,
+            lookups,
             allow_removals: allow_removals.unwrap_or(false),
             log_identities: defaults.log_identities,
             ..Self::new(name?, source?)
@@ -324,7 +337,7 @@ pub(super) fn read_signature_keys(
 pub(super) fn read_settings(fields: &mut Fields<'_>, problems: &Collector) -> Option<Value> {
     let node = fields.optional("settings")?;
     // The message does not show the value, because settings may hold secrets.
-    if !node.value().is_object() {
+    if node.members(Values::Any).is_none() {
         problems.add(
             node.path(),
             "expected an object; the plugin defines its keys",
@@ -518,13 +531,15 @@ impl FailurePolicy {
 }
 
 impl Capability {
-    const WORDS: &'static [(&'static str, Self)] = &[("clock", Self::Clock)];
+    const WORDS: &'static [(&'static str, Self)] =
+        &[("clock", Self::Clock), ("cluster", Self::Cluster)];
 
     /// Returns the capability as it is written in a configuration file.
     #[must_use]
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Clock => "clock",
+            Self::Cluster => "cluster",
         }
     }
 }

@@ -6,6 +6,8 @@ use std::cell::RefCell;
 use std::fmt;
 use std::path::PathBuf;
 
+use super::schema::{Shape, Trace};
+
 /// A problem and its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
@@ -50,7 +52,11 @@ pub enum ConfigError {
 ///
 /// It is behind a `RefCell`, so that nested readers can share it while each reads its own branch of the document.
 #[derive(Debug, Default)]
-pub struct Collector(RefCell<Vec<Problem>>);
+pub struct Collector {
+    problems: RefCell<Vec<Problem>>,
+    /// What the readers ask for. None unless a schema is derived from them.
+    trace: Option<Box<Trace>>,
+}
 
 // === impl Problem ===
 
@@ -104,7 +110,7 @@ impl std::error::Error for Problems {}
 impl Collector {
     /// Adds a problem.
     pub fn add(&self, place: impl Into<String>, message: impl Into<String>) {
-        self.0.borrow_mut().push(Problem {
+        self.problems.borrow_mut().push(Problem {
             place: place.into(),
             message: message.into(),
         });
@@ -112,10 +118,35 @@ impl Collector {
 
     /// Returns the value if there was no problem.
     pub fn finish<T>(self, value: Option<T>) -> Result<T, Problems> {
-        let problems = self.0.into_inner();
+        let problems = self.problems.into_inner();
         match value {
             Some(value) if problems.is_empty() => Ok(value),
             _ => Err(Problems(problems)),
+        }
+    }
+
+    /// Creates a list that also notes what the readers ask for.
+    pub(crate) fn tracing(trace: Trace) -> Self {
+        Self {
+            problems: RefCell::default(),
+            trace: Some(Box::new(trace)),
+        }
+    }
+
+    /// Returns what the readers have asked for.
+    pub(crate) fn into_trace(self) -> Trace {
+        self.trace.map(|trace| *trace).unwrap_or_default()
+    }
+
+    /// Returns what the readers have asked for so far, if it is noted.
+    pub(crate) fn trace(&self) -> Option<&Trace> {
+        self.trace.as_deref()
+    }
+
+    /// Notes the form of value that a reader expects at a place.
+    pub(crate) fn note_shape(&self, path: &str, shape: impl FnOnce() -> Shape) {
+        if let Some(trace) = &self.trace {
+            trace.note_shape(path, shape());
         }
     }
 }

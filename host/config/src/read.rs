@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use super::limit::{Limit, Unit};
 use super::problem::Collector;
+use super::schema::{Shape, Values};
 
 /// Longer values are cut in messages.
 const SHOWN_CHARACTERS: usize = 60;
@@ -70,11 +71,20 @@ impl<'a> Node<'a> {
         );
     }
 
+    /// Notes a form of value that the reader accepts here, for the schema. The other methods note their own form.
+    pub fn accepts(&self, shape: Shape) {
+        self.problems.note_shape(&self.path, || shape);
+    }
+
     /// Returns the members of an object, or records the problem.
     pub fn object(&self) -> Option<Fields<'a>> {
+        self.accepts(Shape::Object);
         let members = self.value.as_object();
         if members.is_none() {
             self.reject("an object");
+        }
+        if let (Some(trace), Some(_)) = (self.problems.trace(), members) {
+            trace.note_object(&self.path);
         }
         Some(Fields {
             path: self.path.clone(),
@@ -84,8 +94,16 @@ impl<'a> Node<'a> {
         })
     }
 
+    /// Returns the members of an object whose keys the reader does not know. For any other value, the caller records the
+    /// problem.
+    pub fn members(&self, values: Values) -> Option<&'a Map<String, Value>> {
+        self.accepts(Shape::Members(values));
+        self.value.as_object()
+    }
+
     /// Returns the elements of a list.
     pub fn elements(&self, of: &str) -> Option<Vec<Node<'a>>> {
+        self.accepts(Shape::List);
         let Some(elements) = self.value.as_array() else {
             self.reject(&format!("a list of {of}"));
             return None;
@@ -99,6 +117,7 @@ impl<'a> Node<'a> {
     }
 
     pub(crate) fn text(&self, expected: &str) -> Option<&'a str> {
+        self.accepts(Shape::Text);
         let text = self.value.as_str();
         if text.is_none() {
             self.reject(expected);
@@ -118,6 +137,7 @@ impl<'a> Node<'a> {
 
     /// Returns a boolean, or records the problem.
     pub fn boolean(&self) -> Option<bool> {
+        self.accepts(Shape::Boolean);
         let value = self.value.as_bool();
         if value.is_none() {
             self.reject("true or false");
@@ -125,8 +145,21 @@ impl<'a> Node<'a> {
         value
     }
 
+    /// Returns a whole number that is not negative, or records the problem.
+    pub fn integer(&self, expected: &str) -> Option<u64> {
+        self.accepts(Shape::Integer);
+        let value = self.value.as_u64();
+        if value.is_none() {
+            self.reject(expected);
+        }
+        value
+    }
+
     /// Reads one of a few words, with exact spelling.
     pub fn word<T: Copy>(&self, words: &[(&str, T)]) -> Option<T> {
+        self.problems.note_shape(&self.path, || {
+            Shape::Words(words.iter().map(|(word, _)| (*word).to_owned()).collect())
+        });
         let given = self.value.as_str();
         if let Some((_, value)) = words.iter().find(|(word, _)| Some(*word) == given) {
             return Some(*value);
@@ -138,6 +171,7 @@ impl<'a> Node<'a> {
 
     /// Reads an amount within the bounds of its limit, in the limit's unit.
     pub(crate) fn amount(&self, limit: &Limit) -> Option<u64> {
+        self.accepts(Shape::Amount(*limit));
         let text = match self.value {
             Value::String(text) => Cow::from(text),
             Value::Number(number) => Cow::from(number.to_string()),
@@ -159,6 +193,22 @@ impl<'a> Node<'a> {
             return None;
         }
         Some(amount)
+    }
+
+    /// Reads a count, such as `250`, `5k` or `100M`, as limits are written.
+    pub fn count(&self) -> Option<u64> {
+        self.accepts(Shape::Integer);
+        self.accepts(Shape::Text);
+        let text = match self.value {
+            Value::String(text) => Cow::from(text),
+            Value::Number(number) => Cow::from(number.to_string()),
+            _ => Cow::from(""),
+        };
+        let count = Unit::Count.parse(&text);
+        if count.is_none() {
+            self.reject(Unit::Count.expected());
+        }
+        count
     }
 
     pub(crate) fn socket_address(&self) -> Option<SocketAddr> {
@@ -211,7 +261,7 @@ impl<'a> Fields<'a> {
 
     /// Returns the value of a key that may be missing.
     pub fn optional(&mut self, key: &'static str) -> Option<Node<'a>> {
-        self.known.push(key);
+        self.knows(key);
         let value = self.members?.get(key)?;
         let node = Node {
             path: child(&self.path, key),
@@ -230,7 +280,10 @@ impl<'a> Fields<'a> {
 
     /// Returns the value of a key that must exist.
     pub fn required(&mut self, key: &'static str, expected: &str) -> Option<Node<'a>> {
-        self.known.push(key);
+        self.knows(key);
+        if let (Some(trace), Some(_)) = (self.problems.trace(), self.members) {
+            trace.note_required(&self.path, key);
+        }
         match self.members.and_then(|members| members.get(key)) {
             None => {
                 self.problem(key, format!("missing, expected {expected}"));
@@ -257,6 +310,13 @@ impl<'a> Fields<'a> {
             known: Vec::new(),
             problems: self.problems,
         })
+    }
+
+    fn knows(&mut self, key: &'static str) {
+        self.known.push(key);
+        if let Some(trace) = self.problems.trace() {
+            trace.note_key(&self.path, key);
+        }
     }
 
     /// Reads the amount of a limit, or returns the fallback.

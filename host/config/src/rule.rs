@@ -310,7 +310,11 @@ impl Rule {
         let mut fields = node.object()?;
         let mut items = |key, expected: &str| {
             let node = fields.required(key, expected)?;
-            let items = Items::read(&node)?;
+            let words = match key {
+                "operations" => validate::OPERATIONS,
+                _ => &[],
+            };
+            let items = Items::read_words(&node, words)?;
             items.require_one(problems);
             Some(items)
         };
@@ -324,7 +328,10 @@ impl Rule {
             "resources",
             "a list of resources, such as [pods, pods/ephemeralcontainers]",
         );
-        let scope = fields.optional("scope").and_then(|node| Item::read(&node));
+        let scope = fields.optional("scope").and_then(|node| {
+            validate::note_words(&node, validate::SCOPES);
+            Item::read(&node)
+        });
         fields.finish();
         Some(Self {
             operations: operations.map_or(Operations::default(), |items| {

@@ -8,16 +8,17 @@ use serde_json::Value;
 
 use super::problem::Collector;
 use super::read::{Node, child, quoted};
+use super::schema::Values;
 
 /// The labels that an object must have. Without requirements, every object matches.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct LabelSelector {
     /// The requirements, all of which must hold. An empty list selects everything.
     pub requirements: Vec<Requirement>,
 }
 
 /// The requirement for one label.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Requirement {
     /// The label's key.
     pub key: Box<str>,
@@ -26,7 +27,7 @@ pub struct Requirement {
 }
 
 /// Kubernetes' operators.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum LabelTest {
     /// The label has one of these values.
     In(Vec<Box<str>>),
@@ -65,14 +66,14 @@ impl LabelSelector {
         let mut fields = node.object()?;
         let mut requirements = Vec::new();
         if let Some(labels) = fields.optional("matchLabels") {
-            match labels.value() {
-                Value::Object(members) => {
+            match labels.members(Values::Text) {
+                Some(members) => {
                     for (key, value) in members {
                         let path = child(labels.path(), key);
                         requirements.extend(match_label(&path, key, value, problems));
                     }
                 }
-                _ => labels.reject("an object with labels and their values"),
+                None => labels.reject("an object with labels and their values"),
             }
         }
         let expressions = fields

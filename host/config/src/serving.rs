@@ -13,6 +13,8 @@ pub struct Serving {
     pub plugins: Vec<ServingPlugin>,
     /// Plugins whose desired version cannot be loaded, each with the reason.
     pub troubles: BTreeMap<PluginName, String>,
+    /// Those of `troubles` whose artifact is not signed by a trusted key.
+    pub unsigned: BTreeSet<PluginName>,
     /// Plugins whose desired version is being loaded.
     pub loading: BTreeSet<PluginName>,
     /// Plugins that are kept at their previous configuration because another plugin does not serve as desired, each

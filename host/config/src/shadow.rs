@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::limit::Limits;
+use super::lookup::Lookups;
 use super::plugin::{
     Capability, FailurePolicy, Mode, PluginConfig, SOURCE_EXPECTED, Source, read_capabilities,
     read_settings, read_signature_keys,
@@ -83,6 +84,11 @@ impl Shadow {
             signature_keys: self.signature_keys,
             settings: self.settings.unwrap_or_else(|| plugin.settings.clone()),
             limits: self.limits,
+            lookups: if self.capabilities.contains(&Capability::Cluster) {
+                plugin.lookups.clone()
+            } else {
+                Lookups::new()
+            },
             capabilities: self.capabilities,
             mode: Mode::Audit,
             failure_policy: FailurePolicy::Ignore,

@@ -8,6 +8,7 @@ use super::limit::{self, Unit};
 use super::plugin::is_label;
 use super::quantity::format_duration;
 use super::read::{Fields, Node};
+use super::schema::Shape;
 
 /// The behaviour of a start while required plugins cannot be loaded. Without such a plugin, requests would be denied.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -89,6 +90,8 @@ impl fmt::Display for Startup {
 }
 
 fn read_grace(node: &Node<'_>) -> Option<Duration> {
+    node.accepts(Shape::Words(vec![NEVER.to_owned()]));
+    node.accepts(Shape::Amount(limit::STARTUP_GRACE));
     let text = node.value().as_str();
     if text == Some(NEVER) {
         return None;

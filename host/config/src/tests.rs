@@ -83,12 +83,12 @@ configuration: 40 problems
   plugins[0].failurePolicy: got "ignore", expected Fail or Ignore; did you mean Ignore?
   plugins[0].limits.cpuTime: got 10, expected a duration with its unit, such as 500ms, 1.5s or 1m30s
   plugins[0].limits.timeout: got 1m, expected 1ms to 30s
-  plugins[0].capabilities[1]: got "network", expected clock
+  plugins[0].capabilities[1]: got "network", expected clock or cluster
   plugins[0].allowRemovals: got "yes", expected true or false
   plugins[0].failure_policy: unknown key, did you mean failurePolicy?
   plugins[1].source: got "./labels.wasm", expected file: and a path, such as file:./plugin.wasm, or oci:// and a reference with a tag or a digest, such as oci://registry.example.com/policies/image-rewrite:1.4
   plugins[1].match.rules: missing, expected at least one rule, such as {operations: [CREATE, UPDATE], apiGroups: [""], apiVersions: [v1], resources: [pods]}; without `match` the plugin's own rules apply
-  plugins[1].timeout: unknown key, expected name, source, signatures, enabled, match, settings, mode, failurePolicy, reinvocationPolicy, conflicts, existingViolations, exceptions, limits, capabilities, allowRemovals or shadow
+  plugins[1].timeout: unknown key, expected name, source, signatures, enabled, match, settings, mode, failurePolicy, reinvocationPolicy, conflicts, existingViolations, exceptions, limits, capabilities, lookups, allowRemovals or shadow
   plugins[2].name: got "labels", which is already the name of plugins[1]
   plugins[2].match.rules[0].operations[1]: got "MODIFY", expected CREATE, UPDATE, DELETE, CONNECT or "*"
   plugins[2].match.rules[0].operations[2]: got "create", expected CREATE, UPDATE, DELETE, CONNECT or "*"; did you mean CREATE?
@@ -405,6 +405,7 @@ plugins:
         }),
         bearer: Some("/auth/tokens".into()),
         basic: Some("/auth/htpasswd".into()),
+        token_review: None,
     };
     assert_eq!(config.authentication, expected);
     assert_eq!(config.requests.max_body_bytes, 10_000_000);
@@ -716,7 +717,7 @@ fn rejects_reachable_admin_listener_without_authentication() {
     }
     assert_snapshot!(admin("0.0.0.0:9081").unwrap_err(), @r#"
 configuration: 1 problem
-  admin.authentication: missing, expected clientCertificate, bearer or basic: admin.listen is 0.0.0.0:9081, which is not a loopback address, so anyone who reaches it could read decisions and reload plugins; probes and metrics are at probes.listen
+  admin.authentication: missing, expected clientCertificate, bearer, basic or tokenReview: admin.listen is 0.0.0.0:9081, which is not a loopback address, so anyone who reaches it could read decisions and reload plugins; probes and metrics are at probes.listen
 "#);
 }
 
@@ -779,6 +780,27 @@ configuration: 5 problems
   authentication.bearer: got "tokens", expected an object
   authentication.basic.file: missing, expected the path of a file with names and passwords, as `htpasswd -B` writes it
   authentication.token: unknown key, expected clientCertificate, bearer or basic
+"#);
+}
+
+#[test]
+fn accepts_tokens_of_cluster_on_admin_listener_alone() {
+    let config = parse(
+        "cluster: { enabled: true }\nadmin: { listen: '0.0.0.0:8081', authentication: { tokenReview: { audiences: [a] } } }",
+    );
+    let authentication = config.admin.authentication.unwrap();
+    let audiences = vec!["a".to_owned()];
+    assert_eq!(authentication.token_review, Some(TokenReview { audiences }));
+    assert_snapshot!(error("allowEmpty: true\nadmin: { authentication: { tokenReview: { audiences: [''], audience: a } } }\nauthentication: { tokenReview: {} }"), @r#"
+configuration: 4 problems
+  admin.authentication.tokenReview.audience: unknown key, did you mean audiences?
+  admin.authentication.tokenReview.audiences[0]: got "", expected an audience of tokens, such as tollgate
+  authentication.tokenReview: unknown key, expected clientCertificate, bearer or basic
+  admin.authentication.tokenReview: needs cluster.enabled: true, because kube-apiserver verifies the tokens
+"#);
+    assert_snapshot!(error("allowEmpty: true\nadmin: { authentication: {} }"), @r#"
+configuration: 1 problem
+  admin.authentication: got an empty object, expected clientCertificate, bearer, basic or tokenReview
 "#);
 }
 
@@ -985,19 +1007,26 @@ fn pages() -> Vec<PathBuf> {
         .collect()
 }
 
-#[test]
-fn documented_examples_are_valid() {
+/// The examples of a configuration in the documentation.
+pub(crate) fn examples() -> Vec<String> {
     let pages: Vec<String> = pages()
         .iter()
         .map(|path| std::fs::read_to_string(path).unwrap())
         .collect();
-    let examples: Vec<&str> = pages
+    pages
         .iter()
         .flat_map(|page| page.split("```yaml\n").skip(1))
         .filter_map(|rest| rest.split("```").next())
         // Leaves out Kubernetes' own manifests and suites of `tollgate test`.
-        .filter(|example| !example.starts_with("apiVersion:") && !example.contains("cases:"))
-        .collect();
+        .filter(|example| !example.lines().any(|line| line.starts_with("apiVersion:")))
+        .filter(|example| !example.contains("cases:"))
+        .map(ToOwned::to_owned)
+        .collect()
+}
+
+#[test]
+fn documented_examples_are_valid() {
+    let examples = examples();
     assert!(examples.len() > 20, "{}", examples.len());
     for example in examples {
         // A fragment may have no plugins.

@@ -6,6 +6,7 @@ use super::{Operations, Pattern, ResourcePattern, Scope};
 use crate::plugin::is_label;
 use crate::problem::Collector;
 use crate::read::{Node, choice, quoted};
+use crate::schema::Shape;
 
 /// A text and its place.
 pub(crate) struct Item {
@@ -19,11 +20,17 @@ pub(crate) struct Items {
     pub(crate) items: Vec<Item>,
 }
 
-const OPERATIONS: &[&str] = &["CREATE", "UPDATE", "DELETE", "CONNECT", "\"*\""];
+pub(super) const OPERATIONS: &[&str] = &["CREATE", "UPDATE", "DELETE", "CONNECT", "\"*\""];
 /// Kubernetes' limits for names.
 const LONGEST_GROUP_BYTES: usize = 253;
 const LONGEST_VERSION_BYTES: usize = 63;
-const SCOPES: &[&str] = &["Cluster", "Namespaced", "\"*\""];
+pub(super) const SCOPES: &[&str] = &["Cluster", "Namespaced", "\"*\""];
+
+/// Notes the words that are accepted at a place, for the schema. In messages, `*` is in quotes.
+pub(super) fn note_words(node: &Node<'_>, words: &[&str]) {
+    let words = words.iter().map(|word| word.trim_matches('"').to_owned());
+    node.accepts(Shape::Words(words.collect()));
+}
 
 // === impl Item ===
 
@@ -47,7 +54,15 @@ impl Item {
 
 impl Items {
     pub(super) fn read(node: &Node<'_>) -> Option<Self> {
+        Self::read_words(node, &[])
+    }
+
+    /// Reads a list of texts that should be among these words. Without words, any text is read.
+    pub(super) fn read_words(node: &Node<'_>, words: &[&str]) -> Option<Self> {
         let nodes = node.elements("texts")?;
+        if !words.is_empty() {
+            nodes.iter().for_each(|node| note_words(node, words));
+        }
         let items: Vec<Item> = nodes.iter().filter_map(Item::read).collect();
         // The wrong type of an element is already reported. The list must not be validated as if the element were
         // missing.

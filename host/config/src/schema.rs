@@ -1,0 +1,26 @@
+//! JSON Schemas for editors, derived from the readers themselves.
+//!
+//! A reader asks for keys, and for a form of value at each key. [`derive`] runs the reader over small documents, notes
+//! what it asks for, and fills in these keys until it asks for nothing new. So a key is in the schema exactly if the
+//! reader asks for it. Only the descriptions are written by hand, and tests compare them with the keys.
+
+mod config;
+mod descriptions;
+mod render;
+mod trace;
+mod violations;
+
+pub use config::config;
+pub use descriptions::{CONFIG_DESCRIPTIONS, Description};
+pub use render::{Head, described, render};
+pub use trace::{Shape, Trace, Values, derive};
+pub use violations::violations;
+
+#[cfg(test)]
+mod tests;
+
+/// The address at which a schema is published.
+#[must_use]
+pub fn address(name: &str) -> String {
+    format!("https://raw.githubusercontent.com/tollgate-dev/tollgate/main/docs/schemas/{name}.json")
+}

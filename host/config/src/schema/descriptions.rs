@@ -1,0 +1,531 @@
+//! The descriptions of the keys of a configuration, as editors show them.
+
+/// The end of a key path, and the description of the keys whose paths end so. The longest end counts.
+pub type Description = (&'static str, &'static str);
+
+/// The keys of the configuration file.
+pub const CONFIG_DESCRIPTIONS: &[Description] = &[
+    (
+        "listen",
+        "IP address and port for kube-apiserver, over TLS. Default: 0.0.0.0:8443.",
+    ),
+    (
+        "probes",
+        "The listener for kubelet and Prometheus, without TLS.",
+    ),
+    (
+        "probes.listen",
+        "IP address and port of /livez, /readyz and /metrics. Default: 0.0.0.0:8080.",
+    ),
+    (
+        "admin",
+        "The listener for administrators: /plugins, /shadows, /decisions and /reload.",
+    ),
+    (
+        "admin.listen",
+        "IP address and port of the admin listener. Default: 127.0.0.1:8081.",
+    ),
+    (
+        "admin.hosts",
+        "Names and IP addresses that the Host of a request may have, besides those of the loopback interface.",
+    ),
+    (
+        "admin.authentication",
+        "Credentials that an administrator must present. Required when admin.listen is not a loopback address.",
+    ),
+    (
+        "admin.authentication.tokenReview",
+        "Accepts tokens of the cluster, which kube-apiserver verifies. Needs cluster.enabled.",
+    ),
+    (
+        "admin.authentication.tokenReview.audiences",
+        "Audiences, one of which a token must have. Default: those of kube-apiserver.",
+    ),
+    (
+        "decisions",
+        "How many decisions Tollgate keeps for /decisions and `tollgate explain`.",
+    ),
+    (
+        "decisions.maxCount",
+        "Maximum number of decisions. With 0, Tollgate keeps none.",
+    ),
+    (
+        "decisions.maxBytes",
+        "Maximum size of the decisions in memory.",
+    ),
+    (
+        "tls",
+        "Source of the server's certificate: the files certificate and key, or selfSigned. Default: selfSigned.",
+    ),
+    (
+        "tls.certificate",
+        "PEM file with the certificate, followed by the chain up to its CA.",
+    ),
+    (
+        "tls.key",
+        "PEM file with the private key of the certificate.",
+    ),
+    (
+        "selfSigned",
+        "A CA and a certificate that the server creates itself.",
+    ),
+    (
+        "selfSigned.directory",
+        "Folder for the CA's certificate and key. Default: ./tollgate-tls.",
+    ),
+    (
+        "selfSigned.names",
+        "DNS names and IP addresses of the certificate, besides localhost, 127.0.0.1 and ::1.",
+    ),
+    (
+        "selfSigned.service",
+        "The Kubernetes Service in front of the server, as name.namespace.",
+    ),
+    (
+        "authentication",
+        "Credentials that a client must present. Without this key, every client is accepted.",
+    ),
+    (
+        "clientCertificate",
+        "Accepts clients with a certificate of this CA.",
+    ),
+    (
+        "clientCertificate.ca",
+        "PEM file of the CAs that may have issued a client's certificate.",
+    ),
+    (
+        "clientCertificate.subjects",
+        "Accepted common names, DNS names or URIs, compared exactly. Default: every certificate of the CAs.",
+    ),
+    ("bearer", "Accepts clients with one of these tokens."),
+    ("bearer.file", "File of bearer tokens, one on each line."),
+    (
+        "basic",
+        "Accepts clients with one of these names and passwords.",
+    ),
+    (
+        "basic.file",
+        "File of names and bcrypt hashes, one on each line, as `htpasswd -nB NAME` writes it.",
+    ),
+    ("requests", "Sizes and times of requests."),
+    (
+        "requests.maxBody",
+        "Maximum size of the body of one request.",
+    ),
+    (
+        "requests.maxInFlight",
+        "Maximum size of all bodies together that are being read or answered. At least maxBody.",
+    ),
+    (
+        "requests.maxDecoded",
+        "Maximum memory of all decoded documents together.",
+    ),
+    (
+        "requests.maxConnections",
+        "Maximum number of connections at the same time.",
+    ),
+    (
+        "requests.deadlineMargin",
+        "Time subtracted from kube-apiserver's timeout for the way back. The larger of the two values counts.",
+    ),
+    (
+        "deadlineMargin.percent",
+        "Share of the timeout, in percent.",
+    ),
+    ("deadlineMargin.atLeast", "Minimum of the margin."),
+    (
+        "requests.defaultTimeout",
+        "Timeout of a request without ?timeout=.",
+    ),
+    ("requests.idleTimeout", "How long a connection may be idle."),
+    (
+        "requests.shutdownGracePeriod",
+        "How long requests in flight may take after SIGTERM.",
+    ),
+    ("requests.maxDepth", "How deep JSON may be nested."),
+    ("engine", "Resources of all plugins together."),
+    (
+        "engine.maxConcurrentCalls",
+        "Maximum number of calls of plugins at the same time.",
+    ),
+    (
+        "engine.maxMemory",
+        "Maximum size of the linear memories of all calls together.",
+    ),
+    (
+        "engine.maxWasmStack",
+        "Size of the WebAssembly stack of one call.",
+    ),
+    ("engine.maxPlugin", "Maximum size of a plugin's file."),
+    (
+        "engine.loadTimeout",
+        "CPU time of each of the two processes that prepare a plugin.",
+    ),
+    (
+        "engine.loadMemory",
+        "Memory of each of the two processes that prepare a plugin.",
+    ),
+    (
+        "engine.cacheDirectory",
+        "Folder for compiled plugins, which makes the next start faster. Default: none.",
+    ),
+    ("registries", "Access to registries."),
+    ("registries.pollInterval", "How often Tollgate polls a tag."),
+    (
+        "registries.timeout",
+        "Timeout of one pull, retries included.",
+    ),
+    (
+        "registries.cacheDirectory",
+        "Folder for pulled artifacts and for the last known good. Default: none.",
+    ),
+    (
+        "registries.maxCache",
+        "Maximum size of cacheDirectory. The least recently used artifacts are evicted first.",
+    ),
+    (
+        "registries.credentials",
+        "A config file of docker or podman. Default: where docker and podman look for theirs.",
+    ),
+    ("registries.hosts", "Settings for individual registries."),
+    (
+        "hosts[].host",
+        "Host and, if it has one, port, as references write them.",
+    ),
+    (
+        "hosts[].ca",
+        "PEM file of the CAs that Tollgate trusts for this registry, instead of the system's.",
+    ),
+    (
+        "hosts[].plainHTTP",
+        "Whether Tollgate uses this registry without TLS. Default: false.",
+    ),
+    (
+        "startupGrace",
+        "How long a replica stays unready at a start while required plugins are missing. Default: never, or 5m with startupPeers.",
+    ),
+    (
+        "startupPeers",
+        "The probes.listen of the other replicas, as host:port.",
+    ),
+    (
+        "record",
+        "Records reviews in a folder, for `tollgate replay`. Default: none.",
+    ),
+    (
+        "record.directory",
+        "Folder of the recording. Each replica needs its own.",
+    ),
+    (
+        "record.maxBytes",
+        "Maximum size of the recording. The oldest segments are deleted first.",
+    ),
+    (
+        "record.maxQueue",
+        "Maximum size of the reviews that wait to be written.",
+    ),
+    (
+        "record.share",
+        "Share of the reviews that is recorded, in percent.",
+    ),
+    (
+        "record.redact",
+        "Confidential places in objects, besides the content of Secrets: JSON Pointers, in which * stands for every member or element.",
+    ),
+    (
+        "record.rules",
+        "The reviews that are recorded. Default: all.",
+    ),
+    (
+        "record.namespaces",
+        "Namespaces whose reviews are recorded. Default: all.",
+    ),
+    (
+        "record.excludeNamespaces",
+        "Namespaces whose reviews are not recorded.",
+    ),
+    (
+        "cluster",
+        "How the server uses the cluster that it runs in.",
+    ),
+    (
+        "cluster.enabled",
+        "Whether custom resources are a source of plugins. Default: false.",
+    ),
+    (
+        "cluster.installation",
+        "Name of the installation, the same for all replicas. Default: tollgate.",
+    ),
+    (
+        "cluster.namespace",
+        "Namespace of the installation. Default: that of the pod's service account.",
+    ),
+    (
+        "cluster.replica",
+        "Name of this replica. Default: POD_NAME, and then the host's name.",
+    ),
+    (
+        "cluster.registration",
+        "How the installation registers its webhooks.",
+    ),
+    (
+        "registration.enabled",
+        "Whether the installation registers its own webhooks. Default: true.",
+    ),
+    (
+        "registration.service",
+        "The Service in front of the replicas, as name or name:port. Default: the name of the installation, and port 443.",
+    ),
+    (
+        "registration.anchor",
+        "Name of an empty ClusterRole that owns the webhook configurations. Default: the Namespace owns them.",
+    ),
+    (
+        "registration.perPlugin",
+        "Whether each plugin gets its own webhook, even if one for all would do. Default: false.",
+    ),
+    ("log", "What log records contain."),
+    (
+        "log.identities",
+        "Whether log records name objects and users. Default: true.",
+    ),
+    (
+        "allowEmpty",
+        "Whether the file may have no plugins, so that everything passes. Default: false.",
+    ),
+    (
+        "limits",
+        "Limits of one plugin. A plugin takes the keys that it does not set from the file's limits.",
+    ),
+    (
+        "limits.fuel",
+        "Units of work of one call: about one per WebAssembly instruction, and the charges of host functions.",
+    ),
+    (
+        "limits.cpuTime",
+        "Time that one call runs, without waiting for a processor.",
+    ),
+    (
+        "limits.timeout",
+        "Time from the start of a call to its answer.",
+    ),
+    (
+        "limits.memory",
+        "Size of all linear memories of one call together.",
+    ),
+    ("limits.memories", "Number of linear memories."),
+    ("limits.tables", "Number of tables."),
+    ("limits.tableElements", "Number of elements of one table."),
+    (
+        "limits.instances",
+        "Number of core instances that one call may create.",
+    ),
+    (
+        "limits.output",
+        "Bytes that one call may pass to the host: the arguments of host functions and the answer.",
+    ),
+    (
+        "limits.patchOperations",
+        "Number of operations of one patch.",
+    ),
+    ("limits.warnings", "Number of warnings of one answer."),
+    (
+        "limits.annotations",
+        "Number of audit annotations of one answer.",
+    ),
+    ("limits.logLines", "Number of log lines of one call."),
+    (
+        "limits.concurrency",
+        "Number of calls of this plugin at the same time.",
+    ),
+    (
+        "conflicts",
+        "The effect of a mutator changing a value that an earlier mutator wrote. last: the later value wins. deny: a fault. Default: last.",
+    ),
+    ("signatures", "Keys that artifacts must be signed with."),
+    (
+        "signatures.keys",
+        "PEM files with public keys. An artifact must be signed by one of them. []: no signature required.",
+    ),
+    ("plugins", "The plugins. Mutators run in this order."),
+    (
+        "plugins[].name",
+        "At most 40 of a-z, 0-9 and -. Unique. Used in messages, metrics and annotations.",
+    ),
+    (
+        "source",
+        "file: and a path, or oci:// and a reference with a tag or a digest.",
+    ),
+    (
+        "plugins[].enabled",
+        "Whether Tollgate loads and calls the plugin. Default: true.",
+    ),
+    (
+        "plugins[].match",
+        "The requests that the plugin is called for. Default: the rules of the plugin's own describe.",
+    ),
+    (
+        "match.rules",
+        "Rules as in a webhook configuration. The plugin is called when any of them matches.",
+    ),
+    (
+        "rules[].operations",
+        "CREATE, UPDATE, DELETE and CONNECT, or \"*\" alone.",
+    ),
+    (
+        "rules[].apiGroups",
+        "Groups such as apps, or \"*\" alone. The core group is \"\".",
+    ),
+    (
+        "rules[].apiVersions",
+        "Versions such as v1, or \"*\" alone.",
+    ),
+    (
+        "rules[].resources",
+        "Resources such as pods, pods/status, pods/*, \"*\", \"*/scale\" or \"*/*\".",
+    ),
+    ("rules[].scope", "The scope of the objects. Default: \"*\"."),
+    (
+        "match.namespaces",
+        "Namespaces of objects to match, by exact name. Default: all.",
+    ),
+    (
+        "match.excludeNamespaces",
+        "Namespaces of objects to leave out, by exact name.",
+    ),
+    (
+        "match.excludeUsers",
+        "Users whose requests to leave out, by exact name.",
+    ),
+    (
+        "match.excludeGroups",
+        "Groups whose members' requests to leave out, by exact name.",
+    ),
+    (
+        "namespaceSelector",
+        "Labels of the object's namespace. Default: all objects match.",
+    ),
+    (
+        "objectSelector",
+        "Labels of the new or the old object. Default: all objects match.",
+    ),
+    ("matchLabels", "Labels and their values. All must match."),
+    (
+        "matchExpressions",
+        "Requirements for labels. All must hold.",
+    ),
+    ("matchExpressions[].key", "The key of the label."),
+    ("matchExpressions[].operator", "How the label is compared."),
+    ("matchExpressions[].values", "Values, for In and NotIn."),
+    (
+        "matchConditions",
+        "At most 64 CEL expressions. All must be true.",
+    ),
+    (
+        "matchConditions[].name",
+        "Name of the condition, for messages.",
+    ),
+    (
+        "matchConditions[].expression",
+        "A CEL expression about object, oldObject, request and namespaceObject.",
+    ),
+    (
+        "settings",
+        "Settings of the plugin, which defines the keys and validates them when it is loaded. Default: {}.",
+    ),
+    (
+        "plugins[].mode",
+        "enforce: the plugin denies and changes requests. warn: its denials become warnings. audit: it runs after the answer. Default: enforce.",
+    ),
+    (
+        "failurePolicy",
+        "The effect of a fault of the plugin. Fail: the request is denied. Ignore: the plugin is skipped. Default: Fail.",
+    ),
+    (
+        "reinvocationPolicy",
+        "IfNeeded: a mutator is called again when a later plugin changed the object. Default: Never.",
+    ),
+    (
+        "existingViolations",
+        "allow: an UPDATE passes when the plugin denies only violations that the old object has, too. Default: deny.",
+    ),
+    (
+        "exceptions",
+        "Requests that the plugin is not called for until a given time. All lists of an exception must match.",
+    ),
+    (
+        "exceptions[].namespaces",
+        "Namespaces of the objects, by exact name.",
+    ),
+    ("exceptions[].names", "Names of the objects, by exact name."),
+    (
+        "exceptions[].users",
+        "Users of the requests, by exact name.",
+    ),
+    ("exceptions[].groups", "Groups of the users, by exact name."),
+    (
+        "exceptions[].name",
+        "The name of the exception in metrics and reports.",
+    ),
+    (
+        "exceptions[].until",
+        "The last day (in UTC) such as 2026-12-31, a time such as 2026-12-31T18:00:00Z, or never.",
+    ),
+    (
+        "exceptions[].reason",
+        "Why. Annotations and logs repeat it.",
+    ),
+    (
+        "capabilities",
+        "Imports that the plugin may have beyond the contract. clock: the time of day. cluster: lookups.",
+    ),
+    (
+        "lookups",
+        "The objects of the cluster that the plugin may see. They grant the capability cluster.",
+    ),
+    (
+        "lookups[].name",
+        "The name by which the plugin asks. Unique in the entry.",
+    ),
+    ("lookups[].resource", "The resource of the objects."),
+    (
+        "lookups[].resource.group",
+        "The API group. The core group is \"\".",
+    ),
+    (
+        "lookups[].resource.version",
+        "The API version without its group, such as v1.",
+    ),
+    (
+        "lookups[].resource.resource",
+        "The resource in the plural, such as ingresses.",
+    ),
+    (
+        "lookups[].namespaces",
+        "all, or a list of names of namespaces. Default: all.",
+    ),
+    (
+        "lookups[].labelSelector",
+        "Labels that the objects must have. Default: all objects.",
+    ),
+    (
+        "lookups[].fields",
+        "The fields that the plugin sees, such as /spec/rules/*/host. Nothing else is kept. Default: names only.",
+    ),
+    (
+        "lookups[].indexes",
+        "The keys by which the plugin finds objects: by name, a place such as /spec/rules/*/host.",
+    ),
+    (
+        "lookups[].secrets",
+        "Must be true if the objects are Secrets.",
+    ),
+    (
+        "allowRemovals",
+        "Whether the plugin may answer with a whole object that lacks fields of the given object. Default: false.",
+    ),
+    (
+        "shadow",
+        "Another version that is called with the same requests and decides nothing.",
+    ),
+];
