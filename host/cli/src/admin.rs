@@ -21,7 +21,7 @@ use tokio_rustls::TlsConnector;
 use super::terminal::plain;
 
 /// Flags that locate the admin listener, and the credentials for it.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub(super) struct AdminClient {
     /// URL of the server's admin listener: https where `admin.authentication` is configured
     #[arg(
@@ -42,9 +42,12 @@ pub(super) struct AdminClient {
     /// PEM file of the client certificate's private key
     #[arg(long, value_name = "FILE", requires = "client_certificate")]
     client_key: Option<PathBuf>,
-    /// File that holds the bearer token
+    /// File that holds the bearer token: one of `admin.authentication.bearer`, or of the cluster
     #[arg(long, value_name = "FILE")]
     token_file: Option<PathBuf>,
+    /// CAs in PEM that are used without `--certificate-authority`.
+    #[arg(skip)]
+    bundle: Option<Vec<u8>>,
 }
 
 /// Longest time to wait for the server.
@@ -57,6 +60,21 @@ const LONGEST_ANSWER_BYTES: usize = 1 << 30;
 impl AdminClient {
     pub(super) fn url(&self) -> &Uri {
         &self.url
+    }
+
+    /// Whether the user named the CA of the server's certificate.
+    pub(super) fn has_authority(&self) -> bool {
+        self.certificate_authority.is_some()
+    }
+
+    /// The same client for another listener, with defaults for the name and the CAs of its certificate.
+    pub(super) fn at(&self, url: Uri, host: String, bundle: Option<Vec<u8>>) -> Self {
+        Self {
+            url,
+            tls_server_name: self.tls_server_name.clone().or(Some(host)),
+            bundle,
+            ..self.clone()
+        }
     }
 
     pub(super) async fn get(&self, path: &str) -> anyhow::Result<(StatusCode, Bytes)> {
@@ -145,7 +163,8 @@ impl AdminClient {
         connection.abort();
         match status {
             StatusCode::UNAUTHORIZED => anyhow::bail!(
-                "{} requires authentication: pass a token of admin.authentication.bearer with --token-file",
+                "{} requires authentication: pass a token of admin.authentication.bearer with --token-file, or with \
+                 admin.authentication.tokenReview one of the cluster (kubectl create token NAME > FILE)",
                 self.url
             ),
             StatusCode::FORBIDDEN | StatusCode::MISDIRECTED_REQUEST => {
@@ -158,8 +177,8 @@ impl AdminClient {
 
     fn tls(&self) -> anyhow::Result<ClientConfig> {
         let mut roots = RootCertStore::empty();
-        match &self.certificate_authority {
-            Some(path) => {
+        match (&self.certificate_authority, &self.bundle) {
+            (Some(path), _) => {
                 for certificate in certificates(path, "--certificate-authority")? {
                     roots.add(certificate).with_context(|| {
                         format!(
@@ -169,7 +188,14 @@ impl AdminClient {
                     })?;
                 }
             }
-            None => {
+            (None, Some(bundle)) => {
+                let certificates = CertificateDer::pem_slice_iter(bundle);
+                let certificates: Result<Vec<_>, _> = certificates.collect();
+                roots.add_parsable_certificates(
+                    certificates.context("the caBundle of the webhooks contains no PEM")?,
+                );
+            }
+            (None, None) => {
                 roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
             }
         }

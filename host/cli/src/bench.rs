@@ -5,21 +5,24 @@ mod measure;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context as _, anyhow, bail};
+use anyhow::{Context as _, anyhow, ensure};
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use tollgate::setup::{Options, Setup};
 use tollgate_admission::Phase;
+use tollgate_config::yaml::folder_of;
 use tollgate_config::{Capability, Config, PluginConfig, PluginName, Source, format_bytes};
 use tollgate_json::document::Json;
 
 use self::measure::{Measured, Series, series};
-use super::FAILURE;
+use super::build::fresh::{BuildFirst, Project};
 use super::build::read_settings;
 use super::review::ReviewOptions;
 use super::review::input::{self, Document};
 use super::review::request::Maker;
-use super::terminal::{BAD, FAINT, STRONG, grouped, milliseconds, plain, say};
+use super::terminal::{BAD, FAINT, NOTABLE, STRONG, grouped, milliseconds, plain, say, tell};
+use super::test::example::{Example, example_for};
+use super::{FAILURE, asked};
 
 /// Measure the calls of a plugin: latency, fuel and memory, and how they grow with the object.
 ///
@@ -37,15 +40,21 @@ pub(super) struct Bench {
     /// Settings of the plugin, as YAML or JSON [default: none]
     #[arg(long, value_name = "FILE")]
     settings: Option<PathBuf>,
-    /// Manifest or AdmissionReview to call the plugin with [default: a Pod]
+    /// Manifest or AdmissionReview to call the plugin with [default: that of the first fitting case of a suite beside
+    /// the plugin's project or configuration, or else a Pod]
     #[arg(long, value_name = "FILE")]
     object: Option<PathBuf>,
     /// File with Namespaces, for a plugin that reads the Namespace of its request.
     #[arg(long, value_name = "FILE")]
     namespaces: Option<PathBuf>,
+    /// File or folder with objects of the cluster, for plugins with lookups. What is not in it does not exist.
+    #[arg(long, value_name = "FILE|FOLDER")]
+    objects: Option<PathBuf>,
     /// Number of calls for each row.
     #[arg(long, value_name = "NUMBER", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..))]
     calls: u32,
+    #[command(flatten)]
+    build_first: BuildFirst,
     /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
@@ -63,6 +72,7 @@ Examples:
   tollgate bench trusted-registries --config tollgate.yaml --object deploy.yaml
   tollgate bench dist/trusted-registries.wasm -o json
 
+A component in the folder `dist` of a project is built first if its sources have changed.
 Fuel is the same on every machine. Times are those of this machine: run nothing else on it.
 Exit code: 0 when the plugin was measured, 1 when a call ended as a fault, 2 when it could not be measured.";
 
@@ -74,31 +84,19 @@ const SIZES_BYTES: [usize; 3] = [10 << 10, 100 << 10, 1 << 20];
 impl Bench {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
         let (config, plugin) = self.config()?;
-        let document = match &self.object {
-            Some(file) => {
-                let mut documents = input::read(file)?;
-                if documents.len() != 1 {
-                    bail!(
-                        "{}: expected one document, found {}",
-                        file.display(),
-                        documents.len()
-                    );
-                }
-                documents.remove(0)
-            }
-            None => Document {
-                file: "pod".to_owned(),
-                number: 1,
-                content: Json::from(pod()),
-            },
+        let flags = [&self.config, &self.settings, &self.object, &self.namespaces];
+        let apart: Vec<PathBuf> = flags.into_iter().flatten().cloned().collect();
+        let projects = Project::all(component(&plugin), &apart);
+        self.build_first.bring_up_to_date(&projects)?;
+        exists(&plugin)?;
+        let subject = self.subject(&plugin, projects.first())?;
+        let namespaces = match &self.namespaces {
+            Some(file) => Some(super::namespaces::read(file)?),
+            None => subject.namespaces.clone(),
         };
-        let review_options = ReviewOptions::default();
-        let documents = [document];
-        let review = Maker::new(&review_options, &documents, Vec::new())
-            .prepare(&documents[0])?
-            .review;
-        let namespaces = self.namespaces.as_deref();
-        let namespaces = namespaces.map(super::namespaces::read).transpose()?;
+        let review = subject.review;
+        let objects = self.objects.as_deref();
+        let tables = objects.map(super::objects::read).transpose()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
@@ -107,6 +105,7 @@ impl Bench {
         let measured: Vec<Series> = runtime.block_on(async {
             let options = Options {
                 namespaces,
+                tables,
                 ..Options::default()
             };
             let setup = Setup::new(&config, &options)?;
@@ -115,6 +114,14 @@ impl Bench {
                 let reason = tollgate_admission::chain(&error);
                 anyhow!("cannot load {}: {reason}", plugin.name)
             })?;
+            let request = asked::read(&review, depth)?;
+            if let Some(mismatch) = asked::mismatch(&request, &loaded.matching) {
+                tell!(
+                    "{NOTABLE}a server would not call {} with this object:{NOTABLE:#} {}",
+                    plugin.name,
+                    plain(&mismatch)
+                );
+            }
             let interfaces = loaded.guest.interfaces();
             let mut measured = Vec::new();
             for (phase, exports) in [
@@ -139,12 +146,17 @@ impl Bench {
             anyhow::Ok(measured)
         })?;
         match self.output {
-            Output::Text => show(&plugin, &measured, calls),
+            Output::Text => {
+                say!("{FAINT}object: {}{FAINT:#}", plain(&subject.from));
+                show(&plugin, &measured, calls);
+            }
             Output::Json => {
                 let phases: Vec<Value> = measured.iter().map(Series::to_json).collect();
                 say!(
                     "{:#}",
-                    json!({ "plugin": plugin.name.as_str(), "calls": calls, "phases": phases })
+                    json!({
+                        "plugin": plugin.name.as_str(), "object": subject.from, "calls": calls, "phases": phases,
+                    })
                 );
             }
         }
@@ -157,6 +169,34 @@ impl Bench {
         } else {
             ExitCode::SUCCESS
         })
+    }
+
+    /// Returns the review to measure with.
+    fn subject(&self, plugin: &PluginConfig, project: Option<&Project>) -> anyhow::Result<Example> {
+        if let Some(file) = &self.object {
+            let mut documents = input::read(file)?;
+            ensure!(
+                documents.len() == 1,
+                "{}: expected one document, found {}",
+                file.display(),
+                documents.len()
+            );
+            return of_document(documents.remove(0), file.display().to_string());
+        }
+        let folder = match (project, &self.config) {
+            (Some(project), _) => Some(project.folder()),
+            (None, Some(config)) => Some(folder_of(config)),
+            (None, None) => None,
+        };
+        if let Some(example) = folder.and_then(|folder| example_for(folder, &plugin.source)) {
+            return Ok(example);
+        }
+        let document = Document {
+            file: "pod".to_owned(),
+            number: 1,
+            content: Json::from(pod()),
+        };
+        of_document(document, "a Pod".to_owned())
     }
 
     /// Returns the host's configuration and the plugin to measure.
@@ -184,12 +224,6 @@ impl Bench {
             return Ok((config, found));
         }
         let file = Path::new(&self.plugin);
-        if !file.is_file() {
-            bail!(
-                "{}: no such file; create it with `tollgate build`, or name a plugin of --config",
-                file.display()
-            );
-        }
         let stem = file
             .file_stem()
             .unwrap_or_default()
@@ -198,13 +232,44 @@ impl Bench {
         // The file's name may not be a valid plugin name. Any valid name will do.
         let name = PluginName::parse(&stem).or_else(|_| PluginName::parse("plugin"))?;
         let mut plugin = PluginConfig::new(name, Source::File(file.to_owned()));
-        plugin.capabilities.insert(Capability::Clock);
+        plugin
+            .capabilities
+            .extend([Capability::Clock, Capability::Cluster]);
         if let Some(settings) = &self.settings {
             plugin.settings = read_settings(settings)?;
         }
         let config = Config::parse("allowEmpty: true", Path::new("."))?;
         Ok((config, plugin))
     }
+}
+
+/// Returns the plugin's component, if it is a file.
+fn component(plugin: &PluginConfig) -> Option<&Path> {
+    match &plugin.source {
+        Source::File(file) => Some(file),
+        Source::Oci(_) => None,
+    }
+}
+
+fn exists(plugin: &PluginConfig) -> anyhow::Result<()> {
+    if let Some(file) = component(plugin) {
+        ensure!(
+            file.is_file(),
+            "{}: no such file; create it with `tollgate build`, or name a plugin of --config",
+            file.display()
+        );
+    }
+    Ok(())
+}
+
+fn of_document(document: Document, from: String) -> anyhow::Result<Example> {
+    let (review_options, documents) = (ReviewOptions::default(), [document]);
+    let maker = Maker::new(&review_options, &documents, Vec::new());
+    Ok(Example {
+        review: maker.prepare(&documents[0])?.review,
+        namespaces: None,
+        from,
+    })
 }
 
 fn show(plugin: &PluginConfig, measured: &[Series], calls: u32) {

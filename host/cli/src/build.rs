@@ -1,5 +1,11 @@
 //! `tollgate build`
 
+mod component;
+pub(super) mod fresh;
+pub(super) mod sources;
+mod stamp;
+
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -10,11 +16,11 @@ use serde_json::Value;
 use sha2::{Digest as _, Sha256};
 use tollgate::setup::{Options, Setup};
 use tollgate_component::imports;
-use tollgate_componentize::componentize;
 use tollgate_config::{Capability, Config, ManifestRule, Match, PluginConfig, PluginName, Source};
 use tollgate_engine::ConfiguredBy;
 use tollgate_gate::plugin::{LoadError, LoadedPlugin, Manifest, PrepareError, Stage};
 
+use self::component::make;
 use super::language;
 use super::terminal::{BAD, FAINT, GOOD, NOTABLE, STRONG, grouped, plain, say};
 use super::{FAILURE, review};
@@ -56,23 +62,13 @@ impl Build {
             Some(name) => language::named(name)?,
             None => language::of_project(&self.folder)?,
         };
-        let scratch = tempfile::Builder::new().prefix("tollgate-build-").tempdir();
-        let scratch =
-            scratch.context("cannot create a temporary folder: check that TMPDIR is writable")?;
-        let built = language.build(&self.folder, scratch.path())?;
-        let module =
-            std::fs::read(&built.file).with_context(|| built.file.display().to_string())?;
-        let component = componentize(&module)
-            .map_err(|error| anyhow!("the build result is not a plugin: {error}"))?;
-        let output = self.output.clone().unwrap_or_else(|| {
-            let file = Path::new("dist").join(format!("{}.wasm", built.name));
-            let output = self.folder.join(file);
-            output
-                .strip_prefix(".")
-                .map(Path::to_owned)
-                .unwrap_or(output)
-        });
-        write(&output, &component).with_context(|| format!("cannot write {}", output.display()))?;
+        let built = make(
+            &self.folder,
+            language,
+            self.output.as_deref(),
+            &BTreeSet::new(),
+        )?;
+        let (output, component) = (built.file, built.bytes);
         let imports = imports(&component);
         say!("{STRONG}{}{STRONG:#}", output.display());
         say!("  size     {} bytes", grouped(component.len() as u64));
@@ -92,10 +88,11 @@ impl Build {
             None => {
                 let (config, plugin) = to_check(&built.name, &output, settings, &imports)?;
                 for capability in &plugin.capabilities {
-                    say!(
-                        "  {NOTABLE}needs{NOTABLE:#}    capabilities: [{}] in its configuration",
-                        capability.as_str()
-                    );
+                    let key = match capability {
+                        Capability::Clock => "capabilities: [clock]",
+                        Capability::Cluster => "lookups",
+                    };
+                    say!("  {NOTABLE}needs{NOTABLE:#}    {key} in its configuration");
                 }
                 (config, plugin)
             }
@@ -184,7 +181,8 @@ pub(super) fn rules_of(manifest: &Manifest) -> Vec<ManifestRule> {
     rules.collect()
 }
 
-/// Builds a configuration for a plugin whose rules match everything. It grants the clock if the plugin imports it.
+/// Builds a configuration for a plugin whose rules match everything. It grants the capabilities that the
+/// plugin imports.
 pub(super) fn to_check(
     name: &str,
     file: &Path,
@@ -198,11 +196,11 @@ pub(super) fn to_check(
     if let Some(settings) = settings {
         config.settings = settings;
     }
-    if imports
-        .iter()
-        .any(|import| import.starts_with("tollgate:admission/clock@"))
-    {
-        config.capabilities.insert(Capability::Clock);
+    for capability in [Capability::Clock, Capability::Cluster] {
+        let interface = format!("tollgate:admission/{capability}@");
+        if imports.iter().any(|import| import.starts_with(&interface)) {
+            config.capabilities.insert(capability);
+        }
     }
     let all = || vec!["*".to_owned()];
     let everything = ManifestRule {
@@ -244,24 +242,4 @@ pub(super) fn read_settings(file: &Path) -> anyhow::Result<Value> {
             file.display()
         )),
     }
-}
-
-/// Writes the component atomically, because a server or `tollgate test --watch` may be about to read the file.
-fn write(file: &Path, component: &[u8]) -> anyhow::Result<()> {
-    let folder = match file.parent() {
-        Some(folder) if !folder.as_os_str().is_empty() => folder,
-        _ => Path::new("."),
-    };
-    std::fs::create_dir_all(folder)?;
-    let mut temporary = tempfile::Builder::new()
-        .permissions(readable())
-        .tempfile_in(folder)?;
-    std::io::Write::write_all(&mut temporary, component)?;
-    temporary.persist(file)?;
-    Ok(())
-}
-
-/// Permissions that let everybody read the file, like the output of a compiler.
-fn readable() -> std::fs::Permissions {
-    std::os::unix::fs::PermissionsExt::from_mode(0o644)
 }

@@ -1,6 +1,8 @@
 //! `tollgate check`
 
-use std::path::Path;
+mod lookups;
+
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::SystemTime;
 
@@ -32,6 +34,9 @@ pub(super) struct Check {
     /// Skip the files of `tls` and `authentication`, for files that are not on this machine.
     #[arg(long)]
     no_credentials: bool,
+    /// File or folder with objects, such as `kubectl get ingresses -A -o json` prints them. Shows what lookups of them take.
+    #[arg(long, value_name = "PATH")]
+    objects: Option<PathBuf>,
 }
 
 // === impl Check ===
@@ -89,7 +94,13 @@ impl Check {
             failed |= !is_usable;
             say!("record.directory: {line}");
         }
-        let setup = Setup::new(&config, &Options::default())?;
+        let objects = self.objects.as_deref();
+        let options = Options {
+            tables: objects.map(super::objects::read).transpose()?,
+            ..Options::default()
+        };
+        let setup = Setup::new(&config, &options)?;
+        let roles = lookups::roles(&config.plugins);
         let plugins = config.take_plugins();
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
@@ -99,9 +110,20 @@ impl Check {
         for plugin in set.all() {
             failed |= matches!(plugin.state, PluginState::Failed { .. });
             say!("{}", line(plugin));
+            for line in lookups::lines(plugin, self.objects.is_some()) {
+                say!("{line}");
+            }
             for finding in rules(plugin) {
                 failed |= finding.is_certain;
                 say!("{}", rule(&finding));
+            }
+        }
+        if let Some(roles) = roles {
+            say!(
+                "lookups need these roles, bound to Tollgate's ServiceAccount. Tollgate does not create them:"
+            );
+            for line in roles.lines() {
+                say!("  {line}");
             }
         }
         Ok(exit_code(failed))

@@ -9,10 +9,12 @@ use clap::Args;
 use tokio::sync::watch;
 use tollgate_admission::namespaces::Namespaces;
 use tollgate_cluster::{
-    Client, ClusterNamespaces, Installation, Plan, Source, connect, merge_objects,
+    Client, ClusterNamespaces, ClusterTables, Handle, Installation, Plan, Source, connect,
+    merge_objects,
 };
 use tollgate_config::{Config, Origin, Serving, folder_of};
 use tollgate_gate::live::Additions;
+use tollgate_lookups::Tables;
 use tollgate_oci::LastGood;
 
 use crate::review::input;
@@ -33,6 +35,7 @@ pub(crate) struct CustomResources {
     client: Client,
     installation: Installation,
     namespaces: Arc<ClusterNamespaces>,
+    tables: Arc<ClusterTables>,
 }
 
 /// How long a start waits for the first lists before it loads what the file and the last known good desire. The replica
@@ -105,6 +108,7 @@ impl CustomResources {
         Ok(Some(Self {
             source,
             namespaces: Arc::new(ClusterNamespaces::start(client.clone())),
+            tables: Arc::new(ClusterTables::new(client.clone())),
             client,
             installation,
         }))
@@ -113,6 +117,11 @@ impl CustomResources {
     /// Adds the resources to the configuration that the file holds.
     pub(crate) fn add(&self, config: Config) -> Config {
         self.source.add()(config)
+    }
+
+    /// Tells the status who registers the webhooks.
+    pub(crate) fn registered_by(&self, handle: Option<&Handle>) {
+        self.source.registered_by(handle);
     }
 
     /// Returns the connection between the resources and the reconciler.
@@ -145,6 +154,11 @@ impl CustomResources {
     /// Returns where plugins and selectors learn about Namespaces.
     pub(crate) fn namespaces(&self) -> Arc<dyn Namespaces> {
         self.namespaces.clone()
+    }
+
+    /// Returns where the objects of lookups come from.
+    pub(crate) fn tables(&self) -> Arc<dyn Tables> {
+        self.tables.clone()
     }
 
     /// Returns the desired plugins.

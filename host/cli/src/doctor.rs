@@ -2,12 +2,14 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::SystemTime;
 
 use clap::Args;
 use serde_json::json;
 use time::OffsetDateTime;
+use tollgate_config::Config;
 use tollgate_registration::doctor::{
-    Finding, Installation, Severity, break_glass, drifted, examine, found_in, sort,
+    Finding, Installation, Severity, break_glass, drifted, examine, expired, found_in, sort,
 };
 use tollgate_registration::drift::compare;
 use tollgate_registration::live::Objects;
@@ -71,6 +73,8 @@ impl Doctor {
         self.ask_for_rights(&installation, &mut findings)?;
         let commands = break_glass(&objects, &installation);
         if let Some(config) = self.config {
+            let entries = Config::load(&config)?.plugins;
+            findings.extend(expired(entries.iter(), SystemTime::now()));
             let address = Address::Service {
                 namespace: installation.namespace.clone(),
                 name: installation.service.clone(),
@@ -174,7 +178,8 @@ fn queries(installation: &Installation) -> Vec<Query> {
         ("namespaces", None),
         ("services", own.clone()),
         ("endpointslices.discovery.k8s.io", own.clone()),
-        ("secrets", own),
+        ("secrets", own.clone()),
+        ("pluginexceptions.tollgate.dev", own),
         ("validatingadmissionpolicies", None),
         ("validatingadmissionpolicybindings", None),
         ("mutatingadmissionpolicies", None),

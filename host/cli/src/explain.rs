@@ -7,13 +7,18 @@ use bytes::Bytes;
 use clap::{Args, ValueEnum};
 use http::StatusCode;
 use serde::Deserialize;
+use serde_json::json;
 use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tollgate_gate::decision::Decision;
 
+use self::replicas::{Answers, ServiceName};
 use super::admin::AdminClient;
 use super::called;
-use super::terminal::{FAINT, STRONG, full_name, milliseconds, plain, say, style_of};
+use super::kubectl::Live;
+use super::terminal::{FAINT, STRONG, full_name, milliseconds, plain, say, style_of, tell};
+
+mod replicas;
 
 /// Explain a decision of a running server: which plugins were called, why, and what they said and changed.
 #[derive(Args, Debug)]
@@ -24,6 +29,12 @@ pub(super) struct Explain {
     uid: Option<String>,
     #[command(flatten)]
     admin: AdminClient,
+    /// Service of an installation whose replicas are all asked, at the addresses of its pods: for a machine that reaches
+    /// pods. `admin.authentication` must be configured, as `admin.enabled` of the chart does.
+    #[arg(long, value_name = "NAMESPACE/NAME", conflicts_with = "url")]
+    service: Option<ServiceName>,
+    #[command(flatten)]
+    live: Live,
     /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
@@ -46,6 +57,8 @@ Examples:
   tollgate explain 705ab4f5                               the decision of a message that ends in (review 705ab4f5)
   kubectl -n tollgate-system port-forward deployment/tollgate 8081 &
   tollgate explain --admin http://127.0.0.1:8081          decisions of a server in a cluster
+  tollgate explain 705ab4f5 --service tollgate-system/tollgate --token-file token
+                                                          the decision, whichever replica made it
 
 Exit code: 0 when the decisions were printed, 2 when not.";
 
@@ -60,46 +73,93 @@ impl Explain {
             .enable_all()
             .build()
             .context("cannot start the runtime")?;
-        let answer = runtime.block_on(self.ask())?;
-        let decisions: Decisions = serde_json::from_slice(&answer).with_context(|| {
-            format!(
-                "unexpected answer from {}: check that it is the admin listener of a server of this version",
-                self.admin.url()
-            )
-        })?;
-        if self.output == Output::Json {
-            say!(
-                "{:#}",
-                serde_json::json!({ "decisions": decisions.decisions })
-            );
-            return Ok(ExitCode::SUCCESS);
-        }
+        let path = self.path()?;
+        let decisions = match &self.service {
+            Some(service) => {
+                let asking = replicas::ask(service, &self.live, &self.admin, &path);
+                let answers = runtime.block_on(asking)?;
+                self.report(&answers)?;
+                if self.output == Output::Json {
+                    let unanswered = answers.unanswered.iter();
+                    let unanswered = unanswered
+                        .map(|(replica, reason)| json!({ "replica": replica, "reason": reason }));
+                    let unanswered: Vec<_> = unanswered.collect();
+                    say!(
+                        "{:#}",
+                        json!({ "decisions": answers.decisions, "unanswered": unanswered })
+                    );
+                    return Ok(ExitCode::SUCCESS);
+                }
+                answers.decisions
+            }
+            None => {
+                let answer = runtime.block_on(self.ask(&path))?;
+                let answer: Decisions = serde_json::from_slice(&answer).with_context(|| {
+                    format!(
+                        "unexpected answer from {}: check that it is the admin listener of a server of this version",
+                        self.admin.url()
+                    )
+                })?;
+                if self.output == Output::Json {
+                    say!("{:#}", json!({ "decisions": answer.decisions }));
+                    return Ok(ExitCode::SUCCESS);
+                }
+                answer.decisions
+            }
+        };
         if self.uid.is_none() {
-            list(&decisions.decisions);
+            list(&decisions);
             return Ok(ExitCode::SUCCESS);
         }
-        for decision in decisions.decisions {
+        for decision in decisions {
+            let replica = decision["replica"].as_str().map(plain);
             let decision: Decision = serde_json::from_value(decision)
                 .context("cannot decode the decision: check that the server has this version")?;
-            explain(&decision);
+            explain(&decision, replica.as_deref());
         }
         Ok(ExitCode::SUCCESS)
     }
 
-    async fn ask(&self) -> anyhow::Result<Bytes> {
-        let path = match &self.uid {
-            None => "/decisions".to_owned(),
-            Some(uid) => {
-                let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
-                ensure!(
-                    !uid.is_empty() && uid.bytes().all(fits),
-                    "`{}` is not a uid: expected one such as 705ab4f5-6393-11e8-b7cc-42010a800002, or its beginning",
-                    plain(uid)
-                );
-                format!("/decisions/{uid}")
-            }
+    /// Names the replicas that did not answer. Fails if there is nothing to print.
+    fn report(&self, answers: &Answers) -> anyhow::Result<()> {
+        for (replica, reason) in &answers.unanswered {
+            tell!(
+                "tollgate: replica {} did not answer: {reason}",
+                plain(replica)
+            );
+        }
+        ensure!(
+            answers.is_any(),
+            "none of the {} replicas answered: see the reasons above",
+            answers.count
+        );
+        if let Some(uid) = self.uid.as_ref().filter(|_| answers.decisions.is_empty()) {
+            bail!(
+                "no replica has a decision {uid} ({} of {} answered): the replicas keep the most recent ones until \
+                 their processes end (admin.decisions)",
+                answers.count - answers.unanswered.len(),
+                answers.count
+            );
+        }
+        Ok(())
+    }
+
+    /// The page of the admin listener.
+    fn path(&self) -> anyhow::Result<String> {
+        let Some(uid) = &self.uid else {
+            return Ok("/decisions".to_owned());
         };
-        let (status, body) = self.admin.get(&path).await?;
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-._~:".contains(&byte);
+        ensure!(
+            !uid.is_empty() && uid.bytes().all(fits),
+            "`{}` is not a uid: expected one such as 705ab4f5-6393-11e8-b7cc-42010a800002, or its beginning",
+            plain(uid)
+        );
+        Ok(format!("/decisions/{uid}"))
+    }
+
+    async fn ask(&self, path: &str) -> anyhow::Result<Bytes> {
+        let (status, body) = self.admin.get(path).await?;
         let url = self.admin.url();
         match (status, &self.uid) {
             (StatusCode::OK, _) => Ok(body),
@@ -128,8 +188,10 @@ fn list(decisions: &[serde_json::Value]) {
             decision["namespace"].as_str(),
             decision["name"].as_str().unwrap_or_default(),
         );
+        let replica = text("replica");
+        let on = if replica.is_empty() { "" } else { " on " };
         say!(
-            "{}  {FAINT}{time}{FAINT:#}  {:8}  {style}{verdict:10}{style:#}  {} {about}",
+            "{}  {FAINT}{time}{FAINT:#}  {:8}  {style}{verdict:10}{style:#}  {} {about}{FAINT}{on}{replica}{FAINT:#}",
             text("uid"),
             text("endpoint"),
             text("kind"),
@@ -144,7 +206,7 @@ fn list(decisions: &[serde_json::Value]) {
     }
 }
 
-fn explain(decision: &Decision) {
+fn explain(decision: &Decision, replica: Option<&str>) {
     let style = style_of(&decision.verdict);
     let about = full_name(decision.namespace.as_deref(), &decision.name);
     let code = decision
@@ -179,9 +241,12 @@ fn explain(decision: &Decision) {
         if decision.dry_run { ", dry run" } else { "" },
     );
     say!(
-        "  {time}, uid {}, took {}",
+        "  {time}, uid {}, took {}{}",
         plain(&decision.uid),
-        milliseconds(decision.milliseconds)
+        milliseconds(decision.milliseconds),
+        replica
+            .map(|replica| format!(", on replica {replica}"))
+            .unwrap_or_default()
     );
     if decision.patch_operations > 0 {
         say!("  patch of {} operation(s)", decision.patch_operations);

@@ -9,14 +9,15 @@ use tollgate::setup::{Options, Setup};
 use tollgate_config::Config;
 use tollgate_gate::plugin::PluginState;
 use tollgate_import::{
-    Dialect, Effect, Entry, Gatekeeper, Imported, InTree, Note, Parsed, Sources, import, parse,
-    write,
+    Dialect, Effect, Entry, Gatekeeper, Imported, InTree, Kyverno, Note, Parsed, Sources, import,
+    parse, write,
 };
 
 use super::FAILURE;
 use super::terminal::{BAD, GOOD, NOTABLE, plain, say, tell, written};
 
-/// Translate policies of other engines into a configuration: Gatekeeper's templates and Kubernetes' own policies.
+/// Translate policies of other engines into a configuration: Gatekeeper's templates and mutators, Kubernetes' own
+/// policies, and Kyverno's policies in CEL.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(super) struct Import {
@@ -26,10 +27,10 @@ pub(super) struct Import {
     /// Write the configuration to this file instead of standard output.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Source of the plugin that runs ConstraintTemplates, as `source` of the entries.
+    /// Source of the plugin that runs ConstraintTemplates with Rego, as `source` of the entries.
     #[arg(long, value_name = "SOURCE", default_value = "file:./rego.wasm")]
     rego: String,
-    /// Source of the plugin that runs ValidatingAdmissionPolicies and MutatingAdmissionPolicies.
+    /// Source of the plugin that runs CEL: policies of Kubernetes and Kyverno, templates with CEL, and mutators.
     #[arg(long, value_name = "SOURCE", default_value = "file:./cel-policy.wasm")]
     cel: String,
     /// Do not load the plugins. By default, a policy that its plugin rejects is left out and reported.
@@ -86,8 +87,11 @@ impl Import {
             cel: self.cel.clone(),
         };
         let in_tree = InTree::new(sources.clone(), &parsed);
+        let kyverno = Kyverno {
+            sources: sources.clone(),
+        };
         let gatekeeper = Gatekeeper { sources };
-        let dialects: [&dyn Dialect; 2] = [&gatekeeper, &in_tree];
+        let dialects: [&dyn Dialect; 3] = [&gatekeeper, &in_tree, &kyverno];
         let mut imported = import(&parsed, &dialects);
         let folder = match &self.output {
             Some(file) => tollgate_config::folder_of(file).to_owned(),
@@ -159,7 +163,7 @@ fn leave_out_rejected(imported: &mut Imported, folder: &Path) -> anyhow::Result<
             && !path.exists()
         {
             bail!(
-                "{}: no such file; name the plugin for templates with --rego SOURCE, or skip the check with --no-check",
+                "{}: no such file; name the plugin with --rego SOURCE or --cel SOURCE, or skip the check with --no-check",
                 path.display()
             );
         }

@@ -1,5 +1,7 @@
 //! `tollgate inspect`
 
+mod remote;
+
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -12,6 +14,10 @@ use tollgate_component::{componentize, exports, imports};
 use tollgate_config::{Config, Match, PluginConfig, Reference};
 use tollgate_gate::plugin::Manifest;
 use tollgate_oci::{Order, Signed};
+
+pub(super) use remote::Remote;
+#[cfg(test)]
+pub(super) use remote::sample;
 
 use super::build::to_check;
 use super::registry::{Access, block_on, reference};
@@ -29,6 +35,9 @@ pub(super) struct Inspect {
     /// Output format.
     #[arg(long, short, value_name = "FORMAT", default_value = "text")]
     output: Format,
+    /// Show what the manifest in the registry says, without pulling the layer and without running the plugin.
+    #[arg(long, conflicts_with = "key")]
+    metadata: bool,
     /// PEM file with public keys, such as cosign.pub, to check signatures with. May be given several times.
     #[arg(long, value_name = "FILE")]
     key: Vec<PathBuf>,
@@ -60,6 +69,7 @@ const EXAMPLES: &str = "\
 Examples:
   tollgate inspect dist/image_rewrite.wasm
   tollgate inspect oci://registry.example.com/policies/image-rewrite:1.4 --key cosign.pub
+  tollgate inspect oci://registry.example.com/policies/image-rewrite:1.4 --metadata
   tollgate inspect plugin.wasm -o json
 
 Exit code: 0 when the host accepts the plugin, 1 when it rejects the plugin, 2 when the plugin could not be read.";
@@ -71,6 +81,9 @@ const CONTRACT: &str = "tollgate:admission/";
 
 impl Inspect {
     pub(crate) fn run(self) -> anyhow::Result<ExitCode> {
+        if self.metadata {
+            return self.of_metadata();
+        }
         let inspected = match self.reference()? {
             Some(reference) => self.of_reference(&reference)?,
             None => {
@@ -90,6 +103,25 @@ impl Inspect {
         } else {
             ExitCode::from(FAILURE)
         })
+    }
+
+    /// Shows what the manifest of an artifact says.
+    fn of_metadata(&self) -> anyhow::Result<ExitCode> {
+        let reference = self.reference()?.ok_or_else(|| {
+            anyhow::anyhow!(
+                "--metadata: expected a reference of a registry, because a file has no manifest"
+            )
+        })?;
+        let (registry, _) = self.access.registry(&reference)?;
+        let remote = Remote {
+            source: format!("oci://{reference}"),
+            described: block_on(registry.describe(&reference))??,
+        };
+        match self.output {
+            Format::Text => remote.print(),
+            Format::Json => say!("{:#}", remote.json()),
+        }
+        Ok(ExitCode::SUCCESS)
     }
 
     /// Returns None for a file. Text that has no scheme and names no file is read as a reference.
@@ -157,6 +189,15 @@ fn inspect(
         manifest,
         signed,
     })
+}
+
+/// Asks a plugin for its description. The inner error is the reason why the host rejects the plugin.
+pub(super) fn describe_component(
+    file: &Path,
+    component: &[u8],
+) -> anyhow::Result<Result<Manifest, String>> {
+    let (config, plugin) = to_check("described", file, None, &imports(component))?;
+    describe(&config, &plugin, component.to_vec())
 }
 
 /// Asks the plugin for its description, in a child process.

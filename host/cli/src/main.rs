@@ -4,9 +4,11 @@
 #![cfg_attr(not(test), deny(clippy::print_stdout, clippy::print_stderr))]
 
 mod admin;
+mod asked;
 mod bench;
 mod build;
 mod called;
+mod catalogue;
 mod check;
 mod completions;
 mod crds;
@@ -22,11 +24,14 @@ mod manifests;
 mod memory;
 mod namespaces;
 mod new;
+mod objects;
 mod recording;
 mod registering;
 mod registry;
 mod replay;
 mod review;
+mod scan;
+mod schema;
 mod serve;
 mod terminal;
 mod test;
@@ -67,6 +72,8 @@ enum Command {
     Test(test::Test),
     /// Judge recorded reviews by another configuration, and show what would be different.
     Replay(replay::Replay),
+    /// Judge the objects that exist, in a dump or in a cluster, and report which of them would be denied today.
+    Scan(scan::Scan),
     /// Show a recording, or make one from an audit log.
     Recording(recording::RecordingArgs),
     /// Translate policies of other engines, such as Gatekeeper's templates, into a configuration.
@@ -81,12 +88,16 @@ enum Command {
     Doctor(doctor::Doctor),
     /// Print the definitions of the custom resources, as YAML.
     Crds(crds::Crds),
+    /// Print the JSON Schema of a kind of file, for editors.
+    Schema(schema::Schema),
     /// Push a plugin to a registry.
     Push(registry::Push),
     /// Pull a plugin from a registry into a file.
     Pull(registry::Pull),
     /// Show what a plugin is, from a file or from an artifact in a registry.
     Inspect(inspect::Inspect),
+    /// Write a page that lists artifacts, from what their manifests say.
+    Catalogue(catalogue::Catalogue),
     /// Verify that a plugin in a registry is signed by one of the given keys, and that its bytes are the signed ones.
     Verify(registry::Verify),
     /// Print a completion script for a shell.
@@ -133,6 +144,8 @@ Examples:
   tollgate test                             all test suites below this folder
   tollgate replay recording --config new.yaml
                                             what a change would do to recorded reviews
+  tollgate scan --config tollgate.yaml --cluster
+                                            what of a cluster would be denied today
   tollgate import policies/ -o tollgate.yaml
                                             Gatekeeper's templates and constraints as plugins
   tollgate explain 705ab4f5-6393-11e8-b7cc-42010a800002
@@ -173,6 +186,7 @@ fn main() -> ExitCode {
         Command::Build(build) => build.run(),
         Command::Test(test) => test.run(),
         Command::Replay(replay) => replay.run(),
+        Command::Scan(scan) => scan.run(),
         Command::Recording(recording) => recording.run(),
         Command::Import(import) => import.run(),
         Command::Bench(bench) => bench.run(),
@@ -180,9 +194,11 @@ fn main() -> ExitCode {
         Command::Manifests(manifests) => manifests.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Crds(crds) => crds.run(),
+        Command::Schema(schema) => schema.run(),
         Command::Push(push) => push.run(),
         Command::Pull(pull) => pull.run(),
         Command::Inspect(inspect) => inspect.run(),
+        Command::Catalogue(catalogue) => catalogue.run(),
         Command::Verify(verify) => verify.run(),
         Command::Completions(completions) => completions.run(),
         Command::Prepare => {

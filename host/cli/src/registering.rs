@@ -61,7 +61,11 @@ impl Registering {
         config: &Config,
         metrics: &Arc<Metrics>,
     ) -> Option<Self> {
-        let (resources, registration) = (resources?, config.cluster.registration.as_ref()?);
+        let resources = resources?;
+        let Some(registration) = &config.cluster.registration else {
+            resources.registered_by(None);
+            return None;
+        };
         let installation = resources.installation().clone();
         let (mut tasks, mut own) = (Vec::new(), None);
         let certificates = match &config.tls {
@@ -100,6 +104,7 @@ impl Registering {
             desired_receiver,
             serving_receiver,
         );
+        resources.registered_by(Some(&handle));
         Some(Self {
             handle,
             desired,

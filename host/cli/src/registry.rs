@@ -1,5 +1,6 @@
 //! `tollgate push`, `tollgate pull` and `tollgate verify`
 
+pub(super) mod metadata;
 mod progress;
 mod verify;
 
@@ -13,9 +14,10 @@ use tollgate_oci::{Order, Registry};
 
 pub(super) use verify::Verify;
 
-use super::terminal::say;
+use super::terminal::{plain, say};
+use metadata::About;
 
-/// Push a plugin to a registry.
+/// Push a plugin to a registry, with what is known about it as annotations.
 #[derive(Args, Debug)]
 pub(super) struct Push {
     /// Plugin file: a component, or a core module with embedded WIT. A core module is pushed as a component.
@@ -24,6 +26,8 @@ pub(super) struct Push {
     /// Reference to push to, such as oci://registry.example.com/policies/image-rewrite:1.4
     #[arg(value_name = "REFERENCE", value_parser = reference)]
     to: Reference,
+    #[command(flatten)]
+    about: About,
     #[command(flatten)]
     access: Access,
 }
@@ -78,13 +82,37 @@ impl Push {
             tollgate_component::componentize(bytes).with_context(|| path.to_string())?;
         let (registry, _) = self.access.registry(&self.to)?;
         let size = component.len();
-        let digest = block_on(registry.push(&self.to, component))??;
+        let described = match self.about.no_describe {
+            true => None,
+            false => Some(super::inspect::describe_component(
+                &self.plugin,
+                &component,
+            )?),
+        };
+        let interfaces = (
+            tollgate_component::exports(&component),
+            tollgate_component::imports(&component),
+        );
+        let annotations = self.about.annotations(
+            &self.plugin,
+            (&interfaces.0, &interfaces.1),
+            described
+                .as_ref()
+                .and_then(|described| described.as_ref().ok()),
+        );
+        let digest = block_on(registry.push(&self.to, component, annotations))??;
         let Reference {
             registry,
             repository,
             ..
         } = &self.to;
         say!("pushed {} ({size} bytes)", self.to);
+        if let Some(Err(reason)) = described {
+            say!(
+                "the artifact does not say what the plugin says about itself, because the host rejects the plugin: {}",
+                plain(&reason)
+            );
+        }
         say!("source: oci://{registry}/{repository}@{digest}");
         Ok(ExitCode::SUCCESS)
     }

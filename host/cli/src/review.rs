@@ -3,7 +3,6 @@
 pub(super) mod difference;
 pub(super) mod examine;
 pub(super) mod input;
-mod kinds;
 pub(super) mod request;
 mod show;
 mod yaml;
@@ -47,6 +46,9 @@ pub(super) struct Review {
     /// file are left out.
     #[arg(long, value_name = "FILE")]
     namespaces: Option<PathBuf>,
+    /// File or folder with objects of the cluster, for plugins with lookups. What is not in it does not exist.
+    #[arg(long, value_name = "FILE|FOLDER")]
+    objects: Option<PathBuf>,
     /// Output format.
     #[arg(short, long, value_enum, default_value = "text")]
     output: Output,
@@ -91,6 +93,8 @@ pub(super) enum RequestedOperation {
     Update,
     #[value(name = "DELETE")]
     Delete,
+    #[value(name = "CONNECT")]
+    Connect,
 }
 
 #[derive(Clone, Copy, Debug, Eq, PartialEq, ValueEnum)]
@@ -106,6 +110,7 @@ Examples:
   kustomize build . | tollgate review --config tollgate.yaml -
   tollgate review --config tollgate.yaml --old before.yaml after.yaml
   kubectl get namespaces -o yaml | tollgate review --config tollgate.yaml --namespaces - deploy.yaml
+  tollgate review --config tollgate.yaml --objects dump.yaml ingress.yaml
   tollgate review --plugins ./plugins --operation DELETE --user jane --group dev pod.yaml
   tollgate review --config tollgate.yaml -o json review.json
 
@@ -135,6 +140,8 @@ impl Review {
         };
         let namespaces = self.namespaces.as_deref();
         let namespaces = namespaces.map(super::namespaces::read).transpose()?;
+        let objects = self.objects.as_deref();
+        let tables = objects.map(super::objects::read).transpose()?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .enable_all()
             .build()
@@ -156,6 +163,7 @@ impl Review {
         let findings = runtime.block_on(async {
             let options = Options {
                 namespaces,
+                tables,
                 ..Options::default()
             };
             let setup = Setup::new(&config, &options)?;
@@ -193,7 +201,8 @@ async fn pipeline(setup: &Setup, config: Config) -> (Pipeline, tollgate_config::
     (pipeline, config.requests)
 }
 
-fn report_failed(set: &PluginSet) {
+/// Tells which plugins are not loaded, and what that means.
+pub(super) fn report_failed(set: &PluginSet) {
     for plugin in set.iter() {
         if let PluginState::Failed { reason } = &plugin.state {
             let config = &plugin.config;
@@ -248,20 +257,22 @@ fn exit_code(findings: &[Finding]) -> ExitCode {
 // === impl RequestedOperation ===
 
 impl RequestedOperation {
-    fn as_str(self) -> &'static str {
+    pub(super) fn as_str(self) -> &'static str {
         match self {
             Self::Create => "CREATE",
             Self::Update => "UPDATE",
             Self::Delete => "DELETE",
+            Self::Connect => "CONNECT",
         }
     }
 
-    /// Returns the kind of the operation's options.
-    fn options(self) -> &'static str {
+    /// Returns the kind of the operation's options. For CONNECT, kube-apiserver sends no options.
+    pub(super) fn options(self) -> Option<&'static str> {
         match self {
-            Self::Create => "CreateOptions",
-            Self::Update => "UpdateOptions",
-            Self::Delete => "DeleteOptions",
+            Self::Create => Some("CreateOptions"),
+            Self::Update => Some("UpdateOptions"),
+            Self::Delete => Some("DeleteOptions"),
+            Self::Connect => None,
         }
     }
 }

@@ -11,6 +11,8 @@ use tokio::signal::unix::SignalKind;
 use tokio_util::task::AbortOnDropHandle;
 use tollgate::setup::{Options, Setup};
 use tollgate_admission::Instance;
+use tollgate_admission::tokens::TokenReviewer;
+use tollgate_cluster::ClusterTokens;
 use tollgate_config::Config;
 use tollgate_gate::live::{Begin, Live, Reclaim, Reconciler};
 use tollgate_gate::pipeline::Pipeline;
@@ -44,6 +46,19 @@ pub(super) struct Serve {
     last_known_good: LastKnownGood,
     #[command(flatten)]
     logging: Logging,
+}
+
+/// Returns who verifies tokens of the cluster, if the admin listener accepts them.
+fn reviewer(
+    resources: Option<&CustomResources>,
+    admin: &config::Admin,
+) -> Option<Arc<dyn TokenReviewer>> {
+    let settings = admin.authentication.as_ref()?.token_review.as_ref()?;
+    let client = resources?.client();
+    Some(Arc::new(ClusterTokens::new(
+        client,
+        settings.audiences.clone(),
+    )))
 }
 
 /// The recorder writes for at least this long at the end, even if requests used up the grace period.
@@ -104,6 +119,7 @@ impl Serve {
         let options = Options {
             others: &others,
             namespaces: resources.as_ref().map(CustomResources::namespaces),
+            tables: resources.as_ref().map(CustomResources::tables),
             ..Options::default()
         };
         let setup = Setup::new(&config, &options)?;
@@ -134,6 +150,7 @@ impl Serve {
         let max_concurrent_calls = config.engine.max_concurrent_calls as usize;
         let max_depth = config.requests.max_depth;
         let max_decoded_bytes = config.requests.max_decoded_bytes;
+        let token_reviewer = reviewer(resources.as_ref(), &config.admin);
         let listen = Listen {
             address: self.listen.unwrap_or(config.listen),
             admin: config::Admin {
@@ -145,6 +162,7 @@ impl Serve {
                 Some(registering) => registering.tls(config.tls).await?,
                 None => config.tls,
             },
+            token_reviewer,
             authentication: config.authentication,
             instance,
         };

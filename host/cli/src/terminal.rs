@@ -80,6 +80,16 @@ pub(super) fn plain(text: &str) -> String {
     one_line(text, Limit::Bytes(LONGEST_LINE_BYTES))
 }
 
+/// Formats the kind of a fault and its text. Most texts begin with the kind in words, which is left out.
+pub(super) fn fault_text(kind: &str, text: &str) -> String {
+    let words = kind.replace('-', " ");
+    match text.strip_prefix(&words) {
+        Some("") => kind.to_owned(),
+        Some(rest) if rest.starts_with(": ") => format!("{kind}{rest}"),
+        _ => format!("{kind}: {text}"),
+    }
+}
+
 /// Formats a number such as `1,234,567`.
 pub(super) fn grouped(number: u64) -> String {
     let digits = number.to_string();
@@ -125,6 +135,27 @@ mod tests {
         assert_eq!(grouped(7), "7");
         assert_eq!(grouped(1_234), "1,234");
         assert_eq!(grouped(100_000_000), "100,000,000");
+    }
+
+    #[test]
+    fn kind_of_fault_is_said_once() {
+        for (kind, text, expected) in [
+            (
+                "out-of-fuel",
+                "out of fuel: all of it",
+                "out-of-fuel: all of it",
+            ),
+            ("trap", "trap", "trap"),
+            ("trap", "trapped: here", "trap: trapped: here"),
+            (
+                "trap",
+                "the plugin aborted: no",
+                "trap: the plugin aborted: no",
+            ),
+            ("deadline", "deadline passed", "deadline: deadline passed"),
+        ] {
+            assert_eq!(fault_text(kind, text), expected);
+        }
     }
 
     #[test]

@@ -4,11 +4,14 @@ mod actual;
 mod against;
 mod compare;
 mod edit;
+pub(super) mod example;
 mod expect;
 mod find;
 mod gator;
+mod overrides;
 mod report;
 mod run;
+pub(super) mod schema;
 mod show;
 mod snapshot;
 mod suite;
@@ -23,6 +26,8 @@ use clap::Args;
 use self::against::Against;
 use self::gator::EngineSource;
 use self::run::{RunOptions, Tested, run};
+use self::watch::Watched;
+use super::build::fresh::{BuildFirst, Project};
 use super::terminal::{BAD, say};
 use super::{FAILURE, USAGE};
 
@@ -48,13 +53,15 @@ pub(super) struct Test {
     /// other version does not know all settings of this one.
     #[arg(long, value_name = "FILE", requires = "against")]
     against_settings: Option<PathBuf>,
-    /// Plugin that runs the ConstraintTemplates of gator's suites, such as rego=./rego.wasm. By default, the plugin that
-    /// runs one in tollgate.yaml in this folder.
+    /// Plugin that runs the ConstraintTemplates of gator's suites: rego=./rego.wasm, or cel=./cel_policy.wasm for those
+    /// with CEL. By default, the plugins that run some in tollgate.yaml in this folder.
     #[arg(long = "engine", value_name = "NAME=SOURCE")]
     engines: Vec<EngineSource>,
-    /// Run again whenever a suite, or a file that it names, changes.
+    /// Build and run again whenever a suite, a file that it names, or a source of a plugin changes.
     #[arg(long)]
     watch: bool,
+    #[command(flatten)]
+    build_first: BuildFirst,
     /// Write the results also as JUnit XML to this file.
     #[arg(long, value_name = "FILE")]
     junit: Option<PathBuf>,
@@ -72,12 +79,14 @@ Examples:
   tollgate test policy.test.yaml --filter \"10 replicas\"
   tollgate test --update                     accept the current results as snapshots
   tollgate test --against released.wasm      the differences from a released version
-  tollgate test --watch                      test again at every change
+  tollgate test --watch                      build and test again at every change
+  tollgate test --no-build                   without the toolchain, for components that another step built
   tollgate test --junit results.xml          for CI
-  tollgate test --engine rego=./rego.wasm policies/
+  tollgate test --engine rego=./rego.wasm --engine cel=./cel_policy.wasm policies/
                                              suites of gator verify, with Gatekeeper's templates
 
-Exit code: 0 when all cases pass, 1 when one fails, 2 when a suite could not be run.";
+A component in the folder `dist` of a project is built first if its sources have changed.
+Exit code: 0 when all cases pass, 1 when one fails, 2 when a suite could not be built or run.";
 
 // === impl Test ===
 
@@ -88,29 +97,28 @@ impl Test {
             .build()
             .context("cannot start the runtime")?;
         if self.watch {
-            let mut last = Vec::new();
-            watch::forever(|| {
-                match self.once(&runtime) {
-                    Ok((_, files)) => last = files,
-                    // A file that cannot be read may be corrected, so the files of the previous run stay watched.
-                    Err(error) => {
-                        say!("{BAD}{error:#}{BAD:#}");
-                        let suites = find::suites(&self.paths);
-                        last.extend(suites.unwrap_or_else(|_| self.paths.clone()));
-                    }
+            watch::forever(|watched| {
+                let result = self.once(&runtime, watched);
+                // A file that cannot be read may be corrected, and so may a source that does not compile.
+                if let Err(error) = &result {
+                    say!("{BAD}{error:#}{BAD:#}");
+                    let suites = find::suites(&self.paths);
+                    watched.add_files(suites.unwrap_or_else(|_| self.paths.clone()));
                 }
-                last.clone()
+                result.is_ok()
             });
         }
-        let (tested, _) = self.once(&runtime)?;
+        let tested = self.once(&runtime, &mut Watched::default())?;
         Ok(exit_code(&tested))
     }
 
-    /// Runs all suites and writes the results. Also returns the files that the suites depend on.
+    /// Builds what the suites test, runs all suites, and writes the results. Adds the files that the suites depend on to
+    /// `watched`.
     fn once(
         &self,
         runtime: &tokio::runtime::Runtime,
-    ) -> anyhow::Result<(Vec<Tested>, Vec<PathBuf>)> {
+        watched: &mut Watched,
+    ) -> anyhow::Result<Vec<Tested>> {
         let paths = find::suites(&self.paths)?;
         let against = match (&self.against, &self.against_settings) {
             (Some(against), Some(file)) => Some(against.clone().with_settings(file)?),
@@ -125,6 +133,13 @@ impl Test {
         let mut files: Vec<PathBuf> = suites.iter().flat_map(suite::Suite::files).collect();
         files.extend(paths.iter().cloned());
         files.extend(against.iter().flat_map(Against::files));
+        watched.add_files(files.iter().cloned());
+        files.extend(self.junit.iter().chain(&self.json).cloned());
+        let projects = Project::all(suites.iter().flat_map(suite::Suite::components), &files);
+        for project in &projects {
+            watched.add_sources(project.sources());
+        }
+        self.build_first.bring_up_to_date(&projects)?;
         let options = RunOptions {
             filter: self.filter.as_deref(),
             update: self.update,
@@ -156,7 +171,7 @@ impl Test {
         if let Some(file) = &self.json {
             write(file, &format!("{:#}\n", report::json(&tested)))?;
         }
-        Ok((tested, files))
+        Ok(tested)
     }
 }
 

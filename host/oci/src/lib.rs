@@ -17,6 +17,7 @@ mod address;
 mod cache;
 mod causes;
 mod credentials;
+mod describe;
 #[doc(hidden)]
 pub mod fuzzing;
 mod helper;
@@ -28,7 +29,7 @@ mod session;
 mod signature;
 mod transport;
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -44,6 +45,7 @@ use tollgate_config::{Reference, Registries, Source};
 pub use address::AddressError;
 pub use cache::Hold;
 pub use causes::{AuthoritiesProblem, ChallengeError, ConnectionError, KeysProblem, SetupError};
+pub use describe::Described;
 pub use last_good::{LastGood, Served};
 pub use manifest::ArtifactError;
 pub use patience::{Patience, Start};
@@ -335,17 +337,7 @@ impl Registry {
     ) -> Result<Signed, RegistryError> {
         let mut session = self.session(reference)?;
         let (digest, _) = session.manifest(session.name(), MAX_MANIFEST_BYTES).await?;
-        if let Some(wanted) = reference
-            .digest
-            .as_ref()
-            .filter(|wanted| **wanted != digest)
-        {
-            return Err(RegistryError::Digest {
-                what: "the manifest",
-                wanted: wanted.clone(),
-                found: digest,
-            });
-        }
+        describe::expect_digest(reference, &digest)?;
         let mut found = Vec::new();
         for place in signature::PLACES {
             for (_, manifest) in session.signatures(place, &digest).await? {
@@ -781,8 +773,8 @@ impl Registry {
         self.cache.as_ref()?.get(digest, limit_bytes)
     }
 
-    /// Pushes a plugin in the layout of the CNCF's artifact guidance for WebAssembly. Returns the digest of the
-    /// manifest.
+    /// Pushes a plugin in the layout of the CNCF's artifact guidance for WebAssembly, with annotations in its manifest.
+    /// Returns the digest of the manifest.
     ///
     /// # Errors
     /// When the registry does not accept the plugin.
@@ -790,13 +782,14 @@ impl Registry {
         &self,
         reference: &Reference,
         wasm: Vec<u8>,
+        annotations: BTreeMap<String, String>,
     ) -> Result<String, RegistryError> {
         let mut session = self.session(reference)?;
         let part = |media_type: &str, bytes: &[u8]| Descriptor {
             media_type: media_type.to_owned(),
             digest: digest_of(bytes),
             size: bytes.len() as u64,
-            annotations: std::collections::BTreeMap::new(),
+            annotations: BTreeMap::new(),
         };
         let config = serde_json::json!({
             "architecture": "wasm",
@@ -809,6 +802,7 @@ impl Registry {
             media_type: Some(OCI_MANIFEST.to_owned()),
             config: Some(part(WASM_CONFIG, &config)),
             layers: vec![part(WASM_LAYER, &wasm)],
+            annotations,
         };
         let manifest = serde_json::to_vec(&manifest)
             .map_err(|error| RegistryError::Artifact(ArtifactError::Write(error)))?;

@@ -15,6 +15,8 @@ pub(super) struct Manifest {
     pub(super) config: Option<Descriptor>,
     #[serde(default)]
     pub(super) layers: Vec<Descriptor>,
+    #[serde(default, skip_serializing_if = "std::collections::BTreeMap::is_empty")]
+    pub(super) annotations: std::collections::BTreeMap<String, String>,
 }
 
 /// The description of one part of an artifact.

@@ -2,15 +2,16 @@
 
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, bail};
+use anyhow::bail;
 use serde_json::{Value, json};
 use std::sync::Arc;
 use tollgate_admission::Phase;
-use tollgate_admission::chain;
-use tollgate_admission::review::decode::decode;
 use tollgate_admission::review::request::AdmissionRequest;
 use tollgate_engine::{Answer, CallError, CallReport, Engine, Guest, Subject};
 use tollgate_json::document::Json;
+
+use crate::asked;
+use crate::terminal::fault_text;
 
 /// The measured calls of a plugin in one phase.
 pub(super) struct Series {
@@ -40,8 +41,6 @@ pub(super) struct Measured {
 const DEADLINE: Duration = Duration::from_secs(30);
 /// Size of one padding annotation.
 const PADDING_BYTES: usize = 1000;
-/// Nesting depth of the AdmissionReview around the object.
-const DEPTH_AROUND: u32 = 2;
 
 /// Measures a phase: first with the object as given, then with larger objects.
 pub(super) async fn series(
@@ -71,11 +70,8 @@ pub(super) async fn series(
 }
 
 fn read(review: &Value, max_depth: u32) -> anyhow::Result<Arc<AdmissionRequest>> {
-    let review = decode(review.to_string().as_bytes(), max_depth + DEPTH_AROUND);
-    let review = review.map_err(|error| anyhow::anyhow!(chain(&error)));
-    Ok(Arc::new(
-        review.context("cannot decode the review")?.request,
-    ))
+    let request = asked::read(&Json::from(review.clone()), max_depth)?;
+    Ok(Arc::new(request))
 }
 
 async fn call(
@@ -115,7 +111,7 @@ async fn measure(
             Ok(Answer::Mutation(..)) => "changed",
             Ok(Answer::Deny(_)) => "denied",
             Err(CallError::Fault(error)) => {
-                fault = Some(format!("{}: {error}", error.kind()));
+                fault = Some(fault_text(error.kind(), &error.to_string()));
                 "fault"
             }
             Err(CallError::Overload(_)) => {

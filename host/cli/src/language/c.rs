@@ -6,13 +6,12 @@ use anyhow::{Context as _, anyhow, bail};
 
 use super::sdk::{self, Sdk};
 use super::tool::Tool;
-use super::{Built, Language, Template};
+use super::{Built, Language, Pipeline, Template};
 
 /// C with the SDK and without a C library.
 pub(super) struct C;
 
-const INSTALL: &str =
-    "install clang and lld 17 or later (Debian: clang lld), or Zig (`pip install ziglang`)";
+const INSTALL: &str = "install clang and lld 17 or later (Debian 12: clang-19 lld-19; Debian 13: clang lld), or Zig (`pip install ziglang`)";
 const FLAGS: &str = "compile_flags.txt";
 const TARGET: &str = "--target=";
 /// Flags for every build. `-fno-builtin` keeps the compiler from turning the SDK's `memcpy` into a call of itself.
@@ -29,15 +28,21 @@ const CLANG_VERSIONS: [&str; 7] = ["", "-22", "-21", "-20", "-19", "-18", "-17"]
 
 static TEMPLATE: Template = Template {
     files: &[
-        (
-            "policy.c",
-            include_str!("../../../../languages/c/trusted-registries/policy.c"),
-        ),
         (FLAGS, include_str!("c/compile_flags.txt.template")),
         (".gitignore", include_str!("c/gitignore.template")),
     ],
+    sample: &[(
+        "policy.c",
+        include_str!("../../../../languages/c/trusted-registries/policy.c"),
+    )],
+    empty: &[("policy.c", include_str!("empty/policy.c.template"))],
     unit_tests: "tollgate test --watch               # beside an editor; there are no tests without WebAssembly",
     fuel: 20_000,
+    pipeline: Pipeline {
+        github: "      - run: sudo apt-get update && sudo apt-get install --yes clang lld\n",
+        debian: "    - apt-get update && apt-get install --yes clang lld",
+        unit_tests: None,
+    },
 };
 
 // === impl C ===
@@ -79,9 +84,13 @@ impl Language for C {
             .args([&flags.sdk])
             .args([Path::new("-o"), &file])
             .run()?;
+        let included = flags.all.iter().filter_map(|flag| flag.strip_prefix("-I"));
+        let mut inputs: Vec<PathBuf> = included.map(|include| folder.join(include)).collect();
+        inputs.push(folder.join(&flags.sdk));
         Ok(Built {
             name: name(folder)?,
             file,
+            inputs,
         })
     }
 }

@@ -6,7 +6,7 @@ use anyhow::{Context as _, anyhow, ensure};
 
 use super::sdk::{self, Sdk};
 use super::tool::{Tool, is_at_least};
-use super::{Built, Language, Template, is_newer};
+use super::{Built, Language, Pipeline, Template, is_newer};
 
 /// Python with the SDK.
 pub(super) struct Python;
@@ -19,7 +19,7 @@ const NAME: &str =
 const VERSION: &str = "import platform; print(platform.python_version())";
 
 static TEMPLATE: Template = Template {
-    files: &[
+    sample: &[
         (
             "policy.py",
             include_str!("../../../../languages/python/trusted-registries/policy.py"),
@@ -32,6 +32,15 @@ static TEMPLATE: Template = Template {
             "test_policy.py",
             include_str!("python/test_policy.py.template"),
         ),
+    ],
+    empty: &[
+        ("policy.py", include_str!("empty/policy.py.template")),
+        (
+            "test_policy.py",
+            include_str!("empty/test_policy.py.template"),
+        ),
+    ],
+    files: &[
         (
             "pyproject.toml",
             include_str!("python/pyproject.toml.template"),
@@ -44,6 +53,11 @@ static TEMPLATE: Template = Template {
     ],
     unit_tests: ".venv/bin/python -m unittest        # the policy, without WebAssembly; `tollgate build` makes .venv",
     fuel: 1_000_000,
+    pipeline: Pipeline {
+        github: "      - uses: actions/setup-python@v5\n        with: { python-version: \"3.12\" }\n",
+        debian: "    - apt-get update && apt-get install --yes python3-venv",
+        unit_tests: Some(".venv/bin/python -m unittest"),
+    },
 };
 
 // === impl Python ===
@@ -85,8 +99,29 @@ impl Language for Python {
             .args([&file])
             .env("VIRTUAL_ENV", &environment)
             .run()?;
-        Ok(Built { name, file })
+        Ok(Built {
+            name,
+            file,
+            inputs: local_requirements(folder),
+        })
     }
+}
+
+/// Lists the requirements that are folders or files of this machine, such as the SDK.
+fn local_requirements(folder: &Path) -> Vec<PathBuf> {
+    let text = std::fs::read_to_string(folder.join(REQUIREMENTS)).unwrap_or_default();
+    let named = text.lines().map(|line| {
+        let line = line.trim();
+        let editable = line
+            .strip_prefix("-e ")
+            .or(line.strip_prefix("--editable "));
+        editable.unwrap_or(line).trim()
+    });
+    let named = named.filter(|name| !name.is_empty() && !name.starts_with('#'));
+    named
+        .map(|name| folder.join(name))
+        .filter(|path| path.exists())
+        .collect()
 }
 
 /// Returns the active virtual environment, or else the project's own. The author installs packages into an active one.
@@ -127,4 +162,21 @@ fn environment(folder: &Path) -> anyhow::Result<PathBuf> {
         filled.set_modified(std::time::SystemTime::now())?;
     }
     Ok(environment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn finds_requirements_of_this_machine() {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::create_dir(folder.path().join("sdk")).unwrap();
+        let text = "# the SDK\n-e ./sdk\nPyYAML==6.0.2\n\n";
+        std::fs::write(folder.path().join(REQUIREMENTS), text).unwrap();
+        assert_eq!(
+            local_requirements(folder.path()),
+            [folder.path().join("./sdk")]
+        );
+    }
 }

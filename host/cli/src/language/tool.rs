@@ -5,7 +5,7 @@ use std::process::{Command, Output, Stdio};
 
 use anyhow::{anyhow, ensure};
 
-use crate::terminal::{FAINT, plain, say};
+use crate::terminal::{FAINT, plain, tell};
 
 /// A tool of a language.
 pub(super) struct Tool {
@@ -42,12 +42,31 @@ impl Tool {
         self
     }
 
-    /// Prints the command and runs it. The tool's standard error goes to the author unchanged.
+    /// Prints the command on standard error and runs it. The tool's standard error goes to the author unchanged.
     pub(super) fn run(mut self) -> anyhow::Result<()> {
         let typed = self.typed();
-        say!("{FAINT}$ {typed}{FAINT:#}");
+        tell!("{FAINT}$ {typed}{FAINT:#}");
         let status = self.command.stdout(Stdio::null()).status();
         let status = status.map_err(|error| self.missing(error))?;
+        ensure!(
+            status.success(),
+            "`{typed}` failed with {status}; see its output above"
+        );
+        Ok(())
+    }
+
+    /// Prints the command and runs it, for a tool that writes what is wrong to its standard output. The output is shown
+    /// if the tool fails.
+    pub(super) fn check(mut self) -> anyhow::Result<()> {
+        let typed = self.typed();
+        tell!("{FAINT}$ {typed}{FAINT:#}");
+        let output = self.command.stderr(Stdio::inherit()).output();
+        let Output { status, stdout, .. } = output.map_err(|error| self.missing(error))?;
+        if !status.success() {
+            for line in String::from_utf8_lossy(&stdout).lines() {
+                tell!("{}", plain(line));
+            }
+        }
         ensure!(
             status.success(),
             "`{typed}` failed with {status}; see its output above"

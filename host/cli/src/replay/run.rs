@@ -12,11 +12,13 @@ use tollgate_config::{Config, Requests};
 use tollgate_gate::pipeline::Pipeline;
 use tollgate_gate::plugin::PluginState;
 use tollgate_json::document::Json;
+use tollgate_lookups::NoTables;
 use tollgate_recording::{self as recording, Entry, Records};
 
 use super::side::{Side, compare, responsible};
 use super::tally::{About, Difference, Tally};
 use crate::review::request::with_object;
+use crate::terminal::{NOTABLE, tell};
 
 /// A configuration that reviews are sent through.
 pub(super) struct Lab {
@@ -43,6 +45,9 @@ const LONGEST_CALL: Duration = Duration::from_secs(30);
 /// The time that a review may take.
 const LONGEST_REVIEW: Duration = Duration::from_secs(600);
 
+/// Why lookups have no answer.
+const NO_OBJECTS: &str = "a recording has no objects of the cluster beside those of its reviews";
+
 // === impl Lab ===
 
 impl Lab {
@@ -53,7 +58,11 @@ impl Lab {
             plugin.limits.cpu_time = LONGEST_CALL;
             plugin.limits.timeout = LONGEST_CALL;
         }
-        let setup = Setup::new(&config, &Options::default())?;
+        let options = Options {
+            tables: Some(Arc::new(NoTables::because(NO_OBJECTS))),
+            ..Options::default()
+        };
+        let setup = Setup::new(&config, &options)?;
         let set = setup.loader.load_all(config.plugins.clone()).await;
         let mut plugins = Vec::new();
         for plugin in set.iter() {
@@ -66,6 +75,13 @@ impl Lab {
                 PluginState::Disabled => continue,
                 PluginState::Loaded(loaded) => loaded.manifest.version.clone(),
             };
+            if !plugin.config.lookups.is_empty() {
+                tell!(
+                    "{NOTABLE}{}: the lookups of the plugin {name} answer not-synchronised:{NOTABLE:#} {NO_OBJECTS}, so \
+                     its answers can differ from those of the server",
+                    file.display()
+                );
+            }
             let digest = plugin.digest.as_deref().unwrap_or_default().to_owned();
             plugins.push((name, version, digest));
         }

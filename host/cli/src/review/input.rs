@@ -27,8 +27,17 @@ const LONGEST_FILE_BYTES: u64 = 256 << 20;
 /// Maximum number of values in all documents of a file. A value takes some hundred bytes in memory.
 pub(super) const MOST_VALUES: u32 = 20_000_000;
 
-/// Reads a file with any number of JSON or YAML documents. The items of lists become separate documents.
+/// Reads a file with JSON or YAML documents, at least one. The items of lists become separate documents.
 pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Document>> {
+    let documents = read_any(path)?;
+    if documents.is_empty() {
+        bail!("{}: contains no document", path.display());
+    }
+    Ok(documents)
+}
+
+/// Reads a file with any number of JSON or YAML documents, such as a dump of objects of which there may be none.
+pub(crate) fn read_any(path: &Path) -> anyhow::Result<Vec<Document>> {
     let file = path.display().to_string();
     let mut bytes = Vec::new();
     if file == "-" {
@@ -47,9 +56,6 @@ pub(crate) fn read(path: &Path) -> anyhow::Result<Vec<Document>> {
     }
     let text = std::str::from_utf8(&bytes).with_context(|| format!("{file}: not UTF-8 text"))?;
     let contents = documents(text).with_context(|| file.clone())?;
-    if contents.is_empty() {
-        bail!("{file}: contains no document");
-    }
     let numbered = contents
         .into_iter()
         .enumerate()
@@ -82,26 +88,43 @@ fn json(text: &str) -> anyhow::Result<Vec<Json>> {
     let mut stream = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
     let mut begin = 0;
     while let Some(result) = stream.next() {
-        result.context("not valid JSON")?;
+        result.map_err(|error| {
+            let said = error.to_string();
+            let place = format!(" at line {} column {}", error.line(), error.column());
+            let said = said.strip_suffix(&place).unwrap_or(&said);
+            anyhow!(
+                "line {}, column {}: not valid JSON: {said}",
+                error.line(),
+                error.column()
+            )
+        })?;
         let end = stream.byte_offset();
         let part = &text.as_bytes()[begin..end];
         let document = parse_up_to(part, MAX_DEPTH, MOST_VALUES).map_err(|error| {
-            let at = begin + error.offset;
+            let at = place(text, begin + error.offset);
             match error.kind {
                 ParseErrorKind::TooDeep { max_depth } => {
-                    anyhow!("nested deeper than {max_depth} levels, at byte {at}")
+                    anyhow!("{at}: nested deeper than {max_depth} levels")
                 }
                 ParseErrorKind::TooMany { max_values } => {
-                    anyhow!("more than {max_values} values, at byte {at}; review it in parts")
+                    anyhow!("{at}: more than {max_values} values; review it in parts")
                 }
-                ParseErrorKind::NoRoom(error) => anyhow!("{error}, at byte {at}"),
-                ParseErrorKind::Syntax(_) => anyhow!("not valid JSON, at byte {at}"),
+                ParseErrorKind::NoRoom(error) => anyhow!("{at}: {error}"),
+                ParseErrorKind::Syntax(_) => anyhow!("{at}: not valid JSON"),
             }
         })?;
         documents.push(document);
         begin = end;
     }
     Ok(documents)
+}
+
+/// Returns the place of a byte in a text. Columns count characters.
+fn place(text: &str, byte: usize) -> String {
+    let before = String::from_utf8_lossy(&text.as_bytes()[..byte.min(text.len())]);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().unwrap_or_default();
+    format!("line {line}, column {}", column.chars().count() + 1)
 }
 
 /// Replaces a list by its items. A list is a JSON array or a Kubernetes list.
@@ -209,11 +232,14 @@ mod tests {
     #[test]
     fn reports_errors_with_position() {
         let said = |text: &str| format!("{:#}", documents(text).unwrap_err());
+        let unclosed = said("{\n\"a\": [1}");
         assert!(
-            said("{\"a\": [1}").contains("line 1 column"),
-            "{}",
-            said("{\"a\": [1}")
+            unclosed.starts_with("line 2, column 8: not valid JSON: ")
+                && !unclosed.contains("line 2 column"),
+            "{unclosed}"
         );
+        assert_eq!(place("{\n\n  \"ä\": x", 10), "line 3, column 7");
+        assert_eq!(place("x", 0), "line 1, column 1");
         assert!(
             said("a: 1\na: 2\n").starts_with("line 2, column 1"),
             "{}",

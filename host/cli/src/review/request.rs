@@ -6,10 +6,10 @@ use std::sync::Arc;
 use anyhow::{anyhow, bail};
 use serde_json::json;
 use sha2::{Digest as _, Sha256};
+use tollgate_config::kubernetes::{Kinds, Known};
 use tollgate_json::document::{Json, Object};
 
 use super::input::Document;
-use super::kinds::{Kinds, Known};
 use super::{RequestedOperation, ReviewOptions};
 
 /// A review with the assumptions behind it.
@@ -34,7 +34,8 @@ pub(crate) struct Maker<'a> {
 }
 
 const USER: &str = "tollgate-review";
-const AUTHENTICATED: &str = "system:authenticated";
+/// Group of every user who is logged in.
+pub(crate) const AUTHENTICATED: &str = "system:authenticated";
 const NAMESPACE: &str = "default";
 
 // === impl Maker ===
@@ -62,6 +63,11 @@ impl<'a> Maker<'a> {
             kinds,
             old,
         }
+    }
+
+    /// Records a kind that kube-apiserver serves.
+    pub(crate) fn define(&mut self, group: &str, kind: &str, plural: &str, namespaced: bool) {
+        self.kinds.define(group, kind, plural, namespaced);
     }
 
     /// Lists the assumptions about every manifest.
@@ -161,7 +167,7 @@ impl<'a> Maker<'a> {
             None => RequestedOperation::Create,
         });
         let (object, old) = match operation {
-            RequestedOperation::Create => (Some(object), None),
+            RequestedOperation::Create | RequestedOperation::Connect => (Some(object), None),
             RequestedOperation::Delete => (None, Some(old.unwrap_or(object))),
             RequestedOperation::Update => {
                 if old.is_none() {
@@ -176,9 +182,11 @@ impl<'a> Maker<'a> {
         let of_kind = json!({ "group": group, "version": version, "kind": kind });
         let of_resource =
             json!({ "group": group, "version": version, "resource": resource.plural });
-        let options = json!({
-            "kind": operation.options(), "apiVersion": "meta.k8s.io/v1",
-            "dryRun": self.review_options.dry_run.then_some(["All"]),
+        let options = operation.options().map(|kind| {
+            without_nulls(json!({
+                "kind": kind, "apiVersion": "meta.k8s.io/v1",
+                "dryRun": self.review_options.dry_run.then_some(["All"]),
+            }))
         });
         // Members are in kube-apiserver's order. The members that select the plugins come before the object.
         let members = [
@@ -199,7 +207,7 @@ impl<'a> Maker<'a> {
             ("object", Some(object.unwrap_or(Json::Null))),
             ("oldObject", Some(old.unwrap_or(Json::Null))),
             ("dryRun", Some(Json::Bool(self.review_options.dry_run))),
-            ("options", Some(without_nulls(options))),
+            ("options", options),
         ];
         let members = members
             .into_iter()

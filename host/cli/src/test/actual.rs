@@ -10,6 +10,7 @@ use tollgate_json::patch::{Operation, write_all};
 
 use super::expect::Verdict;
 use crate::review::examine::{Finding, Step};
+use crate::terminal::{fault_text, grouped};
 
 /// The actual result of a case.
 #[derive(Clone, Debug)]
@@ -27,6 +28,8 @@ pub(super) struct Actual {
     /// The object after the mutators. None if the request was denied before that, or if the review has no object.
     pub(super) object: Option<Json>,
     pub(super) costs: Vec<Cost>,
+    /// Why each plugin does not match the review, if no plugin was called.
+    pub(super) mismatches: Vec<String>,
 }
 
 /// A fault of a plugin.
@@ -37,13 +40,15 @@ pub(super) struct Fault {
     pub(super) message: String,
 }
 
-/// The cost of one call.
+/// The cost of a plugin's turn: one call, or two if it was called again.
 #[derive(Clone, Debug)]
 pub(super) struct Cost {
     pub(super) plugin: String,
     /// `mutate` or `validate`.
     pub(super) phase: &'static str,
     pub(super) fuel: u64,
+    /// Highest fuel of one call, which limits count.
+    pub(super) fuel_of_one_call: u64,
     pub(super) milliseconds: f64,
 }
 
@@ -78,6 +83,7 @@ impl Actual {
             plugin: report.plugin.as_str().to_owned(),
             phase: step.endpoint.name(),
             fuel: report.cost.fuel,
+            fuel_of_one_call: report.cost.fuel_of_one_call,
             milliseconds: to_the_microsecond(report.cost.duration),
         });
         let outcomes = || steps.iter().map(|step| &step.outcome);
@@ -102,6 +108,31 @@ impl Actual {
                 .unwrap_or_default(),
             object: finding.after.clone(),
             costs: costs.collect(),
+            mismatches: Vec::new(),
+        }
+    }
+
+    /// Describes the fuel of the calls, each as limits count it.
+    pub(super) fn fuel_of_calls(&self) -> String {
+        let of_call = |cost: &Cost| format!("{} in {}", grouped(cost.fuel_of_one_call), cost.phase);
+        let is_one_plugin = self
+            .costs
+            .windows(2)
+            .all(|pair| pair[0].plugin == pair[1].plugin);
+        let most = self.costs.iter().map(|cost| cost.fuel_of_one_call).max();
+        match (&self.costs[..], most) {
+            ([], _) | (_, None) => "no call".to_owned(),
+            (costs, _) if is_one_plugin => {
+                let calls: Vec<String> = costs.iter().map(of_call).collect();
+                format!("fuel {}", calls.join(", "))
+            }
+            (costs, Some(most)) => {
+                format!(
+                    "fuel at most {} in each of {} calls",
+                    grouped(most),
+                    costs.len()
+                )
+            }
         }
     }
 
@@ -161,6 +192,19 @@ impl Actual {
                 .or_default() += cost.fuel;
         }
         fuel
+    }
+}
+
+// === impl Fault ===
+
+impl Fault {
+    /// Describes the fault with its text.
+    pub(super) fn described(&self) -> String {
+        format!(
+            "{} ended with {}",
+            self.plugin,
+            fault_text(self.kind, &self.message)
+        )
     }
 }
 

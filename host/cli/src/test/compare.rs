@@ -3,10 +3,10 @@
 use serde_json::Value;
 use tollgate_json::document::Json;
 
-use super::actual::Actual;
+use super::actual::{Actual, Fault};
 use super::expect::{Cause, Expectation, Verdict};
 use crate::review::difference;
-use crate::terminal::grouped;
+use crate::terminal::{grouped, plain};
 
 /// A difference from the expected result.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -30,8 +30,9 @@ pub(super) fn compare_result(
     texts(actual, expect, &mut failures);
     changed(actual, expect, object, &mut failures);
     for cost in &actual.costs {
-        if let Some(most) = fuel.filter(|most| cost.fuel > *most) {
-            let (used, most) = (grouped(cost.fuel), grouped(most));
+        let used = cost.fuel_of_one_call;
+        if let Some(most) = fuel.filter(|most| used > *most) {
+            let (used, most) = (grouped(used), grouped(most));
             failures.push(Failure::new(format!(
                 "fuel: {} used {used} in {}; at most {most} is allowed",
                 cost.plugin, cost.phase
@@ -43,30 +44,35 @@ pub(super) fn compare_result(
 
 fn verdict(actual: &Actual, expect: &Expectation, failures: &mut Vec<Failure>) {
     if let Some(verdict) = expect.verdict.filter(|verdict| *verdict != actual.verdict) {
-        failures.push(Failure::new(format!(
-            "verdict: expected {}, got {}",
-            verdict.as_str(),
-            described(actual)
-        )));
+        // The text of a fault follows below.
+        let got = match actual.verdict {
+            Verdict::Fault if !actual.faults.is_empty() => Verdict::Fault.as_str().to_owned(),
+            _ => described(actual),
+        };
+        failures.push(Failure {
+            what: format!("verdict: expected {}, got {got}", verdict.as_str()),
+            difference: mismatches(actual),
+        });
     } else if expect.verdict.is_none() && actual.verdict == Verdict::NotCalled {
-        failures.push(Failure::new(
-            "verdict: no plugin was called; expect not-called if that is right".to_owned(),
-        ));
+        failures.push(Failure {
+            what: "verdict: no plugin was called; expect not-called if that is right".to_owned(),
+            difference: mismatches(actual),
+        });
     }
     match &expect.fault {
         Some(kind) if !actual.faults.iter().any(|fault| fault.kind == kind) => {
-            failures.push(Failure::new(format!(
-                "fault: expected {kind}, got {}",
-                described(actual)
-            )));
+            let faults = actual.faults.iter();
+            let faults: Vec<String> = faults.map(Fault::described).collect();
+            let got = match faults.is_empty() {
+                true => described(actual),
+                false => faults.join("; "),
+            };
+            failures.push(Failure::new(format!("fault: expected {kind}, got {got}")));
         }
         None if expect.verdict != Some(Verdict::Fault) => {
             // Under failurePolicy Ignore, nobody would notice the fault.
             for fault in &actual.faults {
-                failures.push(Failure::new(format!(
-                    "fault: {} failed with {}: {}",
-                    fault.plugin, fault.kind, fault.message
-                )));
+                failures.push(Failure::new(format!("fault: {}", fault.described())));
             }
         }
         _ => {}
@@ -213,13 +219,19 @@ fn changed(
     }
 }
 
+/// Lists the reasons why no plugin was called, for the lines below a failure.
+fn mismatches(actual: &Actual) -> Vec<String> {
+    let mismatches = actual.mismatches.iter();
+    mismatches.map(|mismatch| plain(mismatch)).collect()
+}
+
 /// Describes the verdict and its reason.
 fn described(actual: &Actual) -> String {
     let verdict = actual.verdict.as_str();
     match (&actual.message, actual.code) {
         (Some(message), Some(code)) => format!("{verdict} ({code}): {message}"),
         _ if actual.verdict == Verdict::NotCalled => {
-            format!("{verdict}: no plugin's rules match this review")
+            format!("{verdict}: no plugin matches this review")
         }
         _ => verdict.to_owned(),
     }
@@ -294,8 +306,10 @@ mod tests {
                 plugin: "limit".to_owned(),
                 phase: "validate",
                 fuel: 1930,
+                fuel_of_one_call: 1930,
                 milliseconds: 0.2,
             }],
+            mismatches: Vec::new(),
         }
     }
 
@@ -392,6 +406,77 @@ mod tests {
     }
 
     #[test]
+    fn shows_the_text_of_a_fault_once() {
+        let mut actual = denied();
+        let text = "out of fuel: the plugin used all 100 units (limits.fuel)";
+        actual.verdict = Verdict::Fault;
+        actual.code = Some(500);
+        actual.message = Some(format!("limit: {text}"));
+        actual.faults.push(super::super::actual::Fault {
+            plugin: "limit".to_owned(),
+            kind: "out-of-fuel",
+            message: text.to_owned(),
+        });
+        let allow = Expectation {
+            verdict: Some(Verdict::Allow),
+            ..Expectation::default()
+        };
+        insta::assert_snapshot!(whats(&actual, &allow, None).join("\n"), @r"
+        verdict: expected allow, got fault
+        fault: limit ended with out-of-fuel: the plugin used all 100 units (limits.fuel)
+        ");
+        let trap = Expectation {
+            fault: Some("trap".to_owned()),
+            ..Expectation::default()
+        };
+        assert_eq!(
+            whats(&actual, &trap, None),
+            [
+                "fault: expected trap, got limit ended with out-of-fuel: the plugin used all 100 units (limits.fuel)"
+            ]
+        );
+    }
+
+    #[test]
+    fn lists_what_was_asked_for_below_an_unexpected_verdict() {
+        let mut actual = denied();
+        actual.verdict = Verdict::NotCalled;
+        (actual.code, actual.message) = (None, None);
+        actual.mismatches = vec!["limit: asked for pods, its rules want nodes".to_owned()];
+        let deny = Expectation {
+            verdict: Some(Verdict::Deny),
+            ..Expectation::default()
+        };
+        let failures = compare_result(&actual, &deny, None, None);
+        assert_eq!(
+            failures[0].what,
+            "verdict: expected deny, got not-called: no plugin matches this review"
+        );
+        assert_eq!(failures[0].difference, actual.mismatches);
+    }
+
+    #[test]
+    fn counts_fuel_as_limits_do() {
+        let mut actual = denied();
+        // The plugin was called again, and its turn cost more than any call.
+        actual.costs[0].fuel = 3000;
+        let none = Expectation {
+            verdict: Some(Verdict::Deny),
+            ..Expectation::default()
+        };
+        assert!(whats(&actual, &none, Some(1930)).is_empty());
+        assert_eq!(actual.fuel_of_calls(), "fuel 1,930 in validate");
+        let mut other = actual.costs[0].clone();
+        other.plugin = "other".to_owned();
+        other.fuel_of_one_call = 2500;
+        actual.costs.push(other);
+        assert_eq!(
+            actual.fuel_of_calls(),
+            "fuel at most 2,500 in each of 2 calls"
+        );
+    }
+
+    #[test]
     fn unexpected_fault_fails_an_allowed_case() {
         let mut actual = denied();
         actual.verdict = Verdict::Allow;
@@ -406,7 +491,7 @@ mod tests {
         };
         assert_eq!(
             whats(&actual, &allow, None),
-            ["fault: limit failed with trap: trap: unreachable"]
+            ["fault: limit ended with trap: unreachable"]
         );
         let expected = Expectation {
             fault: Some("trap".to_owned()),

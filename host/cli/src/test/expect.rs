@@ -6,6 +6,7 @@ use std::path::Path;
 use serde_json::Value;
 use tollgate_admission::text::field_path;
 use tollgate_config::read::{Fields, Node, child};
+use tollgate_config::schema::Values;
 use tollgate_engine::Fault;
 use tollgate_json::document::Pointer;
 
@@ -58,6 +59,7 @@ pub(super) struct Cause {
     pub(super) message: Option<String>,
 }
 
+const CODE_EXPECTED: &str = "an HTTP status such as 403";
 const VERDICTS: &[(&str, Verdict)] = &[
     ("allow", Verdict::Allow),
     ("deny", Verdict::Deny),
@@ -88,14 +90,12 @@ impl Expectation {
         });
         let not_loaded = text(&mut fields, "notLoaded");
         let code = fields.optional("code").and_then(|node| {
-            let code = node
-                .value()
-                .as_u64()
-                .and_then(|code| u16::try_from(code).ok());
-            if code.is_none() {
-                node.reject("an HTTP status such as 403");
+            let code = node.integer(CODE_EXPECTED)?;
+            let status = u16::try_from(code).ok();
+            if status.is_none() {
+                node.reject(CODE_EXPECTED);
             }
-            code
+            status
         });
         let causes = fields.optional("causes").and_then(|node| {
             let causes = node.elements("causes, each with `field` and `message`")?;
@@ -167,7 +167,7 @@ fn annotations(
     node: &Node<'_>,
     fields: &mut Fields<'_>,
 ) -> Option<BTreeMap<String, Option<String>>> {
-    let Some(members) = node.value().as_object() else {
+    let Some(members) = node.members(Values::TextOrNull) else {
         node.reject("an object with a text, or null, for each key");
         return None;
     };
@@ -192,7 +192,7 @@ fn annotations(
 }
 
 fn places(node: &Node<'_>, fields: &mut Fields<'_>) -> Option<BTreeMap<String, Value>> {
-    let Some(members) = node.value().as_object() else {
+    let Some(members) = node.members(Values::Any) else {
         node.reject("an object with a JSON Pointer for each key, such as /spec/replicas: 3");
         return None;
     };

@@ -38,6 +38,22 @@ pub(super) fn suites(paths: &[PathBuf]) -> anyhow::Result<Vec<PathBuf>> {
     Ok(suites)
 }
 
+/// Lists the suites directly in a folder by their names, without those of gator.
+pub(super) fn suites_in(folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(folder).into_iter().flatten();
+    let names = entries
+        .filter_map(Result::ok)
+        .map(|entry| entry.file_name().to_string_lossy().into_owned());
+    let mut suites: Vec<PathBuf> = names
+        .filter(|name| !name.starts_with('.'))
+        .filter(|name| ENDINGS.iter().any(|ending| name.ends_with(ending)))
+        .map(|name| folder.join(name))
+        .map(|path| path.strip_prefix("./").map(Path::to_owned).unwrap_or(path))
+        .collect();
+    suites.sort();
+    suites
+}
+
 fn walk(folder: &Path, suites: &mut Vec<PathBuf>) -> anyhow::Result<()> {
     let unreadable = || format!("cannot read the folder {}", folder.display());
     for entry in std::fs::read_dir(folder).with_context(unreadable)? {

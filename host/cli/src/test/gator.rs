@@ -1,7 +1,8 @@
-//! Runs suites of `gator verify` as they are: a plugin for ConstraintTemplates answers, through the server's own
-//! pipeline.
+//! Runs suites of `gator verify` as they are: plugins for ConstraintTemplates answer, through the server's own pipeline.
+//! The plugin for CEL runs a template that has CEL, as Gatekeeper prefers CEL to Rego. The plugin for Rego runs the
+//! others.
 //!
-//! One engine serves all suites. The plugin is loaded once for each template with a constraint and an inventory, because
+//! One engine of the host serves all suites. A plugin is loaded once for each template with a constraint and an inventory, because
 //! these are its settings.
 
 mod case;
@@ -19,7 +20,7 @@ use tollgate_config::{Config, Defaults, PluginConfig};
 use tollgate_gate::plugin::{Plugin, PluginSet, PluginState};
 
 use self::case::{mismatches, review_of, violations};
-use self::suite::{Case, Suite, Test};
+use self::suite::{Case, Languages, Suite, Test};
 use super::actual::Actual;
 use super::compare::Failure;
 use super::run::{Tested, TestedCase};
@@ -37,19 +38,28 @@ pub(super) struct EngineSource {
     source: String,
 }
 
-/// The plugin for templates, and the host that runs it.
+/// The plugins for templates, and the host that runs them.
 pub(super) struct Lab {
     setup: Setup,
     config: Config,
-    source: String,
+    sources: Sources,
+}
+
+/// The sources of the plugins for templates.
+#[derive(Default)]
+struct Sources {
+    rego: Option<String>,
+    cel: Option<String>,
 }
 
 /// The name of the plugin for templates with Rego.
 const REGO: &str = "rego";
+/// The name of the plugin for templates with CEL.
+const CEL: &str = "cel";
 /// The configuration file of a project, in which the plugin is looked for.
 const PROJECT: &str = "tollgate.yaml";
 const MISSING: &str = "the suite tests ConstraintTemplates, and no plugin for them is known; name it with --engine \
-    rego=./rego.wasm, or use it in tollgate.yaml in this folder";
+    rego=./rego.wasm or --engine cel=./cel_policy.wasm, or use it in tollgate.yaml in this folder";
 
 // === impl EngineSource ===
 
@@ -61,8 +71,8 @@ impl std::str::FromStr for EngineSource {
             .split_once('=')
             .filter(|(_, source)| !source.is_empty())
             .ok_or("expected NAME=SOURCE, such as rego=./rego.wasm")?;
-        if name != REGO {
-            return Err(format!("got the engine {name:?}, expected {REGO}"));
+        if ![REGO, CEL].contains(&name) {
+            return Err(format!("got the engine {name:?}, expected {REGO} or {CEL}"));
         }
         let has_scheme = ["file:", "oci://"]
             .iter()
@@ -81,20 +91,22 @@ impl std::str::FromStr for EngineSource {
 // === impl Lab ===
 
 impl Lab {
-    /// Sets up the host for the plugin that the flags name, or that the project in this folder uses.
+    /// Sets up the host for the plugins that the flags name, or that the project in this folder uses.
     pub(super) fn open(engines: &[EngineSource]) -> anyhow::Result<Self> {
-        let named = engines.iter().find(|engine| engine.name == REGO);
-        let source = match named {
-            Some(engine) => engine.source.clone(),
-            None => of_project(Path::new(PROJECT))?.ok_or_else(|| anyhow!("{MISSING}"))?,
-        };
+        let sources = Sources::find(engines)?;
         let mut config = Config::parse("allowEmpty: true", Path::new("."))?;
-        config.plugins = vec![plugin(&source, REGO, &json!({}))?];
+        let known = [(REGO, &sources.rego), (CEL, &sources.cel)];
+        let known = known
+            .into_iter()
+            .filter_map(|(name, source)| Some((name, source.as_deref()?)));
+        config.plugins = known
+            .map(|(name, source)| plugin(source, name, &json!({})))
+            .collect::<anyhow::Result<_>>()?;
         let setup = Setup::new(&config, &Options::default())?;
         Ok(Self {
             setup,
             config,
-            source,
+            sources,
         })
     }
 
@@ -111,8 +123,16 @@ impl Lab {
             let cases = test.cases.iter();
             let selected = cases.filter(|case| filter.is_none_or(|part| case.name.contains(part)));
             let selected: Vec<&Case> = selected.collect();
-            let configs: Vec<_> = selected.iter().map(|case| test.settings(case)).collect();
-            let loaded = self.load(&configs).await;
+            let loaded = match self.sources.of(test) {
+                Ok((engine, source)) => {
+                    let settings = selected.iter().map(|case| test.settings(case, engine));
+                    self.load(source, &settings.collect::<Vec<_>>()).await
+                }
+                Err(error) => {
+                    let message = format!("{error:#}");
+                    selected.iter().map(|_| Err(anyhow!("{message}"))).collect()
+                }
+            };
             for (case, plugin) in selected.into_iter().zip(loaded) {
                 let mut run = TestedCase {
                     suite: path.to_owned(),
@@ -138,8 +158,12 @@ impl Lab {
         })
     }
 
-    /// Loads the plugin with the settings of each case. Cases with the same settings share one.
-    async fn load(&self, settings: &[anyhow::Result<Value>]) -> Vec<anyhow::Result<Arc<Plugin>>> {
+    /// Loads a plugin with the settings of each case. Cases with the same settings share one.
+    async fn load(
+        &self,
+        source: &str,
+        settings: &[anyhow::Result<Value>],
+    ) -> Vec<anyhow::Result<Arc<Plugin>>> {
         let mut distinct: Vec<&Value> = Vec::new();
         for settings in settings.iter().flatten() {
             if !distinct.contains(&settings) {
@@ -149,7 +173,7 @@ impl Lab {
         let configs = distinct
             .iter()
             .enumerate()
-            .map(|(index, settings)| plugin(&self.source, &format!("{REGO}-{index}"), settings));
+            .map(|(index, settings)| plugin(source, &format!("template-{index}"), settings));
         let configs: anyhow::Result<Vec<PluginConfig>> = configs.collect();
         let configs = match configs {
             Ok(configs) => configs,
@@ -246,14 +270,61 @@ fn plugin(source: &str, name: &str, settings: &Value) -> anyhow::Result<PluginCo
     Ok(plugin.0)
 }
 
-/// Returns the source of the first plugin of a configuration that runs a template.
-fn of_project(file: &Path) -> anyhow::Result<Option<String>> {
-    if !file.exists() {
-        return Ok(None);
+// === impl Sources ===
+
+impl Sources {
+    /// Finds the plugins that the flags name, or that the project in this folder uses.
+    fn find(engines: &[EngineSource]) -> anyhow::Result<Self> {
+        let named = |name: &str| {
+            let named = engines.iter().find(|engine| engine.name == name);
+            named.map(|engine| engine.source.clone())
+        };
+        let mut sources = Self {
+            rego: named(REGO),
+            cel: named(CEL),
+        };
+        if engines.is_empty() {
+            sources = Self::of_project(Path::new(PROJECT))?;
+        }
+        if sources.rego.is_none() && sources.cel.is_none() {
+            bail!("{MISSING}");
+        }
+        Ok(sources)
     }
-    let config = Config::load(file)?;
-    let runs_template =
-        |plugin: &&PluginConfig| plugin.settings.pointer("/template/kind").is_some();
-    let plugin = config.plugins.iter().find(runs_template);
-    Ok(plugin.map(|plugin| plugin.source.to_string()))
+
+    /// Returns the sources of the first plugins of a configuration that run templates.
+    fn of_project(file: &Path) -> anyhow::Result<Self> {
+        if !file.exists() {
+            return Ok(Self::default());
+        }
+        let config = Config::load(file)?;
+        let mut sources = Self::default();
+        for plugin in &config.plugins {
+            let template = plugin.settings.pointer("/template");
+            let source = match template.map(Languages::of) {
+                Some(languages) if languages.cel => &mut sources.cel,
+                Some(_) => &mut sources.rego,
+                None => continue,
+            };
+            source.get_or_insert_with(|| plugin.source.to_string());
+        }
+        Ok(sources)
+    }
+
+    /// Returns the engine of a test, and the source of its plugin.
+    fn of(&self, test: &Test) -> anyhow::Result<(&'static str, &str)> {
+        let languages = test.languages();
+        if let (Some(cel), true) = (&self.cel, languages.cel) {
+            return Ok((CEL, cel));
+        }
+        match &self.rego {
+            Some(rego) if languages.rego || !languages.cel => Ok((REGO, rego)),
+            _ if languages.cel => bail!(
+                "the template has CEL, and no plugin for it is known; name it with --engine cel=./cel_policy.wasm"
+            ),
+            _ => bail!(
+                "the template has Rego, and no plugin for it is known; name it with --engine rego=./rego.wasm"
+            ),
+        }
+    }
 }

@@ -38,7 +38,10 @@ fn case(case: &TestedCase) -> Value {
     if let Some(actual) = &case.actual {
         value["result"] = actual.to_json();
         let calls = actual.costs.iter().map(|cost| {
-            json!({ "plugin": cost.plugin, "phase": cost.phase, "fuel": cost.fuel, "milliseconds": cost.milliseconds })
+            json!({
+                "plugin": cost.plugin, "phase": cost.phase, "fuel": cost.fuel,
+                "fuelOfOneCall": cost.fuel_of_one_call, "milliseconds": cost.milliseconds,
+            })
         });
         value["calls"] = calls.collect();
     }

@@ -15,13 +15,17 @@ use tollgate_engine::Clock;
 use tollgate_gate::pipeline::Pipeline;
 use tollgate_gate::plugin::{Plugin, PluginSet, PluginState};
 use tollgate_json::document::Json;
+use tollgate_lookups::{NoTables, Tables};
 
 use super::actual::{Actual, operations};
 use super::against::{Against, Comparison, compare};
 use super::compare::{Failure, compare_result};
 use super::edit;
+use super::expect::Verdict;
+use super::overrides::{override_review, with_resource};
 use super::snapshot::Snapshots;
 use super::suite::{Case, Input, Parts, Suite};
+use crate::asked;
 use crate::review::examine::{Finding, examine, step};
 use crate::review::input;
 use crate::review::input::Document;
@@ -123,7 +127,7 @@ pub(super) async fn run(
 }
 
 /// Reads the documents of a case. Each one comes with the name that it is reported under.
-fn documents(case: &Case) -> Vec<(String, anyhow::Result<Document>)> {
+pub(super) fn documents(case: &Case) -> Vec<(String, anyhow::Result<Document>)> {
     let input = case.review.object.as_ref();
     let read = input
         .ok_or_else(|| anyhow!("the case has no object"))
@@ -169,19 +173,20 @@ fn read_one(input: &Input) -> anyhow::Result<Json> {
 }
 
 /// Prepares the review of a case, with the case's own changes.
-fn prepare(parts: &Parts, mut document: Document) -> anyhow::Result<Prepared> {
+pub(super) fn prepare(case: &Case, mut document: Document) -> anyhow::Result<Prepared> {
+    let parts = &case.review;
     let is_review =
         document.content.member("kind").and_then(Json::as_text) == Some("AdmissionReview");
     if !parts.set.is_empty() || !parts.unset.is_empty() {
         document.content = edited(parts, &document.content, is_review)?;
     }
     if is_review {
-        ensure!(
-            !parts.says_what_a_review_says,
-            "the object is an AdmissionReview, which has its own operation, user, groups, namespace, dryRun and \
-             oldObject; remove these keys"
-        );
-        return Maker::new(&ReviewOptions::default(), &[], Vec::new()).prepare(&document);
+        let mut prepared =
+            Maker::new(&ReviewOptions::default(), &[], Vec::new()).prepare(&document)?;
+        let old = case.own.old_object.as_ref().map(read_one).transpose()?;
+        check_old(&case.own, old.is_some())?;
+        prepared.review = override_review(&prepared.review, &case.own, old);
+        return Ok(prepared);
     }
     let old = parts.old_object.as_ref().map(read_one).transpose()?;
     let review_options = ReviewOptions {
@@ -194,9 +199,7 @@ fn prepare(parts: &Parts, mut document: Document) -> anyhow::Result<Prepared> {
         namespace: parts.namespace.clone(),
         dry_run: parts.dry_run.unwrap_or(false),
     };
-    if old.is_some() && review_options.operation != Some(RequestedOperation::Update) {
-        bail!("oldObject is only for UPDATE; for DELETE, write the old object as `object`");
-    }
+    check_old(parts, old.is_some())?;
     let documents = [document];
     let mut prepared =
         Maker::new(&review_options, &documents, Vec::new()).prepare(&documents[0])?;
@@ -212,11 +215,21 @@ fn prepare(parts: &Parts, mut document: Document) -> anyhow::Result<Prepared> {
         };
         prepared.review = with_member(&prepared.review, "oldObject", old);
     }
+    prepared.review = with_resource(&prepared.review, parts);
     Ok(prepared)
 }
 
+fn check_old(parts: &Parts, has_old: bool) -> anyhow::Result<()> {
+    let is_update = matches!(parts.operation, None | Some(RequestedOperation::Update));
+    ensure!(
+        !has_old || is_update,
+        "oldObject is only for UPDATE; for DELETE, write the old object as `object`"
+    );
+    Ok(())
+}
+
 /// Returns the Namespaces of a case. Without any, a plugin that needs one has a fault that says so.
-fn namespaces(parts: &Parts) -> anyhow::Result<Arc<dyn Namespaces>> {
+pub(super) fn namespaces(parts: &Parts) -> anyhow::Result<Arc<dyn Namespaces>> {
     match &parts.namespaces {
         None => Ok(Arc::new(NoNamespaces::because(
             "the case has no Namespaces: list them under `namespaces`, in the case or in `defaults`",
@@ -226,6 +239,21 @@ fn namespaces(parts: &Parts) -> anyhow::Result<Arc<dyn Namespaces>> {
             let list = Json::from(value.clone());
             let objects = list.as_array().unwrap_or_default();
             crate::namespaces::of_list("in `namespaces` of the case", objects)
+        }
+    }
+}
+
+/// Returns the objects that the lookups of a case see. Without any, lookups answer `not-synchronised`.
+fn tables(parts: &Parts) -> anyhow::Result<Arc<dyn Tables>> {
+    match &parts.cluster {
+        None => Ok(Arc::new(NoTables::because(
+            "the case has no objects of the cluster: list them under `cluster`, in the case or in `defaults`",
+        ))),
+        Some(Input::File(path)) => crate::objects::read(path),
+        Some(Input::Inline(value)) => {
+            let list = Json::from(value.clone());
+            let objects = list.as_array().unwrap_or_default();
+            crate::objects::of_list("in `cluster` of the case", objects)
         }
     }
 }
@@ -259,7 +287,7 @@ impl Lab {
         options: &RunOptions<'_>,
     ) -> anyhow::Result<()> {
         let parts = &case.review;
-        let prepared = prepare(parts, document.clone())?;
+        let prepared = prepare(case, document.clone())?;
         let object = case.expect.object.as_ref().map(read_one).transpose()?;
         let loaded = self.load(parts.settings.as_ref(), None).await?;
         if let Some(part) = &case.expect.not_loaded {
@@ -274,7 +302,8 @@ impl Lab {
             return Ok(());
         }
         let namespaces = namespaces(parts).context("namespaces")?;
-        let pipeline = self.pipeline(&loaded, parts.now, namespaces.clone());
+        let tables = tables(parts).context("cluster")?;
+        let pipeline = self.pipeline(&loaded, parts.now, namespaces.clone(), tables.clone());
         let finding = examine(
             &pipeline,
             &self.suite.config.requests,
@@ -285,7 +314,10 @@ impl Lab {
         if let Some(error) = &finding.error {
             bail!("{error}");
         }
-        let actual = Actual::of(&finding);
+        let mut actual = Actual::of(&finding);
+        if actual.verdict == Verdict::NotCalled {
+            actual.mismatches = self.mismatches(&loaded, &prepared.review);
+        }
         run.failures = compare_result(&actual, &case.expect, object.as_ref(), parts.fuel);
         if case.expect.snapshot {
             let growth = self.suite.fuel_growth;
@@ -302,7 +334,7 @@ impl Lab {
                      them with --against-settings FILE"
                 );
             }
-            let old = self.pipeline(&old, parts.now, namespaces);
+            let old = self.pipeline(&old, parts.now, namespaces, tables);
             let comparison = compare(
                 &pipeline,
                 &old,
@@ -362,11 +394,29 @@ impl Lab {
         ))))
     }
 
+    /// Says for each plugin what it was asked for, and what it wants instead.
+    fn mismatches(&self, loaded: &Loaded, review: &Json) -> Vec<String> {
+        let Ok(request) = asked::read(review, self.suite.config.requests.max_depth) else {
+            return Vec::new();
+        };
+        let plugins = loaded.plugins.iter();
+        let mismatches = plugins.filter_map(|plugin| match &plugin.state {
+            PluginState::Loaded(loaded) => {
+                let mismatch = asked::mismatch(&request, &loaded.matching)?;
+                Some(format!("{}: {mismatch}", plugin.config.name))
+            }
+            PluginState::Failed { .. } => None,
+            PluginState::Disabled => Some(format!("{}: it is disabled", plugin.config.name)),
+        });
+        mismatches.collect()
+    }
+
     fn pipeline(
         &self,
         loaded: &Loaded,
         now: Option<SystemTime>,
         namespaces: Arc<dyn Namespaces>,
+        tables: Arc<dyn Tables>,
     ) -> Pipeline {
         let clock = now.map_or(Clock::System, Clock::Fixed);
         let config = &self.suite.config;
@@ -375,7 +425,8 @@ impl Lab {
                 .engine
                 .clone()
                 .with_clock(clock)
-                .with_namespaces(namespaces),
+                .with_namespaces(namespaces)
+                .with_tables(tables),
             PluginSet::new(loaded.plugins.clone()),
             self.setup.metrics.clone(),
             config.requests.max_depth,

@@ -13,8 +13,8 @@ pub(super) fn case(case: &TestedCase, verbose: bool) {
     };
     let cost = case.actual.as_ref().map(|actual| {
         format!(
-            "  {FAINT}fuel {}, {}{FAINT:#}",
-            grouped(actual.fuel()),
+            "  {FAINT}{}, {}{FAINT:#}",
+            actual.fuel_of_calls(),
             milliseconds(actual.milliseconds())
         )
     });
@@ -25,7 +25,7 @@ pub(super) fn case(case: &TestedCase, verbose: bool) {
     );
     if !case.passed() {
         say!(
-            "       {FAINT}{}, {}{FAINT:#}",
+            "       {FAINT}{}: {}{FAINT:#}",
             plain(&case.suite.display().to_string()),
             case.place
         );
@@ -49,7 +49,8 @@ pub(super) fn case(case: &TestedCase, verbose: bool) {
 fn details(case: &TestedCase) {
     let Some(actual) = &case.actual else { return };
     for cost in &actual.costs {
-        let (fuel, time) = (grouped(cost.fuel), milliseconds(cost.milliseconds));
+        let fuel = grouped(cost.fuel_of_one_call);
+        let time = milliseconds(cost.milliseconds);
         say!(
             "       {FAINT}{} {}: fuel {fuel}, {time}{FAINT:#}",
             cost.plugin,

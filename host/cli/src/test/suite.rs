@@ -12,9 +12,11 @@ use time::OffsetDateTime;
 use time::format_description::well_known::Rfc3339;
 use tollgate_config::problem::{Collector, Problems};
 use tollgate_config::read::{Fields, Node, child, join};
+use tollgate_config::schema::{Shape, Values};
 use tollgate_config::{Config, Defaults, PluginConfig, Source, yaml};
 
 use super::expect::Expectation;
+use super::overrides::Resource;
 use crate::review::RequestedOperation;
 
 /// A suite, with everything that is needed to run it.
@@ -37,6 +39,8 @@ pub(super) struct Case {
     /// The case's key path in the suite.
     pub(super) place: String,
     pub(super) review: Parts,
+    /// The inputs of the case and its row alone. They override an AdmissionReview, which the defaults do not.
+    pub(super) own: Parts,
     pub(super) expect: Expectation,
 }
 
@@ -54,12 +58,15 @@ pub(super) struct Parts {
     pub(super) dry_run: Option<bool>,
     /// The Namespaces of the cluster: a list, or a file.
     pub(super) namespaces: Option<Input>,
+    /// Objects of the cluster, for lookups: a list, or a file or folder.
+    pub(super) cluster: Option<Input>,
     pub(super) now: Option<SystemTime>,
     pub(super) settings: Option<Value>,
     /// Maximum fuel of one call.
     pub(super) fuel: Option<u64>,
-    /// Whether a case or row, but not the defaults, sets a value that an AdmissionReview contains itself.
-    pub(super) says_what_a_review_says: bool,
+    /// The resource, where the kind does not lead to it.
+    pub(super) resource: Option<Resource>,
+    pub(super) sub_resource: Option<String>,
 }
 
 /// An object, or the file that contains it.
@@ -91,11 +98,13 @@ const OPERATIONS: &[(&str, RequestedOperation)] = &[
     ("CREATE", RequestedOperation::Create),
     ("UPDATE", RequestedOperation::Update),
     ("DELETE", RequestedOperation::Delete),
+    ("CONNECT", RequestedOperation::Connect),
 ];
 const PLUGINS_EXPECTED: &str =
     "the plugins to test, as in a configuration; or `config`, the name of a configuration file";
 const CASES_EXPECTED: &str = "a list of cases";
 const OBJECT_EXPECTED: &str = "a manifest or an AdmissionReview, or the name of a file with them";
+const CLUSTER_EXPECTED: &str = "a list of whole objects, or the name of a file or folder with them";
 const NAMESPACES_EXPECTED: &str = "a list of Namespaces such as {metadata: {name: shop, labels: {team: a}}}, or the name of a file with them";
 const EXPECT_EXPECTED: &str = "a result such as allow or deny";
 const NOW_EXPECTED: &str = "a time such as 2026-07-01T12:00:00Z";
@@ -119,7 +128,7 @@ impl Suite {
         problems.finish(suite)
     }
 
-    fn read(document: &Value, path: &Path, problems: &Collector) -> Option<Self> {
+    pub(super) fn read(document: &Value, path: &Path, problems: &Collector) -> Option<Self> {
         let folder = yaml::folder_of(path);
         let mut fields = Node::root(document, problems).object()?;
         let config_file = fields
@@ -132,15 +141,10 @@ impl Suite {
             fields.finish();
             Some(parts)
         });
-        let mut defaults = defaults.unwrap_or_default();
-        defaults.says_what_a_review_says = false;
-        let fuel_growth = fields.optional("fuelGrowth").and_then(|node| {
-            let percent = node.value().as_u64();
-            if percent.is_none() {
-                node.reject("a whole number of percent, such as 10");
-            }
-            percent
-        });
+        let defaults = defaults.unwrap_or_default();
+        let fuel_growth = fields
+            .optional("fuelGrowth")
+            .and_then(|node| node.integer("a whole number of percent, such as 10"));
         let nodes = fields.required("cases", CASES_EXPECTED).and_then(|node| {
             let nodes = node.elements("cases")?;
             if nodes.is_empty() {
@@ -173,19 +177,25 @@ impl Suite {
         })
     }
 
+    /// Lists the components of the tested plugins, as far as they are files.
+    pub(super) fn components(&self) -> impl Iterator<Item = &Path> {
+        let plugins = self.config.plugins.iter();
+        plugins.filter_map(|plugin| match &plugin.source {
+            Source::File(path) => Some(path.as_path()),
+            Source::Oci(_) => None,
+        })
+    }
+
     /// Lists the files that the suite depends on, except the suite's own file.
     pub(super) fn files(&self) -> Vec<PathBuf> {
-        let plugins = self.config.plugins.iter();
-        let plugins = plugins.filter_map(|plugin| match &plugin.source {
-            Source::File(path) => Some(path.clone()),
-            Source::Oci(_) => None,
-        });
+        let plugins = self.components().map(Path::to_owned);
         let inputs = self.cases.iter().flat_map(|case| {
             let review = &case.review;
             [
                 &review.object,
                 &review.old_object,
                 &review.namespaces,
+                &review.cluster,
                 &case.expect.object,
             ]
         });
@@ -290,6 +300,7 @@ fn read_case(
             name,
             place,
             review,
+            own: parts.clone(),
             expect,
         });
     };
@@ -353,9 +364,12 @@ impl Parts {
         let (object, old_object) = (input("object"), input("oldObject"));
         let namespaces = fields
             .optional("namespaces")
-            .and_then(|node| Input::read_namespaces(&node, folder));
+            .and_then(|node| Input::read_list(&node, folder, NAMESPACES_EXPECTED));
+        let cluster = fields
+            .optional("cluster")
+            .and_then(|node| Input::read_list(&node, folder, CLUSTER_EXPECTED));
         let set = fields.optional("set").and_then(|node| {
-            let members = node.value().as_object();
+            let members = node.members(Values::Any);
             if members.is_none() {
                 node.reject(
                     "an object with a JSON Pointer for each key, such as /spec/replicas: 3",
@@ -372,9 +386,14 @@ impl Parts {
             node.quotable_text("a name").map(ToOwned::to_owned)
         };
         let (user, namespace) = (text("user"), text("namespace"));
+        let sub_resource = text("subResource");
+        let resource = fields
+            .optional("resource")
+            .and_then(|node| Resource::read(&node));
         let groups = texts(fields, "groups", "names");
         let dry_run = fields.optional("dryRun").and_then(|node| node.boolean());
         let now = fields.optional("now").and_then(|node| {
+            node.accepts(Shape::Text);
             let time = node
                 .value()
                 .as_str()
@@ -385,24 +404,12 @@ impl Parts {
             time.map(SystemTime::from)
         });
         let settings = fields.optional("settings").and_then(|node| {
-            if !node.value().is_object() {
+            if node.members(Values::Any).is_none() {
                 node.reject("an object");
             }
             Some(node.value().clone()).filter(Value::is_object)
         });
-        let fuel = fields.optional("fuel").and_then(|node| {
-            let fuel = node.value().as_u64();
-            if fuel.is_none() {
-                node.reject("the most fuel that one call may use, such as 5000");
-            }
-            fuel
-        });
-        let says_what_a_review_says = old_object.is_some()
-            || operation.is_some()
-            || user.is_some()
-            || groups.is_some()
-            || namespace.is_some()
-            || dry_run.is_some();
+        let fuel = fields.optional("fuel").and_then(|node| node.count());
         Self {
             object,
             old_object,
@@ -414,10 +421,12 @@ impl Parts {
             namespace,
             dry_run,
             namespaces,
+            cluster,
             now,
             settings,
             fuel,
-            says_what_a_review_says,
+            resource,
+            sub_resource,
         }
     }
 
@@ -436,10 +445,15 @@ impl Parts {
             namespace: self.namespace.clone().or_else(|| below.namespace.clone()),
             dry_run: self.dry_run.or(below.dry_run),
             namespaces: self.namespaces.clone().or_else(|| below.namespaces.clone()),
+            cluster: self.cluster.clone().or_else(|| below.cluster.clone()),
             now: self.now.or(below.now),
             settings: self.settings.clone().or_else(|| below.settings.clone()),
             fuel: self.fuel.or(below.fuel),
-            says_what_a_review_says: self.says_what_a_review_says || below.says_what_a_review_says,
+            resource: self.resource.clone().or_else(|| below.resource.clone()),
+            sub_resource: self
+                .sub_resource
+                .clone()
+                .or_else(|| below.sub_resource.clone()),
         }
     }
 }
@@ -454,6 +468,8 @@ fn texts(fields: &mut Fields<'_>, key: &'static str, of: &str) -> Option<Vec<Str
 
 impl Input {
     pub(super) fn read(node: &Node<'_>, folder: &Path) -> Option<Self> {
+        node.accepts(Shape::Members(Values::Any));
+        node.accepts(Shape::Text);
         match node.value() {
             Value::Object(_) => Some(Self::Inline(node.value().clone())),
             Value::String(file) if !file.is_empty() => Some(Self::File(join(folder, file))),
@@ -464,15 +480,17 @@ impl Input {
         }
     }
 
-    /// Reads a list of Namespaces, or the name of a file with them.
-    fn read_namespaces(node: &Node<'_>, folder: &Path) -> Option<Self> {
+    /// Reads a list of objects, or the name of a file with them.
+    fn read_list(node: &Node<'_>, folder: &Path, expected: &str) -> Option<Self> {
+        node.accepts(Shape::Objects);
+        node.accepts(Shape::Text);
         match node.value() {
             Value::Array(objects) if objects.iter().all(Value::is_object) => {
                 Some(Self::Inline(node.value().clone()))
             }
             Value::String(file) if !file.is_empty() => Some(Self::File(join(folder, file))),
             _ => {
-                node.reject(NAMESPACES_EXPECTED);
+                node.reject(expected);
                 None
             }
         }
@@ -535,6 +553,44 @@ cases:
         assert_eq!(
             suite.files(),
             ["policies/x.wasm", "policies/web.yaml", "policies/web.yaml"].map(PathBuf::from)
+        );
+    }
+
+    #[test]
+    fn fuel_has_the_suffixes_of_a_configuration() {
+        let suite = parse(
+            "plugins: [{ name: x, source: file:x.wasm }]
+defaults: { object: web.yaml, fuel: 30k }
+cases:
+  - { name: default, expect: allow }
+  - { name: own, fuel: 1.5M, resource: mice, subResource: scale, expect: allow }
+",
+        )
+        .unwrap();
+        let fuel: Vec<Option<u64>> = suite.cases.iter().map(|case| case.review.fuel).collect();
+        assert_eq!(fuel, [Some(30_000), Some(1_500_000)]);
+        assert_eq!(
+            suite.cases[0].own.fuel, None,
+            "the defaults override nothing"
+        );
+        let problems = parse(
+            "plugins: [{ name: x, source: file:x.wasm }]
+cases:
+  - { name: a, object: web.yaml, fuel: lots, resource: pods/exec, expect: allow }
+",
+        )
+        .unwrap_err()
+        .to_string();
+        assert!(
+            problems.contains(
+                "cases[0].fuel: got \"lots\", expected a whole number, such as 250, 5k, 100M or 1G"
+            ),
+            "{problems}"
+        );
+        assert!(
+            problems
+                .contains("cases[0].resource: got \"pods/exec\", expected a resource such as pods"),
+            "{problems}"
         );
     }
 

@@ -3,16 +3,32 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
+use crate::build::sources::Sources;
 use crate::terminal::{FAINT, say};
 
 /// Interval between two checks of the files, short enough for a person.
 const INTERVAL: Duration = Duration::from_millis(300);
 
-/// Calls `run`, and again whenever one of the files that it returns changes, until the process ends.
-pub(super) fn forever(mut run: impl FnMut() -> Vec<PathBuf>) -> ! {
+/// What a run depends on.
+#[derive(Default)]
+pub(super) struct Watched {
+    files: Vec<PathBuf>,
+    /// The sources of projects, as they were before the run built them. An edit during a build counts as a change.
+    sources: Vec<(Sources, Vec<State>)>,
+}
+
+type State = (PathBuf, Option<(SystemTime, u64)>);
+
+/// Calls `run`, and again whenever something changes that it adds to its argument, until the process ends. `run` returns
+/// whether it could add everything. If not, the additions of the previous run stay watched.
+pub(super) fn forever(mut run: impl FnMut(&mut Watched) -> bool) -> ! {
+    let mut watched = Watched::default();
     loop {
-        let files = run();
-        let before = states(&files);
+        let earlier = std::mem::take(&mut watched);
+        if !run(&mut watched) {
+            watched.add_all(earlier);
+        }
+        let before = watched.before();
         say!(
             "{FAINT}waiting for a change of {} file(s); press Ctrl-C to stop{FAINT:#}\n",
             before.len()
@@ -20,7 +36,7 @@ pub(super) fn forever(mut run: impl FnMut() -> Vec<PathBuf>) -> ! {
         let mut seen = before.clone();
         loop {
             std::thread::sleep(INTERVAL);
-            let now = states(&files);
+            let now = watched.now();
             // A file that is still being written may be incomplete. A change counts when it has been stable for one
             // interval.
             if now == seen && now != before {
@@ -31,13 +47,57 @@ pub(super) fn forever(mut run: impl FnMut() -> Vec<PathBuf>) -> ! {
     }
 }
 
-type State = (PathBuf, Option<(SystemTime, u64)>);
+// === impl Watched ===
 
-fn states(files: &[PathBuf]) -> Vec<State> {
-    let mut states: Vec<State> = files
-        .iter()
-        .map(|file| (file.clone(), state(file)))
-        .collect();
+impl Watched {
+    pub(super) fn add_files(&mut self, files: impl IntoIterator<Item = PathBuf>) {
+        self.files.extend(files);
+    }
+
+    /// Adds the sources of a project, as they are now.
+    pub(super) fn add_sources(&mut self, sources: Sources) {
+        if self.sources.iter().all(|(known, _)| *known != sources) {
+            let states = of_sources(&sources);
+            self.sources.push((sources, states));
+        }
+    }
+
+    fn add_all(&mut self, other: Self) {
+        self.add_files(other.files);
+        for (sources, _) in other.sources {
+            self.add_sources(sources);
+        }
+    }
+
+    /// Returns the states that the run has seen.
+    fn before(&self) -> Vec<State> {
+        let sources = self.sources.iter().flat_map(|(_, states)| states.clone());
+        sorted(self.of_files().chain(sources).collect())
+    }
+
+    fn now(&self) -> Vec<State> {
+        let sources = self
+            .sources
+            .iter()
+            .flat_map(|(sources, _)| of_sources(sources));
+        sorted(self.of_files().chain(sources).collect())
+    }
+
+    fn of_files(&self) -> impl Iterator<Item = State> {
+        self.files.iter().map(|file| (file.clone(), state(file)))
+    }
+}
+
+/// Returns the states of sources without lock files, which the build may write itself.
+fn of_sources(sources: &Sources) -> Vec<State> {
+    let files = sources.files().into_values();
+    files
+        .filter(|file| !Sources::is_lock(file))
+        .map(|file| (file.clone(), state(&file)))
+        .collect()
+}
+
+fn sorted(mut states: Vec<State>) -> Vec<State> {
     states.sort();
     states.dedup();
     states
@@ -46,4 +106,29 @@ fn states(files: &[PathBuf]) -> Vec<State> {
 fn state(file: &Path) -> Option<(SystemTime, u64)> {
     let metadata = std::fs::metadata(file).ok()?;
     Some((metadata.modified().ok()?, metadata.len()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edit_during_a_build_counts_as_change() {
+        let folder = tempfile::tempdir().unwrap();
+        let sources = || Sources::in_folder(folder.path());
+        std::fs::write(folder.path().join("policy.c"), "int x;").unwrap();
+        let mut watched = Watched::default();
+        watched.add_sources(sources());
+        assert_eq!(watched.before(), watched.now());
+        std::fs::write(folder.path().join("go.sum"), "written by the build").unwrap();
+        assert_eq!(watched.before(), watched.now());
+        std::fs::write(folder.path().join("policy.c"), "int xy;").unwrap();
+        std::fs::write(folder.path().join("new.c"), "").unwrap();
+        assert_ne!(watched.before(), watched.now());
+        // A run that fails before it gets to the sources keeps them, as they are.
+        let mut next = Watched::default();
+        next.add_all(watched);
+        assert_eq!(next.before(), next.now());
+        assert_eq!(next.now().len(), 2);
+    }
 }

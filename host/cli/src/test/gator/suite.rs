@@ -22,6 +22,13 @@ pub(in crate::test) struct Test {
     pub(in crate::test) cases: Vec<Case>,
 }
 
+/// The languages of a template's code.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Languages {
+    pub(super) rego: bool,
+    pub(super) cel: bool,
+}
+
 /// An object with what is expected of it.
 pub(in crate::test) struct Case {
     /// The name of the test and of the case.
@@ -126,8 +133,14 @@ impl Test {
         })
     }
 
-    /// Returns the settings of the plugin for a case.
-    pub(super) fn settings(&self, case: &Case) -> anyhow::Result<Value> {
+    /// Returns the languages of the template. Those of a template that cannot be read are not known.
+    pub(super) fn languages(&self) -> Languages {
+        let template = self.template.as_ref();
+        template.map(Languages::of).unwrap_or_default()
+    }
+
+    /// Returns the settings of the plugin for a case. `engine` is its name.
+    pub(super) fn settings(&self, case: &Case, engine: &str) -> anyhow::Result<Value> {
         let given = |document: &anyhow::Result<Value>| match document {
             Ok(document) => Ok(document.clone()),
             Err(error) => Err(anyhow!("{error:#}")),
@@ -139,13 +152,34 @@ impl Test {
         let is_namespace =
             |object: &&Value| object["apiVersion"] == "v1" && object["kind"] == "Namespace";
         let namespaces: Vec<Value> = inventory.iter().filter(is_namespace).cloned().collect();
-        Ok(json!({
+        let mut settings = json!({
             "template": given(&self.template)?,
             "constraints": [denying(given(&self.constraint)?)],
-            "inventory": inventory,
             "namespaces": namespaces,
             "enforcementPoint": POINT,
-        }))
+        });
+        // CEL has no inventory.
+        if engine == super::REGO {
+            settings["inventory"] = inventory.into();
+        }
+        Ok(settings)
+    }
+}
+
+// === impl Languages ===
+
+impl Languages {
+    pub(super) fn of(template: &Value) -> Self {
+        let targets = template.pointer("/spec/targets").and_then(Value::as_array);
+        let targets = targets.into_iter().flatten();
+        let codes = targets
+            .clone()
+            .filter_map(|target| target["code"].as_array());
+        let has = |engine: &str| codes.clone().flatten().any(|code| code["engine"] == engine);
+        Self {
+            rego: has("Rego") || targets.clone().any(|target| target["rego"].is_string()),
+            cel: has("K8sNativeValidation"),
+        }
     }
 }
 

@@ -1,0 +1,127 @@
+//! What lookups take of memory, and which rights they need.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use tollgate_config::PluginConfig;
+use tollgate_config::lookup::{Lookup, LookupNamespaces};
+use tollgate_gate::plugin::{Plugin, PluginState};
+
+/// Bytes of a megabyte, as Kubernetes writes memory.
+const MEBIBYTE: f64 = 1024.0 * 1024.0;
+
+/// Resources by their API group.
+type Resources<'p> = BTreeMap<&'p str, BTreeSet<&'p str>>;
+
+/// Returns a line for each lookup of a plugin. `has_objects` says whether the objects come from a dump.
+pub(super) fn lines(plugin: &Plugin, has_objects: bool) -> Vec<String> {
+    let PluginState::Loaded(loaded) = &plugin.state else {
+        return Vec::new();
+    };
+    let line = |name: &str, lookup: &Lookup| {
+        let mut tables = loaded.guest.lookups().tables();
+        let table = tables.find(|(of, _)| *of == name);
+        let takes = match table.map(|(_, table)| table.size()) {
+            Some(size) if has_objects => {
+                #[expect(clippy::cast_precision_loss, reason = "shown with one digit")]
+                let mebibytes = size.bytes as f64 / MEBIBYTE;
+                format!("{} objects, about {mebibytes:.1} MiB", size.objects)
+            }
+            _ => "--objects with a dump of the objects shows what it takes".to_owned(),
+        };
+        format!("  lookup {name}: {}; {takes}", lookup.resource)
+    };
+    let lookups = plugin.config.lookups.iter();
+    lookups.map(|(name, lookup)| line(name, lookup)).collect()
+}
+
+/// Returns the roles that the lookups of all plugins need, as YAML. Returns none if there are no lookups.
+pub(super) fn roles<'p>(plugins: impl IntoIterator<Item = &'p PluginConfig>) -> Option<String> {
+    let mut everywhere = Resources::new();
+    let mut by_namespace: BTreeMap<&str, Resources<'p>> = BTreeMap::new();
+    let enabled = plugins.into_iter().filter(|plugin| plugin.enabled);
+    for lookup in enabled.flat_map(|plugin| plugin.lookups.values()) {
+        let resource = &lookup.resource;
+        let grant = |resources: &mut Resources<'p>| {
+            let of_group = resources.entry(&resource.group).or_default();
+            of_group.insert(&resource.resource);
+        };
+        match &lookup.namespaces {
+            LookupNamespaces::All => grant(&mut everywhere),
+            LookupNamespaces::Named(names) => {
+                for name in names {
+                    grant(by_namespace.entry(name).or_default());
+                }
+            }
+        }
+    }
+    let mut documents = Vec::new();
+    if !everywhere.is_empty() {
+        documents.push(role("ClusterRole", "", &everywhere));
+    }
+    for (namespace, resources) in by_namespace {
+        let namespace = format!(", namespace: {namespace}");
+        documents.push(role("Role", &namespace, &resources));
+    }
+    (!documents.is_empty()).then(|| documents.join("---\n"))
+}
+
+fn role(kind: &str, namespace: &str, resources: &Resources<'_>) -> String {
+    let rules = resources.iter().map(|(group, resources)| {
+        let resources: Vec<&str> = resources.iter().copied().collect();
+        let resources = resources.join(", ");
+        format!(
+            "  - {{ apiGroups: ['{group}'], resources: [{resources}], verbs: [list, watch] }}\n"
+        )
+    });
+    let rules: String = rules.collect();
+    format!(
+        "apiVersion: rbac.authorization.k8s.io/v1\nkind: {kind}\nmetadata: {{ name: \
+         tollgate-lookups{namespace} }}\nrules:\n{rules}"
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use std::path::Path;
+
+    use tollgate_config::Config;
+
+    use super::*;
+
+    fn plugins(lookups: &str) -> Vec<PluginConfig> {
+        let text = format!("plugins: [{{ name: a, source: 'file:a.wasm', lookups: [{lookups}] }}]");
+        Config::parse(&text, Path::new(".")).unwrap().plugins
+    }
+
+    #[test]
+    fn roles_have_what_lookups_read() {
+        let ingresses =
+            "{ name: a, resource: { group: networking.k8s.io, version: v1, resource: ingresses } }";
+        let maps = "{ name: b, namespaces: [shop, blog], resource: { group: '', version: v1, resource: configmaps } }";
+        let plugins = plugins(&format!("{ingresses}, {maps}"));
+        insta::assert_snapshot!(roles(&plugins).unwrap(), @r"
+        apiVersion: rbac.authorization.k8s.io/v1
+        kind: ClusterRole
+        metadata: { name: tollgate-lookups }
+        rules:
+          - { apiGroups: ['networking.k8s.io'], resources: [ingresses], verbs: [list, watch] }
+        ---
+        apiVersion: rbac.authorization.k8s.io/v1
+        kind: Role
+        metadata: { name: tollgate-lookups, namespace: blog }
+        rules:
+          - { apiGroups: [''], resources: [configmaps], verbs: [list, watch] }
+        ---
+        apiVersion: rbac.authorization.k8s.io/v1
+        kind: Role
+        metadata: { name: tollgate-lookups, namespace: shop }
+        rules:
+          - { apiGroups: [''], resources: [configmaps], verbs: [list, watch] }
+        ");
+    }
+
+    #[test]
+    fn no_lookups_need_no_role() {
+        assert_eq!(roles(&plugins("")), None);
+    }
+}

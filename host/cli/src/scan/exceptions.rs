@@ -1,0 +1,300 @@
+//! Which exceptions are still needed.
+
+use std::collections::BTreeMap;
+use std::time::SystemTime;
+
+use serde_json::{Value, json};
+use tollgate_config::{Exception, PluginConfig};
+
+use super::finding::{Results, Summary, Verdict};
+
+/// An exception, with what the scan knows about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Row {
+    pub(super) plugin: String,
+    /// The position in the plugin's `exceptions`.
+    pub(super) index: usize,
+    /// The name, or else the position.
+    pub(super) label: String,
+    /// The end as it was written.
+    pub(super) until: String,
+    pub(super) reason: String,
+    pub(super) state: State,
+    /// The objects that it covers.
+    pub(super) objects: u64,
+    /// The objects for which the plugin is not called because of it.
+    pub(super) applied: u64,
+    /// The results for the objects that it covers, without exceptions.
+    pub(super) without: Summary,
+}
+
+/// Whether an exception can be deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It is over and has no effect.
+    Expired,
+    /// It names users or groups, so objects cannot tell.
+    NotJudged,
+    /// It covers no object.
+    Unused,
+    /// It covers objects, and the plugin has nothing against them.
+    NotNeeded,
+    /// Without it, objects would be denied, changed or warned about.
+    Needed,
+}
+
+/// Lists the exceptions of all plugins, in the order of the configuration.
+pub(super) fn rows<'c>(
+    plugins: impl Iterator<Item = &'c PluginConfig>,
+    results: &Results,
+    now: SystemTime,
+) -> Vec<Row> {
+    let uses = uses(results);
+    let mut rows = Vec::new();
+    for plugin in plugins {
+        for (index, exception) in plugin.exceptions.iter().enumerate() {
+            let name = plugin.name.as_str();
+            let uses = uses.get(&(name, index));
+            rows.push(row(name, index, exception, uses, now));
+        }
+    }
+    rows
+}
+
+/// For each object that an exception covers: whether it applied, and the worst result without it.
+type Uses = Vec<(bool, Verdict)>;
+
+fn uses(results: &Results) -> BTreeMap<(&str, usize), Uses> {
+    let mut uses: BTreeMap<(&str, usize), Uses> = BTreeMap::new();
+    for judged in results.judged.values() {
+        let mut of_object: BTreeMap<(&str, usize), (bool, Verdict)> = BTreeMap::new();
+        for finding in &judged.findings {
+            let without = finding.without.unwrap_or(finding.verdict);
+            for covered in &finding.covered {
+                let key = (finding.plugin.as_str(), covered.index);
+                let (applied, worst) = of_object.entry(key).or_insert((false, without));
+                *applied |= covered.applied;
+                *worst = without.min(*worst);
+            }
+        }
+        for (key, used) in of_object {
+            uses.entry(key).or_default().push(used);
+        }
+    }
+    uses
+}
+
+fn row(
+    plugin: &str,
+    index: usize,
+    exception: &Exception,
+    uses: Option<&Uses>,
+    now: SystemTime,
+) -> Row {
+    let uses = uses.map(Vec::as_slice).unwrap_or_default();
+    let mut without = Summary::default();
+    for (_, verdict) in uses {
+        without.add(*verdict);
+    }
+    let names_users = !exception.users.is_empty() || !exception.groups.is_empty();
+    let applied = uses.iter().filter(|(applied, _)| *applied);
+    let applied = applied.map(|(_, verdict)| *verdict);
+    let state = if !exception.is_active(now) {
+        State::Expired
+    } else if names_users {
+        State::NotJudged
+    } else if applied.clone().count() == 0 {
+        State::Unused
+    } else if applied.clone().all(|verdict| verdict == Verdict::Pass) {
+        State::NotNeeded
+    } else {
+        State::Needed
+    };
+    Row {
+        plugin: plugin.to_owned(),
+        index,
+        label: exception.label(index),
+        until: exception.until().to_owned(),
+        reason: exception.reason().to_owned(),
+        state,
+        objects: uses.len() as u64,
+        applied: applied.count() as u64,
+        without,
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// Returns the word in JSON.
+    pub(super) fn key(self) -> &'static str {
+        match self {
+            Self::Expired => "expired",
+            Self::NotJudged => "not-judged",
+            Self::Unused => "unused",
+            Self::NotNeeded => "not-needed",
+            Self::Needed => "needed",
+        }
+    }
+}
+
+// === impl Row ===
+
+impl Row {
+    pub(super) fn to_json(&self) -> Value {
+        json!({
+            "plugin": self.plugin,
+            "name": self.label,
+            "index": self.index,
+            "until": self.until,
+            "reason": self.reason,
+            "state": self.state.key(),
+            "objects": self.objects,
+            "applied": self.applied,
+            "without": self.without.to_json(),
+        })
+    }
+
+    /// Returns what to do about the exception, for people.
+    pub(super) fn advice(&self) -> String {
+        let refused = self.without.count(Verdict::Fail) + self.without.count(Verdict::Error);
+        match self.state {
+            State::Expired if refused > 0 => format!(
+                "expired, so it has no effect: delete it; {refused} of {} objects that it named are refused",
+                self.objects
+            ),
+            State::Expired => "expired, so it has no effect: delete it".to_owned(),
+            State::NotJudged => {
+                "not judged: it names users or groups, and objects do not say who changes them"
+                    .to_owned()
+            }
+            State::Unused if self.objects > 0 => format!(
+                "unused: earlier exceptions cover its {} objects already",
+                self.objects
+            ),
+            State::Unused => "unused: it covers no object that the plugin is called for".to_owned(),
+            State::NotNeeded => format!(
+                "not needed: the plugin has nothing against the {} objects that it covers",
+                self.objects
+            ),
+            State::Needed => {
+                let warned = self.without.count(Verdict::Warn);
+                format!(
+                    "needed: without it, {refused} of {} objects would be refused, and {warned} would be changed or \
+                     warned about",
+                    self.objects
+                )
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scan::finding::tests::{finding, judged, place};
+    use crate::scan::finding::{Covered, Finding};
+    use tollgate_config::SharedException;
+
+    fn exception(key: &str, expires: &str) -> Exception {
+        let spec =
+            json!({"plugins": ["labels"], key: ["x"], "reason": "legacy", "expires": expires});
+        SharedException::read(&spec).unwrap().exception
+    }
+
+    fn excepted(indices: &[usize], without: Verdict) -> Finding {
+        let covered = indices.iter().enumerate();
+        Finding {
+            covered: covered
+                .map(|(position, index)| Covered {
+                    index: *index,
+                    applied: position == 0,
+                })
+                .collect(),
+            without: Some(without),
+            ..finding("labels", Verdict::Skip)
+        }
+    }
+
+    #[test]
+    fn says_for_each_exception_whether_it_is_needed() {
+        let mut results = Results::default();
+        let mut add =
+            |name: &str, findings| results.add(place(Some("shop"), name), judged(findings));
+        add("a", vec![excepted(&[0], Verdict::Fail)]);
+        add("b", vec![excepted(&[0], Verdict::Pass)]);
+        add("c", vec![excepted(&[1, 2], Verdict::Pass)]);
+        let refused = Finding {
+            covered: vec![Covered {
+                index: 4,
+                applied: false,
+            }],
+            ..finding("labels", Verdict::Fail)
+        };
+        add("d", vec![refused]);
+        let exceptions = [
+            exception("names", "never"),
+            exception("names", "never"),
+            exception("names", "never"),
+            exception("users", "never"),
+            exception("names", "2020-01-01"),
+            exception("namespaces", "never"),
+        ];
+        let uses = uses(&results);
+        let now = SystemTime::now();
+        let rows: Vec<Row> = exceptions
+            .iter()
+            .enumerate()
+            .map(|(index, exception)| {
+                row(
+                    "labels",
+                    index,
+                    exception,
+                    uses.get(&("labels", index)),
+                    now,
+                )
+            })
+            .collect();
+        let states: Vec<_> = rows.iter().map(|row| row.state.key()).collect();
+        assert_eq!(
+            states,
+            [
+                "needed",
+                "not-needed",
+                "unused",
+                "not-judged",
+                "expired",
+                "unused"
+            ]
+        );
+        assert_eq!((rows[0].objects, rows[0].applied), (2, 2));
+        assert!(
+            rows[0].advice().contains("1 of 2 objects"),
+            "{}",
+            rows[0].advice()
+        );
+        assert!(
+            rows[2].advice().contains("earlier exceptions"),
+            "{}",
+            rows[2].advice()
+        );
+        assert!(
+            rows[4].advice().contains("1 of 1 objects"),
+            "{}",
+            rows[4].advice()
+        );
+    }
+
+    #[test]
+    fn one_object_counts_once_for_both_phases() {
+        let mut results = Results::default();
+        let mut mutate = excepted(&[0], Verdict::Pass);
+        mutate.phase = "mutate".to_owned();
+        results.add(
+            place(None, "a"),
+            judged(vec![mutate, excepted(&[0], Verdict::Fail)]),
+        );
+        let uses = uses(&results);
+        assert_eq!(uses[&("labels", 0)], [(true, Verdict::Fail)]);
+    }
+}
