@@ -35,6 +35,18 @@ const WORLDS: &str = "
         import tollgate:admission/clock@0.1.0;
     }
 
+    /// Wants to see objects of the cluster.
+    world with-cluster {
+        include tollgate:admission/validator@0.1.0;
+        import tollgate:admission/cluster@0.1.0;
+    }
+
+    /// Likewise, and changes what it reviews.
+    world mutator-with-cluster {
+        include tollgate:admission/mutator@0.1.0;
+        import tollgate:admission/cluster@0.1.0;
+    }
+
     /// Wants what no host has.
     world with-unknown-import {
         include tollgate:admission/validator@0.1.0;

@@ -148,6 +148,7 @@ fn creates_builds_and_tests_rust_plugin() {
             "8 case(s) in 1 suite(s): 8 passed",
         ],
     );
+    tests_no_stale_component(&project);
     let bench = run(
         &project,
         &[
@@ -183,6 +184,32 @@ fn creates_builds_and_tests_rust_plugin() {
     .assert(ERROR, &["trusted-registries: already exists"]);
 }
 
+/// Breaks a source of a project that is built, and repairs it.
+fn tests_no_stale_component(project: &Path) {
+    let source = project.join("src/lib.rs");
+    let text = fs::read_to_string(&source).expect("the project has a source");
+    fs::write(&source, format!("{text}\nfn broken(")).expect("the project can be written to");
+    run(project, &["test"]).assert(
+        ERROR,
+        &[
+            "building .: src/lib.rs changed",
+            "this file contains an unclosed delimiter",
+            "cannot build ., so dist/trusted-registries.wasm is not used: `cargo build` failed",
+        ],
+    );
+    run(project, &["test", "--no-build"]).assert(
+        ERROR,
+        &["dist/trusted-registries.wasm is stale: src/lib.rs changed since it was built"],
+    );
+    fs::write(&source, text).expect("the project can be written to");
+    let repaired = run(project, &["test"]);
+    repaired.assert(PASSED, &["8 passed"]);
+    assert!(
+        !repaired.said.contains("building"),
+        "the sources are those of the component again"
+    );
+}
+
 #[test]
 fn says_what_to_do_if_new_or_build_fails() {
     let folder = folder();
@@ -194,6 +221,25 @@ fn says_what_to_do_if_new_or_build_fails() {
         ],
     );
     run(folder.path(), &["new", "x", "--lang", "cobol"]).assert(ERROR, &["[possible values: rust"]);
+    for (resource, part) in [
+        ("pods", "expected GROUP/VERSION/RESOURCE"),
+        ("apps/v1/deployment", "deployments"),
+    ] {
+        let arguments = ["new", "x", "--lang", "rust", "--resource", resource];
+        run(folder.path(), &arguments).assert(ERROR, &[part]);
+    }
+    let sample = ["--template", "sample", "--resource", "v1/pods"];
+    run(
+        folder.path(),
+        &[&["new", "x", "--lang", "rust"][..], &sample].concat(),
+    )
+    .assert(ERROR, &["the sample is about Pods"]);
+    let description = ["--description", "two\nlines"];
+    run(
+        folder.path(),
+        &[&["new", "x", "--lang", "rust"][..], &description].concat(),
+    )
+    .assert(ERROR, &["one line"]);
     run(folder.path(), &["new", "x", "--lang", "rust", "--sdk", "."])
         .assert(ERROR, &["not a clone of Tollgate's repository"]);
     run(folder.path(), &["build"]).assert(
@@ -247,7 +293,9 @@ fn reports_failing_suite_as_text_json_and_junit() {
             "- metadata.labels[owner]",
             r#"+ - "metadata.labels[team]: label team must match [a-z]+""#,
             "at most 100 is allowed",
-            "got not-called: no plugin's rules match this review",
+            "got not-called: no plugin matches this review",
+            "labels: asked for operation=DELETE apiGroup=\"\" apiVersion=v1 resource=pods namespace=",
+            "its rules want operations=CREATE,UPDATE apiGroups=* apiVersions=* resources=*",
             "is not in the list, which has",
             "1 passed, 4 failed, 1 could not be run",
         ],
@@ -365,6 +413,90 @@ fn runs_plugins_as_chain_and_rejects_unstable_output() {
             r#""path":"/spec/containers/0/args/1""#,
         ],
     );
+}
+
+#[test]
+fn case_overrides_parts_of_a_review() {
+    let folder = folder();
+    let mut plugin = labels(json!({"labels": {"team": "[a-z]+"}}));
+    plugin["match"]["excludeUsers"] = json!(["root"]);
+    plugin["match"]["excludeNamespaces"] = json!(["kube-system"]);
+    let suite = json!({
+        "plugins": [plugin],
+        "defaults": {"object": Review::create(labelled("shop")).build(), "user": "root"},
+        "cases": [
+            {"name": "the user of the review", "expect": "allow"},
+            {"name": "another user", "user": "root", "expect": "not-called"},
+            {"name": "another namespace", "namespace": "kube-system", "expect": "not-called"},
+            {"name": "another operation", "operation": "DELETE", "expect": "not-called"},
+            {"name": "another resource", "subResource": "status", "expect": "not-called"},
+            {"name": "another object", "set": {"/metadata/labels/team": "7"}, "expect": "deny"},
+            {"name": "an old object", "oldObject": labelled("7"), "fuel": "1M", "expect": "allow"},
+        ],
+    });
+    write(folder.path(), "review.test.yaml", &suite);
+    run(folder.path(), &["test"]).assert(PASSED, &["7 passed", "ok     an old object  fuel "]);
+}
+
+#[test]
+fn suite_names_resource_and_subresource() {
+    let folder = folder();
+    let rule = |operation: &str, group: &str, resource: &str| json!({"operations": [operation], "apiGroups": [group], "apiVersions": ["v1"], "resources": [resource]});
+    let actor = guests::build("actor");
+    let suite = json!({
+        "plugins": [{
+            "name": "actor", "source": format!("file:{}", actor.display()), "settings": {"deny": "never"},
+            "match": {"rules": [rule("CONNECT", "", "pods/exec"), rule("CREATE", "example.com", "mice")]},
+        }],
+        "cases": [
+            {
+                "name": "exec", "operation": "CONNECT", "resource": "pods", "subResource": "exec", "namespace": "shop",
+                "object": {"apiVersion": "v1", "kind": "PodExecOptions", "command": ["sh"], "stdin": true},
+                "expect": {"message": "never"},
+            },
+            {
+                "name": "mouse", "object": {"apiVersion": "example.com/v1", "kind": "Mouse", "metadata": {"name": "jerry"}},
+                "rows": [
+                    {"name": "its plural", "resource": "mice", "expect": "deny"},
+                    {"name": "the usual plural", "expect": "deny"},
+                ],
+            },
+        ],
+    });
+    write(folder.path(), "actor.test.yaml", &suite);
+    run(folder.path(), &["test"]).assert(
+        FAILED,
+        &[
+            "ok     exec",
+            "ok     mouse: its plural",
+            "FAIL   mouse: the usual plural",
+            "actor.test.yaml: cases[1].rows[1]",
+            "actor: asked for operation=CREATE apiGroup=example.com apiVersion=v1 resource=mouses namespace=default, \
+             its rules want operations=CONNECT apiGroups=\"\" apiVersions=v1 resources=pods/exec; or operations=CREATE \
+             apiGroups=example.com apiVersions=v1 resources=mice",
+        ],
+    );
+}
+
+#[test]
+fn text_of_a_fault_is_shown_once() {
+    let folder = folder();
+    let mut starved = labels(json!({"labels": {"team": null}}));
+    starved["limits"] = json!({"fuel": 1000});
+    let suite = json!({
+        "plugins": [starved],
+        "cases": [{"name": "starved", "object": labelled("shop"), "expect": "allow"}],
+    });
+    write(folder.path(), "labels.test.yaml", &suite);
+    let ran = run(folder.path(), &["test"]);
+    ran.assert(
+        FAILED,
+        &[
+            "verdict: expected allow, got fault\n",
+            "fault: labels ended with out-of-fuel: the plugin used all 1000 units (limits.fuel)",
+        ],
+    );
+    assert_eq!(ran.said.matches("used all 1000 units").count(), 1);
 }
 
 #[test]

@@ -233,3 +233,51 @@ fn doctor_names_problems_and_their_fixes() {
     let wrong = tollgate(&["doctor", "--live", &wrong]);
     assert_eq!(wrong.code, Some(2), "{}", wrong.output);
 }
+
+#[test]
+fn lists_expired_exceptions_as_notices() {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let exception = |name: &str, expires: &str| {
+        json!({
+            "apiVersion": "tollgate.dev/v1alpha1", "kind": "PluginException",
+            "metadata": {"name": name, "namespace": "tollgate-system"},
+            "spec": {"plugins": ["labels"], "names": ["web"], "reason": "legacy", "expires": expires},
+        })
+    };
+    let items = [
+        exception("over", "2020-01-01"),
+        exception("active", "2999-12-31"),
+    ];
+    let list = json!({"apiVersion": "v1", "kind": "List", "items": items}).to_string();
+    let live = write(folder.path(), "live.json", &list);
+    let listed = tollgate(&["doctor", "--live", &live]);
+    assert_eq!(listed.code, Some(0), "{}{}", listed.output, listed.errors);
+    assert!(
+        listed
+            .output
+            .contains("PluginException tollgate-system/over"),
+        "{}",
+        listed.output
+    );
+    assert!(
+        !listed.output.contains("tollgate-system/active"),
+        "{}",
+        listed.output
+    );
+
+    let mut configuration =
+        Configuration::new().with("tls", json!({"certificate": "tls.crt", "key": "tls.key"}));
+    let exceptions =
+        json!([{"name": "late", "names": ["a"], "until": "2020-01-01", "reason": "legacy"}]);
+    let more = json!({"exceptions": exceptions, "match": {"rules": [{
+        "operations": ["CREATE"], "apiGroups": [""], "apiVersions": ["v1"], "resources": ["pods"],
+    }]}});
+    configuration.plugin_of("labels", &hostile::harmless(), more);
+    let path = configuration.write().display().to_string();
+    let configured = tollgate(&["doctor", "--live", &live, "--config", &path]);
+    assert!(
+        configured.output.contains("plugin labels, late"),
+        "{}",
+        configured.output
+    );
+}

@@ -67,6 +67,111 @@ fn run(arguments: &[&str]) -> (Option<i32>, String) {
     (output.status.code(), said)
 }
 
+/// Starts a replica whose admin listener wants a token, with a certificate for the Service.
+fn replica(token: &str) -> Server {
+    let mut configuration = Configuration::new();
+    configuration.sample("required-labels", &json!({"labels": {"team": null}}));
+    let tokens = configuration.folder().join("tokens");
+    std::fs::write(&tokens, token).expect("the token can be written");
+    Server::start(
+        configuration
+            .with("tls.selfSigned.service", "tollgate.tollgate-system")
+            .with(
+                "admin.authentication",
+                json!({"bearer": {"file": tokens.display().to_string()}}),
+            ),
+    )
+}
+
+/// The EndpointSlice of one replica, as kube-apiserver would have it.
+fn endpoint_slice(name: &str, port: u16) -> String {
+    let labels = json!({"kubernetes.io/service-name": "tollgate-peers"});
+    let slice = json!({
+        "apiVersion": "discovery.k8s.io/v1",
+        "kind": "EndpointSlice",
+        "metadata": {"name": name, "namespace": "tollgate-system", "labels": labels},
+        "addressType": "IPv4",
+        "ports": [{"name": "admin", "port": port}],
+        "endpoints": [{"addresses": ["127.0.0.1"], "targetRef": {"kind": "Pod", "name": name}}],
+    });
+    format!("---\n{slice}\n")
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn asks_all_replicas_and_names_those_that_do_not_answer() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let (first, second) = (replica("secret"), replica("secret"));
+    let stranger = replica("another");
+    for (server, uid) in [
+        (&first, "u-first"),
+        (&second, "u-second"),
+        (&first, "u-last"),
+    ] {
+        let review = Review::create(pod("web")).uid(uid).build();
+        server.validate(&review).await;
+        // The times of decisions have milliseconds.
+        tokio::time::sleep(std::time::Duration::from_millis(20)).await;
+    }
+    let path = |name: &str| folder.path().join(name).display().to_string();
+    let slices = [("pod-a", &first), ("pod-b", &second), ("pod-c", &stranger)];
+    let slices: String = slices
+        .iter()
+        .map(|(name, server)| endpoint_slice(name, server.admin_address().port()))
+        .collect();
+    // Nobody listens on this port.
+    let slices = slices + &endpoint_slice("pod-d", 1);
+    let bundles = [&first, &second, &stranger]
+        .map(|server| std::fs::read_to_string(server.ca_bundle()).expect("a CA"));
+    for (name, text) in [
+        ("slices.yaml", slices),
+        ("ca.crt", bundles.concat()),
+        ("token", "secret".to_owned()),
+    ] {
+        std::fs::write(path(name), text).expect("the file can be written");
+    }
+    let (slices, ca, token) = (path("slices.yaml"), path("ca.crt"), path("token"));
+    let ask = |arguments: &[&str]| {
+        let service = ["--service", "tollgate-system/tollgate", "--live", &slices];
+        let access = ["--certificate-authority", &ca, "--token-file", &token];
+        run(&[arguments, &service[..], &access[..]].concat())
+    };
+    let missing = [
+        "replica pod-c did not answer",
+        "requires authentication",
+        "replica pod-d did not answer",
+    ];
+    let (code, list) = ask(&[]);
+    assert_says(&(code, list.clone()), 0, &missing);
+    let places: Vec<Option<usize>> = ["u-last", "u-second", "u-first"]
+        .iter()
+        .map(|uid| list.find(uid))
+        .collect();
+    assert!(places.is_sorted() && places[0].is_some(), "{list}");
+    let second = ask(&["u-second"]);
+    assert_says(
+        &second,
+        0,
+        &["uid u-second", "on replica pod-b", missing[0]],
+    );
+    let (_, text) = ask(&["u-first", "-o", "json"]);
+    let text = text.split("tollgate: replica").next().unwrap_or_default();
+    let answer: Value = serde_json::from_str(text).expect("JSON");
+    assert_eq!(answer["decisions"][0]["replica"], "pod-a");
+    assert_eq!(answer["unanswered"][1]["replica"], "pod-d");
+    let unknown = ask(&["u-nowhere"]);
+    assert_says(
+        &unknown,
+        2,
+        &["no replica has a decision", "2 of 4 answered"],
+    );
+    // Without the CA, it is read from the webhook configurations. These are missing.
+    let service = ["--service", "tollgate-system/tollgate", "--live", &slices];
+    assert_says(&run(&service), 2, &["the CA of the replicas is not known"]);
+    let other = ["--service", "tollgate-system/other", "--live", &slices];
+    let other = [&other[..], &["--certificate-authority", &ca]].concat();
+    assert_says(&run(&other), 2, &["admin.enabled"]);
+}
+
 #[track_caller]
 fn assert_says((code, said): &(Option<i32>, String), expected: i32, words: &[&str]) {
     assert_eq!(*code, Some(expected), "{said}");

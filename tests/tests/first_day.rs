@@ -84,6 +84,30 @@ impl Ran {
     }
 }
 
+/// A malformed literal pointer is a type error, which ends the build with its place and what to write.
+fn assert_types_are_checked(project: &Path) {
+    let policy = project.join("policy.ts");
+    let text = std::fs::read_to_string(&policy).expect("the policy can be read");
+    let wrong = format!(
+        "{text}\nexport function wrong(review: Review) {{\n  return review.object.integer('spec/replicas');\n}}\n"
+    );
+    std::fs::write(&policy, wrong).expect("the policy can be written");
+    let refused = run(project, &["build"]);
+    assert_eq!(refused.code, Some(2), "{}", refused.said);
+    for word in [
+        "policy.ts(",
+        "error TS2345",
+        "it has no leading slash; write /spec/replicas",
+    ] {
+        assert!(
+            refused.said.contains(word),
+            "`{word}` is not in:\n{}",
+            refused.said
+        );
+    }
+    std::fs::write(&policy, text).expect("the policy can be written");
+}
+
 async fn first_day(language: &str) {
     let folder = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
     run(folder.path(), &["new", "house-rules", "--lang", language])
@@ -107,6 +131,10 @@ async fn first_day(language: &str) {
         "resources=pods,pods/ephemeralcontainers",
     ]);
     assert!(!built.said.contains("wasi"), "{}", built.said);
+    if language == "ts" {
+        built.assert(&["tsc --noEmit"]);
+        assert_types_are_checked(&project);
+    }
     run(&project, &["test"]).assert(&[
         "ok     refuses other registries: an init container",
         "8 case(s) in 1 suite(s): 8 passed, 0 failed",
@@ -150,6 +178,73 @@ async fn first_day(language: &str) {
         object["spec"]["containers"][0]["image"],
         "registry.example.com/app:stable"
     );
+}
+
+/// An empty policy for another resource builds, passes its suite, and has nothing of the sample in it.
+fn empty_day(language: &str) {
+    let folder = tempfile::tempdir().expect("a temporary folder can be made: is TMPDIR writable?");
+    let arguments = [
+        "new",
+        "replicas",
+        "--lang",
+        language,
+        "--resource",
+        "apps/v1/deployments",
+    ];
+    let more = ["--description", "Limits \"replicas\"", "--ci", "github"];
+    run(folder.path(), &[&arguments[..], &more[..]].concat()).assert(&[
+        "replicas/policy.test.yaml",
+        "replicas/.github/workflows/policy.yaml",
+    ]);
+    let project = folder.path().join("replicas");
+    if language == "rust" {
+        let lock = std::fs::copy(workspace().join("Cargo.lock"), project.join("Cargo.lock"));
+        lock.expect("the lock file can be copied");
+    }
+    let built = run(&project, &["build"]);
+    if built.code == Some(2) && built.said.contains(NOT_INSTALLED) {
+        left_out(&format!("{language}, an empty policy: {}", built.said));
+        return;
+    }
+    built.assert(&[
+        "dist/replicas.wasm",
+        "validates",
+        "apiGroups=apps",
+        "resources=deployments",
+    ]);
+    assert!(!built.said.contains("mutates"), "{}", built.said);
+    run(&project, &["inspect", "dist/replicas.wasm"]).assert(&["Limits \"replicas\""]);
+    run(&project, &["test"]).assert(&["2 case(s) in 1 suite(s): 2 passed, 0 failed"]);
+}
+
+#[tokio::test]
+async fn rust_empty() {
+    empty_day("rust");
+}
+
+#[tokio::test]
+async fn go_empty() {
+    empty_day("go");
+}
+
+#[tokio::test]
+async fn typescript_empty() {
+    empty_day("ts");
+}
+
+#[tokio::test]
+async fn javascript_empty() {
+    empty_day("js");
+}
+
+#[tokio::test]
+async fn python_empty() {
+    empty_day("python");
+}
+
+#[tokio::test]
+async fn c_empty() {
+    empty_day("c");
 }
 
 #[tokio::test]

@@ -3,10 +3,11 @@
 use std::path::Path;
 use std::process::{Command, Output};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
+use tollgate_tests::registry::misbehaving::{Behaviour, Fault, Misbehaving};
 use tollgate_tests::registry::{Key, Registry};
-use tollgate_tests::wat::marker;
+use tollgate_tests::wat::{self, marker};
 use tollgate_tests::{binary, guests, hostile};
 
 fn run(arguments: &[&str]) -> Output {
@@ -264,5 +265,137 @@ async fn verifies_signature_and_prints_expected_and_found() {
     assert!(
         !Path::new("colour.wasm").exists(),
         "verify leaves nothing behind"
+    );
+}
+
+/// Annotations as a plugin's author may write them, with what a terminal must not get.
+fn annotations() -> Value {
+    json!({
+        "org.opencontainers.image.title": "colours",
+        "org.opencontainers.image.description": "Paints \u{1b}[31mobjects",
+        "org.opencontainers.image.licenses": "MIT",
+        "dev.tollgate.rules": r#"[{"operations":["CREATE"],"apiGroups":["apps"],"apiVersions":["v1"],"resources":["deployments"],"scope":null}]"#,
+        "dev.tollgate.settings-schema": r#"{"type":"object","properties":{"colour":{"type":"string"}}}"#,
+        "com.example.team": "platform",
+    })
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn shows_metadata_and_catalogue_without_pulling_the_layer() {
+    // The registry cuts every layer.
+    let mut behaviour = Behaviour::of(marker("colour", "red")).with(Fault::Truncated);
+    behaviour.manifest["annotations"] = annotations();
+    let registry = Misbehaving::start(behaviour).await;
+    let reference = format!("oci://{}/policies/colour:1", registry.host());
+    let pulled = run(&["inspect", &reference, "--plain-http"]);
+    assert_eq!(pulled.status.code(), Some(2), "{}", text(&pulled));
+
+    let output = run(&["inspect", &reference, "--plain-http", "--metadata"]);
+    let said = text(&output);
+    println!("{said}");
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    for part in [
+        "title        colours",
+        "licence      MIT",
+        "rules        operations=CREATE apiGroups=apps",
+        "      \"properties\": {",
+        "annotation   com.example.team: platform",
+        "digest       sha256:",
+    ] {
+        assert!(said.contains(part), "`{part}` is not in\n{said}");
+    }
+    assert!(!said.contains('\u{1b}'), "{said}");
+    let output = run(&[
+        "inspect",
+        &reference,
+        "--plain-http",
+        "--metadata",
+        "-o",
+        "json",
+    ]);
+    let told: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    assert_eq!(told["annotations"], annotations());
+    assert_eq!(told["settingsSchema"]["type"], "object");
+
+    let folder = tempfile::tempdir().expect("a temporary folder can be made");
+    let list = folder.path().join("policies.txt");
+    std::fs::write(&list, format!("# ours\n{reference}\n")).expect("a file can be written");
+    let (list, page) = (
+        list.display().to_string(),
+        folder.path().join("CATALOGUE.md"),
+    );
+    let to = page.display().to_string();
+    let output = run(&["catalogue", &list, "--plain-http", "--output", &to]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output));
+    let page = std::fs::read_to_string(page).expect("the page has been written");
+    println!("{page}");
+    for part in ["| colours |", "## colours", "- Licence: MIT", "@sha256:"] {
+        assert!(page.contains(part), "`{part}` is not in\n{page}");
+    }
+    let output = run(&["inspect", "/dev/null", "--metadata"]);
+    assert_eq!(output.status.code(), Some(2), "{}", text(&output));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn push_writes_what_is_known_as_annotations() {
+    let Some(registry) = Registry::start() else {
+        return;
+    };
+    let reference = format!("oci://{}/described/labels:1", registry.host());
+    let file = guests::build("required-labels").display().to_string();
+    let command = [
+        "push",
+        &file,
+        &reference,
+        "--license",
+        "Apache-2.0",
+        "--revision",
+        "abc",
+    ];
+    let pushed = about(&registry, &command, &[]);
+    assert!(pushed.status.success(), "{}", text(&pushed));
+    let output = about(
+        &registry,
+        &["inspect", &reference, "--metadata", "-o", "json"],
+        &[],
+    );
+    let told: Value = serde_json::from_slice(&output.stdout).expect("it is JSON");
+    let annotation = |key: &str| {
+        told["annotations"][key]
+            .as_str()
+            .unwrap_or_default()
+            .to_owned()
+    };
+    assert_eq!(
+        annotation("org.opencontainers.image.title"),
+        "required-labels"
+    );
+    assert_eq!(
+        annotation("org.opencontainers.image.licenses"),
+        "Apache-2.0"
+    );
+    assert_eq!(annotation("org.opencontainers.image.revision"), "abc");
+    assert!(
+        annotation("dev.tollgate.phases").contains("validate"),
+        "{told:#}"
+    );
+    assert!(
+        told["rules"][0]
+            .as_str()
+            .is_some_and(|rule| rule.starts_with("operations=")),
+        "{told:#}"
+    );
+    assert!(told["settingsSchema"]["properties"].is_object(), "{told:#}");
+    // What is pushed twice has one digest.
+    assert_eq!(text(&about(&registry, &command, &[])), text(&pushed));
+
+    // A plugin that the host rejects can be pushed, and says less about itself.
+    let digest = push(&registry, &wat::binary("(component)"), &reference);
+    assert!(digest.starts_with("sha256:"), "{digest}");
+    let output = about(&registry, &["inspect", &reference, "--metadata"], &[]);
+    assert!(
+        output.status.success() && !text(&output).contains("title"),
+        "{}",
+        text(&output)
     );
 }

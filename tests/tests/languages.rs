@@ -110,7 +110,7 @@ fn configuration() -> Configuration {
 }
 
 /// Adds the plugin once for each of the settings that it must reject.
-fn with_refused(configuration: &mut Configuration, wasm: &Path, cases: &Value) {
+fn with_refused(configuration: &mut Configuration, wasm: &Path, cases: &Value, granted: &Value) {
     for (index, refused) in cases["refused"]
         .as_array()
         .into_iter()
@@ -121,7 +121,7 @@ fn with_refused(configuration: &mut Configuration, wasm: &Path, cases: &Value) {
             &format!("refused-{index}"),
             wasm,
             json!({
-                "settings": refused["settings"], "failurePolicy": "Ignore",
+                "settings": refused["settings"], "failurePolicy": "Ignore", "capabilities": granted,
                 "match": {"rules": [{"operations": ["DELETE"], "apiGroups": ["*"], "apiVersions": ["*"], "resources": ["leases"]}]},
             }),
         );
@@ -215,7 +215,7 @@ async fn the_same_policy_has_the_same_verdict_in_every_language() {
         for (settings, values) in cases["settings"].as_object().into_iter().flatten() {
             configuration.plugin(settings, &wasm, json!({"settings": values}));
         }
-        with_refused(&mut configuration, &wasm, &cases);
+        with_refused(&mut configuration, &wasm, &cases, &json!([]));
         let server = Server::start(configuration);
         wrong.extend(check_refused(&server, &name, &cases).await);
         for case in cases["cases"].as_array().into_iter().flatten() {
@@ -261,8 +261,9 @@ async fn no_way_to_fail_is_an_allow_and_each_is_told_to_the_operator() {
     for Language { name, folder } in built() {
         let wasm = folder.join("actor.wasm");
         let mut configuration = configuration();
-        configuration.plugin("actor", &wasm, json!({}));
-        with_refused(&mut configuration, &wasm, &cases);
+        let granted = json!(["cluster"]);
+        configuration.plugin("actor", &wasm, json!({"capabilities": granted}));
+        with_refused(&mut configuration, &wasm, &cases, &granted);
         let server = Server::start(configuration);
         wrong.extend(check_refused(&server, &name, &cases).await);
         for case in cases["cases"].as_array().into_iter().flatten() {
@@ -419,6 +420,41 @@ fn copy_suite(from: &Path, to: &Path) {
     }
 }
 
+/// Runs a suite with a built plugin. Returns the output if a case failed.
+fn run_suite(language: &str, built: &Path, plugin: &str, suite: &Path) -> Option<String> {
+    let file = format!("{plugin}.wasm");
+    fs::create_dir_all(suite.join(BUILT)).expect("a folder in the target folder can be made");
+    fs::copy(built.join(&file), suite.join(BUILT).join(&file))
+        .unwrap_or_else(|error| panic!("{}: {error}", built.join(&file).display()));
+    let output = Command::new(tollgate())
+        .args(["test", SUITE])
+        .current_dir(suite)
+        .output()
+        .unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
+    let said = format!(
+        "{language}: {plugin}\n{}{}",
+        String::from_utf8_lossy(&output.stdout),
+        String::from_utf8_lossy(&output.stderr)
+    );
+    println!("{said}");
+    (!output.status.success()).then_some(said)
+}
+
+#[test]
+fn lookups_answer_alike_in_every_language() {
+    let _alone = alone();
+    let cases = workspace().join("languages/cases/cluster");
+    let mut wrong = Vec::new();
+    for Language { name, folder } in built() {
+        let suite = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join("lookups")
+            .join(&name);
+        copy_suite(&cases, &suite);
+        wrong.extend(run_suite(&name, &folder, "actor", &suite));
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
 #[test]
 fn the_suite_of_every_policy_passes() {
     let _alone = alone();
@@ -434,25 +470,7 @@ fn the_suite_of_every_policy_passes() {
                 .join("suites")
                 .join(&plugin);
             copy_suite(&policy, &suite);
-            let wasm = folder.join(format!("{plugin}.wasm"));
-            fs::create_dir_all(suite.join(BUILT))
-                .expect("a folder in the target folder can be made");
-            fs::copy(&wasm, suite.join(BUILT).join(format!("{plugin}.wasm")))
-                .unwrap_or_else(|error| panic!("{}: {error}", wasm.display()));
-            let output = Command::new(tollgate())
-                .args(["test", SUITE])
-                .current_dir(&suite)
-                .output()
-                .unwrap_or_else(|error| panic!("tollgate cannot be run: {error}"));
-            let said = format!(
-                "{name}: {plugin}\n{}{}",
-                String::from_utf8_lossy(&output.stdout),
-                String::from_utf8_lossy(&output.stderr)
-            );
-            println!("{said}");
-            if !output.status.success() {
-                wrong.push(said);
-            }
+            wrong.extend(run_suite(&name, &folder, &plugin, &suite));
         }
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));

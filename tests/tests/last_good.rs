@@ -280,7 +280,7 @@ async fn start_without_last_known_good_waits_then_denies() {
         "{text}"
     );
     assert!(
-        text.contains("(startupGrace)") && text.contains("not loaded: colour;"),
+        text.contains("(startupGrace)") && text.contains("have not been read: colour;"),
         "{text}"
     );
     // A request that arrives anyway is denied, whatever it is, because the plugin's rules are unknown.

@@ -15,16 +15,19 @@ use tollgate_tests::server::Server;
 
 const MUTATORS: [&str; 2] = ["always-pull-images", "image-rewrite"];
 const VALIDATORS: [&str; 2] = ["always-pull-images", "required-labels"];
-const OTHER_MUTATORS: [&str; 4] = [
+const OTHER_MUTATORS: [&str; 5] = [
     "allow-annotation",
     "disable-service-links",
+    "extended-resource-toleration",
     "sidecar-inject",
     "print-request",
 ];
-const OTHER_VALIDATORS: [&str; 5] = [
+const OTHER_VALIDATORS: [&str; 7] = [
     "allow-annotation",
+    "deny-service-external-ips",
     "deploy-window",
     "frozen",
+    "limit-pod-hard-anti-affinity-topology",
     "pod-security",
     "print-request",
 ];
@@ -68,6 +71,21 @@ async fn server_of_the_other_samples() -> Server {
             json!({"settings": {"level": "restricted", "templates": "deny"}}),
         ),
         ("print-request", "print-request", json!({})),
+        (
+            "deny-service-external-ips",
+            "deny-service-external-ips",
+            json!({}),
+        ),
+        (
+            "extended-resource-toleration",
+            "extended-resource-toleration",
+            json!({}),
+        ),
+        (
+            "limit-pod-hard-anti-affinity-topology",
+            "limit-pod-hard-anti-affinity-topology",
+            json!({}),
+        ),
     ] {
         let mut keys = keys;
         keys["match"] = everything();
@@ -320,10 +338,9 @@ async fn rejects_other_bodies_without_verdict() {
         ("/validate", b"not json".to_vec()),
         ("/validate", Vec::new()),
         ("/validate/nobody", review.clone()),
-        ("/mutate/required-labels", review.clone()),
         ("/nowhere", review.clone()),
         ("/validate/", review.clone()),
-        ("/validate/a/b", review),
+        ("/validate/a/b", review.clone()),
     ] {
         let size = body.len();
         let answer = server.post_bytes(server.default_client(), path, body).await;
@@ -340,6 +357,14 @@ async fn rejects_other_bodies_without_verdict() {
         assert!(is_refused, "{path}: HTTP {}", answer.status);
         found.insert((path, size), answer.status);
     }
+    // A plugin that does not take part in a phase has nothing to say about it.
+    let body = review;
+    let answer = server
+        .post_bytes(server.default_client(), "/mutate/required-labels", body)
+        .await;
+    let response = &answer.json()["response"];
+    assert_eq!(response["allowed"], true, "{response}");
+    assert_eq!(response["patch"], Value::Null, "{response}");
     let get = server
         .default_client()
         .get(server.url("/validate"))

@@ -1,8 +1,12 @@
 //! The sample plugins at their purpose, as a user and an operator see them.
 
+use std::fs;
+use std::path::Path;
+use std::process::Command;
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tollgate_tests::binary::{tollgate, workspace};
 use tollgate_tests::checker::{Checked, Endpoint};
 use tollgate_tests::configuration::Configuration;
 use tollgate_tests::guests;
@@ -242,5 +246,104 @@ async fn pod_security_speaks_as_kubernetes_does() {
         [
             "pod-security: would violate PodSecurity \"baseline:v1.37\": host namespaces (hostNetwork=true)"
         ]
+    );
+}
+
+/// Runs the suites in the folders of plugins. Those of plugins with lookups have objects of a cluster.
+#[test]
+fn suites_of_plugins_pass() {
+    const SUITE: &str = "policy.test.yaml";
+    let plugins = workspace().join("plugins");
+    let mut wrong = Vec::new();
+    let mut count = 0;
+    for entry in fs::read_dir(&plugins).expect("the folder of plugins can be read") {
+        let folder = entry.expect("the folder of plugins can be read").path();
+        if !folder.join(SUITE).is_file() {
+            continue;
+        }
+        count += 1;
+        let name = folder.file_name().unwrap_or_default().to_string_lossy();
+        let suite = Path::new(env!("CARGO_TARGET_TMPDIR"))
+            .join("plugins")
+            .join(&*name);
+        fs::create_dir_all(suite.join("dist")).expect("a folder in the target folder can be made");
+        let built = suite.join("dist").join(format!("{name}.wasm"));
+        fs::copy(guests::build(&name), built).expect("the plugin has been built");
+        for file in [SUITE, "tollgate.yaml"] {
+            fs::copy(folder.join(file), suite.join(file))
+                .unwrap_or_else(|error| panic!("{name}/{file}: {error}"));
+        }
+        let output = Command::new(tollgate())
+            .args(["test", SUITE])
+            .current_dir(&suite)
+            .output()
+            .expect("tollgate can be run");
+        if !output.status.success() {
+            wrong.push(format!(
+                "{name}\n{}{}",
+                String::from_utf8_lossy(&output.stdout),
+                String::from_utf8_lossy(&output.stderr)
+            ));
+        }
+    }
+    assert!(count >= 3, "{count} suites");
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plugin_with_lookups_is_not_loaded_without_them() {
+    let mut configuration = Configuration::new();
+    configuration.plugin(
+        "unique-ingress-host",
+        &guests::build("unique-ingress-host"),
+        json!({}),
+    );
+    let server = Server::start(configuration);
+    let status = server.plugin_status("unique-ingress-host").await;
+    assert_eq!(status["state"], "failed", "{status}");
+    let reason = status["reason"].as_str().unwrap_or_default();
+    assert!(
+        reason.contains("a capability that is not granted"),
+        "{status}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn plugins_of_kube_apiserver_answer_with_its_messages() {
+    let server = serving("deny-service-external-ips", json!({})).await;
+    let service = |addresses: Value| {
+        json!({"apiVersion": "v1", "kind": "Service", "metadata": {"name": "a", "namespace": "default"},
+            "spec": {"externalIPs": addresses}})
+    };
+    let checked = validated(&server, Review::create(service(json!(["1.1.1.1"])))).await;
+    assert_eq!(
+        message(&checked),
+        "deny-service-external-ips: Use of external IPs is denied by admission control"
+    );
+    let fewer = Review::update(
+        service(json!(["2.2.2.2"])),
+        service(json!(["1.1.1.1", "2.2.2.2"])),
+    );
+    assert!(validated(&server, fewer).await.allowed);
+
+    let server = serving("limit-pod-hard-anti-affinity-topology", json!({})).await;
+    let term = json!({"labelSelector": {}, "topologyKey": "zone"});
+    let mut apart = pod("apart");
+    apart["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+        json!([term]);
+    let checked = validated(&server, Review::create(apart)).await;
+    assert_eq!(
+        message(&checked),
+        "limit-pod-hard-anti-affinity-topology: affinity.PodAntiAffinity.RequiredDuringScheduling has TopologyKey zone \
+         but only key kubernetes.io/hostname is allowed"
+    );
+
+    let server = serving("extended-resource-toleration", json!({})).await;
+    let mut device = pod("device");
+    device["spec"]["containers"][0]["resources"]["requests"]["example.com/device"] = json!("1");
+    let checked = mutated(&server, Review::create(device)).await;
+    assert_eq!(
+        patched(&checked)["spec"]["tolerations"],
+        json!([{"key": "example.com/device", "operator": "Exists", "effect": "NoSchedule"}])
     );
 }

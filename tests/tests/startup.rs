@@ -122,7 +122,7 @@ async fn rollout_stops_at_replica_that_lacks_a_plugin() {
     let (_, text) = readiness(&new).await;
     println!("after {:?}, {GRACE:?} of grace:\n{text}", began.elapsed());
     for words in [
-        "not loaded: colour; ",
+        "have not been read: colour; ",
         "startupGrace (3s) is over",
         "is ready with all of its plugins (startupPeers), and must not be replaced",
     ] {

@@ -40,6 +40,9 @@ fn printing(path: &Path, manifest: &Path) -> Vec<Vec<String>> {
         vec!["check", "--config", &path, "--no-plugins"],
         vec!["review", "--config", &path, &manifest],
         vec!["review", "--config", &path, &manifest, "-o", "json"],
+        vec!["scan", "--config", &path, &manifest],
+        vec!["scan", "--config", &path, &manifest, "-o", "json"],
+        vec!["scan", "--config", &path, &manifest, "-o", "reports"],
         vec![
             "manifests",
             "--config",
@@ -49,6 +52,7 @@ fn printing(path: &Path, manifest: &Path) -> Vec<Vec<String>> {
         ],
         vec!["doctor", "--live", &manifest],
         vec!["completions", "bash"],
+        vec!["schema", "suite"],
         vec!["explain"],
         vec!["inspect", "/nowhere.wasm"],
         vec!["test", "/nowhere"],

@@ -70,6 +70,7 @@ impl Serve {
             probes_address: config.probes_listen,
             tls: config.tls,
             authentication: config.authentication,
+            token_reviewer: None,
             instance: Instance::new(),
         };
         let server = Server::bind(&listen, config.requests, Arc::new(control), Metrics::new());

@@ -78,6 +78,12 @@ fn granted(objects: &Objects) -> BTreeSet<String> {
             let scope = role["metadata"]["namespace"].as_str().unwrap_or("cluster");
             // The anchor has no rules.
             for rule in role["rules"].as_array().into_iter().flatten() {
+                if let Some(urls) = rule.get("nonResourceURLs") {
+                    let verbs = words(&rule["verbs"], " ");
+                    let urls = list(urls).iter().map(text);
+                    granted.extend(urls.map(|url| format!("{scope} {url} {verbs}")));
+                    continue;
+                }
                 let names = match rule.get("resourceNames") {
                     Some(names) => format!("={}", words(names, ",")),
                     None => String::new(),
@@ -182,6 +188,44 @@ fn roles_are_bound_to_the_service_account_alone() {
         false
     );
     assert_eq!(objects.pod()["automountServiceAccountToken"], true);
+}
+
+#[test]
+fn admin_listener_needs_delegated_authentication_only() {
+    let chart = chart_or_skip!();
+    let objects = chart.objects("admin.enabled=true");
+    let all = [
+        "tollgate-system /configmaps list watch",
+        "tollgate-system /secrets list watch",
+        "cluster /tollgate/plugins get",
+        "cluster /tollgate/shadows get",
+        "cluster /tollgate/decisions get",
+    ];
+    assert_eq!(granted(&objects), expected(&all));
+    let binding = objects.get("ClusterRoleBinding", "tollgate-auth-delegator");
+    assert_eq!(binding["roleRef"]["name"], "system:auth-delegator");
+    assert_eq!(list(&binding["subjects"]).len(), 1);
+    assert_eq!(
+        binding["subjects"][0]["name"],
+        objects.pod()["serviceAccountName"]
+    );
+    // Nobody is bound to the role for readers.
+    for binding in objects.of_kind("ClusterRoleBinding") {
+        assert_ne!(binding["roleRef"]["name"], "tollgate-reader");
+    }
+    assert!(objects.configuration().contains("tokenReview: {}"));
+    assert!(!chart.objects("").configuration().contains("admin:"));
+    let ports = list(&objects.get("Service", "tollgate-peers")["spec"]["ports"]);
+    assert!(ports.iter().any(|port| port["name"] == "admin"));
+    let ports = list(&objects.get("Service", "tollgate")["spec"]["ports"]);
+    assert!(ports.iter().all(|port| port["name"] != "admin"));
+    for refused in [
+        "admin.enabled=true,cluster.enabled=false,tls.secretName=tls,config.allowEmpty=true",
+        "admin.enabled=true,config.admin.listen=0.0.0.0:1",
+    ] {
+        let reason = chart.try_text(&["--set", refused]);
+        assert!(reason.is_err(), "{refused}");
+    }
 }
 
 #[test]

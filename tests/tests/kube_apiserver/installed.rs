@@ -1,9 +1,11 @@
 //! An installation of two replicas that registers itself: plugins come as custom resources, and nobody applies a webhook
-//! configuration.
+//! configuration. The replicas have the chart's service account and its rights, and nothing more.
 
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
+use tollgate_tests::chart::{Objects, deploy};
 use tollgate_tests::kubernetes::service::Service;
 use tollgate_tests::kubernetes::{Cluster, Start as ClusterStart};
 use tollgate_tests::server::{Server, Start};
@@ -12,27 +14,92 @@ use crate::fixtures::{config_map, configuration, rules};
 use crate::plugins_as_resources::{apply, define, get, plugin, wait_for};
 
 /// The namespace of the installation.
-const SYSTEM: &str = "tollgate-system";
+pub(crate) const SYSTEM: &str = "tollgate-system";
 /// Time limit for a change. A dead replica counts for 30 seconds.
 const LIMIT: Duration = Duration::from_secs(90);
 /// The namespace that the plugin is for.
-const SHOP: &str = "shop";
+pub(crate) const SHOP: &str = "shop";
+/// The user that the replicas are.
+const USER: &str = "system:serviceaccount:tollgate-system:tollgate";
+/// The kinds of the manifests that are about rights.
+const RIGHTS: [&str; 5] = [
+    "ServiceAccount",
+    "ClusterRole",
+    "ClusterRoleBinding",
+    "Role",
+    "RoleBinding",
+];
+
+/// Creates the service account of the manifests with its rights. Returns a kubeconfig with its token.
+pub(crate) fn service_account(cluster: &Cluster) -> PathBuf {
+    let manifests = deploy().join("manifests/tollgate.yaml");
+    let manifests = std::fs::read_to_string(manifests).expect("the manifests are there");
+    let objects = Objects::parse(&manifests);
+    let items: Vec<&Value> = RIGHTS
+        .iter()
+        .flat_map(|kind| objects.of_kind(kind))
+        .collect();
+    assert!(items.len() >= 8, "{:?}", objects.names());
+    apply(
+        cluster,
+        &json!({"apiVersion": "v1", "kind": "List", "items": items}),
+    );
+    // A TokenRequest, as kubelet sends one for a pod.
+    let token = ["create", "token", "tollgate", "-n", SYSTEM];
+    let token = cluster.kubectl(&token).succeed();
+    let text = std::fs::read_to_string(cluster.folder().join("kubeconfig"));
+    let text = text.expect("the cluster has a kubeconfig");
+    let mut kubeconfig: Value = serde_saphyr::from_str(&text).expect("the kubeconfig is YAML");
+    kubeconfig["users"][0]["user"] = json!({"token": token.trim()});
+    let path = cluster.folder().join("replica.kubeconfig");
+    std::fs::write(&path, kubeconfig.to_string()).expect("the kubeconfig can be written");
+    path
+}
+
+/// Counts the writes of status by the replicas.
+fn status_writes(cluster: &Cluster) -> usize {
+    let of_replicas = |entry: &Value| {
+        entry["user"]["username"] == USER
+            && entry["objectRef"]["resource"] == "clusteradmissionplugins"
+            && entry["objectRef"]["subresource"] == "status"
+    };
+    cluster.audit(of_replicas).len()
+}
+
+/// Returns the status and the reason of a condition of the plugin.
+fn condition(cluster: &Cluster, kind: &str) -> Option<(String, String)> {
+    let object = get(cluster, &["clusteradmissionplugin", "guard"]);
+    let conditions = object["status"]["conditions"].as_array()?;
+    let condition = conditions.iter().find(|one| one["type"] == kind)?;
+    let text = |key: &str| condition[key].as_str().unwrap_or_default().to_owned();
+    Some((text("status"), text("reason")))
+}
+
+/// Waits until a condition of the plugin has this status and reason.
+fn wait_for_condition(cluster: &Cluster, kind: &str, status: &str, reason: &str) -> Duration {
+    let expected = Some((status.to_owned(), reason.to_owned()));
+    let what = format!("{kind} is {status} ({reason})");
+    let is_it = || (condition(cluster, kind) == expected).then_some(());
+    wait_until(&what, is_it).1
+}
 
 /// Starts a replica that gets its certificate from the installation's Secret.
-fn replica(cluster: &Cluster, service: &Service, name: &str) -> Server {
-    let configuration = configuration().with("allowEmpty", true).with(
+pub(crate) fn replica(kubeconfig: &Path, service: &Service, name: &str, admin: Value) -> Server {
+    let configuration = configuration().with("admin", admin).with(
         "cluster",
         json!({
             "enabled": true,
             "namespace": SYSTEM,
             "replica": name,
-            "registration": {"service": format!("gate:{}", service.port())},
+            "registration": {
+                "service": format!("gate:{}", service.port()),
+                "anchor": "tollgate-anchor",
+            },
         }),
     );
-    let kubeconfig = cluster.folder().join("kubeconfig").display().to_string();
     let ca = configuration.folder().join("tls/ca.crt");
     let server = Start::default()
-        .environment("KUBECONFIG", &kubeconfig)
+        .environment("KUBECONFIG", &kubeconfig.display().to_string())
         .trusting(ca)
         .start(configuration);
     service.add(server.address());
@@ -40,14 +107,14 @@ fn replica(cluster: &Cluster, service: &Service, name: &str) -> Server {
 }
 
 /// Creates a ConfigMap as a dry run. Returns the denial.
-fn denial(cluster: &Cluster, name: &str) -> Option<String> {
+pub(crate) fn denial(cluster: &Cluster, name: &str) -> Option<String> {
     let arguments = ["create", "--dry-run=server", "-f", "-"];
     let object = config_map(SHOP, name, "a");
     let printed = cluster.kubectl(&arguments).input(&object).run();
     (!printed.succeeded()).then_some(printed.errors)
 }
 
-fn wait_until<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> (T, Duration) {
+pub(crate) fn wait_until<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> (T, Duration) {
     let began = Instant::now();
     loop {
         if let Some(found) = find() {
@@ -74,7 +141,11 @@ async fn plugin_denies_as_soon_as_kubectl_has_applied_it() {
     cluster.namespace(SYSTEM);
     cluster.namespace(SHOP);
     let service = Service::new(cluster, SYSTEM, "gate").await;
-    let begin = |name: &str| tokio::task::block_in_place(|| replica(cluster, &service, name));
+    let kubeconfig = service_account(cluster);
+    let admin = json!({"listen": "127.0.0.1:0"});
+    let begin = |name: &str| {
+        tokio::task::block_in_place(|| replica(&kubeconfig, &service, name, admin.clone()))
+    };
     let first = begin("replica-0");
     let second = begin("replica-1");
     assert!(webhooks(cluster, "validatingwebhookconfigurations").is_empty());
@@ -108,6 +179,13 @@ async fn plugin_denies_as_soon_as_kubectl_has_applied_it() {
         (object["status"]["replicas"].as_array().map(Vec::len) == Some(2)).then_some(())
     });
     println!("both replicas in the status after {took:?}");
+    let took = wait_for_condition(cluster, "Registered", "True", "Registered");
+    println!("registered, says the status, after {took:?}");
+    wait_for_condition(cluster, "Verified", "Unknown", "NotRequired");
+    let table = cluster.kubectl(&["get", "caps", "-o", "wide"]).succeed();
+    for column in ["READY", "REGISTERED", "VERIFIED"] {
+        assert!(table.contains(column), "{table}");
+    }
 
     // The leader dies. A change is registered by the other replica, and no user notices anything but the change.
     let lease = get(cluster, &["lease", "tollgate-leader", "-n", SYSTEM]);
@@ -130,6 +208,34 @@ async fn plugin_denies_as_soon_as_kubectl_has_applied_it() {
     });
     println!("wider rules registered {took:?} later, by another leader");
 
+    // The entry of the dead replica goes.
+    let before = status_writes(cluster);
+    let (_, took) = wait_until("the dead replica is gone from the status", || {
+        let object = get(cluster, &["clusteradmissionplugin", "guard"]);
+        (object["status"]["replicas"].as_array().map(Vec::len) == Some(1)).then_some(())
+    });
+    println!("entry of the dead replica gone {took:?} later");
+    wait_for(cluster, &guarded, "True", "Serving");
+    wait_for_condition(cluster, "Registered", "True", "Registered");
+    let (writes, all) = (status_writes(cluster) - before, status_writes(cluster));
+    println!("{writes} status writes since the wider rules, {all} in all");
+    assert!(writes <= 6, "{writes} status writes for one dead replica");
+
+    // Somebody changes the configuration again and again.
+    let webhook = webhook["name"].as_str().expect("a webhook has a name");
+    let patch = json!({"webhooks": [{"name": webhook, "failurePolicy": "Ignore"}]}).to_string();
+    let name = ["patch", "validatingwebhookconfiguration", "tollgate"];
+    let patch = [&name[..], &["--type=strategic", "-p", &patch]].concat();
+    wait_until("the fight shows in the status", || {
+        cluster.kubectl(&patch).succeed();
+        std::thread::sleep(Duration::from_millis(200));
+        let changed = ("False".to_owned(), "ForeignChange".to_owned());
+        (condition(cluster, "Registered") == Some(changed)).then_some(())
+    });
+    let object = get(cluster, &["clusteradmissionplugin", "guard"]);
+    let said = object["status"]["conditions"].to_string();
+    assert!(said.contains("failurePolicy"), "{said}");
+
     // The plugin goes, and its registration with it.
     cluster
         .kubectl(&["delete", "clusteradmissionplugin", "guard"])
@@ -146,6 +252,11 @@ async fn plugin_denies_as_soon_as_kubectl_has_applied_it() {
         (left == 0).then_some(())
     });
     println!("registration gone {took:?} after kubectl delete");
+    // The chart's rights were enough for every write.
+    let of_replicas = |entry: &Value| entry["user"]["username"] == USER;
+    for entry in cluster.audit(of_replicas) {
+        assert_ne!(entry["responseStatus"]["code"], 403, "{entry:#}");
+    }
     assert_eq!(denial(cluster, "web"), None);
     assert!(other.stop().status.success());
 }

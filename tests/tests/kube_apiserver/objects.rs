@@ -32,6 +32,9 @@ pub(crate) fn fifty(namespace: &str) -> Vec<Value> {
             "metadata": {"name": format!("service-{index}"), "namespace": namespace},
             "spec": {"selector": {"app": "web"}, "ports": [{"port": 80}]},
         });
+        if index == 0 {
+            service["spec"]["externalIPs"] = json!(["203.0.113.1"]);
+        }
         own(&mut service, index);
         objects.push(service);
         let mut space = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": format!("space-{index}")}});
@@ -104,6 +107,9 @@ const POD_CHANGES: [(&str, Change); 21] = [
     }),
     ("environment", |pod| {
         container(pod)["env"] = json!([{"name": "HTML", "value": "<b>&amp;</b>"}, {"name": "UNICODE", "value": "ß\u{2028}🎉"}]);
+        let term = json!({"labelSelector": {"matchLabels": {"app": "web"}}, "topologyKey": "topology.kubernetes.io/zone"});
+        pod["spec"]["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"] =
+            json!([term]);
     }),
     ("quantities", |pod| {
         container(pod)["resources"] = json!({"limits": {"cpu": 0.5, "memory": "1024Mi"}});

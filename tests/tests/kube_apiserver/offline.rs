@@ -44,6 +44,8 @@ fn policies() -> Configuration {
             "pod-security",
             json!({"level": "baseline", "templates": "deny"}),
         ),
+        ("deny-service-external-ips", json!({})),
+        ("limit-pod-hard-anti-affinity-topology", json!({})),
     ] {
         configuration.plugin(name, &guests::build(name), json!({"settings": settings}));
     }

@@ -98,8 +98,12 @@ pub(crate) fn wait_for(cluster: &Cluster, resource: &[&str], status: &str, reaso
 
 /// Returns the message of the condition `Ready`.
 fn message(object: &Value) -> &str {
-    let message = &object["status"]["conditions"][0]["message"];
-    message.as_str().unwrap_or_default()
+    let conditions = object["status"]["conditions"].as_array();
+    let mut conditions = conditions.into_iter().flatten();
+    let ready = conditions.find(|condition| condition["type"] == "Ready");
+    ready
+        .and_then(|ready| ready["message"].as_str())
+        .unwrap_or_default()
 }
 
 /// Asks whether a ConfigMap could be created. Returns the denial.
@@ -318,7 +322,12 @@ async fn resources_are_in_force_without_restart() {
     let version = |object: Value| object["metadata"]["resourceVersion"].clone();
     let before = version(wait_for(cluster, &GUARD, "True", "Serving"));
     std::thread::sleep(Duration::from_secs(3));
-    assert_eq!(version(get(cluster, &GUARD)), before);
+    let rested = get(cluster, &GUARD);
+    let conditions = rested["status"]["conditions"].to_string();
+    for reason in ["NotRequired", "NotManaged"] {
+        assert!(conditions.contains(reason), "{conditions}");
+    }
+    assert_eq!(version(rested), before);
 
     // Deleted, the plugin leaves.
     cluster

@@ -7,6 +7,7 @@
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use tollgate_sdk::bindings::imports::tollgate::admission::logging::{Location, abort};
+use tollgate_sdk::bindings::imports::tollgate::admission::review::{Part, get, select};
 use tollgate_sdk::prelude::*;
 
 /// The policy.
@@ -182,8 +183,9 @@ fn fail(review: &Review, way: &str, loot: &Loot) {
         }
         "unreachable" => unreachable(),
         "malformed-pointer" => drop(review.object().get(&text)),
-        "malformed-escape" => drop(review.object().get(format!("/data/~{text}"))),
-        "malformed-pattern" => drop(review.object().select(format!("{text}/*"))),
+        // Without the SDK's check, so that the host finds the problem.
+        "malformed-escape" => drop(get(Part::Object, &format!("/data/~{text}"))),
+        "malformed-pattern" => drop(select(Part::Object, &format!("{text}/*"))),
         "loop" => loop {
             std::hint::black_box(&text);
         },
@@ -335,7 +337,7 @@ impl From<NewValueJson> for tollgate_sdk::NewValue {
 
 fn bad_path(path: String) -> Mutation {
     let mut patch = Patch::new();
-    patch.push(tollgate_sdk::PatchOperation::Remove(path));
+    patch.push_unchecked(tollgate_sdk::PatchOperation::Remove(path));
     patch.into()
 }
 
