@@ -9,9 +9,12 @@ use crate::page::{Entry, Failure, Page};
 use crate::source::Tables;
 use crate::table::Table;
 
-/// The lookups of one plugin by their names, each with its table. A clone is cheap.
+/// The lookups of one plugin by their names, each with its table. A clone is cheap. Most plugins have no lookups, and
+/// nothing is allocated for them.
 #[derive(Clone, Debug, Default)]
-pub struct Granted(Arc<BTreeMap<Box<str>, Grant>>);
+pub struct Granted(Option<Arc<Grants>>);
+
+type Grants = BTreeMap<Box<str>, Grant>;
 
 #[derive(Debug)]
 struct Grant {
@@ -35,25 +38,34 @@ impl Granted {
             };
             (name.clone(), grant)
         });
-        Self(Arc::new(grants.collect()))
+        let grants: Grants = grants.collect();
+        Self((!grants.is_empty()).then(|| Arc::new(grants)))
+    }
+
+    fn grants(&self) -> impl Iterator<Item = (&Box<str>, &Grant)> {
+        self.0.iter().flat_map(|grants| grants.iter())
+    }
+
+    fn grant(&self, lookup: &str) -> Option<&Grant> {
+        self.0.as_ref()?.get(lookup)
     }
 
     /// Whether there are no lookups.
     #[must_use]
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_none()
     }
 
     /// Whether a lookup reads Secrets.
     #[must_use]
     pub fn reads_secrets(&self, lookup: &str) -> bool {
-        self.0.get(lookup).is_some_and(|grant| grant.secrets)
+        self.grant(lookup).is_some_and(|grant| grant.secrets)
     }
 
     /// Lists the tables by the names of the lookups. A lookup without a table is left out.
     pub fn tables(&self) -> impl Iterator<Item = (&str, &Arc<Table>)> {
-        let grants = self.0.iter();
-        grants.filter_map(|(name, grant)| Some((&**name, grant.table.as_ref().ok()?)))
+        self.grants()
+            .filter_map(|(name, grant)| Some((&**name, grant.table.as_ref().ok()?)))
     }
 
     /// Says which lookup's objects have never been read, and why. None if there is nothing to wait for.
@@ -62,7 +74,7 @@ impl Granted {
     /// all of them out of service would help nobody. A lookup without a table never gets one.
     #[must_use]
     pub fn waits_for(&self) -> Option<String> {
-        self.0.values().find_map(|grant| {
+        self.grants().find_map(|(_, grant)| {
             let reason = grant.table.as_ref().ok()?.state().pending()?;
             Some(format!("{}: {reason}", grant.subject))
         })
@@ -113,7 +125,7 @@ impl Granted {
         lookup: &str,
         read: impl FnOnce(&Table) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let Some(grant) = self.0.get(lookup) else {
+        let Some(grant) = self.grant(lookup) else {
             return Err(Failure::NotGranted(self.unknown(lookup)));
         };
         let table = grant.table.as_ref();
@@ -125,7 +137,7 @@ impl Granted {
 
     fn unknown(&self, lookup: &str) -> String {
         let lookup: String = lookup.chars().take(64).collect();
-        let names: Vec<&str> = self.0.keys().map(|name| &**name).collect();
+        let names: Vec<&str> = self.grants().map(|(name, _)| &**name).collect();
         let known = match names.as_slice() {
             [] => "the plugin's configuration has no `lookups`".to_owned(),
             names => format!("the plugin's configuration has {}", names.join(", ")),
