@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use futures_util::stream::{self, StreamExt as _};
+use reqwest::Method;
 use serde_json::{Value, json};
 use tollgate_tests::guests;
 use tollgate_tests::kubernetes::{Cluster, Registration, Start as ClusterStart};
@@ -191,4 +193,89 @@ async fn lookups_of_a_custom_resource_are_followed() {
         assert!(Instant::now() < deadline, "the deletion is not seen");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// Creates objects, several at the same time.
+async fn create_all(cluster: &Cluster, path: impl Fn(usize) -> String, objects: Vec<Value>) {
+    let create = |(index, object): (usize, Value)| {
+        let path = path(index);
+        async move {
+            let (status, answer) = cluster.request(Method::POST, &path, Some(&object)).await;
+            assert_eq!(status, 201, "{answer}");
+        }
+    };
+    let created = stream::iter(objects.into_iter().enumerate().map(create));
+    created.buffer_unordered(16).collect::<Vec<()>>().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn thousands_of_objects_take_little_memory() {
+    const NAMESPACES: usize = 20;
+    let Some(cluster) = ClusterStart::default().start() else {
+        return;
+    };
+    let cluster = &cluster;
+    define(cluster);
+    cluster.namespace(SYSTEM);
+    cluster.namespace(SHOP);
+    let space = |index: usize| format!("many-{}", index % NAMESPACES);
+    for index in 0..NAMESPACES {
+        cluster.namespace(&space(index));
+    }
+    let object = |index: usize| {
+        let mut object = ingress(
+            &space(index),
+            &format!("i-{index}"),
+            &format!("h{index}.example"),
+        );
+        object["metadata"]["annotations"] = json!({"note": "x".repeat(400)});
+        object
+    };
+    let path = |index: usize| {
+        format!(
+            "/apis/networking.k8s.io/v1/namespaces/{}/ingresses",
+            space(index)
+        )
+    };
+    create_all(cluster, path, (0..10_500).map(object).collect()).await;
+    let binding = |index: usize| {
+        json!({
+            "apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+            "metadata": {"namespace": space(index), "name": format!("b-{index}")},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": format!("r-{}", index % 50)},
+            "subjects": [{"kind": "User", "apiGroup": "rbac.authorization.k8s.io", "name": format!("u-{index}")}],
+        })
+    };
+    let path = |index: usize| {
+        format!(
+            "/apis/rbac.authorization.k8s.io/v1/namespaces/{}/rolebindings",
+            space(index)
+        )
+    };
+    create_all(cluster, path, (0..11_000).map(binding).collect()).await;
+
+    let mut lookups = ingresses(&json!("all"));
+    let more = json!({
+        "name": "bindings",
+        "resource": {"group": "rbac.authorization.k8s.io", "version": "v1", "resource": "rolebindings"},
+        "fields": ["/roleRef", "/subjects"],
+        "indexes": {"subject": "/subjects/*/name"},
+    });
+    lookups.as_array_mut().expect("a list").push(more);
+    let server = serve(cluster, Some(lookups));
+    let status = server.plugin_status("hosts").await;
+    println!("{:#}", status["lookups"]);
+    let (resident, peak) = (server.resident_kib(), server.peak_kib());
+    println!("resident {resident} KiB, peak {peak} KiB");
+    let objects: u64 = status["lookups"]
+        .as_array()
+        .into_iter()
+        .flatten()
+        .filter_map(|lookup| lookup["objects"].as_u64())
+        .sum();
+    assert!(objects >= 21_500, "{objects}");
+    assert!(
+        peak < 150 * 1024,
+        "peak {peak} KiB: expected less than 150 MiB"
+    );
 }
