@@ -10,7 +10,6 @@ mod tests;
 
 use std::collections::HashMap;
 use std::fmt;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -21,7 +20,7 @@ use tokio_util::task::AbortOnDropHandle;
 use tollgate_config::lookup::{Lookup, LookupNamespaces};
 use tollgate_lookups::{Projection, Table, Tables};
 
-use self::follow::{Follower, Part};
+use self::follow::{FirstLists, Follower, Health, Part};
 
 /// Time for which a table without a plugin stays.
 const LINGER: Duration = Duration::from_secs(60);
@@ -74,7 +73,9 @@ impl ClusterTables {
         let writer = Arc::new(Mutex::new(table.writer()));
         let projection = Arc::new(Projection::new(lookup));
         let selector = Some(lookup.label_selector.to_string()).filter(|text| !text.is_empty());
+        let failing = Arc::default();
         let follower = |namespace: Option<&str>, part: Option<Part>| Follower {
+            health: Health::new(&failing),
             client: self.client.clone(),
             path: path(lookup, namespace),
             selector: selector.clone(),
@@ -90,9 +91,9 @@ impl ClusterTables {
                     .lock()
                     .unwrap_or_else(PoisonError::into_inner)
                     .begin();
-                let outstanding = Arc::new(AtomicUsize::new(names.len()));
+                let lists = Arc::new(FirstLists::of(names.len()));
                 let part = |namespace: &str| Part {
-                    outstanding: outstanding.clone(),
+                    lists: lists.clone(),
                     names: None,
                     namespace: namespace.to_owned(),
                 };

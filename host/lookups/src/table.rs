@@ -119,6 +119,7 @@ impl Table {
     /// # Errors
     /// When the lookup does not cover the namespace, or the table is not synchronised.
     pub fn list(&self, namespace: Option<&str>, after: Option<&str>) -> Result<Page, Failure> {
+        let namespace = namespace.filter(|namespace| !namespace.is_empty());
         if let Some(namespace) = namespace {
             self.covers(namespace)?;
         }
@@ -230,6 +231,16 @@ impl Writer {
     /// Records that nothing has changed up to a version, as a bookmark says.
     pub fn progress(&mut self, resource_version: &str) {
         self.table.write().state.advances(resource_version);
+    }
+
+    /// Records that no watch of the table is cut any more.
+    pub fn recover(&mut self) {
+        self.table.write().state.recovers();
+    }
+
+    /// Records that nobody follows the table any more. It does not answer from now on.
+    pub fn end(&mut self, reason: &str) {
+        self.table.write().state.ends(reason);
     }
 
     /// Records that the watch is cut, or that a list has failed. The content stays. [`Table::state`] says since when.

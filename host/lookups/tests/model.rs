@@ -242,7 +242,9 @@ proptest! {
         let whole: Vec<_> = model.values().map(|object| expected(&lookup, object)).collect();
         prop_assert_eq!(&all(|after| table.list(None, after)), &whole);
         for namespace in ["", "x", "y", "z"] {
-            let here: Vec<_> = whole.iter().filter(|(name, _)| name.0 == namespace).cloned().collect();
+            // As in Kubernetes, the empty name stands for all namespaces.
+            let is_here = |name: &str| namespace.is_empty() || name == namespace;
+            let here: Vec<_> = whole.iter().filter(|(name, _)| is_here(&name.0)).cloned().collect();
             prop_assert_eq!(&all(|after| table.list(Some(namespace), after)), &here);
         }
         for ((namespace, name), fields) in &whole {

@@ -97,10 +97,12 @@ impl UniqueIngressHost {
 /// Returns the paths of all rules with a host. A rule without paths stands for `/`.
 fn paths_of(ingress: &Object, host: &str) -> BTreeSet<String> {
     let mut paths = BTreeSet::new();
+    let mut has_host = false;
     for node in ingress.select(HOSTS) {
         if node.value.as_text() != Some(host) {
             continue;
         }
+        has_host = true;
         let rule = node.pointer.strip_suffix("/host").unwrap_or_default();
         let of_rule = ingress.select(format!("{rule}/http/paths/*/path"));
         if of_rule.is_empty() {
@@ -112,6 +114,8 @@ fn paths_of(ingress: &Object, host: &str) -> BTreeSet<String> {
                 .filter_map(|node| node.value.into_text()),
         );
     }
+    // The index has found the host, so only a lookup without the field hides it. That must not count as "free".
+    assert!(has_host, "the lookup `{LOOKUP}` does not keep `{HOSTS}`");
     paths
 }
 

@@ -112,6 +112,7 @@ impl<'de> Visitor<'de> for ListSeed<'_> {
 
     fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<List, A::Error> {
         let mut list = List::default();
+        let mut has_items = false;
         while let Some(key) = map.next_key::<String>()? {
             match key.as_str() {
                 "metadata" => {
@@ -119,7 +120,10 @@ impl<'de> Visitor<'de> for ListSeed<'_> {
                     list.resource_version = meta.resource_version;
                     list.next = meta.r#continue.filter(|next| !next.is_empty());
                 }
-                "items" => list.objects = map.next_value_seed(ItemsSeed(self.0))?,
+                "items" => {
+                    list.objects = map.next_value_seed(ItemsSeed(self.0))?;
+                    has_items = true;
+                }
                 _ => {
                     map.next_value::<IgnoredAny>()?;
                 }
@@ -127,6 +131,9 @@ impl<'de> Visitor<'de> for ListSeed<'_> {
         }
         if list.resource_version.is_empty() {
             return Err(de::Error::missing_field("metadata.resourceVersion"));
+        }
+        if !has_items {
+            return Err(de::Error::missing_field("items"));
         }
         Ok(list)
     }

@@ -3,11 +3,11 @@
 //! kube's own watcher hides bookmarks, and says nothing when it is connected again. A plugin must not take an old table
 //! for a current one, so both matter here.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures_util::io::AsyncBufReadExt as _;
 use futures_util::stream::StreamExt as _;
@@ -26,13 +26,20 @@ use crate::watch::words;
 const PAGE_SIZE: u32 = 250;
 /// Time limit of a request for a page.
 const PAGE_LIMIT: Duration = Duration::from_secs(60);
-/// Seconds after which kube-apiserver ends a watch, which then begins anew. kube-apiserver sends a bookmark about once
-/// a minute. A watch without any line for longer is taken for dead.
+/// Seconds after which kube-apiserver ends a watch, which then begins anew.
 const WATCH_SECONDS: u32 = 290;
-const SILENCE_LIMIT: Duration = Duration::from_secs(150);
+/// Time without any line after which a watch counts as cut. kube-apiserver sends a bookmark about once a minute.
+const SILENCE_LIMIT: Duration = Duration::from_secs(100);
 
-/// Pause before a new list, and between looks at what other namespaces have done.
+/// Pause between looks at what other namespaces have done.
 const RELIST_PAUSE: Duration = Duration::from_millis(100);
+
+/// Time for which a watch must stay open, or say something, before it counts as open.
+const SETTLING: Duration = Duration::from_secs(2);
+/// Attempts to go on with a watch, after which the objects are listed again.
+const MOST_ATTEMPTS: u32 = 3;
+/// Age at which the first list of a namespace is too old to begin the table with.
+const LONGEST_FIRST: Duration = Duration::from_secs(30);
 
 /// Follows the objects of a table, or its part in one namespace.
 pub(super) struct Follower {
@@ -44,16 +51,29 @@ pub(super) struct Follower {
     pub(super) is_metadata: bool,
     pub(super) projection: Arc<Projection>,
     pub(super) writer: Arc<Mutex<Writer>>,
+    pub(super) health: Health,
     pub(super) part: Option<Part>,
+}
+
+/// Whether a follower has failed, and how many of its table have. The table follows when none has.
+pub(super) struct Health {
+    failing: Arc<AtomicUsize>,
+    is_failing: bool,
 }
 
 /// One of several namespaces that fill a table together.
 pub(super) struct Part {
-    /// Namespaces that have not been listed yet.
-    pub(super) outstanding: Arc<AtomicUsize>,
-    /// Names of the objects in this namespace. `None` until they have been listed.
+    pub(super) lists: Arc<FirstLists>,
+    /// Names of the objects in this namespace. `None` until the table has begun.
     pub(super) names: Option<BTreeSet<String>>,
     pub(super) namespace: String,
+}
+
+/// The first lists of all namespaces. The table begins when all of them are there and young.
+pub(super) struct FirstLists {
+    namespaces: usize,
+    /// `None` after the table has begun.
+    lists: Mutex<Option<BTreeMap<String, (Instant, Vec<Projected>)>>>,
 }
 
 /// Why a list or a watch ended.
@@ -63,42 +83,108 @@ enum End {
     Failed(String),
 }
 
+/// Ends the table when its follower ends, also by a panic.
+struct Ends(Arc<Mutex<Writer>>);
+
+impl Drop for Ends {
+    fn drop(&mut self) {
+        let mut writer = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        writer.end("the task that follows the objects has ended");
+    }
+}
+
+// === impl Health ===
+
+impl Health {
+    /// Creates the health of a follower. All followers of a table share the counter.
+    pub(super) fn new(failing: &Arc<AtomicUsize>) -> Self {
+        Self {
+            failing: failing.clone(),
+            is_failing: false,
+        }
+    }
+
+    pub(super) fn fails(&mut self, writer: &mut Writer, reason: &str) {
+        if !std::mem::replace(&mut self.is_failing, true) {
+            self.failing.fetch_add(1, Ordering::Relaxed);
+        }
+        writer.fail(reason);
+    }
+
+    pub(super) fn recovers(&mut self, writer: &mut Writer) {
+        let was_failing = std::mem::take(&mut self.is_failing);
+        if was_failing && self.failing.fetch_sub(1, Ordering::Relaxed) == 1 {
+            writer.recover();
+        }
+    }
+}
+
+// === impl FirstLists ===
+
+impl FirstLists {
+    pub(super) fn of(namespaces: usize) -> Self {
+        Self {
+            namespaces,
+            lists: Mutex::new(Some(BTreeMap::new())),
+        }
+    }
+
+    fn lists(&self) -> MutexGuard<'_, Option<BTreeMap<String, (Instant, Vec<Projected>)>>> {
+        self.lists.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn have_begun(&self) -> bool {
+        self.lists().is_none()
+    }
+
+    /// Takes the list of a namespace. Returns the objects of all namespaces, once, when the table can begin.
+    pub(super) fn put(
+        &self,
+        namespace: &str,
+        objects: Vec<Projected>,
+        now: Instant,
+    ) -> Option<Vec<Projected>> {
+        let mut lists = self.lists();
+        let known = lists.as_mut()?;
+        known.insert(namespace.to_owned(), (now, objects));
+        let is_young = |(at, _): &(Instant, Vec<Projected>)| *at + LONGEST_FIRST > now;
+        if known.len() < self.namespaces || !known.values().all(is_young) {
+            return None;
+        }
+        let all = lists.take()?.into_values();
+        Some(all.flat_map(|(_, objects)| objects).collect())
+    }
+}
+
 // === impl Follower ===
 
 impl Follower {
     /// Follows for as long as it runs.
     pub(super) async fn run(mut self) {
+        let _ends = Ends(self.writer.clone());
         let mut backoff = DefaultBackoff::default();
         let mut version = None;
+        let mut attempts = 0;
         loop {
             let result = match version.take() {
                 None => self.list().await,
-                Some(version) => self.watch(version, &mut backoff).await,
+                Some(version) => self.watch(version, &mut backoff, &mut attempts).await,
             };
-            match result {
+            let reason = match result {
                 Ok(next) => {
-                    self.wait_for_other_parts().await;
-                    version = Some(next);
+                    version = next;
+                    continue;
                 }
-                Err((End::Expired, _)) => sleep(RELIST_PAUSE).await,
+                Err((End::Expired, _)) => "kube-apiserver has forgotten the changes".to_owned(),
                 Err((End::Failed(reason), last)) => {
-                    version = last;
-                    self.writer().fail(&reason);
-                    tracing::debug!(path = self.path, reason, "cannot follow objects");
-                    sleep(backoff.next().unwrap_or(PAGE_LIMIT)).await;
+                    attempts += 1;
+                    version = last.filter(|_| attempts < MOST_ATTEMPTS);
+                    reason
                 }
-            }
-        }
-    }
-
-    /// Waits until all namespaces of the table have been listed. A change that comes before would be lost, because the
-    /// table begins with the lists.
-    async fn wait_for_other_parts(&self) {
-        let Some(part) = &self.part else {
-            return;
-        };
-        while part.outstanding.load(Ordering::Relaxed) > 0 {
-            sleep(RELIST_PAUSE).await;
+            };
+            self.fails(&reason);
+            tracing::debug!(path = self.path, reason, "cannot follow objects");
+            sleep(backoff.next().unwrap_or(PAGE_LIMIT)).await;
         }
     }
 
@@ -106,8 +192,18 @@ impl Follower {
         self.writer.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Lists all objects, and returns the resource version to watch from.
-    async fn list(&mut self) -> Result<String, (End, Option<String>)> {
+    fn fails(&mut self, reason: &str) {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        self.health.fails(&mut writer, reason);
+    }
+
+    fn recovers(&mut self) {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        self.health.recovers(&mut writer);
+    }
+
+    /// Lists all objects, and returns the resource version to watch from. Returns none if the list must be repeated.
+    async fn list(&mut self) -> Result<Option<String>, (End, Option<String>)> {
         let is_whole = self.part.is_none();
         if is_whole {
             self.writer().begin();
@@ -129,14 +225,33 @@ impl Follower {
             }
             next = page.next;
         };
+        self.take_list(objects, &version);
+        Ok(self.have_all_begun().await.then_some(version))
+    }
+
+    /// Puts a list into the table. The objects of a whole table have been added already.
+    fn take_list(&mut self, objects: Vec<Projected>, version: &str) {
+        let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
         match &mut self.part {
-            None => self.writer().finish(&version),
-            Some(part) => {
-                let mut writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-                part.replace(&mut writer, objects, &version);
-            }
+            None => writer.finish(version),
+            Some(part) => part.replace(&mut writer, objects, version),
         }
-        Ok(version)
+        self.health.recovers(&mut writer);
+    }
+
+    /// Waits until the table has begun. Returns false if the list has become old meanwhile.
+    async fn have_all_begun(&self) -> bool {
+        let Some(part) = &self.part else {
+            return true;
+        };
+        let listed = Instant::now();
+        while !part.lists.have_begun() {
+            if listed.elapsed() > LONGEST_FIRST / 2 {
+                return false;
+            }
+            sleep(RELIST_PAUSE).await;
+        }
+        true
     }
 
     async fn page(&self, next: Option<String>) -> Result<decode::List, End> {
@@ -165,7 +280,8 @@ impl Follower {
         &mut self,
         mut version: String,
         backoff: &mut DefaultBackoff,
-    ) -> Result<String, (End, Option<String>)> {
+        attempts: &mut u32,
+    ) -> Result<Option<String>, (End, Option<String>)> {
         let params = WatchParams {
             label_selector: self.selector.clone(),
             timeout: Some(WATCH_SECONDS),
@@ -191,14 +307,24 @@ impl Follower {
                 return Err(failed(reason, &version));
             }
         };
-        self.writer().progress(&version);
         let stream = pin!(stream);
         let mut lines = stream.lines();
+        let mut is_open = false;
         loop {
-            let line = match timeout(SILENCE_LIMIT, lines.next()).await {
-                Ok(None) => return Ok(version),
+            let limit = if is_open { SILENCE_LIMIT } else { SETTLING };
+            let line = match timeout(limit, lines.next()).await {
+                Ok(None) if is_open => return Ok(Some(version)),
+                Ok(None) => {
+                    let reason = "kube-apiserver ended the watch at once".to_owned();
+                    return Err(failed(reason, &version));
+                }
                 Ok(Some(Ok(line))) => line,
                 Ok(Some(Err(error))) => return Err(failed(words(&error), &version)),
+                Err(_) if !is_open => {
+                    is_open = true;
+                    self.recovers();
+                    continue;
+                }
                 Err(_) => {
                     let reason = "the watch has been silent for too long".to_owned();
                     return Err(failed(reason, &version));
@@ -215,7 +341,10 @@ impl Follower {
                 return Err(failed(status.message.clone(), &version));
             }
             version = self.take(change, version);
+            is_open = true;
+            self.recovers();
             backoff.reset();
+            *attempts = 0;
         }
     }
 
@@ -263,21 +392,21 @@ impl Part {
             .iter()
             .map(|object| object.name().to_owned())
             .collect();
-        match self.names.replace(names.clone()) {
-            None => {
-                objects.into_iter().for_each(|object| writer.add(object));
-                if self.outstanding.fetch_sub(1, Ordering::Relaxed) == 1 {
-                    writer.finish(version);
-                }
+        if !self.lists.have_begun() {
+            self.names = Some(names);
+            let all = self.lists.put(&self.namespace, objects, Instant::now());
+            if let Some(all) = all {
+                all.into_iter().for_each(|object| writer.add(object));
+                writer.finish(version);
             }
-            Some(before) => {
-                objects
-                    .into_iter()
-                    .for_each(|object| writer.apply(object, version));
-                for gone in before.difference(&names) {
-                    writer.delete(Some(&self.namespace), gone, version);
-                }
-            }
+            return;
+        }
+        let before = self.names.replace(names.clone()).unwrap_or_default();
+        objects
+            .into_iter()
+            .for_each(|object| writer.apply(object, version));
+        for gone in before.difference(&names) {
+            writer.delete(Some(&self.namespace), gone, version);
         }
     }
 }

@@ -62,7 +62,13 @@ fn empty_lists_are_lists() {
         assert_eq!(page.next, None);
     }
     let nameless = json!({"metadata": {"resourceVersion": "1"}, "items": [{"metadata": {}}]});
-    for text in [nameless.to_string(), "{}".to_owned(), "[]".to_owned()] {
+    let table = json!({"metadata": {"resourceVersion": "1"}, "rows": []});
+    for text in [
+        nameless.to_string(),
+        table.to_string(),
+        "{}".to_owned(),
+        "[]".to_owned(),
+    ] {
         list(&projection, &text).expect_err(&text);
     }
 }
@@ -106,4 +112,50 @@ fn collections_have_kubernetes_paths() {
         path(&maps, Some("shop")),
         "/api/v1/namespaces/shop/configmaps"
     );
+}
+
+fn configuration_of(names: &[&str]) -> Vec<Projected> {
+    let projection = Projection::new(&lookup());
+    let object = |name: &&str| {
+        let text = ingress(name, "a.example").to_string();
+        projection.decode(text.as_bytes()).expect("an object")
+    };
+    names.iter().map(object).collect()
+}
+
+#[test]
+fn table_begins_when_all_namespaces_have_young_lists() {
+    let lists = FirstLists::of(2);
+    let start = Instant::now();
+    assert!(lists.put("a", configuration_of(&["old"]), start).is_none());
+    // The first list is too old when the second comes.
+    let late = start + Duration::from_secs(60);
+    assert!(lists.put("b", configuration_of(&["b"]), late).is_none());
+    let all = lists.put("a", configuration_of(&["new"]), late);
+    let all = all.expect("both are young");
+    let names: Vec<&str> = all.iter().map(Projected::name).collect();
+    assert_eq!(names, ["new", "b"]);
+    let again = lists.put("a", configuration_of(&["new"]), late);
+    assert!(again.is_none(), "it begins once");
+}
+
+#[test]
+fn table_follows_when_no_namespace_fails() {
+    let table = Arc::new(Table::new(&lookup()));
+    let mut writer = table.writer();
+    writer.begin();
+    writer.finish("1");
+    let failing = Arc::default();
+    let (mut one, mut other) = (Health::new(&failing), Health::new(&failing));
+    let is_cut = || table.state().synchronisation != tollgate_lookups::Synchronisation::Following;
+    one.fails(&mut writer, "forbidden");
+    one.fails(&mut writer, "forbidden");
+    other.fails(&mut writer, "reset");
+    other.recovers(&mut writer);
+    writer.progress("2");
+    assert!(is_cut(), "the other one still fails");
+    one.recovers(&mut writer);
+    assert!(!is_cut());
+    one.recovers(&mut writer);
+    assert!(!is_cut());
 }

@@ -88,12 +88,23 @@ impl State {
         self.note(resource_version);
     }
 
-    /// The watch has said something, so it is not cut. A table that has never been read stays so.
+    /// A watch has said something. Another watch of the table may be cut, so this does not end a cut.
     pub(super) fn advances(&mut self, resource_version: &str) {
+        self.note(resource_version);
+    }
+
+    /// No watch of the table is cut any more. A table that has never been read stays so.
+    pub(super) fn recovers(&mut self) {
         if let Synchronisation::Cut { .. } = self.synchronisation {
             self.synchronisation = Synchronisation::Following;
         }
-        self.note(resource_version);
+    }
+
+    /// Nobody follows the table any more.
+    pub(super) fn ends(&mut self, reason: &str) {
+        self.synchronisation = Synchronisation::Pending {
+            reason: Some(Arc::from(reason)),
+        };
     }
 
     pub(super) fn fails(&mut self, reason: &str, now: Instant) {
@@ -140,7 +151,14 @@ mod tests {
         assert_eq!(silent, "the watch has been cut for 75 s: connection reset");
         assert!(state.pending().is_none());
         state.advances("9");
+        assert!(
+            state.why_silent(late).is_some(),
+            "another watch may have spoken"
+        );
+        state.recovers();
         assert_eq!(state.why_silent(late), None);
+        state.ends("gone");
+        assert!(!state.is_synchronised(), "nobody follows");
         assert_eq!(state.resource_version.as_deref(), Some("9"));
     }
 }
