@@ -17,6 +17,7 @@ use std::process::ExitCode;
 use std::sync::Arc;
 use std::time::SystemTime;
 
+use crate::terminal::tell;
 use anyhow::{Context as _, ensure};
 use clap::{Args, ValueEnum};
 use tollgate_admission::namespaces::Namespaces;
@@ -189,7 +190,13 @@ impl Scan {
             Output::Reports => show::reports(&shown, &reports)?,
         }
         let mut is_written = true;
-        if let (Some(client), true) = (client, self.write) {
+        let is_whole = shown.results.unread.is_empty();
+        if self.write && !is_whole {
+            tell!(
+                "no report was written: what could not be read would be missing from the reports"
+            );
+        }
+        if let (Some(client), true, true) = (client, self.write, is_whole) {
             let selector = format!("{LABEL}={}", self.name);
             let kinds = resources(self.format);
             let written = write_reports(&client, &kinds, &selector, &reports).await?;
@@ -242,6 +249,8 @@ async fn of_cluster(
     let namespaces: Arc<dyn Namespaces> = Arc::new(ClusterNamespaces::start(client.clone()));
     let mut run = Run::new(config, Some(namespaces), known, now, jobs).await?;
     let rules = cluster::rules(&run.bench.plugins);
+    let unknown = cluster::without_rules(&run.bench.plugins);
+    run.results.unread.extend(unknown);
     let wants = |group: &str, version: &str| cluster::wants(&rules, group, version);
     let served = discover(client, wants, &mut run.results.unread).await?;
     let options = review_options();

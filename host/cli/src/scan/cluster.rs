@@ -36,6 +36,19 @@ pub(super) fn rules(plugins: &[Judge]) -> Vec<Rule> {
         .collect()
 }
 
+/// Names the plugins whose objects are not known, because they are not loaded and have no `match`.
+pub(super) fn without_rules(plugins: &[Judge]) -> Vec<String> {
+    let failed = plugins.iter().filter(|judge| {
+        matches!(judge.plugin.state, PluginState::Failed { .. })
+            && judge.plugin.config.matching.is_none()
+    });
+    let text = |judge: &Judge| {
+        let name = &judge.plugin.config.name;
+        format!("the plugin {name} is not loaded and has no `match`, so its objects are not known")
+    };
+    failed.map(text).collect()
+}
+
 /// Whether a rule matches a group version.
 pub(super) fn wants(rules: &[Rule], group: &str, version: &str) -> bool {
     !is_report(group)

@@ -172,7 +172,8 @@ impl Summary {
 // === impl Results ===
 
 impl Results {
-    /// Adds the results for an object. An object that was listed in two versions keeps the first result of a plugin.
+    /// Adds the results for an object. An object that was listed in two versions keeps the worst result of a
+    /// plugin.
     pub(super) fn add(&mut self, place: Place, judged: Judged) {
         if judged.findings.is_empty() {
             return;
@@ -184,8 +185,12 @@ impl Results {
         for finding in judged.findings {
             let same =
                 |known: &Finding| known.plugin == finding.plugin && known.phase == finding.phase;
-            if !known.findings.iter().any(same) {
-                known.findings.push(finding);
+            match known.findings.iter().position(same) {
+                Some(index) if finding.verdict < known.findings[index].verdict => {
+                    known.findings[index] = finding;
+                }
+                Some(_) => {}
+                None => known.findings.push(finding),
             }
         }
     }
