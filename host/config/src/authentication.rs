@@ -92,9 +92,13 @@ impl Authentication {
 
 impl TokenReview {
     fn read(mut fields: Fields<'_>) -> Self {
-        let nodes = fields
-            .optional("audiences")
-            .and_then(|node| node.elements("audiences of tokens"));
+        let nodes = fields.optional("audiences").and_then(|node| {
+            let nodes = node.elements("audiences of tokens")?;
+            if nodes.is_empty() {
+                node.reject("audiences; leave the key out to accept tokens for kube-apiserver");
+            }
+            Some(nodes)
+        });
         fields.finish();
         let nodes = nodes.unwrap_or_default();
         let audience = |node: &super::read::Node<'_>| {
