@@ -104,6 +104,11 @@ pub(crate) fn plan(file: &Config, folder: &Path, world: &World, kept: &mut Kept)
         }
     }
     let mut config = merge(file, kept);
+    let is_unserved = |(name, verdict): &(&String, &Verdict)| {
+        verdict.refusal.is_some() && !verdict.is_kept && !has(file, name)
+    };
+    let unserved = verdicts.iter().filter(is_unserved);
+    config.refused = unserved.map(|(name, _)| name.clone()).collect();
     let exceptions = world.exceptions.iter().flatten();
     let exceptions = exceptions.map(|(name, resource)| {
         let verdict = Verdict {

@@ -147,11 +147,13 @@ fn invalid_resource_keeps_its_last_valid_version() {
         "{message}"
     );
     assert!(plan.plugins["guard"].is_kept);
+    assert!(plan.config.refused.is_empty());
     // Another resource of the same name does not inherit it.
     bad.uid = "another".to_owned();
     let plan = planned(&world([bad]), &mut kept);
     assert_eq!(names(&plan), ["one", "two"]);
     assert!(!plan.plugins["guard"].is_kept);
+    assert!(plan.config.refused.contains("guard"));
     planned(&world([good]), &mut kept);
     assert_eq!(names(&planned(&world([]), &mut kept)), ["one", "two"]);
 }

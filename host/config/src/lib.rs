@@ -39,7 +39,7 @@ mod tests;
 mod written;
 pub mod yaml;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::Read as _;
 use std::net::SocketAddr;
@@ -109,6 +109,9 @@ pub struct Config {
     pub plugins: Vec<PluginConfig>,
     /// The shadow versions of some plugins. They see the same requests and decide nothing.
     pub shadows: Vec<PluginConfig>,
+    /// Names of custom resources that are not valid and have no earlier version that could serve. Requests to their
+    /// plugins are not allowed as if nobody wanted the plugins.
+    pub refused: BTreeSet<String>,
     /// The file as it was written, without its plugins.
     pub(crate) written: Written,
 }
@@ -299,6 +302,7 @@ fn read_config(document: &Value, folder: &Path, problems: &Collector) -> Option<
         cluster,
         plugins,
         shadows,
+        refused: BTreeSet::new(),
         written: Written::of_file(document),
     })
 }

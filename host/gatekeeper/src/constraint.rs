@@ -42,14 +42,14 @@ pub enum Action {
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default, rename_all = "camelCase")]
+#[serde(default, deny_unknown_fields, rename_all = "camelCase")]
 struct Scoped {
     action: String,
     enforcement_points: Vec<Point>,
 }
 
 #[derive(Default, Deserialize)]
-#[serde(default)]
+#[serde(default, deny_unknown_fields)]
 struct Point {
     name: String,
 }

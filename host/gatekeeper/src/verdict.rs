@@ -51,6 +51,12 @@ impl Verdict {
         }
     }
 
+    /// Whether there is no violation.
+    #[must_use]
+    pub const fn is_empty(&self) -> bool {
+        self.denied.is_empty() && self.warnings.is_empty() && self.reported.is_empty()
+    }
+
     /// Returns the warnings for the user.
     #[must_use]
     pub fn warnings(&self) -> &[String] {

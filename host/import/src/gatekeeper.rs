@@ -113,10 +113,7 @@ impl Gatekeeper {
             into.notes.push(template.note(Effect::Skipped, text));
             return;
         }
-        let operations = match code.is_about_deletions() {
-            true => vec!["CREATE", "UPDATE", "DELETE"],
-            false => vec!["CREATE", "UPDATE"],
-        };
+        let operations = operations(&code, constraints);
         let mut notes = differences(template, &code);
         let (rules, unknown) = rules::of(constraints, &operations);
         for (constraint, kind) in unknown {
@@ -219,9 +216,26 @@ fn actions(constraint: &Document) -> Option<Note> {
 // === impl Code ===
 
 impl Code {
-    /// Whether the code asks for deletions. Gatekeeper's webhook sees them only where it is configured to.
-    fn is_about_deletions(&self) -> bool {
-        let quoted = ["\"DELETE\"", "'DELETE'", "\\\"DELETE\\\""];
+    /// Whether the code has this operation as a text.
+    fn names(&self, operation: &str) -> bool {
+        let quoted = ["\"", "'", "\\\""].map(|quote| format!("{quote}{operation}{quote}"));
         quoted.iter().any(|word| self.text.contains(word))
     }
+}
+
+/// Returns the operations that a template is about. Gatekeeper's webhook sees deletions and connections only where it is
+/// configured to.
+fn operations(code: &Code, constraints: &[&Document]) -> Vec<&'static str> {
+    let is_parameter = |operation: &str| {
+        let quoted = format!("\"{operation}\"");
+        constraints.iter().any(|constraint| {
+            let parameters = constraint.value.pointer("/spec/parameters");
+            parameters.is_some_and(|parameters| parameters.to_string().contains(&quoted))
+        })
+    };
+    let named = ["DELETE", "CONNECT"];
+    let named = named
+        .into_iter()
+        .filter(|operation| code.names(operation) || is_parameter(operation));
+    ["CREATE", "UPDATE"].into_iter().chain(named).collect()
 }

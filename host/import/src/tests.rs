@@ -77,6 +77,36 @@ fn constraint_without_kinds_matches_everything() {
 }
 
 #[test]
+fn kinds_of_subresources_have_rules_of_their_own() {
+    let kinds =
+        "match: { kinds: [{ apiGroups: ['*'], kinds: [Pod, PodExecOptions, Scale, Eviction] }] }";
+    let imported = run(&[("a", TEMPLATE), ("b", &constraint("all", kinds))]);
+    let rules = &imported.entries[0].matching.rules;
+    let of = |group: &str, operation: &str| -> Vec<&str> {
+        let rule = rules.iter().find(|rule| {
+            rule.api_groups == [group] && rule.operations.iter().any(|one| one == operation)
+        });
+        let resources = rule.unwrap().resources.iter();
+        resources.map(String::as_str).collect()
+    };
+    assert_eq!(of("", "CONNECT"), ["pods/exec"]);
+    assert!(of("", "CREATE").contains(&"pods/eviction"));
+    assert!(of("apps", "UPDATE").contains(&"deployments/scale"));
+    assert!(imported.notes.iter().all(|note| !note.effect.is_loss()));
+}
+
+#[test]
+fn operations_in_parameters_are_operations_of_the_rules() {
+    let parameters = "parameters: { operations: [DELETE, CONNECT] }";
+    let imported = run(&[("a", TEMPLATE), ("b", &constraint("all", parameters))]);
+    let rules = &imported.entries[0].matching.rules;
+    assert_eq!(
+        rules[0].operations,
+        ["CREATE", "UPDATE", "DELETE", "CONNECT"]
+    );
+}
+
+#[test]
 fn unknown_kind_is_named_and_matches_its_group() {
     let imported = run(&[
         ("a", TEMPLATE),

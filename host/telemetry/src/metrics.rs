@@ -115,6 +115,8 @@ pub enum Comparison {
 pub enum Unserved {
     /// The path names a plugin that was removed from the configuration.
     Removed,
+    /// The path names a plugin whose custom resource is not valid, with no earlier version to serve.
+    Refused,
     /// The path names a plugin that this server never had.
     Unknown,
     /// The path names a plugin that does not take part in this phase.
@@ -684,11 +686,18 @@ impl Overload {
 // === impl Unserved ===
 
 impl Unserved {
-    const ALL: [Self; 4] = [Self::Removed, Self::Unknown, Self::Phase, Self::Unmatched];
+    const ALL: [Self; 5] = [
+        Self::Removed,
+        Self::Refused,
+        Self::Unknown,
+        Self::Phase,
+        Self::Unmatched,
+    ];
 
     fn name(self) -> &'static str {
         match self {
             Self::Removed => "removed",
+            Self::Refused => "refused",
             Self::Unknown => "unknown",
             Self::Phase => "phase",
             Self::Unmatched => "unmatched",

@@ -21,7 +21,7 @@ mod tests;
 use regorus::Value as Rego;
 use serde_json::{Map, Value as Json};
 use tollgate_gatekeeper::{
-    Constraint, Kind, Namespaces, Pointer as Place, Problems, UnknownNamespace, Verdict,
+    Constraint, Kind, Namespaces, Pointer as Place, Problems, UnknownNamespace, Verdict, Violation,
 };
 use tollgate_sdk::prelude::*;
 
@@ -112,22 +112,26 @@ impl Policy for Gatekeeper {
 
 impl Validate for Gatekeeper {
     fn validate(&self, review: &Review) -> Result<(), Denial> {
-        let matching = self.matching(review);
-        if matching.is_empty() {
+        let mut verdict = Verdict::default();
+        let matching = self.matching(review, &mut verdict);
+        if matching.is_empty() && verdict.is_empty() {
             return Ok(());
         }
         let namespace = self.reads_namespace.then(|| self.namespace(review));
         let input = subject::input(review, namespace.flatten());
-        let mut verdict = Verdict::default();
         for Prepared {
             constraint,
             parameters,
         } in matching
         {
-            match self.program.violations(&input, parameters) {
-                Ok(violations) => verdict.add(constraint, violations),
-                Err(error) => panic!("constraint {}: {error}", constraint.name),
-            }
+            let violations = self.program.violations(&input, parameters);
+            // As in Gatekeeper, a constraint that cannot be evaluated is violated.
+            let violations = violations.unwrap_or_else(|error| {
+                vec![undecided(format!(
+                    "the template cannot be evaluated: {error}"
+                ))]
+            });
+            verdict.add(constraint, violations);
         }
         if verdict.reported() > 0 {
             tollgate_sdk::info!("{} violations of dry-run constraints", verdict.reported());
@@ -148,24 +152,44 @@ impl Validate for Gatekeeper {
     }
 }
 
+/// The violation of a constraint that cannot be decided.
+fn undecided(message: String) -> Violation {
+    Violation {
+        message,
+        details: None,
+    }
+}
+
 impl Gatekeeper {
-    /// Returns the constraints that the review is about.
-    fn matching(&self, review: &Review) -> Vec<&Prepared> {
+    /// Returns the constraints that the review is about. As in Gatekeeper, a constraint is violated if the labels that
+    /// its selector needs are unknown.
+    fn matching(&self, review: &Review, verdict: &mut Verdict) -> Vec<&Prepared> {
         let subjects = subject::subjects(review);
         let labels_of = |name: &str| self.labels_of(review, name);
-        let selects = |prepared: &&Prepared| {
-            subjects.iter().any(|subject| {
-                let Constraint { name, matching, .. } = &prepared.constraint;
-                match matching.selects(subject, &labels_of) {
-                    Ok(selects) => selects,
-                    Err(UnknownNamespace(namespace)) => panic!(
-                        "constraint {name}: namespaceSelector: the host does not know the Namespace {namespace}, and the \
-                         settings have none under `namespaces`"
-                    ),
+        let selects = |constraint: &Constraint| {
+            for subject in &subjects {
+                if constraint.matching.selects(subject, &labels_of)? {
+                    return Ok(true);
                 }
-            })
+            }
+            Ok(false)
         };
-        self.constraints.iter().filter(selects).collect()
+        let mut matching = Vec::new();
+        for prepared in &self.constraints {
+            let constraint = &prepared.constraint;
+            match selects(constraint) {
+                Ok(true) => matching.push(prepared),
+                Ok(false) => {}
+                Err(UnknownNamespace(namespace)) => {
+                    let message = format!(
+                        "namespaceSelector: the host does not know the Namespace {namespace}, and the settings have none \
+                         under `namespaces`"
+                    );
+                    verdict.add(constraint, vec![undecided(message)]);
+                }
+            }
+        }
+        matching
     }
 
     /// Returns the labels of the object's Namespace. The settings go first, then the Namespace in the cluster.

@@ -111,6 +111,7 @@ fn translated(policy: WrittenPolicy, bindings: Vec<Binding>, documents: &[Json])
                 .to_owned(),
         );
     }
+    notes.extend(missing(&bindings, &params));
     let failure_policy = match policy.spec.failure_policy.unwrap_or_default() {
         FailurePolicy::Fail => "Fail",
         FailurePolicy::Ignore => "Ignore",
@@ -128,6 +129,36 @@ fn translated(policy: WrittenPolicy, bindings: Vec<Binding>, documents: &[Json])
         failure_policy,
         notes,
     }
+}
+
+/// Returns a note for each binding whose parameters are not in the files.
+fn missing(bindings: &[Binding], params: &[Json]) -> Vec<String> {
+    let text = |object: &Json, pointer: &str| {
+        let text = object.pointer(pointer).and_then(Json::as_str);
+        text.map(str::to_owned)
+    };
+    let mut notes = Vec::new();
+    for binding in bindings {
+        let Some(wanted) = &binding.spec.param_ref else {
+            continue;
+        };
+        let fits = |object: &Json| {
+            let is_named = |name: &String| text(object, "/metadata/name").as_ref() == Some(name);
+            let is_in = |namespace: &String| {
+                text(object, "/metadata/namespace").as_ref() == Some(namespace)
+            };
+            wanted.name.as_ref().is_none_or(is_named) && wanted.namespace.as_ref().is_none_or(is_in)
+        };
+        if !params.iter().any(fits) {
+            let named = wanted.name.as_deref().unwrap_or("of its selector");
+            notes.push(format!(
+                "the binding {:?} wants parameters ({named}) that are not in the files; without them, its \
+                 parameterNotFoundAction applies to every request",
+                binding.metadata.name
+            ));
+        }
+    }
+    notes
 }
 
 /// Returns the rules as the configuration writes them. The plugin matches names and excluded rules itself.

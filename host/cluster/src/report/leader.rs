@@ -49,8 +49,10 @@ impl Reports {
         round: &mut Round,
     ) -> bool {
         let mut is_news = false;
+        let own = self.installation.full_name();
         for entry in status::entries(resource) {
-            if !gone.contains(&entry.name) {
+            // A replica of another installation can have the same name.
+            if entry.installation != own || !gone.contains(&entry.name) {
                 continue;
             }
             match remove_entry(&self.client, resource, &entry.name).await {

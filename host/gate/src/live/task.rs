@@ -325,7 +325,7 @@ impl Reconciler {
                         caller.is_read = true;
                     }
                 }
-                let event = self.understood(reading, everything, caller_ids);
+                let event = self.understood(reading, everything, caller_ids, &work.pipeline);
                 self.apply(event, work);
             }
             // The thread has failed. The callers are answered when their waiting time is over.
@@ -342,12 +342,16 @@ impl Reconciler {
         reading: Reading,
         everything: bool,
         caller_ids: Vec<CallerId>,
+        pipeline: &Pipeline,
     ) -> Event<SharedCode> {
         let Reading {
             read,
             meanwhile,
             stamps,
         } = reading;
+        if let Some(config) = read.as_ref().ok().or(meanwhile.as_ref()) {
+            pipeline.refuse(config.refused.clone());
+        }
         let read = read.map(|mut config| {
             self.status.lock().read = Some(OffsetDateTime::now_utc());
             let needs_restart = config.needs_restart(&self.started);

@@ -1,5 +1,6 @@
 //! The gate that the server calls: turns a request body into a reply.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::SystemTime;
 
@@ -210,6 +211,12 @@ impl Pipeline {
     /// removed from the configuration while the server ran.
     pub(crate) fn knew<'n>(&self, names: impl Iterator<Item = &'n str>) {
         self.unserved.knows(names);
+    }
+
+    /// Notes plugins that somebody wants and that cannot be served, because their custom resources are not valid. Their
+    /// webhooks' failurePolicy applies to reviews for them.
+    pub(crate) fn refuse(&self, names: BTreeSet<String>) {
+        self.unserved.refuses(names);
     }
 
     /// Waits for the audits that are under way.

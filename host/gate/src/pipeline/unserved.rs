@@ -6,6 +6,7 @@
 //! | review | answer |
 //! |---|---|
 //! | to the path of a plugin that this server had before | allowed: the configuration no longer asks for the plugin |
+//! | to the path of a plugin whose custom resource is not valid, with nothing earlier to serve | 404: failurePolicy applies |
 //! | to the path of a plugin for a phase that it does not export | allowed |
 //! | to the path of a plugin that this server never had | 503, which kube-apiserver retries, for [`GRACE`]; then 404 |
 //! | that matches no rule of any plugin | allowed, as before |
@@ -56,6 +57,8 @@ pub(super) struct Watcher {
 struct State {
     /// Every plugin that this server has had since it started.
     known: BTreeSet<String>,
+    /// Plugins that somebody wants and whose custom resources are not valid.
+    refused: BTreeSet<String>,
     /// Names in paths that no configuration had.
     strangers: BTreeMap<String, Asked>,
     /// The last warning of each reason and path.
@@ -98,6 +101,11 @@ impl Watcher {
         }
     }
 
+    /// Replaces the names of plugins that somebody wants and that cannot be served.
+    pub(super) fn refuses(&self, names: BTreeSet<String>) {
+        self.lock().refused = names;
+    }
+
     /// Returns the answer to a call whose path names a plugin, if no review is to be made of it. A review to the path
     /// of a removed plugin is made without plugins, which allows the request.
     pub(super) fn refusal(&self, call: &Call, plugins: &PluginSet) -> Option<Reply> {
@@ -123,6 +131,20 @@ impl Watcher {
                         );
                     });
                     return None;
+                }
+                Stranger::Refused => {
+                    self.note(Unserved::Refused, call, now, |silent| {
+                        tracing::error!(
+                            plugin = name,
+                            endpoint = call.endpoint.name(),
+                            unlogged_reviews = silent,
+                            "got a review for a plugin whose custom resource is not valid, and there is no earlier \
+                             version to serve; the webhook's failurePolicy applies; see the resource's status"
+                        );
+                    });
+                    return Some(Reply::NoSuchPlugin(format!(
+                        "the custom resource of the plugin `{name}` is not valid, and no earlier version can serve"
+                    )));
                 }
                 Stranger::New => true,
                 Stranger::Unknown => false,
@@ -217,6 +239,8 @@ impl Watcher {
 enum Stranger {
     /// A plugin of this name was there before.
     Removed,
+    /// Somebody wants a plugin of this name, and it cannot be served.
+    Refused,
     /// The name is unknown, and somebody has only just begun to ask for it.
     New,
     /// The name is unknown.
@@ -227,6 +251,9 @@ enum Stranger {
 
 impl State {
     fn standing(&mut self, name: &str, now: Instant) -> Stranger {
+        if self.refused.contains(name) {
+            return Stranger::Refused;
+        }
         if self.known.contains(name) {
             return Stranger::Removed;
         }
@@ -332,6 +359,19 @@ mod tests {
         watcher.knows(["labels"].into_iter());
         assert_eq!(watcher.standing("labels", at(now, 9)), Stranger::Removed);
         assert_eq!(watcher.standing("labels", at(now, 9000)), Stranger::Removed);
+    }
+
+    #[test]
+    fn refuses_plugin_that_somebody_wants_and_that_cannot_serve() {
+        let watcher = Watcher::new(Metrics::new());
+        let now = Instant::now();
+        watcher.knows(["labels"].into_iter());
+        watcher.refuses(BTreeSet::from(["labels".to_owned(), "never".to_owned()]));
+        assert_eq!(watcher.standing("labels", now), Stranger::Refused);
+        assert_eq!(watcher.standing("never", now), Stranger::Refused);
+        watcher.refuses(BTreeSet::new());
+        assert_eq!(watcher.standing("labels", now), Stranger::Removed);
+        assert_eq!(watcher.standing("never", now), Stranger::New);
     }
 
     #[test]

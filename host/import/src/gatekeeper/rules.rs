@@ -10,6 +10,35 @@ use crate::{Document, Rule};
 /// A document and a kind whose resource is not known.
 type Unknown<'d> = (&'d Document, &'d str);
 
+/// Kinds that exist only as subresources: group and kind, then group and subresource.
+const SUBRESOURCES: [(&str, &str, &str, &str); 12] = [
+    ("", "Binding", "", "pods/binding"),
+    ("policy", "Eviction", "", "pods/eviction"),
+    ("autoscaling", "Scale", "", "replicationcontrollers/scale"),
+    ("autoscaling", "Scale", "apps", "deployments/scale"),
+    ("autoscaling", "Scale", "apps", "replicasets/scale"),
+    ("autoscaling", "Scale", "apps", "statefulsets/scale"),
+    ("", "PodExecOptions", "", "pods/exec"),
+    ("", "PodAttachOptions", "", "pods/attach"),
+    ("", "PodPortForwardOptions", "", "pods/portforward"),
+    ("", "PodProxyOptions", "", "pods/proxy"),
+    ("", "ServiceProxyOptions", "", "services/proxy"),
+    ("", "NodeProxyOptions", "", "nodes/proxy"),
+];
+
+/// The operation of requests that open a connection.
+const CONNECT: &str = "CONNECT";
+
+/// The subresources that are only connected to.
+const CONNECTIONS: [&str; 6] = [
+    "pods/exec",
+    "pods/attach",
+    "pods/portforward",
+    "pods/proxy",
+    "services/proxy",
+    "nodes/proxy",
+];
+
 /// Returns rules for all kinds of constraints or mutators, and the kinds whose resource is not known.
 pub(super) fn of<'d>(
     documents: &[&'d Document],
@@ -24,7 +53,8 @@ pub(super) fn of<'d>(
         };
         for (group, kind) in kinds {
             let resources = resources(group, kind);
-            if resources.is_empty() {
+            let is_subresource = add_subresources(&mut groups, group, kind);
+            if resources.is_empty() && !is_subresource {
                 unknown.push((*document, kind));
                 add(&mut groups, group, "*");
             }
@@ -36,14 +66,45 @@ pub(super) fn of<'d>(
     if groups.get("*").is_some_and(|all| all.contains("*")) {
         groups.retain(|group, _| *group == "*");
     }
-    let rules = groups.into_iter().map(|(group, resources)| Rule {
-        operations: operations.iter().map(ToString::to_string).collect(),
-        api_groups: vec![group.to_owned()],
-        api_versions: vec!["*".to_owned()],
-        resources: narrowed(resources),
-        scope: None,
-    });
-    (rules.collect(), unknown)
+    let mut rules = Vec::new();
+    for (group, resources) in groups {
+        let rule = |operations: Vec<String>, resources: BTreeSet<String>| Rule {
+            operations,
+            api_groups: vec![group.to_owned()],
+            api_versions: vec!["*".to_owned()],
+            resources: narrowed(resources),
+            scope: None,
+        };
+        // Requests to some subresources have no other operation.
+        let is_connection = |resource: &String| CONNECTIONS.contains(&resource.as_str());
+        let (connections, others) = resources.into_iter().partition(is_connection);
+        let operations = operations.iter().map(ToString::to_string).collect();
+        for (operations, resources) in [
+            (operations, others),
+            (vec![CONNECT.to_owned()], connections),
+        ] {
+            if !resources.is_empty() {
+                rules.push(rule(operations, resources));
+            }
+        }
+    }
+    (rules, unknown)
+}
+
+/// Adds the subresources of a kind. Returns whether there is one.
+fn add_subresources(
+    groups: &mut BTreeMap<&str, BTreeSet<String>>,
+    group: &str,
+    kind: &str,
+) -> bool {
+    let mut is_any = false;
+    for (its_group, its_kind, group_of_resource, resource) in SUBRESOURCES {
+        if its_kind == kind && ["*", its_group].contains(&group) {
+            add(groups, group_of_resource, resource);
+            is_any = true;
+        }
+    }
+    is_any
 }
 
 /// Returns the groups and kinds of a constraint or a mutator. None for all.

@@ -163,6 +163,44 @@ violation[{"msg": team}] { team := input.review._unstable.namespace.metadata.lab
     assert_eq!(causes, ["blue", "db", "shop"]);
 }
 
+#[test]
+fn constraint_that_cannot_be_evaluated_is_violated() {
+    let rego = r#"
+package owner
+which(x) = 1 { x }
+which(x) = 2 { x }
+violation[{"msg": "never"}] { which(true) == 3 }
+"#;
+    for (action, is_allowed) in [("deny", false), ("warn", true), ("dryrun", true)] {
+        let spec = json!({ "enforcementAction": action });
+        let outcome = create(settings(rego, &[constraint("a", spec)])).validate::<Gatekeeper>();
+        assert_eq!(outcome.is_allowed(), is_allowed, "{action}");
+    }
+    let outcome = create(settings(rego, &[constraint("a", json!({}))])).validate::<Gatekeeper>();
+    let message = &outcome.denial().message;
+    assert!(
+        message.starts_with("[a] the template cannot be evaluated: "),
+        "{message}"
+    );
+}
+
+#[test]
+fn constraint_whose_namespace_is_unknown_is_violated() {
+    let other = json!({ "match": { "namespaceSelector": { "matchLabels": { "team": "a" } } } });
+    let constraints = [
+        constraint("a", other),
+        constraint("b", json!({ "match": { "namespaces": ["elsewhere"] } })),
+    ];
+    let review = create(settings(OWNER, &constraints));
+    let unknown = json!({ "metadata": { "name": "elsewhere" } });
+    let outcome = review.namespace_object(unknown).validate::<Gatekeeper>();
+    let message = &outcome.denial().message;
+    assert!(
+        message.starts_with("[a] namespaceSelector: the host does not know the Namespace shop"),
+        "{message}"
+    );
+}
+
 fn shop(team: &str) -> Json {
     json!({
         "apiVersion": "v1", "kind": "Namespace",
