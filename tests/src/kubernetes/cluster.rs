@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use reqwest::{Certificate, Client, Method};
@@ -38,13 +38,19 @@ rules:
   - level: Request
 ";
 
+/// The log of kube-apiserver.
+const API_SERVER_LOG: &str = "kube-apiserver.log";
+
 /// A running etcd and kube-apiserver. They end when this is dropped or the test binary ends.
 pub struct Cluster {
     binaries: Binaries,
     folder: PathBuf,
     url: String,
     client: Client,
-    _guard: Guard,
+    /// The arguments of kube-apiserver.
+    arguments: Vec<String>,
+    etcd: String,
+    guards: Mutex<Vec<Guard>>,
 }
 
 /// Settings for the start of a cluster.
@@ -115,15 +121,13 @@ impl Start {
             std::fs::write(&path, text)
                 .unwrap_or_else(|error| panic!("{}: {error}", path.display()));
         }
+        let arguments = apiserver_arguments(etcd_port, port, &self.arguments);
+        let api_server = binaries.kube_apiserver();
         let guard = Guard::start(
             &folder,
             &[
                 ("etcd.log", &binaries.etcd(), &etcd_arguments(etcd_port)),
-                (
-                    "kube-apiserver.log",
-                    &binaries.kube_apiserver(),
-                    &apiserver_arguments(etcd_port, port, &self.arguments),
-                ),
+                (API_SERVER_LOG, &api_server, &arguments),
             ],
         );
         let ca = Certificate::from_pem(authority.certificate().as_bytes());
@@ -141,7 +145,9 @@ impl Start {
             folder,
             url,
             client: client.expect("the client's settings do not depend on anything outside"),
-            _guard: guard,
+            arguments,
+            etcd: format!("http://127.0.0.1:{etcd_port}"),
+            guards: Mutex::new(vec![guard]),
         };
         cluster.wait_until_ready();
         Some(cluster)
@@ -210,6 +216,51 @@ impl Cluster {
             }
         }
         shared.as_ref()
+    }
+
+    /// Kills kube-apiserver. etcd goes on.
+    ///
+    /// # Panics
+    /// Panics if it does not run.
+    pub fn kill_api_server(&self) {
+        let file = self.folder.join(format!("{API_SERVER_LOG}.pid"));
+        let process = std::fs::read_to_string(&file)
+            .unwrap_or_else(|error| panic!("{}: {error}", file.display()));
+        let status = Command::new("kill")
+            .args(["-KILL", process.trim()])
+            .status();
+        assert!(
+            status.is_ok_and(|status| status.success()),
+            "kill {process}"
+        );
+    }
+
+    /// Starts kube-apiserver again after it was killed, and waits until it is ready.
+    ///
+    /// # Panics
+    /// Panics if it does not become ready.
+    pub fn start_api_server(&self) {
+        let program = self.binaries.kube_apiserver();
+        let programs: [(&str, &Path, &[String]); 1] = [(API_SERVER_LOG, &program, &self.arguments)];
+        let guard = Guard::start(&self.folder, &programs);
+        let mut guards = self.guards.lock().unwrap_or_else(PoisonError::into_inner);
+        guards.push(guard);
+        drop(guards);
+        self.wait_until_ready();
+    }
+
+    /// Sends a request to etcd's gateway, past kube-apiserver. Keys and values in it are in Base64.
+    ///
+    /// # Panics
+    /// Panics if etcd does not answer with success.
+    pub async fn etcd(&self, path: &str, body: &Value) -> Value {
+        let url = format!("{}{path}", self.etcd);
+        let answer = self.client.post(&url).json(body).send().await;
+        let answer = answer.unwrap_or_else(|error| panic!("{url}: {error}"));
+        let status = answer.status();
+        let text = answer.text().await.unwrap_or_default();
+        assert!(status.is_success(), "{url}: {status}: {text}");
+        serde_json::from_str(&text).unwrap_or(Value::Null)
     }
 
     /// Creates a command for kubectl as the administrator.

@@ -21,6 +21,7 @@ while [ $# -gt 0 ]; do
     [ $# -gt 0 ] && shift
     eval "exec '$program' $arguments" </dev/null >"$folder/$log" 2>&1 &
     children="$children $!"
+    echo $! >"$log.pid"
 done
 read -r line
 kill -KILL $children

@@ -2,6 +2,8 @@
 
 use std::time::{Duration, Instant};
 
+use base64::Engine as _;
+use base64::prelude::BASE64_STANDARD as BASE64;
 use futures_util::stream::{self, StreamExt as _};
 use reqwest::Method;
 use serde_json::{Value, json};
@@ -29,6 +31,9 @@ fn ingress(namespace: &str, name: &str, host: &str) -> Value {
         "spec": {"rules": [{"host": host, "http": {"paths": [path]}}]},
     })
 }
+
+/// Time limit for a table to follow again after kube-apiserver is ready.
+const RECOVERY: Duration = Duration::from_secs(60);
 
 /// The lookup of Ingresses. `namespaces` is `all` or a list.
 fn ingresses(namespaces: &Value) -> Value {
@@ -193,6 +198,72 @@ async fn lookups_of_a_custom_resource_are_followed() {
         assert!(Instant::now() < deadline, "the deletion is not seen");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
+}
+
+/// While kube-apiserver is away, an object goes in etcd and the history with it. No watch can tell about that.
+#[tokio::test(flavor = "multi_thread")]
+async fn table_recovers_without_a_gap_when_kube_apiserver_restarts() {
+    let Some(cluster) = ClusterStart::default().start() else {
+        return;
+    };
+    let cluster = &cluster;
+    define(cluster);
+    for namespace in [SYSTEM, SHOP, BLOG] {
+        cluster.namespace(namespace);
+    }
+    for name in ["one", "two"] {
+        let object = ingress(SHOP, name, &format!("{name}.example"));
+        assert_eq!(refusal(cluster, &object), None);
+    }
+    let server = serve(cluster, Some(ingresses(&json!("all"))));
+    assert_eq!(lookup_of(&server).await["objects"], 2);
+
+    cluster.kill_api_server();
+    let key = BASE64.encode(format!("/registry/ingress/{SHOP}/one"));
+    let deleted = cluster
+        .etcd("/v3/kv/deleterange", &json!({"key": key}))
+        .await;
+    assert_eq!(deleted["deleted"], "1", "{deleted}");
+    let revision = &deleted["header"]["revision"];
+    let compaction = json!({"revision": revision, "physical": true});
+    cluster.etcd("/v3/kv/compaction", &compaction).await;
+    // The table says that it may be old, and still answers during the time of grace.
+    let began = Instant::now();
+    let cut = loop {
+        let lookup = lookup_of(&server).await;
+        if lookup["state"] != "following" {
+            break lookup;
+        }
+        assert!(began.elapsed() < LIMIT, "the cut is not seen: {lookup:#}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    println!(
+        "without kube-apiserver, after {:?}: {cut:#}",
+        began.elapsed()
+    );
+    assert_eq!(cut["objects"], 2);
+
+    cluster.start_api_server();
+    let began = Instant::now();
+    let again = loop {
+        let lookup = lookup_of(&server).await;
+        if lookup["state"] == "following" && lookup["objects"] == 1 {
+            break lookup;
+        }
+        assert!(began.elapsed() < RECOVERY, "not recovered: {lookup:#}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    };
+    println!(
+        "recovered {:?} after kube-apiserver: {again:#}",
+        began.elapsed()
+    );
+    let path = format!("/apis/networking.k8s.io/v1/namespaces/{SHOP}/ingresses");
+    let probe = ingress(SHOP, "probe", "probe.example");
+    let registration = Registration::new(cluster, &server, "lookups", &[], (&path, &probe)).await;
+    assert_eq!(refusal(cluster, &ingress(BLOG, "one", "one.example")), None);
+    let said = refusal(cluster, &ingress(BLOG, "two", "two.example"));
+    assert!(said.is_some_and(|said| said.contains("lookups-shop/two")));
+    drop(registration);
 }
 
 /// Creates objects, several at the same time.

@@ -77,7 +77,8 @@ pub(super) fn of<'d>(
         };
         // Requests to some subresources have no other operation.
         let is_connection = |resource: &String| CONNECTIONS.contains(&resource.as_str());
-        let (connections, others) = resources.into_iter().partition(is_connection);
+        let (connections, others): (BTreeSet<_>, BTreeSet<_>) =
+            resources.into_iter().partition(is_connection);
         let operations = operations.iter().map(ToString::to_string).collect();
         for (operations, resources) in [
             (operations, others),
