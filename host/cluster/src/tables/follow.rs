@@ -69,11 +69,14 @@ pub(super) struct Part {
     pub(super) namespace: String,
 }
 
+/// The objects of each namespace, and when they were listed.
+type Lists = BTreeMap<String, (Instant, Vec<Projected>)>;
+
 /// The first lists of all namespaces. The table begins when all of them are there and young.
 pub(super) struct FirstLists {
     namespaces: usize,
     /// `None` after the table has begun.
-    lists: Mutex<Option<BTreeMap<String, (Instant, Vec<Projected>)>>>,
+    lists: Mutex<Option<Lists>>,
 }
 
 /// Why a list or a watch ended.
@@ -129,7 +132,7 @@ impl FirstLists {
         }
     }
 
-    fn lists(&self) -> MutexGuard<'_, Option<BTreeMap<String, (Instant, Vec<Projected>)>>> {
+    fn lists(&self) -> MutexGuard<'_, Option<Lists>> {
         self.lists.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
