@@ -1,0 +1,68 @@
+//! The rollout of one plugin: its two versions, its state and what it has seen.
+
+use std::sync::Arc;
+
+use tollgate_config::{PluginName, Rollout as Plan};
+use tollgate_rollout::{Observations, Phase, Stage, State, Wait};
+use tollgate_telemetry::metrics::Metrics;
+
+use super::versions;
+use crate::plugin::{Plugin, Rollout, Tally};
+
+/// The rollout of one plugin.
+pub(super) struct Running {
+    pub(super) plan: Arc<Plan>,
+    pub(super) old: Arc<Plugin>,
+    /// The new version, as it is loaded; none if it is not known.
+    pub(super) new: Option<Arc<Plugin>>,
+    /// Why the new version cannot be called; none if it can.
+    pub(super) blocked: Option<String>,
+    /// The state; none while the digest of the new version is not known.
+    pub(super) state: Option<State>,
+    pub(super) tally: Arc<Tally>,
+    pub(super) wait: Wait,
+    /// Whether the state is not written yet.
+    pub(super) is_dirty: bool,
+    /// Whether the last write failed.
+    pub(super) has_failed: bool,
+    /// The observations that were written last.
+    pub(super) written: Observations,
+}
+
+// === impl Running ===
+
+impl Running {
+    /// The state with the observations up to now.
+    pub(super) fn seen(&self) -> Option<State> {
+        let observed = self.tally.observed();
+        let state = self.state.clone()?;
+        Some(State { observed, ..state })
+    }
+
+    pub(super) fn stage(&self) -> Stage {
+        let state = self.state.as_ref();
+        state.map_or(Stage::Old, |state| state.stage(self.blocked.is_none()))
+    }
+
+    pub(super) fn rollout(&self, name: &PluginName, metrics: &Arc<Metrics>) -> Rollout {
+        let new = self.new.as_ref().filter(|_| self.blocked.is_none());
+        let is_promoted = self.stage() == Stage::Promoted;
+        let versions = new.and_then(|new| versions::versions(&self.old, new, is_promoted, metrics));
+        let reason = match (&self.blocked, &self.state) {
+            (Some(blocked), _) => format!("old version: {blocked}"),
+            (None, Some(state)) if state.phase == Phase::RolledBack => {
+                let reason = state.last().map_or("", |change| &change.reason);
+                format!("old version: the rollout was rolled back: {reason}")
+            }
+            _ => "old version".to_owned(),
+        };
+        Rollout::new(
+            name.clone(),
+            self.plan.clone(),
+            self.stage(),
+            versions,
+            self.tally.clone(),
+            &reason,
+        )
+    }
+}

@@ -1,0 +1,354 @@
+//! The state of a rollout: the step that it has reached, and how it got there.
+
+use std::cmp::Reverse;
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
+use tollgate_config::{PluginConfig, Rollout};
+
+use crate::part::Stage;
+
+/// What is rolled out, and by which plan. Another identity is another rollout, which begins at the first step.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Identity(String);
+
+/// The state of a rollout. All times are milliseconds since 1970, UTC.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct State {
+    /// What is rolled out.
+    pub identity: Identity,
+    /// Number of times that the rollout has begun. Somebody may begin it again after it was rolled back.
+    pub run: u64,
+    /// Number of changes in this run.
+    pub revision: u64,
+    /// Whether the rollout goes on.
+    pub phase: Phase,
+    /// Index of the step, in the phases `running` and `stopped`.
+    pub step: usize,
+    /// When this run began.
+    pub started_at: u64,
+    /// When the step began.
+    pub step_since: u64,
+    /// The observations of this step when the state was last written.
+    pub observed: Observations,
+    /// The last changes, oldest first.
+    pub history: Vec<Change>,
+}
+
+/// Whether a rollout goes on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Phase {
+    /// The step is under way.
+    Running,
+    /// A gate did not pass. The step stays in effect until somebody decides.
+    Stopped,
+    /// The new version answers everything.
+    Promoted,
+    /// The old version answers everything.
+    RolledBack,
+}
+
+/// A change of a rollout.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct Change {
+    /// When the change was made.
+    pub at: u64,
+    /// The phase after the change.
+    pub phase: Phase,
+    /// Index of the step after the change.
+    pub step: usize,
+    /// Who made the change.
+    pub by: By,
+    /// Why the change was made.
+    pub reason: String,
+}
+
+/// Who makes a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum By {
+    /// The configuration began the rollout.
+    Configuration,
+    /// The gates passed, or one of them did not.
+    Gates,
+    /// An administrator asked for it.
+    Operator,
+}
+
+/// What has been seen of the two versions in a step.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", default)]
+pub struct Observations {
+    /// Calls of the new version with a result.
+    pub reviews: u64,
+    /// Requests that the new version denies, and that are not denied by the old version.
+    pub new_denials: u64,
+    /// Faults of the new version.
+    pub faults: u64,
+    /// Calls of the new version before an answer.
+    pub new_time: Mean,
+    /// Calls of the old version before an answer, in all steps of this run.
+    pub old_time: Mean,
+}
+
+/// The mean CPU time of calls.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Mean {
+    /// The number of calls.
+    pub calls: u64,
+    /// Their CPU time together, in microseconds.
+    pub microseconds: u64,
+}
+
+/// Maximum number of changes kept.
+const MOST_CHANGES: usize = 32;
+/// Hexadecimal digits of an identity.
+const IDENTITY_DIGITS: usize = 32;
+
+// === impl Identity ===
+
+impl Identity {
+    /// Returns the identity of a rollout. `entry` is the plugin's entry, and `version` the entry of the new version with
+    /// the digest of its bytes.
+    ///
+    /// The old version's bytes are not part of it: a rollout goes on when a tag of the old version moves.
+    #[must_use]
+    pub fn of(plan: &Rollout, entry: &PluginConfig, version: &PluginConfig, digest: &str) -> Self {
+        let mut hash = Sha256::new();
+        let mut add = |text: &str| {
+            hash.update((text.len() as u64).to_be_bytes());
+            hash.update(text.as_bytes());
+        };
+        add(entry.name.as_str());
+        add(entry.mode.as_str());
+        for line in plan.lines() {
+            add(&line);
+        }
+        for step in &plan.steps {
+            add(&step.share.namespaces.join(","));
+        }
+        add(&plan.gates.to_string());
+        add(plan.on_failure.as_str());
+        add(digest);
+        add(&version.settings.to_string());
+        add(&serde_json::to_string(&version.limits).unwrap_or_default());
+        for capability in &version.capabilities {
+            add(capability.as_str());
+        }
+        let mut digits = format!("{:x}", hash.finalize());
+        digits.truncate(IDENTITY_DIGITS);
+        Self(digits)
+    }
+
+    /// Returns the identity as hexadecimal digits.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for Identity {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(&self.0)
+    }
+}
+
+// === impl State ===
+
+impl State {
+    /// The state of a rollout that begins now.
+    #[must_use]
+    pub fn begin(identity: Identity, now: u64) -> Self {
+        Self::run(
+            identity,
+            1,
+            By::Configuration,
+            "the configuration has a new rollout",
+            now,
+        )
+    }
+
+    fn run(identity: Identity, run: u64, by: By, reason: &str, now: u64) -> Self {
+        Self {
+            identity,
+            run,
+            revision: 1,
+            phase: Phase::Running,
+            step: 0,
+            started_at: now,
+            step_since: now,
+            observed: Observations::default(),
+            history: vec![Change {
+                at: now,
+                phase: Phase::Running,
+                step: 0,
+                by,
+                reason: reason.to_owned(),
+            }],
+        }
+    }
+
+    /// Returns what the state means for requests. Without the new version, the old one answers.
+    #[must_use]
+    pub fn stage(&self, is_available: bool) -> Stage {
+        match self.phase {
+            _ if !is_available => Stage::Old,
+            Phase::RolledBack => Stage::Old,
+            Phase::Promoted => Stage::Promoted,
+            Phase::Running | Phase::Stopped => Stage::Step(self.step),
+        }
+    }
+
+    /// Returns the last change.
+    #[must_use]
+    pub fn last(&self) -> Option<&Change> {
+        self.history.last()
+    }
+
+    /// Returns the state after a change. `observed` are the observations so far.
+    #[must_use]
+    pub fn changed(&self, phase: Phase, step: usize, by: By, reason: String, now: u64) -> Self {
+        let mut next = self.clone();
+        next.revision += 1;
+        next.phase = phase;
+        if step != self.step {
+            next.step = step;
+            next.step_since = now;
+            // The time of the old version is compared in all steps.
+            next.observed = Observations {
+                old_time: self.observed.old_time,
+                ..Observations::default()
+            };
+        }
+        next.history.push(Change {
+            at: now,
+            phase,
+            step,
+            by,
+            reason,
+        });
+        let excess = next.history.len().saturating_sub(MOST_CHANGES);
+        next.history.drain(..excess);
+        next
+    }
+
+    /// Begins the next step, as an administrator asks for it. After a rollback, the rollout begins again.
+    ///
+    /// # Errors
+    /// When the new version already answers everything.
+    pub fn promoted(&self, plan: &Rollout, now: u64) -> Result<Self, &'static str> {
+        let by = By::Operator;
+        match self.phase {
+            Phase::Promoted => Err("the new version already answers everything"),
+            Phase::RolledBack => {
+                let reason = "an administrator began the rollout again";
+                let identity = self.identity.clone();
+                Ok(Self::run(identity, self.run + 1, by, reason, now))
+            }
+            Phase::Running | Phase::Stopped => {
+                let next = self.step + 1;
+                let (phase, step, reason) = if next < plan.steps.len() {
+                    (Phase::Running, next, "an administrator began the next step")
+                } else {
+                    let reason = "an administrator promoted the new version";
+                    (Phase::Promoted, self.step, reason)
+                };
+                Ok(self.changed(phase, step, by, reason.to_owned(), now))
+            }
+        }
+    }
+
+    /// Rolls back, as an administrator asks for it.
+    ///
+    /// # Errors
+    /// When the old version already answers everything.
+    pub fn rolled_back(&self, now: u64) -> Result<Self, &'static str> {
+        if self.phase == Phase::RolledBack {
+            return Err("the old version already answers everything");
+        }
+        let reason = "an administrator rolled back".to_owned();
+        Ok(self.changed(Phase::RolledBack, self.step, By::Operator, reason, now))
+    }
+
+    /// Whether another replica's state of the same rollout goes before this one. Replicas that share a folder adopt the
+    /// state that goes before theirs, so that they come to the same one.
+    ///
+    /// A later run goes first. Within a run, a rollback is final. Then the state with more changes goes first, and at
+    /// the same number the more careful one, and the one whose step began earlier.
+    #[must_use]
+    pub fn yields_to(&self, other: &Self) -> bool {
+        self.identity == other.identity && other.rank() > self.rank()
+    }
+
+    fn rank(&self) -> (u64, bool, u64, Reverse<(u8, usize)>, Reverse<u64>) {
+        let boldness = match self.phase {
+            Phase::RolledBack => 0,
+            Phase::Stopped => 1,
+            Phase::Running => 2,
+            Phase::Promoted => 3,
+        };
+        (
+            self.run,
+            self.phase == Phase::RolledBack,
+            self.revision,
+            Reverse((boldness, self.step)),
+            Reverse(self.step_since),
+        )
+    }
+}
+
+// === impl Phase, By ===
+
+impl Phase {
+    /// All phases.
+    pub const ALL: [Self; 4] = [
+        Self::Running,
+        Self::Stopped,
+        Self::Promoted,
+        Self::RolledBack,
+    ];
+
+    /// Returns the phase as status and metrics show it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Stopped => "stopped",
+            Self::Promoted => "promoted",
+            Self::RolledBack => "rolled-back",
+        }
+    }
+}
+
+impl By {
+    /// Returns the actor as status and metrics show it.
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Configuration => "configuration",
+            Self::Gates => "gates",
+            Self::Operator => "operator",
+        }
+    }
+}
+
+// === impl Mean ===
+
+impl Mean {
+    /// Adds a call.
+    pub fn add(&mut self, microseconds: u64) {
+        self.calls += 1;
+        self.microseconds = self.microseconds.saturating_add(microseconds);
+    }
+
+    /// Returns the mean in microseconds. None without calls.
+    #[must_use]
+    pub fn value(&self) -> Option<u64> {
+        self.microseconds.checked_div(self.calls)
+    }
+}
