@@ -1,4 +1,4 @@
-//! The admin listener: loaded plugins, recent decisions, and reload.
+//! The admin listener: loaded plugins, recent decisions, rollouts, and reload.
 //!
 //! On a loopback address it speaks plain HTTP with anyone on the machine. On other addresses it speaks TLS with clients
 //! that pass `admin.authentication`.
@@ -11,7 +11,7 @@ use std::{
 };
 
 use bytes::Bytes;
-use http::{Method, Request, Response, StatusCode, Uri, header};
+use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::Full;
 use tokio::{
     net::{TcpListener, TcpStream},
@@ -19,7 +19,7 @@ use tokio::{
 };
 use tokio_rustls::TlsAcceptor;
 use tollgate_admission::tokens::Right;
-use tollgate_admission::{Gate, Reloaded};
+use tollgate_admission::{Gate, Reloaded, RolloutAnswer, RolloutChange};
 
 use self::access::Access;
 use crate::authentication::{Authentication, Peer, Refused};
@@ -29,6 +29,11 @@ use crate::connection::Shared;
 use crate::page::Page;
 
 mod access;
+mod listing;
+pub(crate) mod local;
+mod query;
+mod read;
+mod site;
 
 /// Cap on connections: enough for administrators and their scripts.
 const MAX_CONNECTIONS: usize = 64;
@@ -36,8 +41,16 @@ const MAX_CONNECTIONS: usize = 64;
 /// Time limit for a password check, including the wait for checks of other passwords.
 const AUTHENTICATION_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// The only path that changes something.
+/// The path that reloads.
 const RELOAD: &str = "/reload";
+/// The rollouts. Below it, a path with a plugin and a change makes the change.
+const ROLLOUTS: &str = "/rollouts";
+
+const MISSING: &str =
+    "the credentials are missing or wrong: send those that admin.authentication asks for\n";
+/// What to do in a browser, which sends no tokens.
+const FOR_BROWSERS: &str =
+    "a browser sends no token: run `tollgate page`, which shows this page on your machine\n";
 
 const READING: &[Method] = &[Method::GET, Method::HEAD];
 const CHANGING: &[Method] = &[Method::POST];
@@ -60,6 +73,8 @@ pub(super) struct Clients {
 struct Pages<G> {
     shared: Arc<Shared<G>>,
     access: Access,
+    /// The name of this replica, for readers of the page.
+    replica: String,
 }
 
 // === impl Admin ===
@@ -80,7 +95,11 @@ impl<G: Gate> Admin<G> {
         Self {
             listener,
             address,
-            pages: Arc::new(Pages { shared, access }),
+            pages: Arc::new(Pages {
+                shared,
+                access,
+                replica: replica(),
+            }),
             clients,
         }
     }
@@ -143,10 +162,14 @@ async fn answer<G: Gate, B>(
 /// Returns the right that a request needs. A ClusterRole grants it with `nonResourceURLs`.
 fn right(method: &Method, path: &str) -> Right {
     let path = match path {
-        "/plugins" => "/tollgate/plugins",
+        "/plugins" | "/exceptions" | "/replica" => "/tollgate/plugins",
         "/shadows" => "/tollgate/shadows",
+        "/costs" => "/tollgate/decisions",
         RELOAD => "/tollgate/reload",
-        path if path == "/decisions" || path.starts_with("/decisions/") => "/tollgate/decisions",
+        path if is_below(path, ROLLOUTS) => "/tollgate/rollouts",
+        path if is_below(path, "/decisions") => "/tollgate/decisions",
+        // The page itself has no data.
+        path if is_below(path, site::PAGE) => "/tollgate/plugins",
         _ => "/tollgate",
     };
     let verb = match *method {
@@ -155,6 +178,34 @@ fn right(method: &Method, path: &str) -> Right {
         _ => "other",
     };
     Right { verb, path }
+}
+
+/// Returns the plugin and the change that a path names.
+fn rollout_change(path: &str) -> Option<(&str, RolloutChange)> {
+    let (plugin, change) = path
+        .strip_prefix(ROLLOUTS)?
+        .strip_prefix('/')?
+        .split_once('/')?;
+    let mut changes = [RolloutChange::Promote, RolloutChange::RollBack].into_iter();
+    let change = changes.find(|known| known.name() == change)?;
+    Some((plugin, change))
+}
+
+/// Whether a path is `top` or below it.
+fn is_below(path: &str, top: &str) -> bool {
+    let rest = path.strip_prefix(top);
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
+
+/// The name of this replica: that of its pod, or of the host.
+fn replica() -> String {
+    let pod = std::env::var("POD_NAME").ok();
+    let host = || std::fs::read_to_string("/proc/sys/kernel/hostname").ok();
+    let name = pod.or_else(host).unwrap_or_default();
+    match name.trim() {
+        "" => "this replica".to_owned(),
+        name => name.to_owned(),
+    }
 }
 
 // === impl Pages ===
@@ -190,10 +241,11 @@ impl<G: Gate> Pages<G> {
             }
             Err(Refused::Client(failure)) => {
                 self.shared.metrics.authentication_failed(failure);
-                Page::text(
-                    StatusCode::UNAUTHORIZED,
-                    "the credentials are missing or wrong: send those that admin.authentication asks for\n",
-                )
+                let mut text = MISSING.to_owned();
+                if is_below(request.uri().path(), site::PAGE) {
+                    text.push_str(FOR_BROWSERS);
+                }
+                Page::text(StatusCode::UNAUTHORIZED, text)
             }
         };
         let mut response = page.into_response();
@@ -207,7 +259,12 @@ impl<G: Gate> Pages<G> {
     async fn page<B>(&self, request: &Request<B>) -> Page {
         let (method, uri) = (request.method(), request.uri());
         let is_reload = uri.path() == RELOAD;
-        let allowed = if is_reload { CHANGING } else { READING };
+        let change = rollout_change(uri.path());
+        let allowed = if is_reload || change.is_some() {
+            CHANGING
+        } else {
+            READING
+        };
         if !allowed.contains(method) {
             return Page::only(allowed);
         }
@@ -217,7 +274,12 @@ impl<G: Gate> Pages<G> {
         if is_reload {
             return self.reload().await;
         }
-        catch_unwind(AssertUnwindSafe(|| self.read(uri))).unwrap_or_else(|_| Page::failed())
+        if let Some((plugin, change)) = change {
+            return self.change_rollout(plugin, change).await;
+        }
+        let gate = &*self.shared.gate;
+        let read = AssertUnwindSafe(|| read::read(gate, &self.replica, uri));
+        catch_unwind(read).unwrap_or_else(|_| Page::failed())
     }
 
     /// Reloads and answers when the reload is done. This takes as long as loading the changed plugins.
@@ -235,33 +297,54 @@ impl<G: Gate> Pages<G> {
         }
     }
 
-    fn read(&self, uri: &Uri) -> Page {
-        let gate = &self.shared.gate;
-        match uri.path() {
-            "/plugins" => Page::json(StatusCode::OK, &gate.plugins()),
-            "/shadows" => Page::json(StatusCode::OK, &gate.shadows()),
-            "/decisions" => Page::json(StatusCode::OK, &gate.decisions(None)),
-            path => match path.strip_prefix("/decisions/") {
-                Some(uid) => self.decisions_of(uid),
-                None => Page::text(
-                    StatusCode::NOT_FOUND,
-                    "no such path: expected /plugins, /shadows, /decisions or, with POST, /reload; /livez, /readyz \
-                     and /metrics are on the probes listener (probes.listen)\n",
-                ),
-            },
+    /// Changes a rollout, and answers with the rollout after the change.
+    async fn change_rollout(&self, plugin: &str, change: RolloutChange) -> Page {
+        match self.shared.gate.change_rollout(plugin, change).await {
+            RolloutAnswer::Done(rollout) => Page::json(StatusCode::OK, &rollout),
+            RolloutAnswer::Unknown => Page::text(
+                StatusCode::NOT_FOUND,
+                "the plugin has no rollout: GET /rollouts lists those that have one\n",
+            ),
+            RolloutAnswer::Refused(reason) => {
+                Page::text(StatusCode::CONFLICT, format!("{reason}\n"))
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn path_names_plugin_and_change() {
+        let table = [
+            (
+                "/rollouts/guard/promote",
+                Some(("guard", RolloutChange::Promote)),
+            ),
+            (
+                "/rollouts/guard/rollback",
+                Some(("guard", RolloutChange::RollBack)),
+            ),
+            ("/rollouts/guard", None),
+            ("/rollouts/guard/delete", None),
+            ("/rollouts", None),
+            ("/rolloutsguard/promote", None),
+        ];
+        for (path, expected) in table {
+            assert_eq!(rollout_change(path), expected, "{path}");
         }
     }
 
-    fn decisions_of(&self, uid: &str) -> Page {
-        let decisions = self.shared.gate.decisions(Some(uid));
-        let none = decisions["decisions"].as_array().is_none_or(Vec::is_empty);
-        if none {
-            return Page::text(
-                StatusCode::NOT_FOUND,
-                "no decision is kept for this uid: Tollgate keeps the most recent ones (admin.decisions) until the \
-                 process ends\n",
-            );
+    #[test]
+    fn rollouts_have_their_own_right() {
+        for (method, path, verb) in [
+            (Method::GET, "/rollouts", "get"),
+            (Method::POST, "/rollouts/guard/rollback", "post"),
+        ] {
+            let right = right(&method, path);
+            assert_eq!((right.verb, right.path), (verb, "/tollgate/rollouts"));
         }
-        Page::json(StatusCode::OK, &decisions)
     }
 }

@@ -96,6 +96,27 @@ async fn rejects_requests_from_web_pages() {
             421,
         ),
         (
+            "a rollback by a page",
+            "POST",
+            "/rollouts/guard/rollback",
+            vec![],
+            403,
+        ),
+        (
+            "a rollback of a plugin without a rollout",
+            "POST",
+            "/rollouts/guard/rollback",
+            vec![confirmed],
+            404,
+        ),
+        (
+            "a rollback as a link",
+            "GET",
+            "/rollouts/guard/rollback",
+            vec![],
+            405,
+        ),
+        (
             "curl with the header",
             "POST",
             "/reload",
@@ -128,7 +149,7 @@ async fn rejects_public_address_without_authentication() {
     );
 }
 
-fn tokens(directory: &TempDir) -> Admin {
+pub(crate) fn tokens(directory: &TempDir) -> Admin {
     let file = directory.path().join("tokens");
     fs::write(&file, "administrators-only\n").expect("written");
     Admin {
@@ -256,9 +277,19 @@ async fn accepts_tokens_of_cluster_that_have_the_right() {
     assert!(reviewer.asked.lock().expect("no panic").is_empty());
 
     let reader = Some("Bearer reader");
-    for path in ["/plugins", "/shadows", "/decisions"] {
+    for path in [
+        "/plugins",
+        "/shadows",
+        "/rollouts",
+        "/decisions",
+        "/page/",
+        "/exceptions",
+        "/costs",
+    ] {
         assert_eq!(call(Method::GET, path, reader).await.0, 200, "{path}");
     }
+    let (status, _) = call(Method::POST, "/rollouts/guard/rollback", reader).await;
+    assert_eq!(status, 403);
     let (status, text) = call(Method::POST, "/reload", reader).await;
     assert_eq!(status, 403);
     assert!(text.contains("must not post /tollgate/reload"), "{text}");
@@ -285,7 +316,12 @@ async fn accepts_tokens_of_cluster_that_have_the_right() {
     let expected = [
         "reader get /tollgate/plugins",
         "reader get /tollgate/shadows",
+        "reader get /tollgate/rollouts",
         "reader get /tollgate/decisions",
+        "reader get /tollgate/plugins",
+        "reader get /tollgate/plugins",
+        "reader get /tollgate/decisions",
+        "reader post /tollgate/rollouts",
         "reader post /tollgate/reload",
         "reader get /tollgate/decisions",
         "guessed get /tollgate/plugins",
