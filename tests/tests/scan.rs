@@ -609,3 +609,37 @@ fn names_what_cannot_be_judged() {
         assert!(ran.stderr.contains(words), "{words}: {}", ran.stderr);
     }
 }
+
+#[test]
+fn names_objects_whose_resource_can_only_be_guessed() {
+    let folder = folder();
+    let octopus = json!({
+        "apiVersion": "acme.dev/v1", "kind": "Octopus",
+        "metadata": {"name": "paul", "namespace": "sea", "uid": "1", "resourceVersion": "7"},
+    });
+    let definition = json!({
+        "apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": "octopi.acme.dev"},
+        "spec": {"group": "acme.dev", "scope": "Namespaced", "names": {"kind": "Octopus", "plural": "octopi"}},
+    });
+    let mut configuration = Configuration::new();
+    let octopi = json!({"rules": [{
+        "operations": ["CREATE"], "apiGroups": ["acme.dev"], "apiVersions": ["*"], "resources": ["octopi"],
+    }]});
+    team(&mut configuration, "labels", json!({"match": octopi}));
+    let guessed = dump(&folder, std::slice::from_ref(&octopus));
+    let (code, results) = json_of(&configuration, &[path(&guessed)]);
+    assert_eq!(code, Some(2), "{results:#}");
+    let unread = results["unread"][0].as_str().expect("a reason");
+    for words in [
+        "Octopus.acme.dev",
+        "rules, which name octopi",
+        "CustomResourceDefinition",
+    ] {
+        assert!(unread.contains(words), "{words}: {unread}");
+    }
+    let defined = dump(&folder, &[octopus, definition]);
+    let (code, results) = json_of(&configuration, &[path(&defined)]);
+    assert_eq!((code, &results["unread"]), (Some(1), &json!([])));
+    assert_eq!(said(&results, "paul"), ["labels validate fail"]);
+}

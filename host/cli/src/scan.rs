@@ -1,15 +1,9 @@
 //! `tollgate scan`
 
-mod cluster;
-mod dump;
-mod exceptions;
-mod finding;
-mod judge;
-mod object;
-mod report;
+pub(super) mod dump;
+mod format;
 mod show;
 mod state;
-mod verdict;
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -20,24 +14,31 @@ use std::time::SystemTime;
 use crate::terminal::tell;
 use anyhow::{Context as _, ensure};
 use clap::{Args, ValueEnum};
+use tollgate::setup::{Options, Setup};
 use tollgate_admission::namespaces::Namespaces;
-use tollgate_cluster::{Client, ClusterNamespaces, connect_as_user, discover, write_reports};
+use tollgate_cluster::{
+    Client, ClusterNamespaces, Served, connect_as_user, discover, write_reports,
+};
 use tollgate_config::Config;
 use tollgate_json::document::Json;
+use tollgate_scan::exceptions::rows;
+use tollgate_scan::finding::{Results, Verdict};
+use tollgate_scan::inventory;
+use tollgate_scan::judge::{Bench, Circumstances};
+use tollgate_scan::key::Key;
+use tollgate_scan::object::{self, Item, Read};
+use tollgate_scan::report::{LABEL, Layout, reports, resources};
 use tollgate_telemetry::logs::LogFormat;
+use tollgate_telemetry::metrics::Metrics;
 
-use self::exceptions::rows;
-use self::finding::{Results, Verdict};
-use self::judge::Bench;
-use self::object::{Item, Read};
-use self::report::{Format, LABEL, Layout, reports, resources};
+use self::dump::Kind;
+use self::format::Format;
 use self::show::Shown;
 use self::state::State;
 use super::manifests::read_name;
 use super::{FAILURE, Origin, USAGE};
 use crate::custom_resources::ResourceFiles;
-use crate::review::ReviewOptions;
-use crate::review::request::Maker;
+use crate::review::report_failed;
 
 /// Judge the objects that exist, in a dump or in a cluster, and report which of them would be denied today.
 ///
@@ -106,16 +107,16 @@ enum Output {
 struct Run {
     bench: Arc<Bench>,
     known: Arc<State>,
+    /// The engine, with the folder of its compiled code.
+    _setup: Setup,
     /// What the next scan may use again.
     next: State,
     /// The versions of the objects that came so far, by their key.
-    versions: HashMap<String, Option<String>>,
+    versions: HashMap<String, Option<Key>>,
     results: Results,
     jobs: usize,
 }
 
-/// The user whose request a scan stands for.
-const USER: &str = "tollgate-scan";
 /// Longest name of reports: a number may follow, and the name is the value of a label, too.
 const LONGEST_NAME: usize = 56;
 
@@ -173,10 +174,11 @@ impl Scan {
         };
         let Run { results, next, .. } = run;
         let layout = Layout {
-            format: self.format,
+            format: self.format.into(),
             name: self.name.clone(),
             max_bytes: self.max_report_size as usize * 1024,
             lists_passes: self.passes,
+            missing: Vec::new(),
         };
         let (reports, omitted) = reports(&results, &layout);
         let shown = Shown {
@@ -198,7 +200,7 @@ impl Scan {
         }
         if let (Some(client), true, true) = (client, self.write, is_whole) {
             let selector = format!("{LABEL}={}", self.name);
-            let kinds = resources(self.format);
+            let kinds = resources(self.format.into());
             let written = write_reports(&client, &kinds, &selector, &reports).await?;
             is_written = written.failed.is_empty();
             show::written(&written, shown.omitted);
@@ -220,18 +222,28 @@ impl Scan {
         let documents = dump::documents(&self.files)?;
         let namespaces = dump::namespaces(&documents)?;
         let mut run = Run::new(config, namespaces, known, now, jobs).await?;
-        let options = review_options();
-        let maker = Maker::new(&options, &documents, Vec::new());
+        let kinds = dump::kinds(&documents);
+        let rules = inventory::rules(run.bench.judges());
         let mut items = Vec::new();
         for document in documents {
             let at = format!("{}, document {}", document.file, document.number);
-            run.take(
-                &maker,
-                document.content,
-                object::Origin::Dump,
-                &at,
-                &mut items,
-            );
+            let (kind, content) = match dump::kind(&kinds, document.content) {
+                Ok(read) => read,
+                Err(error) => {
+                    run.results.unread.push(format!("{at}: {error:#}"));
+                    continue;
+                }
+            };
+            let Kind {
+                resource,
+                is_guessed,
+            } = kind;
+            if let Some(doubt) = inventory::doubt(&rules, &resource).filter(|_| is_guessed) {
+                let group = &resource.group;
+                let what = format!("{at}: {}.{group}: {doubt}", resource.kind);
+                run.results.unread.push(what);
+            }
+            run.take(&resource, &content, object::Origin::Dump, &at, &mut items);
         }
         run.judge(items).await?;
         Ok(run)
@@ -248,23 +260,13 @@ async fn of_cluster(
 ) -> anyhow::Result<Run> {
     let namespaces: Arc<dyn Namespaces> = Arc::new(ClusterNamespaces::start(client.clone()));
     let mut run = Run::new(config, Some(namespaces), known, now, jobs).await?;
-    let rules = cluster::rules(&run.bench.plugins);
-    let unknown = cluster::without_rules(&run.bench.plugins);
+    let rules = inventory::rules(run.bench.judges());
+    let unknown = inventory::without_rules(run.bench.judges());
     run.results.unread.extend(unknown);
-    let wants = |group: &str, version: &str| cluster::wants(&rules, group, version);
+    let wants = |group: &str, version: &str| inventory::wants(&rules, group, version);
     let served = discover(client, wants, &mut run.results.unread).await?;
-    let options = review_options();
-    let mut maker = Maker::new(&options, &[], Vec::new());
-    for resource in &served {
-        maker.define(
-            &resource.group,
-            &resource.kind,
-            &resource.plural,
-            resource.namespaced,
-        );
-    }
-    for resource in cluster::choose(&rules, &served) {
-        let mut pages = cluster::Pages::new(client, &resource);
+    for resource in inventory::choose(&rules, &served) {
+        let mut pages = inventory::Pages::new(client, &resource);
         loop {
             let objects = match pages.next().await {
                 Ok(Some(objects)) => objects,
@@ -276,20 +278,13 @@ async fn of_cluster(
             };
             let (mut items, at) = (Vec::new(), resource.to_string());
             for object in objects {
-                run.take(&maker, object, object::Origin::Cluster, &at, &mut items);
+                let origin = object::Origin::Cluster;
+                run.take(&resource, &object, origin, &at, &mut items);
             }
             run.judge(items).await?;
         }
     }
     Ok(run)
-}
-
-fn review_options() -> ReviewOptions {
-    ReviewOptions {
-        operation: Some(crate::review::RequestedOperation::Create),
-        user: Some(USER.to_owned()),
-        ..ReviewOptions::default()
-    }
 }
 
 fn exit_code(results: &Results, is_written: bool) -> ExitCode {
@@ -323,13 +318,27 @@ impl Run {
         now: SystemTime,
         jobs: usize,
     ) -> anyhow::Result<Self> {
-        let bench = Bench::load(config, namespaces, now).await?;
         ensure!(
-            !bench.plugins.is_empty(),
+            !config.plugins.is_empty(),
             "the configuration has no plugin: nothing to judge objects by"
         );
+        let options = Options {
+            namespaces: namespaces.clone(),
+            ..Options::default()
+        };
+        let setup = Setup::new(&config, &options)?;
+        let set = setup.loader.load_all(config.plugins.clone()).await;
+        report_failed(&set);
+        let circumstances = Circumstances {
+            namespaces,
+            now,
+            most_faults: None,
+            metrics: Metrics::new(),
+        };
+        let bench = Bench::new(&set, &setup.engine, &config, circumstances);
         Ok(Self {
             bench: Arc::new(bench),
+            _setup: setup,
             known,
             next: State::default(),
             versions: HashMap::new(),
@@ -341,13 +350,13 @@ impl Run {
     /// Adds an object to those that are judged next. `at` says where a document is that cannot be judged.
     fn take(
         &mut self,
-        maker: &Maker<'_>,
-        content: Json,
+        resource: &Served,
+        content: &Json,
         origin: object::Origin,
         at: &str,
         items: &mut Vec<Item>,
     ) {
-        let item = match object::read(maker, content, origin) {
+        let item = match object::read(resource, content, origin) {
             Ok(Read::Item(item)) => *item,
             Ok(Read::Deleted) => {
                 self.results.objects += 1;
@@ -359,7 +368,7 @@ impl Run {
                 return;
             }
         };
-        let version = item.version.clone();
+        let version = item.version;
         if let Some(known) = self.versions.get(&item.id) {
             // A list that began again brings objects twice, and so do two dumps of the same cluster.
             if origin == object::Origin::Dump && (*known != version || version.is_none()) {
@@ -374,7 +383,9 @@ impl Run {
     }
 
     async fn judge(&mut self, items: Vec<Item>) -> anyhow::Result<()> {
-        let outcomes = self.bench.judge_all(&self.known, items, self.jobs).await?;
+        let known = self.known.clone();
+        let known = Arc::new(move |id: &str| known.seen(id).cloned());
+        let outcomes = self.bench.judge_all(&known, items, self.jobs).await?;
         for outcome in outcomes {
             self.results.calls += outcome.calls;
             self.results.reused += outcome.reused;

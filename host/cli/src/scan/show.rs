@@ -2,9 +2,9 @@
 
 use serde_json::{Map, Value, json};
 use tollgate_cluster::Written;
+use tollgate_scan::exceptions::{Row, State};
+use tollgate_scan::finding::{Finding, Judged, Place, Results, Verdict};
 
-use super::exceptions::{Row, State};
-use super::finding::{Finding, Judged, Place, Results, Verdict};
 use crate::terminal::{BAD, FAINT, GOOD, NOTABLE, full_name, grouped, plain, say, tell};
 
 /// Everything that a scan found.
@@ -139,6 +139,9 @@ fn result(place: &Place, judged: &Judged, finding: &Finding) -> Value {
     });
     if let Some(fault) = &finding.fault {
         value["fault"] = fault.clone().into();
+    }
+    if let Some(exception) = &finding.exception {
+        value["exception"] = exception.clone().into();
     }
     if let Some(without) = finding.without {
         value["without"] = without.as_str().into();

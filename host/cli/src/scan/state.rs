@@ -1,7 +1,4 @@
 //! The state file of a scan: the results for objects that have not changed.
-//!
-//! The key of a result is the version of the object, its Namespace, and the plugin with its settings and exceptions. A
-//! result under another key is not used.
 
 use std::collections::BTreeMap;
 use std::io::Write as _;
@@ -9,8 +6,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 use serde::{Deserialize, Serialize};
+use tollgate_scan::state::Seen;
 
-use super::finding::Finding;
 use crate::terminal::tell;
 
 /// The results of earlier scans.
@@ -21,27 +18,8 @@ pub(super) struct State {
     objects: BTreeMap<String, Seen>,
 }
 
-/// An object that was judged.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct Seen {
-    /// The object's uid and resourceVersion, or a hash of its content.
-    pub(super) version: String,
-    /// A hash of its Namespace.
-    pub(super) namespace: String,
-    /// The results of each plugin whose rules match.
-    pub(super) plugins: BTreeMap<String, Kept>,
-}
-
-/// The results of one plugin for one object.
-#[derive(Clone, Debug, Deserialize, Serialize)]
-pub(super) struct Kept {
-    /// A hash of the plugin's code, settings, exceptions, and everything else in its entry.
-    pub(super) key: String,
-    pub(super) findings: Vec<Finding>,
-}
-
 /// The version of the format. A file of another version is not used.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 // === impl State ===
 
@@ -100,10 +78,9 @@ impl State {
         Ok(())
     }
 
-    /// Returns what is known about an object in this version, in a Namespace like this.
-    pub(super) fn seen(&self, object: &str, version: &str, namespace: &str) -> Option<&Seen> {
-        let seen = self.objects.get(object)?;
-        (seen.version == version && seen.namespace == namespace).then_some(seen)
+    /// Returns what is known about an object.
+    pub(super) fn seen(&self, object: &str) -> Option<&Seen> {
+        self.objects.get(object)
     }
 
     pub(super) fn add(&mut self, object: String, seen: Seen) {
@@ -113,45 +90,38 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use tollgate_scan::key::Key;
+    use tollgate_scan::state::Kept;
+
     use super::*;
-    use crate::scan::finding::Verdict;
-    use crate::scan::finding::tests::finding;
 
     fn seen() -> Seen {
-        let kept = Kept {
-            key: "k".to_owned(),
-            findings: vec![finding("labels", Verdict::Fail)],
-        };
+        let key = Key::of(&["k"]);
         Seen {
-            version: "1/2".to_owned(),
-            namespace: "n".to_owned(),
-            plugins: [("labels".to_owned(), kept)].into(),
+            version: Key::of(&["1", "2"]),
+            namespace: Key::of(&["n"]),
+            judged_by: None,
+            plugins: vec![Kept::new(key, &[])],
         }
     }
 
     #[test]
-    fn finds_objects_of_the_same_version_after_writing_and_reading() {
+    fn finds_objects_after_writing_and_reading() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("state.json");
         let mut state = State::read(&file).unwrap();
         state.add("v1/Pod/shop/web".to_owned(), seen());
         state.write(&file).unwrap();
         let read = State::read(&file).unwrap();
-        let known = read.seen("v1/Pod/shop/web", "1/2", "n").unwrap();
-        assert_eq!(
-            known.plugins["labels"].findings,
-            seen().plugins["labels"].findings
-        );
-        assert!(read.seen("v1/Pod/shop/web", "1/3", "n").is_none());
-        assert!(read.seen("v1/Pod/shop/web", "1/2", "other").is_none());
-        assert!(read.seen("v1/Pod/shop/other", "1/2", "n").is_none());
+        assert_eq!(read.seen("v1/Pod/shop/web"), Some(&seen()));
+        assert!(read.seen("v1/Pod/shop/other").is_none());
     }
 
     #[test]
     fn damaged_file_and_other_format_are_an_empty_state() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("state.json");
-        for text in ["{", r#"{"format":2,"objects":{}}"#] {
+        for text in ["{", r#"{"format":1,"objects":{}}"#] {
             std::fs::write(&file, text).unwrap();
             assert!(State::read(&file).unwrap().objects.is_empty(), "{text}");
         }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// The result of a plugin for an object, in the words of policy reports. The worst is first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
-pub(super) enum Verdict {
+pub enum Verdict {
     /// The plugin gave no answer.
     Error,
     /// The object would be denied.
@@ -23,87 +23,96 @@ pub(super) enum Verdict {
 
 /// What a plugin says about an object in one phase.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(super) struct Finding {
+pub struct Finding {
     /// The plugin's name.
-    pub(super) plugin: String,
+    pub plugin: String,
     /// `mutate` or `validate`.
-    pub(super) phase: String,
+    pub phase: String,
     /// The result.
-    pub(super) verdict: Verdict,
+    pub verdict: Verdict,
     /// The reason. Empty for `pass`.
-    pub(super) message: String,
+    pub message: String,
     /// The plugin's mode.
-    pub(super) mode: String,
+    pub mode: String,
     /// The kind of the fault, for `error`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) fault: Option<String>,
+    pub fault: Option<String>,
     /// The plugin's exceptions that cover the object, also those that have expired.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub(super) covered: Vec<Covered>,
+    pub covered: Vec<Covered>,
+    /// The name of the exception that applies, or else its place, for `skip`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub exception: Option<String>,
     /// The result without exceptions, for `skip`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(super) without: Option<Verdict>,
+    pub without: Option<Verdict>,
 }
 
 /// An exception that covers an object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
-pub(super) struct Covered {
+pub struct Covered {
     /// The position in the plugin's `exceptions`.
-    pub(super) index: usize,
+    pub index: usize,
     /// Whether the plugin is not called because of this exception.
-    pub(super) applied: bool,
+    pub applied: bool,
 }
 
 /// The identity of an object. The order is that of all output.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub struct Place {
     /// The namespace. None for cluster-scoped objects.
-    pub(super) namespace: Option<String>,
+    pub namespace: Option<String>,
     /// The kind, such as `Pod`.
-    pub(super) kind: String,
+    pub kind: String,
     /// The API group. Empty for the core group.
-    pub(super) group: String,
+    pub group: String,
     /// The name.
-    pub(super) name: String,
+    pub name: String,
 }
 
 /// The results for one object.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Judged {
-    pub(super) api_version: String,
-    pub(super) uid: Option<String>,
-    pub(super) findings: Vec<Finding>,
+pub struct Judged {
+    /// `apiVersion` of the object.
+    pub api_version: String,
+    /// The uid, if the object has one.
+    pub uid: Option<String>,
+    /// The results of all plugins that match.
+    pub findings: Vec<Finding>,
 }
 
 /// The number of results of each kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Summary([u64; Verdict::ALL.len()]);
+pub struct Summary([u64; Verdict::ALL.len()]);
 
 /// The results of a scan.
 #[derive(Debug, Default)]
-pub(super) struct Results {
+pub struct Results {
     /// The objects that were read.
-    pub(super) objects: u64,
+    pub objects: u64,
     /// The objects that are being deleted. No plugin is called for them.
-    pub(super) deleted: u64,
+    pub deleted: u64,
     /// The results for each object that a plugin matches.
-    pub(super) judged: BTreeMap<Place, Judged>,
+    pub judged: BTreeMap<Place, Judged>,
     /// The calls of plugins.
-    pub(super) calls: u64,
+    pub calls: u64,
     /// The results that came from the state file.
-    pub(super) reused: u64,
+    pub reused: u64,
     /// What could not be read or judged, with the reason.
-    pub(super) unread: Vec<String>,
+    pub unread: Vec<String>,
+    /// Results that are only counted, by namespace, because there is no memory to list them.
+    pub counted: BTreeMap<Option<String>, Summary>,
 }
 
 // === impl Verdict ===
 
 impl Verdict {
     /// All verdicts, the worst first.
-    pub(super) const ALL: [Self; 5] = [Self::Error, Self::Fail, Self::Warn, Self::Skip, Self::Pass];
+    pub const ALL: [Self; 5] = [Self::Error, Self::Fail, Self::Warn, Self::Skip, Self::Pass];
 
     /// Returns the word in policy reports.
-    pub(super) fn as_str(self) -> &'static str {
+    #[must_use]
+    pub fn as_str(self) -> &'static str {
         match self {
             Self::Error => "error",
             Self::Fail => "fail",
@@ -114,11 +123,24 @@ impl Verdict {
     }
 }
 
+// === impl Finding ===
+
+impl Finding {
+    /// Estimates the memory that the result takes, in bytes.
+    #[must_use]
+    pub fn bytes(&self) -> usize {
+        let texts = [&self.plugin, &self.phase, &self.message, &self.mode];
+        let texts: usize = texts.iter().map(|text| text.len()).sum();
+        size_of::<Self>() + texts + self.covered.len() * size_of::<Covered>()
+    }
+}
+
 // === impl Place ===
 
 impl Place {
     /// Returns the kind with its group, such as `Deployment.apps`.
-    pub(super) fn full_kind(&self) -> String {
+    #[must_use]
+    pub fn full_kind(&self) -> String {
         match self.group.as_str() {
             "" => self.kind.clone(),
             group => format!("{}.{group}", self.kind),
@@ -130,7 +152,7 @@ impl Place {
 
 impl Summary {
     /// Counts results.
-    pub(super) fn of<'f>(findings: impl Iterator<Item = &'f Finding>) -> Self {
+    pub fn of<'f>(findings: impl Iterator<Item = &'f Finding>) -> Self {
         let mut summary = Self::default();
         for finding in findings {
             summary.add(finding.verdict);
@@ -138,27 +160,33 @@ impl Summary {
         summary
     }
 
-    pub(super) fn add(&mut self, verdict: Verdict) {
+    /// Counts a result.
+    pub fn add(&mut self, verdict: Verdict) {
         self.0[verdict as usize] += 1;
     }
 
     /// Adds the counts of another summary.
-    pub(super) fn extend(&mut self, other: Self) {
+    pub fn extend(&mut self, other: Self) {
         for (own, other) in self.0.iter_mut().zip(other.0) {
             *own += other;
         }
     }
 
-    pub(super) fn count(&self, verdict: Verdict) -> u64 {
+    /// Returns the number of results of a kind.
+    #[must_use]
+    pub fn count(&self, verdict: Verdict) -> u64 {
         self.0[verdict as usize]
     }
 
-    pub(super) fn total(&self) -> u64 {
+    /// Returns the number of all results.
+    #[must_use]
+    pub fn total(&self) -> u64 {
         self.0.iter().sum()
     }
 
     /// Returns the counts under the keys of policy reports.
-    pub(super) fn to_json(self) -> Value {
+    #[must_use]
+    pub fn to_json(self) -> Value {
         json!({
             "pass": self.count(Verdict::Pass),
             "fail": self.count(Verdict::Fail),
@@ -174,7 +202,7 @@ impl Summary {
 impl Results {
     /// Adds the results for an object. An object that was listed in two versions keeps the worst result of a
     /// plugin.
-    pub(super) fn add(&mut self, place: Place, judged: Judged) {
+    pub fn add(&mut self, place: Place, judged: Judged) {
         if judged.findings.is_empty() {
             return;
         }
@@ -196,19 +224,26 @@ impl Results {
     }
 
     /// Lists all results in the order of the objects.
-    pub(super) fn findings(&self) -> impl Iterator<Item = (&Place, &Judged, &Finding)> {
+    pub fn findings(&self) -> impl Iterator<Item = (&Place, &Judged, &Finding)> {
         self.judged.iter().flat_map(|(place, judged)| {
             let findings = judged.findings.iter();
             findings.map(move |finding| (place, judged, finding))
         })
     }
 
-    pub(super) fn summary(&self) -> Summary {
-        Summary::of(self.findings().map(|(_, _, finding)| finding))
+    /// Counts all results.
+    #[must_use]
+    pub fn summary(&self) -> Summary {
+        let mut summary = Summary::of(self.findings().map(|(_, _, finding)| finding));
+        for counted in self.counted.values() {
+            summary.extend(*counted);
+        }
+        summary
     }
 
     /// Counts the results of each plugin.
-    pub(super) fn by_plugin(&self) -> BTreeMap<&str, Summary> {
+    #[must_use]
+    pub fn by_plugin(&self) -> BTreeMap<&str, Summary> {
         let mut plugins: BTreeMap<&str, Summary> = BTreeMap::new();
         for (_, _, finding) in self.findings() {
             let summary = plugins.entry(&finding.plugin).or_default();
@@ -219,7 +254,7 @@ impl Results {
 }
 
 #[cfg(test)]
-pub(super) mod tests {
+pub(crate) mod tests {
     use super::*;
 
     pub(crate) fn finding(plugin: &str, verdict: Verdict) -> Finding {
@@ -234,6 +269,7 @@ pub(super) mod tests {
             mode: "enforce".to_owned(),
             fault: None,
             covered: Vec::new(),
+            exception: None,
             without: None,
         }
     }

@@ -10,27 +10,30 @@ use super::finding::{Results, Summary, Verdict};
 
 /// An exception, with what the scan knows about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Row {
-    pub(super) plugin: String,
+pub struct Row {
+    /// The plugin's name.
+    pub plugin: String,
     /// The position in the plugin's `exceptions`.
-    pub(super) index: usize,
+    pub index: usize,
     /// The name, or else the position.
-    pub(super) label: String,
+    pub label: String,
     /// The end as it was written.
-    pub(super) until: String,
-    pub(super) reason: String,
-    pub(super) state: State,
+    pub until: String,
+    /// The reason.
+    pub reason: String,
+    /// Whether it can be deleted.
+    pub state: State,
     /// The objects that it covers.
-    pub(super) objects: u64,
+    pub objects: u64,
     /// The objects for which the plugin is not called because of it.
-    pub(super) applied: u64,
+    pub applied: u64,
     /// The results for the objects that it covers, without exceptions.
-    pub(super) without: Summary,
+    pub without: Summary,
 }
 
 /// Whether an exception can be deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
+pub enum State {
     /// It is over and has no effect.
     Expired,
     /// It names users or groups, so objects cannot tell.
@@ -44,7 +47,8 @@ pub(super) enum State {
 }
 
 /// Lists the exceptions of all plugins, in the order of the configuration.
-pub(super) fn rows<'c>(
+#[must_use]
+pub fn rows<'c>(
     plugins: impl Iterator<Item = &'c PluginConfig>,
     results: &Results,
     now: SystemTime,
@@ -127,7 +131,8 @@ fn row(
 
 impl State {
     /// Returns the word in JSON.
-    pub(super) fn key(self) -> &'static str {
+    #[must_use]
+    pub fn key(self) -> &'static str {
         match self {
             Self::Expired => "expired",
             Self::NotJudged => "not-judged",
@@ -141,7 +146,9 @@ impl State {
 // === impl Row ===
 
 impl Row {
-    pub(super) fn to_json(&self) -> Value {
+    /// Returns the row as JSON.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
         json!({
             "plugin": self.plugin,
             "name": self.label,
@@ -156,7 +163,8 @@ impl Row {
     }
 
     /// Returns what to do about the exception, for people.
-    pub(super) fn advice(&self) -> String {
+    #[must_use]
+    pub fn advice(&self) -> String {
         let refused = self.without.count(Verdict::Fail) + self.without.count(Verdict::Error);
         match self.state {
             State::Expired if refused > 0 => format!(
@@ -192,8 +200,8 @@ impl Row {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scan::finding::tests::{finding, judged, place};
-    use crate::scan::finding::{Covered, Finding};
+    use crate::finding::tests::{finding, judged, place};
+    use crate::finding::{Covered, Finding};
     use tollgate_config::SharedException;
 
     fn exception(key: &str, expires: &str) -> Exception {

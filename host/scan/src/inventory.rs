@@ -1,4 +1,4 @@
-//! Reads the objects of a cluster: exactly the resources that the plugins' rules match, page by page.
+//! Which resources of a cluster a scan lists, exactly those that the plugins' rules match, and the objects of a page.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,21 +14,16 @@ use super::report::is_report;
 
 /// Maximum nesting depth of a page. A deeper object is too deep for kube-apiserver, too.
 const MAX_DEPTH: u32 = 1000;
-/// Maximum number of values in a page.
+/// Maximum number of values in a page at a terminal.
 const MOST_VALUES: u32 = 20_000_000;
 /// How often a list begins again because it expired.
 const ATTEMPTS: u32 = 3;
 
 /// Returns the rules of all plugins that a CREATE can match. A plugin that is not loaded has only the rules of the
 /// configuration.
-pub(super) fn rules(plugins: &[Judge]) -> Vec<Rule> {
-    let matching = plugins
-        .iter()
-        .filter_map(|judge| match &judge.plugin.state {
-            PluginState::Loaded(loaded) => Some(&loaded.matching),
-            PluginState::Failed { .. } => judge.plugin.config.matching.as_ref(),
-            PluginState::Disabled => None,
-        });
+#[must_use]
+pub fn rules(plugins: &[Judge]) -> Vec<Rule> {
+    let matching = plugins.iter().filter_map(Judge::matching);
     let rules = matching.flat_map(Match::rules);
     rules
         .filter(|rule| rule.operations.contains(Operation::Create))
@@ -37,7 +32,8 @@ pub(super) fn rules(plugins: &[Judge]) -> Vec<Rule> {
 }
 
 /// Names the plugins whose objects are not known, because they are not loaded and have no `match`.
-pub(super) fn without_rules(plugins: &[Judge]) -> Vec<String> {
+#[must_use]
+pub fn without_rules(plugins: &[Judge]) -> Vec<String> {
     let failed = plugins.iter().filter(|judge| {
         matches!(judge.plugin.state, PluginState::Failed { .. })
             && judge.plugin.config.matching.is_none()
@@ -50,7 +46,8 @@ pub(super) fn without_rules(plugins: &[Judge]) -> Vec<String> {
 }
 
 /// Whether a rule matches a group version.
-pub(super) fn wants(rules: &[Rule], group: &str, version: &str) -> bool {
+#[must_use]
+pub fn wants(rules: &[Rule], group: &str, version: &str) -> bool {
     !is_report(group)
         && rules
             .iter()
@@ -59,7 +56,8 @@ pub(super) fn wants(rules: &[Rule], group: &str, version: &str) -> bool {
 
 /// Chooses the resources to list: each in the version that kube-apiserver prefers, if the rules match it, and in others
 /// only for rules that do not.
-pub(super) fn choose(rules: &[Rule], served: &[Served]) -> BTreeSet<Served> {
+#[must_use]
+pub fn choose(rules: &[Rule], served: &[Served]) -> BTreeSet<Served> {
     let mut by_resource: BTreeMap<(&str, &str), Vec<&Served>> = BTreeMap::new();
     for resource in served {
         let versions = by_resource.entry((&resource.group, &resource.plural));
@@ -82,7 +80,8 @@ fn matches_version(rule: &Rule, group: &str, version: &str) -> bool {
         && rule.api_versions.iter().any(|one| one.matches(version))
 }
 
-fn matches(rule: &Rule, served: &Served) -> bool {
+/// Whether a rule matches the creation of an object of a resource.
+pub(crate) fn matches(rule: &Rule, served: &Served) -> bool {
     let mut resources = rule.resources.iter();
     let in_scope = match rule.scope {
         Scope::All => true,
@@ -90,14 +89,40 @@ fn matches(rule: &Rule, served: &Served) -> bool {
         Scope::Namespaced => served.namespaced,
     };
     in_scope
+        && rule.operations.contains(Operation::Create)
         && matches_version(rule, &served.group, &served.version)
         && resources.any(|resource| {
             resource.resource.matches(&served.plural) && resource.sub_resource.matches("")
         })
 }
 
+/// Returns why a resource that is only guessed from its kind may be the wrong one: rules name resources of its group that
+/// the guess is not among. None if the guess does not matter.
+#[must_use]
+pub fn doubt(rules: &[Rule], guessed: &Served) -> Option<String> {
+    let rules = rules
+        .iter()
+        .filter(|rule| matches_version(rule, &guessed.group, &guessed.version));
+    let mut named = BTreeSet::new();
+    for rule in rules {
+        if matches(rule, guessed) {
+            return None;
+        }
+        named.extend(rule.resources.iter().map(|one| one.resource.to_string()));
+    }
+    let named: Vec<String> = named.into_iter().collect();
+    (!named.is_empty()).then(|| {
+        format!(
+            "its resource is not known, and the guess `{}` is not in the rules, which name {}: add its \
+             CustomResourceDefinition to the dump",
+            guessed.plural,
+            named.join(", ")
+        )
+    })
+}
+
 /// A list of all objects of a resource, page by page.
-pub(super) struct Pages<'c> {
+pub struct Pages<'c> {
     client: &'c Client,
     resource: &'c Served,
     continued: Option<String>,
@@ -106,7 +131,9 @@ pub(super) struct Pages<'c> {
 }
 
 impl<'c> Pages<'c> {
-    pub(super) fn new(client: &'c Client, resource: &'c Served) -> Self {
+    /// Begins a list.
+    #[must_use]
+    pub fn new(client: &'c Client, resource: &'c Served) -> Self {
         Self {
             client,
             resource,
@@ -120,7 +147,7 @@ impl<'c> Pages<'c> {
     ///
     /// # Errors
     /// When kube-apiserver does not list the objects.
-    pub(super) async fn next(&mut self) -> anyhow::Result<Option<Vec<Json>>> {
+    pub async fn next(&mut self) -> anyhow::Result<Option<Vec<Json>>> {
         if self.is_over {
             return Ok(None);
         }
@@ -137,40 +164,59 @@ impl<'c> Pages<'c> {
                 }
             }
         };
-        let parsed = parse_up_to(text.as_bytes(), MAX_DEPTH, MOST_VALUES);
         self.is_over = true;
-        let list = parsed.ok().with_context(|| {
-            format!(
-                "cannot read the list of {}: not JSON, or too large",
-                self.resource
-            )
-        })?;
-        let token = list
-            .member("metadata")
-            .and_then(|metadata| metadata.member("continue"));
-        let token = token
-            .and_then(Json::as_text)
-            .filter(|token| !token.is_empty());
-        self.continued = token.map(str::to_owned);
+        let page = read_page(text.as_bytes(), self.resource, MOST_VALUES)?;
+        self.continued = page.continued;
         self.is_over = self.continued.is_none();
-        let items = list.member("items").and_then(Json::as_array);
-        let items = items.unwrap_or_default().iter();
-        Ok(Some(items.map(|item| self.completed(item)).collect()))
+        Ok(Some(page.objects))
     }
+}
 
-    /// Adds kind and apiVersion, which the items of a typed list do not have.
-    fn completed(&self, item: &Json) -> Json {
-        let Json::Object(members) = item else {
-            return item.clone();
-        };
-        let mut members = (**members).clone();
-        members.insert("kind".into(), Json::text(&self.resource.kind));
-        members.insert(
-            "apiVersion".into(),
-            Json::text(&self.resource.api_version()),
-        );
-        Json::Object(members.into())
-    }
+/// A page of a list.
+#[derive(Debug)]
+pub struct Page {
+    /// The objects, with kind and apiVersion.
+    pub objects: Vec<Json>,
+    /// Where the next page begins. None for the last page.
+    pub continued: Option<String>,
+}
+
+/// Reads a page as kube-apiserver writes it.
+///
+/// # Errors
+/// When the text is not JSON, or has too many values.
+pub fn read_page(text: &[u8], resource: &Served, most_values: u32) -> anyhow::Result<Page> {
+    let list = parse_up_to(text, MAX_DEPTH, most_values).ok();
+    let list = list
+        .with_context(|| format!("cannot read the list of {resource}: not JSON, or too large"))?;
+    let token = list
+        .member("metadata")
+        .and_then(|metadata| metadata.member("continue"));
+    let token = token
+        .and_then(Json::as_text)
+        .filter(|token| !token.is_empty());
+    let items = list.member("items").and_then(Json::as_array);
+    let items = items.unwrap_or_default().iter();
+    Ok(Page {
+        continued: token.map(str::to_owned),
+        objects: items.map(|item| completed(resource, item)).collect(),
+    })
+}
+
+/// Reads an object as kube-apiserver writes it.
+pub(crate) fn read_object(text: &[u8], most_values: u32) -> Option<Json> {
+    parse_up_to(text, MAX_DEPTH, most_values).ok()
+}
+
+/// Adds kind and apiVersion, which the items of a typed list do not have.
+pub(crate) fn completed(resource: &Served, item: &Json) -> Json {
+    let Json::Object(members) = item else {
+        return item.clone();
+    };
+    let mut members = (**members).clone();
+    members.insert("kind".into(), Json::text(&resource.kind));
+    members.insert("apiVersion".into(), Json::text(&resource.api_version()));
+    Json::Object(members.into())
 }
 
 #[cfg(test)]
@@ -178,6 +224,18 @@ mod tests {
     use tollgate_config::ManifestRule;
 
     use super::*;
+
+    #[test]
+    fn guess_that_rules_do_not_name_is_doubted() {
+        let guess = served("acme.dev", "v1", "octopuss", true);
+        let named = rule("acme.dev", "v1", "octopi", "CREATE");
+        let doubt = |rules: &[Rule]| doubt(rules, &guess);
+        assert!(doubt(std::slice::from_ref(&named)).is_some_and(|text| text.contains("octopi")));
+        let all = rule("*", "*", "*", "*");
+        assert_eq!(doubt(&[named, all]), None);
+        assert_eq!(doubt(&[rule("", "v1", "pods", "CREATE")]), None);
+        assert_eq!(doubt(&[rule("acme.dev", "v1", "octopuss", "*")]), None);
+    }
 
     fn rule(group: &str, version: &str, resource: &str, operation: &str) -> Rule {
         let texts = |text: &str| vec![text.to_owned()];

@@ -14,7 +14,8 @@ const MOST_PLACES: usize = 10;
 
 /// Returns the result of a report. The texts are those that the server would send: without content of Secrets that the
 /// plugin has read.
-pub(super) fn finding(report: &Report, endpoint: Endpoint) -> Finding {
+#[must_use]
+pub fn finding(report: &Report, endpoint: Endpoint) -> Finding {
     let enforces = report.mode == Mode::Enforce;
     let (verdict, message) = match &report.ended {
         Ended::Denied(denial) if enforces => (Verdict::Fail, denied(denial)),
@@ -38,12 +39,14 @@ pub(super) fn finding(report: &Report, endpoint: Endpoint) -> Finding {
             _ => None,
         },
         covered: Vec::new(),
+        exception: None,
         without: None,
     }
 }
 
 /// Returns the result for a review that the host could not answer.
-pub(super) fn unanswered(config: &PluginConfig, endpoint: Endpoint, error: String) -> Finding {
+#[must_use]
+pub fn unanswered(config: &PluginConfig, endpoint: Endpoint, error: String) -> Finding {
     Finding {
         plugin: config.name.as_str().to_owned(),
         phase: endpoint.name().to_owned(),
@@ -52,6 +55,7 @@ pub(super) fn unanswered(config: &PluginConfig, endpoint: Endpoint, error: Strin
         mode: config.mode.as_str().to_owned(),
         fault: None,
         covered: Vec::new(),
+        exception: None,
         without: None,
     }
 }
